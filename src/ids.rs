@@ -1,0 +1,58 @@
+//! Names that all ranks derive alike, without a message: communicators, blocks, ballots.
+
+/// Identifies a communicator on all its ranks.
+///
+/// The identifier of a derived communicator is a function of its parent's and of how many were
+/// derived from that parent before, so that ranks which derive in the same order agree on it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct CommId(pub u64);
+
+impl CommId {
+    /// The communicator of all processes of a generation; the launch is generation 0.
+    pub const fn universe(generation: u32) -> Self {
+        Self(mix(0x6661_6d70_6900_0000 ^ generation as u64))
+    }
+
+    /// The `sequence`-th communicator derived from this one.
+    #[must_use]
+    pub const fn derived(self, sequence: u32) -> Self {
+        Self(mix(self.0 ^ mix(1 + sequence as u64)))
+    }
+}
+
+/// Numbers the synchronising blocks of one communicator in the order of their start.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct BlockId(pub u64);
+
+impl BlockId {
+    /// The next block.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Orders decisions of one block: the fast path is lowest, then the acting root's rank.
+///
+/// A root acts only when every lower rank is dead, so ballots only grow, and one ballot has one
+/// decider.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ballot(pub u32);
+
+impl Ballot {
+    /// The ballot of a decision by the fast path.
+    pub const FAST: Self = Self(0);
+
+    /// The ballot of the root with this rank.
+    pub const fn of_root(root: crate::rank::Rank) -> Self {
+        Self(root.number() + 1)
+    }
+}
+
+/// Spreads the bits of a word: the finaliser of `SplitMix64`, a bijection.
+pub(crate) const fn mix(word: u64) -> u64 {
+    let mut z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

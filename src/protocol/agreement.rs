@@ -1,0 +1,115 @@
+//! What the slow path combines, and what it decides.
+//!
+//! Reference: `papers/ulfm.txt`, "Logarithmic Agreement Routine" (early returning agreement).
+
+use alloc::vec::Vec;
+
+use crate::{
+    fault::Fault,
+    ids::{BlockId, CommId},
+    rank::RankSet,
+};
+
+/// A rank's vote on a block: *yes* when it has no fault to report.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Vote {
+    /// The faults that this rank reports; empty means *yes*.
+    pub faults: Vec<Fault>,
+    /// The data context in which this rank's attempt ran.
+    pub context: u32,
+}
+
+impl Vote {
+    /// A *yes* from an attempt in this data context.
+    pub const fn yes(context: u32) -> Self {
+        Self { faults: Vec::new(), context }
+    }
+
+    /// True when there is nothing to report.
+    pub fn is_yes(&self) -> bool {
+        self.faults.is_empty()
+    }
+}
+
+/// What a rank, or a whole subtree, brings to the slow path.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Contribution {
+    /// Somebody in the subtree has decided already; the result must be the same.
+    Decided(Decision),
+    /// Nobody in the subtree has decided, and all of them promised not to do so by the fast path
+    /// or under a lower ballot.
+    Undecided(Tally),
+}
+
+/// The combined votes of undecided ranks.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Tally {
+    /// All reported faults.
+    pub faults: Vec<Fault>,
+    /// All deaths known to any of them.
+    pub dead: RankSet,
+    /// All deaths that an earlier decision of this communicator has reported to any of them.
+    pub agreed: RankSet,
+    /// The lowest undecided block of any of them.
+    pub floor: BlockId,
+    /// The lowest data context of their attempts.
+    pub context_min: u32,
+    /// The highest data context of their attempts.
+    pub context_max: u32,
+}
+
+impl Tally {
+    /// Adds the votes of another subtree.
+    pub fn merge(&mut self, other: &Self) {
+        self.faults.extend_from_slice(&other.faults);
+        self.dead.union_with(&other.dead);
+        self.agreed.union_with(&other.agreed);
+        self.floor = self.floor.min(other.floor);
+        self.context_min = self.context_min.min(other.context_min);
+        self.context_max = self.context_max.max(other.context_max);
+    }
+
+    /// The decision that follows when all living ranks have contributed to this tally.
+    ///
+    /// A death that an earlier block has reported is known and is not reported again. Attempts in
+    /// different data contexts cannot have exchanged data, so such a block is never committed.
+    pub fn decide(mut self) -> Decision {
+        let dead = self.dead.difference(&self.agreed);
+        let torn = self.context_min != self.context_max;
+        let committed = self.faults.is_empty() && dead.is_empty() && !torn;
+        self.faults.sort_unstable();
+        self.faults.dedup();
+        let next_context = if committed { self.context_max } else { self.context_max + 1 };
+        Decision { committed, faults: self.faults, dead, next_context, floor: self.floor }
+    }
+}
+
+/// The verdict on a block and everything that goes with it; equal on all living ranks.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Decision {
+    /// True when every rank voted *yes* and nobody died anew.
+    pub committed: bool,
+    /// Faults other than deaths, sorted.
+    pub faults: Vec<Fault>,
+    /// Ranks whose death this block is the first to report.
+    pub dead: RankSet,
+    /// The data context in which blocks run after this decision.
+    pub next_context: u32,
+    /// All living ranks have decided the blocks below this one.
+    pub floor: BlockId,
+}
+
+impl Decision {
+    /// The decision of the fast path.
+    pub const fn all_yes(context: u32, floor: BlockId) -> Self {
+        let dead = RankSet::new();
+        Self { committed: true, faults: Vec::new(), dead, next_context: context, floor }
+    }
+
+    /// The new faults of the block as its users see them, deaths included.
+    pub fn report(&self, comm: CommId) -> crate::fault::FaultReport {
+        let death = |rank| Fault { comm, rank, code: crate::fault::FaultCode::ProcessFailed };
+        let deaths = self.dead.iter().map(death);
+        crate::fault::FaultReport::new(deaths.chain(self.faults.iter().copied()).collect())
+    }
+}

@@ -1,0 +1,297 @@
+//! Bytes of the messages: little-endian, self-delimiting, total.
+//!
+//! ```text
+//! frame   = comm u64 · kind u8 · body
+//! Yes     = round u8 · block u64 · view u64 · floor u64                      (34 bytes in all)
+//! slow    = block u64 · ballot u32 · set(dead) · [contribution | decision]
+//! set     = count u32 · rank u32 …
+//! faults  = count u32 · (comm u64 · rank u32 · kind u8 · value i32) …
+//! ```
+//!
+//! Decoding never panics and never allocates more than the frame's own length can justify: what
+//! is not a message is `None`.
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use super::{
+    agreement::{Contribution, Decision, Tally},
+    message::{Message, Slow, Yes},
+};
+use crate::{
+    fault::{Fault, FaultCode},
+    ids::{Ballot, BlockId, CommId},
+    rank::{Rank, RankSet},
+};
+
+/// The bytes of one message; those of the fast path fit inline.
+pub type Frame = SmallVec<[u8; 64]>;
+
+const YES: u8 = 1;
+const ASK: u8 = 2;
+const UNDECIDED: u8 = 3;
+const CONTRIBUTE_DECIDED: u8 = 4;
+const DECIDE: u8 = 5;
+const INTERRUPT: u8 = 6;
+
+/// True when these bytes claim to be a message of the fast path.
+pub fn is_fast(frame: &[u8]) -> bool {
+    frame.get(8) == Some(&YES)
+}
+
+/// The bytes of a message about a block of this communicator.
+#[inline]
+pub fn encode(comm: CommId, message: &Message) -> Frame {
+    let mut frame = Frame::new();
+    put_u64(&mut frame, comm.0);
+    match message {
+        Message::Yes(yes) => {
+            frame.push(YES);
+            frame.push(yes.round);
+            put_u64(&mut frame, yes.block.0);
+            put_u64(&mut frame, yes.view);
+            put_u64(&mut frame, yes.floor.0);
+        }
+        Message::Ask(slow) => put_slow(&mut frame, ASK, slow),
+        Message::Contribute(slow, Contribution::Undecided(tally)) => {
+            put_slow(&mut frame, UNDECIDED, slow);
+            put_tally(&mut frame, tally);
+        }
+        Message::Contribute(slow, Contribution::Decided(decision)) => {
+            put_slow(&mut frame, CONTRIBUTE_DECIDED, slow);
+            put_decision(&mut frame, decision);
+        }
+        Message::Decide(slow, decision) => {
+            put_slow(&mut frame, DECIDE, slow);
+            put_decision(&mut frame, decision);
+        }
+        Message::Interrupt(block) => {
+            frame.push(INTERRUPT);
+            put_u64(&mut frame, block.0);
+        }
+    }
+    frame
+}
+
+/// The message in these bytes and the communicator it is about, if it is one.
+#[inline]
+pub fn decode(frame: &[u8]) -> Option<(CommId, Message)> {
+    let mut rest = Reader(frame);
+    let comm = CommId(rest.u64()?);
+    let message = match rest.u8()? {
+        YES => {
+            let round = rest.u8()?;
+            let block = BlockId(rest.u64()?);
+            let view = rest.u64()?;
+            Message::Yes(Yes { block, round, view, floor: BlockId(rest.u64()?) })
+        }
+        ASK => Message::Ask(rest.slow()?),
+        UNDECIDED => Message::Contribute(rest.slow()?, Contribution::Undecided(rest.tally()?)),
+        CONTRIBUTE_DECIDED => {
+            Message::Contribute(rest.slow()?, Contribution::Decided(rest.decision()?))
+        }
+        DECIDE => Message::Decide(rest.slow()?, rest.decision()?),
+        INTERRUPT => Message::Interrupt(BlockId(rest.u64()?)),
+        _ => return None,
+    };
+    rest.0.is_empty().then_some((comm, message))
+}
+
+fn put_u32(frame: &mut Frame, word: u32) {
+    frame.extend_from_slice(&word.to_le_bytes());
+}
+
+#[inline]
+fn put_u64(frame: &mut Frame, word: u64) {
+    frame.extend_from_slice(&word.to_le_bytes());
+}
+
+fn put_set(frame: &mut Frame, set: &RankSet) {
+    put_u32(frame, set.len() as u32);
+    for rank in set.iter() {
+        put_u32(frame, rank.number());
+    }
+}
+
+fn put_faults(frame: &mut Frame, faults: &[Fault]) {
+    put_u32(frame, faults.len() as u32);
+    for fault in faults {
+        let (kind, value) = fault.code.to_numbers();
+        put_u64(frame, fault.comm.0);
+        put_u32(frame, fault.rank.number());
+        frame.push(kind);
+        put_u32(frame, value.cast_unsigned());
+    }
+}
+
+fn put_slow(frame: &mut Frame, kind: u8, slow: &Slow) {
+    frame.push(kind);
+    put_u64(frame, slow.block.0);
+    put_u32(frame, slow.ballot.0);
+    put_set(frame, &slow.dead);
+}
+
+fn put_tally(frame: &mut Frame, tally: &Tally) {
+    put_faults(frame, &tally.faults);
+    put_set(frame, &tally.dead);
+    put_set(frame, &tally.agreed);
+    put_u64(frame, tally.floor.0);
+    put_u32(frame, tally.context_min);
+    put_u32(frame, tally.context_max);
+}
+
+fn put_decision(frame: &mut Frame, decision: &Decision) {
+    frame.push(u8::from(decision.committed));
+    put_faults(frame, &decision.faults);
+    put_set(frame, &decision.dead);
+    put_u32(frame, decision.next_context);
+    put_u64(frame, decision.floor.0);
+}
+
+/// Takes values from the front of a slice.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    #[inline]
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.bytes().map(|[byte]| byte)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    #[inline]
+    fn u64(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    /// A count of items that take at least `item_bytes` each of what is left.
+    fn count(&mut self, item_bytes: usize) -> Option<usize> {
+        let count = self.u32()? as usize;
+        (count <= self.0.len() / item_bytes).then_some(count)
+    }
+
+    fn set(&mut self) -> Option<RankSet> {
+        (0..self.count(4)?).map(|_| self.u32().map(Rank::new)).collect()
+    }
+
+    fn faults(&mut self) -> Option<Vec<Fault>> {
+        (0..self.count(17)?).map(|_| self.fault()).collect()
+    }
+
+    fn fault(&mut self) -> Option<Fault> {
+        let comm = CommId(self.u64()?);
+        let rank = Rank::new(self.u32()?);
+        let kind = self.u8()?;
+        let code = FaultCode::from_numbers(kind, self.u32()?.cast_signed())?;
+        Some(Fault { comm, rank, code })
+    }
+
+    fn slow(&mut self) -> Option<Slow> {
+        let block = BlockId(self.u64()?);
+        let ballot = Ballot(self.u32()?);
+        Some(Slow { block, ballot, dead: self.set()? })
+    }
+
+    fn tally(&mut self) -> Option<Tally> {
+        Some(Tally {
+            faults: self.faults()?,
+            dead: self.set()?,
+            agreed: self.set()?,
+            floor: BlockId(self.u64()?),
+            context_min: self.u32()?,
+            context_max: self.u32()?,
+        })
+    }
+
+    fn decision(&mut self) -> Option<Decision> {
+        Some(Decision {
+            committed: self.u8()? == 1,
+            faults: self.faults()?,
+            dead: self.set()?,
+            next_context: self.u32()?,
+            floor: BlockId(self.u64()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn samples() -> Vec<Message> {
+        let dead: RankSet = [1, 6].into_iter().map(Rank::new).collect();
+        let slow = Slow { block: BlockId(7), ballot: Ballot(3), dead: dead.clone() };
+        let fault = Fault {
+            comm: CommId(9),
+            rank: Rank::new(4),
+            code: FaultCode::Application(-2),
+        };
+        let tally = Tally {
+            faults: vec![fault; 300],
+            dead: dead.clone(),
+            agreed: RankSet::new(),
+            floor: BlockId(2),
+            context_min: 1,
+            context_max: 2,
+        };
+        let decision = tally.clone().decide();
+        vec![
+            Message::Yes(Yes { block: BlockId(1), round: 2, view: 3, floor: BlockId(4) }),
+            Message::Ask(slow.clone()),
+            Message::Contribute(slow.clone(), Contribution::Undecided(tally)),
+            Message::Contribute(slow.clone(), Contribution::Decided(decision.clone())),
+            Message::Decide(slow, decision),
+            Message::Interrupt(BlockId(5)),
+        ]
+    }
+
+    #[test]
+    fn every_message_survives_the_wire() {
+        for message in samples() {
+            let frame = encode(CommId(11), &message);
+            assert_eq!(decode(&frame), Some((CommId(11), message.clone())));
+            assert_eq!(is_fast(&frame), matches!(message, Message::Yes(_)));
+            assert!(!is_fast(&frame) || !frame.spilled(), "the fast message fits inline");
+        }
+    }
+
+    #[test]
+    fn every_prefix_and_every_extension_is_refused() {
+        for message in samples() {
+            let frame = encode(CommId(11), &message);
+            for length in 0..frame.len() {
+                assert_eq!(decode(&frame[..length]), None);
+            }
+            let longer: Vec<u8> = frame.iter().copied().chain([0]).collect();
+            assert_eq!(decode(&longer), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_from_outside_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&bytes);
+        }
+
+        #[test]
+        fn damaged_messages_never_panic(
+            which in 0_usize..6, at in any::<prop::sample::Index>(), byte in any::<u8>()
+        ) {
+            let mut frame = encode(CommId(11), &samples()[which]);
+            let at = at.index(frame.len());
+            frame[at] = byte;
+            let _ = decode(&frame);
+        }
+    }
+}

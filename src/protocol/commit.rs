@@ -1,0 +1,357 @@
+//! Commit: all living ranks reach the same verdict on a block.
+//!
+//! Intuition: say *yes* to everybody in log n steps, and if that works nobody needs to say more.
+//! Whoever sees trouble stops saying *yes*, for ever, and asks everybody what they know; as nobody
+//! who was asked can slip away by the first way any more, the answers settle the matter.
+//!
+//! ```text
+//! fast   A ↔ B: Yes, in log₂ n rounds (doubling); all combined → committed
+//! slow   anybody → parent, children: Ask     (promise: no fast decision from here on)
+//!        child → parent: Contribute          (own vote and the whole subtree, or Decided)
+//!        root → children → …: Decide         (relayed before it is delivered)
+//! ```
+//!
+//! The slow path is entered by a rank that learns of a death, that votes *no*, that meets another
+//! view, or that receives any slow-path message for the block.
+//!
+//! **Guarantees.** No two living ranks decide differently (a rank that decided and then died does
+//! not bind the others); every living rank decides once all living ranks have voted; a decided
+//! rank has voted; *committed* implies that every rank outside the agreed dead voted *yes*.
+//!
+//! **Assumes** reliable FIFO links between living ranks and a detector that reports every death
+//! in the end and never a living rank.
+//!
+//! **Why it holds.** A decision carries its ballot, the acting root. A rank that knows the ranks
+//! below *r* dead takes no decision of a ballot below *r*; so once it has contributed
+//! *undecided* to root *r*, no earlier decision can reach it any more, and if one had reached it
+//! before, it contributed *decided*. The root hears every living rank or one that had decided.
+//!
+//! **Differs from the paper** (early returning agreement): the fast path in front; ballots instead
+//! of acknowledgements; decisions are forgotten by a floor that rides in every vote.
+//!
+//! Reference: `papers/fa-mpi.txt` §3.1; `papers/ulfm.txt`, "Logarithmic Agreement Routine".
+
+mod slow;
+
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+
+use super::{
+    Effects, Event,
+    agreement::{Decision, Vote},
+    doubling::Doubling,
+    message::{Message, Yes},
+    view::View,
+};
+use crate::{
+    fault::{Fault, FaultCode},
+    ids::{Ballot, BlockId, CommId},
+    rank::{Rank, RankSet},
+};
+use slow::Gathering;
+
+/// How many blocks may be retained or announced ahead; a frame about a later one is dropped.
+pub const BLOCK_WINDOW: u64 = 4096;
+
+/// The commits of all blocks of one communicator, at one rank.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Commit {
+    comm: CommId,
+    me: Rank,
+    size: u32,
+    dead: RankSet,
+    view: View,
+    base: BlockId,
+    blocks: VecDeque<Block>,
+    undecided: BlockId,
+    retired: bool,
+}
+
+/// One block, from the first news of it until all living ranks have decided it.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+struct Block {
+    vote: Option<Vote>,
+    fast: Fast,
+    slow: Option<Box<Gathering>>,
+    decided: Option<Decided>,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Decided {
+    decision: Decision,
+    ballot: Ballot,
+}
+
+/// The fast path of a block.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Fast {
+    /// Not voted yet; rounds of messages that came early, all in one view.
+    Open { rounds: u64, view: u64, floor: BlockId },
+    /// Not voted yet, and early messages came from different views.
+    Torn,
+    /// Voted *yes*; combining.
+    Exchanging { doubling: Doubling, view: u64, floor: BlockId },
+    /// Decided, or promised to the slow path.
+    Left,
+}
+
+impl Default for Fast {
+    fn default() -> Self {
+        Self::Open { rounds: 0, view: 0, floor: BlockId(u64::MAX) }
+    }
+}
+
+impl Commit {
+    /// For this rank of a communicator in which nobody has died.
+    pub fn new(comm: CommId, me: Rank, size: u32) -> Self {
+        Self {
+            comm,
+            me,
+            size,
+            dead: RankSet::new(),
+            view: View::new(size),
+            base: BlockId(0),
+            blocks: VecDeque::new(),
+            undecided: BlockId(0),
+            retired: false,
+        }
+    }
+
+    /// This rank ends its attempt at a block with this vote. Once per block and rank.
+    ///
+    /// # Panics
+    ///
+    /// When this rank voted on the block before.
+    #[inline]
+    pub fn handle_vote(&mut self, id: BlockId, vote: Vote, out: &mut impl Effects) {
+        if !self.locate(id) || self.retired {
+            return;
+        }
+        let news = self.dead.len() != self.view.dead().len();
+        let mine = self.view.fingerprint(vote.context);
+        let (position, live) = (self.view.position_of(self.me), self.view.live());
+        let block = self.block_mut(id);
+        assert!(block.vote.is_none(), "rank votes once on block {id:?}");
+        let yes = vote.is_yes();
+        block.vote = Some(vote);
+        let early = match block.fast {
+            Fast::Open { rounds: 0, .. } => Some((0, BlockId(u64::MAX))),
+            Fast::Open { rounds, view, floor } if view == mine => Some((rounds, floor)),
+            _ => None,
+        };
+        match early {
+            Some((rounds, floor)) if yes && !news && block.slow.is_none() => {
+                let mut doubling = Doubling::new(position, live);
+                doubling.arrive_early(rounds);
+                block.fast = Fast::Exchanging { doubling, view: mine, floor };
+                self.exchange(id, out);
+            }
+            _ => self.enter_slow_path(id, out),
+        }
+    }
+
+    /// A message from another rank of the communicator.
+    #[inline]
+    pub fn handle_message(&mut self, from: Rank, message: Message, out: &mut impl Effects) {
+        if self.dead.contains(from) || from.number() >= self.size || from == self.me {
+            return;
+        }
+        match message {
+            Message::Yes(yes) => self.handle_yes(from, yes, out),
+            Message::Ask(slow) => self.handle_ask(from, slow, None, out),
+            Message::Contribute(slow, what) => self.handle_ask(from, slow, Some(what), out),
+            Message::Decide(slow, decision) => self.handle_decide(slow, decision, out),
+            Message::Interrupt(_) => {}
+        }
+    }
+
+    /// A rank of the communicator died.
+    pub fn handle_failure(&mut self, dead: Rank, out: &mut impl Effects) {
+        let mut deaths = RankSet::new();
+        deaths.insert(dead);
+        self.learn(&deaths, out);
+    }
+
+    /// The rank gives the communicator up: from now on it votes *no* on every block that it has
+    /// not voted on, as soon as anybody asks.
+    pub fn retire(&mut self, out: &mut impl Effects) {
+        self.retired = true;
+        for id in self.ids() {
+            if self.holds(id) && self.block(id).vote.is_none() {
+                self.enter_slow_path(id, out);
+            }
+        }
+    }
+
+    /// The decision on a block, until all living ranks have decided it.
+    #[inline]
+    pub fn decision(&self, id: BlockId) -> Option<&Decision> {
+        let block = self.holds(id).then(|| self.block(id))?;
+        block.decided.as_ref().map(|decided| &decided.decision)
+    }
+
+    /// The rank whose message the fast path of a block waits for.
+    #[inline]
+    pub fn awaits(&self, id: BlockId) -> Option<Rank> {
+        match self.holds(id).then(|| &self.block(id).fast) {
+            Some(Fast::Exchanging { doubling, .. }) => {
+                doubling.awaits().map(|position| self.view.rank_at(position))
+            }
+            _ => None,
+        }
+    }
+
+    /// All deaths known here, agreed or not.
+    pub fn dead(&self) -> &RankSet {
+        &self.dead
+    }
+
+    /// The deaths that a decision of this communicator has reported.
+    pub fn agreed_dead(&self) -> &RankSet {
+        self.view.dead()
+    }
+
+    /// The lowest block that some living rank may still ask about.
+    pub fn base(&self) -> BlockId {
+        self.base
+    }
+
+    /// Number of blocks kept for late askers.
+    pub fn retained(&self) -> usize {
+        self.blocks.len()
+    }
+
+    #[inline]
+    fn handle_yes(&mut self, from: Rank, yes: Yes, out: &mut impl Effects) {
+        if !self.locate(yes.block) {
+            return;
+        }
+        let (position, retired) = (self.view.position_of(from), self.retired);
+        let block = self.block_mut(yes.block);
+        if retired && block.vote.is_none() {
+            self.enter_slow_path(yes.block, out);
+            return;
+        }
+        match &mut block.fast {
+            Fast::Exchanging { doubling, view, floor } if *view == yes.view => {
+                if doubling.arrive(position, yes.round) {
+                    *floor = yes.floor.min(*floor);
+                    self.exchange(yes.block, out);
+                }
+            }
+            Fast::Exchanging { .. } => self.enter_slow_path(yes.block, out),
+            Fast::Open { rounds, view, floor } => {
+                if *rounds != 0 && *view != yes.view {
+                    block.fast = Fast::Torn;
+                } else {
+                    *rounds |= 1 << (yes.round & 63);
+                    *view = yes.view;
+                    *floor = yes.floor.min(*floor);
+                }
+            }
+            Fast::Torn | Fast::Left => {}
+        }
+    }
+
+    /// Goes on with the fast path of a block; decides when all votes are combined.
+    #[inline]
+    fn exchange(&mut self, id: BlockId, out: &mut impl Effects) {
+        let (undecided, index) = (self.undecided, (id.0 - self.base.0) as usize);
+        let block = &mut self.blocks[index];
+        let Fast::Exchanging { doubling, view, floor } = &mut block.fast else { return };
+        *floor = undecided.min(*floor);
+        let (view, floor) = (*view, *floor);
+        let live = &self.view;
+        let complete = doubling.advance(|position, round| {
+            let yes = Yes { block: id, round, view, floor };
+            out.send(live.rank_at(position), Message::Yes(yes));
+        });
+        if complete {
+            let context = block.vote.as_ref().map_or(0, |vote| vote.context);
+            block.fast = Fast::Left;
+            let decision = Decision::all_yes(context, floor);
+            block.decided = Some(Decided { decision, ballot: Ballot::FAST });
+            self.finish_decision(id, floor, out);
+        }
+    }
+
+    /// Bookkeeping after a first decision: the floor rises, the engine hears of it.
+    #[inline]
+    fn finish_decision(&mut self, id: BlockId, floor: BlockId, out: &mut impl Effects) {
+        while self.holds(self.undecided) && self.block(self.undecided).decided.is_some() {
+            self.undecided = self.undecided.next();
+        }
+        while self.base < floor && self.blocks.front().is_some_and(|block| block.decided.is_some())
+        {
+            self.blocks.pop_front();
+            self.base = self.base.next();
+        }
+        out.emit(Event::Decided(id));
+    }
+
+    /// Notes deaths and lets every block react to them.
+    fn learn(&mut self, deaths: &RankSet, out: &mut impl Effects) {
+        let news: Vec<Rank> =
+            deaths.iter().filter(|r| r.number() < self.size && *r != self.me).collect();
+        let mut any = false;
+        for rank in news {
+            if self.dead.insert(rank) {
+                any = true;
+                out.emit(Event::Learned(rank));
+            }
+        }
+        if !any {
+            return;
+        }
+        for id in self.ids() {
+            if !self.holds(id) {
+                continue;
+            }
+            let block = self.block(id);
+            if block.slow.is_some() {
+                self.advance(id, out);
+            } else if matches!(block.fast, Fast::Exchanging { .. }) {
+                self.enter_slow_path(id, out);
+            }
+        }
+    }
+
+    /// The vote that a rank which gave the communicator up casts on every further block.
+    fn abandon_vote(&self) -> Vote {
+        let fault = Fault { comm: self.comm, rank: self.me, code: FaultCode::Abandoned };
+        Vote { faults: alloc::vec![fault], context: 0 }
+    }
+
+    /// Makes room for a block that is not forgotten; false when it is, or is far ahead.
+    #[inline]
+    fn locate(&mut self, id: BlockId) -> bool {
+        if id < self.base || id.0 - self.base.0 >= BLOCK_WINDOW {
+            return false;
+        }
+        while !self.holds(id) {
+            self.blocks.push_back(Block::default());
+        }
+        true
+    }
+
+    #[inline]
+    fn holds(&self, id: BlockId) -> bool {
+        id >= self.base && id.0 - self.base.0 < self.blocks.len() as u64
+    }
+
+    fn ids(&self) -> impl Iterator<Item = BlockId> + use<> {
+        (self.base.0..self.base.0 + self.blocks.len() as u64).map(BlockId)
+    }
+
+    #[inline]
+    fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[(id.0 - self.base.0) as usize]
+    }
+
+    #[inline]
+    fn block_mut(&mut self, id: BlockId) -> &mut Block {
+        &mut self.blocks[(id.0 - self.base.0) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests;

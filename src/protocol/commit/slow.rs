@@ -1,0 +1,240 @@
+//! The slow path of a commit: gather from the tree's living ranks, decide at the root, relay.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use super::{Block, Commit, Decided, Fast};
+use crate::{
+    ids::{Ballot, BlockId},
+    protocol::{
+        Effects,
+        agreement::{Contribution, Decision, Tally},
+        message::{Message, Slow},
+        tree,
+    },
+    rank::{Rank, RankSet},
+};
+
+/// What a rank has gathered for one block under one ballot.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Gathering {
+    ballot: Ballot,
+    /// Neighbours in the tree that were asked under this ballot.
+    asked: RankSet,
+    /// Ranks that wait for a decision from us.
+    heard: RankSet,
+    contributions: Vec<(Rank, Contribution)>,
+    /// The parent that has our contribution.
+    sent_to: Option<Rank>,
+}
+
+impl Gathering {
+    fn new(ballot: Ballot) -> Self {
+        let (asked, heard) = (RankSet::new(), RankSet::new());
+        Self { ballot, asked, heard, contributions: Vec::new(), sent_to: None }
+    }
+
+    /// A lower root died: start again under the next one. Who waited still waits.
+    fn raise(&mut self, ballot: Ballot) {
+        if self.ballot < ballot {
+            self.ballot = ballot;
+            self.asked.clear();
+            self.contributions.clear();
+            self.sent_to = None;
+        }
+    }
+
+    fn contributed(&self, rank: Rank) -> bool {
+        self.contributions.iter().any(|(from, _)| *from == rank)
+    }
+}
+
+impl Commit {
+    /// Promises never to decide this block by the fast path, and asks the others.
+    pub(super) fn enter_slow_path(&mut self, id: BlockId, out: &mut impl Effects) {
+        self.gathering(id);
+        self.advance(id, out);
+    }
+
+    /// Somebody asks for the decision, and may bring the contribution of its subtree.
+    pub(super) fn handle_ask(
+        &mut self,
+        from: Rank,
+        slow: Slow,
+        contribution: Option<Contribution>,
+        out: &mut impl Effects,
+    ) {
+        self.learn(&slow.dead, out);
+        if !self.locate(slow.block) {
+            return;
+        }
+        let (id, ballot) = (slow.block, self.ballot());
+        if let Some(decided) = &self.block(id).decided
+            && decided.ballot >= slow.ballot
+        {
+            let header = Slow { block: id, ballot: decided.ballot, dead: self.dead.clone() };
+            let decision = decided.decision.clone();
+            out.send(from, Message::Decide(header, decision));
+            return;
+        }
+        let gathering = self.gathering(id);
+        gathering.raise(ballot);
+        gathering.heard.insert(from);
+        let stale = slow.ballot < ballot;
+        if let Some(contribution) = contribution
+            && !stale
+            && !gathering.contributed(from)
+        {
+            gathering.contributions.push((from, contribution));
+        }
+        if stale && gathering.asked.insert(from) {
+            // It does not know yet that its root is dead; our own message tells it.
+            let header = self.header(id);
+            out.send(from, Message::Ask(header));
+        }
+        self.advance(id, out);
+    }
+
+    /// The decision of a root, from our parent or from a rank that we asked.
+    pub(super) fn handle_decide(
+        &mut self,
+        slow: Slow,
+        decision: Decision,
+        out: &mut impl Effects,
+    ) {
+        self.learn(&slow.dead, out);
+        if !self.locate(slow.block) || slow.ballot < self.ballot() {
+            return;
+        }
+        let block = self.block(slow.block);
+        let known = block.decided.as_ref().is_some_and(|decided| decided.ballot >= slow.ballot);
+        if !known {
+            self.settle(slow.block, decision, slow.ballot, out);
+        }
+    }
+
+    /// Does whatever the slow path of this block allows now. Calling it again does no harm.
+    pub(super) fn advance(&mut self, id: BlockId, out: &mut impl Effects) {
+        let ballot = self.ballot();
+        let retired = self.retired.then(|| self.abandon_vote());
+        let (me, size) = (self.me, self.size);
+        let parent = tree::parent(me, &self.dead);
+        let children = tree::children(me, size, &self.dead);
+        let header = self.header(id);
+        let block = self.block_mut(id);
+        if block.decided.as_ref().is_some_and(|decided| decided.ballot >= ballot) {
+            return;
+        }
+        if block.vote.is_none() {
+            block.vote = retired;
+        }
+        let Some(gathering) = &mut block.slow else { return };
+        gathering.raise(ballot);
+        if block.decided.is_none() {
+            for child in &children {
+                if !gathering.contributed(*child) && gathering.asked.insert(*child) {
+                    out.send(*child, Message::Ask(header.clone()));
+                }
+            }
+        }
+        let contribution = self.combine(id, &children);
+        let gathering = self.gathering(id);
+        match (contribution, parent) {
+            (Some(Contribution::Decided(decision)), None) => {
+                self.settle(id, decision, ballot, out);
+            }
+            (Some(Contribution::Undecided(tally)), None) => {
+                self.settle(id, tally.decide(), ballot, out);
+            }
+            (Some(contribution), Some(parent)) => {
+                if gathering.sent_to != Some(parent) {
+                    gathering.sent_to = Some(parent);
+                    out.send(parent, Message::Contribute(header, contribution));
+                }
+            }
+            (None, Some(parent)) => {
+                if gathering.asked.insert(parent) {
+                    out.send(parent, Message::Ask(header));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// What our subtree contributes, as soon as it is complete or somebody in it has decided.
+    fn combine(&self, id: BlockId, children: &[Rank]) -> Option<Contribution> {
+        let Block { vote, slow, decided, .. } = self.block(id);
+        if let Some(decided) = decided {
+            return Some(Contribution::Decided(decided.decision.clone()));
+        }
+        let gathering = slow.as_ref()?;
+        let decided = |(_, contribution): &&(Rank, Contribution)| {
+            matches!(contribution, Contribution::Decided(_))
+        };
+        if let Some((_, contribution)) = gathering.contributions.iter().find(decided) {
+            return Some(contribution.clone());
+        }
+        let vote = vote.as_ref()?;
+        if !children.iter().all(|child| gathering.contributed(*child)) {
+            return None;
+        }
+        let mut tally = Tally {
+            faults: vote.faults.clone(),
+            dead: self.dead.clone(),
+            agreed: self.view.dead().clone(),
+            floor: self.undecided,
+            context_min: vote.context,
+            context_max: vote.context,
+        };
+        for (_, contribution) in &gathering.contributions {
+            if let Contribution::Undecided(other) = contribution {
+                tally.merge(other);
+            }
+        }
+        Some(Contribution::Undecided(tally))
+    }
+
+    /// Takes a decision: relays it first, then delivers it.
+    fn settle(&mut self, id: BlockId, decision: Decision, ballot: Ballot, out: &mut impl Effects) {
+        let parent = tree::parent(self.me, &self.dead);
+        let mut receivers: RankSet =
+            tree::children(self.me, self.size, &self.dead).into_iter().collect();
+        if let Some(gathering) = &self.block(id).slow {
+            receivers.union_with(&gathering.heard);
+        }
+        let header = Slow { block: id, ballot, dead: self.dead.clone() };
+        for to in receivers.iter() {
+            if Some(to) != parent && !self.dead.contains(to) {
+                out.send(to, Message::Decide(header.clone(), decision.clone()));
+            }
+        }
+        let (floor, dead) = (decision.floor, decision.dead.clone());
+        let block = self.block_mut(id);
+        block.fast = Fast::Left;
+        if let Some(decided) = &mut block.decided {
+            debug_assert_eq!(decided.decision, decision, "two decisions on {id:?}");
+            decided.ballot = ballot;
+            return;
+        }
+        block.decided = Some(Decided { decision, ballot });
+        self.view.exclude(&dead);
+        self.finish_decision(id, floor, out);
+        self.learn(&dead, out);
+    }
+
+    /// The state of the slow path of a block; promises on creation.
+    fn gathering(&mut self, id: BlockId) -> &mut Gathering {
+        let ballot = self.ballot();
+        let block = self.block_mut(id);
+        block.fast = Fast::Left;
+        block.slow.get_or_insert_with(|| Box::new(Gathering::new(ballot)))
+    }
+
+    /// Our ballot: the lowest rank that we do not know dead is the root.
+    fn ballot(&self) -> Ballot {
+        Ballot::of_root(tree::root(&self.dead))
+    }
+
+    fn header(&self, block: BlockId) -> Slow {
+        Slow { block, ballot: self.ballot(), dead: self.dead.clone() }
+    }
+}

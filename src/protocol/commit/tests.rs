@@ -1,0 +1,182 @@
+use alloc::{vec, vec::Vec};
+
+use super::*;
+use crate::protocol::Effect;
+
+const COMM: CommId = CommId(1);
+const FIRST: BlockId = BlockId(0);
+
+/// Ranks with links between them; messages wait until they are delivered.
+struct Ranks {
+    machines: Vec<Commit>,
+    links: Vec<(Rank, Rank, Message)>,
+    dead: RankSet,
+}
+
+impl Ranks {
+    fn new(size: u32) -> Self {
+        let machines = (0..size).map(|r| Commit::new(COMM, Rank::new(r), size)).collect();
+        Self { machines, links: Vec::new(), dead: RankSet::new() }
+    }
+
+    fn turn(&mut self, rank: u32, turn: impl FnOnce(&mut Commit, &mut Vec<Effect>)) {
+        let mut out = Vec::new();
+        turn(&mut self.machines[rank as usize], &mut out);
+        for effect in out {
+            if let Effect::Send(to, message) = effect {
+                self.links.push((Rank::new(rank), to, message));
+            }
+        }
+    }
+
+    fn vote(&mut self, rank: u32, vote: Vote) {
+        self.vote_on(FIRST, rank, vote);
+    }
+
+    fn vote_on(&mut self, block: BlockId, rank: u32, vote: Vote) {
+        self.turn(rank, |machine, out| machine.handle_vote(block, vote, out));
+    }
+
+    fn deliver_all(&mut self) {
+        while !self.links.is_empty() {
+            let (from, to, message) = self.links.remove(0);
+            if !self.dead.contains(to) {
+                self.turn(to.number(), |m, out| m.handle_message(from, message, out));
+            }
+        }
+    }
+
+    fn die(&mut self, rank: u32) {
+        self.dead.insert(Rank::new(rank));
+        for other in 0..self.machines.len() as u32 {
+            if !self.dead.contains(Rank::new(other)) {
+                self.turn(other, |machine, out| machine.handle_failure(Rank::new(rank), out));
+            }
+        }
+    }
+
+    fn decisions(&self, block: BlockId) -> Vec<Option<&Decision>> {
+        let live = self.machines.iter().filter(|machine| !self.dead.contains(machine.me));
+        live.map(|machine| machine.decision(block)).collect()
+    }
+}
+
+fn no(rank: u32) -> Vote {
+    let fault = Fault { comm: COMM, rank: Rank::new(rank), code: FaultCode::Application(7) };
+    Vote { faults: vec![fault], context: 0 }
+}
+
+#[test]
+fn all_yes_is_committed_by_the_fast_path_alone() {
+    for size in 1..20 {
+        let mut ranks = Ranks::new(size);
+        for rank in 0..size {
+            ranks.vote(rank, Vote::yes(0));
+        }
+        assert!(ranks.links.iter().all(|(_, _, message)| matches!(message, Message::Yes(_))));
+        ranks.deliver_all();
+        let decisions = ranks.decisions(FIRST);
+        assert!(decisions.iter().all(|decision| decision.is_some_and(|d| d.committed)), "{size}");
+    }
+}
+
+#[test]
+fn one_no_is_a_faulty_block_on_every_rank_with_the_same_report() {
+    for size in 1..12 {
+        for naysayer in 0..size {
+            let mut ranks = Ranks::new(size);
+            for rank in 0..size {
+                let vote = if rank == naysayer { no(rank) } else { Vote::yes(0) };
+                ranks.vote(rank, vote);
+            }
+            ranks.deliver_all();
+            for decision in ranks.decisions(FIRST) {
+                let decision = decision.expect("decided");
+                assert!(!decision.committed);
+                assert_eq!(decision.faults, no(naysayer).faults);
+                assert_eq!(decision.next_context, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_death_is_reported_once_and_later_blocks_commit_without_the_dead() {
+    let mut ranks = Ranks::new(6);
+    for rank in 1..6 {
+        ranks.vote(rank, Vote::yes(0));
+    }
+    ranks.die(0);
+    ranks.deliver_all();
+    for decision in ranks.decisions(FIRST) {
+        let decision = decision.expect("decided");
+        assert!(!decision.committed);
+        assert_eq!(decision.dead.as_slice(), [Rank::new(0)]);
+    }
+    for round in 1..50 {
+        for rank in 1..6 {
+            ranks.vote_on(BlockId(round), rank, Vote::yes(1));
+        }
+        assert!(ranks.links.iter().all(|(_, _, message)| matches!(message, Message::Yes(_))));
+        ranks.deliver_all();
+        assert!(ranks.decisions(BlockId(round)).iter().all(|d| d.is_some_and(|d| d.committed)));
+    }
+    assert!(ranks.machines[1..].iter().all(|machine| machine.retained() <= 2), "decisions stay");
+}
+
+#[test]
+fn a_late_child_learns_the_old_decision() {
+    let mut ranks = Ranks::new(4);
+    ranks.vote(0, Vote::yes(0));
+    ranks.vote(1, Vote::yes(0));
+    ranks.vote(2, Vote::yes(0));
+    ranks.vote(3, Vote::yes(0));
+    // Everybody but rank 3 hears everybody.
+    let (late, rest): (Vec<_>, Vec<_>) =
+        ranks.links.drain(..).partition(|(_, to, _)| *to == Rank::new(3));
+    ranks.links = rest;
+    for (from, to, message) in late {
+        ranks.turn(to.number(), |m, out| m.handle_message(from, message, out));
+    }
+    while let Some(at) = ranks.links.iter().position(|(from, to, _)| {
+        *to != Rank::new(3) || *from == Rank::new(1)
+    }) {
+        let (from, to, message) = ranks.links.remove(at);
+        if to != Rank::new(3) || matches!(message, Message::Yes(Yes { round: 9, .. })) {
+            ranks.turn(to.number(), |m, out| m.handle_message(from, message, out));
+        }
+    }
+    assert!(ranks.machines[0].decision(FIRST).is_some_and(|decision| decision.committed));
+    assert!(ranks.machines[3].decision(FIRST).is_none());
+    // Its partner dies before its message arrives, so it asks, and hears what was decided.
+    ranks.die(1);
+    ranks.deliver_all();
+    assert!(ranks.machines[3].decision(FIRST).is_some_and(|decision| decision.committed));
+}
+
+#[test]
+fn a_rank_that_gave_up_answers_no_to_blocks_it_never_starts() {
+    let mut ranks = Ranks::new(4);
+    ranks.turn(2, |machine, out| machine.retire(out));
+    for rank in [0, 1, 3] {
+        ranks.vote(rank, Vote::yes(0));
+    }
+    ranks.deliver_all();
+    for rank in [0, 1, 3] {
+        let decision = ranks.machines[rank].decision(FIRST).expect("decided");
+        assert_eq!(decision.faults[0].code, FaultCode::Abandoned);
+    }
+}
+
+#[test]
+fn attempts_in_different_contexts_are_never_committed() {
+    let mut ranks = Ranks::new(2);
+    ranks.vote(0, Vote::yes(0));
+    ranks.vote(1, Vote::yes(3));
+    ranks.deliver_all();
+    for decision in ranks.decisions(FIRST) {
+        let decision = decision.expect("decided");
+        assert!(!decision.committed);
+        assert_eq!(decision.next_context, 4);
+    }
+}

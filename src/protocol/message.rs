@@ -1,0 +1,57 @@
+//! What ranks tell each other about one communicator's blocks.
+
+use super::agreement::{Contribution, Decision};
+use crate::{
+    ids::{Ballot, BlockId},
+    rank::RankSet,
+};
+
+/// A message between two ranks of one communicator.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Message {
+    /// Fast path: all votes combined by the sender so far are *yes*.
+    Yes(Yes),
+    /// Slow path: contribute to this block under this ballot.
+    Ask(Slow),
+    /// Slow path: the sender's subtree has contributed this.
+    Contribute(Slow, Contribution),
+    /// Slow path: the decision of the ballot's root.
+    Decide(Slow, Decision),
+    /// The block is doomed: a request of it failed because a process died.
+    Interrupt(BlockId),
+}
+
+impl Message {
+    /// The block that the message is about.
+    pub fn block(&self) -> BlockId {
+        match self {
+            Self::Yes(yes) => yes.block,
+            Self::Ask(slow) | Self::Contribute(slow, _) | Self::Decide(slow, _) => slow.block,
+            Self::Interrupt(block) => *block,
+        }
+    }
+}
+
+/// The fixed-size message of the fast path.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Yes {
+    /// The block.
+    pub block: BlockId,
+    /// The step of the exchange, see [`super::doubling`].
+    pub round: u8,
+    /// Fingerprint of the sender's view and of the block's data context.
+    pub view: u64,
+    /// The lowest block that any of the combined voters has not decided.
+    pub floor: BlockId,
+}
+
+/// The header of every slow-path message.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Slow {
+    /// The block.
+    pub block: BlockId,
+    /// The ballot: every rank below its root is dead.
+    pub ballot: Ballot,
+    /// All deaths that the sender knows of; news of a death travel with every message.
+    pub dead: RankSet,
+}

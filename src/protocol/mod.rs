@@ -1,0 +1,66 @@
+//! Pure state machines: they decide, and never do.
+//!
+//! A machine is told of messages and failures (`handle_…`), and answers through an out-parameter,
+//! [`Effects`]. It has no clock, no input or output, no randomness, so the very same type runs
+//! under the engine, in the simulator and in a model checker. Its state is comparable and can be
+//! hashed. A crash can fall between any two effects.
+//!
+//! | file | idea | source |
+//! |---|---|---|
+//! | [`commit`] | agreement on a block's verdict: fast path, then slow path | fa-mpi §3.1 |
+//! | [`doubling`] | the fast path's exchange, recursive doubling | fa-mpi §3.1 |
+//! | [`agreement`] | the slow path's contribution and decision | ulfm, "Logarithmic Agreement" |
+//! | [`tree`] | a tree of the living that mends itself | ulfm, "Logarithmic Agreement" |
+//! | [`view`] | the agreed live set and its fingerprint | – |
+//! | [`interrupt`] | the flood that cuts a doomed block short | ulfm, "Logarithmic Revoke" |
+//! | [`message`], [`codec`] | what travels, and its bytes | – |
+
+pub mod agreement;
+pub mod codec;
+pub mod commit;
+pub mod doubling;
+pub mod interrupt;
+pub mod message;
+pub mod tree;
+pub mod view;
+
+use crate::{ids::BlockId, rank::Rank};
+use message::Message;
+
+/// Where a machine puts what it wants done, in order.
+pub trait Effects {
+    /// Send this message; links are FIFO and reliable between living ranks.
+    fn send(&mut self, to: Rank, message: Message);
+    /// Tell the engine what happened.
+    fn emit(&mut self, event: Event);
+}
+
+/// What happened inside a machine.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Event {
+    /// The block has its decision; ask the machine for it.
+    Decided(BlockId),
+    /// Another rank knew of this death before we did.
+    Learned(Rank),
+    /// The block is doomed: its pending requests need not be waited for.
+    Interrupted(BlockId),
+}
+
+/// One effect as a value, for simulators and checkers.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Effect {
+    /// See [`Effects::send`].
+    Send(Rank, Message),
+    /// See [`Effects::emit`].
+    Emit(Event),
+}
+
+impl Effects for alloc::vec::Vec<Effect> {
+    fn send(&mut self, to: Rank, message: Message) {
+        self.push(Effect::Send(to, message));
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.push(Effect::Emit(event));
+    }
+}
