@@ -1,8 +1,35 @@
-//! fampi
+//! Transactions that let MPI applications survive the death of processes.
 #![cfg_attr(any(target_os = "none", target_os = "unknown"), no_std)]
+#![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
+
 extern crate alloc;
+
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+mod api;
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+pub mod engine;
+pub mod error;
 pub mod fault;
 pub mod ids;
 pub mod protocol;
 pub mod rank;
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+pub mod recovery;
 pub mod timeout;
+
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+pub use {
+    api::*,
+    engine::{
+        Level,
+        buffer::{Element, ReduceOp, Reducible},
+    },
+    recovery::{MAX_ATTEMPTS, Placement, copies::MAX_SLOTS},
+};
+pub use {
+    error::Error,
+    fault::{Codes, Fault, FaultCode, FaultReport},
+    ids::CommId,
+    rank::{Rank, RankSet},
+    timeout::Timeout,
+};

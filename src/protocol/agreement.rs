@@ -4,6 +4,7 @@
 
 use alloc::vec::Vec;
 
+use super::planted::{Bug, planted};
 use crate::{
     fault::Fault,
     ids::{BlockId, CommId},
@@ -74,8 +75,11 @@ impl Tally {
     /// A death that an earlier block has reported is known and is not reported again. Attempts in
     /// different data contexts cannot have exchanged data, so such a block is never committed.
     pub fn decide(mut self) -> Decision {
+        if planted(Bug::ReportAgain) {
+            self.agreed.clear();
+        }
         let dead = self.dead.difference(&self.agreed);
-        let torn = self.context_min != self.context_max;
+        let torn = self.context_min != self.context_max && !planted(Bug::MixContexts);
         let committed = self.faults.is_empty() && dead.is_empty() && !torn;
         self.faults.sort_unstable();
         self.faults.dedup();

@@ -40,6 +40,7 @@ use super::{
     agreement::{Decision, Vote},
     doubling::Doubling,
     message::{Message, Yes},
+    planted::{Bug, planted},
     view::View,
 };
 use crate::{
@@ -63,6 +64,8 @@ pub struct Commit {
     base: BlockId,
     blocks: VecDeque<Block>,
     undecided: BlockId,
+    /// All living ranks have decided the blocks below this one.
+    floor: BlockId,
     retired: bool,
 }
 
@@ -112,6 +115,7 @@ impl Commit {
             base: BlockId(0),
             blocks: VecDeque::new(),
             undecided: BlockId(0),
+            floor: BlockId(0),
             retired: false,
         }
     }
@@ -123,6 +127,7 @@ impl Commit {
     /// When this rank voted on the block before.
     #[inline]
     pub fn handle_vote(&mut self, id: BlockId, vote: Vote, out: &mut impl Effects) {
+        self.forget();
         if !self.locate(id) || self.retired {
             return;
         }
@@ -152,7 +157,11 @@ impl Commit {
     /// A message from another rank of the communicator.
     #[inline]
     pub fn handle_message(&mut self, from: Rank, message: Message, out: &mut impl Effects) {
-        if self.dead.contains(from) || from.number() >= self.size || from == self.me {
+        self.forget();
+        if self.dead.contains(from) && !planted(Bug::HearTheDead) {
+            return;
+        }
+        if from.number() >= self.size || from == self.me {
             return;
         }
         match message {
@@ -182,7 +191,8 @@ impl Commit {
         }
     }
 
-    /// The decision on a block, until all living ranks have decided it.
+    /// The decision on a block, until all living ranks have decided it, and at least until the
+    /// next turn.
     #[inline]
     pub fn decision(&self, id: BlockId) -> Option<&Decision> {
         let block = self.holds(id).then(|| self.block(id))?;
@@ -232,9 +242,13 @@ impl Commit {
             return;
         }
         match &mut block.fast {
-            Fast::Exchanging { doubling, view, floor } if *view == yes.view => {
+            Fast::Exchanging { doubling, view, floor }
+                if *view == yes.view || planted(Bug::MixViews) =>
+            {
                 if doubling.arrive(position, yes.round) {
-                    *floor = yes.floor.min(*floor);
+                    if !planted(Bug::OwnFloor) {
+                        *floor = yes.floor.min(*floor);
+                    }
                     self.exchange(yes.block, out);
                 }
             }
@@ -280,12 +294,22 @@ impl Commit {
         while self.holds(self.undecided) && self.block(self.undecided).decided.is_some() {
             self.undecided = self.undecided.next();
         }
-        while self.base < floor && self.blocks.front().is_some_and(|block| block.decided.is_some())
+        let floor = if planted(Bug::ForgetEarly) { id } else { floor };
+        self.floor = floor.max(self.floor);
+        out.emit(Event::Decided(id));
+    }
+
+    /// Forgets blocks that nobody living can ask about. This happens at the start of a turn, not
+    /// when the floor rises, because one turn can decide two blocks and the engine asks for their
+    /// decisions after it.
+    #[inline]
+    fn forget(&mut self) {
+        while self.base < self.floor
+            && self.blocks.front().is_some_and(|block| block.decided.is_some())
         {
             self.blocks.pop_front();
             self.base = self.base.next();
         }
-        out.emit(Event::Decided(id));
     }
 
     /// Notes deaths and lets every block react to them.
@@ -309,7 +333,9 @@ impl Commit {
             let block = self.block(id);
             if block.slow.is_some() {
                 self.advance(id, out);
-            } else if matches!(block.fast, Fast::Exchanging { .. }) {
+            } else if matches!(block.fast, Fast::Exchanging { .. })
+                && !planted(Bug::WaitForTheDead)
+            {
                 self.enter_slow_path(id, out);
             }
         }

@@ -21,6 +21,12 @@ pub mod commit;
 pub mod doubling;
 pub mod interrupt;
 pub mod message;
+#[cfg(feature = "planted")]
+#[doc(hidden)]
+pub mod planted;
+#[cfg(not(feature = "planted"))]
+#[allow(unreachable_pub)]
+mod planted;
 pub mod tree;
 pub mod view;
 

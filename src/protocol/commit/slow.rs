@@ -9,6 +9,7 @@ use crate::{
         Effects,
         agreement::{Contribution, Decision, Tally},
         message::{Message, Slow},
+        planted::{Bug, planted},
         tree,
     },
     rank::{Rank, RankSet},
@@ -38,7 +39,9 @@ impl Gathering {
         if self.ballot < ballot {
             self.ballot = ballot;
             self.asked.clear();
-            self.contributions.clear();
+            if !planted(Bug::KeepContributions) {
+                self.contributions.clear();
+            }
             self.sent_to = None;
         }
     }
@@ -71,6 +74,9 @@ impl Commit {
         if let Some(decided) = &self.block(id).decided
             && decided.ballot >= slow.ballot
         {
+            if planted(Bug::DecideAndLeave) {
+                return;
+            }
             let header = Slow { block: id, ballot: decided.ballot, dead: self.dead.clone() };
             let decision = decided.decision.clone();
             out.send(from, Message::Decide(header, decision));
@@ -102,7 +108,10 @@ impl Commit {
         out: &mut impl Effects,
     ) {
         self.learn(&slow.dead, out);
-        if !self.locate(slow.block) || slow.ballot < self.ballot() {
+        if !self.locate(slow.block) {
+            return;
+        }
+        if slow.ballot < self.ballot() && !planted(Bug::TakeAnyBallot) {
             return;
         }
         let block = self.block(slow.block);
@@ -117,14 +126,17 @@ impl Commit {
         let ballot = self.ballot();
         let retired = self.retired.then(|| self.abandon_vote());
         let (me, size) = (self.me, self.size);
-        let parent = tree::parent(me, &self.dead);
+        let mut parent = tree::parent(me, &self.dead);
+        if planted(Bug::KeepADeadParent) {
+            parent = tree::parent(me, &RankSet::new());
+        }
         let children = tree::children(me, size, &self.dead);
         let header = self.header(id);
         let block = self.block_mut(id);
         if block.decided.as_ref().is_some_and(|decided| decided.ballot >= ballot) {
             return;
         }
-        if block.vote.is_none() {
+        if block.vote.is_none() && !planted(Bug::LeaveInSilence) {
             block.vote = retired;
         }
         let Some(gathering) = &mut block.slow else { return };
@@ -146,7 +158,8 @@ impl Commit {
                 self.settle(id, tally.decide(), ballot, out);
             }
             (Some(contribution), Some(parent)) => {
-                if gathering.sent_to != Some(parent) {
+                let sent = gathering.sent_to.is_some() && planted(Bug::ContributeOnce);
+                if gathering.sent_to != Some(parent) && !sent {
                     gathering.sent_to = Some(parent);
                     out.send(parent, Message::Contribute(header, contribution));
                 }
@@ -163,7 +176,9 @@ impl Commit {
     /// What our subtree contributes, as soon as it is complete or somebody in it has decided.
     fn combine(&self, id: BlockId, children: &[Rank]) -> Option<Contribution> {
         let Block { vote, slow, decided, .. } = self.block(id);
-        if let Some(decided) = decided {
+        if let Some(decided) = decided
+            && !planted(Bug::DenyTheDecision)
+        {
             return Some(Contribution::Decided(decided.decision.clone()));
         }
         let gathering = slow.as_ref()?;
@@ -174,6 +189,8 @@ impl Commit {
             return Some(contribution.clone());
         }
         let vote = vote.as_ref()?;
+        let skipped = usize::from(planted(Bug::SkipAChild));
+        let children = &children[..children.len().saturating_sub(skipped)];
         if !children.iter().all(|child| gathering.contributed(*child)) {
             return None;
         }
@@ -198,7 +215,9 @@ impl Commit {
         let parent = tree::parent(self.me, &self.dead);
         let mut receivers: RankSet =
             tree::children(self.me, self.size, &self.dead).into_iter().collect();
-        if let Some(gathering) = &self.block(id).slow {
+        if let Some(gathering) = &self.block(id).slow
+            && !planted(Bug::RelayToNobody)
+        {
             receivers.union_with(&gathering.heard);
         }
         let header = Slow { block: id, ballot, dead: self.dead.clone() };
@@ -225,7 +244,9 @@ impl Commit {
     fn gathering(&mut self, id: BlockId) -> &mut Gathering {
         let ballot = self.ballot();
         let block = self.block_mut(id);
-        block.fast = Fast::Left;
+        if !planted(Bug::BreakThePromise) {
+            block.fast = Fast::Left;
+        }
         block.slow.get_or_insert_with(|| Box::new(Gathering::new(ballot)))
     }
 

@@ -1,0 +1,364 @@
+//! A `TryBlock` that is open: operations go in here.
+
+use super::{
+    Finished, Pending, Request, RequestId, Source, Status, Tag, TagSelector,
+};
+use crate::{
+    engine::{
+        BlockKey, Engine, Level, Need, RequestState, Shared,
+        buffer::{self, Buffer, Element, ReduceOp, Reducible},
+        platform::{self, Operation},
+    },
+    error::Error,
+    fault::FaultCode,
+    rank::Rank,
+    timeout::Timeout,
+};
+
+/// How a block of the closure form behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockOptions {
+    /// Who learns of its faults.
+    pub level: Level,
+    /// How long its requests may take after the closure's end before they are faults.
+    pub timeout: Timeout,
+}
+
+impl BlockOptions {
+    /// A global block whose requests have this long to complete.
+    pub const fn global(timeout: Timeout) -> Self {
+        Self { level: Level::Global, timeout }
+    }
+
+    /// A local block whose requests have this long to complete.
+    pub const fn local(timeout: Timeout) -> Self {
+        Self { level: Level::Local, timeout }
+    }
+}
+
+/// An open block (paper §3.1). Operations are posted on it, it ends with [`Self::finish`].
+///
+/// A block that is dropped without an end leaves: this rank votes *no* and does not wait.
+#[must_use = "a dropped block votes no; end it with `finish`"]
+pub struct TryBlock {
+    engine: Shared,
+    key: BlockKey,
+    ended: bool,
+}
+
+impl TryBlock {
+    #[inline]
+    pub(super) fn new(engine: Shared, key: BlockKey) -> Self {
+        Self { engine, key, ended: false }
+    }
+
+    /// Sends a buffer (`MPI_Isend`, MPI 4.1 §3.7.2). It comes back when the request is complete.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`], [`Error::TagTooLarge`]. Everything else, also that the receiver is
+    /// dead, is a fault of the request.
+    pub fn isend<T: Element>(
+        &mut self,
+        buffer: Vec<T>,
+        to: Rank,
+        tag: Tag,
+    ) -> Result<Request<T>, Error> {
+        self.send(buffer, to, tag, false)
+    }
+
+    /// Sends a buffer; complete only when the receive has started (`MPI_Issend`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::isend`].
+    pub fn issend<T: Element>(
+        &mut self,
+        buffer: Vec<T>,
+        to: Rank,
+        tag: Tag,
+    ) -> Result<Request<T>, Error> {
+        self.send(buffer, to, tag, true)
+    }
+
+    /// Receives into a buffer, whose length is the most that is received (`MPI_Irecv`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::isend`].
+    pub fn irecv<T: Element>(
+        &mut self,
+        buffer: Vec<T>,
+        from: impl Into<Source>,
+        tag: impl Into<TagSelector>,
+    ) -> Result<Request<T>, Error> {
+        let (from, need) = match from.into() {
+            Source::Rank(rank) => (Some(self.checked(rank)?), Need::Peer(rank)),
+            Source::Any => (None, Need::Anybody),
+        };
+        let tag = match tag.into() {
+            TagSelector::Tag(tag) => Some(self.wire_tag(tag)?),
+            TagSelector::Any => None,
+        };
+        Ok(self.post(need, Operation::Receive { from, tag }, buffer))
+    }
+
+    /// Enters a barrier (`MPI_Ibarrier`). All living ranks call it.
+    pub fn ibarrier(&mut self) -> Request<u8> {
+        self.post(Need::Anybody, Operation::Barrier, Vec::<u8>::new())
+    }
+
+    /// Broadcasts the root's buffer into everybody's (`MPI_Ibcast`), of the same length.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub fn ibcast<T: Element>(&mut self, buffer: Vec<T>, root: Rank) -> Result<Request<T>, Error> {
+        let root = self.checked(root)?;
+        Ok(self.post(Need::Anybody, Operation::Broadcast { root }, buffer))
+    }
+
+    /// Combines everybody's buffers, element by element, in place (`MPI_Iallreduce`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchReduction`].
+    pub fn iallreduce<T: Reducible>(
+        &mut self,
+        buffer: Vec<T>,
+        op: ReduceOp,
+    ) -> Result<Request<T>, Error> {
+        if !T::supports(op) {
+            return Err(Error::NoSuchReduction);
+        }
+        let operation = Operation::Allreduce { op, combine: buffer::combine::<T> };
+        Ok(self.post(Need::Anybody, operation, buffer))
+    }
+
+    /// Gathers everybody's part, of the same length on all ranks, in rank order
+    /// (`MPI_Iallgather`). The request's buffer holds all parts.
+    pub fn iallgather<T: Element>(&mut self, part: &[T]) -> Request<T> {
+        let engine = self.engine.borrow();
+        let comm = engine.comm(engine.block(self.key).comm);
+        let size = comm.size() as usize;
+        drop(engine);
+        // Our own part stands at our place; the others' places are overwritten.
+        let all: Vec<T> = (0..size).flat_map(|_| part.iter().copied()).collect();
+        self.post(Need::Anybody, Operation::Allgather, all)
+    }
+
+    /// Makes an inner block's end an operation of this one: this block waits for it, and its
+    /// fault is a fault of this block that names the inner communicator.
+    pub fn nest(&mut self, inner: Pending) {
+        let inner = inner.into_key();
+        self.engine.borrow_mut().nest(self.key, inner);
+    }
+
+    /// Hands the fault of an inner block, which nobody handled, to this block.
+    pub fn escalate(&mut self, inner: &Finished) {
+        if !inner.is_committed() {
+            self.engine.borrow_mut().raise(self.key, FaultCode::InnerBlock);
+        }
+    }
+
+    /// Raises a fault of the application (`MPI_Request_raise_error`, paper appendix A): the block
+    /// will be faulty on all ranks, with this code and this rank in its report. The block goes
+    /// on; others are not interrupted.
+    pub fn raise_error(&mut self, code: i32) {
+        self.engine.borrow_mut().raise(self.key, FaultCode::Application(code));
+    }
+
+    /// Looks at a request; `None` when it is not over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Request`] when it failed, [`Error::NoSuchRequest`] when it is another block's.
+    pub fn test(&mut self, request: impl Into<RequestId>) -> Result<Option<Status>, Error> {
+        match self.wait_local(request, Timeout::Poll) {
+            Ok(status) => Ok(Some(status)),
+            Err(Error::WaitTimedOut) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits inside the block for one request (`MPI_Wait_local`). If another rank's failure dooms
+    /// the block, the wait ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Request`] when the request failed, [`Error::WaitTimedOut`] when it is not over,
+    /// [`Error::NoSuchRequest`] when it is another block's.
+    pub fn wait_local(
+        &mut self,
+        request: impl Into<RequestId>,
+        timeout: Timeout,
+    ) -> Result<Status, Error> {
+        let index = self.index(request.into())?;
+        let mut engine = self.engine.borrow_mut();
+        match engine.wait_request(self.key, index, timeout) {
+            RequestState::Complete(status) => Ok(public_status(&engine, status)),
+            RequestState::Failed(code) => Err(Error::Request(code)),
+            RequestState::Pending => Err(Error::WaitTimedOut),
+        }
+    }
+
+    /// Waits inside the block for all these requests (`MPI_Waitall_local`), in any order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::wait_local`]; of several failures the first in the list is returned.
+    pub fn waitall_local<R: Into<RequestId>>(
+        &mut self,
+        requests: impl IntoIterator<Item = R>,
+        timeout: Timeout,
+    ) -> Result<(), Error> {
+        let deadline = match timeout {
+            Timeout::After(_) => timeout.deadline(self.engine.borrow().platform.now()),
+            _ => None,
+        };
+        for request in requests {
+            let left = match deadline {
+                None => timeout,
+                Some(deadline) => {
+                    let now = self.engine.borrow().platform.now();
+                    Timeout::After(deadline.saturating_sub(now))
+                }
+            };
+            self.wait_local(request, left)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the buffer of a request that is over, before the block's end. Whether it counts is
+    /// only known after the commit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotComplete`], [`Error::Quarantined`], [`Error::NoSuchRequest`] when the buffer
+    /// was taken before or the request is another block's.
+    pub fn take<T: Element>(&mut self, request: Request<T>) -> Result<Vec<T>, Error> {
+        let index = self.index(request.id)?;
+        take(&mut self.engine.borrow_mut(), self.key, index)
+    }
+
+    /// Protects a state of this rank: a copy of it goes to the partner rank, and is valid with
+    /// this block's commit, on all ranks or on none. Every rank of the world calls it, in a
+    /// global block of the world, with the same number and always the same length of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LengthChanged`]; [`Error::Request`] when the partner's length could not be had.
+    ///
+    /// # Panics
+    ///
+    /// When `number` is [`crate::MAX_SLOTS`] or more.
+    pub fn protect<T: Element + Default>(
+        &mut self,
+        number: u32,
+        state: &[T],
+    ) -> Result<(), Error> {
+        assert!(number < crate::MAX_SLOTS, "states are numbered below {}", crate::MAX_SLOTS);
+        self.engine.borrow_mut().protect(self.key, number, state)
+    }
+
+    /// Brings back the state with this number as of its last commit, after a rebuild: from this
+    /// rank's own copy, or from the partner's when this rank is a replacement. Every rank of the
+    /// world calls it, in a global block of the world; it counts with the block's commit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StateLost`] and [`Error::NothingProtected`], the same on all ranks;
+    /// [`Error::Request`] when a rank died meanwhile; [`Error::StateType`].
+    pub fn restore<T: Element + Default>(&mut self, number: u32) -> Result<Vec<T>, Error> {
+        self.engine.borrow_mut().restore(self.key, number)
+    }
+
+    /// Ends the block (`MPI_TryBlock_finish`): when its requests are over, this rank votes.
+    /// Requests that are not complete after `timeout` are faults. Returns at once.
+    #[inline]
+    pub fn finish(mut self, timeout: Timeout) -> Pending {
+        self.ended = true;
+        self.engine.borrow_mut().finish_block(self.key, timeout);
+        Pending::new(self.engine.clone(), self.key)
+    }
+
+    /// Leaves the block because of this error: it becomes this rank's vote.
+    pub(super) fn leave(mut self, error: &Error) -> Pending {
+        let code = match error {
+            Error::Raised(code) => FaultCode::Application(*code),
+            Error::Request(code) if !code.is_process_failure() => *code,
+            _ => FaultCode::LeftBlock,
+        };
+        self.ended = true;
+        self.engine.borrow_mut().leave_block(self.key, code);
+        Pending::new(self.engine.clone(), self.key)
+    }
+
+    fn send<T: Element>(
+        &mut self,
+        buffer: Vec<T>,
+        to: Rank,
+        tag: Tag,
+        synchronous: bool,
+    ) -> Result<Request<T>, Error> {
+        let to = self.checked(to)?;
+        let tag = self.wire_tag(tag)?;
+        Ok(self.post(Need::Peer(to), Operation::Send { to, tag, synchronous }, buffer))
+    }
+
+    fn post<T: Element>(&self, need: Need, operation: Operation, buffer: Vec<T>) -> Request<T> {
+        let mut engine = self.engine.borrow_mut();
+        let index = engine.post(self.key, need, operation, Box::new(buffer));
+        Request::new(self.key, index)
+    }
+
+    fn checked(&self, rank: Rank) -> Result<Rank, Error> {
+        let engine = self.engine.borrow();
+        let size = engine.comm(engine.block(self.key).comm).size();
+        if rank.number() >= size {
+            return Err(Error::NoSuchRank { rank, size });
+        }
+        Ok(rank)
+    }
+
+    fn wire_tag(&self, tag: Tag) -> Result<u32, Error> {
+        let engine = self.engine.borrow();
+        Ok(engine.wire_tag(engine.block(self.key).scope, tag.checked()?))
+    }
+
+    fn index(&self, request: RequestId) -> Result<usize, Error> {
+        if request.block == self.key { Ok(request.index) } else { Err(Error::NoSuchRequest) }
+    }
+}
+
+impl Drop for TryBlock {
+    #[inline]
+    fn drop(&mut self) {
+        if self.ended || std::thread::panicking() {
+            return;
+        }
+        if let Ok(mut engine) = self.engine.try_borrow_mut() {
+            engine.leave_block(self.key, FaultCode::LeftBlock);
+            engine.detach(self.key);
+        }
+    }
+}
+
+/// A status with the user's own tag in it.
+pub(super) fn public_status(engine: &Engine, status: platform::Status) -> Status {
+    let tag = Tag(engine.user_tag(status.tag));
+    Status { source: status.source, tag, elements: status.elements }
+}
+
+/// Takes a buffer out of a block as the vector that it is.
+pub(super) fn take<T: Element>(
+    engine: &mut Engine,
+    key: BlockKey,
+    index: usize,
+) -> Result<Vec<T>, Error> {
+    let buffer: Box<dyn Buffer> = engine.take_buffer(key, index)?;
+    match buffer.into_any().downcast::<Vec<T>>() {
+        Ok(vector) => Ok(*vector),
+        Err(_) => Err(Error::NoSuchRequest),
+    }
+}

@@ -1,0 +1,183 @@
+//! Communicators.
+
+use alloc::rc::Rc;
+
+use super::{BlockOptions, Finished, Forming, Tried, TryBlock};
+use crate::{
+    engine::{CommKey, Level, Shared},
+    error::Error,
+    ids::CommId,
+    rank::{Rank, RankSet},
+    recovery::creation::{Creation, Kind},
+    timeout::Timeout,
+};
+
+/// The colour of a rank in a split (MPI 4.1 §7.4.2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Color {
+    /// Ranks with equal numbers come into one communicator.
+    Of(u32),
+    /// `MPI_UNDEFINED`: this rank gets none.
+    None,
+}
+
+/// A communicator: an ordered set of processes and a context of their own.
+///
+/// Blocks are started on it by all its living ranks, in the same order. When the last handle of a
+/// communicator is dropped, this rank votes *no* on every block that the others start later.
+#[derive(Clone)]
+pub struct Comm {
+    pub(super) handle: Rc<Handle>,
+}
+
+/// Retires the communicator when the last user of it is gone.
+pub(super) struct Handle {
+    pub(super) engine: Shared,
+    pub(super) key: CommKey,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        if let Ok(mut engine) = self.engine.try_borrow_mut() {
+            engine.retire(self.key);
+        }
+    }
+}
+
+impl Comm {
+    pub(super) fn new(engine: &Shared, key: CommKey) -> Self {
+        Self { handle: Rc::new(Handle { engine: engine.clone(), key }) }
+    }
+
+    pub(super) fn engine(&self) -> &Shared {
+        &self.handle.engine
+    }
+
+    pub(super) fn key(&self) -> CommKey {
+        self.handle.key
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> Rank {
+        self.engine().borrow().comm(self.key()).me
+    }
+
+    /// Number of ranks, living and dead.
+    pub fn size(&self) -> u32 {
+        self.engine().borrow().comm(self.key()).size()
+    }
+
+    /// The identifier, the same on all its ranks; fault reports name communicators by it.
+    pub fn id(&self) -> CommId {
+        self.engine().borrow().comm(self.key()).id
+    }
+
+    /// All ranks that some committed report has named dead: the same on every living rank that
+    /// has seen the same blocks.
+    pub fn known_failed(&self) -> RankSet {
+        self.engine().borrow().comm(self.key()).commit.agreed_dead().clone()
+    }
+
+    /// Starts a block: local, no message (`MPI_TryBlock_start`, paper §3.1). For
+    /// [`Level::Global`] every living rank does so, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Abandoned`] when the communicator was replaced by a rebuild.
+    #[inline]
+    pub fn start(&self, level: Level) -> Result<TryBlock, Error> {
+        let mut engine = self.engine().borrow_mut();
+        if engine.comm(self.key()).retired {
+            return Err(Error::Abandoned);
+        }
+        let key = engine.start_block(self.key(), level);
+        Ok(TryBlock::new(self.engine().clone(), key))
+    }
+
+    /// Runs a block as a closure: what it returns with `Ok` counts only if the block commits on
+    /// all ranks; an error that leaves it (by `?`) becomes this rank's vote, and the others do
+    /// not wait for it.
+    ///
+    /// The call returns when the block is decided, on every living rank the same way.
+    ///
+    /// # Errors
+    ///
+    /// Only what keeps the block from starting; an error of the closure is a vote, and comes back
+    /// in [`Tried::Faulty`].
+    pub fn try_block<R>(
+        &self,
+        options: BlockOptions,
+        body: impl FnOnce(&mut TryBlock) -> Result<R, Error>,
+    ) -> Result<Tried<R>, Error> {
+        let mut block = self.start(options.level)?;
+        let result = body(&mut block);
+        let (pending, result) = match result {
+            Ok(value) => (block.finish(options.timeout), Ok(value)),
+            Err(error) => (block.leave(&error), Err(error)),
+        };
+        let finished: Finished = pending.wait();
+        Ok(match result {
+            Ok(value) if finished.is_committed() => Tried::Committed(value, finished),
+            Ok(_) => Tried::Faulty(finished, None),
+            Err(error) => Tried::Faulty(finished, Some(error)),
+        })
+    }
+
+    /// Starts to make a duplicate with contexts of its own (`MPI_Comm_idup`). All ranks call it.
+    pub fn idup(&self) -> Result<Forming, Error> {
+        let key = self.rank().number();
+        self.isplit(Color::Of(0), key)
+    }
+
+    /// Starts to split the communicator: ranks of one colour come into one communicator, ordered
+    /// by key, then by rank (`MPI_Comm_split`, without blocking). All ranks call it. Direct
+    /// children of the world are made again by a rebuild, see [`crate::World::children`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationPending`]: one communicator is made at a time.
+    pub fn isplit(&self, color: Color, key: u32) -> Result<Forming, Error> {
+        let color = match color {
+            Color::Of(number) => Some(number),
+            Color::None => None,
+        };
+        self.form(Kind::Split { color, key })
+    }
+
+    /// Starts to make a communicator of the living ranks, in the same order
+    /// (`MPI_Comm_ishrink`, paper §3.3). All living ranks call it. It runs no agreement about who
+    /// is dead beyond the commit of its own first step.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationPending`]: one communicator is made at a time.
+    pub fn ishrink(&self) -> Result<Forming, Error> {
+        self.form(Kind::Shrink)
+    }
+
+    /// Shrinks and waits for the result; see [`Self::ishrink`].
+    pub fn shrink(&self) -> Result<Self, Error> {
+        let formed = self.ishrink()?.wait_local(Timeout::Never)?;
+        formed.into_comm().ok_or(Error::CreationFailed)
+    }
+
+    fn form(&self, kind: Kind) -> Result<Forming, Error> {
+        let mut engine = self.engine().borrow_mut();
+        if engine.comm(self.key()).retired {
+            return Err(Error::Abandoned);
+        }
+        let creation = Creation::start(&mut engine, self.key(), kind)?;
+        Ok(Forming::new(self.clone(), creation))
+    }
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let engine = self.engine().borrow();
+        let comm = engine.comm(self.key());
+        write!(f, "Comm({:#x}, rank {} of {})", comm.id.0, comm.me, comm.size())
+    }
+}

@@ -1,0 +1,15 @@
+//! What users see. Nothing here depends on the world underneath.
+
+mod block;
+mod comm;
+mod outcome;
+mod recover;
+mod request;
+mod world;
+
+pub use block::{BlockOptions, TryBlock};
+pub use comm::{Color, Comm};
+pub use outcome::{Finished, Outcome, Pending, Tried};
+pub use recover::{Formed, Forming, Rebuilding, Rebuilt};
+pub use request::{Request, RequestId, Source, Tag, TagSelector, Status};
+pub use world::World;

@@ -1,0 +1,206 @@
+//! How blocks end.
+
+use super::{Comm, Request, Status, block};
+use crate::{
+    engine::{BlockKey, Level, RequestState, Shared, buffer::Element},
+    error::Error,
+    fault::{Codes, FaultReport},
+    ids::CommId,
+    rank::RankSet,
+    timeout::Timeout,
+};
+
+/// A block that was finished and is not known to be decided. It is a request: it makes progress
+/// when it is waited for or tested, and can be an operation of an outer block
+/// ([`super::TryBlock::nest`]).
+///
+/// A pending block that is dropped is decided all the same, only nobody here looks at it.
+#[must_use = "the verdict is not known before the block was waited for"]
+pub struct Pending {
+    engine: Shared,
+    key: BlockKey,
+    given: bool,
+}
+
+/// What waiting for a block came to.
+#[must_use]
+pub enum Outcome {
+    /// All ranks voted *yes*: what the block did counts.
+    Committed(Finished),
+    /// The block is faulty, with the same report on every living rank.
+    Faulty(Finished),
+    /// Not decided within the wait's timeout. It says nothing about the verdict: wait again.
+    TimedOut(Pending),
+}
+
+/// What a block of the closure form came to, on every living rank the same.
+#[must_use]
+pub enum Tried<R> {
+    /// All ranks voted *yes*; the closure's value.
+    Committed(R, Finished),
+    /// The block is faulty; the error of this rank's closure, if that is what made it so here.
+    Faulty(Finished, Option<Error>),
+}
+
+impl Pending {
+    #[inline]
+    pub(super) fn new(engine: Shared, key: BlockKey) -> Self {
+        Self { engine, key, given: false }
+    }
+
+    /// Waits for the verdict (`MPI_Wait_local` on the block's request).
+    ///
+    /// # Errors
+    ///
+    /// None at present; the signature leaves room for platforms that can lose the job.
+    #[inline]
+    pub fn wait_local(mut self, timeout: Timeout) -> Result<Outcome, Error> {
+        if !self.engine.borrow_mut().wait_block(self.key, timeout) {
+            return Ok(Outcome::TimedOut(self));
+        }
+        self.given = true;
+        let finished = Finished { engine: self.engine.clone(), key: self.key };
+        let committed = finished.is_committed();
+        Ok(if committed { Outcome::Committed(finished) } else { Outcome::Faulty(finished) })
+    }
+
+    /// Looks once; like [`Self::wait_local`] with [`Timeout::Poll`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::wait_local`].
+    pub fn test(self) -> Result<Outcome, Error> {
+        self.wait_local(Timeout::Poll)
+    }
+
+    /// Finishes again, after a timeout (paper algorithm 2): as long as requests are pending it
+    /// gives them another deadline, later it changes nothing.
+    pub fn finish(&mut self, timeout: Timeout) {
+        self.engine.borrow_mut().finish_block(self.key, timeout);
+    }
+
+    /// Waits as long as it takes.
+    pub(super) fn wait(mut self) -> Finished {
+        self.engine.borrow_mut().wait_block(self.key, Timeout::Never);
+        self.given = true;
+        Finished { engine: self.engine.clone(), key: self.key }
+    }
+
+    pub(super) fn into_key(mut self) -> BlockKey {
+        self.given = true;
+        self.key
+    }
+}
+
+impl Drop for Pending {
+    #[inline]
+    fn drop(&mut self) {
+        release(&self.engine, self.key, self.given);
+    }
+}
+
+/// A decided block: its report, its requests' results, its buffers.
+///
+/// All queries are local; those about communicators and groups give the same on every living rank
+/// of a global block (paper §3.2).
+pub struct Finished {
+    engine: Shared,
+    key: BlockKey,
+}
+
+impl Finished {
+    /// True when all ranks voted *yes*.
+    #[inline]
+    pub fn is_committed(&self) -> bool {
+        self.engine.borrow().verdict(self.key).is_some_and(|verdict| verdict.committed)
+    }
+
+    /// The block's new faults.
+    pub fn report(&self) -> FaultReport {
+        let engine = self.engine.borrow();
+        engine.verdict(self.key).map(|verdict| verdict.report.clone()).unwrap_or_default()
+    }
+
+    /// Takes the buffer of a request. One that completed is valid, also in a faulty block; what to
+    /// do with it is the application's decision (partial acceptance).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Quarantined`] when the request never completed and MPI may still touch the
+    /// buffer, [`Error::NoSuchRequest`] when it was taken before or is another block's.
+    pub fn take<T: Element>(&self, request: Request<T>) -> Result<Vec<T>, Error> {
+        if request.id.block != self.key {
+            return Err(Error::NoSuchRequest);
+        }
+        block::take(&mut self.engine.borrow_mut(), self.key, request.id.index)
+    }
+
+    /// What a completed request tells; `None` when it did not complete.
+    pub fn status<T>(&self, request: Request<T>) -> Option<Status> {
+        let engine = self.engine.borrow();
+        let belongs = request.id.block == self.key;
+        let record = belongs.then(|| &engine.block(self.key).records[request.id.index])?;
+        match record.state {
+            RequestState::Complete(status) => Some(block::public_status(&engine, status)),
+            _ => None,
+        }
+    }
+
+    /// The requests of this rank that did not complete, with these codes, as indices in the order
+    /// in which they were posted (`MPI_Get_failed_requests`).
+    pub fn failed_requests(&self, codes: Codes<'_>) -> Vec<usize> {
+        let engine = self.engine.borrow();
+        let records = engine.block(self.key).records.iter().enumerate();
+        let failed = records.filter_map(|(index, record)| match record.state {
+            RequestState::Failed(code) if codes.matches(code) => Some(index),
+            _ => None,
+        });
+        failed.collect()
+    }
+
+    /// The communicators with a fault of these codes (`MPI_Get_failed_communicators`); compare
+    /// with [`Comm::id`].
+    pub fn failed_communicators(&self, codes: Codes<'_>) -> Vec<CommId> {
+        self.report().failed_communicators(codes)
+    }
+
+    /// The ranks of `comm` with a fault of these codes (`MPI_Get_failed_group`): the dead for
+    /// process failures, the ranks that reported it for other codes.
+    pub fn failed_group(&self, codes: Codes<'_>, comm: &Comm) -> RankSet {
+        self.report().failed_group(codes, comm.id())
+    }
+
+    /// The level that the block was started with.
+    pub fn level(&self) -> Level {
+        self.engine.borrow().block(self.key).level
+    }
+}
+
+impl Drop for Finished {
+    #[inline]
+    fn drop(&mut self) {
+        release(&self.engine, self.key, false);
+    }
+}
+
+impl std::fmt::Debug for Finished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.report())
+    }
+}
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a block that is not known to be decided")
+    }
+}
+
+#[inline]
+fn release(engine: &Shared, key: BlockKey, given: bool) {
+    if given || std::thread::panicking() {
+        return;
+    }
+    if let Ok(mut engine) = engine.try_borrow_mut() {
+        engine.detach(key);
+    }
+}

@@ -1,0 +1,133 @@
+//! Communicators in the making: without blocking, with progress in `test` and `wait_local`.
+
+use super::{Comm, World};
+use crate::{
+    engine::{Engine, Shared, platform::Idle},
+    error::Error,
+    recovery::{creation::Creation, rebuild::Rebuild},
+    timeout::Timeout,
+};
+
+/// A derived communicator in the making, see [`Comm::isplit`], [`Comm::idup`], [`Comm::ishrink`].
+#[must_use = "the communicator is made in `wait_local` or `test`"]
+pub struct Forming {
+    parent: Comm,
+    creation: Creation,
+}
+
+/// What waiting for a derived communicator came to.
+pub enum Formed {
+    /// The communicator.
+    Comm(Comm),
+    /// This rank had no colour.
+    None,
+    /// Not made within the wait's timeout; wait again.
+    TimedOut(Forming),
+}
+
+impl Formed {
+    /// The communicator, if there is one.
+    pub fn into_comm(self) -> Option<Comm> {
+        match self {
+            Self::Comm(comm) => Some(comm),
+            _ => None,
+        }
+    }
+}
+
+impl Forming {
+    pub(super) fn new(parent: Comm, creation: Creation) -> Self {
+        Self { parent, creation }
+    }
+
+    /// Waits until the communicator is made.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`] when somebody died meanwhile, [`Error::RecoveryExhausted`] when
+    /// a shrink was disturbed too often; the same on all living ranks.
+    pub fn wait_local(mut self, timeout: Timeout) -> Result<Formed, Error> {
+        let shared: Shared = self.parent.engine().clone();
+        let mut engine = shared.borrow_mut();
+        let creation = &mut self.creation;
+        let result =
+            wait_steps(&mut engine, timeout, |engine| (creation.step(engine), creation.awaits()));
+        if result.is_some() {
+            engine.job.creating = false;
+        }
+        drop(engine);
+        Ok(match result {
+            None => Formed::TimedOut(self),
+            Some(made) => made?.map_or(Formed::None, |key| Formed::Comm(Comm::new(&shared, key))),
+        })
+    }
+}
+
+/// A rebuild under way, see [`World::irebuild`].
+#[must_use = "the rebuild happens in `wait_local`"]
+pub struct Rebuilding {
+    shared: Shared,
+    rebuild: Rebuild,
+}
+
+/// What waiting for a rebuild came to.
+pub enum Rebuilt {
+    /// The world, complete again.
+    World(World),
+    /// Not ready within the wait's timeout; wait again.
+    TimedOut(Rebuilding),
+}
+
+impl Rebuilding {
+    pub(super) fn new(shared: Shared, rebuild: Rebuild) -> Self {
+        Self { shared, rebuild }
+    }
+
+    /// Waits until the world is complete again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RecoveryExhausted`] when further failures disturbed it too often; the same on all
+    /// living ranks.
+    pub fn wait_local(mut self, timeout: Timeout) -> Result<Rebuilt, Error> {
+        let rebuild = &mut self.rebuild;
+        let mut engine = self.shared.borrow_mut();
+        let result =
+            wait_steps(&mut engine, timeout, |engine| (rebuild.step(engine), rebuild.awaits()));
+        drop(engine);
+        match result {
+            None => Ok(Rebuilt::TimedOut(self)),
+            Some(result) => {
+                result?;
+                Ok(Rebuilt::World(World::of(self.shared)))
+            }
+        }
+    }
+}
+
+/// Waits for step after step; `None` when the timeout came first.
+fn wait_steps<R>(
+    engine: &mut Engine,
+    timeout: Timeout,
+    mut step: impl FnMut(&mut Engine) -> (Option<R>, crate::engine::BlockKey),
+) -> Option<R> {
+    let deadline = match timeout {
+        Timeout::After(_) => timeout.deadline(engine.platform.now()),
+        _ => None,
+    };
+    loop {
+        let (result, awaits) = step(engine);
+        if result.is_some() {
+            return result;
+        }
+        let left = deadline.map_or(timeout, |deadline| {
+            Timeout::After(deadline.saturating_sub(engine.platform.now()))
+        });
+        let happened = engine.wait(Some(awaits), left, Idle::Busy, |engine| {
+            engine.verdict(awaits).is_some() || engine.job.dismissed
+        });
+        if !happened {
+            return None;
+        }
+    }
+}

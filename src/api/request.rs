@@ -1,0 +1,120 @@
+//! Requests, and how messages are named.
+
+use core::marker::PhantomData;
+
+use crate::{
+    engine::{BlockKey, MAX_USER_TAG},
+    error::Error,
+    rank::Rank,
+    recovery::copies::FIRST_COPY_TAG,
+};
+
+/// The tag of a message, from 0 to [`Tag::MAX`]. Messages match within their block only.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Tag(pub u32);
+
+impl Tag {
+    /// The greatest tag: 15 bits, which is what MPI promises, less those that partner copies use.
+    pub const MAX: Self = Self(FIRST_COPY_TAG - 1);
+
+    pub(super) fn checked(self) -> Result<u32, Error> {
+        debug_assert!(Self::MAX.0 < MAX_USER_TAG, "the copies' tags follow the users'");
+        if self > Self::MAX {
+            return Err(Error::TagTooLarge { tag: self.0, max: Self::MAX.0 });
+        }
+        Ok(self.0)
+    }
+}
+
+/// Whom a receive listens to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Source {
+    /// This rank.
+    Rank(Rank),
+    /// `MPI_ANY_SOURCE`. When any rank of the communicator dies, such a receive fails.
+    Any,
+}
+
+impl From<Rank> for Source {
+    fn from(rank: Rank) -> Self {
+        Self::Rank(rank)
+    }
+}
+
+/// Which tags a receive accepts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TagSelector {
+    /// This tag.
+    Tag(Tag),
+    /// `MPI_ANY_TAG`. Such a receive may match a message of another block that is outstanding on
+    /// the same communicator, but never one of an aborted attempt.
+    Any,
+}
+
+impl From<Tag> for TagSelector {
+    fn from(tag: Tag) -> Self {
+        Self::Tag(tag)
+    }
+}
+
+/// What a completed request tells (MPI 4.1 §3.2.5).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Status {
+    /// The sender, for receives.
+    pub source: Option<Rank>,
+    /// The tag, for receives.
+    pub tag: Tag,
+    /// Number of elements.
+    pub elements: usize,
+}
+
+/// A request of a block, with the type of its buffer's elements. The buffer belongs to the
+/// request until it is taken; see [`super::TryBlock::take`] and [`super::Finished::take`].
+#[derive(Debug)]
+pub struct Request<T> {
+    pub(super) id: RequestId,
+    pub(super) element: PhantomData<fn() -> T>,
+}
+
+impl<T> Request<T> {
+    pub(super) fn new(block: BlockKey, index: usize) -> Self {
+        Self { id: RequestId { block, index }, element: PhantomData }
+    }
+
+    /// The request without its type.
+    pub fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// The position of the request in its block's list, as fault queries report it.
+    pub fn index(&self) -> usize {
+        self.id.index
+    }
+}
+
+impl<T> Clone for Request<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Request<T> {}
+
+/// Names a request of a block, whatever its type.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RequestId {
+    pub(super) block: BlockKey,
+    pub(super) index: usize,
+}
+
+impl<T> From<Request<T>> for RequestId {
+    fn from(request: Request<T>) -> Self {
+        request.id
+    }
+}
+
+impl<T> From<&Request<T>> for RequestId {
+    fn from(request: &Request<T>) -> Self {
+        request.id
+    }
+}

@@ -1,0 +1,117 @@
+//! The world: all ranks of the application.
+
+use std::ops::Deref;
+
+use super::{Comm, Rebuilding, recover::Rebuilt};
+use crate::{
+    engine::{Engine, Shared, platform::Platform},
+    error::Error,
+    recovery::{Placement, rebuild::Rebuild},
+    timeout::Timeout,
+};
+
+/// All ranks of the application, from `init` or from a rebuild. It is a [`Comm`], too.
+///
+/// Call [`World::finalize`] at the end. A process that ends without it dies by a signal, so that
+/// the others learn of it.
+pub struct World {
+    comm: Comm,
+}
+
+impl World {
+    /// Enters the job on a platform. Returns when this process holds a rank: at once for ranks of
+    /// the launch, when it is needed for a spare or a replacement.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] and [`Error::Mpi`] when the job cannot start.
+    pub fn enter(platform: Box<dyn Platform>) -> Result<Self, Error> {
+        let mut engine = Engine::new(platform);
+        engine.launch()?;
+        Ok(Self::of(std::rc::Rc::new(std::cell::RefCell::new(engine))))
+    }
+
+    pub(super) fn of(shared: Shared) -> Self {
+        let key = shared.borrow().job.world.expect("a rank of the world");
+        Self { comm: Comm::new(&shared, key) }
+    }
+
+    /// True when this process took the place of a failed one and has to be given its data.
+    pub fn is_replacement(&self) -> bool {
+        self.engine().borrow().job.replacement
+    }
+
+    /// The rank of the launch that this process stands for. It differs from the rank only after
+    /// a rebuild with [`Placement::Append`].
+    pub fn origin(&self) -> u32 {
+        self.origin_of(self.rank())
+    }
+
+    /// The rank of the launch that a rank stands for.
+    pub fn origin_of(&self, rank: crate::Rank) -> u32 {
+        self.engine().borrow().job.roster.origins[rank.index()]
+    }
+
+    /// The rank that stands for a rank of the launch.
+    pub fn standing_for(&self, origin: u32) -> crate::Rank {
+        self.engine().borrow().job.roster.standing_for(origin)
+    }
+
+    /// Number of parked spares that are left.
+    pub fn spares(&self) -> usize {
+        self.engine().borrow().job.roster.spares.len()
+    }
+
+    /// How many rebuilds made this world; 0 for the launch.
+    pub fn generation(&self) -> u32 {
+        self.engine().borrow().job.roster.generation
+    }
+
+    /// The communicators that were derived from the world (or from a duplicate of it), in the
+    /// order in which they were made; `None` where this rank had no colour. After a rebuild these
+    /// are the new ones, on replacements, too.
+    pub fn children(&self) -> Vec<Option<Comm>> {
+        let keys = self.engine().borrow().job.children.clone();
+        keys.into_iter().map(|key| key.map(|key| Comm::new(self.engine(), key))).collect()
+    }
+
+    /// Starts to make the world complete again after failures (`MPI_Comm_irebuild`, paper §3.3):
+    /// spares take the failed ranks first, then processes are spawned. All living ranks call it.
+    /// A replacement enters by `init` (`MPI_Comm_irebuild_join`). All communicators of the old
+    /// world are void afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationPending`]: one communicator is made at a time.
+    pub fn irebuild(self, placement: Placement) -> Result<Rebuilding, Error> {
+        let shared = self.comm.engine().clone();
+        let rebuild = Rebuild::start(&mut shared.borrow_mut(), placement)?;
+        Ok(Rebuilding::new(shared, rebuild))
+    }
+
+    /// Makes the world complete again and waits for it; see [`Self::irebuild`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RecoveryExhausted`], the same on all living ranks.
+    pub fn rebuild(self, placement: Placement) -> Result<Self, Error> {
+        match self.irebuild(placement)?.wait_local(Timeout::Never)? {
+            Rebuilt::World(world) => Ok(world),
+            Rebuilt::TimedOut(_) => unreachable!("it never times out"),
+        }
+    }
+
+    /// Leaves the job in order: answers what others may still ask, dismisses the spares, ends
+    /// MPI. Every living rank calls it.
+    pub fn finalize(self) {
+        self.comm.engine().borrow_mut().leave();
+    }
+}
+
+impl Deref for World {
+    type Target = Comm;
+
+    fn deref(&self) -> &Comm {
+        &self.comm
+    }
+}

@@ -1,0 +1,209 @@
+//! An open block: its requests, its faults, and how far it is.
+
+use alloc::{boxed::Box, vec::Vec};
+use core::time::Duration;
+
+use super::{
+    CommKey, Engine,
+    buffer::Buffer,
+    platform::{PostId, Status},
+};
+use crate::{
+    fault::{Fault, FaultCode, FaultReport},
+    ids::BlockId,
+    rank::Rank,
+};
+
+/// Who learns of a block's faults (paper §3.1).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Level {
+    /// This rank only: no message at all (`MPI_TRYBLOCK_LOCAL`).
+    Local,
+    /// All living ranks of the communicator, by an agreement (`MPI_TRYBLOCK_GLOBAL`).
+    Global,
+}
+
+/// Names a block in the engine's table; outdated after the block was released.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct BlockKey {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// A block from its start until its handle is gone and its verdict is known.
+pub(crate) struct OpenBlock {
+    pub(super) generation: u32,
+    pub(crate) comm: CommKey,
+    pub(crate) level: Level,
+    /// For global blocks their identifier; for local ones the global block they run in, as far as
+    /// tags are concerned.
+    pub(crate) scope: BlockId,
+    pub(crate) context: u32,
+    pub(crate) records: Vec<Record>,
+    /// All records below are over.
+    pub(super) first_pending: usize,
+    pub(crate) faults: Vec<Fault>,
+    pub(super) phase: Phase,
+    /// When the pending requests become faults; known once somebody looked at the clock.
+    pub(super) deadline: Option<Duration>,
+    /// Nobody holds the block's handle any more.
+    pub(super) detached: bool,
+    /// Slots of partner copies that become valid when the block commits.
+    pub(crate) copies: Vec<crate::recovery::copies::PendingCopy>,
+}
+
+/// How far a block is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Phase {
+    Free,
+    Open,
+    Draining,
+    Voted,
+    Decided(Verdict),
+}
+
+/// The end of a block.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Verdict {
+    pub(crate) committed: bool,
+    pub(crate) report: FaultReport,
+}
+
+/// One request of a block.
+pub(crate) struct Record {
+    pub(crate) need: Need,
+    pub(crate) state: RequestState,
+    pub(super) post: Option<PostId>,
+    pub(crate) buffer: Option<Box<dyn Buffer>>,
+}
+
+/// Whom a request needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Need {
+    /// This rank.
+    Peer(Rank),
+    /// Possibly anybody: a receive from any source, or a collective.
+    Anybody,
+    /// The verdict of an inner block.
+    Inner(BlockKey),
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RequestState {
+    Pending,
+    Complete(Status),
+    Failed(FaultCode),
+}
+
+impl OpenBlock {
+    fn new() -> Self {
+        Self {
+            generation: 0,
+            comm: CommKey(0),
+            level: Level::Local,
+            scope: BlockId(0),
+            context: 0,
+            records: Vec::new(),
+            first_pending: 0,
+            faults: Vec::new(),
+            phase: Phase::Free,
+            deadline: None,
+            detached: false,
+            copies: Vec::new(),
+        }
+    }
+
+    /// True when no request can change any more.
+    pub(super) fn is_drained(&mut self) -> bool {
+        let done = |record: &Record| record.state != RequestState::Pending;
+        while self.records.get(self.first_pending).is_some_and(done) {
+            self.first_pending += 1;
+        }
+        self.first_pending == self.records.len()
+    }
+}
+
+impl Engine {
+    /// Starts a block: local, no message.
+    pub(crate) fn start_block(&mut self, comm: CommKey, level: Level) -> BlockKey {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.blocks.push(OpenBlock::new());
+            self.blocks.len() as u32 - 1
+        });
+        let state = &mut self.comms[comm.0];
+        let block = &mut self.blocks[slot as usize];
+        let key = BlockKey { slot, generation: block.generation };
+        block.comm = comm;
+        block.level = level;
+        block.context = state.context;
+        block.phase = Phase::Open;
+        block.first_pending = 0;
+        block.deadline = None;
+        block.detached = false;
+        match level {
+            Level::Global => {
+                block.scope = state.next_block;
+                state.next_block = state.next_block.next();
+                state.open.push(key);
+            }
+            Level::Local => block.scope = BlockId(state.next_block.0.saturating_sub(1)),
+        }
+        tracing::trace!(target: "fampi::block", block = block.scope.0, ?level, "started");
+        key
+    }
+
+    pub(crate) fn block(&self, key: BlockKey) -> &OpenBlock {
+        let block = &self.blocks[key.slot as usize];
+        assert_eq!(block.generation, key.generation, "a block is used by its handle only");
+        block
+    }
+
+    pub(crate) fn block_mut(&mut self, key: BlockKey) -> &mut OpenBlock {
+        let block = &mut self.blocks[key.slot as usize];
+        assert_eq!(block.generation, key.generation, "a block is used by its handle only");
+        block
+    }
+
+    /// All blocks that are in use.
+    pub(super) fn used_blocks(&self) -> Vec<BlockKey> {
+        let used = self.blocks.iter().enumerate().filter(|(_, block)| block.phase != Phase::Free);
+        used.map(|(slot, block)| BlockKey { slot: slot as u32, generation: block.generation })
+            .collect()
+    }
+
+    /// The handle is gone: the block is released now, or as soon as it is decided.
+    pub(crate) fn detach(&mut self, key: BlockKey) {
+        let block = self.block_mut(key);
+        if matches!(block.phase, Phase::Decided(_)) {
+            self.release(key);
+        } else {
+            block.detached = true;
+        }
+    }
+
+    /// Returns a decided block's place in the table; operations that never ended go to quarantine.
+    pub(super) fn release(&mut self, key: BlockKey) {
+        let block = &mut self.blocks[key.slot as usize];
+        for record in &mut block.records {
+            if let Some(post) = record.post.take() {
+                self.platform.abandon(post);
+            }
+        }
+        block.records.clear();
+        block.faults.clear();
+        block.copies.clear();
+        block.phase = Phase::Free;
+        block.generation = block.generation.wrapping_add(1);
+        self.free.push(key.slot);
+    }
+
+    /// The verdict, once the block is decided.
+    pub(crate) fn verdict(&self, key: BlockKey) -> Option<&Verdict> {
+        match &self.block(key).phase {
+            Phase::Decided(verdict) => Some(verdict),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a process knows of a communicator, and how its machines reach the network.
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use super::{
+    BlockKey, Engine,
+    platform::{DataId, Platform, UniverseId},
+};
+use crate::{
+    ids::{BlockId, CommId},
+    protocol::{
+        Effects, Event, codec, commit::Commit, interrupt::Interrupts, message::Message,
+    },
+    rank::Rank,
+};
+
+/// A communicator in the engine's table.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct CommKey(pub(super) usize);
+
+impl CommKey {
+    pub(crate) fn new(at: usize) -> Self {
+        Self(at)
+    }
+}
+
+/// What this process knows of one communicator.
+pub(crate) struct CommState {
+    pub(crate) id: CommId,
+    pub(crate) universe: UniverseId,
+    /// The process of each rank, as its position in the universe.
+    pub(crate) members: Vec<Rank>,
+    pub(crate) me: Rank,
+    pub(crate) commit: Commit,
+    pub(crate) interrupts: Interrupts,
+    /// `None` for the communicator of a whole universe, which carries no operations.
+    pub(crate) data: Option<DataId>,
+    /// The data context of blocks that start now.
+    pub(crate) context: u32,
+    /// A block of ours in this context has a fault: what it left behind in the context could
+    /// meet later blocks, so these are not committed either.
+    pub(crate) tainted: Option<u32>,
+    pub(crate) next_block: BlockId,
+    /// How many communicators were derived from this one.
+    pub(crate) derived: u32,
+    /// For communicators of all ranks that a rebuild makes again: 0 for the world, k for the
+    /// k-th communicator derived below it.
+    pub(crate) lineage: Option<u32>,
+    /// Synchronising blocks that are not decided.
+    pub(crate) open: SmallVec<[BlockKey; 4]>,
+    pub(crate) retired: bool,
+}
+
+impl CommState {
+    pub(super) fn new(
+        id: CommId,
+        universe: UniverseId,
+        members: Vec<Rank>,
+        me: Rank,
+        data: Option<DataId>,
+    ) -> Self {
+        let size = members.len() as u32;
+        Self {
+            id,
+            universe,
+            members,
+            me,
+            commit: Commit::new(id, me, size),
+            interrupts: Interrupts::new(me, size),
+            data,
+            context: 0,
+            tainted: None,
+            next_block: BlockId(0),
+            derived: 0,
+            lineage: None,
+            open: SmallVec::new(),
+            retired: false,
+        }
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// The rank of a process, if it is a member.
+    #[inline]
+    pub(crate) fn rank_of(&self, address: Rank) -> Option<Rank> {
+        if self.members.get(address.index()) == Some(&address) {
+            return Some(address);
+        }
+        self.members.iter().position(|member| *member == address).map(Rank::from)
+    }
+}
+
+pub(super) type Events = SmallVec<[Event; 4]>;
+
+/// The effects of a machine, done at once: messages go out, events are collected.
+pub(crate) struct Outlet<'a> {
+    platform: &'a mut dyn Platform,
+    universe: UniverseId,
+    comm: CommId,
+    members: &'a [Rank],
+    events: &'a mut Events,
+}
+
+impl Effects for Outlet<'_> {
+    #[inline]
+    fn send(&mut self, to: Rank, message: Message) {
+        let frame = codec::encode(self.comm, &message);
+        self.platform.send(self.universe, self.members[to.index()], &frame);
+    }
+
+    #[inline]
+    fn emit(&mut self, event: Event) {
+        self.events.push(event);
+    }
+}
+
+impl Engine {
+    /// One turn of a communicator's commit machine, with all that follows from it.
+    #[inline]
+    pub(crate) fn drive(&mut self, key: CommKey, turn: impl FnOnce(&mut Commit, &mut Outlet<'_>)) {
+        let mut events = Events::new();
+        let (commit, _, mut outlet) = self.machines(key, &mut events);
+        turn(commit, &mut outlet);
+        for event in events {
+            self.handle_event(key, event);
+        }
+    }
+
+    /// Floods the news that a block is doomed.
+    pub(crate) fn interrupt(&mut self, key: CommKey, block: BlockId) {
+        let mut events = Events::new();
+        let (_, interrupts, mut outlet) = self.machines(key, &mut events);
+        interrupts.handle_interrupt(block, &mut outlet);
+        for event in events {
+            self.handle_event(key, event);
+        }
+    }
+
+    #[inline]
+    fn machines<'a>(
+        &'a mut self,
+        key: CommKey,
+        events: &'a mut Events,
+    ) -> (&'a mut Commit, &'a mut Interrupts, Outlet<'a>) {
+        let comm = &mut self.comms[key.0];
+        let outlet = Outlet {
+            platform: &mut *self.platform,
+            universe: comm.universe,
+            comm: comm.id,
+            members: &comm.members,
+            events,
+        };
+        (&mut comm.commit, &mut comm.interrupts, outlet)
+    }
+}

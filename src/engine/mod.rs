@@ -1,0 +1,134 @@
+//! The engine drives the machines and never decides.
+//!
+//! One engine per process. It owns the platform, one [`Commit`](crate::protocol::commit::Commit)
+//! per communicator and the table of open blocks; it moves frames between them, tests requests,
+//! casts votes when a block's requests are over, and hands out outcomes.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`platform`] | the seam to the world: control frames, operations, communicators |
+//! | [`buffer`] | the application's buffers while an operation owns them |
+//! | `comm` | what a process knows of a communicator |
+//! | `block` | an open block and its requests |
+//! | `progress` | polls, dispatches frames and failures, waits |
+//! | `request` | posts, tests and ends the requests of a block |
+//! | `vote` | ends blocks: drains requests, votes, notes decisions |
+
+mod block;
+pub mod buffer;
+mod comm;
+pub mod platform;
+mod progress;
+mod request;
+mod vote;
+
+use alloc::{boxed::Box, rc::Rc, vec::Vec};
+use core::cell::RefCell;
+
+use smallvec::SmallVec;
+
+use crate::{
+    ids::CommId,
+    protocol::codec::Frame,
+    rank::{Rank, RankSet},
+    recovery::{Job, copies::Copies},
+};
+pub use block::Level;
+pub(crate) use block::{BlockKey, Need, Record, RequestState, Verdict};
+use block::{OpenBlock, Phase};
+pub(crate) use request::MAX_USER_TAG;
+pub(crate) use comm::{CommKey, CommState};
+use platform::{DataId, Platform, UniverseId};
+
+/// The engine as its users share it.
+pub(crate) type Shared = Rc<RefCell<Engine>>;
+
+/// How many frames about communicators that we do not know yet are kept.
+const EARLY_FRAMES: usize = 4096;
+
+/// All that a process knows about its part in the job.
+pub(crate) struct Engine {
+    pub(crate) platform: Box<dyn Platform>,
+    pub(crate) comms: Vec<CommState>,
+    blocks: Vec<OpenBlock>,
+    free: Vec<u32>,
+    /// Blocks that were finished and whose requests are not all over.
+    draining: SmallVec<[BlockKey; 4]>,
+    /// Frames about communicators that the sender made before we did.
+    early: Vec<(UniverseId, Rank, CommId, Frame)>,
+    universes: Vec<UniverseState>,
+    /// Who is who in the newest universe.
+    pub(crate) job: Job,
+    pub(crate) copies: Copies,
+    turns: u32,
+}
+
+/// What is known about the processes of a universe.
+struct UniverseState {
+    id: UniverseId,
+    dead: RankSet,
+}
+
+impl Engine {
+    /// An engine that knows nobody yet.
+    pub(crate) fn new(platform: Box<dyn Platform>) -> Self {
+        Self {
+            platform,
+            comms: Vec::new(),
+            blocks: Vec::new(),
+            free: Vec::new(),
+            draining: SmallVec::new(),
+            early: Vec::new(),
+            universes: Vec::new(),
+            job: Job::default(),
+            copies: Copies::default(),
+            turns: 0,
+        }
+    }
+
+    /// Registers a communicator: `members[rank]` is the process in the universe, `me` our rank.
+    pub(crate) fn register(
+        &mut self,
+        id: CommId,
+        universe: UniverseId,
+        members: Vec<Rank>,
+        me: Rank,
+        data: Option<DataId>,
+    ) -> CommKey {
+        let key = CommKey(self.comms.len());
+        self.comms.push(CommState::new(id, universe, members, me, data));
+        if !self.universes.iter().any(|known| known.id == universe) {
+            self.universes.push(UniverseState { id: universe, dead: RankSet::new() });
+        }
+        let known = self.universes.iter().find(|known| known.id == universe);
+        let dead = known.map(|known| known.dead.clone()).unwrap_or_default();
+        for address in dead.iter() {
+            if let Some(rank) = self.comms[key.0].rank_of(address) {
+                self.drive(key, |commit, out| commit.handle_failure(rank, out));
+            }
+        }
+        let early = core::mem::take(&mut self.early);
+        for (from_universe, from, comm, frame) in early {
+            self.handle_frame(from_universe, from, comm, frame);
+        }
+        key
+    }
+
+    /// Gives a communicator up: from now on this process votes *no* on blocks it never started.
+    pub(crate) fn retire(&mut self, key: CommKey) {
+        let comm = &mut self.comms[key.0];
+        if comm.retired {
+            return;
+        }
+        comm.retired = true;
+        self.drive(key, |commit, out| commit.retire(out));
+    }
+
+    pub(crate) fn comm(&self, key: CommKey) -> &CommState {
+        &self.comms[key.0]
+    }
+
+    pub(crate) fn comm_mut(&mut self, key: CommKey) -> &mut CommState {
+        &mut self.comms[key.0]
+    }
+}

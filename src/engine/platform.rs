@@ -1,0 +1,242 @@
+//! What the engine needs from the world it runs in: the seam between deciding and doing.
+//!
+//! There are two worlds, `mpi` (real) and `sim` (virtual time). A platform moves frames between
+//! processes (control), runs the application's operations (data), makes communicators, and tells
+//! the time. It never decides anything about blocks or recoveries.
+//!
+//! A **universe** is a set of processes with a private control channel: ranks of the application,
+//! parked spares, replacements. Processes are named by their position in it, a [`Rank`]. The
+//! launch is universe 0; each rebuild makes a new one, and the old one stays usable among its
+//! survivors, so that late questions about old blocks are still answered.
+//!
+//! A **data communicator** carries operations of the application. It has numbered **contexts**;
+//! a message of one context never matches a receive of another. Contexts 0 and 1 exist from the
+//! start, later ones are made in the background; retiring a context ends its pending operations.
+//!
+//! Calls named *collective* block until the other processes named make the same call. They are
+//! short, may fail on some ranks and succeed on others when a process dies in them, and never
+//! hang: the caller has agreed with the others to make the call, and confirms the result by a
+//! commit afterwards.
+
+use alloc::{boxed::Box, vec::Vec};
+use core::time::Duration;
+
+use super::buffer::{Buffer, Combine, ReduceOp};
+use crate::{
+    error::Error,
+    fault::FaultCode,
+    protocol::codec::Frame,
+    rank::{Rank, RankSet},
+};
+
+/// A universe known to this process.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct UniverseId(pub u32);
+
+/// A data communicator known to this process.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct DataId(pub u32);
+
+/// An operation under way.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct PostId(pub u32);
+
+/// How this process came to be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// Started by the launcher at this position of universe 0, whose last `spares` processes are
+    /// parked spares.
+    Launched {
+        /// Position in universe 0.
+        rank: Rank,
+        /// Number of processes launched, spares included.
+        size: u32,
+        /// How many of them are spares.
+        spares: u32,
+    },
+    /// Spawned to replace a failed process; [`Platform::join`] comes first.
+    Spawned,
+}
+
+/// News from the control channel.
+#[derive(Clone, Debug)]
+pub enum Incoming {
+    /// A frame from a process of this universe.
+    Frame(UniverseId, Rank, Frame),
+    /// A process of this universe died. Told once per universe and process.
+    Failure(UniverseId, Rank),
+}
+
+/// An operation of the application. Ranks are positions in the data communicator.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation {
+    /// Send the buffer; `synchronous` completes only when the receive has started.
+    Send {
+        /// Receiver.
+        to: Rank,
+        /// Tag on the wire, at most [`Platform::max_tag`].
+        tag: u32,
+        /// `MPI_Issend` instead of `MPI_Isend`.
+        synchronous: bool,
+    },
+    /// Receive into the buffer.
+    Receive {
+        /// Sender; `None` is any source.
+        from: Option<Rank>,
+        /// Tag on the wire; `None` is any tag.
+        tag: Option<u32>,
+    },
+    /// `MPI_Ibarrier`; the buffer is empty.
+    Barrier,
+    /// `MPI_Ibcast` of the buffer.
+    Broadcast {
+        /// The sender.
+        root: Rank,
+    },
+    /// `MPI_Iallreduce` in place.
+    Allreduce {
+        /// What combines the elements.
+        op: ReduceOp,
+        /// The same as a function on buffers, for worlds without MPI.
+        combine: Combine,
+    },
+    /// `MPI_Iallgather` in place: the buffer holds one part per rank, ours already at its place.
+    Allgather,
+}
+
+/// Where an operation stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Progress {
+    /// Not complete.
+    Pending,
+    /// Complete, successfully.
+    Complete(Status),
+    /// Over, without success; the code says why ([`FaultCode::ProcessFailed`] when a process that
+    /// it needs died, [`FaultCode::Interrupted`] when its context was retired).
+    Failed(FaultCode),
+}
+
+/// What a completed operation tells (MPI 4.1 §3.2.5). For sends and collectives only `elements`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Status {
+    /// Sender, for receives.
+    pub source: Option<Rank>,
+    /// Tag on the wire, for receives.
+    pub tag: u32,
+    /// Number of elements received, or of the buffer.
+    pub elements: usize,
+}
+
+/// A communicator made by a collective call.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Derived {
+    /// Our part of the split; `None` when our colour was `None`.
+    pub data: Option<DataId>,
+    /// Colour and key of every rank of the parent, in rank order.
+    pub table: Vec<(Option<u32>, u32)>,
+}
+
+/// How eagerly to wait when there is nothing to do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Idle {
+    /// A rank waits for others: look again at once.
+    Busy,
+    /// A parked spare: use no core, look again within a millisecond.
+    Parked,
+}
+
+/// The world.
+pub trait Platform {
+    /// How this process came to be.
+    fn origin(&self) -> Origin;
+
+    /// Time since some fixed moment of this process.
+    fn now(&self) -> Duration;
+
+    /// Sends a control frame without blocking; frames between two processes of a universe arrive
+    /// in order, except that fast frames ([`crate::protocol::codec::is_fast`]) and others may
+    /// overtake each other. To a dead process it does nothing.
+    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]);
+
+    /// Makes progress and takes the next news, if any. `awaits` names the process whose fast
+    /// frame the caller waits for; fast frames of other processes may stay where they are until
+    /// they are awaited, everything else is found whoever is awaited.
+    fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming>;
+
+    /// Called between polls that found nothing. The simulator lets others run here, until
+    /// something happens to this process or the time `until` comes.
+    fn idle(&mut self, until: Option<Duration>, how: Idle);
+
+    /// The greatest tag on the wire.
+    fn max_tag(&self) -> u32;
+
+    /// Starts an operation and takes the buffer until it is over.
+    ///
+    /// # Errors
+    ///
+    /// When the operation cannot start, with its buffer: a context that is retired or not made
+    /// yet, a buffer too large for MPI's `int`, an error class from MPI.
+    fn post(
+        &mut self,
+        data: DataId,
+        context: u32,
+        operation: Operation,
+        buffer: Box<dyn Buffer>,
+    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)>;
+
+    /// Makes progress and looks at an operation. What is over stays over, until taken.
+    fn test(&mut self, post: PostId) -> Progress;
+
+    /// Takes the buffer of an operation that is over; the post is gone afterwards.
+    fn take(&mut self, post: PostId) -> Box<dyn Buffer>;
+
+    /// Gives up an operation: it is cancelled if that is possible, and its buffer is kept and
+    /// then dropped when nobody can touch it any more. The post is gone afterwards.
+    fn abandon(&mut self, post: PostId);
+
+    /// Retires all contexts below `context`: their pending operations end with
+    /// [`FaultCode::Interrupted`], here at once and elsewhere soon. Local, repeatable.
+    fn retire_contexts(&mut self, data: DataId, context: u32);
+
+    /// Collective over the parent: a communicator of the ranks with our colour, ordered by key,
+    /// then by rank. `MPI_Comm_split`; a duplicate is a split with one colour.
+    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error>;
+
+    /// Collective over the living ranks of the parent: a communicator of them in the same order.
+    /// Fails when the living are not all of the parent but `dead`.
+    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error>;
+
+    /// Collective over the living processes of the universe: a new universe of them in the same
+    /// order, then of `spawn` new processes. Fails when the living are not all but `dead`.
+    ///
+    /// Every member of the result, spawned ones by [`Self::join`], receives the `roster` of the
+    /// lowest process that brings one; those that bring one bring the same.
+    fn regroup(
+        &mut self,
+        universe: UniverseId,
+        dead: &RankSet,
+        spawn: u32,
+        roster: Option<&[u8]>,
+    ) -> Result<(UniverseId, Vec<u8>), Error>;
+
+    /// The other side of [`Self::regroup`], for a spawned process: its universe, its position
+    /// there, and the roster.
+    fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error>;
+
+    /// Collective over the universe: a data communicator of these processes, in this order;
+    /// `None` for a process that is not among them.
+    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error>;
+
+    /// Drops a data communicator: its pending operations end, its posts are gone. Local.
+    fn discard_data(&mut self, data: DataId);
+
+    /// Drops a universe. Local. Nothing more is sent or received on it.
+    fn discard_universe(&mut self, universe: UniverseId);
+
+    /// Ends this process's part in the world, in order; nothing may be called afterwards.
+    fn finalize(&mut self);
+
+    /// Ends this process, successfully, after [`Self::finalize`]: for spares that nobody needed
+    /// and replacements that nobody waits for any more.
+    fn exit(&mut self) -> !;
+}

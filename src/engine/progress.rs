@@ -1,0 +1,236 @@
+//! Progress: frames in, turns of the machines, waiting.
+
+use core::time::Duration;
+
+use super::{
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Phase, RequestState,
+    platform::{Idle, Incoming, UniverseId},
+};
+use crate::{
+    ids::{BlockId, CommId},
+    protocol::{
+        Event,
+        codec::{self, Frame},
+        message::Message,
+    },
+    rank::Rank,
+    timeout::Timeout,
+};
+
+/// How often a wait looks before it reads the clock.
+const PATIENCE: u32 = 32;
+
+impl Engine {
+    /// One step of everything; `focus` is the block that the caller waits for. False when there
+    /// was nothing to do.
+    #[inline]
+    pub(crate) fn turn(&mut self, focus: Option<BlockKey>) -> bool {
+        let awaits = focus.and_then(|key| {
+            let block = self.block(key);
+            let comm = self.comm(block.comm);
+            if block.phase != Phase::Voted {
+                return None;
+            }
+            let rank = comm.commit.awaits(block.scope)?;
+            Some((comm.universe, comm.members[rank.index()]))
+        });
+        let incoming = self.platform.poll(awaits);
+        let busy = incoming.is_some();
+        if let Some(incoming) = incoming {
+            self.handle_incoming(incoming);
+        }
+        if !self.draining.is_empty() {
+            self.turns = self.turns.wrapping_add(1);
+            let all = self.turns.is_multiple_of(16);
+            for key in self.draining.clone() {
+                self.drain(key, all);
+            }
+        }
+        busy
+    }
+
+    /// Waits until `done` holds or the timeout comes; false when it came. At least one turn.
+    #[inline]
+    pub(crate) fn wait(
+        &mut self,
+        focus: Option<BlockKey>,
+        timeout: Timeout,
+        how: Idle,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> bool {
+        let mut quiet = 0_u32;
+        let mut deadline = None;
+        loop {
+            if done(self) {
+                return true;
+            }
+            if self.turn(focus) {
+                quiet = 0;
+                continue;
+            }
+            if timeout == Timeout::Poll {
+                self.check_deadlines();
+                return done(self);
+            }
+            quiet += 1;
+            if quiet < PATIENCE {
+                continue;
+            }
+            let now = self.platform.now();
+            let limit = *deadline.get_or_insert_with(|| timeout.deadline(now));
+            self.check_deadlines();
+            if limit.is_some_and(|limit| now >= limit) {
+                return done(self);
+            }
+            if !done(self) {
+                self.platform.idle(self.next_deadline(limit), how);
+            }
+            quiet = PATIENCE / 2;
+        }
+    }
+
+    /// Waits for the verdict on a block.
+    #[inline]
+    pub(crate) fn wait_block(&mut self, key: BlockKey, timeout: Timeout) -> bool {
+        self.wait(Some(key), timeout, Idle::Busy, |engine| engine.verdict(key).is_some())
+    }
+
+    /// Waits for one request of a block.
+    pub(crate) fn wait_request(
+        &mut self,
+        key: BlockKey,
+        index: usize,
+        timeout: Timeout,
+    ) -> RequestState {
+        self.wait(None, timeout, Idle::Busy, |engine| {
+            engine.test_request(key, index) != RequestState::Pending
+        });
+        self.block(key).records[index].state
+    }
+
+    fn check_deadlines(&mut self) {
+        if self.draining.is_empty() {
+            return;
+        }
+        let now = self.platform.now();
+        for key in self.draining.clone() {
+            self.drain(key, true);
+            if self.draining.contains(&key) {
+                self.check_deadline(key, now);
+            }
+        }
+    }
+
+    /// The next moment at which something is due without any news.
+    fn next_deadline(&self, limit: Option<Duration>) -> Option<Duration> {
+        let due = self.draining.iter().filter_map(|key| self.block(*key).deadline);
+        due.chain(limit).min()
+    }
+
+    fn handle_incoming(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Frame(universe, from, frame) => {
+                let Some((comm, message)) = codec::decode(&frame) else {
+                    tracing::warn!(target: "fampi::control", %from, "a frame was not a message");
+                    return;
+                };
+                self.handle_message(universe, from, comm, message, frame);
+            }
+            Incoming::Failure(universe, process) => self.note_failure(universe, process),
+        }
+    }
+
+    /// A frame that was kept until its communicator exists.
+    pub(super) fn handle_frame(
+        &mut self,
+        universe: UniverseId,
+        from: Rank,
+        comm: CommId,
+        frame: Frame,
+    ) {
+        if let Some((_, message)) = codec::decode(&frame) {
+            self.handle_message(universe, from, comm, message, frame);
+        }
+    }
+
+    #[inline]
+    fn handle_message(
+        &mut self,
+        universe: UniverseId,
+        from: Rank,
+        comm: CommId,
+        message: Message,
+        frame: Frame,
+    ) {
+        let known = |state: &super::CommState| state.id == comm && state.universe == universe;
+        let Some(at) = self.comms.iter().rposition(known) else {
+            if self.early.len() < EARLY_FRAMES {
+                self.early.push((universe, from, comm, frame));
+            }
+            return;
+        };
+        let key = CommKey(at);
+        let Some(from) = self.comms[at].rank_of(from) else { return };
+        if let Message::Interrupt(block) = message {
+            if !self.comms[at].commit.dead().contains(from) {
+                self.interrupt(key, block);
+            }
+        } else {
+            self.drive(key, |commit, out| commit.handle_message(from, message, out));
+        }
+    }
+
+    #[inline]
+    pub(super) fn handle_event(&mut self, key: CommKey, event: Event) {
+        match event {
+            Event::Decided(id) => self.handle_decided(key, id),
+            Event::Learned(rank) => {
+                let comm = self.comm(key);
+                let (universe, address) = (comm.universe, comm.members[rank.index()]);
+                self.note_failure(universe, address);
+            }
+            Event::Interrupted(id) => self.handle_interrupted(key, id),
+        }
+    }
+
+    /// A block is doomed: nobody waits inside it any more.
+    fn handle_interrupted(&mut self, key: CommKey, id: BlockId) {
+        let comm = self.comm(key);
+        let Some(data) = comm.data else {
+            // A universe carries no operations; an interruption of it ends the job.
+            self.job.dismissed = true;
+            return;
+        };
+        let open = comm.open.iter().copied().find(|block| self.block(*block).scope == id);
+        let Some(block) = open else { return };
+        if !matches!(self.block(block).phase, Phase::Open | Phase::Draining) {
+            return;
+        }
+        let context = self.block(block).context;
+        self.comm_mut(key).tainted = Some(context);
+        tracing::debug!(target: "fampi::block", block = id.0, "interrupted");
+        self.platform.retire_contexts(data, context + 1);
+    }
+
+    /// A process died, says the platform or another rank. A death is never taken back.
+    pub(crate) fn note_failure(&mut self, universe: UniverseId, process: Rank) {
+        let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
+            return;
+        };
+        if !known.dead.insert(process) {
+            return;
+        }
+        for at in 0..self.comms.len() {
+            if self.comms[at].universe != universe {
+                continue;
+            }
+            let Some(rank) = self.comms[at].rank_of(process) else { continue };
+            if self.comms[at].data.is_some() {
+                let me = self.comms[at].me;
+                tracing::info!(target: "fampi::fault", rank = %me, dead = %rank, "fault detected");
+            }
+            self.drive(CommKey(at), |commit, out| commit.handle_failure(rank, out));
+            self.fail_dependents(CommKey(at), rank);
+        }
+    }
+}

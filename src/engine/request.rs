@@ -1,0 +1,220 @@
+//! Requests of a block: posted, tested, ended.
+
+use alloc::boxed::Box;
+
+use super::{
+    BlockKey, CommKey, Engine, Need, Phase, Record, RequestState,
+    buffer::Buffer,
+    platform::{Operation, Progress, Status},
+};
+use crate::{
+    error::Error,
+    fault::FaultCode,
+    ids::BlockId,
+    rank::Rank,
+};
+
+/// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
+const USER_TAG_BITS: u32 = 15;
+/// The greatest tag of a user.
+pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
+
+impl Engine {
+    /// The tag on the wire: the user's, and the block's number as far as there is room, so that a
+    /// message of one block does not match a receive of another.
+    pub(crate) fn wire_tag(&self, scope: BlockId, tag: u32) -> u32 {
+        let rooms = (u64::from(self.platform.max_tag()) + 1) >> USER_TAG_BITS;
+        tag * rooms as u32 + (scope.0 % rooms) as u32
+    }
+
+    /// The user's part of a tag on the wire.
+    pub(crate) fn user_tag(&self, wire: u32) -> u32 {
+        wire / ((u64::from(self.platform.max_tag()) + 1) >> USER_TAG_BITS) as u32
+    }
+
+    /// Posts an operation as the next request of a block; what cannot start is a failed request.
+    pub(crate) fn post(
+        &mut self,
+        key: BlockKey,
+        need: Need,
+        operation: Operation,
+        buffer: Box<dyn Buffer>,
+    ) -> usize {
+        let block = self.block(key);
+        let (comm, context, scope) = (block.comm, block.context, block.scope);
+        let state = self.comm(comm);
+        let doomed = if state.interrupts.contains(scope) {
+            Some(FaultCode::Interrupted)
+        } else {
+            let dead = state.commit.dead();
+            let hopeless = match need {
+                Need::Peer(peer) => dead.contains(peer),
+                Need::Anybody => !matches!(operation, Operation::Receive { .. }) && !dead.is_empty(),
+                Need::Inner(_) => false,
+            };
+            hopeless.then_some(FaultCode::ProcessFailed)
+        };
+        let posted = match (doomed, state.data) {
+            (None, Some(data)) => self.platform.post(data, context, operation, buffer),
+            (code, _) => Err((code.unwrap_or(FaultCode::Abandoned), buffer)),
+        };
+        let record = match posted {
+            Ok(post) => {
+                Record { need, state: RequestState::Pending, post: Some(post), buffer: None }
+            }
+            Err((code, buffer)) => {
+                let state = RequestState::Failed(code);
+                Record { need, state, post: None, buffer: Some(buffer) }
+            }
+        };
+        let failed = matches!(record.state, RequestState::Failed(_));
+        let block = self.block_mut(key);
+        block.records.push(record);
+        let index = block.records.len() - 1;
+        if failed {
+            self.after_failure(key, index);
+        }
+        index
+    }
+
+    /// Adds an inner block as the next request.
+    pub(crate) fn nest(&mut self, key: BlockKey, inner: BlockKey) {
+        let need = Need::Inner(inner);
+        let record = Record { need, state: RequestState::Pending, post: None, buffer: None };
+        self.block_mut(key).records.push(record);
+    }
+
+    /// Looks at one request; what is over is remembered.
+    #[inline]
+    pub(crate) fn test_request(&mut self, key: BlockKey, index: usize) -> RequestState {
+        let record = &self.block(key).records[index];
+        if record.state != RequestState::Pending {
+            return record.state;
+        }
+        let need = record.need;
+        if let Need::Inner(inner) = need {
+            return self.test_inner(key, index, inner);
+        }
+        let Some(post) = record.post else { return RequestState::Pending };
+        let state = match self.platform.test(post) {
+            Progress::Pending => return RequestState::Pending,
+            Progress::Complete(status) => RequestState::Complete(status),
+            Progress::Failed(code) => RequestState::Failed(code),
+        };
+        let buffer = self.platform.take(post);
+        let record = &mut self.block_mut(key).records[index];
+        record.state = state;
+        record.post = None;
+        record.buffer = Some(buffer);
+        if matches!(state, RequestState::Failed(_)) {
+            self.after_failure(key, index);
+        }
+        state
+    }
+
+    fn test_inner(&mut self, key: BlockKey, index: usize, inner: BlockKey) -> RequestState {
+        let Some(verdict) = self.verdict(inner) else { return RequestState::Pending };
+        let state = if verdict.committed {
+            RequestState::Complete(Status::default())
+        } else {
+            RequestState::Failed(FaultCode::InnerBlock)
+        };
+        let inner_comm = self.block(inner).comm;
+        if !verdict.committed {
+            let fault = crate::fault::Fault {
+                comm: self.comm(inner_comm).id,
+                rank: self.comm(self.block(key).comm).me,
+                code: FaultCode::InnerBlock,
+            };
+            self.block_mut(key).faults.push(fault);
+        }
+        self.block_mut(key).records[index].state = state;
+        self.detach(inner);
+        state
+    }
+
+    /// A request failed. If a process is to blame, everybody in the block should hear of it.
+    fn after_failure(&mut self, key: BlockKey, index: usize) {
+        let block = self.block(key);
+        let (comm, scope) = (block.comm, block.scope);
+        let record = &block.records[index];
+        let RequestState::Failed(code) = record.state else { return };
+        let need = record.need;
+        let context = block.context;
+        self.comm_mut(comm).tainted = Some(context);
+        if code.is_process_failure() {
+            if let Need::Peer(peer) = need {
+                let state = self.comm(comm);
+                let (universe, address) = (state.universe, state.members[peer.index()]);
+                self.note_failure(universe, address);
+            }
+            self.interrupt_open(comm, scope);
+        }
+    }
+
+    /// Interrupts a global block if it is open here.
+    pub(super) fn interrupt_open(&mut self, comm: CommKey, scope: BlockId) {
+        let state = self.comm(comm);
+        let open = state.open.iter().any(|key| self.block(*key).scope == scope);
+        if open {
+            self.interrupt(comm, scope);
+        }
+    }
+
+    /// Ends a pending request without waiting for MPI: its buffer goes to quarantine.
+    pub(super) fn fail_request(&mut self, key: BlockKey, index: usize, code: FaultCode) {
+        let record = &mut self.block_mut(key).records[index];
+        record.state = RequestState::Failed(code);
+        if let Some(post) = record.post.take() {
+            self.platform.abandon(post);
+        }
+        self.after_failure(key, index);
+    }
+
+    /// Ends all pending requests that this one does not let live.
+    pub(super) fn fail_pending(
+        &mut self,
+        key: BlockKey,
+        code: FaultCode,
+        doomed: impl Fn(Need) -> bool,
+    ) {
+        for index in 0..self.block(key).records.len() {
+            // MPI may have more to tell than we know: it has the first word.
+            let pending = self.test_request(key, index) == RequestState::Pending;
+            if pending && doomed(self.block(key).records[index].need) {
+                self.fail_request(key, index, code);
+            }
+        }
+    }
+
+    /// A member died: what cannot complete without it fails now, whatever MPI says later.
+    pub(super) fn fail_dependents(&mut self, comm: CommKey, dead: Rank) {
+        for key in self.used_blocks() {
+            let block = self.block(key);
+            if block.comm == comm && matches!(block.phase, Phase::Open | Phase::Draining) {
+                let needs = |need| match need {
+                    Need::Peer(peer) => peer == dead,
+                    Need::Anybody => true,
+                    Need::Inner(_) => false,
+                };
+                self.fail_pending(key, FaultCode::ProcessFailed, needs);
+            }
+        }
+    }
+
+    /// Takes the buffer of a request that is over.
+    pub(crate) fn take_buffer(
+        &mut self,
+        key: BlockKey,
+        index: usize,
+    ) -> Result<Box<dyn Buffer>, Error> {
+        let state = self.test_request(key, index);
+        let record = &mut self.block_mut(key).records[index];
+        match (record.buffer.take(), state) {
+            (Some(buffer), _) => Ok(buffer),
+            (None, RequestState::Pending) => Err(Error::NotComplete),
+            (None, RequestState::Failed(_)) => Err(Error::Quarantined),
+            (None, RequestState::Complete(_)) => Err(Error::NoSuchRequest),
+        }
+    }
+}

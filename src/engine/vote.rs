@@ -1,0 +1,238 @@
+//! How blocks end: requests drain, the rank votes, the decision comes.
+
+use core::time::Duration;
+
+use super::{BlockKey, CommKey, Engine, Level, Need, Phase, RequestState, Verdict};
+use crate::{
+    fault::{Fault, FaultCode, FaultReport},
+    ids::BlockId,
+    protocol::agreement::Vote,
+    timeout::Timeout,
+};
+
+/// How long a rank whose collective failed waits to learn who died before it votes.
+const WHO_DIED: Duration = Duration::from_secs(1);
+
+impl Engine {
+    /// Ends the attempt at a block: it votes as soon as its requests are over. Repeated, while
+    /// requests are pending, it only moves the deadline.
+    #[inline]
+    pub(crate) fn finish_block(&mut self, key: BlockKey, timeout: Timeout) {
+        let block = self.block_mut(key);
+        let drained = block.is_drained();
+        match block.phase {
+            Phase::Open if drained && block.faults.is_empty() => {
+                block.phase = Phase::Draining;
+                self.conclude(key);
+            }
+            Phase::Open | Phase::Draining => {
+                if block.phase == Phase::Open {
+                    block.phase = Phase::Draining;
+                    self.draining.push(key);
+                }
+                let deadline = timeout.deadline(self.platform.now());
+                self.block_mut(key).deadline = deadline;
+                self.drain(key, true);
+            }
+            _ => {}
+        }
+    }
+
+    /// Leaves a block early: pending requests are given up, the vote is *no*, and the others are
+    /// told not to wait for us.
+    pub(crate) fn leave_block(&mut self, key: BlockKey, code: FaultCode) {
+        let block = self.block(key);
+        if !matches!(block.phase, Phase::Open | Phase::Draining) {
+            return;
+        }
+        let (comm, scope, level) = (block.comm, block.scope, block.level);
+        self.raise(key, code);
+        self.fail_pending(key, FaultCode::Interrupted, |need| !matches!(need, Need::Inner(_)));
+        let mut inner = alloc::vec::Vec::new();
+        for record in &mut self.block_mut(key).records {
+            if let (RequestState::Pending, Need::Inner(block)) = (record.state, record.need) {
+                record.state = RequestState::Failed(FaultCode::InnerBlock);
+                inner.push(block);
+            }
+        }
+        for block in inner {
+            self.detach(block);
+        }
+        if level == Level::Global {
+            self.interrupt_open(comm, scope);
+        }
+        self.finish_block(key, Timeout::Poll);
+    }
+
+    /// Records a fault of this rank in a block.
+    pub(crate) fn raise(&mut self, key: BlockKey, code: FaultCode) {
+        let comm = self.block(key).comm;
+        let context = self.block(key).context;
+        let state = self.comm_mut(comm);
+        state.tainted = Some(context);
+        let fault = Fault { comm: state.id, rank: state.me, code };
+        self.block_mut(key).faults.push(fault);
+    }
+
+    /// Tests the requests of a finished block; votes when all are over. `all` looks at every
+    /// request, otherwise only at the first pending ones, as the rest rarely fails on its own.
+    pub(super) fn drain(&mut self, key: BlockKey, all: bool) {
+        loop {
+            let block = self.block_mut(key);
+            if block.phase != Phase::Draining {
+                return;
+            }
+            if block.is_drained() {
+                break;
+            }
+            let first = block.first_pending;
+            if self.test_request(key, first) == RequestState::Pending {
+                if all {
+                    for index in first + 1..self.block(key).records.len() {
+                        self.test_request(key, index);
+                    }
+                }
+                return;
+            }
+        }
+        if self.knows_who_died(key) {
+            self.conclude(key);
+        }
+    }
+
+    /// Pending requests of a finished block whose deadline has come become faults.
+    pub(super) fn check_deadline(&mut self, key: BlockKey, now: Duration) {
+        let block = self.block_mut(key);
+        if block.phase != Phase::Draining || block.deadline.is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        if block.is_drained() {
+            self.conclude(key);
+        } else {
+            self.fail_pending(key, FaultCode::TimedOut, |_| true);
+            self.drain(key, true);
+        }
+    }
+
+    /// A failed collective does not say who died. The detector will, in a moment; a report that
+    /// names nobody would help nobody.
+    fn knows_who_died(&mut self, key: BlockKey) -> bool {
+        let block = self.block(key);
+        let process_failure = |state| match state {
+            RequestState::Failed(code) => code.is_process_failure(),
+            _ => false,
+        };
+        let blamed = block.records.iter().any(|record| process_failure(record.state));
+        if !blamed || !self.comm(block.comm).commit.dead().is_empty() {
+            return true;
+        }
+        let limit = self.platform.now() + WHO_DIED;
+        let deadline = &mut self.block_mut(key).deadline;
+        *deadline = Some(deadline.map_or(limit, |deadline| deadline.min(limit)));
+        false
+    }
+
+    /// All requests are over: a local block has its verdict, a global one votes.
+    #[inline]
+    fn conclude(&mut self, key: BlockKey) {
+        if !self.draining.is_empty() {
+            self.draining.retain(|draining| *draining != key);
+        }
+        self.collect_faults(key);
+        let block = self.block_mut(key);
+        let faults = core::mem::take(&mut block.faults);
+        match block.level {
+            Level::Local => {
+                let committed = faults.is_empty();
+                let report = FaultReport::new(faults);
+                self.conclude_with(key, Verdict { committed, report });
+            }
+            Level::Global => {
+                block.phase = Phase::Voted;
+                let (comm, id, context) = (block.comm, block.scope, block.context);
+                self.drive(comm, |commit, out| {
+                    commit.handle_vote(id, Vote { faults, context }, out);
+                });
+            }
+        }
+    }
+
+    /// The faults that follow from the requests, beside those that were raised.
+    #[inline]
+    fn collect_faults(&mut self, key: BlockKey) {
+        let block = self.block(key);
+        if block.records.is_empty() {
+            return;
+        }
+        let state = self.comm(block.comm);
+        let (comm, me) = (state.id, state.me);
+        let tainted = state.tainted == Some(block.context);
+        let mut faults = alloc::vec::Vec::new();
+        for record in &block.records {
+            let RequestState::Failed(code) = record.state else { continue };
+            let rank = match (code.is_process_failure(), record.need) {
+                (true, Need::Peer(peer)) => peer,
+                _ => me,
+            };
+            match code {
+                FaultCode::InnerBlock => {}
+                // Who died is in the report by the detector; this rank was only held up.
+                _ if code.is_process_failure() && rank == me => {
+                    faults.push(Fault { comm, rank, code: FaultCode::Interrupted });
+                }
+                code => faults.push(Fault { comm, rank, code }),
+            }
+        }
+        let block = self.block_mut(key);
+        block.faults.append(&mut faults);
+        if tainted && block.faults.is_empty() && block.level == Level::Global {
+            block.faults.push(Fault { comm, rank: me, code: FaultCode::Interrupted });
+        }
+        block.faults.sort_unstable();
+        block.faults.dedup();
+    }
+
+    /// The decision on a block of this communicator has come.
+    pub(super) fn handle_decided(&mut self, comm: CommKey, id: BlockId) {
+        let state = &mut self.comms[comm.0];
+        let Some(decision) = state.commit.decision(id) else { return };
+        let committed = decision.committed;
+        let report = if committed { FaultReport::default() } else { decision.report(state.id) };
+        let next_context = decision.next_context;
+        state.interrupts.forget_below(state.commit.base());
+        if !committed {
+            tracing::info!(
+                target: "fampi::commit", rank = %state.me, block = id.0, dead = %decision.dead,
+                report = %report, "report agreed"
+            );
+        }
+        if !committed && next_context > state.context {
+            state.context = next_context;
+            if let Some(data) = state.data {
+                self.platform.retire_contexts(data, next_context);
+            }
+        }
+        let blocks = &self.blocks;
+        let state = &mut self.comms[comm.0];
+        let open = &mut state.open;
+        let at = open.iter().position(|key| blocks[key.slot as usize].scope == id);
+        if let Some(at) = at {
+            let key = open.remove(at);
+            self.conclude_with(key, Verdict { committed, report });
+        }
+    }
+
+    #[inline]
+    fn conclude_with(&mut self, key: BlockKey, verdict: Verdict) {
+        let block = self.block_mut(key);
+        if !block.copies.is_empty() {
+            let committed = verdict.committed;
+            self.settle_copies(key, committed);
+        }
+        let block = self.block_mut(key);
+        block.phase = Phase::Decided(verdict);
+        if block.detached {
+            self.release(key);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The one error type.
+
+use alloc::string::String;
+
+use crate::{fault::FaultCode, rank::Rank};
+
+/// Why a call did not do what it was asked for. Faults of a block are not errors: they are the
+/// outcome of the block, see [`crate::Outcome`].
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A request inside a block failed, was interrupted or timed out. Seen by this rank; leave
+    /// the block with `?` (which votes *no*) or go on to `finish`, the block will be faulty.
+    #[error("a request of the block failed: {0}; leave the block or finish it")]
+    Request(FaultCode),
+
+    /// A wait inside a block reached its timeout; nothing is decided, wait again. This rank.
+    #[error("the wait reached its timeout; wait again or finish the block")]
+    WaitTimedOut,
+
+    /// The closure of a block returned this error of the application. This rank.
+    #[error("the application raised code {0}")]
+    Raised(i32),
+
+    /// A rank outside of the communicator. This rank; nothing was started.
+    #[error("rank {rank} does not exist in a communicator of {size} ranks")]
+    NoSuchRank {
+        /// The rank asked for.
+        rank: Rank,
+        /// Number of ranks.
+        size: u32,
+    },
+
+    /// A tag beyond the limit. This rank; nothing was started.
+    #[error("tag {tag} is too large; use tags from 0 to {max}")]
+    TagTooLarge {
+        /// The tag asked for.
+        tag: u32,
+        /// The greatest tag.
+        max: u32,
+    },
+
+    /// The reduction is not defined for the element type. This rank; nothing was started.
+    #[error("this reduction is not defined for floating-point numbers; use sum, product, min, max")]
+    NoSuchReduction,
+
+    /// A request of another block, or one whose buffer was taken before. This rank.
+    #[error("the request does not belong to this block or its buffer was taken already")]
+    NoSuchRequest,
+
+    /// The request is not complete, its buffer still belongs to MPI. This rank.
+    #[error("the request is not complete; wait for it before taking its buffer")]
+    NotComplete,
+
+    /// The buffer of a request that never completed is still in MPI's hands; it is freed when MPI
+    /// lets go of it. This rank.
+    #[error("the request never completed and its buffer may still be written to; allocate another")]
+    Quarantined,
+
+    /// Processes died while a communicator was made. All living ranks see it; nothing was made.
+    #[error("a process died while the communicator was made; recover and make it again")]
+    CreationFailed,
+
+    /// A recovery was tried as often as allowed. All living ranks see it.
+    #[error("the recovery failed {attempts} times in a row, each time by a new failure; give up")]
+    RecoveryExhausted {
+        /// Number of attempts.
+        attempts: u32,
+    },
+
+    /// A communicator is being made already; only one can be at a time. This rank.
+    #[error("another communicator is being made or recovered; wait for it first")]
+    CreationPending,
+
+    /// A rank and the partner that held its copy died together. All living ranks see it.
+    #[error("the state of rank {rank} is lost: it and its partner, rank {partner}, both failed")]
+    StateLost {
+        /// The rank whose state is gone.
+        rank: Rank,
+        /// The rank that held the copy.
+        partner: Rank,
+    },
+
+    /// A state was protected with one length and then with another. This rank; leave the block.
+    #[error("a protected state keeps its length of {expected} elements, {found} were given")]
+    LengthChanged {
+        /// The length at its first use.
+        expected: usize,
+        /// The length now.
+        found: usize,
+    },
+
+    /// No block has committed a copy of this state yet. All living ranks see it.
+    #[error("no commit has protected state {slot} yet; start again from the beginning")]
+    NothingProtected {
+        /// The number of the state.
+        slot: u32,
+    },
+
+    /// A state is restored with another element type than it was protected with. This rank.
+    #[error("state {slot} was protected with another element type; restore it with the same")]
+    StateType {
+        /// The number of the state.
+        slot: u32,
+    },
+
+    /// The communicator was replaced by a rebuild. This rank.
+    #[error("the communicator was replaced by a rebuild; use the new world and its children")]
+    Abandoned,
+
+    /// A replacement was started but the job no longer waits for it. Only the replacement.
+    #[error("the job no longer waits for this replacement")]
+    NotNeeded,
+
+    /// The MPI library lacks what fampi needs, or is not set up for it. Raised by `init`.
+    #[error("{0}")]
+    Unsupported(String),
+
+    /// A call of MPI failed with this error class where no fault of a peer explains it.
+    #[error("{call} failed with MPI error class {class}")]
+    Mpi {
+        /// The function.
+        call: &'static str,
+        /// The error class.
+        class: i32,
+    },
+}

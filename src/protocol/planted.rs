@@ -1,0 +1,79 @@
+//! Bugs on demand: a checker is trusted only after it has caught one.
+//!
+//! Without the feature `planted`, which only the crate's own tests switch on, [`planted`] is the
+//! constant `false` and nothing of this is left in the machines. With it, one bug at a time can
+//! be planted in the machines of the calling thread.
+
+/// A way to get the commit wrong.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Bug {
+    /// The fast path goes on after the promise to the slow path.
+    BreakThePromise,
+    /// A death does not end the fast path of a block.
+    WaitForTheDead,
+    /// Votes of different views are combined.
+    MixViews,
+    /// Attempts in different data contexts can be committed.
+    MixContexts,
+    /// A decision of a lower ballot is taken.
+    TakeAnyBallot,
+    /// Contributions of a lower ballot are counted.
+    KeepContributions,
+    /// A contribution goes to one parent only, even if that parent dies.
+    ContributeOnce,
+    /// A rank contributes before its youngest child has.
+    SkipAChild,
+    /// A rank that decided contributes its vote as if it had not.
+    DenyTheDecision,
+    /// The tree does not mend: the parent may be dead.
+    KeepADeadParent,
+    /// A decision goes down the tree, but not to others that asked.
+    RelayToNobody,
+    /// A rank that decided does not answer who asks.
+    DecideAndLeave,
+    /// The deaths that a message tells of are ignored.
+    IgnoreNews,
+    /// Messages of ranks known to be dead are taken.
+    HearTheDead,
+    /// Blocks are forgotten as soon as they are decided here.
+    ForgetEarly,
+    /// The floor of the others is not merged into ours.
+    OwnFloor,
+    /// A death that an earlier block reported is reported again.
+    ReportAgain,
+    /// A rank that gave up does not vote when it is asked.
+    LeaveInSilence,
+}
+
+#[cfg(feature = "planted")]
+mod switch {
+    extern crate std;
+    use core::cell::Cell;
+
+    use super::Bug;
+
+    std::thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in the machines of this thread, or takes it out again.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    /// True when this bug is planted.
+    #[inline]
+    pub fn planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use switch::{plant, planted};
+
+/// True when this bug is planted, which it never is without the feature.
+#[cfg(not(feature = "planted"))]
+#[inline]
+pub(crate) const fn planted(_: Bug) -> bool {
+    false
+}

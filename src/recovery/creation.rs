@@ -1,0 +1,153 @@
+//! Communicators derived from a communicator: split, duplicate, shrink.
+
+use super::{MAX_ATTEMPTS, roster::Child};
+use crate::{
+    engine::{BlockKey, CommKey, Engine, platform::Derived},
+    error::Error,
+};
+
+/// A communicator in the making.
+pub(crate) struct Creation {
+    parent: CommKey,
+    kind: Kind,
+    stage: Stage,
+    attempts: u32,
+}
+
+/// What is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// `MPI_Comm_split`; a duplicate is one colour with the ranks as keys.
+    Split { color: Option<u32>, key: u32 },
+    /// The living ranks (`MPI_Comm_ishrink`, paper §3.3).
+    Shrink,
+}
+
+enum Stage {
+    Ready(BlockKey),
+    Confirm(BlockKey, Option<Derived>),
+}
+
+impl Creation {
+    /// Starts to make a communicator; all living ranks of the parent do so, in the same order.
+    pub(crate) fn start(engine: &mut Engine, parent: CommKey, kind: Kind) -> Result<Self, Error> {
+        if engine.job.creating {
+            return Err(Error::CreationPending);
+        }
+        engine.job.creating = true;
+        let stage = Stage::Ready(engine.start_step(parent, true));
+        Ok(Self { parent, kind, stage, attempts: 0 })
+    }
+
+    /// The block whose verdict the next step waits for.
+    pub(crate) fn awaits(&self) -> BlockKey {
+        let (Stage::Ready(block) | Stage::Confirm(block, _)) = &self.stage;
+        *block
+    }
+
+    /// Goes on if possible. The result, when there is one, is the same kind on every living rank;
+    /// `None` in it for ranks without a colour.
+    pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+        let block = self.awaits();
+        let committed = engine.end_step(block)?;
+        let stage = core::mem::replace(&mut self.stage, Stage::Ready(block));
+        match (stage, self.kind) {
+            (Stage::Ready(_), Kind::Split { .. }) if !committed => Some(Err(Error::CreationFailed)),
+            (Stage::Ready(_), _) => {
+                let made = self.make(engine);
+                let confirm = engine.start_step(self.parent, made.is_some());
+                self.stage = Stage::Confirm(confirm, made);
+                self.step(engine)
+            }
+            (Stage::Confirm(_, Some(made)), _) if committed => {
+                Some(Ok(self.register(engine, made)))
+            }
+            (Stage::Confirm(_, made), _) => {
+                self.discard(engine, made);
+                self.attempts += 1;
+                let again = matches!(self.kind, Kind::Shrink) && self.attempts < MAX_ATTEMPTS;
+                if !again {
+                    return Some(Err(match self.kind {
+                        Kind::Split { .. } => Error::CreationFailed,
+                        Kind::Shrink => Error::RecoveryExhausted { attempts: self.attempts },
+                    }));
+                }
+                self.stage = Stage::Ready(engine.start_step(self.parent, true));
+                self.step(engine)
+            }
+        }
+    }
+
+    fn make(&self, engine: &mut Engine) -> Option<Derived> {
+        let comm = engine.comm(self.parent);
+        let (data, dead) = (comm.data?, comm.commit.agreed_dead().clone());
+        match self.kind {
+            Kind::Split { color, key } => {
+                let healthy = dead.is_empty();
+                healthy.then(|| engine.platform.split(data, color, key).ok()).flatten()
+            }
+            Kind::Shrink => {
+                let data = engine.platform.shrink(data, &dead).ok()?;
+                Some(Derived { data: Some(data), table: alloc::vec::Vec::new() })
+            }
+        }
+    }
+
+    fn discard(&self, engine: &mut Engine, made: Option<Derived>) {
+        if let Some(data) = made.and_then(|made| made.data) {
+            engine.platform.discard_data(data);
+        }
+    }
+
+    fn register(&self, engine: &mut Engine, made: Derived) -> Option<CommKey> {
+        match self.kind {
+            Kind::Split { .. } => engine.register_child(self.parent, made),
+            Kind::Shrink => {
+                let comm = engine.comm_mut(self.parent);
+                let id = comm.id.derived(comm.derived);
+                comm.derived += 1;
+                let dead = comm.commit.agreed_dead();
+                let living = |rank: &u32| !dead.contains((*rank).into());
+                let ranks: alloc::vec::Vec<u32> = (0..comm.size()).filter(living).collect();
+                let me = ranks.iter().position(|rank| *rank == comm.me.number())?;
+                let members = ranks.iter().map(|rank| comm.members[*rank as usize]).collect();
+                let universe = comm.universe;
+                Some(engine.register(id, universe, members, me.into(), made.data))
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Registers what a split has made, and remembers how, so that a rebuild can repeat it.
+    pub(super) fn register_child(&mut self, parent: CommKey, made: Derived) -> Option<CommKey> {
+        let comm = self.comm_mut(parent);
+        let id = comm.id.derived(comm.derived);
+        comm.derived += 1;
+        let lineage = comm.lineage;
+        let key = made.data.map(|data| {
+            let comm = self.comm(parent);
+            let mine = made.table[comm.me.index()].0;
+            let mut ranks: alloc::vec::Vec<usize> =
+                (0..made.table.len()).filter(|rank| made.table[*rank].0 == mine).collect();
+            ranks.sort_by_key(|rank| made.table[*rank].1);
+            let me = ranks.iter().position(|rank| *rank == comm.me.index());
+            let members = ranks.iter().map(|rank| comm.members[*rank]).collect();
+            let universe = comm.universe;
+            let me = me.expect("we are among the ranks of our own colour");
+            self.register(id, universe, members, me.into(), Some(data))
+        });
+        if let Some(parent) = lineage {
+            self.job.children.push(key);
+            self.job.roster.children.push(Child { parent, table: made.table });
+            // Only a communicator of all ranks has children that every survivor knows of.
+            let everybody = self.job.roster.members.len();
+            if let Some(key) = key
+                && self.comm(key).members.len() == everybody
+            {
+                self.comm_mut(key).lineage = Some(self.job.children.len() as u32);
+            }
+        }
+        key
+    }
+}

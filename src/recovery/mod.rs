@@ -1,0 +1,79 @@
+//! Recovery: communicators are made, shrunk and rebuilt, replacements join, data come back.
+//!
+//! Making a communicator takes three steps, none of which can hang:
+//!
+//! ```text
+//! ready    a commit: all are here, and all know the same deaths
+//! make     one short collective call of the platform; it may fail on some ranks only
+//! confirm  a commit: it worked everywhere. If not, all discard what they have and start again
+//! ```
+//!
+//! A rebuild runs them over the *universe* (ranks and spares) and adds a fourth, `welcome`, the
+//! first commit of the new universe, in which replacements take part. A death in any step makes
+//! its commit faulty, with the same report everywhere, and leads to the next attempt.
+//!
+//! Reference: `papers/fa-mpi.txt` §3.3; the three steps replace the agreement inside ULFM's shrink.
+
+pub mod copies;
+pub(crate) mod creation;
+pub(crate) mod launch;
+pub(crate) mod rebuild;
+pub(crate) mod roster;
+
+use alloc::vec::Vec;
+
+use crate::engine::{CommKey, Engine, Level};
+use roster::Roster;
+
+/// How many attempts a recovery gets; each but the last ended by a further failure.
+pub const MAX_ATTEMPTS: u32 = 16;
+
+/// Where replacements go.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Placement {
+    /// Survivors keep their ranks, replacements take exactly the failed ranks
+    /// (`MPI_Comm_irebuild`, paper §3.3).
+    #[default]
+    SameRanks,
+    /// Survivors move together, replacements follow behind them (shrink, spawn and merge, paper
+    /// algorithm 1); [`crate::World::origin`] tells whom a rank stands for.
+    Append,
+}
+
+/// What a process knows about the job beside its communicators.
+#[derive(Default)]
+pub(crate) struct Job {
+    /// The communicator of the newest universe, which carries recoveries.
+    pub(crate) universe: Option<CommKey>,
+    pub(crate) world: Option<CommKey>,
+    /// The communicators derived below the world, in order; `None` where we are no member.
+    pub(crate) children: Vec<Option<CommKey>>,
+    pub(crate) roster: Roster,
+    /// This process stands in for one that failed and has not been given its data.
+    pub(crate) replacement: bool,
+    /// A communicator is being made.
+    pub(crate) creating: bool,
+    /// The others have ended their part in the job.
+    pub(crate) dismissed: bool,
+    /// Attempts at the present recovery.
+    pub(crate) attempts: u32,
+}
+
+impl Engine {
+    /// A step's commit: a block without requests, with our vote.
+    pub(crate) fn start_step(&mut self, comm: CommKey, ok: bool) -> crate::engine::BlockKey {
+        let key = self.start_block(comm, Level::Global);
+        if !ok {
+            self.raise(key, crate::fault::FaultCode::Interrupted);
+        }
+        self.finish_block(key, crate::timeout::Timeout::Never);
+        key
+    }
+
+    /// The verdict of a step, once known; the step's block is released.
+    pub(crate) fn end_step(&mut self, key: crate::engine::BlockKey) -> Option<bool> {
+        let committed = self.verdict(key)?.committed;
+        self.detach(key);
+        Some(committed)
+    }
+}

@@ -1,0 +1,200 @@
+//! Who is who: the processes of a universe and the places they hold.
+
+use alloc::vec::Vec;
+
+use super::Placement;
+use crate::{
+    ids::CommId,
+    rank::{Rank, RankSet},
+};
+
+/// The places in a universe; equal on all its members that belong to the world.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Roster {
+    /// 0 for the launch, one more with each rebuild.
+    pub(crate) generation: u32,
+    /// Attempts at the recovery that made this roster.
+    pub(crate) attempts: u32,
+    /// The process of each rank of the world.
+    pub(crate) members: Vec<Rank>,
+    /// The rank of the launch that each rank of the world stands for.
+    pub(crate) origins: Vec<u32>,
+    /// Parked processes.
+    pub(crate) spares: Vec<Rank>,
+    /// Communicators derived below the world, in order.
+    pub(crate) children: Vec<Child>,
+}
+
+/// How a communicator was derived, so that it can be derived again.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Child {
+    /// 0 for the world, k for the k-th child.
+    pub(crate) parent: u32,
+    /// Colour and key of each rank of the parent.
+    pub(crate) table: Vec<(Option<u32>, u32)>,
+}
+
+impl Roster {
+    /// The roster of a launch of `size` processes, the last `spares` of them parked.
+    pub(crate) fn launch(size: u32, spares: u32) -> Self {
+        let ranks = size - spares;
+        Self {
+            members: (0..ranks).map(Rank::new).collect(),
+            origins: (0..ranks).collect(),
+            spares: (ranks..size).map(Rank::new).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The identifier of the universe's communicator.
+    pub(crate) fn universe_id(&self) -> CommId {
+        CommId::universe(self.generation)
+    }
+
+    /// The identifier of the world of this generation.
+    pub(crate) fn world_id(&self) -> CommId {
+        self.universe_id().derived(0)
+    }
+
+    /// The roster after a rebuild, in which these processes of a universe of `size` are dead, and
+    /// how many processes have to be spawned for it: spares are used first.
+    pub(crate) fn rebuilt(
+        &self,
+        size: u32,
+        dead: &RankSet,
+        placement: Placement,
+        attempts: u32,
+    ) -> (Self, u32) {
+        let moved = |old: Rank| {
+            let before = dead.iter().take_while(|dead| *dead < old).count() as u32;
+            Rank::new(old.number() - before)
+        };
+        let failed = self.members.iter().filter(|member| dead.contains(**member)).count();
+        let mut spares: Vec<Rank> =
+            self.spares.iter().filter(|spare| !dead.contains(**spare)).map(|s| moved(*s)).collect();
+        let parked = spares.split_off(failed.min(spares.len()));
+        let spawn = (failed - spares.len()) as u32;
+        let living = size - dead.len() as u32;
+        let mut fresh = spares.into_iter().chain((living..living + spawn).map(Rank::new));
+
+        let mut places = Vec::new();
+        let mut later = Vec::new();
+        for (member, origin) in self.members.iter().zip(&self.origins) {
+            if !dead.contains(*member) {
+                places.push((moved(*member), *origin));
+            } else if let Some(fresh) = fresh.next() {
+                match placement {
+                    Placement::SameRanks => places.push((fresh, *origin)),
+                    Placement::Append => later.push((fresh, *origin)),
+                }
+            }
+        }
+        places.append(&mut later);
+        let (members, origins) = places.into_iter().unzip();
+        let generation = self.generation + 1;
+        let children = self.children.clone();
+        (Self { generation, attempts, members, origins, spares: parked, children }, spawn)
+    }
+
+    /// The rank of the world that this process holds.
+    pub(crate) fn rank_of(&self, process: Rank) -> Option<Rank> {
+        self.members.iter().position(|member| *member == process).map(Rank::from)
+    }
+
+    /// The rank that stands for a rank of the launch.
+    pub(crate) fn standing_for(&self, origin: u32) -> Rank {
+        let at = self.origins.iter().position(|known| *known == origin);
+        Rank::from(at.expect("every rank of the launch has somebody standing for it"))
+    }
+
+    /// The bytes that replacements receive.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut words = alloc::vec![self.generation, self.attempts];
+        let mut list = |items: &[u32]| {
+            words.push(items.len() as u32);
+            words.extend_from_slice(items);
+        };
+        list(&self.members.iter().map(|rank| rank.number()).collect::<Vec<_>>());
+        list(&self.origins);
+        list(&self.spares.iter().map(|rank| rank.number()).collect::<Vec<_>>());
+        for child in &self.children {
+            let row = |(color, key): &(Option<u32>, u32)| {
+                [u32::from(color.is_some()), color.unwrap_or(0), *key]
+            };
+            list(&[child.parent]);
+            list(&child.table.iter().flat_map(row).collect::<Vec<_>>());
+        }
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// The roster in these bytes, if they are one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (chunks, rest) = bytes.as_chunks::<4>();
+        let mut words = chunks.iter().map(|word| u32::from_le_bytes(*word));
+        if !rest.is_empty() {
+            return None;
+        }
+        let (generation, attempts) = (words.next()?, words.next()?);
+        let mut list = || -> Option<Vec<u32>> {
+            let length = words.next()? as usize;
+            let items: Vec<u32> = words.by_ref().take(length).collect();
+            (items.len() == length).then_some(items)
+        };
+        let members: Vec<Rank> = list()?.into_iter().map(Rank::new).collect();
+        let origins = list()?;
+        let spares = list()?.into_iter().map(Rank::new).collect();
+        let mut children = Vec::new();
+        while let Some(parent) = list() {
+            let rows = list()?;
+            let (rows, []) = rows.as_chunks::<3>() else { return None };
+            let row = |[some, color, key]: &[u32; 3]| ((*some == 1).then_some(*color), *key);
+            let table = rows.iter().map(row).collect();
+            children.push(Child { parent: *parent.first()?, table });
+        }
+        Some(Self { generation, attempts, members, origins, spares, children })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranks(numbers: &[u32]) -> Vec<Rank> {
+        numbers.iter().copied().map(Rank::new).collect()
+    }
+
+    #[test]
+    fn spares_are_used_before_anybody_is_spawned_and_ranks_are_kept() {
+        let launch = Roster::launch(7, 2);
+        let dead: RankSet = ranks(&[1, 3, 4]).into_iter().collect();
+        let (next, spawn) = launch.rebuilt(7, &dead, Placement::SameRanks, 1);
+        assert_eq!(spawn, 1);
+        // Living are 0, 2, 5, 6 at places 0, 1, 2, 3; the spawned process follows at 4.
+        assert_eq!(next.members, ranks(&[0, 2, 1, 3, 4]));
+        assert_eq!(next.origins, [0, 1, 2, 3, 4]);
+        assert!(next.spares.is_empty());
+        let (next, _) = launch.rebuilt(7, &dead, Placement::Append, 1);
+        assert_eq!(next.members, ranks(&[0, 1, 2, 3, 4]));
+        assert_eq!(next.origins, [0, 2, 1, 3, 4]);
+        assert_eq!(next.standing_for(1), Rank::new(2));
+    }
+
+    #[test]
+    fn a_dead_spare_is_not_used() {
+        let launch = Roster::launch(6, 2);
+        let dead: RankSet = ranks(&[0, 4]).into_iter().collect();
+        let (next, spawn) = launch.rebuilt(6, &dead, Placement::SameRanks, 1);
+        assert_eq!((spawn, next.members), (0, ranks(&[3, 0, 1, 2])));
+    }
+
+    #[test]
+    fn a_roster_survives_the_wire_and_damage_is_refused() {
+        let mut roster = Roster::launch(5, 1);
+        roster.children.push(Child { parent: 0, table: alloc::vec![(Some(1), 2), (None, 0)] });
+        roster.children.push(Child { parent: 1, table: alloc::vec![] });
+        let bytes = roster.encode();
+        assert_eq!(Roster::decode(&bytes), Some(roster));
+        assert_eq!(Roster::decode(&bytes[..bytes.len() - 4]), None);
+        assert_eq!(Roster::decode(&bytes[..7]), None);
+    }
+}
