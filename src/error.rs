@@ -62,7 +62,7 @@ pub enum Error {
     CreationFailed,
 
     /// A recovery was tried as often as allowed. All living ranks see it.
-    #[error("the recovery failed {attempts} times in a row, each time by a new failure; give up")]
+    #[error("the recovery failed {attempts} times in a row; the events of fampi::recovery say why")]
     RecoveryExhausted {
         /// Number of attempts.
         attempts: u32,
@@ -91,11 +91,8 @@ pub enum Error {
     },
 
     /// No block has committed a copy of this state yet. All living ranks see it.
-    #[error("no commit has protected state {slot} yet; start again from the beginning")]
-    NothingProtected {
-        /// The number of the state.
-        slot: u32,
-    },
+    #[error("no commit has protected the state yet; start again from the beginning")]
+    NothingProtected,
 
     /// A state is restored with another element type than it was protected with. This rank.
     #[error("state {slot} was protected with another element type; restore it with the same")]

@@ -73,6 +73,11 @@ fault_codes! {
     Abandoned = 6, "a rank gave the communicator up";
     /// A block nested in this one was faulty and nobody handled it.
     InnerBlock = 7, "an inner block was faulty and not handled";
+    /// A rank and the partner that held its copy died together; the rank is the one whose state
+    /// is gone.
+    StateLost = 8, "the state is lost, its copy died with the partner";
+    /// A state was to be restored that no commit has protected yet.
+    NothingProtected = 9, "no commit has protected the state yet";
 }
 
 impl FaultCode {

@@ -1,4 +1,8 @@
 //! Transactions that let MPI applications survive the death of processes.
+//!
+#![doc = include_str!("docs/overview.md")]
+#![doc = include_str!("docs/semantics.md")]
+#![doc = include_str!("docs/map.md")]
 #![cfg_attr(any(target_os = "none", target_os = "unknown"), no_std)]
 #![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
 
@@ -11,10 +15,14 @@ pub mod engine;
 pub mod error;
 pub mod fault;
 pub mod ids;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod protocol;
 pub mod rank;
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 pub mod recovery;
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+pub mod sim;
 pub mod timeout;
 
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]

@@ -97,6 +97,12 @@ impl RankSet {
         self.iter().filter(|rank| !other.contains(*rank)).collect()
     }
 
+    /// The ranks of this set that are also in `other`.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.iter().filter(|rank| other.contains(*rank)).collect()
+    }
+
     /// True when every rank of this set is also in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.iter().all(|rank| other.contains(rank))

@@ -282,11 +282,14 @@ impl TryBlock {
         Pending::new(self.engine.clone(), self.key)
     }
 
-    /// Leaves the block because of this error: it becomes this rank's vote.
-    pub(super) fn leave(mut self, error: &Error) -> Pending {
+    /// Leaves the block because of this error, which becomes this rank's vote (*no*). Requests
+    /// that are not complete are given up, and the other ranks do not wait for this one.
+    pub fn leave(mut self, error: &Error) -> Pending {
         let code = match error {
             Error::Raised(code) => FaultCode::Application(*code),
-            Error::Request(code) if !code.is_process_failure() => *code,
+            // Who died is for the detector to say.
+            Error::Request(code) if code.is_process_failure() => FaultCode::Interrupted,
+            Error::Request(code) => *code,
             _ => FaultCode::LeftBlock,
         };
         self.ended = true;
@@ -337,7 +340,9 @@ impl Drop for TryBlock {
         if self.ended || std::thread::panicking() {
             return;
         }
-        if let Ok(mut engine) = self.engine.try_borrow_mut() {
+        if let Ok(mut engine) = self.engine.try_borrow_mut()
+            && !engine.left
+        {
             engine.leave_block(self.key, FaultCode::LeftBlock);
             engine.detach(self.key);
         }

@@ -24,7 +24,8 @@ pub enum Color {
 /// A communicator: an ordered set of processes and a context of their own.
 ///
 /// Blocks are started on it by all its living ranks, in the same order. When the last handle of a
-/// communicator is dropped, this rank votes *no* on every block that the others start later.
+/// communicator is dropped, this rank votes *no* on every block that the others start later;
+/// direct children of the world stay, see [`crate::World::children`].
 #[derive(Clone)]
 pub struct Comm {
     pub(super) handle: Rc<Handle>,
@@ -42,7 +43,11 @@ impl Drop for Handle {
             return;
         }
         if let Ok(mut engine) = self.engine.try_borrow_mut() {
-            engine.retire(self.key);
+            // The world's children can be had from the world again.
+            let kept = engine.job.children.contains(&Some(self.key));
+            if !kept {
+                engine.retire(self.key);
+            }
         }
     }
 }
@@ -119,11 +124,13 @@ impl Comm {
             Err(error) => (block.leave(&error), Err(error)),
         };
         let finished: Finished = pending.wait();
-        Ok(match result {
-            Ok(value) if finished.is_committed() => Tried::Committed(value, finished),
-            Ok(_) => Tried::Faulty(finished, None),
-            Err(error) => Tried::Faulty(finished, Some(error)),
-        })
+        let error = match result {
+            Ok(value) if finished.is_committed() => return Ok(Tried::Committed(value, finished)),
+            Ok(_) => None,
+            Err(error) => Some(error),
+        };
+        let agreed = self.engine().borrow().agreed_error(&finished.report());
+        Ok(Tried::Faulty(finished, agreed.or(error)))
     }
 
     /// Starts to make a duplicate with contexts of its own (`MPI_Comm_idup`). All ranks call it.

@@ -5,6 +5,7 @@ mod comm;
 mod outcome;
 mod recover;
 mod request;
+mod simulated;
 mod world;
 
 pub use block::{BlockOptions, TryBlock};
@@ -13,3 +14,5 @@ pub use outcome::{Finished, Outcome, Pending, Tried};
 pub use recover::{Formed, Forming, Rebuilding, Rebuilt};
 pub use request::{Request, RequestId, Source, Tag, TagSelector, Status};
 pub use world::World;
+#[cfg(feature = "mpi")]
+pub use world::init;

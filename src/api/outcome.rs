@@ -38,7 +38,8 @@ pub enum Outcome {
 pub enum Tried<R> {
     /// All ranks voted *yes*; the closure's value.
     Committed(R, Finished),
-    /// The block is faulty; the error of this rank's closure, if that is what made it so here.
+    /// The block is faulty; with the error that all ranks share ([`Error::StateLost`],
+    /// [`Error::NothingProtected`]), or else the one that this rank's closure returned.
     Faulty(Finished, Option<Error>),
 }
 

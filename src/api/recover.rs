@@ -123,7 +123,7 @@ fn wait_steps<R>(
         let left = deadline.map_or(timeout, |deadline| {
             Timeout::After(deadline.saturating_sub(engine.platform.now()))
         });
-        let happened = engine.wait(Some(awaits), left, Idle::Busy, |engine| {
+        let happened = engine.wait(left, Idle::Busy, |engine| {
             engine.verdict(awaits).is_some() || engine.job.dismissed
         });
         if !happened {

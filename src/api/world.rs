@@ -10,6 +10,18 @@ use crate::{
     timeout::Timeout,
 };
 
+/// Enters the MPI job (`MPI_Init`, and `MPI_Comm_irebuild_join` for replacements, paper algorithm
+/// 1). Every process calls it once, first. It returns when this process holds a rank: a spare may
+/// have to wait for that; if nobody ever needs it, its process ends successfully in here.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch.
+#[cfg(feature = "mpi")]
+pub fn init() -> Result<World, Error> {
+    World::enter(Box::new(crate::mpi::MpiPlatform::new()?))
+}
+
 /// All ranks of the application, from `init` or from a rebuild. It is a [`Comm`], too.
 ///
 /// Call [`World::finalize`] at the end. A process that ends without it dies by a signal, so that
@@ -77,13 +89,13 @@ impl World {
 
     /// Starts to make the world complete again after failures (`MPI_Comm_irebuild`, paper §3.3):
     /// spares take the failed ranks first, then processes are spawned. All living ranks call it.
-    /// A replacement enters by `init` (`MPI_Comm_irebuild_join`). All communicators of the old
-    /// world are void afterwards.
+    /// A replacement enters by `init` (`MPI_Comm_irebuild_join`). This world and all communicators
+    /// derived from it are void from the call on.
     ///
     /// # Errors
     ///
     /// [`Error::CreationPending`]: one communicator is made at a time.
-    pub fn irebuild(self, placement: Placement) -> Result<Rebuilding, Error> {
+    pub fn irebuild(&self, placement: Placement) -> Result<Rebuilding, Error> {
         let shared = self.comm.engine().clone();
         let rebuild = Rebuild::start(&mut shared.borrow_mut(), placement)?;
         Ok(Rebuilding::new(shared, rebuild))
@@ -94,7 +106,7 @@ impl World {
     /// # Errors
     ///
     /// [`Error::RecoveryExhausted`], the same on all living ranks.
-    pub fn rebuild(self, placement: Placement) -> Result<Self, Error> {
+    pub fn rebuild(&self, placement: Placement) -> Result<Self, Error> {
         match self.irebuild(placement)?.wait_local(Timeout::Never)? {
             Rebuilt::World(world) => Ok(world),
             Rebuilt::TimedOut(_) => unreachable!("it never times out"),

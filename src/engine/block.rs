@@ -187,7 +187,7 @@ impl Engine {
     pub(super) fn release(&mut self, key: BlockKey) {
         let block = &mut self.blocks[key.slot as usize];
         for record in &mut block.records {
-            if let Some(post) = record.post.take() {
+            if let Some(post) = record.post.take().filter(|_| !self.left) {
                 self.platform.abandon(post);
             }
         }

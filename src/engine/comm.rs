@@ -39,6 +39,8 @@ pub(crate) struct CommState {
     pub(crate) data: Option<DataId>,
     /// The data context of blocks that start now.
     pub(crate) context: u32,
+    /// The highest context that is known to be there, or not to come.
+    pub(super) settled_context: u32,
     /// A block of ours in this context has a fault: what it left behind in the context could
     /// meet later blocks, so these are not committed either.
     pub(crate) tainted: Option<u32>,
@@ -71,6 +73,7 @@ impl CommState {
             interrupts: Interrupts::new(me, size),
             data,
             context: 0,
+            settled_context: 1,
             tainted: None,
             next_block: BlockId(0),
             derived: 0,

@@ -54,6 +54,8 @@ pub(crate) struct Engine {
     free: Vec<u32>,
     /// Blocks that were finished and whose requests are not all over.
     draining: SmallVec<[BlockKey; 4]>,
+    /// Blocks that voted and are not decided.
+    voted: SmallVec<[BlockKey; 4]>,
     /// Frames about communicators that the sender made before we did.
     early: Vec<(UniverseId, Rank, CommId, Frame)>,
     universes: Vec<UniverseState>,
@@ -61,6 +63,8 @@ pub(crate) struct Engine {
     pub(crate) job: Job,
     pub(crate) copies: Copies,
     turns: u32,
+    /// This process has left the job: the platform is not touched any more.
+    pub(crate) left: bool,
 }
 
 /// What is known about the processes of a universe.
@@ -78,11 +82,13 @@ impl Engine {
             blocks: Vec::new(),
             free: Vec::new(),
             draining: SmallVec::new(),
+            voted: SmallVec::new(),
             early: Vec::new(),
             universes: Vec::new(),
             job: Job::default(),
             copies: Copies::default(),
             turns: 0,
+            left: false,
         }
     }
 
@@ -117,7 +123,7 @@ impl Engine {
     /// Gives a communicator up: from now on this process votes *no* on blocks it never started.
     pub(crate) fn retire(&mut self, key: CommKey) {
         let comm = &mut self.comms[key.0];
-        if comm.retired {
+        if comm.retired || self.left {
             return;
         }
         comm.retired = true;

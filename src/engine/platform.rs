@@ -170,6 +170,9 @@ pub trait Platform {
     /// The greatest tag on the wire.
     fn max_tag(&self) -> u32;
 
+    /// True while a context is being made that will come unless somebody dies. Makes progress.
+    fn awaits_context(&mut self, data: DataId, context: u32) -> bool;
+
     /// Starts an operation and takes the buffer until it is over.
     ///
     /// # Errors
@@ -236,7 +239,10 @@ pub trait Platform {
     /// Ends this process's part in the world, in order; nothing may be called afterwards.
     fn finalize(&mut self);
 
-    /// Ends this process, successfully, after [`Self::finalize`]: for spares that nobody needed
-    /// and replacements that nobody waits for any more.
+    /// Ends this process, successfully, after [`Self::finalize`]: for spares that nobody needed.
     fn exit(&mut self) -> !;
+
+    /// Ends this process so that all others see it die: for replacements that nobody waits for
+    /// any more, as far as they know.
+    fn abort(&mut self) -> !;
 }

@@ -21,26 +21,24 @@ use crate::{
 const PATIENCE: u32 = 32;
 
 impl Engine {
-    /// One step of everything; `focus` is the block that the caller waits for. False when there
-    /// was nothing to do.
+    /// One step of everything. False when there was nothing to do.
+    ///
+    /// The platform brings the fast frames of one process at a time; of several voted blocks each
+    /// is looked after in its turn, since others may wait for them in another order than we.
     #[inline]
-    pub(crate) fn turn(&mut self, focus: Option<BlockKey>) -> bool {
-        let awaits = focus.and_then(|key| {
-            let block = self.block(key);
-            let comm = self.comm(block.comm);
-            if block.phase != Phase::Voted {
-                return None;
-            }
-            let rank = comm.commit.awaits(block.scope)?;
-            Some((comm.universe, comm.members[rank.index()]))
-        });
+    pub(crate) fn turn(&mut self) -> bool {
+        self.turns = self.turns.wrapping_add(1);
+        let awaits = match self.voted.len() {
+            0 => None,
+            1 => self.awaited(self.voted[0]),
+            voted => self.awaited(self.voted[self.turns as usize % voted]),
+        };
         let incoming = self.platform.poll(awaits);
         let busy = incoming.is_some();
         if let Some(incoming) = incoming {
             self.handle_incoming(incoming);
         }
         if !self.draining.is_empty() {
-            self.turns = self.turns.wrapping_add(1);
             let all = self.turns.is_multiple_of(16);
             for key in self.draining.clone() {
                 self.drain(key, all);
@@ -49,11 +47,19 @@ impl Engine {
         busy
     }
 
+    /// The process whose message the fast path of a voted block waits for.
+    #[inline]
+    fn awaited(&self, key: BlockKey) -> Option<(UniverseId, Rank)> {
+        let block = self.block(key);
+        let comm = self.comm(block.comm);
+        let rank = comm.commit.awaits(block.scope)?;
+        Some((comm.universe, comm.members[rank.index()]))
+    }
+
     /// Waits until `done` holds or the timeout comes; false when it came. At least one turn.
     #[inline]
     pub(crate) fn wait(
         &mut self,
-        focus: Option<BlockKey>,
         timeout: Timeout,
         how: Idle,
         mut done: impl FnMut(&mut Self) -> bool,
@@ -64,7 +70,7 @@ impl Engine {
             if done(self) {
                 return true;
             }
-            if self.turn(focus) {
+            if self.turn() {
                 quiet = 0;
                 continue;
             }
@@ -92,7 +98,7 @@ impl Engine {
     /// Waits for the verdict on a block.
     #[inline]
     pub(crate) fn wait_block(&mut self, key: BlockKey, timeout: Timeout) -> bool {
-        self.wait(Some(key), timeout, Idle::Busy, |engine| engine.verdict(key).is_some())
+        self.wait(timeout, Idle::Busy, |engine| engine.verdict(key).is_some())
     }
 
     /// Waits for one request of a block.
@@ -102,7 +108,7 @@ impl Engine {
         index: usize,
         timeout: Timeout,
     ) -> RequestState {
-        self.wait(None, timeout, Idle::Busy, |engine| {
+        self.wait(timeout, Idle::Busy, |engine| {
             engine.test_request(key, index) != RequestState::Pending
         });
         self.block(key).records[index].state

@@ -1,18 +1,19 @@
 //! Requests of a block: posted, tested, ended.
 
 use alloc::boxed::Box;
+use core::time::Duration;
 
 use super::{
     BlockKey, CommKey, Engine, Need, Phase, Record, RequestState,
     buffer::Buffer,
-    platform::{Operation, Progress, Status},
+    platform::{Idle, Operation, Progress, Status},
 };
 use crate::{
-    error::Error,
-    fault::FaultCode,
-    ids::BlockId,
-    rank::Rank,
+    error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout,
 };
+
+/// How long an attempt waits for its context. If it takes longer the attempt fails.
+const CONTEXT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
 const USER_TAG_BITS: u32 = 15;
@@ -42,15 +43,20 @@ impl Engine {
     ) -> usize {
         let block = self.block(key);
         let (comm, context, scope) = (block.comm, block.context, block.scope);
+        if context > self.comm(comm).settled_context {
+            self.settle_context(comm, context);
+        }
         let state = self.comm(comm);
         let doomed = if state.interrupts.contains(scope) {
             Some(FaultCode::Interrupted)
         } else {
-            let dead = state.commit.dead();
-            let hopeless = match need {
-                Need::Peer(peer) => dead.contains(peer),
-                Need::Anybody => !matches!(operation, Operation::Receive { .. }) && !dead.is_empty(),
-                Need::Inner(_) => false,
+            let (dead, agreed) = (state.commit.dead(), state.commit.agreed_dead());
+            let hopeless = match (need, operation) {
+                (Need::Peer(peer), _) => dead.contains(peer),
+                // It may be the dead who was to send; once all know that, it is the user's risk.
+                (Need::Anybody, Operation::Receive { .. }) => dead.len() > agreed.len(),
+                (Need::Anybody, _) => !dead.is_empty(),
+                (Need::Inner(_), _) => false,
             };
             hopeless.then_some(FaultCode::ProcessFailed)
         };
@@ -75,6 +81,17 @@ impl Engine {
             self.after_failure(key, index);
         }
         index
+    }
+
+    /// Waits for a context that is being made. Aborts may follow each other faster than contexts
+    /// are made; without the wait each attempt would fail for want of the next context.
+    fn settle_context(&mut self, comm: CommKey, context: u32) {
+        let Some(data) = self.comm(comm).data else { return };
+        self.wait(Timeout::After(CONTEXT_WITHIN), Idle::Busy, |engine| {
+            let broken = !engine.comm(comm).commit.dead().is_empty();
+            broken || !engine.platform.awaits_context(data, context)
+        });
+        self.comm_mut(comm).settled_context = context;
     }
 
     /// Adds an inner block as the next request.

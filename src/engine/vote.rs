@@ -7,6 +7,7 @@ use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
     protocol::agreement::Vote,
+    rank::Rank,
     timeout::Timeout,
 };
 
@@ -66,11 +67,17 @@ impl Engine {
 
     /// Records a fault of this rank in a block.
     pub(crate) fn raise(&mut self, key: BlockKey, code: FaultCode) {
-        let comm = self.block(key).comm;
-        let context = self.block(key).context;
+        let me = self.comm(self.block(key).comm).me;
+        self.raise_about(key, me, code);
+    }
+
+    /// Records a fault in a block that concerns another rank.
+    pub(crate) fn raise_about(&mut self, key: BlockKey, rank: Rank, code: FaultCode) {
+        let block = self.block(key);
+        let (comm, context) = (block.comm, block.context);
         let state = self.comm_mut(comm);
         state.tainted = Some(context);
-        let fault = Fault { comm: state.id, rank: state.me, code };
+        let fault = Fault { comm: state.id, rank, code };
         self.block_mut(key).faults.push(fault);
     }
 
@@ -149,6 +156,8 @@ impl Engine {
             }
             Level::Global => {
                 block.phase = Phase::Voted;
+                self.voted.push(key);
+                let block = self.block(key);
                 let (comm, id, context) = (block.comm, block.scope, block.context);
                 self.drive(comm, |commit, out| {
                     commit.handle_vote(id, Vote { faults, context }, out);
@@ -218,6 +227,7 @@ impl Engine {
         let at = open.iter().position(|key| blocks[key.slot as usize].scope == id);
         if let Some(at) = at {
             let key = open.remove(at);
+            self.voted.retain(|voted| *voted != key);
             self.conclude_with(key, Verdict { committed, report });
         }
     }

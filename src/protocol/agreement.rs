@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::planted::{Bug, planted};
 use crate::{
-    fault::Fault,
+    fault::{Fault, FaultCode},
     ids::{BlockId, CommId},
     rank::RankSet,
 };
@@ -49,7 +49,7 @@ pub struct Tally {
     pub faults: Vec<Fault>,
     /// All deaths known to any of them.
     pub dead: RankSet,
-    /// All deaths that an earlier decision of this communicator has reported to any of them.
+    /// The deaths that earlier decisions of this communicator have reported to all of them.
     pub agreed: RankSet,
     /// The lowest undecided block of any of them.
     pub floor: BlockId,
@@ -64,7 +64,7 @@ impl Tally {
     pub fn merge(&mut self, other: &Self) {
         self.faults.extend_from_slice(&other.faults);
         self.dead.union_with(&other.dead);
-        self.agreed.union_with(&other.agreed);
+        self.agreed = self.agreed.intersection(&other.agreed);
         self.floor = self.floor.min(other.floor);
         self.context_min = self.context_min.min(other.context_min);
         self.context_max = self.context_max.max(other.context_max);
@@ -72,8 +72,10 @@ impl Tally {
 
     /// The decision that follows when all living ranks have contributed to this tally.
     ///
-    /// A death that an earlier block has reported is known and is not reported again. Attempts in
-    /// different data contexts cannot have exchanged data, so such a block is never committed.
+    /// A death is known, and not reported again, once earlier blocks have reported it to all of
+    /// these ranks. If only some had been told, and they died, a committed block would have left
+    /// out a rank of whose death nobody living has heard. Attempts in different data contexts
+    /// cannot have exchanged data, so such a block is never committed.
     pub fn decide(mut self) -> Decision {
         if planted(Bug::ReportAgain) {
             self.agreed.clear();
@@ -81,6 +83,11 @@ impl Tally {
         let dead = self.dead.difference(&self.agreed);
         let torn = self.context_min != self.context_max && !planted(Bug::MixContexts);
         let committed = self.faults.is_empty() && dead.is_empty() && !torn;
+        let cause = |fault: &Fault| fault.code != FaultCode::Interrupted;
+        if !dead.is_empty() || self.faults.iter().any(cause) {
+            // Who was only held up is not worth reporting beside what held it up.
+            self.faults.retain(cause);
+        }
         self.faults.sort_unstable();
         self.faults.dedup();
         let next_context = if committed { self.context_max } else { self.context_max + 1 };
@@ -95,7 +102,7 @@ pub struct Decision {
     pub committed: bool,
     /// Faults other than deaths, sorted.
     pub faults: Vec<Fault>,
-    /// Ranks whose death this block is the first to report.
+    /// Ranks whose death no earlier block has reported to all living ranks.
     pub dead: RankSet,
     /// The data context in which blocks run after this decision.
     pub next_context: u32,
@@ -112,7 +119,7 @@ impl Decision {
 
     /// The new faults of the block as its users see them, deaths included.
     pub fn report(&self, comm: CommId) -> crate::fault::FaultReport {
-        let death = |rank| Fault { comm, rank, code: crate::fault::FaultCode::ProcessFailed };
+        let death = |rank| Fault { comm, rank, code: FaultCode::ProcessFailed };
         let deaths = self.dead.iter().map(death);
         crate::fault::FaultReport::new(deaths.chain(self.faults.iter().copied()).collect())
     }

@@ -34,6 +34,7 @@ const UNDECIDED: u8 = 3;
 const CONTRIBUTE_DECIDED: u8 = 4;
 const DECIDE: u8 = 5;
 const INTERRUPT: u8 = 6;
+const RETIRED: u8 = 7;
 
 /// True when these bytes claim to be a message of the fast path.
 pub fn is_fast(frame: &[u8]) -> bool {
@@ -70,6 +71,7 @@ pub fn encode(comm: CommId, message: &Message) -> Frame {
             frame.push(INTERRUPT);
             put_u64(&mut frame, block.0);
         }
+        Message::Retired => frame.push(RETIRED),
     }
     frame
 }
@@ -93,6 +95,7 @@ pub fn decode(frame: &[u8]) -> Option<(CommId, Message)> {
         }
         DECIDE => Message::Decide(rest.slow()?, rest.decision()?),
         INTERRUPT => Message::Interrupt(BlockId(rest.u64()?)),
+        RETIRED => Message::Retired,
         _ => return None,
     };
     rest.0.is_empty().then_some((comm, message))
@@ -253,6 +256,7 @@ mod tests {
             Message::Contribute(slow.clone(), Contribution::Decided(decision.clone())),
             Message::Decide(slow, decision),
             Message::Interrupt(BlockId(5)),
+            Message::Retired,
         ]
     }
 
@@ -286,7 +290,7 @@ mod tests {
 
         #[test]
         fn damaged_messages_never_panic(
-            which in 0_usize..6, at in any::<prop::sample::Index>(), byte in any::<u8>()
+            which in 0_usize..7, at in any::<prop::sample::Index>(), byte in any::<u8>()
         ) {
             let mut frame = encode(CommId(11), &samples()[which]);
             let at = at.index(frame.len());

@@ -25,6 +25,9 @@
 //! below *r* dead takes no decision of a ballot below *r*; so once it has contributed
 //! *undecided* to root *r*, no earlier decision can reach it any more, and if one had reached it
 //! before, it contributed *decided*. The root hears every living rank or one that had decided.
+//! Two rules keep a late decision of a dead root out, and either would do: messages of the known
+//! dead are dropped, and a lower ballot is refused. `tests/model/` searches small groups
+//! exhaustively and pins the number of states.
 //!
 //! **Differs from the paper** (early returning agreement): the fast path in front; ballots instead
 //! of acknowledgements; decisions are forgotten by a floor that rides in every vote.
@@ -50,7 +53,7 @@ use crate::{
 };
 use slow::Gathering;
 
-/// How many blocks may be retained or announced ahead; a frame about a later one is dropped.
+/// How far ahead of the blocks known here a message may be; a later one can only be damaged.
 pub const BLOCK_WINDOW: u64 = 4096;
 
 /// The commits of all blocks of one communicator, at one rank.
@@ -67,6 +70,8 @@ pub struct Commit {
     /// All living ranks have decided the blocks below this one.
     floor: BlockId,
     retired: bool,
+    /// A rank whose vote would come to us unasked gave the communicator up.
+    forsaken: bool,
 }
 
 /// One block, from the first news of it until all living ranks have decided it.
@@ -117,6 +122,7 @@ impl Commit {
             undecided: BlockId(0),
             floor: BlockId(0),
             retired: false,
+            forsaken: false,
         }
     }
 
@@ -128,10 +134,11 @@ impl Commit {
     #[inline]
     pub fn handle_vote(&mut self, id: BlockId, vote: Vote, out: &mut impl Effects) {
         self.forget();
-        if !self.locate(id) || self.retired {
+        if self.retired {
             return;
         }
-        let news = self.dead.len() != self.view.dead().len();
+        self.reach(id);
+        let slow = self.forsaken || self.dead.len() != self.view.dead().len();
         let mine = self.view.fingerprint(vote.context);
         let (position, live) = (self.view.position_of(self.me), self.view.live());
         let block = self.block_mut(id);
@@ -144,7 +151,7 @@ impl Commit {
             _ => None,
         };
         match early {
-            Some((rounds, floor)) if yes && !news && block.slow.is_none() => {
+            Some((rounds, floor)) if yes && !slow && block.slow.is_none() => {
                 let mut doubling = Doubling::new(position, live);
                 doubling.arrive_early(rounds);
                 block.fast = Fast::Exchanging { doubling, view: mine, floor };
@@ -158,7 +165,8 @@ impl Commit {
     #[inline]
     pub fn handle_message(&mut self, from: Rank, message: Message, out: &mut impl Effects) {
         self.forget();
-        if self.dead.contains(from) && !planted(Bug::HearTheDead) {
+        let heard = planted(Bug::HearTheDead) || planted(Bug::TakeAnyBallot);
+        if self.dead.contains(from) && !heard {
             return;
         }
         if from.number() >= self.size || from == self.me {
@@ -166,9 +174,10 @@ impl Commit {
         }
         match message {
             Message::Yes(yes) => self.handle_yes(from, yes, out),
-            Message::Ask(slow) => self.handle_ask(from, slow, None, out),
-            Message::Contribute(slow, what) => self.handle_ask(from, slow, Some(what), out),
-            Message::Decide(slow, decision) => self.handle_decide(slow, decision, out),
+            Message::Ask(slow) => self.handle_ask(from, &slow, None, out),
+            Message::Contribute(slow, what) => self.handle_ask(from, &slow, Some(what), out),
+            Message::Decide(slow, decision) => self.handle_decide(&slow, decision, out),
+            Message::Retired => self.handle_retired(out),
             Message::Interrupt(_) => {}
         }
     }
@@ -184,6 +193,7 @@ impl Commit {
     /// not voted on, as soon as anybody asks.
     pub fn retire(&mut self, out: &mut impl Effects) {
         self.retired = true;
+        self.tell_retired(out);
         for id in self.ids() {
             if self.holds(id) && self.block(id).vote.is_none() {
                 self.enter_slow_path(id, out);
@@ -266,6 +276,27 @@ impl Commit {
         }
     }
 
+    /// Makes sure that a rank which gave up is asked about every block: the partners of the fast
+    /// path's rounds all ask, but for the one that only waits for us.
+    fn tell_retired(&self, out: &mut impl Effects) {
+        let position = self.view.position_of(self.me);
+        if self.retired
+            && !planted(Bug::SlipAway)
+            && let Some(partner) = Doubling::folds_into(position, self.view.live())
+        {
+            out.send(self.view.rank_at(partner), Message::Retired);
+        }
+    }
+
+    fn handle_retired(&mut self, out: &mut impl Effects) {
+        self.forsaken = true;
+        for id in self.ids() {
+            if self.holds(id) && matches!(self.block(id).fast, Fast::Exchanging { .. }) {
+                self.enter_slow_path(id, out);
+            }
+        }
+    }
+
     /// Goes on with the fast path of a block; decides when all votes are combined.
     #[inline]
     fn exchange(&mut self, id: BlockId, out: &mut impl Effects) {
@@ -333,8 +364,7 @@ impl Commit {
             let block = self.block(id);
             if block.slow.is_some() {
                 self.advance(id, out);
-            } else if matches!(block.fast, Fast::Exchanging { .. })
-                && !planted(Bug::WaitForTheDead)
+            } else if matches!(block.fast, Fast::Exchanging { .. }) && !planted(Bug::WaitForTheDead)
             {
                 self.enter_slow_path(id, out);
             }
@@ -347,16 +377,25 @@ impl Commit {
         Vote { faults: alloc::vec![fault], context: 0 }
     }
 
-    /// Makes room for a block that is not forgotten; false when it is, or is far ahead.
+    /// Makes room for a block that others speak of; false when it is forgotten, or far ahead.
+    ///
+    /// The limit counts from the newest block and not from the oldest, which an outer block can
+    /// hold back while thousands of inner ones come and go.
     #[inline]
     fn locate(&mut self, id: BlockId) -> bool {
-        if id < self.base || id.0 - self.base.0 >= BLOCK_WINDOW {
+        if id < self.base || id.0 - self.base.0 >= self.blocks.len() as u64 + BLOCK_WINDOW {
             return false;
         }
+        self.reach(id);
+        true
+    }
+
+    /// Makes room for all blocks up to this one.
+    #[inline]
+    fn reach(&mut self, id: BlockId) {
         while !self.holds(id) {
             self.blocks.push_back(Block::default());
         }
-        true
     }
 
     #[inline]

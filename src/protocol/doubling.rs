@@ -34,6 +34,11 @@ impl Doubling {
         Self { position, core, extra, last: rounds as u8 + 1, round: u8::MAX, arrived: 0 }
     }
 
+    /// The position that waits for this one and has nothing to say to it before that.
+    pub fn folds_into(position: u32, size: u32) -> Option<u32> {
+        position.checked_sub(1 << size.ilog2())
+    }
+
     /// Notes the message of a round; true when it comes from the position expected for it.
     pub fn arrive(&mut self, from: u32, round: u8) -> bool {
         if round > self.last || self.partner(round) != Some(from) {
@@ -92,16 +97,15 @@ impl Doubling {
     }
 
     fn sends(&self, round: u8) -> bool {
-        match self.position < self.core {
-            true => round != 0,
-            false => round == 0,
-        }
+        let in_core = self.position < self.core;
+        in_core == (round != 0)
     }
 
     fn receives(&self, round: u8) -> bool {
-        match self.position < self.core {
-            true => round != self.last && (round != 0 || self.extra),
-            false => round == self.last,
+        if self.position < self.core {
+            round != self.last && (round != 0 || self.extra)
+        } else {
+            round == self.last
         }
     }
 }

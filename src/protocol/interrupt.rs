@@ -20,17 +20,18 @@ pub struct Interrupts {
     me: Rank,
     size: u32,
     seen: Vec<BlockId>,
+    floor: BlockId,
 }
 
 impl Interrupts {
     /// For this rank of a communicator of this size.
     pub const fn new(me: Rank, size: u32) -> Self {
-        Self { me, size, seen: Vec::new() }
+        Self { me, size, seen: Vec::new(), floor: BlockId(0) }
     }
 
     /// Interrupts a block, because a request of this rank failed or because a neighbour said so.
     pub fn handle_interrupt(&mut self, block: BlockId, out: &mut impl Effects) {
-        if self.contains(block) {
+        if block < self.floor || self.contains(block) {
             return;
         }
         self.seen.push(block);
@@ -45,8 +46,11 @@ impl Interrupts {
         self.seen.contains(&block)
     }
 
-    /// Forgets blocks that all living ranks have decided.
+    /// Forgets blocks that all living ranks have decided. An interruption of one of them that is
+    /// still on its way dooms nothing and is not passed on, or ranks that forgot it would echo it
+    /// for ever.
     pub fn forget_below(&mut self, floor: BlockId) {
+        self.floor = floor.max(self.floor);
         if !self.seen.is_empty() {
             self.seen.retain(|block| *block >= floor);
         }
@@ -74,6 +78,38 @@ mod tests {
     use super::*;
     use crate::protocol::Effect;
     use alloc::{collections::VecDeque, vec};
+
+    #[test]
+    fn a_late_interruption_of_a_forgotten_block_is_not_echoed() {
+        let mut machine = Interrupts::new(Rank::new(0), 4);
+        let mut out: Vec<Effect> = Vec::new();
+        machine.handle_interrupt(BlockId(3), &mut out);
+        machine.forget_below(BlockId(4));
+        out.clear();
+        machine.handle_interrupt(BlockId(3), &mut out);
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn the_living_stay_connected_while_fewer_died_than_a_rank_has_neighbours() {
+        for size in 2..=12_u32 {
+            let degree = neighbours(Rank::new(0), size).len() as u32;
+            for dead in (0..1_u32 << size).filter(|dead| dead.count_ones() < degree) {
+                let alive = !dead & ((1 << size) - 1);
+                let mut reached = 1 << alive.trailing_zeros();
+                let mut before = 0;
+                while before != reached {
+                    before = reached;
+                    for rank in (0..size).filter(|rank| before >> rank & 1 == 1) {
+                        for neighbour in neighbours(Rank::new(rank), size) {
+                            reached |= alive & 1 << neighbour.number();
+                        }
+                    }
+                }
+                assert_eq!(reached, alive, "{size} ranks without {dead:b}");
+            }
+        }
+    }
 
     #[test]
     fn a_flood_reaches_everybody_and_each_rank_forwards_once() {

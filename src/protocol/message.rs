@@ -19,17 +19,8 @@ pub enum Message {
     Decide(Slow, Decision),
     /// The block is doomed: a request of it failed because a process died.
     Interrupt(BlockId),
-}
-
-impl Message {
-    /// The block that the message is about.
-    pub fn block(&self) -> BlockId {
-        match self {
-            Self::Yes(yes) => yes.block,
-            Self::Ask(slow) | Self::Contribute(slow, _) | Self::Decide(slow, _) => slow.block,
-            Self::Interrupt(block) => *block,
-        }
-    }
+    /// The sender gave the communicator up and would be waited for in silence.
+    Retired,
 }
 
 /// The fixed-size message of the fast path.

@@ -4,9 +4,24 @@
 //! constant `false` and nothing of this is left in the machines. With it, one bug at a time can
 //! be planted in the machines of the calling thread.
 
-/// A way to get the commit wrong.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Bug {
+/// Declares the bugs and the list of all of them.
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A way to get the commit wrong.
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        pub enum Bug {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Bug {
+            /// Every bug that can be planted.
+            #[cfg(feature = "planted")]
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+        }
+    };
+}
+
+bugs! {
     /// The fast path goes on after the promise to the slow path.
     BreakThePromise,
     /// A death does not end the fast path of a block.
@@ -15,10 +30,8 @@ pub enum Bug {
     MixViews,
     /// Attempts in different data contexts can be committed.
     MixContexts,
-    /// A decision of a lower ballot is taken.
+    /// A decision of a lower ballot is taken, from the dead too.
     TakeAnyBallot,
-    /// Contributions of a lower ballot are counted.
-    KeepContributions,
     /// A contribution goes to one parent only, even if that parent dies.
     ContributeOnce,
     /// A rank contributes before its youngest child has.
@@ -27,12 +40,12 @@ pub enum Bug {
     DenyTheDecision,
     /// The tree does not mend: the parent may be dead.
     KeepADeadParent,
-    /// A decision goes down the tree, but not to others that asked.
-    RelayToNobody,
+    /// A decision is delivered and not relayed.
+    KeepTheDecision,
     /// A rank that decided does not answer who asks.
     DecideAndLeave,
-    /// The deaths that a message tells of are ignored.
-    IgnoreNews,
+    /// What a rank asks or contributes does not tell of the deaths that it knows.
+    KeepNews,
     /// Messages of ranks known to be dead are taken.
     HearTheDead,
     /// Blocks are forgotten as soon as they are decided here.
@@ -43,6 +56,8 @@ pub enum Bug {
     ReportAgain,
     /// A rank that gave up does not vote when it is asked.
     LeaveInSilence,
+    /// A rank that gave up does not tell the one that waits for it unasked.
+    SlipAway,
 }
 
 #[cfg(feature = "planted")]

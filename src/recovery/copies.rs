@@ -18,6 +18,7 @@ use crate::{
         platform::Operation,
     },
     error::Error,
+    fault::{FaultCode, FaultReport},
     rank::Rank,
     timeout::Timeout,
 };
@@ -26,6 +27,10 @@ use crate::{
 pub const MAX_SLOTS: u32 = 64;
 /// Tags of users are below this one.
 pub(crate) const FIRST_COPY_TAG: u32 = MAX_USER_TAG + 1 - 2 * MAX_SLOTS;
+
+/// Beside the tag on which a copy goes to its keeper, the one on which it tells its length, or
+/// comes home. Two ranks that are each other's partner send both ways at once.
+const HOME: u32 = 1;
 
 /// The copies that this process keeps.
 #[derive(Default)]
@@ -113,8 +118,8 @@ impl Engine {
         slot.own_elements = state.len();
         slot.kept_elements = Some(elements);
         let kept = blank::<T>(&mut slot.idle, elements);
-        let kept = self.receive_copy(key, number, ward, Box::new(kept));
-        let own = Own::Sent(self.send_copy(key, number, partner, Box::new(own)));
+        let kept = self.receive_copy(key, 2 * number, ward, Box::new(kept));
+        let own = Own::Sent(self.send_copy(key, 2 * number, partner, Box::new(own)));
         let copy = PendingCopy { slot: number, version, own, kept: Some(kept) };
         self.block_mut(key).copies.push(copy);
         Ok(())
@@ -136,17 +141,19 @@ impl Engine {
         let ranks = (all.len() / 4) as u32;
         let version = (0..ranks).map(|rank| of(Rank::new(rank))[0]).max().unwrap_or(0);
         if version == 0 {
-            return Err(Error::NothingProtected { slot: number });
+            self.raise(key, FaultCode::NothingProtected);
+            return Err(Error::NothingProtected);
         }
         for rank in (0..ranks).map(Rank::new) {
             let keeper = self.partner_of(rank).unwrap_or(rank);
             if of(rank)[0] != version && (keeper == rank || of(keeper)[2] != version) {
+                self.raise_about(key, rank, FaultCode::StateLost);
                 return Err(Error::StateLost { rank, partner: keeper });
             }
         }
         let me = self.me();
         let (Some(partner), Some(ward)) = (partner, ward) else {
-            return self.own_state(number).ok_or(Error::NothingProtected { slot: number });
+            return self.own_state(number).ok_or(Error::NothingProtected);
         };
         let (lack_own, partner_lacks) = (of(me)[0] != version, of(partner)[2] != version);
         let (ward_lacks, lack_kept) = (of(ward)[0] != version, of(me)[2] != version);
@@ -155,20 +162,20 @@ impl Engine {
         let mut copy = PendingCopy { slot: number, version, own: Own::Unchanged, kept: None };
         if ward_lacks {
             let buffer = self.kept_state::<T>(number).ok_or(Error::StateLost { rank: ward, partner: me })?;
-            self.send_copy(key, number, ward, Box::new(buffer));
+            self.send_copy(key, HOME + 2 * number, ward, Box::new(buffer));
         } else if lack_kept {
             let buffer = vec![T::default(); kept_elements as usize];
-            copy.kept = Some(self.receive_copy(key, number, ward, Box::new(buffer)));
+            copy.kept = Some(self.receive_copy(key, 2 * number, ward, Box::new(buffer)));
         }
         if lack_own {
             let buffer = vec![T::default(); own_elements as usize];
-            let index = self.receive_copy(key, number, partner, Box::new(buffer));
+            let index = self.receive_copy(key, HOME + 2 * number, partner, Box::new(buffer));
             self.wait_request(key, index, Timeout::Never);
             self.succeeded(key, index)?;
             copy.own = Own::Received(index);
         } else if partner_lacks {
-            let own = self.own_state::<T>(number).ok_or(Error::NothingProtected { slot: number })?;
-            self.send_copy(key, number, partner, Box::new(own));
+            let own = self.own_state::<T>(number).ok_or(Error::NothingProtected)?;
+            self.send_copy(key, 2 * number, partner, Box::new(own));
         }
         let slot = self.copies.slot(number);
         slot.own_elements = own_elements as usize;
@@ -216,6 +223,20 @@ impl Engine {
         }
     }
 
+    /// The error that a report names and that is therefore every living rank's: a state that
+    /// cannot be restored.
+    pub(crate) fn agreed_error(&self, report: &FaultReport) -> Option<Error> {
+        let found = report.faults().iter().find_map(|fault| match fault.code {
+            FaultCode::StateLost => Some(Some(fault.rank)),
+            FaultCode::NothingProtected => Some(None),
+            _ => None,
+        })?;
+        Some(found.map_or(Error::NothingProtected, |rank| {
+            let partner = self.partner_of(rank).unwrap_or(rank);
+            Error::StateLost { rank, partner }
+        }))
+    }
+
     fn own_state<T: Element>(&mut self, number: u32) -> Option<Vec<T>> {
         self.copies.slot(number).own.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
     }
@@ -246,22 +267,22 @@ impl Engine {
     fn send_copy(
         &mut self,
         key: BlockKey,
-        number: u32,
+        offset: u32,
         to: Rank,
         buffer: Box<dyn Buffer>,
     ) -> usize {
-        let tag = self.copy_tag(key, 2 * number);
+        let tag = self.copy_tag(key, offset);
         self.post(key, Need::Peer(to), Operation::Send { to, tag, synchronous: false }, buffer)
     }
 
     fn receive_copy(
         &mut self,
         key: BlockKey,
-        number: u32,
+        offset: u32,
         from: Rank,
         buffer: Box<dyn Buffer>,
     ) -> usize {
-        let tag = Some(self.copy_tag(key, 2 * number));
+        let tag = Some(self.copy_tag(key, offset));
         let operation = Operation::Receive { from: Some(from), tag };
         self.post(key, Need::Peer(from), operation, buffer)
     }
@@ -279,7 +300,7 @@ impl Engine {
         partner: Rank,
         ward: Rank,
     ) -> Result<usize, Error> {
-        let tag = self.copy_tag(key, 2 * number + 1);
+        let tag = self.copy_tag(key, HOME + 2 * number);
         let receive = Operation::Receive { from: Some(ward), tag: Some(tag) };
         let theirs = self.post(key, Need::Peer(ward), receive, Box::new(vec![0_u64]));
         let send = Operation::Send { to: partner, tag, synchronous: false };

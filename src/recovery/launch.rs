@@ -1,19 +1,19 @@
 //! How processes enter the job and leave it: ranks, parked spares, replacements.
 
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Placement, rebuild::Rebuild, roster::Roster};
 use crate::{
     engine::{
         Engine, Level,
-        platform::{Idle, Origin, UniverseId},
+        platform::{Idle, Origin},
     },
     error::Error,
-    rank::Rank,
     timeout::Timeout,
 };
 
+/// How long a spawned process waits for the first commit with those who spawned it.
+const WELCOME: Duration = Duration::from_secs(10);
 /// How long a rank that is done waits for the others, in case one of them still has questions.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -28,43 +28,31 @@ impl Engine {
                     let hint = "start more processes than spares";
                     return Err(Error::Unsupported(hint.into()));
                 }
-                self.enter_first_universe(rank, size, spares)
+                let rebuild = Rebuild::launch(self, Roster::launch(size, spares), rank);
+                self.serve(rebuild)
             }
             Origin::Spawned => match Rebuild::join(self) {
                 Ok(rebuild) => self.serve(rebuild),
-                Err(Error::NotNeeded | Error::CreationFailed) => self.go_home(),
+                Err(Error::NotNeeded | Error::CreationFailed) => self.platform.abort(),
                 Err(error) => Err(error),
             },
         }
     }
 
-    fn enter_first_universe(&mut self, rank: Rank, size: u32, spares: u32) -> Result<(), Error> {
-        let roster = Roster::launch(size, spares);
-        let universe = UniverseId(0);
-        let everybody: Vec<Rank> = (0..size).map(Rank::new).collect();
-        let members = roster.members.clone();
-        let (universe_id, world_id) = (roster.universe_id(), roster.world_id());
-        let data = self.platform.gather(universe, &members)?;
-        let key = self.register(universe_id, universe, everybody, rank, None);
-        self.job.universe = Some(key);
-        self.job.roster = roster;
-        if let Some(data) = data {
-            let world = self.register(world_id, universe, members, rank, Some(data));
-            self.comm_mut(world).lineage = Some(0);
-            self.job.world = Some(world);
-            return Ok(());
-        }
-        self.job.replacement = true;
-        let rebuild = Rebuild::start(self, Placement::SameRanks)?;
-        self.serve(rebuild)
-    }
-
     /// Takes part in rebuilds until one gives this process a rank.
+    ///
+    /// A process that was spawned waits for its welcome for a limited time only: those who
+    /// spawned it may all have failed to reach it. It then dies visibly, in case they did not.
     fn serve(&mut self, mut rebuild: Rebuild) -> Result<(), Error> {
+        let spawned = self.platform.origin() == Origin::Spawned;
         loop {
             let mut result = None;
-            let how = if self.job.world.is_some() { Idle::Busy } else { Idle::Parked };
-            self.wait(Some(rebuild.awaits()), Timeout::Never, how, |engine| {
+            let universe = self.job.universe.map(|key| self.comm(key).me);
+            let rank = universe.and_then(|me| self.job.roster.rank_of(me));
+            let parked = rank.is_none();
+            let how = if parked { Idle::Parked } else { Idle::Busy };
+            let patience = if spawned && !parked { Timeout::After(WELCOME) } else { Timeout::Never };
+            let happened = self.wait(patience, how, |engine| {
                 if engine.job.dismissed || engine.verdict(rebuild.awaits()).is_some() {
                     result = rebuild.step(engine);
                     // The next step has another block to look at.
@@ -73,18 +61,18 @@ impl Engine {
                 false
             });
             match result {
-                None => {}
+                None if happened => {}
+                None => self.platform.abort(),
                 Some(Ok(())) if self.job.world.is_some() => return Ok(()),
                 Some(Ok(())) => rebuild = Rebuild::start(self, Placement::SameRanks)?,
-                Some(Err(_)) => self.go_home(),
+                Some(Err(_)) if spawned => self.platform.abort(),
+                Some(Err(_)) => {
+                    self.left = true;
+                    self.platform.finalize();
+                    self.platform.exit()
+                }
             }
         }
-    }
-
-    /// Nobody needs this process.
-    fn go_home(&mut self) -> ! {
-        self.platform.finalize();
-        self.platform.exit()
     }
 
     /// Leaves the job: waits a moment for ranks that still have questions, dismisses the spares.
@@ -101,6 +89,7 @@ impl Engine {
             let next = self.comm(universe).next_block;
             self.interrupt(universe, next);
         }
+        self.left = true;
         self.platform.finalize();
     }
 }

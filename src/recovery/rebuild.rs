@@ -1,13 +1,18 @@
 //! Rebuild: survivors keep their ranks, replacements take the failed ones, in every communicator.
 //!
 //! ```text
-//! survivors, spares │ ready ── regroup (shrink, spawn) ── gather, split … ── confirm ──┐
-//! replacements      │              join ───────────────── gather, split … ─────────────┴ welcome
+//! old universe: survivors, spares │ ready ─ regroup (shrink, spawn) ─ confirm
+//! new universe: + replacements    │                        join ──────── welcome ─ gather ─
+//!                                 │ confirm ─ split ─ confirm … ─ the world is complete
 //! ```
+//!
+//! Every collective call is followed by a commit, so that nobody enters the next one while others
+//! failed in the last. A faulty commit starts the next attempt, from the newest universe that all
+//! its living members have. The launch is the same, from *welcome* on.
 //!
 //! Reference: `papers/fa-mpi.txt` §3.3 and algorithm 1. **Differs from the paper**: the root alone
 //! spawns, nobody needs a shrunken communicator of the application, and the cost does not grow
-//! with the number of communicators a rank is in.
+//! with the number of ranks but for the collective calls' own.
 
 use alloc::vec::Vec;
 
@@ -27,15 +32,17 @@ use crate::{
 pub(crate) struct Rebuild {
     placement: Placement,
     stage: Stage,
+    world: Option<DataId>,
+    children: Vec<Derived>,
 }
 
 enum Stage {
-    /// All living processes of the old universe are here and know the same deaths.
+    /// All living processes of the universe are here and know the same deaths.
     Ready(BlockKey),
-    /// The new universe exists everywhere.
-    Confirm(BlockKey, Option<Next>),
-    /// First commit of the new universe.
-    Welcome(BlockKey),
+    /// The new universe exists on all members of the old one.
+    Regrouped(BlockKey, Option<Next>),
+    /// All members of the newest universe have this many of its communicators.
+    Made(BlockKey, usize),
 }
 
 /// A universe that is not in use yet.
@@ -43,8 +50,6 @@ struct Next {
     universe: UniverseId,
     roster: Roster,
     me: Rank,
-    world: Option<DataId>,
-    children: Vec<Derived>,
 }
 
 impl Rebuild {
@@ -55,22 +60,40 @@ impl Rebuild {
             return Err(Error::CreationPending);
         }
         engine.job.creating = true;
-        Ok(Self { placement, stage: ready(engine) })
+        // Whoever still starts a block on the old world is not left waiting for us.
+        let universe = engine.comm(universe(engine)).universe;
+        for key in engine.comms_of(universe) {
+            if engine.comm(key).data.is_some() {
+                engine.retire(key);
+            }
+        }
+        let stage = ready(engine);
+        Ok(Self { placement, stage, world: None, children: Vec::new() })
+    }
+
+    /// The part of a process that was launched, in universe 0.
+    pub(crate) fn launch(engine: &mut Engine, roster: Roster, me: Rank) -> Self {
+        engine.job.creating = true;
+        Self::enter(engine, Next { universe: UniverseId(0), roster, me })
     }
 
     /// The part of a process that was spawned to replace another.
     pub(crate) fn join(engine: &mut Engine) -> Result<Self, Error> {
         engine.job.creating = true;
-        engine.job.replacement = true;
         let (universe, me, roster) = engine.platform.join()?;
         let roster = Roster::decode(&roster).ok_or(Error::CreationFailed)?;
-        let next = Next::make(engine, universe, roster, me).ok_or(Error::NotNeeded)?;
-        Ok(Self { placement: Placement::SameRanks, stage: next.adopt(engine) })
+        Ok(Self::enter(engine, Next { universe, roster, me }))
+    }
+
+    fn enter(engine: &mut Engine, next: Next) -> Self {
+        let stage = next.adopt(engine);
+        Self { placement: Placement::SameRanks, stage, world: None, children: Vec::new() }
     }
 
     /// The block whose verdict the next step waits for.
     pub(crate) fn awaits(&self) -> BlockKey {
-        let (Stage::Ready(block) | Stage::Confirm(block, _) | Stage::Welcome(block)) = &self.stage;
+        let (Stage::Ready(block) | Stage::Regrouped(block, _) | Stage::Made(block, _)) =
+            &self.stage;
         *block
     }
 
@@ -84,24 +107,34 @@ impl Rebuild {
         let committed = engine.end_step(block)?;
         let stage = core::mem::replace(&mut self.stage, Stage::Ready(block));
         self.stage = match stage {
-            Stage::Ready(_) => {
-                let next = self.make(engine);
-                let confirm = engine.start_step(universe(engine), next.is_some());
-                Stage::Confirm(confirm, next)
+            Stage::Ready(_) if everybody_is_dead(engine) => {
+                engine.job.creating = false;
+                return Some(Err(Error::NotNeeded));
             }
-            Stage::Confirm(_, Some(next)) if committed => next.adopt(engine),
-            Stage::Confirm(_, next) => {
+            Stage::Ready(_) => {
+                let next = self.regroup(engine);
+                let confirm = engine.start_step(universe(engine), next.is_some());
+                Stage::Regrouped(confirm, next)
+            }
+            Stage::Regrouped(_, Some(next)) if committed => next.adopt(engine),
+            Stage::Regrouped(_, next) => {
                 if let Some(next) = next {
                     next.give_up(engine);
                 }
                 ready(engine)
             }
-            Stage::Welcome(_) if committed => {
-                engine.job.creating = false;
-                engine.job.attempts = 0;
-                return Some(Ok(()));
+            Stage::Made(_, made) if committed => {
+                if made == 1 + engine.job.roster.children.len() {
+                    self.complete(engine);
+                    return Some(Ok(()));
+                }
+                let ok = self.make(engine, made);
+                Stage::Made(engine.start_step(universe(engine), ok), made + 1)
             }
-            Stage::Welcome(_) => ready(engine),
+            Stage::Made(..) => {
+                self.discard(engine);
+                ready(engine)
+            }
         };
         if engine.job.attempts > MAX_ATTEMPTS {
             engine.job.creating = false;
@@ -110,125 +143,139 @@ impl Rebuild {
         self.step(engine)
     }
 
-    /// The short collective part, from the old universe to all communicators of the new one.
-    fn make(&self, engine: &mut Engine) -> Option<Next> {
+    /// The call that makes the next universe.
+    fn regroup(&self, engine: &mut Engine) -> Option<Next> {
         let comm = engine.comm(universe(engine));
         let (old, size, me) = (comm.universe, comm.size(), comm.me);
         let dead = comm.commit.agreed_dead().clone();
-        let attempts = engine.job.attempts;
-        let (planned, spawn) =
-            engine.job.roster.rebuilt(size, &dead, self.placement, attempts);
+        let attempt = engine.job.attempts;
+        let (planned, spawn) = engine.job.roster.rebuilt(size, &dead, self.placement, attempt);
         let member = engine.job.roster.rank_of(me).is_some();
         let brought = member.then(|| planned.encode());
+        let spares = engine.job.roster.spares.len() - planned.spares.len();
         tracing::info!(
-            target: "fampi::recovery", attempt = attempts, dead = %dead, spawn,
-            spares = engine.job.roster.spares.len() - planned.spares.len(), "regrouping"
+            target: "fampi::recovery", attempt, dead = %dead, spawn, spares, "regrouping"
         );
         let began = engine.platform.now();
-        let (universe, roster) =
-            engine.platform.regroup(old, &dead, spawn, brought.as_deref()).ok()?;
+        let regrouped = engine.platform.regroup(old, &dead, spawn, brought.as_deref());
+        let took_us = engine.platform.now().saturating_sub(began).as_micros() as u64;
+        let (universe, roster) = match regrouped {
+            Ok(regrouped) => regrouped,
+            Err(error) => {
+                tracing::warn!(target: "fampi::recovery", attempt, %error, "regroup failed");
+                return None;
+            }
+        };
         if spawn > 0 {
-            let took = engine.platform.now().saturating_sub(began);
-            let took_us = took.as_micros() as u64;
             tracing::info!(target: "fampi::recovery", count = spawn, took_us, "spawned");
         }
         let before = dead.iter().take_while(|dead| *dead < me).count() as u32;
         let me = Rank::new(me.number() - before);
-        let roster = Roster::decode(&roster)?;
-        Next::make(engine, universe, roster, me)
+        Some(Next { universe, roster: Roster::decode(&roster)?, me })
     }
-}
 
-impl Next {
-    /// Makes the communicators of the roster in a new universe.
-    fn make(engine: &mut Engine, universe: UniverseId, roster: Roster, me: Rank) -> Option<Self> {
-        let world = engine.platform.gather(universe, &roster.members).ok()?;
-        let mut next = Self { universe, roster, me, world, children: Vec::new() };
-        let rank = next.roster.rank_of(me);
-        for at in 0..next.roster.children.len() {
-            let Some(rank) = rank else { break };
-            let Some(derived) = next.derive(engine, at, rank) else {
-                next.give_up(engine);
-                return None;
-            };
-            next.children.push(derived);
+    /// Makes communicator number `made` of the newest universe: first the world, then what was
+    /// derived from it.
+    fn make(&mut self, engine: &mut Engine, made: usize) -> bool {
+        let comm = engine.comm(universe(engine));
+        let (universe, me) = (comm.universe, comm.me);
+        let Some(child) = made.checked_sub(1) else {
+            let members = engine.job.roster.members.clone();
+            let gathered = engine.platform.gather(universe, &members);
+            self.world = gathered.as_ref().ok().copied().flatten();
+            return gathered.is_ok();
+        };
+        let Some(rank) = engine.job.roster.rank_of(me) else { return true };
+        match self.derive(engine, child, rank) {
+            Some(derived) => {
+                self.children.push(derived);
+                true
+            }
+            None => false,
         }
-        Some(next)
     }
 
     /// Repeats the derivation of a communicator, from a parent that has all ranks of the world.
     fn derive(&self, engine: &mut Engine, at: usize, rank: Rank) -> Option<Derived> {
-        let child = &self.roster.children[at];
+        let roster = &engine.job.roster;
+        let child = &roster.children[at];
         let (parent, mine) = match child.parent.checked_sub(1) {
-            None => (self.world?, self.roster.origins[rank.index()] as usize),
+            None => (self.world?, roster.origins[rank.index()] as usize),
             Some(parent) => {
                 let parent = parent as usize;
-                (self.children[parent].data?, self.place_in(parent, rank)?)
+                (self.children[parent].data?, roster.place_in(parent, rank)?)
             }
         };
         let (color, key) = *child.table.get(mine)?;
         engine.platform.split(parent, color, key).ok()
     }
 
-    /// The rank that a rank of the world has in a derived communicator.
-    fn place_in(&self, child: usize, rank: Rank) -> Option<usize> {
-        let at = match self.roster.children[child].parent.checked_sub(1) {
-            None => self.roster.origins[rank.index()] as usize,
-            Some(parent) => self.place_in(parent as usize, rank)?,
+    /// Everything is made, on all members of the universe: this is the world now.
+    fn complete(&mut self, engine: &mut Engine) {
+        engine.job.creating = false;
+        engine.job.attempts = 0;
+        engine.job.roster.lived = true;
+        let comm = engine.comm(universe(engine));
+        let (universe, me) = (comm.universe, comm.me);
+        let (Some(rank), Some(data)) = (engine.job.roster.rank_of(me), self.world.take()) else {
+            return;
         };
-        let table = &self.roster.children[child].table;
-        let (color, _) = table.get(at)?;
-        let mut ranks: Vec<usize> =
-            (0..table.len()).filter(|rank| table[*rank].0 == *color).collect();
-        ranks.sort_by_key(|rank| table[*rank].1);
-        ranks.iter().position(|rank| *rank == at)
+        let (id, members) = (engine.job.roster.world_id(), engine.job.roster.members.clone());
+        let specifications = core::mem::take(&mut engine.job.roster.children);
+        let world = engine.register(id, universe, members, rank, Some(data));
+        engine.comm_mut(world).lineage = Some(0);
+        engine.job.world = Some(world);
+        for (specification, made) in specifications.iter().zip(self.children.drain(..)) {
+            let parent = match specification.parent.checked_sub(1) {
+                None => Some(world),
+                Some(at) => engine.job.children[at as usize],
+            };
+            engine.register_child(parent.expect("it has all ranks"), made);
+        }
+        tracing::info!(
+            target: "fampi::recovery", %rank, generation = engine.job.roster.generation,
+            role = if engine.job.replacement { "replacement" } else { "survivor" }, "recovered"
+        );
     }
 
+    /// The attempt failed on the way: what was made is of no use.
+    fn discard(&mut self, engine: &mut Engine) {
+        let children = self.children.drain(..).filter_map(|derived| derived.data);
+        for data in children.chain(self.world.take()) {
+            engine.platform.discard_data(data);
+        }
+    }
+}
+
+impl Next {
     /// Puts the new universe in the place of the old one; the next step is its first commit.
     fn adopt(self, engine: &mut Engine) -> Stage {
-        let Self { universe, mut roster, me, world, children } = self;
+        let Self { universe, roster, me } = self;
         if let Some(old) = engine.job.universe {
             let old = engine.comm(old).universe;
             for key in engine.comms_of(old) {
                 engine.retire(key);
             }
         }
-        let living = roster.members.len() + roster.spares.len();
-        let everybody: Vec<Rank> = (0..living).map(Rank::from).collect();
+        let size = roster.members.len() + roster.spares.len();
+        let everybody: Vec<Rank> = (0..size).map(Rank::from).collect();
         let key = engine.register(roster.universe_id(), universe, everybody, me, None);
+        // A spare or a new process that gets a rank of a world that lived lacks its data.
+        let had_rank = engine.job.universe.is_some_and(|old| {
+            let me = engine.comm(old).me;
+            engine.job.roster.rank_of(me).is_some()
+        });
+        engine.job.replacement |= roster.lived && !had_rank && roster.rank_of(me).is_some();
         engine.job.universe = Some(key);
         engine.job.attempts = roster.attempts;
         engine.job.children.clear();
         engine.job.world = None;
-        let specifications = core::mem::take(&mut roster.children);
-        let (world_id, members) = (roster.world_id(), roster.members.clone());
-        let rank = roster.rank_of(me);
         engine.job.roster = roster;
-        if let (Some(rank), Some(data)) = (rank, world) {
-            let world = engine.register(world_id, universe, members, rank, Some(data));
-            engine.comm_mut(world).lineage = Some(0);
-            engine.job.world = Some(world);
-            for (specification, made) in specifications.iter().zip(children) {
-                let parent = match specification.parent.checked_sub(1) {
-                    None => Some(world),
-                    Some(at) => engine.job.children[at as usize],
-                };
-                engine.register_child(parent.expect("it has all ranks"), made);
-            }
-        } else {
-            engine.job.roster.children = specifications;
-        }
-        Stage::Welcome(engine.start_step(key, true))
+        Stage::Made(engine.start_step(key, true), 0)
     }
 
-    /// The attempt failed: processes that joined only the new universe are told to go.
+    /// The attempt failed: processes that are only in the new universe are told to go.
     fn give_up(self, engine: &mut Engine) {
-        for data in self.children.into_iter().filter_map(|derived| derived.data) {
-            engine.platform.discard_data(data);
-        }
-        if let Some(data) = self.world {
-            engine.platform.discard_data(data);
-        }
         let frame = codec::encode(self.roster.universe_id(), &Message::Interrupt(BlockId(0)));
         let size = self.roster.members.len() + self.roster.spares.len();
         for process in (0..size).map(Rank::from).filter(|process| *process != self.me) {
@@ -248,6 +295,12 @@ impl Engine {
 /// The communicator that carries recoveries.
 fn universe(engine: &Engine) -> CommKey {
     engine.job.universe.expect("every process belongs to a universe once it was launched")
+}
+
+/// Only spares are left: nobody remembers what the job was about.
+fn everybody_is_dead(engine: &Engine) -> bool {
+    let dead = engine.comm(universe(engine)).commit.agreed_dead();
+    engine.job.roster.members.iter().all(|member| dead.contains(*member))
 }
 
 /// Starts the first step of the next attempt.

@@ -15,6 +15,8 @@ pub(crate) struct Roster {
     pub(crate) generation: u32,
     /// Attempts at the recovery that made this roster.
     pub(crate) attempts: u32,
+    /// The world was complete before: its ranks have data that replacements lack.
+    pub(crate) lived: bool,
     /// The process of each rank of the world.
     pub(crate) members: Vec<Rank>,
     /// The rank of the launch that each rank of the world stands for.
@@ -93,7 +95,9 @@ impl Roster {
         let (members, origins) = places.into_iter().unzip();
         let generation = self.generation + 1;
         let children = self.children.clone();
-        (Self { generation, attempts, members, origins, spares: parked, children }, spawn)
+        let lived = self.lived;
+        let next = Self { generation, attempts, lived, members, origins, spares: parked, children };
+        (next, spawn)
     }
 
     /// The rank of the world that this process holds.
@@ -107,9 +111,23 @@ impl Roster {
         Rank::from(at.expect("every rank of the launch has somebody standing for it"))
     }
 
+    /// The rank that a rank of the world has in a derived communicator.
+    pub(crate) fn place_in(&self, child: usize, rank: Rank) -> Option<usize> {
+        let at = match self.children[child].parent.checked_sub(1) {
+            None => self.origins[rank.index()] as usize,
+            Some(parent) => self.place_in(parent as usize, rank)?,
+        };
+        let table = &self.children[child].table;
+        let (color, _) = table.get(at)?;
+        let mut ranks: Vec<usize> =
+            (0..table.len()).filter(|rank| table[*rank].0 == *color).collect();
+        ranks.sort_by_key(|rank| table[*rank].1);
+        ranks.iter().position(|rank| *rank == at)
+    }
+
     /// The bytes that replacements receive.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut words = alloc::vec![self.generation, self.attempts];
+        let mut words = alloc::vec![self.generation, self.attempts, u32::from(self.lived)];
         let mut list = |items: &[u32]| {
             words.push(items.len() as u32);
             words.extend_from_slice(items);
@@ -134,7 +152,7 @@ impl Roster {
         if !rest.is_empty() {
             return None;
         }
-        let (generation, attempts) = (words.next()?, words.next()?);
+        let (generation, attempts, lived) = (words.next()?, words.next()?, words.next()? != 0);
         let mut list = || -> Option<Vec<u32>> {
             let length = words.next()? as usize;
             let items: Vec<u32> = words.by_ref().take(length).collect();
@@ -151,7 +169,7 @@ impl Roster {
             let table = rows.iter().map(row).collect();
             children.push(Child { parent: *parent.first()?, table });
         }
-        Some(Self { generation, attempts, members, origins, spares, children })
+        Some(Self { generation, attempts, lived, members, origins, spares, children })
     }
 }
 

@@ -21,8 +21,6 @@ pub(super) struct Gathering {
     ballot: Ballot,
     /// Neighbours in the tree that were asked under this ballot.
     asked: RankSet,
-    /// Ranks that wait for a decision from us.
-    heard: RankSet,
     contributions: Vec<(Rank, Contribution)>,
     /// The parent that has our contribution.
     sent_to: Option<Rank>,
@@ -30,18 +28,15 @@ pub(super) struct Gathering {
 
 impl Gathering {
     fn new(ballot: Ballot) -> Self {
-        let (asked, heard) = (RankSet::new(), RankSet::new());
-        Self { ballot, asked, heard, contributions: Vec::new(), sent_to: None }
+        Self { ballot, asked: RankSet::new(), contributions: Vec::new(), sent_to: None }
     }
 
-    /// A lower root died: start again under the next one. Who waited still waits.
+    /// A lower root died: start again under the next one.
     fn raise(&mut self, ballot: Ballot) {
         if self.ballot < ballot {
             self.ballot = ballot;
             self.asked.clear();
-            if !planted(Bug::KeepContributions) {
-                self.contributions.clear();
-            }
+            self.contributions.clear();
             self.sent_to = None;
         }
     }
@@ -62,7 +57,7 @@ impl Commit {
     pub(super) fn handle_ask(
         &mut self,
         from: Rank,
-        slow: Slow,
+        slow: &Slow,
         contribution: Option<Contribution>,
         out: &mut impl Effects,
     ) {
@@ -84,26 +79,21 @@ impl Commit {
         }
         let gathering = self.gathering(id);
         gathering.raise(ballot);
-        gathering.heard.insert(from);
-        let stale = slow.ballot < ballot;
         if let Some(contribution) = contribution
-            && !stale
+            && slow.ballot == ballot
             && !gathering.contributed(from)
         {
             gathering.contributions.push((from, contribution));
         }
-        if stale && gathering.asked.insert(from) {
-            // It does not know yet that its root is dead; our own message tells it.
-            let header = self.header(id);
-            out.send(from, Message::Ask(header));
-        }
+        // Who does not know yet that its root is dead is our child or our parent, and hears it
+        // from what we send under the new ballot.
         self.advance(id, out);
     }
 
     /// The decision of a root, from our parent or from a rank that we asked.
     pub(super) fn handle_decide(
         &mut self,
-        slow: Slow,
+        slow: &Slow,
         decision: Decision,
         out: &mut impl Effects,
     ) {
@@ -212,18 +202,10 @@ impl Commit {
 
     /// Takes a decision: relays it first, then delivers it.
     fn settle(&mut self, id: BlockId, decision: Decision, ballot: Ballot, out: &mut impl Effects) {
-        let parent = tree::parent(self.me, &self.dead);
-        let mut receivers: RankSet =
-            tree::children(self.me, self.size, &self.dead).into_iter().collect();
-        if let Some(gathering) = &self.block(id).slow
-            && !planted(Bug::RelayToNobody)
-        {
-            receivers.union_with(&gathering.heard);
-        }
         let header = Slow { block: id, ballot, dead: self.dead.clone() };
-        for to in receivers.iter() {
-            if Some(to) != parent && !self.dead.contains(to) {
-                out.send(to, Message::Decide(header.clone(), decision.clone()));
+        for child in tree::children(self.me, self.size, &self.dead) {
+            if !planted(Bug::KeepTheDecision) {
+                out.send(child, Message::Decide(header.clone(), decision.clone()));
             }
         }
         let (floor, dead) = (decision.floor, decision.dead.clone());
@@ -236,6 +218,9 @@ impl Commit {
         }
         block.decided = Some(Decided { decision, ballot });
         self.view.exclude(&dead);
+        if !dead.is_empty() {
+            self.tell_retired(out);
+        }
         self.finish_decision(id, floor, out);
         self.learn(&dead, out);
     }
@@ -256,6 +241,7 @@ impl Commit {
     }
 
     fn header(&self, block: BlockId) -> Slow {
-        Slow { block, ballot: self.ballot(), dead: self.dead.clone() }
+        let dead = if planted(Bug::KeepNews) { RankSet::new() } else { self.dead.clone() };
+        Slow { block, ballot: self.ballot(), dead }
     }
 }

@@ -1,3 +1,5 @@
+//! The commit in small scenarios.
+
 use alloc::{vec, vec::Vec};
 
 use super::*;
@@ -43,6 +45,14 @@ impl Ranks {
             if !self.dead.contains(to) {
                 self.turn(to.number(), |m, out| m.handle_message(from, message, out));
             }
+        }
+    }
+
+    /// Delivers what waits for one rank, and leaves the rest on the links.
+    fn deliver_to(&mut self, rank: u32) {
+        while let Some(at) = self.links.iter().position(|(_, to, _)| to.number() == rank) {
+            let (from, _, message) = self.links.remove(at);
+            self.turn(rank, |machine, out| machine.handle_message(from, message, out));
         }
     }
 
@@ -138,9 +148,9 @@ fn a_late_child_learns_the_old_decision() {
     for (from, to, message) in late {
         ranks.turn(to.number(), |m, out| m.handle_message(from, message, out));
     }
-    while let Some(at) = ranks.links.iter().position(|(from, to, _)| {
-        *to != Rank::new(3) || *from == Rank::new(1)
-    }) {
+    while let Some(at) =
+        ranks.links.iter().position(|(from, to, _)| *to != Rank::new(3) || *from == Rank::new(1))
+    {
         let (from, to, message) = ranks.links.remove(at);
         if to != Rank::new(3) || matches!(message, Message::Yes(Yes { round: 9, .. })) {
             ranks.turn(to.number(), |m, out| m.handle_message(from, message, out));
@@ -157,7 +167,7 @@ fn a_late_child_learns_the_old_decision() {
 #[test]
 fn a_rank_that_gave_up_answers_no_to_blocks_it_never_starts() {
     let mut ranks = Ranks::new(4);
-    ranks.turn(2, |machine, out| machine.retire(out));
+    ranks.turn(2, Commit::retire);
     for rank in [0, 1, 3] {
         ranks.vote(rank, Vote::yes(0));
     }
@@ -165,6 +175,68 @@ fn a_rank_that_gave_up_answers_no_to_blocks_it_never_starts() {
     for rank in [0, 1, 3] {
         let decision = ranks.machines[rank].decision(FIRST).expect("decided");
         assert_eq!(decision.faults[0].code, FaultCode::Abandoned);
+    }
+}
+
+#[test]
+fn nobody_waits_in_silence_for_a_rank_that_gave_up() {
+    // Of three ranks the last one folds into rank 0, which has nothing to say to it before.
+    for leaver in 0..3 {
+        let mut ranks = Ranks::new(3);
+        ranks.turn(leaver, Commit::retire);
+        ranks.deliver_all();
+        for block in [0, 1].map(BlockId) {
+            let others = (0..3).filter(|rank| *rank != leaver);
+            others.clone().for_each(|rank| ranks.vote_on(block, rank, Vote::yes(0)));
+            ranks.deliver_all();
+            for rank in others {
+                let decision = ranks.machines[rank as usize].decision(block).expect("decided");
+                assert_eq!(decision.faults[0].code, FaultCode::Abandoned);
+            }
+        }
+    }
+}
+
+#[test]
+fn one_turn_can_decide_two_blocks_and_keeps_both_decisions() {
+    let mut ranks = Ranks::new(2);
+    ranks.vote_on(BlockId(0), 0, Vote::yes(0));
+    ranks.vote_on(BlockId(1), 0, Vote::yes(0));
+    ranks.die(1);
+    // The first reports the death, so that it is known when the second is decided.
+    assert!(ranks.decisions(BlockId(0))[0].is_some_and(|decision| !decision.committed));
+    assert!(ranks.decisions(BlockId(1))[0].is_some_and(|decision| decision.committed));
+}
+
+#[test]
+fn a_death_is_known_only_when_everybody_has_been_told() {
+    let (outer, inner) = (BlockId(0), BlockId(1));
+    let mut ranks = Ranks::new(3);
+    ranks.vote_on(inner, 0, Vote::yes(0));
+    ranks.vote_on(inner, 1, Vote::yes(0));
+    ranks.die(2);
+    ranks.deliver_to(0);
+    // Rank 0 has reported the death in the inner block; rank 1 has not heard of that decision.
+    assert!(ranks.machines[0].decision(inner).is_some_and(|decision| decision.dead.len() == 1));
+    ranks.vote_on(outer, 1, Vote::yes(0));
+    ranks.vote_on(outer, 0, Vote::yes(0));
+    ranks.deliver_to(0);
+    // If rank 0 died now, a commit would have left out a rank that nobody living knows is dead.
+    assert!(ranks.machines[0].decision(outer).is_some_and(|decision| !decision.committed));
+    ranks.deliver_all();
+    assert_eq!(ranks.decisions(outer)[0], ranks.decisions(outer)[1]);
+}
+
+#[test]
+fn an_outer_block_stays_open_while_thousands_of_inner_ones_end() {
+    let mut ranks = Ranks::new(3);
+    for block in (1..2 * BLOCK_WINDOW).chain([0]).map(BlockId) {
+        for rank in 0..3 {
+            ranks.vote_on(block, rank, Vote::yes(0));
+        }
+        ranks.deliver_all();
+        let decisions = ranks.decisions(block);
+        assert!(decisions.iter().all(|d| d.is_some_and(|d| d.committed)), "{block:?}");
     }
 }
 

@@ -1,0 +1,97 @@
+//! Builds parts of the workspace with cargo and finds the programs that it built.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, IsTerminal, stderr};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::progress::Step;
+use crate::workspace::Workspace;
+
+/// The part of cargo's messages that names what was built.
+#[derive(Deserialize)]
+struct Message {
+    target: Option<Target>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+/// cargo, in the workspace, seeing the same environment as when a person calls it: what an outer
+/// cargo has set for us would make it build things again.
+pub(crate) fn command(workspace: &Workspace) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    cargo.current_dir(workspace.root());
+    for name in ["MPICC", "LIBCLANG_PATH", "CLANG_PATH"] {
+        let ours = |value: OsString| PathBuf::from(value).starts_with(workspace.target());
+        if env::var_os(name).is_some_and(ours) {
+            cargo.env_remove(name);
+        }
+    }
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
+/// One program to build: `--package minife`, `--example rebuild`, `--bench commit`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program<'a> {
+    pub(crate) flag: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Program<'a> {
+    pub(crate) fn application(name: &'a str) -> Self {
+        Self { flag: "--package", kind: "bin", name }
+    }
+
+    pub(crate) fn example(name: &'a str) -> Self {
+        Self { flag: "--example", kind: "example", name }
+    }
+
+    pub(crate) fn benchmark(name: &'a str) -> Self {
+        Self { flag: "--bench", kind: "bench", name }
+    }
+}
+
+/// Builds a program with optimisation and returns where it is. cargo shows its own progress to a
+/// person; otherwise one line is left.
+pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathBuf> {
+    let Program { flag, kind, name } = program;
+    let watched = stderr().is_terminal();
+    let step = (!watched).then(|| Step::begin(format!("build {name}")));
+    let mut cargo = command(workspace);
+    cargo.args(["build", "--release", flag, name]);
+    cargo.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
+    if !watched {
+        cargo.arg("--quiet");
+    }
+    let mut running = cargo.spawn().context("cannot start cargo")?;
+    let messages = running.stdout.take().context("cargo has no standard output")?;
+    let mut built = None;
+    for line in BufReader::new(messages).lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<Message>(&line) else { continue };
+        if message.target.is_some_and(|t| t.name == name && t.kind.iter().any(|k| k == kind)) {
+            built = message.executable.or(built);
+        }
+    }
+    if !running.wait().context("cannot wait for cargo")?.success() {
+        bail!("{name} cannot be built: see above");
+    }
+    if let Some(step) = step {
+        step.finish();
+    }
+    built.with_context(|| format!("cargo built {name} but names no program"))
+}

@@ -1,0 +1,114 @@
+//! `fampi demo`: the same solve twice, once failure-free and once losing a process in the middle.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::Misuse;
+use crate::cargo::{self, Program};
+use crate::launcher::Launcher;
+use crate::plan::{self, Kill, When};
+use crate::progress::Step;
+use crate::session::{self, End, Script};
+use crate::setup;
+use crate::status::{self, Reports};
+use crate::timeline::{self, Timeline, Trace};
+use crate::workspace::{Workspace, shown};
+
+/// A solve takes seconds; one that takes this long hangs.
+const LIMIT: Duration = Duration::from_secs(180);
+/// The problem whose solution is known, so that the exit status says whether it was found.
+const SETTINGS: [&str; 3] = ["source=0", "verify_solution=1", "yaml=none"];
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Ranks that take part
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(2..))]
+    ranks: u32,
+    /// Elements of the mesh along each axis
+    #[arg(long, value_name = "ELEMENTS", default_value_t = 48,
+          value_parser = clap::value_parser!(u32).range(4..))]
+    size: u32,
+    /// The rank that dies, in the given iteration
+    #[arg(long, value_name = "RANK@iteration:K", default_value = "1@iteration:60")]
+    kill: Kill,
+}
+
+/// What one run of the solver left.
+struct Solve {
+    /// Its last line, with all digits.
+    digits: String,
+    timeline: Timeline,
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let When::Iteration(iteration) = options.kill.when else {
+        return Err(Misuse("the demo kills in an iteration: --kill 1@iteration:60".into()).into());
+    };
+    plan::check(&[options.kill], options.ranks, 0)?;
+    let mpi = setup::ensure(workspace)?;
+    let program = cargo::build(workspace, Program::application("minife"))?;
+    let folder = workspace.scratch("demo")?;
+    let launcher = Launcher::new(&mpi);
+    let solve = |what: &str, kills: &[Kill], log: &str| {
+        let step = Step::begin(format!("solve on {} ranks, {what}", options.ranks));
+        let mut command = launcher.command(options.ranks, &program);
+        command.arg(format!("nx={}", options.size)).args(SETTINGS).current_dir(&folder);
+        let solve = solve(command, kills, &folder.join(log))?;
+        step.finish();
+        anyhow::Ok(solve)
+    };
+    let whole = solve("failure-free", &[], "failure-free.log")?;
+    let doomed = options.kill.rank;
+    let broken = solve(&format!("losing rank {doomed}"), &[options.kill], "recovered.log")?;
+
+    println!("\nRank {doomed} was killed in iteration {iteration}. What happened then:\n");
+    println!("{}", broken.timeline);
+    println!("  failure-free  {}\n  recovered     {}\n", whole.digits, broken.digits);
+    if !broken.timeline.tells_of_a_recovery() {
+        println!("No recovery was recorded: this shows nothing.");
+        return Ok(1);
+    }
+    if whole.digits != broken.digits {
+        println!("The digits differ.");
+        return Ok(1);
+    }
+    println!("Both solutions agree with the analytic one, and with each other in all digits.");
+    Ok(0)
+}
+
+/// Runs the solver once, traced; what it says about its work goes to `log`.
+fn solve(mut command: Command, kills: &[Kill], log: &Path) -> Result<Solve> {
+    let (reports, trace) = (Reports::new()?, Trace::new()?);
+    let errors = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    command.env(status::VARIABLE, reports.path()).env(timeline::VARIABLE, trace.path());
+    match plan::for_application(kills) {
+        Some(plan) => command.env("FAMPI_KILL", plan),
+        None => command.env_remove("FAMPI_KILL"),
+    };
+    let script =
+        Script { timeout: Some(LIMIT), collect: true, errors: Some(errors), ..Script::default() };
+    let finished = session::run(&command, script)?;
+    let verdict = status::verdict(finished.end, reports.count(), kills.len());
+    if verdict.status != 0 {
+        let how = match finished.end {
+            End::TimedOut => format!("did not end within {} s", LIMIT.as_secs()),
+            End::Interrupted(_) => "was interrupted".to_owned(),
+            End::Exited(_) => format!("ended with status {}", verdict.status),
+        };
+        let printed = fs::read_to_string(log).unwrap_or_default();
+        let last: Vec<&str> = printed.lines().rev().take(8).collect();
+        for line in last.iter().rev() {
+            eprintln!("  {line}");
+        }
+        bail!("minife {how}: all it said is in {}", shown(log));
+    }
+    let digits = finished.lines.into_iter().rfind(|line| line.starts_with("minife:"));
+    let digits = digits.context("minife printed no line with its digits")?;
+    Ok(Solve { digits, timeline: trace.read()? })
+}

@@ -1,0 +1,108 @@
+//! `fampi`: sets up, checks, runs and measures MPI programs that survive the death of processes.
+//!
+//! Everything goes through the launcher of an MPI with fault tolerance, always with the flags that
+//! this fault tolerance needs; the tool itself does not link MPI and needs none to be built.
+//!
+//! ```text
+//!  setup ──▶ target/mpi, target/libclang      doctor ──▶ is it fit, and what would be survived?
+//!
+//!  run · demo · test · bench
+//!     │ plan (who is killed, when)
+//!     ▼
+//!  launcher (which flags) ──▶ session (own session, signals, time limit, nothing left behind)
+//! ```
+//!
+//! **Guarantees.** Every process that a command starts has ended when the command ends; only those
+//! are ever signalled. On standard output, what a program prints stays alone.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cargo;
+mod demo;
+mod doctor;
+mod installation;
+mod launcher;
+mod noise;
+mod plan;
+mod probe;
+mod processes;
+mod progress;
+mod run;
+mod session;
+mod setup;
+mod status;
+mod test;
+mod timeline;
+mod wheel;
+mod workspace;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+/// Sets up, checks, runs and measures MPI programs that survive the death of processes.
+#[derive(Parser)]
+#[command(name = "fampi", bin_name = "cargo fampi", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what building and running need, below `target/` and without root
+    Setup(setup::Options),
+    /// Check the MPI by killing a process on it: what would be survived, and what to change
+    Doctor,
+    /// Run a program, or one of our applications or examples by its name, on several ranks
+    Run(run::Options),
+    /// Lose a process in the middle of a solve, recover, and compare with the failure-free run
+    Demo(demo::Options),
+    /// Build and run every test of the workspace, also those that launch and kill real ranks
+    Test(test::Options),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::Benchmark),
+}
+
+/// A command line that cannot be meant: one sentence, and exit status 2.
+#[derive(Debug)]
+pub(crate) struct Misuse(pub(crate) String);
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+fn main() -> ExitCode {
+    if let Some(failure) = session::become_leader_if_asked() {
+        eprintln!("fampi: {failure:#}");
+        return ExitCode::from(127);
+    }
+    match dispatch(Arguments::parse().command) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("fampi: {error:#}");
+            ExitCode::from(if error.is::<Misuse>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<u8> {
+    let workspace = Workspace::find()?;
+    match command {
+        Command::Setup(options) => setup::main(&workspace, &options),
+        Command::Doctor => doctor::main(&workspace),
+        Command::Run(options) => run::main(&workspace, &options),
+        Command::Demo(options) => demo::main(&workspace, &options),
+        Command::Test(options) => test::main(&workspace, &options),
+        Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
+    }
+}

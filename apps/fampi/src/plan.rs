@@ -1,0 +1,123 @@
+//! Who is killed, and when: `2@1.5s` (after the launch) and `2@iteration:40` (by the application).
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::Misuse;
+
+/// When a rank is to die.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum When {
+    /// So long after the launch; the tool sends the signal.
+    After(Duration),
+    /// In this iteration; the rank kills itself, as only it can know.
+    Iteration(u64),
+}
+
+/// The death of one rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Kill {
+    pub(crate) rank: u32,
+    pub(crate) when: When,
+}
+
+impl FromStr for Kill {
+    type Err = Misuse;
+
+    fn from_str(text: &str) -> Result<Self, Misuse> {
+        let wrong = |why: &str| Misuse(format!("{why}: write RANK@1.5s or RANK@iteration:40"));
+        let (rank, when) = text.split_once('@').ok_or_else(|| wrong("there is no @"))?;
+        let rank = rank.parse().map_err(|_| wrong("the rank is not a number"))?;
+        let when = if let Some(iteration) = when.strip_prefix("iteration:") {
+            let iteration = iteration.parse();
+            When::Iteration(iteration.map_err(|_| wrong("the iteration is not a number"))?)
+        } else {
+            When::After(duration(when).ok_or_else(|| wrong("the time cannot be read"))?)
+        };
+        Ok(Self { rank, when })
+    }
+}
+
+/// `1.5s` or `300ms`; a bare number is not guessed at.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit_seconds) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s')?, 1.0),
+    };
+    let number: f64 = number.parse().ok()?;
+    Duration::try_from_secs_f64(number * unit_seconds).ok()
+}
+
+/// Checks the plan against the ranks that are launched: `ranks` of the application, then `spares`.
+pub(crate) fn check(kills: &[Kill], ranks: u32, spares: u32) -> Result<(), Misuse> {
+    for kill in kills {
+        let (limit, of) = match kill.when {
+            When::After(_) => (ranks + spares, "processes are launched"),
+            When::Iteration(_) => (ranks, "ranks take part"),
+        };
+        if kill.rank >= limit {
+            let last = limit.saturating_sub(1);
+            return Err(Misuse(format!(
+                "rank {} cannot be killed, as {limit} {of}: choose one from 0 to {last}",
+                kill.rank
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The part of the plan that the application obeys, as it finds it in `FAMPI_KILL`.
+pub(crate) fn for_application(kills: &[Kill]) -> Option<String> {
+    let own: Vec<String> = kills
+        .iter()
+        .filter_map(|kill| match kill.when {
+            When::Iteration(iteration) => Some(format!("{}@iteration:{iteration}", kill.rank)),
+            When::After(_) => None,
+        })
+        .collect();
+    (!own.is_empty()).then(|| own.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_names_a_rank_and_a_time_or_an_iteration() {
+        let read = |text: &str| text.parse::<Kill>().expect("a plan");
+        let after = |rank, milliseconds| Kill {
+            rank,
+            when: When::After(Duration::from_millis(milliseconds)),
+        };
+        assert_eq!(read("2@1.5s"), after(2, 1500));
+        assert_eq!(read("0@300ms"), after(0, 300));
+        assert_eq!(read("2@iteration:40"), Kill { rank: 2, when: When::Iteration(40) });
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_meant_says_how_to_write_one() {
+        for text in ["2", "x@1s", "-1@1s", "2@", "2@1", "2@-1s", "2@NaNs", "2@iteration:x", "2@x:4"]
+        {
+            let error = text.parse::<Kill>().expect_err(text).to_string();
+            assert!(error.contains("RANK@iteration:40"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_launched_can_be_killed() {
+        let kill = |text: &str| text.parse::<Kill>().expect("a plan");
+        assert!(check(&[kill("3@1s"), kill("0@iteration:1")], 4, 0).is_ok());
+        assert!(check(&[kill("5@1s")], 4, 2).is_ok());
+        assert!(check(&[kill("6@1s")], 4, 2).is_err());
+        let error = check(&[kill("4@iteration:1")], 4, 2).expect_err("a spare has no iteration");
+        assert!(error.to_string().contains("from 0 to 3"), "{error}");
+    }
+
+    #[test]
+    fn the_application_gets_the_iterations_only() {
+        let plan: Vec<Kill> =
+            ["1@1s", "2@iteration:40", "0@iteration:7"].map(|t| t.parse().expect("a plan")).into();
+        assert_eq!(for_application(&plan).as_deref(), Some("2@iteration:40,0@iteration:7"));
+        assert_eq!(for_application(&plan[..1]), None);
+    }
+}

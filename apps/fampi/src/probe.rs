@@ -1,0 +1,191 @@
+//! A small C program that loses a process on purpose, and what it found out.
+//!
+//! Built with the compiler of the MPI in question and run under its real launcher: what is built in
+//! says little, as fault tolerance is switched on by the launcher and silently absent otherwise.
+
+use std::fs;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use crate::installation::Installation;
+use crate::launcher::Launcher;
+use crate::session::{self, End, Script};
+
+const SOURCE: &str = include_str!("probe/survive.c");
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The program, built for one MPI.
+#[derive(Debug)]
+pub(crate) struct Probe<'a> {
+    mpi: &'a Installation,
+    folder: TempDir,
+}
+
+/// How a stage of the program went.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stage {
+    /// It worked; with the milliseconds it took, where that says something.
+    Works(Option<f64>),
+    /// It ended without the effect it should have.
+    Fails,
+    /// It began and did not end: the run ended in it, or hung in it until the time limit.
+    Hangs,
+    /// The run did not come to it.
+    NotReached,
+}
+
+/// What one run printed.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    lines: Vec<String>,
+    pub(crate) end: End,
+    pub(crate) errors: String,
+}
+
+/// The transports that a run selected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Transports {
+    /// The messaging layer (`pml`).
+    pub(crate) messaging: String,
+    /// The byte transports below it (`btl`).
+    pub(crate) bytes: Vec<String>,
+}
+
+impl<'a> Probe<'a> {
+    pub(crate) fn build(mpi: &'a Installation) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("fampi-probe-").tempdir()?;
+        let source = folder.path().join("survive.c");
+        fs::write(&source, SOURCE)?;
+        let compiler = Command::new(mpi.mpicc())
+            .args(["-O1", "-o"])
+            .arg(folder.path().join("survive"))
+            .arg(&source)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot start {}", mpi.mpicc().display()))?;
+        if !compiler.status.success() {
+            let said = String::from_utf8_lossy(&compiler.stderr);
+            let first =
+                said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
+            bail!("the compiler of this MPI cannot build a program with its ULFM calls: {first}");
+        }
+        Ok(Self { mpi, folder })
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.path().join("survive")
+    }
+
+    /// Four ranks, one of which dies in the given way (`signal`, `exit`, `nothing`).
+    pub(crate) fn run(&self, death: &str) -> Result<Findings> {
+        let command = Launcher::new(self.mpi).command(4, self.program());
+        observe(command, death, self.folder.path())
+    }
+
+    /// The same without the flags of fault tolerance.
+    pub(crate) fn run_plain(&self, death: &str) -> Result<Findings> {
+        let command = Launcher::new(self.mpi).plain_command(4, self.program());
+        observe(command, death, self.folder.path())
+    }
+
+    /// What is selected with the flags of fault tolerance, and without.
+    pub(crate) fn transports(&self) -> Result<[Option<Transports>; 2]> {
+        let verbose = ["--mca", "pml_base_verbose", "10", "--mca", "btl_base_verbose", "10"];
+        let verbose = verbose.map(str::to_owned);
+        let launcher = Launcher::with(self.mpi, &verbose);
+        let look = |command| -> Result<Option<Transports>> {
+            Ok(Transports::parse(&observe(command, "nothing", self.folder.path())?.errors))
+        };
+        let ours = look(launcher.command(2, self.program()))?;
+        let plain = look(launcher.plain_command(2, self.program()))?;
+        Ok([ours, plain])
+    }
+}
+
+fn observe(mut command: Command, death: &str, folder: &Path) -> Result<Findings> {
+    command.arg(death).current_dir(folder);
+    let mut errors = tempfile::tempfile()?;
+    let script = Script {
+        timeout: Some(LIMIT),
+        collect: true,
+        errors: Some(errors.try_clone()?),
+        ..Script::default()
+    };
+    let finished = session::run(&command, script)?;
+    let mut said = Vec::new();
+    errors.rewind()?;
+    errors.read_to_end(&mut said)?;
+    let errors = String::from_utf8_lossy(&said).into_owned();
+    Ok(Findings { lines: finished.lines, end: finished.end, errors })
+}
+
+impl Findings {
+    pub(crate) fn stage(&self, name: &str) -> Stage {
+        let word = |line: &'_ str, first: &str| -> Option<String> {
+            let rest = line.strip_prefix(first)?.strip_prefix(' ')?.strip_prefix(name)?;
+            (rest.is_empty() || rest.starts_with(' ')).then(|| rest.trim().to_owned())
+        };
+        match self.lines.iter().find_map(|line| word(line, "done")).as_deref() {
+            Some("no") => Stage::Fails,
+            Some(result) => Stage::Works(result.parse().ok()),
+            None if self.lines.iter().any(|line| word(line, "begin").is_some()) => Stage::Hangs,
+            None => Stage::NotReached,
+        }
+    }
+}
+
+impl Transports {
+    /// Reads what the launcher prints when it is asked to be verbose about the selection.
+    fn parse(errors: &str) -> Option<Self> {
+        let between = |line: &str, before: &str, after: &str| -> Option<String> {
+            let (_, rest) = line.split_once(before)?;
+            rest.split_once(after).map(|(name, _)| name.to_owned())
+        };
+        let mut lines = errors.lines();
+        let messaging = lines.find_map(|line| between(line, " selected ", " best priority"))?;
+        let mut bytes: Vec<String> = errors
+            .lines()
+            .filter_map(|line| between(line, "init of component ", " returned success"))
+            .collect();
+        bytes.sort();
+        bytes.dedup();
+        Some(Self { messaging, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_that_began_and_did_not_end_hangs() {
+        let lines = ["begin start", "done start yes", "begin detection", "done detection 42.1"];
+        let more = ["begin shrink", "done shrink no", "begin spawn"];
+        let lines = lines.iter().chain(&more).map(|line| (*line).to_owned()).collect();
+        let findings = Findings { lines, end: End::TimedOut, errors: String::new() };
+        assert_eq!(findings.stage("start"), Stage::Works(None));
+        assert_eq!(findings.stage("detection"), Stage::Works(Some(42.1)));
+        assert_eq!(findings.stage("shrink"), Stage::Fails);
+        assert_eq!(findings.stage("spawn"), Stage::Hangs);
+        assert_eq!(findings.stage("finalize"), Stage::NotReached);
+    }
+
+    #[test]
+    fn the_selected_transports_are_read_from_the_noise() {
+        let said = "[vm:1] select: initializing btl component ofi\n\
+                    [vm:1] select: init of component ofi returned failure\n\
+                    [vm:1] select: init of component tcp returned success\n\
+                    [vm:2] select: init of component tcp returned success\n\
+                    [vm:1] select: init of component self returned success\n\
+                    [vm:1] selected ob1 best priority 20\n";
+        let transports = Transports::parse(said).expect("selected");
+        assert_eq!(transports.messaging, "ob1");
+        assert_eq!(transports.bytes, ["self", "tcp"]);
+        assert_eq!(Transports::parse("nothing"), None);
+    }
+}

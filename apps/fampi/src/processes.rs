@@ -1,0 +1,95 @@
+//! The processes of one session, as the kernel lists them (`/proc`).
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// One process of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    session: i32,
+    gone: bool,
+}
+
+impl Process {
+    /// Reads `/proc/PID/stat`: `PID (name) state parent group session …`, where the name may hold
+    /// anything.
+    fn parse(stat: &str) -> Option<Self> {
+        let (pid, rest) = stat.split_once(" (")?;
+        let mut fields = rest[rest.rfind(')')? + 1..].split_whitespace();
+        let state = fields.next()?;
+        let session = fields.nth(2)?.parse().ok()?;
+        Some(Self { pid: pid.parse().ok()?, session, gone: matches!(state, "Z" | "X") })
+    }
+
+    /// The value of a variable in the environment that the process was started with.
+    fn variable(self, name: &str) -> Option<String> {
+        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+        environment.split(|byte| *byte == 0).find_map(|entry| {
+            let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            String::from_utf8(value.to_vec()).ok()
+        })
+    }
+
+    /// The rank that the launcher gave to this process, if it is one of the first launch: processes
+    /// that these spawn later count from rank 0 again, in a name space of their own.
+    fn launched_rank(self) -> Option<u32> {
+        let first = self.variable("PMIX_NAMESPACE").is_none_or(|space| space.ends_with("@1"));
+        first.then(|| self.variable("PMIX_RANK")?.parse().ok()).flatten()
+    }
+}
+
+/// The living processes of a session, its leader included.
+pub(crate) fn of_session(session: i32) -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            name.to_str()?.parse::<u32>().ok()?;
+            let stat = fs::read(format!("/proc/{}/stat", name.to_str()?)).ok()?;
+            Process::parse(&String::from_utf8_lossy(&stat))
+        })
+        .filter(|process| process.session == session && !process.gone)
+        .collect()
+}
+
+/// Kills the processes of `rank` in a session; false when there is none.
+pub(crate) fn kill_rank(session: i32, rank: u32) -> bool {
+    let members = of_session(session);
+    let of_rank = members.iter().filter(|process| process.launched_rank() == Some(rank));
+    // All are sent the signal, also the second one under a wrapper script.
+    of_rank.filter(|process| kill(process.pid)).count() > 0
+}
+
+/// Ends every process of a session; returns how many there were.
+pub(crate) fn kill_session(session: i32) -> usize {
+    of_session(session).iter().filter(|process| kill(process.pid)).count()
+}
+
+fn kill(pid: i32) -> bool {
+    Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_name_may_hold_spaces_and_parentheses() {
+        let stat = "417 (a) b (c) S 1 410 400 0 -1 4194560";
+        let expected = Process { pid: 417, session: 400, gone: false };
+        assert_eq!(Process::parse(stat), Some(expected));
+        let zombie = Process::parse("417 (x) Z 1 410 400 0").expect("a process");
+        assert!(zombie.gone);
+        assert_eq!(Process::parse("417 (x"), None);
+    }
+
+    #[test]
+    fn this_process_is_found_in_its_own_session() {
+        let own = std::process::id() as i32;
+        let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
+        let session = Process::parse(&stat).expect("a process").session;
+        assert!(of_session(session).iter().any(|process| process.pid == own));
+    }
+}

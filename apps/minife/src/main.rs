@@ -1,0 +1,212 @@
+//! `MiniFE` on the ranks of an MPI job, surviving the loss of processes.
+
+mod timeline;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
+use minife::exchange::Plain;
+use minife::kill_plan::{Kill, Mode};
+use minife::options::{FaultTolerance, HELP, Options, Progress, Request, YamlTarget};
+use minife::plain;
+use minife::report::{FinalLine, Report};
+use minife::resilience::{self, Hooks, Solved};
+use minife::verify::Check;
+
+/// Exit status for a command line that cannot be followed.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let began = Instant::now();
+    let options = match options() {
+        Ok(Request::Run(options)) => *options,
+        Ok(Request::Help) => return once(HELP),
+        Ok(Request::Version) => return once(concat!("minife ", env!("CARGO_PKG_VERSION"), "\n")),
+        Err(sentence) => return refuse(launched_as_first(), &sentence),
+    };
+    if let Err(sentence) = timeline::record() {
+        return refuse(launched_as_first(), &sentence);
+    }
+    match options.fault_tolerance {
+        FaultTolerance::On => resilient(&options, began),
+        FaultTolerance::Off => bare(&options, began),
+    }
+}
+
+/// The command line, and the kills that the launcher asks for.
+fn options() -> Result<Request, String> {
+    let mut request =
+        Options::parse(std::env::args().skip(1)).map_err(|error| error.to_string())?;
+    if let (Request::Run(options), Ok(kills)) = (&mut request, std::env::var("FAMPI_KILL")) {
+        for kill in kills.split(',').filter(|kill| !kill.is_empty()) {
+            options.kills.add(kill.parse::<Kill>().map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(request)
+}
+
+fn resilient(options: &Options, began: Instant) -> ExitCode {
+    let world = match fampi::init() {
+        Ok(world) => world,
+        Err(error) => return refuse(launched_as_first(), &error.to_string()),
+    };
+    let first = world.rank().number() == 0;
+    let bar = progress_bar(options, first);
+    let mut watch = |k: u32, norm: f64| {
+        bar.set_position(u64::from(k));
+        bar.set_message(format!("residual {norm:.3e}"));
+    };
+    let spare_world = world.rank();
+    let hooks = Hooks { die: &die, watch: &mut watch };
+    match resilience::solve(world, options, hooks) {
+        Ok((world, solved)) => {
+            bar.finish_and_clear();
+            let status = if world.rank().number() == 0 {
+                announce(options, world.size() as usize, &solved, began)
+            } else {
+                verdict(options, &solved)
+            };
+            world.finalize();
+            status
+        }
+        Err(error) => {
+            bar.finish_and_clear();
+            refuse(spare_world.number() == 0, &error.to_string())
+        }
+    }
+}
+
+fn bare(options: &Options, began: Instant) -> ExitCode {
+    use mpi::traits::Communicator;
+    let Some(universe) = mpi::initialize() else {
+        return refuse(true, "MPI cannot be initialised; start this program with fampi run");
+    };
+    let world = universe.world();
+    let first = world.rank() == 0;
+    let ranks = world.size() as usize;
+    let (rank, mut net) = (world.rank() as usize, Plain::new(world));
+    match plain::solve(&mut net, rank, ranks, options) {
+        Ok(solved) if first => announce(options, ranks, &solved, began),
+        Ok(solved) => verdict(options, &solved),
+        Err(error) => refuse(first, &error.to_string()),
+    }
+}
+
+/// Writes the report and the last line.
+fn announce(options: &Options, ranks: usize, solved: &Solved, began: Instant) -> ExitCode {
+    let mesh = solved.row_map.mesh();
+    let source = f64::from(u8::from(options.source));
+    let check = Check::new(mesh, source, solved.summary.max_error);
+    let result = FinalLine {
+        ranks,
+        rows: mesh.rows(),
+        nonzeros: mesh.nonzeros(),
+        iterations: solved.iterations,
+        residual: solved.residual,
+        max_error: solved.summary.max_error,
+        centre: solved.summary.centre,
+        digest: solved.summary.digest,
+    };
+    let report = Report {
+        name: &options.name,
+        row_map: &solved.row_map,
+        result,
+        matrix_bytes: solved.matrix_bytes,
+        setup: solved.setup,
+        solve: solved.times,
+        resilience: (options.fault_tolerance == FaultTolerance::On).then_some(solved.resilience),
+        program: began.elapsed(),
+        now: SystemTime::now(),
+    };
+    if let Err(sentence) = write_report(options, &report) {
+        eprintln!("minife: {sentence}");
+    }
+    for (k, norm) in (1_u32..).zip(&solved.history) {
+        if k.is_multiple_of(20) || k == options.limits.max_iterations {
+            println!("iteration {k}: residual {norm:.16e}");
+        }
+    }
+    let comparison = if check.passes() { "within" } else { "NOT within" };
+    println!(
+        "verification: max error {:.6e} at {} nodes, {comparison} {:.6e} (source {})",
+        check.max_error, solved.summary.points, check.tolerance, u8::from(options.source),
+    );
+    println!("{result}");
+    verdict(options, solved)
+}
+
+fn verdict(options: &Options, solved: &Solved) -> ExitCode {
+    let source = f64::from(u8::from(options.source));
+    let check = Check::new(solved.row_map.mesh(), source, solved.summary.max_error);
+    if options.verify && !check.passes() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Writes the YAML file; a reader never sees half of it.
+fn write_report(options: &Options, report: &Report<'_>) -> Result<(), String> {
+    let path = match &options.yaml {
+        YamlTarget::Dated => report.file_name().into(),
+        YamlTarget::File(path) => path.clone(),
+        YamlTarget::Nowhere => return Ok(()),
+    };
+    let mut half = path.clone().into_os_string();
+    half.push(".part");
+    let written =
+        std::fs::write(&half, report.yaml()).and_then(|()| std::fs::rename(&half, &path));
+    written.map_err(|error| format!("the report {} cannot be written: {error}", path.display()))
+}
+
+fn progress_bar(options: &Options, first: bool) -> ProgressBar {
+    let shown = match options.progress {
+        Progress::Always => true,
+        Progress::Never => false,
+        Progress::WhenWatched => std::io::stderr().is_terminal(),
+    };
+    if !(shown && first) {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(u64::from(options.limits.max_iterations));
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Ends this process as the plan says.
+fn die(mode: Mode) {
+    let me = Pid::this();
+    let signal = match mode {
+        Mode::Kill => Signal::SIGKILL,
+        Mode::Segv => Signal::SIGSEGV,
+        Mode::Stop => Signal::SIGSTOP,
+        Mode::Exit => std::process::exit(1),
+        Mode::Panic => panic!("killed by plan"),
+    };
+    let _ = signal::kill(me, signal);
+}
+
+/// The launcher's word, before MPI has been asked.
+fn launched_as_first() -> bool {
+    ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .is_none_or(|rank| rank == "0")
+}
+
+fn once(text: &str) -> ExitCode {
+    if launched_as_first() {
+        print!("{text}");
+    }
+    ExitCode::SUCCESS
+}
+
+fn refuse(aloud: bool, sentence: &str) -> ExitCode {
+    if aloud {
+        eprintln!("minife: {sentence}");
+    }
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,382 @@
+//! The command line: the free-form words of the reference program and options in GNU style.
+//!
+//! `nx=20`, `nx:20`, `nx 20`, `--nx=20` and `--nx 20` are the same, for every option; `-` and `_`
+//! in names are the same too. Later words win. `input_file=FILE` reads further words from a file,
+//! in its place.
+
+use std::path::PathBuf;
+
+use crate::cg::Limits;
+use crate::kill_plan::{Kill, KillError, KillPlan};
+use crate::mesh::Mesh;
+use crate::system::Problem;
+
+/// How a lost rank is dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// A replacement takes the rank; the result has the bits of the undisturbed run.
+    Rebuild,
+    /// The survivors shrink, and merge with a new process at the end of the ranks.
+    Merge,
+}
+
+/// Whether the solve survives failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultTolerance {
+    /// Every iteration is a block that commits.
+    On,
+    /// The plain program, for measuring.
+    Off,
+}
+
+/// Where the report goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum YamlTarget {
+    /// A new file in the working directory, named after problem and time.
+    Dated,
+    /// This file.
+    File(PathBuf),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// When progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// If a person watches.
+    WhenWatched,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Elements along x, y, z.
+    pub elements: [usize; 3],
+    /// By how much the largest element box shall exceed the mean, in percent.
+    pub load_imbalance_percent: f64,
+    /// Multiply interior rows while messages are on their way.
+    pub overlap: bool,
+    /// Print the verdict of the verification, and let the exit status depend on it.
+    pub verify: bool,
+    /// A name for the report.
+    pub name: String,
+    /// Whether the volume source of one is in the right-hand side.
+    pub source: bool,
+    /// Whether the solve survives failures.
+    pub fault_tolerance: FaultTolerance,
+    /// How a lost rank is dealt with.
+    pub recovery: Recovery,
+    /// Iterations between copies of the state to a partner; zero for none.
+    pub protect_every: u32,
+    /// Who dies when.
+    pub kills: KillPlan,
+    /// When the solve ends.
+    pub limits: Limits,
+    /// Where the report goes.
+    pub yaml: YamlTarget,
+    /// When progress is shown.
+    pub progress: Progress,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            elements: [10; 3],
+            load_imbalance_percent: 0.0,
+            overlap: false,
+            verify: false,
+            name: "miniFE".to_owned(),
+            source: true,
+            fault_tolerance: FaultTolerance::On,
+            recovery: Recovery::Rebuild,
+            protect_every: 1,
+            kills: KillPlan::default(),
+            limits: Limits::default(),
+            yaml: YamlTarget::Dated,
+            progress: Progress::WhenWatched,
+        }
+    }
+}
+
+/// What a command line means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Solve.
+    Run(Box<Options>),
+    /// Print [`HELP`].
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// Why a command line cannot be followed. Nothing has been done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// A name that is no option.
+    #[error("there is no option '{0}'; --help lists them")]
+    Unknown(String),
+    /// An option at the end without its value.
+    #[error("the option '{0}' needs a value")]
+    ValueMissing(String),
+    /// A value that the option cannot have.
+    #[error("the option '{name}' cannot be '{value}', it needs {needs}")]
+    ValueWrong {
+        /// The option.
+        name: String,
+        /// What was given.
+        value: String,
+        /// What can be given.
+        needs: &'static str,
+    },
+    /// A kill that cannot be understood.
+    #[error(transparent)]
+    Kill(#[from] KillError),
+    /// A kill of a rank beyond the last.
+    #[error("the kill {kill} names a rank that does not exist, there are {ranks} ranks")]
+    KillBeyond {
+        /// The kill.
+        kill: String,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// An input file that cannot be read.
+    #[error("the input file '{path}' cannot be read: {reason}")]
+    InputFile {
+        /// The file.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
+}
+
+/// The text of `--help`.
+pub const HELP: &str = "\
+MiniFE: steady heat conduction on a box of bricks, by conjugate gradients, surviving lost ranks
+
+Options are written name=value, name:value, name value, --name=value or --name value.
+
+  nx, ny, nz N            elements per axis [10; ny = nx; nz = ny]
+  load_imbalance P        make the largest part P percent larger than the mean [0]
+  mv_overlap_comm_comp B  multiply interior rows while messages travel [0]
+  verify_solution B       let the exit status depend on the verification [0]
+  source B                volume source as the reference ships it (1), or none (0) [1]
+  iterations N            most CG iterations [200]
+  tolerance X             residual norm to stop at [2.220446049250313e-16]
+  fault-tolerance on|off  survive failures, or be the plain program [on]
+  recovery rebuild|merge  what to do after a failure [rebuild]
+  protect-every K         iterations between copies to a partner, 0 for none [1]
+  kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is iteration, exchange, spmv, dot,
+                          finish, update, recovery or join; MODE kill, segv, exit, panic or stop
+  yaml FILE|none          where the report goes [a dated file in the working directory]
+  name TEXT               a name for the report
+  input_file FILE         read more options from a file
+  progress                show progress even if nobody watches (progress=never: not at all)
+  help, version
+";
+
+/// Options of the reference program that have no meaning here: read and ignored.
+const IGNORED: [&str; 6] =
+    ["numthreads", "num_devices", "device", "skip_gpu", "numa", "use_locking"];
+
+impl Options {
+    /// Reads the words after the program's name.
+    ///
+    /// # Errors
+    /// [`OptionsError`] about the first word that cannot be followed.
+    pub fn parse<I>(words: I) -> Result<Request, OptionsError>
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        let mut reader = Reader::default();
+        let mut words = words.into_iter().map(Into::into).collect::<Vec<String>>();
+        words.reverse();
+        while let Some(word) = words.pop() {
+            let (name, value) = split(&word);
+            match name.as_str() {
+                "help" | "h" => return Ok(Request::Help),
+                "version" | "V" => return Ok(Request::Version),
+                "progress" if value.is_none() => {
+                    reader.options.progress = Progress::Always;
+                    continue;
+                }
+                _ => {}
+            }
+            if !is_known(&name) {
+                return Err(OptionsError::Unknown(word));
+            }
+            let Some(value) = value.or_else(|| words.pop()) else {
+                return Err(OptionsError::ValueMissing(word));
+            };
+            if name == "input_file" {
+                words.extend(read_words(&value)?.into_iter().rev());
+            } else {
+                reader.set(&name, &value)?;
+            }
+        }
+        Ok(Request::Run(Box::new(reader.finished())))
+    }
+
+    /// The problem to solve on `ranks`.
+    ///
+    /// # Errors
+    /// [`OptionsError::KillBeyond`] if the plan kills a rank that does not exist.
+    pub fn problem(&self, ranks: usize) -> Result<Problem, OptionsError> {
+        if let Some(kill) = self.kills.beyond(ranks) {
+            return Err(OptionsError::KillBeyond { kill: kill.to_string(), ranks });
+        }
+        Ok(Problem {
+            mesh: Mesh::new(self.elements),
+            ranks,
+            load_imbalance_percent: self.load_imbalance_percent,
+            source: f64::from(u8::from(self.source)),
+        })
+    }
+}
+
+/// The name of a word, dashes made equal, and its value if it carries one.
+fn split(word: &str) -> (String, Option<String>) {
+    let bare = word.strip_prefix("--").or_else(|| word.strip_prefix('-')).unwrap_or(word);
+    match bare.split_once(['=', ':']) {
+        Some((name, value)) => (name.replace('-', "_"), Some(value.to_owned())),
+        None => (bare.replace('-', "_"), None),
+    }
+}
+
+fn read_words(path: &str) -> Result<Vec<String>, OptionsError> {
+    let text = std::fs::read_to_string(path).map_err(|error| OptionsError::InputFile {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+#[derive(Default)]
+struct Reader {
+    options: Options,
+    elements: [Option<usize>; 3],
+}
+
+const KNOWN: [&str; 16] = [
+    "nx",
+    "ny",
+    "nz",
+    "load_imbalance",
+    "mv_overlap_comm_comp",
+    "verify_solution",
+    "name",
+    "input_file",
+    "source",
+    "fault_tolerance",
+    "recovery",
+    "protect_every",
+    "kill",
+    "iterations",
+    "tolerance",
+    "yaml",
+];
+
+const COUNT: &str = "a whole number of at least 1";
+const SWITCH: &str = "1 or 0";
+
+impl Reader {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
+        let needs = |needs| OptionsError::ValueWrong {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            needs,
+        };
+        let options = &mut self.options;
+        match name {
+            "nx" => self.elements[0] = Some(count(value).ok_or_else(|| needs(COUNT))?),
+            "ny" => self.elements[1] = Some(count(value).ok_or_else(|| needs(COUNT))?),
+            "nz" => self.elements[2] = Some(count(value).ok_or_else(|| needs(COUNT))?),
+            "load_imbalance" => {
+                options.load_imbalance_percent =
+                    measure(value).ok_or_else(|| needs("a percentage, zero or more"))?;
+            }
+            "mv_overlap_comm_comp" => {
+                options.overlap = switch(value).ok_or_else(|| needs(SWITCH))?;
+            }
+            "verify_solution" => options.verify = switch(value).ok_or_else(|| needs(SWITCH))?,
+            "source" => options.source = switch(value).ok_or_else(|| needs(SWITCH))?,
+            "name" => value.clone_into(&mut options.name),
+            "fault_tolerance" => {
+                let on = switch(value).ok_or_else(|| needs("on or off"))?;
+                options.fault_tolerance = if on { FaultTolerance::On } else { FaultTolerance::Off };
+            }
+            "recovery" => {
+                options.recovery = match value {
+                    "rebuild" => Recovery::Rebuild,
+                    "merge" => Recovery::Merge,
+                    _ => return Err(needs("rebuild or merge")),
+                };
+            }
+            "protect_every" => {
+                options.protect_every =
+                    value.parse().map_err(|_| needs("a whole number, 0 for no copies"))?;
+            }
+            "kill" => options.kills.add(value.parse::<Kill>()?),
+            "iterations" => {
+                options.limits.max_iterations =
+                    value.parse().map_err(|_| needs("a whole number"))?;
+            }
+            "tolerance" => {
+                options.limits.tolerance =
+                    measure(value).ok_or_else(|| needs("a number, zero or more"))?;
+            }
+            "yaml" => {
+                options.yaml = match value {
+                    "none" => YamlTarget::Nowhere,
+                    file => YamlTarget::File(PathBuf::from(file)),
+                };
+            }
+            "progress" => {
+                options.progress = match value {
+                    "always" => Progress::Always,
+                    "never" => Progress::Never,
+                    "auto" => Progress::WhenWatched,
+                    _ => return Err(needs("always, never or auto")),
+                };
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finished(mut self) -> Options {
+        let [nx, ny, nz] = self.elements;
+        let nx = nx.unwrap_or(self.options.elements[0]);
+        let ny = ny.unwrap_or(nx);
+        self.options.elements = [nx, ny, nz.unwrap_or(ny)];
+        self.options
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    KNOWN.contains(&name) || IGNORED.contains(&name) || name == "progress"
+}
+
+fn count(value: &str) -> Option<usize> {
+    value.parse().ok().filter(|&count| count > 0)
+}
+
+fn measure(value: &str) -> Option<f64> {
+    value.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
+}
+
+fn switch(value: &str) -> Option<bool> {
+    match value {
+        "1" | "on" | "true" | "yes" => Some(true),
+        "0" | "off" | "false" | "no" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! Rebuild: a rank is killed, a new process takes its place, and its state comes back.
+//!
+//! Run it: `cargo fampi run -n 4 -- rebuild`, or with a parked process that takes the place,
+//! which is faster than to start one: `cargo fampi run -n 4 --spares 1 -- rebuild`
+
+use std::process::Command;
+
+use fampi::{
+    BlockOptions, Codes, Error, Placement, Rank, ReduceOp, Timeout, Tried, TryBlock, World,
+};
+
+/// Protected states have numbers; this application has one state.
+const STATE: u32 = 0;
+const STEPS: u64 = 6;
+const VICTIM: Rank = Rank::new(1);
+const LAST_STEP_OF_THE_VICTIM: u64 = 3;
+
+fn main() -> Result<(), Error> {
+    // A replacement comes out of `init`, too, as soon as it holds the rank of the dead process.
+    let mut world = fampi::init()?;
+    // The number of steps done, and a value.
+    let mut state = vec![0, 0];
+    let mut outdated = world.is_replacement();
+    while outdated || state[0] < STEPS {
+        let options = BlockOptions::global(Timeout::seconds(10.0));
+        // Bringing the state back is a block like any other: a death in it is one more round.
+        let tried = world.try_block(options, |block| {
+            if outdated { bring_back(block) } else { step(&world, block, &state) }
+        })?;
+        match tried {
+            Tried::Committed(next, _) => (state, outdated) = (next, false),
+            Tried::Faulty(finished, error) => {
+                // Branch on the report, which all living ranks have, not on this rank's error.
+                let dead = finished.failed_group(Codes::PROCESS_FAILURES, &world);
+                assert!(!dead.is_empty(), "nobody died, yet: {finished:?} {error:?}");
+                if world.rank() == Rank::new(0) {
+                    println!("after step {}: lost rank {dead}, rebuilding", state[0]);
+                }
+                world = world.rebuild(Placement::SameRanks)?;
+                outdated = true;
+            }
+        }
+    }
+    let name = if world.is_replacement() { "replacement" } else { "survivor" };
+    let undisturbed = STEPS * u64::from(world.size()) * u64::from(world.rank().number() + 1);
+    println!("rank {}: {name}, value {} (undisturbed {undisturbed})", world.rank(), state[1]);
+    world.finalize();
+    Ok(())
+}
+
+/// Every rank adds its own share, and protects the result in the same block.
+fn step(world: &World, block: &mut TryBlock, state: &[u64]) -> Result<Vec<u64>, Error> {
+    let ranks = block.iallreduce(vec![1_u64], ReduceOp::Sum)?;
+    let first = world.generation() == 0;
+    if first && world.rank() == VICTIM && state[0] == LAST_STEP_OF_THE_VICTIM {
+        die();
+    }
+    block.wait_local(ranks, Timeout::Never)?;
+    let share = block.take(ranks)?[0] * u64::from(world.rank().number() + 1);
+    let next = vec![state[0] + 1, state[1] + share];
+    // The partner's copy becomes valid with the commit: with this step, or not at all.
+    block.protect(STATE, &next)?;
+    Ok(next)
+}
+
+/// The state of the last commit: this rank's own copy, or the partner's.
+fn bring_back(block: &mut TryBlock) -> Result<Vec<u64>, Error> {
+    match block.restore(STATE) {
+        // Somebody died before the first commit.
+        Err(Error::NothingProtected { .. }) => Ok(vec![0, 0]),
+        state => state,
+    }
+}
+
+/// SIGKILL, as from a machine that is out of memory: nothing is cleaned up, nobody is told.
+fn die() -> ! {
+    let _ = Command::new("sh").args(["-c", "kill -KILL $PPID"]).status();
+    unreachable!("this process is dead");
+}

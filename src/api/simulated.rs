@@ -1,0 +1,41 @@
+//! Programs on simulated ranks.
+
+use super::World;
+use crate::sim::{self, Report, Simulation};
+
+impl Simulation {
+    /// Runs a program on every rank of a simulated world: what it would get from `init` on a real
+    /// one. Replacements run it, too; parked spares end when the world leaves.
+    ///
+    /// ```
+    /// use fampi::{Level, Outcome, Timeout, sim::Simulation};
+    ///
+    /// let report = Simulation::new(4).seed(7).run_world(|world| {
+    ///     let block = world.start(Level::Global).unwrap();
+    ///     let outcome = block.finish(Timeout::Never).wait_local(Timeout::Never).unwrap();
+    ///     let committed = matches!(outcome, Outcome::Committed(_));
+    ///     world.finalize();
+    ///     committed
+    /// });
+    /// assert_eq!(report.expect_orderly(), [true; 4]);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the simulator itself is wrong. Panics of the program are in the report.
+    pub fn run_world<R: Send + 'static>(
+        self,
+        program: impl Fn(World) -> R + Send + Sync + 'static,
+    ) -> Report<R> {
+        self.run(move |platform| {
+            // Whoever cannot enter dies, as a program does that returns the error of `init`.
+            let enter = World::enter(Box::new(platform));
+            let world = enter.unwrap_or_else(|error| {
+                sim::note(&error.to_string());
+                sim::crash();
+                unreachable!("a crashed process does not go on")
+            });
+            program(world)
+        })
+    }
+}

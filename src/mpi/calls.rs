@@ -1,0 +1,166 @@
+//! Checked calls that belong to no communicator: the start, the end, the library itself.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    ptr,
+};
+
+use mpi::ffi;
+
+use super::watchdog;
+use crate::error::Error;
+
+/// Error classes of Open MPI's ULFM (`mpi.h`).
+pub(super) const PROC_FAILED: i32 = 75;
+/// See [`PROC_FAILED`]: a wildcard receive while a possible sender is dead.
+pub(super) const PROC_FAILED_PENDING: i32 = 76;
+/// See [`PROC_FAILED`]: the communicator was revoked.
+pub(super) const REVOKED: i32 = 77;
+/// `MPI_ERR_COUNT`, the same number in all libraries of this family.
+pub(super) const COUNT: i32 = 2;
+
+/// A call that MPI refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Refusal {
+    /// The function.
+    pub(super) call: &'static str,
+    /// MPI's error class.
+    pub(super) class: i32,
+}
+
+impl Refusal {
+    /// True when a death explains it.
+    pub(super) fn is_failure(self) -> bool {
+        matches!(self.class, PROC_FAILED | PROC_FAILED_PENDING | REVOKED)
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Mpi { call: refusal.call, class: refusal.class }
+    }
+}
+
+/// What a call of MPI gives.
+pub(super) type Checked<T> = Result<T, Refusal>;
+
+/// Turns a return code into a result.
+#[inline]
+pub(super) fn check(call: &'static str, code: c_int) -> Checked<()> {
+    if code == 0 { Ok(()) } else { Err(refusal(call, code)) }
+}
+
+#[cold]
+fn refusal(call: &'static str, code: c_int) -> Refusal {
+    let mut class = code;
+    // SAFETY: the pointer is to a variable of ours; the function works at any time.
+    if unsafe { ffi::MPI_Error_class(code, &raw mut class) } != 0 {
+        class = code;
+    }
+    Refusal { call, class }
+}
+
+/// `MPI_Initialized`.
+pub(super) fn initialized() -> Checked<bool> {
+    let mut flag = 0;
+    // SAFETY: the pointer is to a variable of ours; the function works at any time.
+    check("MPI_Initialized", unsafe { ffi::MPI_Initialized(&raw mut flag) })?;
+    Ok(flag != 0)
+}
+
+/// `MPI_Finalized`.
+pub(super) fn finalized() -> Checked<bool> {
+    let mut flag = 0;
+    // SAFETY: the pointer is to a variable of ours; the function works at any time.
+    check("MPI_Finalized", unsafe { ffi::MPI_Finalized(&raw mut flag) })?;
+    Ok(flag != 0)
+}
+
+/// `MPI_Init_thread` with the level that one MPI thread among others needs. A launch may take
+/// its time; a replacement that does not get through is not needed.
+pub(super) fn initialize(is_replacement: bool) -> Checked<()> {
+    let _inside = is_replacement.then(watchdog::starting);
+    let mut provided = 0;
+    // SAFETY: reading a constant that MPI's library defines.
+    let wanted = unsafe { ffi::RSMPI_THREAD_FUNNELED };
+    let (none, no_arguments) = (ptr::null_mut(), ptr::null_mut());
+    check("MPI_Init_thread", {
+        // SAFETY: MPI allows null for both arguments; the last pointer is to a variable of ours.
+        unsafe { ffi::MPI_Init_thread(none, no_arguments, wanted, &raw mut provided) }
+    })
+}
+
+/// `MPI_Finalize`.
+pub(super) fn finalize() -> Checked<()> {
+    let _inside = watchdog::finalize();
+    // SAFETY: called once, by the owner of MPI's initialisation, who makes no call afterwards.
+    check("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
+}
+
+/// `MPI_Get_library_version`: one sentence, or several lines.
+pub(super) fn library_version() -> Checked<String> {
+    // Longer than the `MPI_MAX_LIBRARY_VERSION_STRING` of any library (MPICH: 8192).
+    let mut text = vec![0_u8; 16384];
+    let mut length = 0;
+    let pointer = text.as_mut_ptr().cast::<c_char>();
+    check("MPI_Get_library_version", {
+        // SAFETY: the text is longer than the library's limit, checked against its constant.
+        unsafe { ffi::MPI_Get_library_version(pointer, &raw mut length) }
+    })?;
+    text.truncate(usize::try_from(length).unwrap_or(0));
+    Ok(String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned())
+}
+
+/// The bytes of a control variable of MPI's tool interface.
+pub(super) fn control_variable(name: &CStr) -> Option<Vec<u8>> {
+    let mut provided = 0;
+    // SAFETY: the pointer is to a variable of ours; the tool interface may be started repeatedly.
+    let started = unsafe { ffi::MPI_T_init_thread(0, &raw mut provided) };
+    if started != 0 {
+        return None;
+    }
+    let value = read_control_variable(name);
+    // SAFETY: ends what was started above.
+    unsafe { ffi::MPI_T_finalize() };
+    value
+}
+
+fn read_control_variable(name: &CStr) -> Option<Vec<u8>> {
+    let mut index = 0;
+    // SAFETY: the name ends with a zero; the index is a variable of ours.
+    if unsafe { ffi::MPI_T_cvar_get_index(name.as_ptr(), &raw mut index) } != 0 {
+        return None;
+    }
+    let (mut handle, mut count) = (ptr::null_mut(), 0);
+    let object = ptr::null_mut::<c_void>();
+    let allocated = {
+        // SAFETY: the index is valid, no object is needed, results are variables of ours.
+        unsafe { ffi::MPI_T_cvar_handle_alloc(index, object, &raw mut handle, &raw mut count) }
+    };
+    if allocated != 0 {
+        return None;
+    }
+    // No element is longer than eight bytes; texts may grow after their length was told.
+    let mut bytes = vec![0_u8; usize::try_from(count).ok()? * 8 + 4096];
+    // SAFETY: the bytes have room for `count` elements.
+    let code = unsafe { ffi::MPI_T_cvar_read(handle, bytes.as_mut_ptr().cast()) };
+    // SAFETY: the handle was allocated above and is not used afterwards.
+    unsafe { ffi::MPI_T_cvar_handle_free(&raw mut handle) };
+    (code == 0).then_some(bytes)
+}
+
+/// `MPI_TAG_UB`: the greatest tag.
+pub(super) fn greatest_tag(world: ffi::MPI_Comm) -> Checked<u32> {
+    let (mut value, mut flag) = (ptr::null_mut::<c_int>(), 0);
+    let key = ffi::MPI_TAG_UB.cast_signed();
+    check("MPI_Comm_get_attr", {
+        // SAFETY: the world is live; MPI writes a pointer to a number of its own.
+        unsafe { ffi::MPI_Comm_get_attr(world, key, (&raw mut value).cast(), &raw mut flag) }
+    })?;
+    if flag == 0 || value.is_null() {
+        // The least that MPI promises.
+        return Ok(32767);
+    }
+    // SAFETY: the attribute is set, so the pointer is to a number that lives as long as MPI.
+    Ok(unsafe { *value }.cast_unsigned())
+}

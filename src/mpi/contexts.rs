@@ -1,0 +1,194 @@
+//! Data communicators and their contexts.
+//!
+//! ```text
+//! source      the parent of splits, shrinks and new contexts; carries nothing of the application
+//! context 0   ┐ made with the communicator
+//! context 1   ┘
+//! context k   duplicated from the source in the background once context k − 2 is retired
+//! ```
+//!
+//! Contexts are made in the order of their numbers, one at a time, so all ranks make the same
+//! duplicates in the same order, whenever each of them retires what. While a member is dead none
+//! is made any more: a duplicate needs everybody.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    comm::{Comm, Making},
+    ulfm::Ulfm,
+};
+
+/// A retired communicator is freed when this many later ones were made: by then no message to
+/// it is on its way.
+const FREE_AFTER: usize = 3;
+/// Contexts that another rank has started are completed within this time, or never.
+const COMPLETE_WITHIN: Duration = Duration::from_secs(5);
+/// A context that cannot come is over within this time (50 ms were seen), or held up for ever.
+const SETTLE_WITHIN: Duration = Duration::from_millis(500);
+
+/// One context.
+#[derive(Debug)]
+enum Context {
+    Ready(Comm),
+    Retired(Comm),
+    /// Freed, or could not be made.
+    Gone,
+}
+
+/// A communicator for operations of the application.
+#[derive(Debug)]
+pub(super) struct DataComm {
+    source: Comm,
+    contexts: Vec<Context>,
+    making: Option<Making>,
+    /// All contexts below are retired.
+    retired: u32,
+    /// A context could not be made; none will be.
+    broken: bool,
+}
+
+impl DataComm {
+    pub(super) fn new(source: Comm, first: [Comm; 2]) -> Self {
+        let contexts = first.into_iter().map(Context::Ready).collect();
+        Self { source, contexts, making: None, retired: 0, broken: false }
+    }
+
+    pub(super) fn source(&self) -> Comm {
+        self.source
+    }
+
+    /// The communicator of a context, if it is made and not retired.
+    #[inline]
+    pub(super) fn context(&self, number: u32) -> Option<Comm> {
+        match self.contexts.get(number as usize) {
+            Some(Context::Ready(comm)) if number >= self.retired => Some(*comm),
+            _ => None,
+        }
+    }
+
+    /// True when the context will come, if nobody dies.
+    pub(super) fn is_coming(&self, number: u32) -> bool {
+        !self.broken
+            && number >= self.retired
+            && number as usize >= self.contexts.len()
+            && (number as usize) < self.retired as usize + 2
+    }
+
+    /// Number of contexts that were made or started.
+    pub(super) fn started(&self) -> u32 {
+        self.contexts.len() as u32 + u32::from(self.making.is_some())
+    }
+
+    /// Retires all contexts below `number`: everything on them ends, everywhere. The result is
+    /// that of [`Self::advance`].
+    pub(super) fn retire(&mut self, number: u32, ulfm: &Ulfm) -> Option<(u32, Comm)> {
+        for at in self.retired..number {
+            if let Some(context) = self.contexts.get_mut(at as usize)
+                && let Context::Ready(comm) = *context
+            {
+                comm.revoke(ulfm);
+                *context = Context::Retired(comm);
+            }
+        }
+        self.retired = self.retired.max(number);
+        self.advance(ulfm)
+    }
+
+    /// Makes progress with the next contexts. Gives an old one that nobody needs, with its number.
+    pub(super) fn advance(&mut self, ulfm: &Ulfm) -> Option<(u32, Comm)> {
+        self.advance_to(self.retired + 2, ulfm)
+    }
+
+    /// Completes `count` contexts, early if need be; false when that cannot be done.
+    pub(super) fn complete(&mut self, count: u32, ulfm: &Ulfm) -> bool {
+        let began = Instant::now();
+        while (self.contexts.len() as u32) < count || self.making.is_some() {
+            if self.broken || began.elapsed() > COMPLETE_WITHIN {
+                return false;
+            }
+            self.advance_to(count, ulfm);
+        }
+        true
+    }
+
+    fn advance_to(&mut self, count: u32, ulfm: &Ulfm) -> Option<(u32, Comm)> {
+        let mut unneeded = None;
+        if let Some(making) = &mut self.making {
+            match making.test() {
+                Ok(None) => return None,
+                Ok(Some(comm)) => {
+                    self.making = None;
+                    unneeded = self.add(comm, ulfm);
+                }
+                Err(refusal) => {
+                    tracing::debug!(?refusal, "context not made");
+                    self.making = None;
+                    self.broken = true;
+                }
+            }
+        }
+        if self.broken || self.contexts.len() as u32 >= count || !self.is_healthy(ulfm) {
+            return unneeded;
+        }
+        match self.source.start_duplicate() {
+            Ok(making) => self.making = Some(making),
+            Err(refusal) => {
+                tracing::debug!(?refusal, "context not started");
+                self.broken = true;
+            }
+        }
+        unneeded
+    }
+
+    fn add(&mut self, comm: Comm, ulfm: &Ulfm) -> Option<(u32, Comm)> {
+        let number = self.contexts.len();
+        let late = number < self.retired as usize;
+        if late {
+            comm.revoke(ulfm);
+        }
+        self.contexts.push(if late { Context::Retired(comm) } else { Context::Ready(comm) });
+        let old = number.checked_sub(2 + FREE_AFTER)?;
+        match std::mem::replace(&mut self.contexts[old], Context::Gone) {
+            Context::Retired(comm) => Some((old as u32, comm)),
+            other => {
+                self.contexts[old] = other;
+                None
+            }
+        }
+    }
+
+    /// Ends the making of a context that will never come because a member died: communicators
+    /// are made one after the other in MPI, and an unfinished one can hold up all others.
+    pub(super) fn settle(&mut self, ulfm: &Ulfm) {
+        if self.making.is_none() || self.is_healthy(ulfm) {
+            return;
+        }
+        self.source.revoke(ulfm);
+        let began = Instant::now();
+        while self.making.is_some() && began.elapsed() < SETTLE_WITHIN {
+            self.advance(ulfm);
+        }
+        if let Some(making) = self.making.take() {
+            tracing::debug!("unfinished context given up");
+            making.leak();
+            self.broken = true;
+        }
+    }
+
+    /// The communicator is dropped: MPI may still write the handle of a context under way.
+    pub(super) fn keep_making(&mut self) {
+        if let Some(making) = self.making.take() {
+            making.leak();
+        }
+    }
+
+    /// True while MPI works for this communicator in the background.
+    pub(super) fn is_making(&self) -> bool {
+        self.making.is_some()
+    }
+
+    /// True when everybody in it is alive, as far as MPI knows.
+    pub(super) fn is_healthy(&self, ulfm: &Ulfm) -> bool {
+        matches!(self.source.failed(ulfm, usize::MAX, |_| {}), Ok(0))
+    }
+}

@@ -1,0 +1,384 @@
+//! The control channel: frames between processes of a universe, and news of deaths.
+//!
+//! Fast frames (votes) have a receive posted for each process that was ever awaited; the hot path
+//! of a commit is one `MPI_Isend`, one `MPI_Test` and one `MPI_Start`, without allocation, lock,
+//! system call or clock. Slow frames are of any length and found by probing; deaths are asked
+//! for. Both are looked for when the caller awaits nobody, and every few polls when it does.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use super::{
+    calls::{Checked, PROC_FAILED, REVOKED, Refusal},
+    comm::Comm,
+    request::{self, Request, Types},
+    ulfm::Ulfm,
+    wire::Wire,
+};
+use crate::{
+    engine::platform::{Incoming, UniverseId},
+    protocol::codec::{Frame, is_fast},
+    rank::Rank,
+};
+
+const FAST: u32 = 1;
+const SLOW: u32 = 2;
+/// Room for a fast frame.
+const FAST_BYTES: usize = 256;
+/// Awaiting polls between two looks at everything else.
+const LOOK_EVERY: u32 = 16;
+/// Looks between two questions for deaths and two rounds through what is pending.
+const CHORES_EVERY: u32 = 4;
+/// Polls that found something between two looks at everything else.
+const LOOK_ANYWAY_EVERY: u32 = 256;
+/// Tests that a cancelled receive gets before its memory is given up.
+const CANCEL_TESTS: usize = 1000;
+
+/// The processes of a universe and the way to them.
+#[derive(Debug)]
+pub(super) struct Universe {
+    id: UniverseId,
+    /// Carries frames; revoked only when its creation failed.
+    control: Comm,
+    /// Other communicators are made from it.
+    source: Comm,
+    links: Vec<Option<Link>>,
+    dead: Vec<bool>,
+    /// Number of deaths that MPI has told.
+    failures: usize,
+    revoked: bool,
+}
+
+/// The posted receive of fast frames of one process.
+#[derive(Debug)]
+struct Link {
+    request: Request,
+    memory: Wire,
+    /// MPI has the memory.
+    posted: bool,
+}
+
+/// A send that MPI has not finished yet.
+#[derive(Debug)]
+struct Outgoing {
+    request: Request,
+    memory: Wire,
+}
+
+/// All universes.
+#[derive(Debug)]
+pub(super) struct Control {
+    ulfm: &'static Ulfm,
+    universes: Vec<Option<Universe>>,
+    outgoing: Vec<Outgoing>,
+    /// The next fast frame is sent from here.
+    spare: Wire,
+    news: VecDeque<Incoming>,
+    polls: u32,
+    looks: u32,
+    /// It is time to go through what is pending elsewhere, too.
+    chores: bool,
+}
+
+impl Link {
+    fn new(control: &Comm, from: Rank) -> Checked<Self> {
+        let memory = Wire::new(FAST_BYTES);
+        let exposure = memory.exposure(FAST_BYTES);
+        let mut request = {
+            // SAFETY: the memory is read in `take`, after completion, and freed in `close`.
+            unsafe { Request::standing_receive(control, exposure, from, FAST) }
+        }?;
+        request.restart()?;
+        Ok(Self { request, memory, posted: true })
+    }
+
+    /// The next frame, if there is one; the receive is posted again. After an error it is not.
+    #[inline]
+    fn take(&mut self) -> Checked<Option<Frame>> {
+        let Some(done) = self.request.test().inspect_err(|_| self.posted = false)? else {
+            return Ok(None);
+        };
+        self.posted = false;
+        let length = done.count(Types::bytes())?;
+        let frame = self.memory.read(length, Frame::from_slice);
+        self.request.restart()?;
+        self.posted = true;
+        Ok(Some(frame))
+    }
+
+    fn close(mut self) {
+        if self.posted {
+            self.request.cancel();
+            let mut tests = 0..CANCEL_TESTS;
+            self.posted = tests.all(|_| matches!(self.request.test(), Ok(None)));
+        }
+        if self.posted {
+            self.memory.leak();
+        } else {
+            self.request.release();
+        }
+    }
+}
+
+impl Universe {
+    /// The posted receive of a process, posted now if it is awaited for the first time.
+    #[inline]
+    fn link(&mut self, from: Rank) -> Checked<Option<&mut Link>> {
+        if self.revoked || self.dead.get(from.index()).is_none_or(|dead| *dead) {
+            return Ok(None);
+        }
+        let place = &mut self.links[from.index()];
+        if place.is_none() {
+            *place = Some(Link::new(&self.control, from)?);
+        }
+        Ok(place.as_mut())
+    }
+
+    fn close_link(&mut self, from: Rank) {
+        if let Some(link) = self.links[from.index()].take() {
+            link.close();
+        }
+    }
+}
+
+impl Control {
+    pub(super) fn new(ulfm: &'static Ulfm) -> Self {
+        Self {
+            ulfm,
+            universes: Vec::new(),
+            outgoing: Vec::new(),
+            spare: Wire::new(FAST_BYTES),
+            news: VecDeque::new(),
+            polls: 0,
+            looks: 0,
+            chores: false,
+        }
+    }
+
+    /// Takes the communicators of a new universe into use.
+    pub(super) fn add(&mut self, control: Comm, source: Comm) -> UniverseId {
+        let id = UniverseId(self.universes.len() as u32);
+        let size = control.size() as usize;
+        let links = std::iter::repeat_with(|| None).take(size).collect();
+        let dead = vec![false; size];
+        let (failures, revoked) = (0, false);
+        let universe = Universe { id, control, source, links, dead, failures, revoked };
+        self.universes.push(Some(universe));
+        id
+    }
+
+    /// What other communicators are made from.
+    pub(super) fn source(&self, id: UniverseId) -> Option<Comm> {
+        self.universes.get(id.0 as usize)?.as_ref().map(|universe| universe.source)
+    }
+
+    /// True when the newest universe was revoked: those who made it have given it up.
+    pub(super) fn newest_is_revoked(&self) -> bool {
+        self.universes.iter().flatten().last().is_some_and(|universe| universe.revoked)
+    }
+
+    /// Drops a universe; its communicators stay, other processes may still use them.
+    pub(super) fn discard(&mut self, id: UniverseId) {
+        let Some(mut universe) = self.universes.get_mut(id.0 as usize).and_then(Option::take)
+        else {
+            return;
+        };
+        universe.links.drain(..).flatten().for_each(Link::close);
+        self.news.retain(|news| {
+            let (Incoming::Frame(of, ..) | Incoming::Failure(of, _)) = news;
+            *of != id
+        });
+    }
+
+    pub(super) fn send(&mut self, id: UniverseId, to: Rank, frame: &[u8]) {
+        let universe = self.universes.get(id.0 as usize).and_then(Option::as_ref);
+        let Some(universe) = universe else { return };
+        if universe.revoked || universe.dead.get(to.index()).is_none_or(|dead| *dead) {
+            return;
+        }
+        let tag = if is_fast(frame) { FAST } else { SLOW };
+        if frame.len() > self.spare.capacity() {
+            self.spare = Wire::new(frame.len());
+        }
+        self.spare.write(frame);
+        let exposure = self.spare.exposure(frame.len());
+        // SAFETY: unless the send is over at once, `outgoing` keeps the memory until it is.
+        let sent = unsafe { Request::send(&universe.control, exposure, to, tag, false) };
+        let sent = sent.and_then(|mut request| Ok((request.test()?.is_none(), request)));
+        match sent {
+            Ok((false, _)) => {}
+            Ok((true, request)) => {
+                let memory = std::mem::replace(&mut self.spare, Wire::new(FAST_BYTES));
+                self.outgoing.push(Outgoing { request, memory });
+            }
+            Err(refusal) => self.handle_refusal(id, to, refusal),
+        }
+    }
+
+    /// The next news; `None` when there is none, or when it is not yet time to look.
+    #[inline]
+    pub(super) fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming> {
+        if !self.news.is_empty() {
+            return self.news.pop_front();
+        }
+        let Some((id, from)) = awaits else { return self.look_around() };
+        self.polls = self.polls.wrapping_add(1);
+        let found = self.awaited(id, from);
+        let pause = if found.is_some() { LOOK_ANYWAY_EVERY } else { LOOK_EVERY };
+        if !self.polls.is_multiple_of(pause) {
+            return found;
+        }
+        let other = self.look_around();
+        if found.is_some() {
+            self.news.extend(other);
+            return found;
+        }
+        other
+    }
+
+    #[inline]
+    fn awaited(&mut self, id: UniverseId, from: Rank) -> Option<Incoming> {
+        let universe = self.universes.get_mut(id.0 as usize)?.as_mut()?;
+        let taken = universe.link(from).and_then(|link| link.map_or(Ok(None), Link::take));
+        match taken {
+            Ok(frame) => frame.map(|frame| Incoming::Frame(id, from, frame)),
+            Err(refusal) => {
+                self.close_link(id, from);
+                self.handle_refusal(id, from, refusal);
+                self.news.pop_front()
+            }
+        }
+    }
+
+    fn close_link(&mut self, id: UniverseId, from: Rank) {
+        if let Some(universe) = self.universes.get_mut(id.0 as usize).and_then(Option::as_mut) {
+            universe.close_link(from);
+        }
+    }
+
+    /// Slow frames of all universes, the newest first and most often; now and then deaths.
+    #[cold]
+    fn look_around(&mut self) -> Option<Incoming> {
+        self.looks = self.looks.wrapping_add(1);
+        let chores = self.looks.is_multiple_of(CHORES_EVERY);
+        if chores {
+            self.chores = true;
+            self.look_for_deaths();
+            self.finish_sends();
+        }
+        let mut revoked = None;
+        let open = self.universes.iter().flatten().filter(|universe| !universe.revoked).rev();
+        for universe in open.take(if chores { usize::MAX } else { 1 }) {
+            match request::next_message(&universe.control, SLOW) {
+                Ok(None) => {}
+                Ok(Some((from, bytes))) => {
+                    let frame = Frame::from_vec(bytes);
+                    self.news.push_back(Incoming::Frame(universe.id, from, frame));
+                }
+                Err(Refusal { class: REVOKED, .. }) => revoked = Some(universe.id),
+                // A death that the next look asks for; acknowledged, so that probes go on.
+                Err(_) => universe.control.acknowledge_failures(self.ulfm),
+            }
+        }
+        if let Some(id) = revoked {
+            self.handle_revoked(id);
+        }
+        self.news.pop_front()
+    }
+
+    /// True once after each round of chores.
+    #[inline]
+    pub(super) fn did_chores(&mut self) -> bool {
+        std::mem::take(&mut self.chores)
+    }
+
+    fn look_for_deaths(&mut self) {
+        for universe in self.universes.iter_mut().flatten() {
+            let Universe { id, control, dead, links, failures, .. } = universe;
+            let news = &mut self.news;
+            let told = control.failed(self.ulfm, *failures, |rank| {
+                let place = &mut dead[rank.index()];
+                if !std::mem::replace(place, true) {
+                    news.push_back(Incoming::Failure(*id, rank));
+                }
+            });
+            match told {
+                Ok(number) if number > *failures => {
+                    *failures = number;
+                    control.acknowledge_failures(self.ulfm);
+                    close_links_of_the_dead(links, dead, *id, news);
+                }
+                Ok(_) => {}
+                Err(refusal) => tracing::debug!(?refusal, "cannot ask for deaths"),
+            }
+        }
+    }
+
+    /// What a refused operation with a process says about it.
+    fn handle_refusal(&mut self, id: UniverseId, peer: Rank, refusal: Refusal) {
+        match refusal.class {
+            PROC_FAILED => {
+                self.look_for_deaths();
+                let universe = self.universes.get_mut(id.0 as usize).and_then(Option::as_mut);
+                let Some(universe) = universe else { return };
+                if !std::mem::replace(&mut universe.dead[peer.index()], true) {
+                    self.news.push_back(Incoming::Failure(id, peer));
+                }
+            }
+            REVOKED => self.handle_revoked(id),
+            _ => tracing::warn!(?refusal, process = %peer, "control frame lost"),
+        }
+    }
+
+    fn handle_revoked(&mut self, id: UniverseId) {
+        if let Some(universe) = self.universes.get_mut(id.0 as usize).and_then(Option::as_mut) {
+            tracing::debug!(universe = id.0, "revoked");
+            universe.revoked = true;
+        }
+    }
+
+    fn finish_sends(&mut self) {
+        // An error ends a request as well as success does.
+        self.outgoing.retain_mut(|outgoing| matches!(outgoing.request.test(), Ok(None)));
+    }
+
+    /// Ends everything: sends get some time, receives are cancelled. Frames that MPI says it has
+    /// sent may still wait for a connection, so there is progress for at least a moment.
+    pub(super) fn close(&mut self, at_least: Duration, within: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < at_least || !self.outgoing.is_empty() && began.elapsed() < within {
+            let _ = self.look_around();
+        }
+        for outgoing in self.outgoing.drain(..) {
+            outgoing.memory.leak();
+        }
+        for id in 0..self.universes.len() {
+            self.discard(UniverseId(id as u32));
+        }
+    }
+}
+
+/// Frames that a process sent before its death are news like any other; then its receive ends.
+fn close_links_of_the_dead(
+    links: &mut [Option<Link>],
+    dead: &[bool],
+    id: UniverseId,
+    news: &mut VecDeque<Incoming>,
+) {
+    let mut earlier = VecDeque::new();
+    for (at, place) in links.iter_mut().enumerate().filter(|(at, _)| dead[*at]) {
+        let Some(mut link) = place.take() else { continue };
+        while link.posted
+            && let Ok(Some(frame)) = link.take()
+        {
+            earlier.push_back(Incoming::Frame(id, Rank::from(at), frame));
+        }
+        link.close();
+    }
+    if !earlier.is_empty() {
+        earlier.append(news);
+        *news = earlier;
+    }
+}

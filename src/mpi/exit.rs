@@ -1,0 +1,128 @@
+//! The end of the process: in order, or by a signal, so that MPI's runtime notices.
+//!
+//! Open MPI reports a death by signal within milliseconds and an `exit` with another status
+//! than 0 never. A process that leaves without [`orderly`] therefore kills itself; so does one
+//! whose `main` panicked.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    mem::MaybeUninit,
+    path::PathBuf,
+    process,
+    sync::{
+        Once,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+};
+
+/// Set once this process may exit as it likes.
+static ORDERLY: AtomicBool = AtomicBool::new(false);
+/// The process that installed the handler; a fork of it may exit as it likes.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Makes every `exit` before [`orderly`] a death by signal.
+pub(super) fn guard() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        OWNER.store(process::id(), Relaxed);
+        // SAFETY: `at_exit` is an `extern "C"` function without arguments, it lives for ever.
+        let refused = unsafe { libc::atexit(at_exit) };
+        if refused != 0 {
+            tracing::warn!("no exit handler: an early exit of this rank may go unnoticed");
+        }
+    });
+}
+
+/// From now on an exit is an orderly one.
+pub(super) fn orderly() {
+    ORDERLY.store(true, Relaxed);
+}
+
+extern "C" fn at_exit() {
+    if ORDERLY.load(Relaxed) || OWNER.load(Relaxed) != process::id() {
+        return;
+    }
+    flush_streams();
+    die_by_signal("this process exits without `finalize`; it counts as failed");
+}
+
+/// Writes out what C code has printed.
+pub(super) fn flush_streams() {
+    // SAFETY: a null pointer means all of C's output streams.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+}
+
+/// Ends the process at once, with one line on standard error.
+pub(super) fn die_by_signal(why: &str) -> ! {
+    // One write, so that lines of several processes do not mix.
+    let line = format!("fampi: process {}: {why}\n", process::id());
+    let _ = io::stderr().write_all(line.as_bytes());
+    kill_ourselves()
+}
+
+fn kill_ourselves() -> ! {
+    // SAFETY: a signal to ourselves touches no memory.
+    unsafe { libc::kill(process::id().cast_signed(), libc::SIGKILL) };
+    process::abort()
+}
+
+/// `MPI_Finalize` does not come back: all is done and said, leave.
+pub(super) fn leave_unfinished_finalize() -> ! {
+    orderly();
+    report_success();
+    // SAFETY: `_exit` runs no handler and does not return.
+    unsafe { libc::_exit(0) }
+}
+
+/// Says `ok` in the file `$FAMPI_STATUS_DIR/<pid>`, for launchers that cannot tell an orderly
+/// end from another by MPI's own exit status.
+pub(super) fn report_success() {
+    let Some(folder) = std::env::var_os("FAMPI_STATUS_DIR").map(PathBuf::from) else { return };
+    let own = folder.join(process::id().to_string());
+    let unfinished = own.with_extension("new");
+    let written = fs::write(&unfinished, "ok").and_then(|()| fs::rename(&unfinished, &own));
+    if let Err(error) = written {
+        tracing::warn!(%error, folder = %folder.display(), "cannot write the status file");
+    }
+}
+
+/// True while a process of our node has this number.
+pub(super) fn process_exists(pid: libc::pid_t) -> bool {
+    // SAFETY: signal 0 is never delivered, it only asks.
+    let refused = unsafe { libc::kill(pid, 0) } != 0;
+    !(refused && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH))
+}
+
+/// Signals go to the application's threads, never to the calling one.
+pub(super) fn block_signals_of_this_thread() {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the pointer is to a set of our own, which the call fills.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the set was filled above, and no old one is asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut()) };
+}
+
+/// The name of this node.
+pub(super) fn node_name() -> String {
+    let mut name = [0_u8; 256];
+    let (address, length) = (name.as_mut_ptr().cast(), name.len() - 1);
+    // SAFETY: the array has room for the length told, and keeps a zero at its end.
+    unsafe { libc::gethostname(address, length) };
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+/// The process of our own node that spawned us, if one did.
+pub(super) fn parent_on_this_node() -> Option<libc::pid_t> {
+    let parent = std::env::var(super::spawn::PARENT_VARIABLE).ok()?;
+    let (pid, node) = parent.split_once('@')?;
+    if node == node_name() { pid.parse().ok() } else { None }
+}
+
+/// Nobody waits for this process any more: it goes, in a way that MPI's runtime reports.
+pub(super) fn leave_unneeded() -> ! {
+    orderly();
+    report_success();
+    kill_ourselves()
+}

@@ -1,0 +1,63 @@
+//! Which MPI this process runs with, for those who diagnose a set-up.
+
+use std::ffi::CStr;
+
+use super::{calls, ulfm};
+use crate::error::Error;
+
+/// What can be known about the MPI library.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Facts {
+    /// What the library says about itself.
+    pub library: String,
+    /// Its version, when it is Open MPI.
+    pub open_mpi: Option<(u32, u32, u32)>,
+    /// The calls of ULFM are there.
+    pub has_ulfm: bool,
+    /// They were switched on by the launcher; `None` before MPI is initialised, or when the
+    /// library does not say.
+    pub ulfm_is_on: Option<bool>,
+    /// Names and values of the settings that choose transports and collectives.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// Asks the library. Works before and after initialisation, which it does not do itself.
+pub fn facts() -> Result<Facts, Error> {
+    let library = calls::library_version()?;
+    let ulfm_is_on = if calls::initialized()? { ulfm::is_on() } else { None };
+    let settings = [("pml", c"pml"), ("btl", c"btl"), ("coll", c"coll")];
+    let settings = settings
+        .into_iter()
+        .filter_map(|(name, variable)| Some((name, text(&calls::control_variable(variable)?))));
+    Ok(Facts {
+        open_mpi: open_mpi_version(&library),
+        has_ulfm: ulfm::find().is_some(),
+        ulfm_is_on,
+        settings: settings.collect(),
+        library,
+    })
+}
+
+fn text(bytes: &[u8]) -> String {
+    CStr::from_bytes_until_nul(bytes)
+        .map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned())
+}
+
+fn open_mpi_version(library: &str) -> Option<(u32, u32, u32)> {
+    let version = library.strip_prefix("Open MPI v")?;
+    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
+    let mut numbers = version[..end].split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_open_mpi_is_read() {
+        assert_eq!(open_mpi_version("Open MPI v5.0.9, package: …"), Some((5, 0, 9)));
+        assert_eq!(open_mpi_version("Open MPI v5.1.0rc1, package"), Some((5, 1, 0)));
+        assert_eq!(open_mpi_version("MPICH Version: 5.0"), None);
+    }
+}

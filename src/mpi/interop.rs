@@ -1,0 +1,60 @@
+//! From and to communicators of rsmpi, for programs and libraries that use it.
+
+use mpi::{
+    ffi,
+    raw::{AsRaw, FromRaw as _},
+    topology::{Communicator, SimpleCommunicator},
+};
+
+use super::{MpiPlatform, calls::Refusal, comm::Comm, exit, watchdog};
+use crate::{engine::platform::DataId, error::Error};
+
+impl MpiPlatform {
+    /// Universe 0 becomes a duplicate of this communicator; MPI stays the caller's to finalise.
+    ///
+    /// # MPI
+    ///
+    /// Collective over `comm`, whose errors return from now on. Replacements can only be spawned
+    /// for programs that use [`MpiPlatform::new`].
+    pub fn adopt<C>(comm: &C) -> Result<Self, Error>
+    where
+        C: Communicator + AsRaw<Raw = ffi::MPI_Comm>,
+    {
+        watchdog::start();
+        // SAFETY: rsmpi's communicators are live as long as they are borrowed; we keep duplicates.
+        let borrowed = unsafe { Comm::from_raw(comm.as_raw()) }?;
+        let mut platform = Self::over(borrowed, 0, false)?;
+        platform.owns_mpi = false;
+        Ok(platform)
+    }
+
+    /// A duplicate of a context's communicator, for calls into other libraries.
+    ///
+    /// # MPI
+    ///
+    /// Collective over the data communicator. A death shows there as errors that rsmpi does not
+    /// report; use it where no failure is expected, or check with a block afterwards.
+    pub fn duplicate_for_others(
+        &self,
+        data: DataId,
+        context: u32,
+    ) -> Result<SimpleCommunicator, Error> {
+        let comm = self.context(data, context).ok_or(Error::CreationFailed)?;
+        let made = comm.duplicate().map_err(|refusal: Refusal| {
+            comm.revoke(self.ulfm);
+            if refusal.is_failure() { Error::CreationFailed } else { refusal.into() }
+        })?;
+        // SAFETY: live, of one group, not predefined; the new owner frees it.
+        Ok(unsafe { SimpleCommunicator::from_raw(made.raw()) })
+    }
+
+    /// The handle of a context's communicator, which stays ours; `None` when it is retired.
+    pub fn raw_communicator(&self, data: DataId, context: u32) -> Option<ffi::MPI_Comm> {
+        self.context(data, context).map(|comm| comm.raw())
+    }
+}
+
+/// Lets this process exit as it likes: for programs that finalise MPI themselves.
+pub fn allow_exit() {
+    exit::orderly();
+}

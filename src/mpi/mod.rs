@@ -1,0 +1,344 @@
+//! The real world: Open MPI with ULFM behind the trait [`Platform`].
+//!
+//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `ulfm`, has one checked
+//! function per call of MPI; what stands on it is ordinary code.
+//!
+//! ```text
+//! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
+//! data      operations and buffers of the application  exit    every end is seen by the others
+//! contexts  the communicators they run on             interop  from and to rsmpi
+//! groups, spawn   communicators made with others      facts    which MPI this is
+//! baseline        MPI's own operations, to compare with
+//! ```
+//!
+//! **Assumes** one thread that calls MPI, and the launch line of `fampi run`: fault tolerance on,
+//! `pml ob1` over shared memory and TCP, asynchronous finalize.
+
+mod baseline;
+mod calls;
+mod comm;
+mod contexts;
+mod control;
+mod data;
+mod exit;
+mod expose;
+mod facts;
+mod groups;
+mod interop;
+mod request;
+mod spawn;
+mod ulfm;
+mod watchdog;
+mod wire;
+
+use std::{
+    io::Write as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+use comm::Comm;
+use contexts::DataComm;
+use control::Control;
+use data::Posts;
+use ulfm::Ulfm;
+
+pub use self::{
+    baseline::Baseline,
+    expose::{Expose, Exposure, MpiElement},
+    facts::{Facts, facts},
+    interop::allow_exit,
+};
+use crate::{
+    engine::{
+        buffer::Buffer,
+        platform::{
+            DataId, Derived, Idle, Incoming, Operation, Origin, Platform, PostId, Progress,
+            UniverseId,
+        },
+    },
+    error::Error,
+    fault::FaultCode,
+    rank::{Rank, RankSet},
+};
+
+/// How long `finalize` waits for sends of the application that nobody may ever receive.
+const LAST_OPERATIONS_WITHIN: Duration = Duration::from_millis(100);
+/// How long `finalize` makes progress in any case.
+const LAST_PROGRESS: Duration = Duration::from_millis(20);
+/// How long `finalize` waits for frames that living processes have not fetched yet.
+const LAST_FRAMES_WITHIN: Duration = Duration::from_secs(1);
+/// How long a parked spare sleeps between two looks.
+const NAP: Duration = Duration::from_micros(800);
+
+/// MPI as the engine sees it.
+pub struct MpiPlatform {
+    ulfm: &'static Ulfm,
+    started: Instant,
+    origin: Origin,
+    max_tag: u32,
+    control: Control,
+    posts: Posts,
+    data: Vec<Option<DataComm>>,
+    /// The link to the root, and the processes spawned with us.
+    spawned: Option<(Comm, Comm)>,
+    /// We initialised MPI, so we end it.
+    owns_mpi: bool,
+}
+
+impl MpiPlatform {
+    /// Initialises MPI if nobody has, and takes this process's place in the job.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] says in a sentence why this MPI, or this launch, will not do.
+    ///
+    /// # MPI
+    ///
+    /// Collective over the launch. Errors of `MPI_COMM_WORLD` and `MPI_COMM_SELF` return from now
+    /// on. A process that exits before [`Platform::finalize`] dies by a signal.
+    pub fn new() -> Result<Self, Error> {
+        watchdog::start();
+        let is_replacement = std::env::var_os(spawn::PARENT_VARIABLE).is_some();
+        watchdog::set_parent(exit::parent_on_this_node());
+        let owns_mpi = !calls::initialized()?;
+        if owns_mpi {
+            calls::initialize(is_replacement)?;
+        }
+        let world = Comm::world()?;
+        let parent = Comm::parent()?;
+        if parent.is_none() {
+            watchdog::set_parent(None);
+        }
+        let spares = spares_wanted()?;
+        let mut platform = Self::over(world, spares, parent.is_some())?;
+        platform.spawned = parent.map(|parent| (parent, world));
+        platform.owns_mpi = owns_mpi;
+        Ok(platform)
+    }
+
+    /// Universe 0 becomes a duplicate of `comm`, except for replacements.
+    fn over(comm: Comm, spares: u32, is_replacement: bool) -> Result<Self, Error> {
+        let ulfm = ulfm::require()?;
+        if calls::finalized()? {
+            return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
+        }
+        exit::guard();
+        watchdog::set_rank(comm.rank().number());
+        Comm::alone()?;
+        let mut control = Control::new(ulfm);
+        let origin = if is_replacement {
+            Origin::Spawned
+        } else {
+            control.add(comm.duplicate()?, comm.duplicate()?);
+            Origin::Launched { rank: comm.rank(), size: comm.size(), spares }
+        };
+        Ok(Self {
+            ulfm,
+            started: Instant::now(),
+            origin,
+            max_tag: calls::greatest_tag(comm.raw())?,
+            control,
+            posts: Posts::default(),
+            data: Vec::new(),
+            spawned: None,
+            owns_mpi: false,
+        })
+    }
+
+    /// What is pending in the background, now and then.
+    #[cold]
+    fn do_chores(&mut self) {
+        self.posts.sweep();
+        for at in 0..self.data.len() {
+            let Some(data) = self.data[at].as_mut().filter(|data| data.is_making()) else {
+                continue;
+            };
+            let unneeded = data.advance(self.ulfm);
+            self.free_context(DataId(at as u32), unneeded);
+        }
+        if self.spawned.is_some() && self.control.newest_is_revoked() {
+            exit::leave_unneeded();
+        }
+    }
+
+    fn free_context(&self, data: DataId, unneeded: Option<(u32, Comm)>) {
+        if let Some((number, comm)) = unneeded
+            && !self.posts.is_busy(data, number + 1)
+        {
+            // SAFETY: its entry among the contexts is gone, and no post is left that names it.
+            unsafe { comm.free() };
+        }
+    }
+
+    /// Duplicates under way get a moment to be complete.
+    fn settle_last(&mut self) {
+        let began = Instant::now();
+        let making = |data: &mut Option<DataComm>| data.as_ref().is_some_and(DataComm::is_making);
+        while self.data.iter_mut().any(making) && began.elapsed() < LAST_PROGRESS {
+            self.do_chores();
+        }
+        self.data.iter_mut().flatten().for_each(DataComm::keep_making);
+    }
+
+    /// The communicator of a context that is made and not retired.
+    #[inline]
+    fn context(&self, data: DataId, context: u32) -> Option<Comm> {
+        self.data.get(data.0 as usize)?.as_ref()?.context(context)
+    }
+}
+
+/// `FAMPI_SPARES`: how many of the launched processes are spares.
+fn spares_wanted() -> Result<u32, Error> {
+    let Some(text) = std::env::var_os("FAMPI_SPARES") else { return Ok(0) };
+    let number = text.to_str().and_then(|text| text.trim().parse().ok());
+    number.ok_or_else(|| {
+        let text = text.display();
+        Error::Unsupported(format!("FAMPI_SPARES is '{text}'; set it to a number of processes"))
+    })
+}
+
+impl Platform for MpiPlatform {
+    fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    #[inline]
+    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
+        self.control.send(universe, to, frame);
+    }
+
+    #[inline]
+    fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming> {
+        let found = self.control.poll(awaits);
+        if self.control.did_chores() {
+            self.do_chores();
+        }
+        found
+    }
+
+    #[inline]
+    fn idle(&mut self, until: Option<Duration>, how: Idle) {
+        if how == Idle::Parked {
+            let left = until.map_or(NAP, |until| until.saturating_sub(self.now()));
+            thread::sleep(left.min(NAP));
+        }
+    }
+
+    fn max_tag(&self) -> u32 {
+        self.max_tag
+    }
+
+    fn awaits_context(&mut self, data: DataId, context: u32) -> bool {
+        let ulfm = self.ulfm;
+        let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        let unneeded = place.advance(ulfm);
+        let comes = place.is_coming(context) && place.is_healthy(ulfm);
+        self.free_context(data, unneeded);
+        comes
+    }
+
+    fn post(
+        &mut self,
+        data: DataId,
+        context: u32,
+        operation: Operation,
+        buffer: Box<dyn Buffer>,
+    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+        match self.context(data, context) {
+            Some(comm) => self.posts.post((data, context, comm), operation, buffer),
+            None => Err((FaultCode::Interrupted, buffer)),
+        }
+    }
+
+    #[inline]
+    fn test(&mut self, post: PostId) -> Progress {
+        self.posts.test(post, self.ulfm)
+    }
+
+    fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
+        self.posts.take(post)
+    }
+
+    fn abandon(&mut self, post: PostId) {
+        self.posts.abandon(post);
+    }
+
+    fn retire_contexts(&mut self, data: DataId, context: u32) {
+        let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let unneeded = place.retire(context, self.ulfm);
+        self.posts.drain(data, context, self.ulfm);
+        self.free_context(data, unneeded);
+    }
+
+    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
+        self.make_split(parent, color, key)
+    }
+
+    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
+        self.make_shrunken(parent, dead)
+    }
+
+    fn regroup(
+        &mut self,
+        universe: UniverseId,
+        dead: &RankSet,
+        spawn: u32,
+        roster: Option<&[u8]>,
+    ) -> Result<(UniverseId, Vec<u8>), Error> {
+        self.make_universe(universe, dead, spawn, roster)
+    }
+
+    fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
+        self.join_universe()
+    }
+
+    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
+        self.make_gathered(universe, members)
+    }
+
+    fn discard_data(&mut self, data: DataId) {
+        self.posts.discard(data);
+        // The communicators stay allocated: others may still send to them, and MPI would deliver
+        // such a message to a later communicator that has the same number.
+        if let Some(mut place) = self.data.get_mut(data.0 as usize).and_then(Option::take) {
+            place.settle(self.ulfm);
+            place.keep_making();
+        }
+    }
+
+    fn discard_universe(&mut self, universe: UniverseId) {
+        self.control.discard(universe);
+    }
+
+    fn finalize(&mut self) {
+        let _ = std::io::stdout().flush();
+        exit::flush_streams();
+        self.posts.close(LAST_OPERATIONS_WITHIN);
+        self.settle_last();
+        self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
+        if self.owns_mpi
+            && let Err(refusal) = calls::finalize()
+        {
+            tracing::warn!(?refusal, "MPI does not end in order");
+        }
+        exit::orderly();
+        exit::report_success();
+    }
+
+    fn exit(&mut self) -> ! {
+        std::process::exit(0)
+    }
+
+    fn abort(&mut self) -> ! {
+        exit::leave_unneeded()
+    }
+}

@@ -1,0 +1,317 @@
+//! Requests: a checked call for each operation that we start, test or end.
+
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+};
+
+use mpi::ffi;
+
+use super::{
+    calls::{COUNT, Checked, Refusal, check},
+    comm::Comm,
+    expose::Exposure,
+    watchdog,
+};
+use crate::{engine::buffer::ReduceOp, rank::Rank};
+
+/// A request of MPI; null when nothing is under way. Dropping it does not end the operation.
+#[derive(Debug)]
+pub(super) struct Request(ffi::MPI_Request);
+
+/// What a completed request tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done(ffi::MPI_Status);
+
+impl Done {
+    pub(super) fn source(&self) -> Option<Rank> {
+        u32::try_from(self.0.MPI_SOURCE).ok().map(Rank::new)
+    }
+
+    pub(super) fn tag(&self) -> u32 {
+        self.0.MPI_TAG.cast_unsigned()
+    }
+
+    /// Number of elements of this type that were received.
+    #[inline]
+    pub(super) fn count(&self, datatype: ffi::MPI_Datatype) -> Checked<usize> {
+        let mut count = 0;
+        check("MPI_Get_count", {
+            // SAFETY: the status was filled by a completed call; the result is ours.
+            unsafe { ffi::MPI_Get_count(&raw const self.0, datatype, &raw mut count) }
+        })?;
+        usize::try_from(count).map_err(|_| Refusal { call: "MPI_Get_count", class: COUNT })
+    }
+}
+
+/// Datatypes of the control channel.
+#[derive(Debug)]
+pub(super) struct Types;
+
+impl Types {
+    #[inline]
+    pub(super) fn bytes() -> ffi::MPI_Datatype {
+        // SAFETY: reading a constant that MPI's library defines.
+        unsafe { ffi::RSMPI_UINT8_T }
+    }
+
+    pub(super) fn u64() -> ffi::MPI_Datatype {
+        // SAFETY: reading a constant that MPI's library defines.
+        unsafe { ffi::RSMPI_UINT64_T }
+    }
+}
+
+/// `MPI_ANY_SOURCE`.
+pub(super) fn any_source() -> c_int {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_ANY_SOURCE }
+}
+
+/// `MPI_ANY_TAG`.
+pub(super) fn any_tag() -> c_int {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_ANY_TAG }
+}
+
+fn empty_status() -> ffi::MPI_Status {
+    // SAFETY: a status is a plain structure of integers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
+/// `MPI_IN_PLACE`, a macro that the bindings do not carry: 1 in Open MPI, the only library with
+/// the calls that `ulfm::require` asks for.
+fn in_place() -> *const c_void {
+    ptr::without_provenance(1)
+}
+
+fn operation(op: ReduceOp) -> ffi::MPI_Op {
+    match op {
+        // SAFETY: reading a constant that MPI's library defines.
+        ReduceOp::Sum => unsafe { ffi::RSMPI_SUM },
+        // SAFETY: as above.
+        ReduceOp::Product => unsafe { ffi::RSMPI_PROD },
+        // SAFETY: as above.
+        ReduceOp::Min => unsafe { ffi::RSMPI_MIN },
+        // SAFETY: as above.
+        ReduceOp::Max => unsafe { ffi::RSMPI_MAX },
+        // SAFETY: as above.
+        ReduceOp::And => unsafe { ffi::RSMPI_BAND },
+        // SAFETY: as above.
+        ReduceOp::Or => unsafe { ffi::RSMPI_BOR },
+    }
+}
+
+impl Request {
+    pub(super) fn null() -> Self {
+        // SAFETY: reading a constant that MPI's library defines.
+        Self(unsafe { ffi::RSMPI_REQUEST_NULL })
+    }
+
+    /// Where a starting call writes the request.
+    pub(super) fn slot(&mut self) -> *mut ffi::MPI_Request {
+        &raw mut self.0
+    }
+
+    /// `MPI_Test`. An error ends the request too, except a pending wildcard receive (class 76).
+    #[inline]
+    pub(super) fn test(&mut self) -> Checked<Option<Done>> {
+        let _inside = watchdog::ordinary();
+        let (mut flag, mut status) = (0, empty_status());
+        // SAFETY: ours or null; its buffer is kept by whoever started it until it is over.
+        let code = unsafe { ffi::MPI_Test(&raw mut self.0, &raw mut flag, &raw mut status) };
+        check("MPI_Test", code)?;
+        Ok((flag != 0).then_some(Done(status)))
+    }
+
+    /// `MPI_Cancel`; test it to its end afterwards.
+    pub(super) fn cancel(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        let _inside = watchdog::ordinary();
+        // SAFETY: an active request of ours.
+        let _ = unsafe { ffi::MPI_Cancel(&raw mut self.0) };
+    }
+
+    /// `MPI_Start` of a persistent request that is not active.
+    #[inline]
+    pub(super) fn restart(&mut self) -> Checked<()> {
+        let _inside = watchdog::ordinary();
+        // SAFETY: persistent and inactive, as our only callers in `control` know.
+        check("MPI_Start", unsafe { ffi::MPI_Start(&raw mut self.0) })
+    }
+
+    /// Gives a persistent request back that is not active.
+    pub(super) fn release(mut self) {
+        // SAFETY: persistent and inactive, as our only caller in `control` knows.
+        let _ = unsafe { ffi::MPI_Request_free(&raw mut self.0) };
+    }
+
+    /// True when MPI has taken the request back.
+    pub(super) fn is_over(&self) -> bool {
+        // SAFETY: reading a constant that MPI's library defines.
+        self.0 == unsafe { ffi::RSMPI_REQUEST_NULL }
+    }
+
+    /// `MPI_Isend` or `MPI_Issend`.
+    ///
+    /// # Safety
+    ///
+    /// The buffer stays as it is until the request is over.
+    #[inline]
+    pub(super) unsafe fn send(
+        comm: &Comm,
+        buffer: Exposure,
+        to: Rank,
+        tag: u32,
+        synchronous: bool,
+    ) -> Checked<Self> {
+        let _inside = watchdog::ordinary();
+        let start = if synchronous { ffi::MPI_Issend } else { ffi::MPI_Isend };
+        let Exposure { address, count, datatype } = buffer;
+        let (to, tag) = (to.number().cast_signed(), tag.cast_signed());
+        let mut request = Self::null();
+        check("MPI_Isend", {
+            // SAFETY: the buffer is described by its exposure and kept by our caller.
+            unsafe { start(address, count, datatype, to, tag, comm.raw(), request.slot()) }
+        })?;
+        Ok(request)
+    }
+
+    /// `MPI_Irecv`.
+    ///
+    /// # Safety
+    ///
+    /// The buffer belongs to MPI until the request is over.
+    pub(super) unsafe fn receive(
+        comm: &Comm,
+        buffer: Exposure,
+        from: Option<Rank>,
+        tag: Option<u32>,
+    ) -> Checked<Self> {
+        let _inside = watchdog::ordinary();
+        let from = from.map_or_else(any_source, |rank| rank.number().cast_signed());
+        let tag = tag.map_or_else(any_tag, u32::cast_signed);
+        let Exposure { address, count, datatype } = buffer;
+        let mut request = Self::null();
+        check("MPI_Irecv", {
+            // SAFETY: the buffer is described by its exposure and left alone by our caller.
+            unsafe {
+                ffi::MPI_Irecv(address, count, datatype, from, tag, comm.raw(), request.slot())
+            }
+        })?;
+        Ok(request)
+    }
+
+    /// `MPI_Recv_init`: a receive to be started again and again.
+    ///
+    /// # Safety
+    ///
+    /// The buffer belongs to MPI from each start until the test that completes it.
+    pub(super) unsafe fn standing_receive(
+        comm: &Comm,
+        buffer: Exposure,
+        from: Rank,
+        tag: u32,
+    ) -> Checked<Self> {
+        let (from, tag) = (from.number().cast_signed(), tag.cast_signed());
+        let Exposure { address, count, datatype } = buffer;
+        let mut request = Self::null();
+        check("MPI_Recv_init", {
+            // SAFETY: the buffer is described by its exposure and left alone by our caller.
+            unsafe {
+                ffi::MPI_Recv_init(address, count, datatype, from, tag, comm.raw(), request.slot())
+            }
+        })?;
+        Ok(request)
+    }
+
+    /// `MPI_Ibarrier`.
+    pub(super) fn barrier(comm: &Comm) -> Checked<Self> {
+        let _inside = watchdog::ordinary();
+        let mut request = Self::null();
+        // SAFETY: the communicator is live; no buffer.
+        check("MPI_Ibarrier", unsafe { ffi::MPI_Ibarrier(comm.raw(), request.slot()) })?;
+        Ok(request)
+    }
+
+    /// `MPI_Ibcast`.
+    ///
+    /// # Safety
+    ///
+    /// The buffer belongs to MPI until the request is over.
+    pub(super) unsafe fn broadcast(comm: &Comm, buffer: Exposure, root: Rank) -> Checked<Self> {
+        let _inside = watchdog::ordinary();
+        let Exposure { address, count, datatype } = buffer;
+        let root = root.number().cast_signed();
+        let mut request = Self::null();
+        check("MPI_Ibcast", {
+            // SAFETY: the buffer is described by its exposure and left alone by our caller.
+            unsafe { ffi::MPI_Ibcast(address, count, datatype, root, comm.raw(), request.slot()) }
+        })?;
+        Ok(request)
+    }
+
+    /// `MPI_Iallreduce` in place.
+    ///
+    /// # Safety
+    ///
+    /// The buffer belongs to MPI until the request is over.
+    pub(super) unsafe fn allreduce(comm: &Comm, buffer: Exposure, op: ReduceOp) -> Checked<Self> {
+        let _inside = watchdog::ordinary();
+        let Exposure { address, count, datatype } = buffer;
+        let (from, op, mut request) = (in_place(), operation(op), Self::null());
+        check("MPI_Iallreduce", {
+            // SAFETY: the buffer is described by its exposure and left alone by our caller.
+            unsafe {
+                let raw = comm.raw();
+                ffi::MPI_Iallreduce(from, address, count, datatype, op, raw, request.slot())
+            }
+        })?;
+        Ok(request)
+    }
+
+    /// `MPI_Iallgather` in place: one part of equal length per rank.
+    ///
+    /// # Safety
+    ///
+    /// The buffer belongs to MPI until the request is over.
+    pub(super) unsafe fn allgather(comm: &Comm, buffer: Exposure) -> Checked<Self> {
+        let _inside = watchdog::ordinary();
+        let Exposure { address, count, datatype } = buffer;
+        let part = count / comm.size().cast_signed();
+        let (from, mut request) = (in_place(), Self::null());
+        check("MPI_Iallgather", {
+            // SAFETY: the buffer holds `part` elements per rank and is left alone by our caller.
+            unsafe {
+                let (raw, slot) = (comm.raw(), request.slot());
+                ffi::MPI_Iallgather(from, part, datatype, address, part, datatype, raw, slot)
+            }
+        })?;
+        Ok(request)
+    }
+}
+
+/// `MPI_Improbe` for any source, then `MPI_Mrecv`: the next message with this tag.
+pub(super) fn next_message(comm: &Comm, tag: u32) -> Checked<Option<(Rank, Vec<u8>)>> {
+    let _inside = watchdog::ordinary();
+    let (mut flag, mut status) = (0, empty_status());
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut message = unsafe { ffi::RSMPI_MESSAGE_NULL };
+    let (source, raw, found) = (any_source(), comm.raw(), &raw mut message);
+    // SAFETY: the communicator is live; all results are variables of ours.
+    check("MPI_Improbe", unsafe {
+        ffi::MPI_Improbe(source, tag.cast_signed(), raw, &raw mut flag, found, &raw mut status)
+    })?;
+    if flag == 0 {
+        return Ok(None);
+    }
+    let done = Done(status);
+    let mut bytes = vec![0_u8; done.count(Types::bytes())?];
+    let (address, count) = (bytes.as_mut_ptr().cast::<c_void>(), bytes.len() as c_int);
+    // SAFETY: the bytes are as many as the probe said; the message is the one it found.
+    check("MPI_Mrecv", unsafe {
+        ffi::MPI_Mrecv(address, count, Types::bytes(), found, &raw mut status)
+    })?;
+    Ok(done.source().map(|from| (from, bytes)))
+}

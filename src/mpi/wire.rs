@@ -1,0 +1,78 @@
+//! Memory of the control channel that MPI may touch while we hold it.
+
+use std::{ptr::NonNull, slice};
+
+use super::{expose::Exposure, request::Types};
+
+/// Bytes on the heap, reached through a raw pointer only, so that MPI may read and write them
+/// between our own accesses. They are freed with the owner: whoever starts an operation on them
+/// keeps it until the operation is over, or leaks it.
+#[derive(Debug)]
+pub(super) struct Wire {
+    bytes: NonNull<[u8]>,
+}
+
+impl Wire {
+    pub(super) fn new(capacity: usize) -> Self {
+        let bytes = NonNull::from(Box::leak(vec![0; capacity].into_boxed_slice()));
+        Self { bytes }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The first `count` bytes, as MPI sees them.
+    #[inline]
+    pub(super) fn exposure(&self, count: usize) -> Exposure {
+        debug_assert!(count <= self.capacity(), "within the memory");
+        Exposure {
+            address: self.bytes.as_ptr().cast(),
+            count: count as i32,
+            datatype: Types::bytes(),
+        }
+    }
+
+    /// Copies the first `count` bytes out with `take`.
+    #[inline]
+    pub(super) fn read<R>(&self, count: usize, take: impl FnOnce(&[u8]) -> R) -> R {
+        let count = count.min(self.capacity());
+        let start = self.bytes.as_ptr().cast::<u8>().cast_const();
+        // SAFETY: within our memory; callers read between operations only, as the type says.
+        take(unsafe { slice::from_raw_parts(start, count) })
+    }
+
+    /// Copies `bytes` to the start; they fit.
+    #[inline]
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.capacity(), "within the memory");
+        let start = self.bytes.as_ptr().cast::<u8>();
+        // SAFETY: the length was checked; callers write between operations only.
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Gives the memory up for ever: MPI may still touch it.
+    pub(super) fn leak(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from a leaked box and is given back once.
+        drop(unsafe { Box::from_raw(self.bytes.as_ptr()) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let mut wire = Wire::new(8);
+        wire.write(b"abc");
+        assert_eq!(wire.read(3, <[u8]>::to_vec), b"abc");
+        assert_eq!(wire.read(100, <[u8]>::len), 8);
+    }
+}

@@ -1,0 +1,370 @@
+//! Data communicators: operations under way, contexts, what a death does to them.
+//!
+//! ```text
+//!  contexts of one rank:   0   1   2   3
+//!                          └ retired: its operations ended as interrupted, messages dropped
+//!                              └ in use
+//!                                  └ made once every rank has retired 0, all of them alive
+//! ```
+//!
+//! Retiring reaches the other ranks after a latency, as `MPIX_Comm_revoke` would.
+
+use std::collections::BTreeMap;
+
+use super::{
+    collectives::Meeting,
+    event::Event,
+    matching::Port,
+    world::{Pid, Time, World, note},
+};
+use crate::{
+    engine::{
+        buffer::Buffer,
+        platform::{Operation, PostId, Progress, Status},
+    },
+    fault::FaultCode,
+    rank::Rank,
+};
+
+/// Sends of at most this many bytes complete without their receiver.
+pub(super) const EAGER_BYTES: usize = 4096;
+
+/// The greatest tag.
+pub(super) const MAX_TAG: u32 = (1 << 23) - 1;
+
+const MPI_ERR_TAG: i32 = 4;
+const MPI_ERR_RANK: i32 = 6;
+
+/// A data communicator, all ranks of it.
+pub(super) struct Comm {
+    pub(super) members: Vec<Pid>,
+    pub(super) sides: Vec<Side>,
+    /// Collectives under way, by context and number.
+    pub(super) meetings: BTreeMap<(u32, u32), Meeting>,
+    /// When the last message arrives, by sender and receiver.
+    pub(super) links: BTreeMap<(usize, usize), Time>,
+    /// Contexts that all ranks have asked for.
+    made: u32,
+    /// The rank that certainly gets an error from collectives after the last death.
+    pub(super) victim: Option<usize>,
+}
+
+/// One rank's view of a communicator.
+#[derive(Default)]
+pub(super) struct Side {
+    /// Contexts below are retired by this rank.
+    pub(super) retired: u32,
+    /// Contexts below are over for this rank.
+    pub(super) revoked: u32,
+    made: u32,
+    pub(super) discarded: bool,
+    pub(super) ports: BTreeMap<u32, Port>,
+}
+
+/// An operation under way.
+pub(super) struct Post {
+    pub(super) comm: usize,
+    pub(super) rank: usize,
+    pub(super) context: u32,
+    pub(super) operation: Operation,
+    pub(super) buffer: Box<dyn Buffer>,
+    pub(super) progress: Progress,
+    /// A send or receive whose other half has been found.
+    pub(super) matched: bool,
+    /// Number of the collective.
+    pub(super) number: u32,
+    abandoned: bool,
+}
+
+impl Post {
+    pub(super) fn status(&self) -> Status {
+        Status { source: None, tag: 0, elements: self.buffer.elements() }
+    }
+
+    /// The process without which this send or receive cannot complete, as a rank.
+    fn needs(&self) -> Option<Rank> {
+        match self.operation {
+            _ if self.matched => None,
+            Operation::Send { to, .. } => Some(to),
+            Operation::Receive { from, .. } => from,
+            _ => None,
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let place = format!("in c{} context {}", self.comm, self.context);
+        match self.operation {
+            Operation::Send { to, tag, .. } => format!("send to {to}, tag {tag}, {place}"),
+            Operation::Receive { from, tag } => {
+                let from = from.map_or("any".to_owned(), |from| from.to_string());
+                let tag = tag.map_or("any".to_owned(), |tag| tag.to_string());
+                format!("receive from {from}, tag {tag}, {place}")
+            }
+            Operation::Barrier => format!("barrier {} {place}", self.number),
+            Operation::Broadcast { root } => {
+                format!("broadcast {} of {root} {place}", self.number)
+            }
+            Operation::Allreduce { op, .. } => {
+                format!("allreduce {} ({op:?}) {place}", self.number)
+            }
+            Operation::Allgather => format!("allgather {} {place}", self.number),
+        }
+    }
+}
+
+impl World {
+    pub(super) fn add_comm(&mut self, members: Vec<Pid>) -> usize {
+        let side = |_: &Pid| Side { made: 2, ..Side::default() };
+        self.comms.push(Comm {
+            sides: members.iter().map(side).collect(),
+            members,
+            meetings: BTreeMap::new(),
+            links: BTreeMap::new(),
+            made: 2,
+            victim: None,
+        });
+        self.comms.len() - 1
+    }
+
+    /// Starts an operation at this rank of a communicator.
+    pub(super) fn post(
+        &mut self,
+        me: Pid,
+        (comm, rank): (usize, usize),
+        context: u32,
+        operation: Operation,
+        buffer: Box<dyn Buffer>,
+    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+        let side = &self.comms[comm].sides[rank];
+        if context < side.revoked || context >= side.made {
+            return Err((FaultCode::Interrupted, buffer));
+        }
+        if let Some(class) = refusal(&operation, self.comms[comm].members.len()) {
+            return Err((FaultCode::Mpi(class), buffer));
+        }
+        let it = &mut self.processes[me];
+        let id = PostId(it.next_post);
+        it.next_post += 1;
+        let post = Post {
+            comm,
+            rank,
+            context,
+            operation,
+            buffer,
+            progress: Progress::Pending,
+            matched: false,
+            number: 0,
+            abandoned: false,
+        };
+        let local = it.local;
+        note!(self, local, "p{me} posts {}", post.describe());
+        self.processes[me].posts.insert(id.0, post);
+        match operation {
+            Operation::Send { to, tag, synchronous } => {
+                self.start_send(me, id, to, tag, synchronous);
+            }
+            Operation::Receive { .. } => self.start_receive(me, id),
+            _ => self.start_collective(me, id),
+        }
+        Ok(id)
+    }
+
+    /// Ends an operation, and fills its buffer with what it receives.
+    pub(super) fn complete(
+        &mut self,
+        process: Pid,
+        id: PostId,
+        progress: Progress,
+        payload: Option<Box<dyn Buffer>>,
+    ) {
+        let Some(post) = self.processes[process].posts.get_mut(&id.0) else { return };
+        if post.progress != Progress::Pending {
+            return;
+        }
+        let filled = payload.map_or(Ok(()), |payload| fill(post.buffer.as_mut(), &*payload));
+        post.progress = match filled {
+            Ok(()) => progress,
+            Err(class) => Progress::Failed(FaultCode::Mpi(class)),
+        };
+        let (comm, rank, context) = (post.comm, post.rank, post.context);
+        if matches!(post.operation, Operation::Receive { .. })
+            && let Some(port) = self.comms[comm].sides[rank].ports.get_mut(&context)
+        {
+            port.posted.retain(|posted| *posted != id);
+        }
+        let post = &self.processes[process].posts[&id.0];
+        let abandoned = post.abandoned;
+        note!(self, self.now(), "p{process}: {} is {:?}", post.describe(), post.progress);
+        if abandoned {
+            self.processes[process].posts.remove(&id.0);
+        } else {
+            self.wake(process);
+        }
+    }
+
+    /// Gives up an operation: a receive is cancelled, the rest goes on without its owner.
+    pub(super) fn abandon(&mut self, me: Pid, id: PostId) {
+        let Some(post) = self.processes[me].posts.get_mut(&id.0) else { return };
+        let cancellable = matches!(post.operation, Operation::Receive { .. }) && !post.matched;
+        if cancellable && post.progress == Progress::Pending {
+            self.complete(me, id, Progress::Failed(FaultCode::Interrupted), None);
+        }
+        let posts = &mut self.processes[me].posts;
+        match posts.get_mut(&id.0) {
+            Some(post) if post.progress == Progress::Pending => post.abandoned = true,
+            _ => drop(posts.remove(&id.0)),
+        }
+    }
+
+    /// This rank retires all contexts below `context`.
+    pub(super) fn retire(&mut self, me: Pid, (comm, rank): (usize, usize), context: u32) {
+        if context <= self.comms[comm].sides[rank].retired {
+            return;
+        }
+        let local = self.processes[me].local;
+        note!(self, local, "p{me} retires the contexts of c{comm} below {context}");
+        self.comms[comm].sides[rank].retired = context;
+        self.revoke(comm, rank, context);
+        for other in 0..self.comms[comm].members.len() {
+            if other != rank {
+                let latency = self.latency();
+                let event = Event::Retirement { comm, rank: other, context };
+                self.schedule(local + latency, event);
+            }
+        }
+        self.make_contexts(comm, local);
+    }
+
+    /// Makes contexts when all ranks have asked for them.
+    fn make_contexts(&mut self, comm: usize, now: Time) {
+        let group = &self.comms[comm];
+        let alive = group.members.iter().all(|member| !self.is_dead(*member));
+        let made = 2 + group.sides.iter().map(|side| side.retired).min().unwrap_or(0);
+        if !alive || made <= group.made {
+            return;
+        }
+        let group = &mut self.comms[comm];
+        group.made = made;
+        group.meetings.retain(|(context, _), _| context + 2 >= made);
+        for rank in 0..group.members.len() {
+            let latency = self.latency();
+            self.schedule(now + latency, Event::ContextMade { comm, rank, made });
+        }
+    }
+
+    /// True while a context is not made for this rank and nobody of the communicator is dead.
+    pub(super) fn context_is_coming(&self, comm: usize, rank: usize, context: u32) -> bool {
+        let group = &self.comms[comm];
+        let side = &group.sides[rank];
+        let alive = group.members.iter().all(|member| !self.is_dead(*member));
+        alive && context >= side.made && context >= side.retired
+    }
+
+    pub(super) fn gain_contexts(&mut self, comm: usize, rank: usize, made: u32) {
+        let members = &self.comms[comm].members;
+        let broken = members.iter().any(|member| self.is_dead(*member));
+        if broken && self.random.chance(2) {
+            return;
+        }
+        let process = self.comms[comm].members[rank];
+        note!(self, self.clock, "p{process} has {made} contexts of c{comm}");
+        let side = &mut self.comms[comm].sides[rank];
+        side.made = side.made.max(made);
+        self.wake(process);
+    }
+
+    /// Contexts below `context` are over for this rank.
+    pub(super) fn revoke(&mut self, comm: usize, rank: usize, context: u32) {
+        let side = &mut self.comms[comm].sides[rank];
+        if context <= side.revoked {
+            return;
+        }
+        side.revoked = context;
+        side.ports = side.ports.split_off(&context);
+        let process = self.comms[comm].members[rank];
+        let here = |post: &Post| post.comm == comm && post.context < context;
+        self.fail_posts(process, FaultCode::Interrupted, here);
+    }
+
+    /// Ends the pending operations of a process that are chosen.
+    fn fail_posts(&mut self, process: Pid, code: FaultCode, chosen: impl Fn(&Post) -> bool) {
+        let posts = self.processes[process].posts.iter();
+        let pending = posts.filter(|(_, post)| post.progress == Progress::Pending);
+        let failing: Vec<u32> = pending.filter(|(_, p)| chosen(p)).map(|(id, _)| *id).collect();
+        for id in failing {
+            self.complete(process, PostId(id), Progress::Failed(code), None);
+        }
+    }
+
+    /// The detector of `observer` has reported a death: what needs the dead ends.
+    pub(super) fn fail_operations(&mut self, observer: Pid, dead: Pid) {
+        let places = self.processes[observer].datas.clone();
+        for (comm, rank) in places.into_iter().flatten() {
+            let members = &self.comms[comm].members;
+            let Some(gone) = members.iter().position(|member| *member == dead) else { continue };
+            let gone = Rank::from(gone);
+            let needs_it = |post: &Post| post.comm == comm && post.needs() == Some(gone);
+            self.fail_posts(observer, FaultCode::ProcessFailed, needs_it);
+            self.break_collectives(comm, rank);
+        }
+    }
+
+    /// Fails a new operation at once when it needs a process known to be dead.
+    pub(super) fn check_partner(&mut self, me: Pid, id: PostId) {
+        let post = &self.processes[me].posts[&id.0];
+        let Some(partner) = post.needs() else { return };
+        let partner = self.comms[post.comm].members[partner.index()];
+        if self.processes[me].knows.contains(&partner) {
+            let progress = Progress::Failed(FaultCode::ProcessFailed);
+            self.complete(me, id, progress, None);
+        }
+    }
+
+    pub(super) fn discard(&mut self, me: Pid, (comm, rank): (usize, usize)) {
+        let side = &mut self.comms[comm].sides[rank];
+        side.discarded = true;
+        side.ports.clear();
+        let it = &mut self.processes[me];
+        it.posts.retain(|_, post| post.comm != comm);
+        for data in &mut it.datas {
+            if *data == Some((comm, rank)) {
+                *data = None;
+            }
+        }
+    }
+
+    /// Counts what is left when a process ends its part.
+    pub(super) fn count_leftovers(&mut self, me: Pid) {
+        let it = &mut self.processes[me];
+        if !it.finalized {
+            let abandoned = it.posts.values().filter(|post| post.abandoned).count();
+            it.quarantined = abandoned;
+            it.open_posts = it.posts.len() - abandoned;
+        }
+    }
+}
+
+/// The error class of an operation that cannot start.
+fn refusal(operation: &Operation, size: usize) -> Option<i32> {
+    let (rank, tag) = match *operation {
+        Operation::Send { to, tag, .. } => (Some(to), Some(tag)),
+        Operation::Receive { from, tag } => (from, tag),
+        Operation::Broadcast { root } => (Some(root), None),
+        Operation::Barrier | Operation::Allreduce { .. } | Operation::Allgather => (None, None),
+    };
+    if rank.is_some_and(|rank| rank.index() >= size) {
+        return Some(MPI_ERR_RANK);
+    }
+    tag.is_some_and(|tag| tag > MAX_TAG).then_some(MPI_ERR_TAG)
+}
+
+const MPI_ERR_TYPE: i32 = 3;
+const MPI_ERR_TRUNCATE: i32 = 15;
+
+/// Copies a message into a buffer, or tells the error class.
+fn fill(buffer: &mut dyn Buffer, payload: &dyn Buffer) -> Result<(), i32> {
+    if buffer.as_any().type_id() != payload.as_any().type_id() {
+        return Err(MPI_ERR_TYPE);
+    }
+    if buffer.fill(0, payload) { Ok(()) } else { Err(MPI_ERR_TRUNCATE) }
+}

@@ -1,0 +1,82 @@
+//! What can happen in the virtual world, and to whom.
+
+use super::{
+    matching::Message,
+    network::News,
+    world::{Pid, World},
+};
+use crate::engine::{
+    buffer::Buffer,
+    platform::{PostId, Progress},
+};
+
+/// Something that happens at a moment of virtual time.
+pub(super) enum Event {
+    /// A process goes on, unless it was made ready for another moment since.
+    Resume { process: Pid, epoch: u64 },
+    /// The time until which a process wanted to wait may have come.
+    Timer { process: Pid },
+    /// A process dies.
+    Crash { process: Pid },
+    /// A control frame arrives.
+    Frame { to: Pid, news: News },
+    /// A process learns of a death.
+    Detection { observer: Pid, dead: Pid },
+    /// A message of the application arrives; `to` is a rank of the communicator.
+    Arrival { comm: usize, context: u32, to: usize, message: Message },
+    /// An operation is over.
+    Completion { process: Pid, post: PostId, progress: Progress, payload: Option<Box<dyn Buffer>> },
+    /// A rank learns that another rank retired contexts.
+    Retirement { comm: usize, rank: usize, context: u32 },
+    /// A rank has more contexts.
+    ContextMade { comm: usize, rank: usize, made: u32 },
+    /// A collective call ends, successfully or not.
+    Return { process: Pid, creation: usize, success: bool },
+}
+
+impl Event {
+    /// The process that it concerns.
+    pub(super) fn process(&self, world: &World) -> Pid {
+        match *self {
+            Self::Resume { process, .. }
+            | Self::Timer { process }
+            | Self::Crash { process }
+            | Self::Completion { process, .. }
+            | Self::Return { process, .. } => process,
+            Self::Frame { to, .. } => to,
+            Self::Detection { observer, .. } => observer,
+            Self::Arrival { comm, to: rank, .. }
+            | Self::Retirement { comm, rank, .. }
+            | Self::ContextMade { comm, rank, .. } => world.comms[comm].members[rank],
+        }
+    }
+}
+
+impl World {
+    /// Applies an event that lets nobody run by itself. What concerns a process that has ended
+    /// is lost.
+    pub(super) fn happen(&mut self, event: Event) {
+        if !self.is_active(event.process(self)) {
+            return;
+        }
+        match event {
+            Event::Resume { .. } | Event::Timer { .. } | Event::Crash { .. } => {}
+            Event::Frame { to, news } => {
+                self.processes[to].inbox.push_back(news);
+                self.wake(to);
+            }
+            Event::Detection { observer, dead } => self.detect(observer, dead),
+            Event::Arrival { comm, context, to, message } => {
+                self.arrive(comm, context, to, message);
+            }
+            Event::Completion { process, post, progress, payload } => {
+                self.complete(process, post, progress, payload);
+            }
+            Event::Retirement { comm, rank, context } => self.revoke(comm, rank, context),
+            Event::ContextMade { comm, rank, made } => self.gain_contexts(comm, rank, made),
+            Event::Return { process, creation, success } => {
+                self.return_from(process, creation, success);
+            }
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Universes, and the collective calls that make communicators and universes.
+//!
+//! ```text
+//!  p0 ── split ──┐                        ┌─▶ Ok
+//!  p1 ─── split ─┼─ all are here, alive ──┼─▶ Ok         each after a latency of its own
+//!  p2 ─ split ───┘                        └─▶ Ok
+//!
+//!  p0 ── split ────────── learns of the death ─▶ Err
+//!  p1 ─── split ───────────── learns of it ────▶ Err
+//!  p2 ─ ✝
+//! ```
+//!
+//! **Guarantees**: once a participant is dead, every other one returns at the latest when its
+//! detector has told it. When all had entered before the death, the seed chooses for each
+//! participant whether it returns successfully.
+//!
+//! The n-th call of one kind on one parent matches the n-th call of the same kind of the others,
+//! as in MPI, so that a process which comes late to a call that has failed is told so.
+
+use std::collections::BTreeMap;
+
+use super::{
+    event::Event,
+    process::State,
+    world::{Pid, Time, World, note},
+};
+use crate::{
+    engine::platform::{DataId, Derived, Origin, UniverseId},
+    error::Error,
+    rank::{Rank, RankSet},
+};
+
+/// Processes with a control channel.
+pub(super) struct Universe {
+    pub(super) members: Vec<Pid>,
+    /// When the last frame arrives: by sender, receiver, and whether it is fast.
+    pub(super) links: BTreeMap<(usize, usize, bool), Time>,
+}
+
+impl Universe {
+    pub(super) fn new(members: Vec<Pid>) -> Self {
+        Self { members, links: BTreeMap::new() }
+    }
+
+    pub(super) fn rank_of(&self, process: Pid) -> usize {
+        self.members.iter().position(|member| *member == process).expect("only members know it")
+    }
+}
+
+/// What a collective call starts from.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Parent {
+    Universe(usize),
+    Comm(usize),
+}
+
+/// The arguments of a collective call.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Request {
+    Split { color: Option<u32>, key: u32 },
+    Shrink { dead: RankSet },
+    Regroup { dead: RankSet, spawn: u32, roster: Option<Vec<u8>> },
+    Gather { members: Vec<Rank> },
+}
+
+impl Request {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Split { .. } => "split",
+            Self::Shrink { .. } => "shrink",
+            Self::Regroup { .. } => "regroup",
+            Self::Gather { .. } => "gather",
+        }
+    }
+
+    /// True when both may be made in the same call.
+    fn agrees_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Split { .. }, Self::Split { .. }) => true,
+            (
+                Self::Regroup { dead, spawn, roster },
+                Self::Regroup { dead: other_dead, spawn: other_spawn, roster: other_roster },
+            ) => {
+                let same_roster = roster.is_none() || other_roster.is_none();
+                let same_roster = same_roster || roster == other_roster;
+                dead == other_dead && spawn == other_spawn && same_roster
+            }
+            _ => self == other,
+        }
+    }
+
+    fn dead(&self) -> Option<&RankSet> {
+        match self {
+            Self::Shrink { dead } | Self::Regroup { dead, .. } => Some(dead),
+            Self::Split { .. } | Self::Gather { .. } => None,
+        }
+    }
+}
+
+/// Parent, name of the call, and which call of this kind, or the process that counts its calls.
+pub(super) type CreationKey = (Parent, &'static str, usize);
+
+/// What one participant gets.
+#[derive(Clone, Debug)]
+pub(super) enum Made {
+    Derived(Derived),
+    Data(Option<DataId>),
+    Universe(UniverseId, Rank, Vec<u8>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Stage {
+    /// Not everybody is here.
+    Open,
+    /// The new processes have not all joined.
+    Joining,
+    Failed,
+    /// The universe or the communicators made, by colour.
+    Made(Vec<(Option<u32>, usize)>),
+}
+
+/// One collective call of all its participants.
+pub(super) struct Creation {
+    parent: Parent,
+    /// The processes of the parent, in order, and what they asked for.
+    members: Vec<Pid>,
+    requests: Vec<Option<Request>>,
+    spawned: Vec<Pid>,
+    joined: usize,
+    stage: Stage,
+}
+
+impl Creation {
+    fn first(&self) -> Option<&Request> {
+        self.requests.iter().flatten().next()
+    }
+
+    /// The processes that have to take part: all of the parent but those given up as dead.
+    fn participants(&self) -> Vec<Pid> {
+        let dead = self.first().and_then(Request::dead);
+        let taken = |rank: usize| !dead.is_some_and(|dead| dead.contains(Rank::from(rank)));
+        let of_parent = (0..self.members.len()).filter(|rank| taken(*rank));
+        of_parent.map(|rank| self.members[rank]).chain(self.spawned.iter().copied()).collect()
+    }
+
+    fn has_entered(&self, process: Pid) -> bool {
+        let at = self.members.iter().position(|member| *member == process);
+        at.is_some_and(|at| self.requests[at].is_some())
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let parent = match self.parent {
+            Parent::Universe(universe) => format!("u{universe}"),
+            Parent::Comm(comm) => format!("c{comm}"),
+        };
+        let name = self.first().map_or("join", Request::name);
+        let missing: Vec<String> = self
+            .participants()
+            .iter()
+            .filter(|process| !self.has_entered(**process) && !self.spawned.contains(process))
+            .map(|process| format!("p{process}"))
+            .collect();
+        match (&self.stage, missing.is_empty()) {
+            (Stage::Open, false) => format!("{name} on {parent}, without {}", missing.join(", ")),
+            _ => format!("{name} on {parent}"),
+        }
+    }
+}
+
+impl World {
+    /// A process calls; it is blocked afterwards, until [`Self::return_from`].
+    pub(super) fn enter_creation(&mut self, me: Pid, parent: Parent, request: Request) {
+        let calls = self.creation_calls.entry((parent, request.name(), me)).or_insert(0);
+        *calls += 1;
+        let key = (parent, request.name(), *calls as usize);
+        let at = *self.creation_numbers.entry(key).or_insert(self.creations.len());
+        if at == self.creations.len() {
+            let members = match parent {
+                Parent::Universe(universe) => self.universes[universe].members.clone(),
+                Parent::Comm(comm) => self.comms[comm].members.clone(),
+            };
+            self.creations.push(Creation {
+                parent,
+                requests: vec![None; members.len()],
+                members,
+                spawned: Vec::new(),
+                joined: 0,
+                stage: Stage::Open,
+            });
+        }
+        let creation = &mut self.creations[at];
+        let agrees = creation.first().is_none_or(|first| first.agrees_with(&request));
+        let rank = creation.members.iter().position(|member| *member == me);
+        creation.requests[rank.expect("only members know the parent")] = Some(request);
+        if !agrees {
+            creation.stage = Stage::Failed;
+        }
+        self.block(me, at);
+    }
+
+    /// A spawned process calls; it is blocked afterwards. False when nobody spawned it or it has
+    /// joined before.
+    pub(super) fn enter_join(&mut self, me: Pid) -> bool {
+        let Some(at) = self.processes[me].born_of.take() else { return false };
+        self.creations[at].joined += 1;
+        self.block(me, at);
+        true
+    }
+
+    fn block(&mut self, me: Pid, at: usize) {
+        self.processes[me].state = State::Blocked(at);
+        let now = self.processes[me].local;
+        note!(self, now, "p{me} enters {}", self.creations[at].describe());
+        let creation = &self.creations[at];
+        let participants = creation.participants();
+        let knows = &self.processes[me].knows;
+        let entered = |process: &Pid| creation.has_entered(*process);
+        if creation.stage == Stage::Failed {
+            self.schedule_failure(at, now);
+        } else if participants.iter().any(|process| knows.contains(process)) {
+            self.creations[at].stage = Stage::Failed;
+            self.schedule_return(me, at, now, false);
+        } else if creation.stage == Stage::Open && participants.iter().all(entered) {
+            self.close(at, now);
+        } else if creation.stage == Stage::Joining && creation.joined == creation.spawned.len() {
+            self.make(at, now);
+        }
+    }
+
+    /// Everybody is here: makes what was asked for, spawns, or fails.
+    fn close(&mut self, at: usize, now: Time) {
+        let creation = &self.creations[at];
+        let (members, first) = (&creation.members, creation.first().expect("all have entered"));
+        let really_dead = |rank: Rank| members.get(rank.index()).is_some_and(|p| self.is_dead(*p));
+        let given_up_are_dead = first.dead().is_none_or(|dead| dead.iter().all(really_dead));
+        let alive = creation.participants().iter().all(|process| !self.is_dead(*process));
+        if !alive || !given_up_are_dead {
+            self.creations[at].stage = Stage::Failed;
+            return self.schedule_failure(at, now);
+        }
+        match *first {
+            Request::Regroup { spawn, .. } if spawn > 0 => self.spawn(at, spawn, now),
+            _ => self.make(at, now),
+        }
+    }
+
+    /// Fails all who wait and have no return on its way.
+    fn schedule_failure(&mut self, at: usize, now: Time) {
+        for process in 0..self.processes.len() {
+            if self.processes[process].state == State::Blocked(at) {
+                self.schedule_return(process, at, now, false);
+            }
+        }
+    }
+
+    /// The caller's detector has told it of a death: it does not wait any longer for the dead.
+    pub(super) fn fail_creation(&mut self, me: Pid) {
+        let State::Blocked(at) = self.processes[me].state else { return };
+        let creation = &self.creations[at];
+        let knows = &self.processes[me].knows;
+        let doomed = creation.participants().iter().any(|process| knows.contains(process));
+        if doomed && !matches!(creation.stage, Stage::Made(_)) {
+            self.creations[at].stage = Stage::Failed;
+            self.schedule_return(me, at, self.clock, false);
+        }
+    }
+
+    fn schedule_return(&mut self, process: Pid, creation: usize, now: Time, success: bool) {
+        let latency = self.latency();
+        self.schedule(now + latency, Event::Return { process, creation, success });
+    }
+
+    fn make(&mut self, at: usize, now: Time) {
+        let creation = &self.creations[at];
+        let (parent, participants) = (creation.parent, creation.participants());
+        let made = match creation.first().expect("all have entered") {
+            Request::Split { .. } => self.make_split(at),
+            Request::Shrink { .. } => vec![(None, self.add_comm(participants.clone()))],
+            Request::Gather { members } => {
+                let chosen = members.iter().map(|rank| creation.members[rank.index()]).collect();
+                vec![(None, self.add_comm(chosen))]
+            }
+            Request::Regroup { .. } => {
+                self.universes.push(Universe::new(participants.clone()));
+                vec![(None, self.universes.len() - 1)]
+            }
+        };
+        note!(self, now, "{} {parent:?} makes {made:?}", self.creations[at].describe());
+        self.creations[at].stage = Stage::Made(made);
+        for process in participants {
+            self.schedule_return(process, at, now, true);
+        }
+    }
+
+    fn make_split(&mut self, at: usize) -> Vec<(Option<u32>, usize)> {
+        let creation = &self.creations[at];
+        let mut groups: BTreeMap<u32, Vec<(u32, Pid)>> = BTreeMap::new();
+        for (request, process) in creation.requests.iter().zip(&creation.members) {
+            if let Some(Request::Split { color: Some(color), key }) = request {
+                groups.entry(*color).or_default().push((*key, *process));
+            }
+        }
+        let make = |(color, mut group): (u32, Vec<(u32, Pid)>)| {
+            group.sort_by_key(|(key, _)| *key);
+            (Some(color), self.add_comm(group.into_iter().map(|(_, process)| process).collect()))
+        };
+        groups.into_iter().map(make).collect()
+    }
+
+    /// A call is over for one participant.
+    pub(super) fn return_from(&mut self, me: Pid, at: usize, success: bool) {
+        if self.processes[me].state != State::Blocked(at) {
+            return;
+        }
+        let died_meanwhile =
+            self.creations[at].participants().iter().any(|process| self.is_dead(*process));
+        let success = success && !(died_meanwhile && self.random.chance(2));
+        note!(self, self.clock, "p{me} returns from {}, {success}", self.creations[at].describe());
+        let made = if success { Ok(self.give(me, at)) } else { Err(Error::CreationFailed) };
+        self.processes[me].returned = Some(made);
+        self.make_ready(me, self.clock);
+    }
+
+    /// Registers what was made with the process, under a number of its own.
+    fn give(&mut self, me: Pid, at: usize) -> Made {
+        let creation = &self.creations[at];
+        let Stage::Made(made) = &creation.stage else { unreachable!("success means made") };
+        let rank = creation.members.iter().position(|member| *member == me);
+        let request = rank.and_then(|rank| creation.requests[rank].as_ref());
+        match request {
+            Some(Request::Split { color, .. }) => {
+                let table =
+                    creation.requests.iter().flatten().filter_map(|request| match request {
+                        Request::Split { color, key } => Some((*color, *key)),
+                        _ => None,
+                    });
+                let table = table.collect();
+                let mine = made.iter().find(|(of, _)| of.is_some() && of == color);
+                let mine = mine.map(|(_, comm)| *comm);
+                Made::Derived(Derived { data: mine.and_then(|c| self.register(me, c)), table })
+            }
+            Some(Request::Shrink { .. } | Request::Gather { .. }) => {
+                let comm = made[0].1;
+                Made::Data(self.register(me, comm))
+            }
+            Some(Request::Regroup { .. }) | None => {
+                let rosters =
+                    creation.requests.iter().flatten().find_map(|request| match request {
+                        Request::Regroup { roster, .. } => roster.clone(),
+                        _ => None,
+                    });
+                let universe = made[0].1;
+                self.give_universe(me, universe, rosters.unwrap_or_default())
+            }
+        }
+    }
+
+    fn give_universe(&mut self, me: Pid, universe: usize, roster: Vec<u8>) -> Made {
+        let it = &mut self.processes[me];
+        it.universes.push((universe, true));
+        let id = UniverseId(it.universes.len() as u32 - 1);
+        for dead in it.knows.clone() {
+            self.tell_death(me, universe, dead);
+        }
+        Made::Universe(id, Rank::from(self.universes[universe].rank_of(me)), roster)
+    }
+
+    fn register(&mut self, me: Pid, comm: usize) -> Option<DataId> {
+        let rank = self.comms[comm].members.iter().position(|member| *member == me)?;
+        self.processes[me].datas.push(Some((comm, rank)));
+        Some(DataId(self.processes[me].datas.len() as u32 - 1))
+    }
+
+    fn spawn(&mut self, at: usize, count: u32, now: Time) {
+        self.creations[at].stage = Stage::Joining;
+        for _ in 0..count {
+            let start = now + self.random.within(&self.settings.spawn_time);
+            let process = self.add_process(Origin::Spawned, start);
+            note!(self, now, "p{process} is spawned");
+            self.processes[process].born_of = Some(at);
+            self.creations[at].spawned.push(process);
+        }
+    }
+}

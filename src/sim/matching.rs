@@ -1,0 +1,169 @@
+//! Which message goes to which receive, by the rules of MPI 4.1 §3.5.
+//!
+//! ```text
+//!  sender                       receiver's port (one per communicator, rank and context)
+//!  post ──── latency ─────────▶ first posted receive that matches ── else unexpected queue
+//!                               a new receive looks there first
+//!  large or synchronous: complete a latency after the match; else complete at once
+//! ```
+//!
+//! Messages of one pair arrive in the order in which they were sent, so none overtakes another.
+
+use std::collections::VecDeque;
+
+use super::{
+    data::EAGER_BYTES,
+    event::Event,
+    world::{Pid, Time, World, note},
+};
+use crate::{
+    engine::{
+        buffer::Buffer,
+        platform::{Operation, PostId, Progress, Status},
+    },
+    rank::Rank,
+};
+
+/// What one context of one rank waits for, and what waits for it.
+#[derive(Default)]
+pub(super) struct Port {
+    /// Receives without a message, in the order of their posts.
+    pub(super) posted: Vec<PostId>,
+    unexpected: VecDeque<Message>,
+    /// Number of the next collective.
+    pub(super) collectives: u32,
+}
+
+/// A message under way or unexpected.
+pub(super) struct Message {
+    from: Rank,
+    tag: u32,
+    payload: Box<dyn Buffer>,
+    /// The send that completes only with a receive.
+    send: Option<(Pid, PostId)>,
+}
+
+impl Message {
+    fn matches(&self, operation: &Operation) -> bool {
+        let Operation::Receive { from, tag } = *operation else { return false };
+        from.is_none_or(|from| from == self.from) && tag.is_none_or(|tag| tag == self.tag)
+    }
+
+    fn status(&self) -> Status {
+        Status { source: Some(self.from), tag: self.tag, elements: self.payload.elements() }
+    }
+}
+
+impl World {
+    pub(super) fn start_send(
+        &mut self,
+        me: Pid,
+        id: PostId,
+        to: Rank,
+        tag: u32,
+        synchronous: bool,
+    ) {
+        let latency = self.latency();
+        let it = &mut self.processes[me];
+        let sent = it.local;
+        let post = it.posts.get_mut(&id.0).expect("just posted");
+        let (comm, rank, context) = (post.comm, post.rank, post.context);
+        let bytes = post.buffer.elements() * post.buffer.element_bytes();
+        let eager = bytes <= EAGER_BYTES && !synchronous;
+        let payload = post.buffer.copy(0, post.buffer.elements());
+        if eager {
+            post.progress = Progress::Complete(post.status());
+        }
+        self.counters.data_messages += 1;
+        self.counters.data_bytes += bytes as u64;
+        let last = self.comms[comm].links.entry((rank, to.index())).or_insert(0);
+        *last = (sent + latency).max(*last + 1);
+        let arrival = *last;
+        let send = (!eager).then_some((me, id));
+        let message = Message { from: Rank::from(rank), tag, payload, send };
+        self.schedule(arrival, Event::Arrival { comm, context, to: to.index(), message });
+        if !eager {
+            self.check_partner(me, id);
+        }
+    }
+
+    pub(super) fn start_receive(&mut self, me: Pid, id: PostId) {
+        let it = &self.processes[me];
+        let now = it.local;
+        let post = &it.posts[&id.0];
+        let (comm, rank, context, operation) = (post.comm, post.rank, post.context, post.operation);
+        let mut port = self.take_port(comm, rank, context);
+        let mut message = None;
+        let first = |port: &Port| port.unexpected.iter().position(|m| m.matches(&operation));
+        while let Some(at) = first(&port) {
+            let found = port.unexpected.remove(at).expect("just found");
+            if self.is_deliverable(&found) {
+                message = Some(found);
+                break;
+            }
+        }
+        if message.is_none() {
+            port.posted.push(id);
+        }
+        self.comms[comm].sides[rank].ports.insert(context, port);
+        match message {
+            Some(message) => self.deliver(me, id, message, now),
+            None => self.check_partner(me, id),
+        }
+    }
+
+    /// A message is there.
+    pub(super) fn arrive(&mut self, comm: usize, context: u32, to: usize, message: Message) {
+        let receiver = self.comms[comm].members[to];
+        let side = &self.comms[comm].sides[to];
+        if side.discarded || context < side.revoked || !self.is_deliverable(&message) {
+            return;
+        }
+        let mut port = self.take_port(comm, to, context);
+        let posts = &self.processes[receiver].posts;
+        let fits = |id: &PostId| message.matches(&posts[&id.0].operation);
+        let found = port.posted.iter().position(fits).map(|at| port.posted.remove(at));
+        let mut message = Some(message);
+        if found.is_none() {
+            note!(self, self.clock, "p{receiver} has an unexpected message in c{comm}");
+            port.unexpected.extend(message.take());
+        }
+        self.comms[comm].sides[to].ports.insert(context, port);
+        if let (Some(id), Some(message)) = (found, message) {
+            self.deliver(receiver, id, message, self.clock);
+        }
+    }
+
+    fn take_port(&mut self, comm: usize, rank: usize, context: u32) -> Port {
+        self.comms[comm].sides[rank].ports.remove(&context).unwrap_or_default()
+    }
+
+    /// False for a large or synchronous send that is over or whose process is dead: its data
+    /// cannot be fetched any more.
+    fn is_deliverable(&self, message: &Message) -> bool {
+        message.send.is_none_or(|(sender, id)| {
+            let post = self.processes[sender].posts.get(&id.0);
+            post.is_some_and(|post| post.progress == Progress::Pending)
+        })
+    }
+
+    fn deliver(&mut self, receiver: Pid, id: PostId, message: Message, now: Time) {
+        let progress = Progress::Complete(message.status());
+        let Some((sender, send)) = message.send else {
+            return self.complete(receiver, id, progress, Some(message.payload));
+        };
+        // The two halves shake hands: neither needs the other's process from here on.
+        for (process, post) in [(sender, send), (receiver, id)] {
+            let post = self.processes[process].posts.get_mut(&post.0).expect("pending");
+            post.matched = true;
+        }
+        let done = Progress::Complete(self.processes[sender].posts[&send.0].status());
+        let (ours, theirs) = (self.latency(), self.latency());
+        let payload = None;
+        let event = Event::Completion { process: sender, post: send, progress: done, payload };
+        self.schedule(now + ours, event);
+        let payload = Some(message.payload);
+        let event = Event::Completion { process: receiver, post: id, progress, payload };
+        self.schedule(now + theirs, event);
+    }
+}

@@ -1,0 +1,224 @@
+//! A virtual world behind [`Platform`](crate::engine::platform::Platform): many processes in one,
+//! with deaths on order, in virtual time, every run the same for the same seed.
+//!
+//! ```text
+//!     program(p0)  program(p1)  program(p2)      one thread each, exactly one running
+//!    ─────┬────────────┬────────────┬─────
+//!     SimPlatform  SimPlatform  SimPlatform      calls cost a little virtual time
+//!         └────────────┼────────────┘
+//!                      ▼
+//!        ┌───────────────────────────┐           frames      ── latency ──▶ inbox
+//!        │ World: clock, event queue │           data        ── latency ──▶ matching
+//!        │ chance from one seed      │           death       ── detection ▶ every survivor
+//!        └───────────────────────────┘           idle, call  ──────────────▶ who runs next
+//! ```
+//!
+//! **Guarantees**: nothing but the seed and the programs decides what happens (no clock, no
+//! thread timing, no hash order). A run ends: at the latest at the limit of virtual time, or when
+//! nothing can happen any more, all processes are stopped and the report says what each waited
+//! for.
+//!
+//! **Assumes**: programs are deterministic themselves and wait only by calls of the platform; a
+//! loop without a call hangs. Computation costs no virtual time unless
+//! [`compute`] says so.
+//!
+//! Deaths cut anywhere: at a time, or right before the k-th effect of a process (a frame sent, an
+//! operation posted, a collective call entered or left, contexts retired, the end). A program
+//! that runs once without crashes tells in [`ProcessReport::effects`] how many cuts there are.
+//!
+//! Reference: the method is that of `FoundationDB` (Zhou et al., SIGMOD 2021, §4).
+
+#![forbid(unsafe_code)]
+
+use std::{
+    collections::BTreeMap,
+    ops::RangeInclusive,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+mod baton;
+mod collectives;
+mod data;
+mod event;
+mod groups;
+mod here;
+mod matching;
+mod network;
+mod platform;
+mod process;
+mod random;
+mod report;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use here::{compute, crash, note, process};
+pub use platform::SimPlatform;
+pub use report::{Counters, Ending, ProcessReport, Report};
+
+use baton::{FAILED, Shared};
+use world::{Time, World};
+
+/// When a process dies.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum CrashPoint {
+    /// At this moment of virtual time.
+    Time(Duration),
+    /// Right before its effect of this number; the first is 1.
+    Effect(u64),
+}
+
+/// A death on order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Crash {
+    /// Launch position; spawned processes are numbered onwards in the order of their spawn.
+    pub process: u32,
+    /// When.
+    pub at: CrashPoint,
+}
+
+impl Crash {
+    /// The process dies at this moment of virtual time.
+    pub const fn at_time(process: u32, time: Duration) -> Self {
+        Self { process, at: CrashPoint::Time(time) }
+    }
+
+    /// The process dies right before this effect; the first is 1.
+    pub const fn before_effect(process: u32, effect: u64) -> Self {
+        Self { process, at: CrashPoint::Effect(effect) }
+    }
+}
+
+/// What to simulate. All ranges are drawn from with the seed, evenly.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    seed: u64,
+    ranks: u32,
+    spares: u32,
+    latency: RangeInclusive<Time>,
+    detection: RangeInclusive<Time>,
+    spawn_time: RangeInclusive<Time>,
+    call_cost: Time,
+    crashes: Vec<Crash>,
+    time_limit: Time,
+    trace: bool,
+}
+
+impl Simulation {
+    /// This many ranks, seed 0, no spares, no crash: messages take 1 to 20 µs, a death is known
+    /// after 50 to 500 µs, a spawn takes 5 to 20 ms, a call 50 ns, and a minute is the limit.
+    pub fn new(ranks: u32) -> Self {
+        Self {
+            seed: 0,
+            ranks,
+            spares: 0,
+            latency: 1_000..=20_000,
+            detection: 50_000..=500_000,
+            spawn_time: 5_000_000..=20_000_000,
+            call_cost: 50,
+            crashes: Vec::new(),
+            time_limit: 60_000_000_000,
+            trace: false,
+        }
+    }
+
+    /// Where all chance comes from.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Launches this many parked spares behind the ranks.
+    #[must_use]
+    pub fn spares(mut self, spares: u32) -> Self {
+        self.spares = spares;
+        self
+    }
+
+    /// How long messages and the ends of collective calls take.
+    #[must_use]
+    pub fn latency(mut self, range: RangeInclusive<Duration>) -> Self {
+        self.latency = nanoseconds(&range);
+        self
+    }
+
+    /// How long it takes until a survivor learns of a death.
+    #[must_use]
+    pub fn detection(mut self, range: RangeInclusive<Duration>) -> Self {
+        self.detection = nanoseconds(&range);
+        self
+    }
+
+    /// How long it takes until a spawned process runs.
+    #[must_use]
+    pub fn spawn_time(mut self, range: RangeInclusive<Duration>) -> Self {
+        self.spawn_time = nanoseconds(&range);
+        self
+    }
+
+    /// How long a call of the platform takes; at least a nanosecond.
+    #[must_use]
+    pub fn call_cost(mut self, cost: Duration) -> Self {
+        self.call_cost = (cost.as_nanos() as Time).max(1);
+        self
+    }
+
+    /// One more death.
+    #[must_use]
+    pub fn crash(mut self, crash: Crash) -> Self {
+        self.crashes.push(crash);
+        self
+    }
+
+    /// More deaths.
+    #[must_use]
+    pub fn crashes(mut self, crashes: impl IntoIterator<Item = Crash>) -> Self {
+        self.crashes.extend(crashes);
+        self
+    }
+
+    /// When the simulation is stopped, in virtual time.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit.as_nanos() as Time;
+        self
+    }
+
+    /// Keeps a transcript.
+    #[must_use]
+    pub fn trace(mut self, keep: bool) -> Self {
+        self.trace = keep;
+        self
+    }
+
+    /// Runs the program on every process, launched or spawned, until all have ended.
+    ///
+    /// # Panics
+    ///
+    /// When the simulator itself is wrong. Panics of the program are in the report.
+    pub fn run<R: Send + 'static>(
+        self,
+        program: impl Fn(SimPlatform) -> R + Send + Sync + 'static,
+    ) -> Report<R> {
+        let results = Arc::new(Mutex::new(BTreeMap::new()));
+        let keep = Arc::clone(&results);
+        let shared = Shared::new(
+            World::new(self),
+            Box::new(move |platform| {
+                let process = platform.process();
+                let result = program(platform);
+                keep.lock().expect("nobody panics here").insert(process, result);
+            }),
+        );
+        shared.run();
+        let mut world = shared.lock().unwrap_or_else(|_| panic!("{FAILED}"));
+        let mut results = results.lock().expect("nobody panics here");
+        Report::new(&mut world, |process| results.remove(&process).expect("it returned"))
+    }
+}
+
+fn nanoseconds(range: &RangeInclusive<Duration>) -> RangeInclusive<Time> {
+    range.start().as_nanos() as Time..=range.end().as_nanos() as Time
+}

@@ -1,0 +1,375 @@
+//! The seam to the engine: every call locks the world, pays its time, and may be the last.
+
+use std::{
+    panic::resume_unwind,
+    sync::{Arc, MutexGuard},
+    thread,
+    time::Duration,
+};
+
+use super::{
+    baton::{FAILED, Marker, Shared},
+    data::MAX_TAG,
+    groups::{Made, Parent, Request},
+    process::End,
+    world::{Pid, QUANTUM, Time, World, note},
+};
+use crate::{
+    engine::{
+        buffer::Buffer,
+        platform::{
+            DataId, Derived, Idle, Incoming, Operation, Origin, Platform, PostId, Progress,
+            UniverseId,
+        },
+    },
+    error::Error,
+    fault::FaultCode,
+    rank::{Rank, RankSet},
+};
+
+type Guard<'a> = MutexGuard<'a, World>;
+
+/// Calls of a process that has ended, while it unwinds; beyond it hangs in some destructor.
+const GHOST_CALLS: u64 = 10_000_000;
+
+/// One process's access to the virtual world.
+///
+/// A process that the world ends (a crash, the end of a stuck simulation) unwinds with a private
+/// payload: destructors run, no panic is reported. Calls from these destructors do nothing.
+pub struct SimPlatform {
+    shared: Arc<Shared>,
+    me: Pid,
+}
+
+impl SimPlatform {
+    pub(super) fn new(shared: Arc<Shared>, me: Pid) -> Self {
+        Self { shared, me }
+    }
+
+    /// The number of this process: its launch position, or the order of spawns after those.
+    pub fn process(&self) -> usize {
+        self.me
+    }
+
+    /// Lets virtual time pass, as a computation would.
+    pub fn compute(&self, time: Duration) {
+        if let Some(mut world) = self.enter(false) {
+            let done = world.processes[self.me].local + nanoseconds(time);
+            world.make_ready(self.me, done);
+            self.pause(world);
+        }
+    }
+
+    /// Adds a line of the program's own to the transcript.
+    pub fn note(&self, line: &str) {
+        if let Some(mut world) = self.enter(false) {
+            let at = world.processes[self.me].local;
+            note!(world, at, "p{}: {line}", self.me);
+        }
+    }
+
+    /// This process crashes here and now.
+    pub fn crash(&self) {
+        if let Some(mut world) = self.enter(false) {
+            let at = world.processes[self.me].local;
+            world.die(self.me, at);
+            self.unless_ended(world);
+        }
+    }
+
+    /// The first thing that the thread does: it may be dead already.
+    pub(super) fn begin(&self) {
+        let _ = self.enter(false);
+    }
+
+    /// Begins a call. `None` when the process has ended and unwinds: then nothing may happen.
+    fn enter(&self, is_effect: bool) -> Option<Guard<'_>> {
+        let mut world = self.lock()?;
+        if world.processes[self.me].finalized && !thread::panicking() {
+            drop(world);
+            panic!("process {} calls its platform after it has finalized", self.me);
+        }
+        if world.is_active(self.me) {
+            world.charge(self.me, is_effect);
+        }
+        let it = &world.processes[self.me];
+        let local = it.local;
+        if world.is_active(self.me) && local >= world.clock + QUANTUM {
+            world.make_ready(self.me, local);
+            return self.pause(world);
+        }
+        self.unless_ended(world)
+    }
+
+    fn lock(&self) -> Option<Guard<'_>> {
+        let world = self.shared.lock().ok();
+        assert!(world.is_some() || thread::panicking(), "{FAILED}");
+        world
+    }
+
+    /// Lets others run until this process's next event.
+    fn pause<'a>(&'a self, world: Guard<'a>) -> Option<Guard<'a>> {
+        let world = self.shared.pause(world, self.me);
+        self.unless_ended(world)
+    }
+
+    /// Unwinds when the process has ended, unless it unwinds already.
+    fn unless_ended<'a>(&self, mut world: Guard<'a>) -> Option<Guard<'a>> {
+        if world.is_active(self.me) {
+            return Some(world);
+        }
+        world.processes[self.me].ghost_calls += 1;
+        let spins = world.processes[self.me].ghost_calls > GHOST_CALLS;
+        drop(world);
+        assert!(!spins, "process {} waits in a destructor although it has ended", self.me);
+        if thread::panicking() {
+            return None;
+        }
+        resume_unwind(Box::new(Marker));
+    }
+
+    /// Communicator and rank behind a local number.
+    fn place<'a>(&self, world: Guard<'a>, data: DataId) -> (Guard<'a>, (usize, usize)) {
+        let place = world.processes[self.me].datas.get(data.0 as usize).copied().flatten();
+        let Some(place) = place else {
+            drop(world);
+            panic!("process {} has no data communicator {}", self.me, data.0);
+        };
+        (world, place)
+    }
+
+    fn universe<'a>(&self, world: Guard<'a>, id: UniverseId) -> (Guard<'a>, usize, bool) {
+        let Some((universe, in_use)) =
+            world.processes[self.me].universes.get(id.0 as usize).copied()
+        else {
+            drop(world);
+            panic!("process {} has no universe {}", self.me, id.0);
+        };
+        (world, universe, in_use)
+    }
+
+    /// Makes a collective call and waits for what it makes.
+    fn create(
+        &self,
+        mut world: Guard<'_>,
+        parent: Parent,
+        request: Request,
+    ) -> Result<Made, Error> {
+        world.enter_creation(self.me, parent, request);
+        self.await_creation(world)
+    }
+
+    fn await_creation(&self, mut world: Guard<'_>) -> Result<Made, Error> {
+        world.counters.creations += 1;
+        let mut world = self.pause(world).ok_or(Error::CreationFailed)?;
+        let made = world.processes[self.me].returned.take().expect("woken by a return");
+        drop(world);
+        // Dying here is dying right after the call, when the others may have succeeded.
+        drop(self.enter(true).ok_or(Error::CreationFailed)?);
+        made
+    }
+}
+
+fn nanoseconds(time: Duration) -> Time {
+    Time::try_from(time.as_nanos()).unwrap_or(Time::MAX / 4).min(Time::MAX / 4)
+}
+
+impl Platform for SimPlatform {
+    fn origin(&self) -> Origin {
+        self.enter(false).map_or(Origin::Spawned, |world| world.processes[self.me].origin)
+    }
+
+    fn now(&self) -> Duration {
+        match self.enter(false) {
+            Some(world) => Duration::from_nanos(world.processes[self.me].local),
+            // Time flies for a process that has ended, so that no destructor waits for long.
+            None => self.lock().map_or(Duration::MAX, |world| {
+                Duration::from_millis(world.processes[self.me].ghost_calls)
+                    + Duration::from_nanos(world.clock)
+            }),
+        }
+    }
+
+    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
+        let Some(world) = self.enter(true) else { return };
+        let (mut world, global, _) = self.universe(world, universe);
+        let size = world.universes[global].members.len();
+        if to.index() >= size {
+            drop(world);
+            panic!("process {} sends to rank {to} of {size} in universe {}", self.me, universe.0);
+        }
+        world.send_frame(self.me, universe, to, frame);
+    }
+
+    fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming> {
+        self.enter(false)?.take_news(self.me, awaits)
+    }
+
+    fn idle(&mut self, until: Option<Duration>, _: Idle) {
+        let Some(mut world) = self.enter(false) else { return };
+        if world.fall_idle(self.me, until.map(nanoseconds))
+            && let Some(mut world) = self.pause(world)
+        {
+            world.forget_news(self.me);
+        }
+    }
+
+    fn max_tag(&self) -> u32 {
+        MAX_TAG
+    }
+
+    fn awaits_context(&mut self, data: DataId, context: u32) -> bool {
+        let Some(world) = self.enter(false) else { return false };
+        let (world, (comm, rank)) = self.place(world, data);
+        world.context_is_coming(comm, rank, context)
+    }
+
+    fn post(
+        &mut self,
+        data: DataId,
+        context: u32,
+        operation: Operation,
+        buffer: Box<dyn Buffer>,
+    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+        let Some(world) = self.enter(true) else {
+            return Err((FaultCode::Interrupted, buffer));
+        };
+        let (mut world, place) = self.place(world, data);
+        world.post(self.me, place, context, operation, buffer)
+    }
+
+    fn test(&mut self, post: PostId) -> Progress {
+        let Some(world) = self.enter(false) else {
+            return Progress::Failed(FaultCode::Interrupted);
+        };
+        let progress = world.processes[self.me].posts.get(&post.0).map(|post| post.progress);
+        drop(world);
+        progress.unwrap_or_else(|| panic!("process {} has no post {}", self.me, post.0))
+    }
+
+    fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
+        let Some(mut world) = self.enter(false) else { return Box::new(Vec::<u8>::new()) };
+        let posts = &mut world.processes[self.me].posts;
+        let over = posts.get(&post.0).is_some_and(|post| post.progress != Progress::Pending);
+        let taken = if over { posts.remove(&post.0) } else { None };
+        drop(world);
+        let taken = taken.unwrap_or_else(|| panic!("post {} is not there or not over", post.0));
+        taken.buffer
+    }
+
+    fn abandon(&mut self, post: PostId) {
+        if let Some(mut world) = self.enter(false) {
+            world.abandon(self.me, post);
+        }
+    }
+
+    fn retire_contexts(&mut self, data: DataId, context: u32) {
+        if let Some(world) = self.enter(true) {
+            let (mut world, place) = self.place(world, data);
+            world.retire(self.me, place, context);
+        }
+    }
+
+    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
+        let world = self.enter(true).ok_or(Error::CreationFailed)?;
+        let (world, (comm, _)) = self.place(world, parent);
+        match self.create(world, Parent::Comm(comm), Request::Split { color, key })? {
+            Made::Derived(derived) => Ok(derived),
+            _ => Err(Error::CreationFailed),
+        }
+    }
+
+    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
+        let world = self.enter(true).ok_or(Error::CreationFailed)?;
+        let (world, (comm, _)) = self.place(world, parent);
+        match self.create(world, Parent::Comm(comm), Request::Shrink { dead: dead.clone() })? {
+            Made::Data(Some(data)) => Ok(data),
+            _ => Err(Error::CreationFailed),
+        }
+    }
+
+    fn regroup(
+        &mut self,
+        universe: UniverseId,
+        dead: &RankSet,
+        spawn: u32,
+        roster: Option<&[u8]>,
+    ) -> Result<(UniverseId, Vec<u8>), Error> {
+        let world = self.enter(true).ok_or(Error::CreationFailed)?;
+        let (world, global, _) = self.universe(world, universe);
+        let roster = roster.map(<[u8]>::to_vec);
+        let request = Request::Regroup { dead: dead.clone(), spawn, roster };
+        match self.create(world, Parent::Universe(global), request)? {
+            Made::Universe(universe, _, roster) => Ok((universe, roster)),
+            _ => Err(Error::CreationFailed),
+        }
+    }
+
+    fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
+        let mut world = self.enter(true).ok_or(Error::NotNeeded)?;
+        if !world.enter_join(self.me) {
+            drop(world);
+            panic!("process {} was not spawned or has joined before", self.me);
+        }
+        match self.await_creation(world) {
+            Ok(Made::Universe(universe, rank, roster)) => Ok((universe, rank, roster)),
+            _ => Err(Error::NotNeeded),
+        }
+    }
+
+    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
+        let world = self.enter(true).ok_or(Error::CreationFailed)?;
+        let (world, global, _) = self.universe(world, universe);
+        let size = world.universes[global].members.len();
+        if members.iter().any(|member| member.index() >= size) {
+            drop(world);
+            panic!("process {} gathers {members:?} of a universe of {size}", self.me);
+        }
+        let request = Request::Gather { members: members.to_vec() };
+        match self.create(world, Parent::Universe(global), request)? {
+            Made::Data(data) => Ok(data),
+            _ => Err(Error::CreationFailed),
+        }
+    }
+
+    fn discard_data(&mut self, data: DataId) {
+        if let Some(world) = self.enter(false) {
+            let (mut world, place) = self.place(world, data);
+            world.discard(self.me, place);
+        }
+    }
+
+    fn discard_universe(&mut self, universe: UniverseId) {
+        if let Some(world) = self.enter(false) {
+            let (mut world, ..) = self.universe(world, universe);
+            world.processes[self.me].universes[universe.0 as usize].1 = false;
+        }
+    }
+
+    fn finalize(&mut self) {
+        if let Some(mut world) = self.enter(true) {
+            world.count_leftovers(self.me);
+            let it = &mut world.processes[self.me];
+            it.finalized = true;
+            let local = it.local;
+            note!(world, local, "p{} finalizes", self.me);
+        }
+    }
+
+    fn exit(&mut self) -> ! {
+        if let Some(mut world) = self.lock().and_then(|world| self.unless_ended(world)) {
+            world.count_leftovers(self.me);
+            let it = &mut world.processes[self.me];
+            it.end = Some(End::Exited);
+            let local = it.local;
+            note!(world, local, "p{} exits", self.me);
+        }
+        assert!(!thread::panicking(), "exit from a destructor while unwinding");
+        resume_unwind(Box::new(Marker));
+    }
+
+    fn abort(&mut self) -> ! {
+        self.crash();
+        resume_unwind(Box::new(Marker));
+    }
+}

@@ -1,0 +1,196 @@
+//! What a simulation tells afterwards.
+
+use std::{fmt, time::Duration};
+
+use super::{
+    data::Post,
+    process::{End, State},
+    world::{Pid, World},
+};
+use crate::engine::platform::{Origin, Progress};
+
+/// How a process ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Ending<R> {
+    /// Its program returned this.
+    Finished(R),
+    /// It was crashed on purpose.
+    Crashed,
+    /// It called [`exit`](crate::engine::platform::Platform::exit).
+    Exited,
+    /// Its program panicked with this message; the others saw it die.
+    Panicked(String),
+    /// It waited for something that could never happen, or for too long; this is what for.
+    Stuck(String),
+}
+
+impl<R> Ending<R> {
+    /// What the program returned, if it did.
+    pub fn finished(&self) -> Option<&R> {
+        match self {
+            Self::Finished(result) => Some(result),
+            _ => None,
+        }
+    }
+}
+
+impl<R> fmt::Display for Ending<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished(_) => f.write_str("finished"),
+            Self::Crashed => f.write_str("crashed"),
+            Self::Exited => f.write_str("exited"),
+            Self::Panicked(message) => write!(f, "panicked: {message}"),
+            Self::Stuck(what) => write!(f, "stuck: {what}"),
+        }
+    }
+}
+
+/// One process of a simulation.
+#[derive(Clone, Debug)]
+pub struct ProcessReport<R> {
+    /// How it ended.
+    pub ending: Ending<R>,
+    /// True when it was spawned as a replacement.
+    pub spawned: bool,
+    /// How many effects it had: `Crash::before_effect` can cut before each of them.
+    pub effects: u64,
+    /// True when it finalized its platform.
+    pub finalized: bool,
+    /// Operations neither taken nor given up when it finalized or finished.
+    pub open_posts: usize,
+    /// Buffers given up and not yet let go of when it finalized or finished.
+    pub quarantined_buffers: usize,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Control frames of the fast path.
+    pub fast_frames: u64,
+    /// All other control frames.
+    pub other_frames: u64,
+    /// Sends of the application.
+    pub data_messages: u64,
+    /// Bytes in them.
+    pub data_bytes: u64,
+    /// Calls of collective operations of the application.
+    pub collectives: u64,
+    /// Collective calls that make communicators or universes, with joins.
+    pub creations: u64,
+    /// How often a process was given the baton.
+    pub turns: u64,
+}
+
+impl Counters {
+    pub(super) fn count_frame(&mut self, fast: bool) {
+        *(if fast { &mut self.fast_frames } else { &mut self.other_frames }) += 1;
+    }
+}
+
+/// The outcome of a simulation. Its `Display` is a summary and, if kept, the transcript.
+#[derive(Clone, Debug)]
+pub struct Report<R> {
+    /// What all chance came from.
+    pub seed: u64,
+    /// All processes: launched ones in order, then spawned ones.
+    pub processes: Vec<ProcessReport<R>>,
+    /// Virtual time at the end.
+    pub end: Duration,
+    /// What was counted.
+    pub counters: Counters,
+    /// Equal for two runs exactly when the same things happened at the same times.
+    pub fingerprint: u64,
+    /// One line per event in the order of virtual time, if [`Simulation::trace`] was asked for.
+    ///
+    /// [`Simulation::trace`]: super::Simulation::trace
+    pub trace: Vec<String>,
+}
+
+impl<R> Report<R> {
+    pub(super) fn new(world: &mut World, mut result: impl FnMut(Pid) -> R) -> Self {
+        let mut trace = world.trace.take().unwrap_or_default();
+        trace.sort_by_key(|(time, _)| *time);
+        let line = |(time, line): (u64, String)| {
+            format!("{:>12.3} µs  {line}", Duration::from_nanos(time).as_secs_f64() * 1e6)
+        };
+        let processes = world.processes.iter().enumerate().map(|(pid, process)| ProcessReport {
+            ending: match process.end.clone().expect("everybody has ended") {
+                End::Finished => Ending::Finished(result(pid)),
+                End::Crashed => Ending::Crashed,
+                End::Exited => Ending::Exited,
+                End::Panicked(message) => Ending::Panicked(message),
+                End::Stuck(what) => Ending::Stuck(what),
+            },
+            spawned: process.origin == Origin::Spawned,
+            effects: process.effects,
+            finalized: process.finalized,
+            open_posts: process.open_posts,
+            quarantined_buffers: process.quarantined,
+        });
+        Self {
+            seed: world.settings.seed,
+            processes: processes.collect(),
+            end: Duration::from_nanos(world.clock),
+            counters: world.counters,
+            fingerprint: world.fingerprint,
+            trace: trace.into_iter().map(line).collect(),
+        }
+    }
+
+    /// What the finished programs returned, in the order of the processes.
+    pub fn results(&self) -> impl Iterator<Item = &R> {
+        self.processes.iter().filter_map(|process| process.ending.finished())
+    }
+
+    /// The same, after making sure that no process panicked or was stuck.
+    ///
+    /// # Panics
+    ///
+    /// With the whole report when a process panicked or was stuck.
+    #[track_caller]
+    pub fn expect_orderly(self) -> Vec<R> {
+        let disorderly = |process: &ProcessReport<R>| {
+            matches!(process.ending, Ending::Panicked(_) | Ending::Stuck(_))
+        };
+        assert!(!self.processes.iter().any(disorderly), "{self}");
+        let endings = self.processes.into_iter().map(|process| process.ending);
+        endings
+            .filter_map(|ending| match ending {
+                Ending::Finished(result) => Some(result),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl<R> fmt::Display for Report<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.trace {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "seed {}, ended after {:?} of virtual time", self.seed, self.end)?;
+        for (pid, process) in self.processes.iter().enumerate() {
+            writeln!(f, "p{pid} {} ({} effects)", process.ending, process.effects)?;
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// What a process waits for, in words.
+    pub(super) fn what_it_waits_for(&self, process: Pid) -> String {
+        let it = &self.processes[process];
+        let mut words = match it.state {
+            State::Blocked(creation) => self.creations[creation].describe(),
+            State::Idle => "idle".to_owned(),
+            State::Ready | State::Running | State::Gone => "busy".to_owned(),
+        };
+        let pending = |post: &&Post| post.progress == Progress::Pending;
+        for post in it.posts.values().filter(pending).take(4) {
+            words += "; ";
+            words += &post.describe();
+        }
+        words
+    }
+}

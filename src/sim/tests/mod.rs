@@ -1,0 +1,124 @@
+//! Tiny programs against the seam itself.
+
+mod creation;
+mod deaths;
+mod operations;
+mod world;
+
+use std::time::Duration;
+
+use super::{Crash, Ending, Report, SimPlatform, Simulation};
+use crate::{
+    engine::{
+        buffer::Buffer,
+        platform::{
+            DataId, Idle, Incoming, Operation, Origin, Platform, PostId, Progress, UniverseId,
+        },
+    },
+    ids::{BlockId, CommId},
+    protocol::{
+        codec::{self, Frame},
+        message::{Message, Yes},
+    },
+    rank::{Rank, RankSet},
+};
+
+const LAUNCH: UniverseId = UniverseId(0);
+
+fn rank(number: u32) -> Rank {
+    Rank::new(number)
+}
+
+fn set(ranks: &[u32]) -> RankSet {
+    ranks.iter().map(|number| rank(*number)).collect()
+}
+
+/// A frame that is not fast, with a number in it.
+fn plain(number: u64) -> Frame {
+    codec::encode(CommId(0), &Message::Interrupt(BlockId(number)))
+}
+
+fn fast(number: u64) -> Frame {
+    let yes = Yes { block: BlockId(number), round: 0, view: 0, floor: BlockId(0) };
+    codec::encode(CommId(0), &Message::Yes(yes))
+}
+
+fn number(frame: &[u8]) -> u64 {
+    match codec::decode(frame) {
+        Some((_, Message::Interrupt(block) | Message::Yes(Yes { block, .. }))) => block.0,
+        _ => unreachable!("only these are sent"),
+    }
+}
+
+fn my_rank(platform: &SimPlatform) -> u32 {
+    match platform.origin() {
+        Origin::Launched { rank, .. } => rank.number(),
+        Origin::Spawned => unreachable!("nobody spawns here"),
+    }
+}
+
+/// A communicator of the whole launch.
+fn gather_all(platform: &mut SimPlatform, size: u32) -> DataId {
+    let members: Vec<Rank> = (0..size).map(rank).collect();
+    platform.gather(LAUNCH, &members).expect("nobody dies").expect("everybody is a member")
+}
+
+fn next_news(platform: &mut SimPlatform, awaits: Option<u32>) -> Incoming {
+    let awaits = awaits.map(|from| (LAUNCH, rank(from)));
+    loop {
+        if let Some(news) = platform.poll(awaits) {
+            return news;
+        }
+        platform.idle(None, Idle::Busy);
+    }
+}
+
+/// The number in the next frame, or `None` when a death comes first.
+fn next_number(platform: &mut SimPlatform, awaits: Option<u32>) -> Option<u64> {
+    match next_news(platform, awaits) {
+        Incoming::Frame(_, _, frame) => Some(number(&frame)),
+        Incoming::Failure(..) => None,
+    }
+}
+
+fn wait(platform: &mut SimPlatform, post: PostId) -> Progress {
+    loop {
+        match platform.test(post) {
+            Progress::Pending => platform.idle(None, Idle::Busy),
+            over => return over,
+        }
+    }
+}
+
+/// The same with a limit; pending afterwards means that the limit came first.
+fn wait_until(platform: &mut SimPlatform, post: PostId, limit: Duration) -> Progress {
+    while platform.now() < limit && platform.test(post) == Progress::Pending {
+        platform.idle(Some(limit), Idle::Busy);
+    }
+    platform.test(post)
+}
+
+fn post<T: crate::engine::buffer::Element>(
+    platform: &mut SimPlatform,
+    data: DataId,
+    operation: Operation,
+    buffer: Vec<T>,
+) -> PostId {
+    platform.post(data, 0, operation, Box::new(buffer)).map_err(|(code, _)| code).expect("starts")
+}
+
+fn send(to: u32, tag: u32) -> Operation {
+    Operation::Send { to: rank(to), tag, synchronous: false }
+}
+
+fn receive(from: u32, tag: u32) -> Operation {
+    Operation::Receive { from: Some(rank(from)), tag: Some(tag) }
+}
+
+fn content<T: 'static>(buffer: Box<dyn Buffer>) -> Vec<T> {
+    *buffer.into_any().downcast().expect("of this type")
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}

@@ -1,0 +1,106 @@
+//! Exhaustive checks of the commit: every order of every event, with the properties in
+//! `properties/` asked in every state.
+//!
+//! Each search pins the number of different states. It changes with the protocol; a change that
+//! was not meant is worth a look. `cargo test --test model -- --ignored` runs the long ones.
+
+mod properties;
+mod record;
+mod world;
+
+use stateright::{Checker, HasDiscoveries, Model};
+use world::Setup;
+
+/// Searches all states of a setup, of which there are so many.
+fn check(setup: Setup, states: usize) {
+    let checker = setup.checker().finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    if let Some((property, path)) = checker.discoveries().into_iter().next() {
+        let state = path.last_state().clone();
+        let actions = path.into_actions();
+        panic!("{property} fails for {setup:?}\nafter {actions:#?}\nin {state:#?}");
+    }
+    assert_eq!(checker.unique_state_count(), states, "states of {setup:?}");
+}
+
+#[test]
+fn two_ranks() {
+    check(Setup::ranks(2), 9);
+    check(Setup { crashes: 1, ..Setup::ranks(2) }, 41);
+    check(Setup { crashes: 1, naysayer: Some(0), ..Setup::ranks(2) }, 55);
+    check(Setup { crashes: 1, naysayer: Some(1), ..Setup::ranks(2) }, 41);
+    check(Setup { crashes: 1, leaver: Some(1), ..Setup::ranks(2) }, 37);
+}
+
+#[test]
+fn three_ranks_of_which_two_die() {
+    check(Setup { crashes: 2, ..Setup::ranks(3) }, 956);
+    check(Setup { crashes: 2, naysayer: Some(0), ..Setup::ranks(3) }, 2089);
+    check(Setup { crashes: 2, naysayer: Some(1), ..Setup::ranks(3) }, 1216);
+    check(Setup { crashes: 2, naysayer: Some(2), ..Setup::ranks(3) }, 1141);
+}
+
+#[test]
+fn a_turn_cut_anywhere_adds_no_way_to_go_wrong() {
+    check(Setup { crashes: 1, cuts: true, ..Setup::ranks(2) }, 41);
+    check(Setup { crashes: 2, cuts: true, ..Setup::ranks(3) }, 980);
+    check(Setup { crashes: 2, cuts: true, naysayer: Some(1), ..Setup::ranks(3) }, 1253);
+    check(Setup { crashes: 1, cuts: true, blocks: 2, ..Setup::ranks(2) }, 470);
+    check(Setup { crashes: 2, cuts: true, ..Setup::ranks(4) }, 61_254);
+}
+
+#[test]
+fn four_ranks_of_which_three_die() {
+    check(Setup { crashes: 3, ..Setup::ranks(4) }, 78_749);
+    check(Setup { crashes: 3, naysayer: Some(0), ..Setup::ranks(4) }, 107_326);
+    check(Setup { crashes: 2, naysayer: Some(1), ..Setup::ranks(4) }, 55_000);
+    check(Setup { crashes: 2, naysayer: Some(2), ..Setup::ranks(4) }, 100_493);
+    check(Setup { crashes: 2, naysayer: Some(3), ..Setup::ranks(4) }, 74_591);
+}
+
+#[test]
+fn five_ranks_of_which_one_dies() {
+    check(Setup { crashes: 1, ..Setup::ranks(5) }, 151_059);
+}
+
+#[test]
+fn blocks_outstanding_at_once_with_votes_in_any_order() {
+    check(Setup { crashes: 1, blocks: 2, ..Setup::ranks(2) }, 470);
+    check(Setup { crashes: 1, blocks: 3, ..Setup::ranks(2) }, 7280);
+    check(Setup { crashes: 2, blocks: 2, ..Setup::ranks(3) }, 45_239);
+    check(Setup { crashes: 2, blocks: 2, naysayer: Some(0), ..Setup::ranks(3) }, 104_758);
+    check(Setup { crashes: 1, blocks: 2, naysayer: Some(2), ..Setup::ranks(3) }, 27_973);
+}
+
+#[test]
+fn blocks_one_after_the_other_across_deaths_and_data_contexts() {
+    check(Setup { crashes: 1, blocks: 4, in_sequence: true, ..Setup::ranks(2) }, 243);
+    check(Setup { crashes: 2, blocks: 3, in_sequence: true, ..Setup::ranks(3) }, 8855);
+    let no = Some(0);
+    check(
+        Setup { crashes: 2, blocks: 2, in_sequence: true, naysayer: no, ..Setup::ranks(3) },
+        7008,
+    );
+    check(Setup { crashes: 1, blocks: 2, in_sequence: true, ..Setup::ranks(4) }, 178_135);
+}
+
+#[test]
+fn a_rank_that_gave_up_is_waited_for_by_nobody() {
+    for leaver in 0..3 {
+        let states = [1660, 754, 1339][leaver];
+        let leaver = Some(leaver as u32);
+        check(Setup { crashes: 2, leaver, ..Setup::ranks(3) }, states);
+    }
+    check(Setup { crashes: 1, blocks: 2, leaver: Some(2), ..Setup::ranks(3) }, 33_240);
+    check(Setup { crashes: 2, leaver: Some(1), ..Setup::ranks(4) }, 44_776);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn more_of_everything() {
+    check(Setup { crashes: 3, blocks: 2, in_sequence: true, ..Setup::ranks(4) }, 1_218_785);
+    check(Setup { crashes: 1, blocks: 3, ..Setup::ranks(3) }, 1_524_432);
+    check(Setup { crashes: 2, ..Setup::ranks(5) }, 2_577_773);
+    check(Setup { crashes: 1, naysayer: Some(0), ..Setup::ranks(5) }, 911_178);
+    check(Setup { crashes: 1, blocks: 2, ..Setup::ranks(4) }, 7_321_314);
+}

@@ -1,0 +1,25 @@
+//! "Once this synchronization is done, every participating rank will have the same failure
+//! information and can make a unified failure recovery decision." (`papers/fa-mpi.txt` §3.1)
+//!
+//! The limit is that of the early-returning agreement (`papers/ulfm.txt`, "Logarithmic Agreement
+//! Routine"): a rank that decided and then died does not bind the others.
+
+use super::{Verdict, living};
+use crate::record::Record;
+
+/// No two living ranks hold different decisions, in any part of them.
+pub(crate) fn living_ranks_agree(records: &[Record], block: usize) -> Verdict {
+    let decided = living(records)
+        .filter_map(|(rank, record)| Some((rank, record.blocks[block].decision.as_ref()?)));
+    let mut first = None;
+    for (rank, decision) in decided {
+        let (other, expected) = *first.get_or_insert((rank, decision));
+        if decision != expected {
+            return Err(format!(
+                "ranks {other} and {rank} live with two decisions on block {block}: \
+                 {expected:?} and {decision:?}"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! Operations are "'committed' when all operations succeed, or else be 'rolled backward' or 'rolled
+//! forward' when some operations fail" (`papers/fa-mpi.txt` §3.1).
+
+use super::{Verdict, living};
+use crate::record::Record;
+
+/// A committed block has the *yes* of every rank that no decision has reported dead, all from
+/// attempts in one data context, which is also the next block's.
+pub(crate) fn committed_means_that_all_voted_yes(records: &[Record], block: usize) -> Verdict {
+    let committed = living(records)
+        .filter_map(|(rank, record)| Some((rank, record.blocks[block].decision.as_ref()?)))
+        .find(|(_, decision)| decision.committed);
+    let Some((decider, decision)) = committed else { return Ok(()) };
+    for (rank, record) in records.iter().enumerate() {
+        let vote = record.blocks[block].vote.as_ref();
+        let yes = vote.is_some_and(|vote| {
+            vote.is_yes() && (!record.alive || vote.context == decision.next_context)
+        });
+        if !yes && !reported_dead(records, rank) {
+            return Err(format!(
+                "rank {decider} committed block {block} and rank {rank} voted {vote:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// True when a living rank has decided, on any block, that `rank` is dead.
+fn reported_dead(records: &[Record], rank: usize) -> bool {
+    let mut entries = living(records).flat_map(|(_, record)| &record.blocks);
+    entries.any(|entry| entry.decision.as_ref().is_some_and(|d| d.dead.contains(rank.into())))
+}

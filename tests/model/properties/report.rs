@@ -1,0 +1,70 @@
+//! "`TryBlock` completion determines faulty and failed objects, requests, processes, and failures
+//! associated with each." (`papers/fa-mpi.txt` §3.1)
+
+use fampi::{
+    fault::{Fault, FaultCode},
+    protocol::agreement::Decision,
+    rank::Rank,
+};
+
+use super::{Verdict, living};
+use crate::record::Record;
+
+/// A report names only what happened, and all that a living rank voted; without a reason no
+/// block is faulty, and after a faulty one nobody goes on in a data context of its attempts.
+pub(crate) fn the_report_is_true_and_complete(records: &[Record], block: usize) -> Verdict {
+    for (rank, record) in living(records) {
+        let entry = &record.blocks[block];
+        let Some(decision) = &entry.decision else { continue };
+        let wrong =
+            |what: &str| Err(format!("rank {rank} holds for block {block} {what}: {decision:?}"));
+        if decision.dead.iter().any(|dead| records[dead.index()].alive) {
+            return wrong("the death of a living rank");
+        }
+        if decision.dead.iter().any(|dead| known_to_all(records, block, dead)) {
+            return wrong("a death that all ranks knew from earlier blocks");
+        }
+        if !decision.faults.iter().all(|fault| reported(records, block, fault)) {
+            return wrong("a fault that nobody reported");
+        }
+        if let Some(vote) = &entry.vote {
+            if !vote.faults.iter().all(|fault| decision.faults.contains(fault)) {
+                return wrong("less than its own faults");
+            }
+            if !decision.committed && decision.next_context <= vote.context {
+                return wrong("a data context of the aborted attempt");
+            }
+        }
+        if decision.committed && !(decision.faults.is_empty() && decision.dead.is_empty()) {
+            return wrong("a commit with faults");
+        }
+        if !decision.committed && !has_reason(records, block, decision) {
+            return wrong("a fault without a reason");
+        }
+    }
+    Ok(())
+}
+
+/// True when the rank that a fault names voted it, or gave up.
+fn reported(records: &[Record], block: usize, fault: &Fault) -> bool {
+    let record = &records[fault.rank.index()];
+    let voted = record.blocks[block].vote.as_ref();
+    voted.is_some_and(|vote| vote.faults.contains(fault))
+        || (fault.code == FaultCode::Abandoned && record.retired)
+}
+
+/// True when earlier blocks had told everybody of a death before it voted on this block.
+fn known_to_all(records: &[Record], block: usize, dead: Rank) -> bool {
+    let mut voters =
+        records.iter().filter(|record| record.retired || record.blocks[block].vote.is_some());
+    voters.all(|record| record.blocks[block].known.contains(dead))
+}
+
+/// True when there are faults or deaths, or attempts in different data contexts.
+fn has_reason(records: &[Record], block: usize, decision: &Decision) -> bool {
+    let votes = records.iter().filter_map(|record| record.blocks[block].vote.as_ref());
+    let mut contexts = votes.map(|vote| vote.context);
+    let first = contexts.next();
+    let torn = contexts.any(|context| Some(context) != first);
+    !decision.faults.is_empty() || !decision.dead.is_empty() || torn
+}

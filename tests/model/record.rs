@@ -1,0 +1,51 @@
+//! What every rank did, as an observer outside of the machines writes it down.
+
+use fampi::{
+    ids::BlockId,
+    protocol::agreement::{Decision, Vote},
+    rank::RankSet,
+};
+
+/// One rank's part in one block.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(crate) struct Entry {
+    /// What it voted, when it has.
+    pub(crate) vote: Option<Vote>,
+    /// The deaths that earlier decisions had reported to it when it voted.
+    pub(crate) known: RankSet,
+    /// The first decision that its machine announced; kept when the machine has forgotten it.
+    pub(crate) decision: Option<Decision>,
+}
+
+/// One rank.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Record {
+    /// False from the moment of its death.
+    pub(crate) alive: bool,
+    /// True when it gave the communicator up, so that its machine votes *no* for it.
+    pub(crate) retired: bool,
+    /// The lowest block that its machine still answers for.
+    pub(crate) base: BlockId,
+    /// Its part in each block.
+    pub(crate) blocks: Vec<Entry>,
+}
+
+impl Record {
+    /// A living rank that has done nothing yet.
+    pub(crate) fn new(blocks: usize) -> Self {
+        let blocks = vec![Entry::default(); blocks];
+        Self { alive: true, retired: false, base: BlockId(0), blocks }
+    }
+
+    /// The lowest block that this rank has not decided.
+    pub(crate) fn undecided(&self) -> usize {
+        let decided = |entry: &Entry| entry.decision.is_some();
+        self.blocks.iter().position(|entry| !decided(entry)).unwrap_or(self.blocks.len())
+    }
+
+    /// The data context of its next attempt, from what it has decided so far.
+    pub(crate) fn context(&self) -> u32 {
+        let decisions = self.blocks.iter().filter_map(|entry| entry.decision.as_ref());
+        decisions.map(|decision| decision.next_context).max().unwrap_or(0)
+    }
+}

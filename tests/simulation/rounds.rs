@@ -1,0 +1,406 @@
+//! The program of a rank: rounds of blocks, each repeated until it commits.
+
+use std::time::Duration;
+
+use fampi::{
+    BlockOptions, Codes, Color, Comm, CommId, Error, Finished, Level, Outcome, Pending, Placement,
+    Rank, ReduceOp, Source, Tag, TagSelector, Timeout, Tried, TryBlock, World,
+};
+
+use crate::{
+    checks::{Entry, Log},
+    job::{Answer, Draw, Job},
+};
+
+/// Where a round leads.
+enum Next {
+    Done,
+    Again,
+    Recover,
+}
+
+struct Run<'a> {
+    job: &'a Job,
+    log: Log,
+    round: u64,
+    attempt: u64,
+    /// Blocks started on each communicator.
+    started: Vec<(CommId, u64)>,
+}
+
+pub fn run(world: World, job: &Job) -> Log {
+    let mut run =
+        Run { job, log: Log::default(), round: 0, attempt: 0, started: Vec::new() };
+    run.log.replacement = world.is_replacement();
+    let result = match job.answer {
+        Answer::Shrink => run.with_shrink(&world).map(|()| world),
+        _ => run.with_rebuild(world),
+    };
+    run.log.rounds_done = run.round;
+    match result {
+        Ok(world) => world.finalize(),
+        Err(error) => run.log.gave_up = Some(error),
+    }
+    run.log
+}
+
+impl Run<'_> {
+    fn with_rebuild(&mut self, mut world: World) -> Result<World, Error> {
+        let placement = match self.job.answer {
+            Answer::Merge => Placement::Append,
+            _ => Placement::SameRanks,
+        };
+        let mut next = if world.is_replacement() { self.restore(&world)? } else { Next::Again };
+        while self.round < self.job.rounds {
+            next = match next {
+                Next::Recover => {
+                    self.log.recoveries += 1;
+                    self.attempt = 0;
+                    world = world.rebuild(placement)?;
+                    self.restore(&world)?
+                }
+                Next::Done | Next::Again => self.round_with_state(&world)?,
+            };
+        }
+        Ok(world)
+    }
+
+    fn with_shrink(&mut self, world: &Comm) -> Result<(), Error> {
+        let mut comm = world.clone();
+        while self.round < self.job.rounds {
+            match self.one_round(&comm, None)? {
+                Next::Done => self.advance(),
+                Next::Again => self.attempt += 1,
+                Next::Recover => {
+                    self.log.recoveries += 1;
+                    comm = comm.shrink()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn round_with_state(&mut self, world: &World) -> Result<Next, Error> {
+        let row = match self.row_of(world) {
+            Ok(row) => row,
+            Err(Error::CreationFailed) => return Ok(Next::Recover),
+            Err(error) => return Err(error),
+        };
+        let next = self.one_round(world, Some((world, row)))?;
+        match next {
+            Next::Done => self.advance(),
+            Next::Again => self.attempt += 1,
+            Next::Recover => {}
+        }
+        Ok(next)
+    }
+
+    /// A communicator of the even, or of the odd, ranks; made once, rebuilt with the world.
+    fn row_of(&self, world: &World) -> Result<Option<Comm>, Error> {
+        if !self.job.seed.is_multiple_of(3) {
+            return Ok(None);
+        }
+        if let Some(row) = world.children().pop() {
+            return Ok(row);
+        }
+        let forming = world.isplit(Color::Of(world.origin() % 2), world.rank().number())?;
+        Ok(forming.wait_local(Timeout::Never)?.into_comm())
+    }
+
+    fn advance(&mut self) {
+        self.round += 1;
+        self.attempt = 0;
+    }
+
+    fn restore(&mut self, world: &World) -> Result<Next, Error> {
+        let number = self.count(world);
+        let options = BlockOptions::global(Timeout::Never);
+        let tried = world.try_block(options, |block| block.restore::<u64>(3))?;
+        let (finished, error, state) = match tried {
+            Tried::Committed(state, finished) => (finished, None, Some(state)),
+            Tried::Faulty(finished, error) => (finished, error, None),
+        };
+        self.note(world, number, &finished, error.is_none());
+        if let Some(state) = state {
+            if state[1] != u64::from(world.origin()) || state[0] > self.job.rounds {
+                self.log.wrong = Some(format!("rank {} restored {state:?}", world.rank()));
+            }
+            self.round = state[0];
+            return Ok(Next::Again);
+        }
+        match (after(&finished), error) {
+            (Next::Recover, _) => Ok(Next::Recover),
+            (_, Some(Error::NothingProtected)) => {
+                self.round = 0;
+                Ok(Next::Again)
+            }
+            (_, Some(error @ Error::StateLost { .. })) => Err(error),
+            (_, Some(_)) | (Next::Done | Next::Again, None) => self.restore(world),
+        }
+    }
+
+    fn one_round(
+        &mut self,
+        comm: &Comm,
+        state: Option<(&World, Option<Comm>)>,
+    ) -> Result<Next, Error> {
+        let kind = Draw(self.job.seed ^ (self.round << 32)).below(10);
+        let number = self.count(comm);
+        let mut block = comm.start(Level::Global)?;
+        if let Some((world, _)) = &state {
+            let after = [self.round + 1, u64::from(world.origin())];
+            if let Err(error) = block.protect(3, &after) {
+                return self.end(comm, number, block.leave(&error), false);
+            }
+        }
+        let result = match (kind, &state) {
+            (0 | 1, _) => self.ring(comm, &mut block, number, 8),
+            (2, _) => self.ring(comm, &mut block, number, 2000),
+            (3, _) => self.sum(comm, &mut block),
+            (4, _) => self.fan_in(comm, &mut block, number),
+            (5, _) => self.vote(comm),
+            (6, _) => self.nested(comm, &mut block, number),
+            (7, Some((_, Some(row)))) => self.inner_row(row, &mut block),
+            (8, _) => return self.outstanding(comm, block, number),
+            (9, _) => return self.late(comm, block, number),
+            _ => Ok(()),
+        };
+        match result {
+            Ok(()) => self.end(comm, number, block.finish(Timeout::Never), true),
+            Err(error) => self.end(comm, number, block.leave(&error), false),
+        }
+    }
+
+    /// Everybody sends to the right and receives from the left.
+    fn ring(
+        &mut self,
+        comm: &Comm,
+        block: &mut TryBlock,
+        stamp: u64,
+        length: usize,
+    ) -> Result<(), Error> {
+        let (me, size) = (comm.rank().number(), comm.size());
+        let (right, left) = (Rank::new((me + 1) % size), Rank::new((me + size - 1) % size));
+        let receive = block.irecv(vec![0_u64; length], left, Tag(5))?;
+        let payload = self.payload(comm, stamp, me, length);
+        if self.round.is_multiple_of(2) {
+            block.isend(payload, right, Tag(5))?;
+        } else {
+            block.issend(payload, right, Tag(5))?;
+        }
+        block.wait_local(receive, Timeout::Never)?;
+        let found = block.take(receive)?;
+        self.compare(&found, &self.payload(comm, stamp, left.number(), length));
+        Ok(())
+    }
+
+    fn sum(&mut self, comm: &Comm, block: &mut TryBlock) -> Result<(), Error> {
+        let (me, size) = (u64::from(comm.rank().number()), u64::from(comm.size()));
+        let mine = vec![me, self.round];
+        let request = block.iallreduce(mine, ReduceOp::Sum)?;
+        let barrier = block.ibarrier();
+        block.wait_local(request, Timeout::Never)?;
+        let found = block.take(request)?;
+        self.compare(&found, &[size * (size - 1) / 2, size * self.round]);
+        let gathered = block.iallgather(&[me * 3]);
+        block.wait_local(barrier, Timeout::Never)?;
+        block.wait_local(gathered, Timeout::Never)?;
+        let found = block.take(gathered)?;
+        self.compare(&found, &(0..size).map(|rank| rank * 3).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    fn fan_in(&mut self, comm: &Comm, block: &mut TryBlock, stamp: u64) -> Result<(), Error> {
+        let me = comm.rank().number();
+        if me != 0 {
+            let payload = self.payload(comm, stamp, me, 3);
+            block.isend(payload, Rank::new(0), Tag(me))?;
+            return Ok(());
+        }
+        let requests: Vec<_> = (1..comm.size())
+            .map(|_| block.irecv(vec![0_u64; 3], Source::Any, TagSelector::Any))
+            .collect::<Result<_, _>>()?;
+        for request in requests {
+            let status = block.wait_local(request, Timeout::Never)?;
+            let found = block.take(request)?;
+            self.compare(&found, &self.payload(comm, stamp, status.tag.0, 3));
+        }
+        Ok(())
+    }
+
+    /// One rank votes no, the first time.
+    fn vote(&mut self, comm: &Comm) -> Result<(), Error> {
+        let raises = self.attempt == 0 && comm.rank().number() == comm.size() / 2;
+        if raises { Err(Error::Raised(41)) } else { Ok(()) }
+    }
+
+    /// A local block inside, handed to the outer one in one of two ways.
+    fn nested(&mut self, comm: &Comm, block: &mut TryBlock, stamp: u64) -> Result<(), Error> {
+        let mut inner = comm.start(Level::Local)?;
+        let result = self.ring(comm, &mut inner, stamp, 4);
+        let pending = match result {
+            Ok(()) => inner.finish(Timeout::Never),
+            Err(error) => inner.leave(&error),
+        };
+        if self.round.is_multiple_of(2) {
+            block.nest(pending);
+        } else {
+            block.escalate(&wait(pending)?);
+        }
+        Ok(())
+    }
+
+    /// A global block on another communicator inside the world's.
+    fn inner_row(&mut self, row: &Comm, block: &mut TryBlock) -> Result<(), Error> {
+        let number = self.count(row);
+        let mut inner = row.start(Level::Global)?;
+        let result = self.sum(row, &mut inner);
+        let yes = result.is_ok();
+        let pending = match result {
+            Ok(()) => inner.finish(Timeout::Never),
+            Err(error) => inner.leave(&error),
+        };
+        if self.attempt.is_multiple_of(2) {
+            block.nest(pending);
+        } else {
+            let finished = wait(pending)?;
+            self.note(row, number, &finished, yes);
+            block.escalate(&finished);
+        }
+        Ok(())
+    }
+
+    /// Two blocks at a time, ended in either order.
+    fn outstanding(&mut self, comm: &Comm, mut one: TryBlock, first: u64) -> Result<Next, Error> {
+        let second = self.count(comm);
+        let mut two = comm.start(Level::Global)?;
+        let results = [
+            self.exchange_without_wait(comm, &mut one, first),
+            self.exchange_without_wait(comm, &mut two, second),
+        ];
+        let votes = [results[0].is_ok(), results[1].is_ok()];
+        let mut ends = [(one, first, votes[0]), (two, second, votes[1])];
+        if !self.round.is_multiple_of(2) {
+            ends.reverse();
+        }
+        let mut pending = Vec::new();
+        for ((block, number, yes), result) in ends.into_iter().zip(results) {
+            let end = match result {
+                Err(error) if !yes => block.leave(&error),
+                _ => block.finish(Timeout::Never),
+            };
+            pending.push((end, number, yes));
+        }
+        if !self.round.is_multiple_of(3) {
+            pending.reverse();
+        }
+        let mut next = Next::Done;
+        for (end, number, yes) in pending {
+            match (self.end(comm, number, end, yes)?, &next) {
+                (Next::Recover, _) | (_, Next::Recover) => next = Next::Recover,
+                (Next::Again, _) => next = Next::Again,
+                (Next::Done, _) => {}
+            }
+        }
+        Ok(next)
+    }
+
+    fn exchange_without_wait(
+        &mut self,
+        comm: &Comm,
+        block: &mut TryBlock,
+        stamp: u64,
+    ) -> Result<(), Error> {
+        let (me, size) = (comm.rank().number(), comm.size());
+        block.irecv(vec![0_u64; 4], Rank::new((me + size - 1) % size), Tag(7))?;
+        block.isend(self.payload(comm, stamp, me, 4), Rank::new((me + 1) % size), Tag(7))?;
+        Ok(())
+    }
+
+    /// One rank forgets to send, the first time: the others' requests run into the deadline.
+    fn late(&mut self, comm: &Comm, mut block: TryBlock, stamp: u64) -> Result<Next, Error> {
+        let (me, size) = (comm.rank().number(), comm.size());
+        let forgets = self.attempt == 0 && me == 0;
+        block.irecv(vec![0_u64; 2], Rank::new((me + size - 1) % size), Tag(1))?;
+        if !forgets {
+            let to = Rank::new((me + 1) % size);
+            block.isend(self.payload(comm, stamp, me, 2), to, Tag(1))?;
+        }
+        let mut pending = block.finish(Timeout::After(Duration::from_millis(3)));
+        let finished = loop {
+            pending = match pending.wait_local(Timeout::After(Duration::from_micros(70)))? {
+                Outcome::Committed(finished) | Outcome::Faulty(finished) => break finished,
+                Outcome::TimedOut(pending) => pending,
+            };
+        };
+        let complete = finished.failed_requests(Codes::Any).is_empty();
+        self.note(comm, stamp, &finished, complete);
+        Ok(after(&finished))
+    }
+
+    fn end(
+        &mut self,
+        comm: &Comm,
+        number: u64,
+        pending: Pending,
+        yes: bool,
+    ) -> Result<Next, Error> {
+        let finished = wait(pending)?;
+        let failed = !finished.failed_requests(Codes::Any).is_empty();
+        self.note(comm, number, &finished, yes && !failed);
+        Ok(after(&finished))
+    }
+
+    fn note(&mut self, comm: &Comm, number: u64, finished: &Finished, voted_yes: bool) {
+        let (committed, report) = (finished.is_committed(), finished.report());
+        self.log.entries.push(Entry { comm: comm.id(), number, committed, voted_yes, report });
+    }
+
+    /// The number of the block that is started next on this communicator.
+    fn count(&mut self, comm: &Comm) -> u64 {
+        let id = comm.id();
+        if let Some((_, count)) = self.started.iter_mut().find(|(known, _)| *known == id) {
+            *count += 1;
+            return *count;
+        }
+        self.started.push((id, 0));
+        0
+    }
+
+    fn payload(&self, comm: &Comm, stamp: u64, sender: u32, length: usize) -> Vec<u64> {
+        let mut draw = Draw(comm.id().0 ^ (stamp << 20) ^ u64::from(sender) ^ self.round);
+        (0..length).map(|_| draw.next()).collect()
+    }
+
+    fn compare(&mut self, found: &[u64], expected: &[u64]) {
+        if found != expected && self.log.wrong.is_none() {
+            let round = self.round;
+            self.log.wrong = Some(format!(
+                "isolation: in round {round} (attempt {}) a completed request holds {:x?}… \
+                 instead of {:x?}…",
+                self.attempt,
+                &found[..found.len().min(2)],
+                &expected[..expected.len().min(2)]
+            ));
+        }
+    }
+}
+
+/// What follows from a block's end, the same on all ranks.
+fn after(finished: &Finished) -> Next {
+    if finished.is_committed() {
+        return Next::Done;
+    }
+    let report = finished.report();
+    let died = report.faults().iter().any(|fault| Codes::PROCESS_FAILURES.matches(fault.code));
+    if died { Next::Recover } else { Next::Again }
+}
+
+fn wait(mut pending: Pending) -> Result<Finished, Error> {
+    loop {
+        pending = match pending.wait_local(Timeout::Never)? {
+            Outcome::Committed(finished) | Outcome::Faulty(finished) => return Ok(finished),
+            Outcome::TimedOut(pending) => pending,
+        };
+    }
+}
