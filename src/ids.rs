@@ -20,6 +20,15 @@ impl CommId {
     }
 }
 
+impl CommId {
+    /// The name on the wire after a block of a communicator that this one was derived from was
+    /// aborted. Independent of the order in which ranks learn of several aborts.
+    #[must_use]
+    pub(crate) const fn after_abort(self, ancestor: Self, block: BlockId) -> Self {
+        Self(self.0 ^ mix(ancestor.0 ^ mix(block.0)))
+    }
+}
+
 /// Numbers the synchronising blocks of one communicator in the order of their start.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct BlockId(pub u64);

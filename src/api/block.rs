@@ -1,8 +1,6 @@
 //! A `TryBlock` that is open: operations go in here.
 
-use super::{
-    Finished, Pending, Request, RequestId, Source, Status, Tag, TagSelector,
-};
+use super::{Finished, Pending, Request, RequestId, Source, Status, Tag, TagSelector};
 use crate::{
     engine::{
         BlockKey, Engine, Level, Need, RequestState, Shared,
@@ -252,11 +250,7 @@ impl TryBlock {
     /// # Panics
     ///
     /// When `number` is [`crate::MAX_SLOTS`] or more.
-    pub fn protect<T: Element + Default>(
-        &mut self,
-        number: u32,
-        state: &[T],
-    ) -> Result<(), Error> {
+    pub fn protect<T: Element + Default>(&mut self, number: u32, state: &[T]) -> Result<(), Error> {
         assert!(number < crate::MAX_SLOTS, "states are numbered below {}", crate::MAX_SLOTS);
         self.engine.borrow_mut().protect(self.key, number, state)
     }

@@ -26,6 +26,10 @@ pub enum Color {
 /// Blocks are started on it by all its living ranks, in the same order. When the last handle of a
 /// communicator is dropped, this rank votes *no* on every block that the others start later;
 /// direct children of the world stay, see [`crate::World::children`].
+///
+/// When a block of a communicator is faulty, communicators that were derived from it start afresh:
+/// blocks that are open on them become faulty, too, as their ranks may have left the outer block
+/// at different points.
 #[derive(Clone)]
 pub struct Comm {
     pub(super) handle: Rc<Handle>,
@@ -110,8 +114,9 @@ impl Comm {
     ///
     /// # Errors
     ///
-    /// Only what keeps the block from starting; an error of the closure is a vote, and comes back
-    /// in [`Tried::Faulty`].
+    /// What keeps the block from starting, or, inside an outer block that has become doomed, from
+    /// ending: pass it on by `?`. An error of the closure is a vote, and comes back in
+    /// [`Tried::Faulty`].
     pub fn try_block<R>(
         &self,
         options: BlockOptions,
@@ -123,7 +128,7 @@ impl Comm {
             Ok(value) => (block.finish(options.timeout), Ok(value)),
             Err(error) => (block.leave(&error), Err(error)),
         };
-        let finished: Finished = pending.wait();
+        let finished: Finished = pending.wait()?;
         let error = match result {
             Ok(value) if finished.is_committed() => return Ok(Tried::Committed(value, finished)),
             Ok(_) => None,

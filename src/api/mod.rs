@@ -12,7 +12,7 @@ pub use block::{BlockOptions, TryBlock};
 pub use comm::{Color, Comm};
 pub use outcome::{Finished, Outcome, Pending, Tried};
 pub use recover::{Formed, Forming, Rebuilding, Rebuilt};
-pub use request::{Request, RequestId, Source, Tag, TagSelector, Status};
+pub use request::{Request, RequestId, Source, Status, Tag, TagSelector};
 pub use world::World;
 #[cfg(feature = "mpi")]
 pub use world::init;

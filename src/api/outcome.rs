@@ -2,9 +2,9 @@
 
 use super::{Comm, Request, Status, block};
 use crate::{
-    engine::{BlockKey, Level, RequestState, Shared, buffer::Element},
+    engine::{BlockKey, Level, RequestState, Shared, Waited, buffer::Element},
     error::Error,
-    fault::{Codes, FaultReport},
+    fault::{Codes, FaultCode, FaultReport},
     ids::CommId,
     rank::RankSet,
     timeout::Timeout,
@@ -53,11 +53,15 @@ impl Pending {
     ///
     /// # Errors
     ///
-    /// None at present; the signature leaves room for platforms that can lose the job.
+    /// [`Error::Request`] when this rank waits inside an outer block that has become doomed, so
+    /// that the verdict may never come before it leaves that one: pass it on by `?`.
     #[inline]
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Outcome, Error> {
-        if !self.engine.borrow_mut().wait_block(self.key, timeout) {
-            return Ok(Outcome::TimedOut(self));
+        let waited = self.engine.borrow_mut().wait_block(self.key, timeout);
+        match waited {
+            Waited::Decided => {}
+            Waited::TimedOut => return Ok(Outcome::TimedOut(self)),
+            Waited::Doomed => return Err(Error::Request(FaultCode::Interrupted)),
         }
         self.given = true;
         let finished = Finished { engine: self.engine.clone(), key: self.key };
@@ -81,10 +85,11 @@ impl Pending {
     }
 
     /// Waits as long as it takes.
-    pub(super) fn wait(mut self) -> Finished {
-        self.engine.borrow_mut().wait_block(self.key, Timeout::Never);
-        self.given = true;
-        Finished { engine: self.engine.clone(), key: self.key }
+    pub(super) fn wait(self) -> Result<Finished, Error> {
+        match self.wait_local(Timeout::Never)? {
+            Outcome::Committed(finished) | Outcome::Faulty(finished) => Ok(finished),
+            Outcome::TimedOut(_) => unreachable!("it never times out"),
+        }
     }
 
     pub(super) fn into_key(mut self) -> BlockKey {

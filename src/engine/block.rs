@@ -34,6 +34,8 @@ pub(crate) struct BlockKey {
 /// A block from its start until its handle is gone and its verdict is known.
 pub(crate) struct OpenBlock {
     pub(super) generation: u32,
+    /// Position in the order of all starts of this rank.
+    pub(super) serial: u64,
     pub(crate) comm: CommKey,
     pub(crate) level: Level,
     /// For global blocks their identifier; for local ones the global block they run in, as far as
@@ -101,6 +103,7 @@ impl OpenBlock {
     fn new() -> Self {
         Self {
             generation: 0,
+            serial: 0,
             comm: CommKey(0),
             level: Level::Local,
             scope: BlockId(0),
@@ -135,6 +138,8 @@ impl Engine {
         let state = &mut self.comms[comm.0];
         let block = &mut self.blocks[slot as usize];
         let key = BlockKey { slot, generation: block.generation };
+        self.serial += 1;
+        block.serial = self.serial;
         block.comm = comm;
         block.level = level;
         block.context = state.context;
@@ -160,10 +165,24 @@ impl Engine {
         block
     }
 
+    /// The block, if the key is not outdated.
+    pub(super) fn current(&self, key: BlockKey) -> Option<&OpenBlock> {
+        Some(&self.blocks[key.slot as usize]).filter(|block| block.generation == key.generation)
+    }
+
     pub(crate) fn block_mut(&mut self, key: BlockKey) -> &mut OpenBlock {
         let block = &mut self.blocks[key.slot as usize];
         assert_eq!(block.generation, key.generation, "a block is used by its handle only");
         block
+    }
+
+    /// The blocks of a communicator belong to its past.
+    pub(super) fn move_blocks(&mut self, from: CommKey, to: CommKey) {
+        for block in &mut self.blocks {
+            if block.comm == from && block.phase != Phase::Free {
+                block.comm = to;
+            }
+        }
     }
 
     /// All blocks that are in use.
@@ -192,6 +211,9 @@ impl Engine {
             }
         }
         block.records.clear();
+        if !self.interrupted.is_empty() {
+            self.interrupted.retain(|interrupted| *interrupted != key);
+        }
         block.faults.clear();
         block.copies.clear();
         block.phase = Phase::Free;

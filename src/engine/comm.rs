@@ -10,9 +10,7 @@ use super::{
 };
 use crate::{
     ids::{BlockId, CommId},
-    protocol::{
-        Effects, Event, codec, commit::Commit, interrupt::Interrupts, message::Message,
-    },
+    protocol::{Effects, Event, codec, commit::Commit, interrupt::Interrupts, message::Message},
     rank::Rank,
 };
 
@@ -29,6 +27,10 @@ impl CommKey {
 /// What this process knows of one communicator.
 pub(crate) struct CommState {
     pub(crate) id: CommId,
+    /// The name in frames; it changes when the communicator starts afresh, see [`Engine::renew`].
+    pub(crate) wire: CommId,
+    /// The communicator that this one was derived from.
+    pub(crate) parent: Option<CommKey>,
     pub(crate) universe: UniverseId,
     /// The process of each rank, as its position in the universe.
     pub(crate) members: Vec<Rank>,
@@ -66,6 +68,8 @@ impl CommState {
         let size = members.len() as u32;
         Self {
             id,
+            wire: id,
+            parent: None,
             universe,
             members,
             me,
@@ -128,9 +132,55 @@ impl Engine {
         let mut events = Events::new();
         let (commit, _, mut outlet) = self.machines(key, &mut events);
         turn(commit, &mut outlet);
+        if events.len() > 1 {
+            // Other events can lead to a vote, after which the machine may forget a decision.
+            events.sort_by_key(|event| !matches!(event, Event::Decided(_)));
+        }
         for event in events {
             self.handle_event(key, event);
         }
+    }
+
+    /// A block of `ancestor` was aborted: communicators derived from it start afresh.
+    ///
+    /// Ranks may have left the aborted block before or after they started inner blocks on them,
+    /// so they do not agree any more on which block comes next. Open blocks of the old age get
+    /// *no* votes from all who have not voted; new ones are counted from 0 again, in another data
+    /// context.
+    pub(super) fn renew_children(&mut self, ancestor: CommKey, block: BlockId) {
+        let name = self.comm(ancestor).id;
+        for at in 0..self.comms.len() {
+            let comm = &self.comms[at];
+            let mut above = comm.parent;
+            while let Some(parent) = above.filter(|parent| *parent != ancestor) {
+                above = self.comm(parent).parent;
+            }
+            if above.is_some() && !comm.retired {
+                self.renew(CommKey(at), name, block);
+            }
+        }
+    }
+
+    fn renew(&mut self, key: CommKey, ancestor: CommId, block: BlockId) {
+        let old = &self.comms[key.0];
+        let (universe, me, data) = (old.universe, old.me, old.data);
+        let mut fresh = CommState::new(old.id, universe, old.members.clone(), me, data);
+        fresh.wire = old.wire.after_abort(ancestor, block);
+        (fresh.parent, fresh.lineage) = (old.parent, old.lineage);
+        (fresh.derived, fresh.context) = (old.derived, old.context + 1);
+        fresh.settled_context = old.settled_context;
+        let context = fresh.context;
+        let mut old = core::mem::replace(&mut self.comms[key.0], fresh);
+        old.retired = true;
+        old.parent = None;
+        let past = CommKey(self.comms.len());
+        self.comms.push(old);
+        self.move_blocks(key, past);
+        self.drive(past, |commit, out| commit.retire(out));
+        if let Some(data) = data {
+            self.platform.retire_contexts(data, context);
+        }
+        self.meet(key);
     }
 
     /// Floods the news that a block is doomed.
@@ -153,7 +203,7 @@ impl Engine {
         let outlet = Outlet {
             platform: &mut *self.platform,
             universe: comm.universe,
-            comm: comm.id,
+            comm: comm.wire,
             members: &comm.members,
             events,
         };

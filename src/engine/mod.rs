@@ -36,9 +36,10 @@ use crate::{
 pub use block::Level;
 pub(crate) use block::{BlockKey, Need, Record, RequestState, Verdict};
 use block::{OpenBlock, Phase};
-pub(crate) use request::MAX_USER_TAG;
 pub(crate) use comm::{CommKey, CommState};
 use platform::{DataId, Platform, UniverseId};
+pub(crate) use progress::Waited;
+pub(crate) use request::MAX_USER_TAG;
 
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;
@@ -56,6 +57,10 @@ pub(crate) struct Engine {
     draining: SmallVec<[BlockKey; 4]>,
     /// Blocks that voted and are not decided.
     voted: SmallVec<[BlockKey; 4]>,
+    /// Blocks that were interrupted while they were open.
+    interrupted: SmallVec<[BlockKey; 4]>,
+    /// Number of blocks started.
+    serial: u64,
     /// Frames about communicators that the sender made before we did.
     early: Vec<(UniverseId, Rank, CommId, Frame)>,
     universes: Vec<UniverseState>,
@@ -83,6 +88,8 @@ impl Engine {
             free: Vec::new(),
             draining: SmallVec::new(),
             voted: SmallVec::new(),
+            interrupted: SmallVec::new(),
+            serial: 0,
             early: Vec::new(),
             universes: Vec::new(),
             job: Job::default(),
@@ -106,6 +113,13 @@ impl Engine {
         if !self.universes.iter().any(|known| known.id == universe) {
             self.universes.push(UniverseState { id: universe, dead: RankSet::new() });
         }
+        self.meet(key);
+        key
+    }
+
+    /// Tells a communicator's new machines what happened before they were there.
+    fn meet(&mut self, key: CommKey) {
+        let universe = self.comm(key).universe;
         let known = self.universes.iter().find(|known| known.id == universe);
         let dead = known.map(|known| known.dead.clone()).unwrap_or_default();
         for address in dead.iter() {
@@ -117,7 +131,6 @@ impl Engine {
         for (from_universe, from, comm, frame) in early {
             self.handle_frame(from_universe, from, comm, frame);
         }
-        key
     }
 
     /// Gives a communicator up: from now on this process votes *no* on blocks it never started.

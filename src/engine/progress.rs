@@ -3,10 +3,11 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Phase, RequestState,
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Level, Need, Phase, RequestState,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
+    fault::FaultCode,
     ids::{BlockId, CommId},
     protocol::{
         Event,
@@ -16,6 +17,15 @@ use crate::{
     rank::Rank,
     timeout::Timeout,
 };
+
+/// What waiting for a block came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Waited {
+    Decided,
+    TimedOut,
+    /// An outer block is doomed; leave it.
+    Doomed,
+}
 
 /// How often a wait looks before it reads the clock.
 const PATIENCE: u32 = 32;
@@ -40,9 +50,7 @@ impl Engine {
         }
         if !self.draining.is_empty() {
             let all = self.turns.is_multiple_of(16);
-            for key in self.draining.clone() {
-                self.drain(key, all);
-            }
+            self.drain_all(all);
         }
         busy
     }
@@ -95,10 +103,34 @@ impl Engine {
         }
     }
 
-    /// Waits for the verdict on a block.
+    /// Waits for the verdict on a block, or until it is clear that an outer block, in which this
+    /// rank waits, is doomed: somebody may have left it without ever starting the inner one.
     #[inline]
-    pub(crate) fn wait_block(&mut self, key: BlockKey, timeout: Timeout) -> bool {
-        self.wait(timeout, Idle::Busy, |engine| engine.verdict(key).is_some())
+    pub(crate) fn wait_block(&mut self, key: BlockKey, timeout: Timeout) -> Waited {
+        let mut doomed = false;
+        let decided = self.wait(timeout, Idle::Busy, |engine| {
+            if engine.verdict(key).is_some() {
+                return true;
+            }
+            doomed = engine.doomed_around(key);
+            doomed
+        });
+        match (decided, doomed) {
+            (true, false) => Waited::Decided,
+            (_, true) => Waited::Doomed,
+            (false, false) => Waited::TimedOut,
+        }
+    }
+
+    /// True when a block that was started before this one, and that this rank is still in, has
+    /// been interrupted.
+    #[inline]
+    pub(super) fn doomed_around(&self, key: BlockKey) -> bool {
+        self.interrupted.iter().any(|outer| {
+            let current = self.current(*outer);
+            let serial = self.block(key).serial;
+            current.is_some_and(|outer| outer.phase == Phase::Open && outer.serial < serial)
+        })
     }
 
     /// Waits for one request of a block.
@@ -114,13 +146,22 @@ impl Engine {
         self.block(key).records[index].state
     }
 
+    fn drain_all(&mut self, all: bool) {
+        for key in self.draining.clone() {
+            // One block's end can be another's.
+            if self.draining.contains(&key) {
+                self.drain(key, all);
+            }
+        }
+    }
+
     fn check_deadlines(&mut self) {
         if self.draining.is_empty() {
             return;
         }
+        self.drain_all(true);
         let now = self.platform.now();
         for key in self.draining.clone() {
-            self.drain(key, true);
             if self.draining.contains(&key) {
                 self.check_deadline(key, now);
             }
@@ -168,7 +209,7 @@ impl Engine {
         message: Message,
         frame: Frame,
     ) {
-        let known = |state: &super::CommState| state.id == comm && state.universe == universe;
+        let known = |state: &super::CommState| state.wire == comm && state.universe == universe;
         let Some(at) = self.comms.iter().rposition(known) else {
             if self.early.len() < EARLY_FRAMES {
                 self.early.push((universe, from, comm, frame));
@@ -214,8 +255,28 @@ impl Engine {
         }
         let context = self.block(block).context;
         self.comm_mut(key).tainted = Some(context);
+        self.interrupted.push(block);
         tracing::debug!(target: "fampi::block", block = id.0, "interrupted");
         self.platform.retire_contexts(data, context + 1);
+        if self.block(block).phase == Phase::Open {
+            self.interrupt_inside(block);
+        }
+    }
+
+    /// This rank is inside a doomed block: so are the blocks that it started since.
+    fn interrupt_inside(&mut self, outer: BlockKey) {
+        let serial = self.block(outer).serial;
+        for key in self.used_blocks() {
+            let Some(block) = self.current(key) else { continue };
+            if block.serial > serial && matches!(block.phase, Phase::Open | Phase::Draining) {
+                let (comm, scope, level) = (block.comm, block.scope, block.level);
+                let operations = |need| !matches!(need, Need::Inner(_));
+                self.fail_pending(key, FaultCode::Interrupted, operations);
+                if level == Level::Global {
+                    self.interrupt_open(comm, scope);
+                }
+            }
+        }
     }
 
     /// A process died, says the platform or another rank. A death is never taken back.

@@ -8,9 +8,7 @@ use super::{
     buffer::Buffer,
     platform::{Idle, Operation, Progress, Status},
 };
-use crate::{
-    error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout,
-};
+use crate::{error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout};
 
 /// How long an attempt waits for its context. If it takes longer the attempt fails.
 const CONTEXT_WITHIN: Duration = Duration::from_secs(1);
@@ -47,7 +45,7 @@ impl Engine {
             self.settle_context(comm, context);
         }
         let state = self.comm(comm);
-        let doomed = if state.interrupts.contains(scope) {
+        let doomed = if state.interrupts.contains(scope) || self.doomed_around(key) {
             Some(FaultCode::Interrupted)
         } else {
             let (dead, agreed) = (state.commit.dead(), state.commit.agreed_dead());
@@ -130,7 +128,17 @@ impl Engine {
     }
 
     fn test_inner(&mut self, key: BlockKey, index: usize, inner: BlockKey) -> RequestState {
-        let Some(verdict) = self.verdict(inner) else { return RequestState::Pending };
+        let Some(verdict) = self.verdict(inner) else {
+            let block = self.block(key);
+            if !self.comm(block.comm).interrupts.contains(block.scope) {
+                return RequestState::Pending;
+            }
+            // Somebody may have left this block without ever starting the inner one.
+            let state = RequestState::Failed(FaultCode::Interrupted);
+            self.block_mut(key).records[index].state = state;
+            self.detach(inner);
+            return state;
+        };
         let state = if verdict.committed {
             RequestState::Complete(Status::default())
         } else {
@@ -207,7 +215,8 @@ impl Engine {
     /// A member died: what cannot complete without it fails now, whatever MPI says later.
     pub(super) fn fail_dependents(&mut self, comm: CommKey, dead: Rank) {
         for key in self.used_blocks() {
-            let block = self.block(key);
+            // One block's end can be another's.
+            let Some(block) = self.current(key) else { continue };
             if block.comm == comm && matches!(block.phase, Phase::Open | Phase::Draining) {
                 let needs = |need| match need {
                     Need::Peer(peer) => peer == dead,

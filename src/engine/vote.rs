@@ -204,7 +204,7 @@ impl Engine {
     /// The decision on a block of this communicator has come.
     pub(super) fn handle_decided(&mut self, comm: CommKey, id: BlockId) {
         let state = &mut self.comms[comm.0];
-        let Some(decision) = state.commit.decision(id) else { return };
+        let decision = state.commit.decision(id).expect("it was decided in this turn");
         let committed = decision.committed;
         let report = if committed { FaultReport::default() } else { decision.report(state.id) };
         let next_context = decision.next_context;
@@ -229,6 +229,9 @@ impl Engine {
             let key = open.remove(at);
             self.voted.retain(|voted| *voted != key);
             self.conclude_with(key, Verdict { committed, report });
+        }
+        if !committed {
+            self.renew_children(comm, id);
         }
     }
 

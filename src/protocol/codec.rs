@@ -235,11 +235,7 @@ mod tests {
     fn samples() -> Vec<Message> {
         let dead: RankSet = [1, 6].into_iter().map(Rank::new).collect();
         let slow = Slow { block: BlockId(7), ballot: Ballot(3), dead: dead.clone() };
-        let fault = Fault {
-            comm: CommId(9),
-            rank: Rank::new(4),
-            code: FaultCode::Application(-2),
-        };
+        let fault = Fault { comm: CommId(9), rank: Rank::new(4), code: FaultCode::Application(-2) };
         let tally = Tally {
             faults: vec![fault; 300],
             dead: dead.clone(),

@@ -134,10 +134,12 @@ impl Commit {
     #[inline]
     pub fn handle_vote(&mut self, id: BlockId, vote: Vote, out: &mut impl Effects) {
         self.forget();
+        self.reach(id);
         if self.retired {
+            // It votes no, whatever it was going to vote, and now it wants to know the verdict.
+            self.enter_slow_path(id, out);
             return;
         }
-        self.reach(id);
         let slow = self.forsaken || self.dead.len() != self.view.dead().len();
         let mine = self.view.fingerprint(vote.context);
         let (position, live) = (self.view.position_of(self.me), self.view.live());

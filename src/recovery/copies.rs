@@ -161,7 +161,8 @@ impl Engine {
             (if lack_own { of(partner)[3] } else { of(me)[1] }, of(ward)[1]);
         let mut copy = PendingCopy { slot: number, version, own: Own::Unchanged, kept: None };
         if ward_lacks {
-            let buffer = self.kept_state::<T>(number).ok_or(Error::StateLost { rank: ward, partner: me })?;
+            let buffer =
+                self.kept_state::<T>(number).ok_or(Error::StateLost { rank: ward, partner: me })?;
             self.send_copy(key, HOME + 2 * number, ward, Box::new(buffer));
         } else if lack_kept {
             let buffer = vec![T::default(); kept_elements as usize];
@@ -350,9 +351,8 @@ fn blank<T: Element + Default>(idle: &mut Vec<Box<dyn Buffer>>, elements: usize)
 }
 
 fn reuse<T: Element>(idle: &mut Vec<Box<dyn Buffer>>, elements: usize) -> Vec<T> {
-    let fits = |buffer: &Box<dyn Buffer>| {
-        buffer.as_any().is::<Vec<T>>() && buffer.elements() == elements
-    };
+    let fits =
+        |buffer: &Box<dyn Buffer>| buffer.as_any().is::<Vec<T>>() && buffer.elements() == elements;
     let found = idle.iter().position(fits).map(|at| idle.swap_remove(at));
     let vector = found.and_then(|buffer| buffer.into_any().downcast::<Vec<T>>().ok());
     vector.map(|vector| *vector).unwrap_or_default()

@@ -135,7 +135,9 @@ impl Engine {
             let members = ranks.iter().map(|rank| comm.members[*rank]).collect();
             let universe = comm.universe;
             let me = me.expect("we are among the ranks of our own colour");
-            self.register(id, universe, members, me.into(), Some(data))
+            let key = self.register(id, universe, members, me.into(), Some(data));
+            self.comm_mut(key).parent = Some(parent);
+            key
         });
         if let Some(parent) = lineage {
             self.job.children.push(key);

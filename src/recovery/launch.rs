@@ -51,7 +51,8 @@ impl Engine {
             let rank = universe.and_then(|me| self.job.roster.rank_of(me));
             let parked = rank.is_none();
             let how = if parked { Idle::Parked } else { Idle::Busy };
-            let patience = if spawned && !parked { Timeout::After(WELCOME) } else { Timeout::Never };
+            let patience =
+                if spawned && !parked { Timeout::After(WELCOME) } else { Timeout::Never };
             let happened = self.wait(patience, how, |engine| {
                 if engine.job.dismissed || engine.verdict(rebuild.awaits()).is_some() {
                     result = rebuild.step(engine);
@@ -80,7 +81,7 @@ impl Engine {
         if let Some(world) = self.job.world {
             let key = self.start_block(world, Level::Global);
             self.finish_block(key, Timeout::Never);
-            self.wait_block(key, Timeout::After(FAREWELL));
+            let _ = self.wait_block(key, Timeout::After(FAREWELL));
             self.detach(key);
         }
         if let Some(universe) = self.job.universe

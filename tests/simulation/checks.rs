@@ -56,7 +56,8 @@ impl Tally {
     }
 
     pub fn assert_everything_happened(&self) {
-        let counts = [self.committed, self.faulty, self.recoveries, self.replacements, self.crashed];
+        let counts =
+            [self.committed, self.faulty, self.recoveries, self.replacements, self.crashed];
         assert!(counts.iter().all(|count| *count > 100), "the jobs are too tame: {self}");
     }
 }
@@ -67,8 +68,13 @@ impl fmt::Display for Tally {
             f,
             "{} commits, {} faulty blocks, {} deaths, {} recoveries, {} replacements at work, \
              {} states lost with both holders, {} other jobs given up",
-            self.committed, self.faulty, self.crashed, self.recoveries, self.replacements,
-            self.states_lost, self.gave_up
+            self.committed,
+            self.faulty,
+            self.crashed,
+            self.recoveries,
+            self.replacements,
+            self.states_lost,
+            self.gave_up
         )
     }
 }

@@ -33,7 +33,8 @@ pub struct Job {
 impl Job {
     pub fn drawn_from(seed: u64) -> Self {
         let mut draw = Draw(seed);
-        let ranks = 2 + draw.below(7) as u32 + if draw.one_in(4) { draw.below(8) as u32 } else { 0 };
+        let ranks =
+            2 + draw.below(7) as u32 + if draw.one_in(4) { draw.below(8) as u32 } else { 0 };
         let spares = if draw.one_in(3) { 1 + draw.below(2) as u32 } else { 0 };
         let answer = match draw.below(6) {
             0 => Answer::Shrink,
@@ -59,9 +60,8 @@ impl Job {
     }
 
     fn simulation(&self) -> Simulation {
-        let micros = |range: [u64; 2]| {
-            Duration::from_micros(range[0])..=Duration::from_micros(range[1])
-        };
+        let micros =
+            |range: [u64; 2]| Duration::from_micros(range[0])..=Duration::from_micros(range[1]);
         Simulation::new(self.ranks)
             .seed(self.seed)
             .spares(self.spares)
@@ -73,7 +73,8 @@ impl Job {
 
     pub fn run(&self, aloud: bool) -> Result<Tally, String> {
         let job = self.clone();
-        let report = self.simulation().trace(aloud).run_world(move |world| rounds::run(world, &job));
+        let report =
+            self.simulation().trace(aloud).run_world(move |world| rounds::run(world, &job));
         if aloud {
             println!("{report}");
         }

@@ -29,8 +29,7 @@ struct Run<'a> {
 }
 
 pub fn run(world: World, job: &Job) -> Log {
-    let mut run =
-        Run { job, log: Log::default(), round: 0, attempt: 0, started: Vec::new() };
+    let mut run = Run { job, log: Log::default(), round: 0, attempt: 0, started: Vec::new() };
     run.log.replacement = world.is_replacement();
     let result = match job.answer {
         Answer::Shrink => run.with_shrink(&world).map(|()| world),
@@ -160,7 +159,7 @@ impl Run<'_> {
             (4, _) => self.fan_in(comm, &mut block, number),
             (5, _) => self.vote(comm),
             (6, _) => self.nested(comm, &mut block, number),
-            (7, Some((_, Some(row)))) => self.inner_row(row, &mut block),
+            (7, Some((_, Some(row)))) => self.inner_row(row, &mut block, number),
             (8, _) => return self.outstanding(comm, block, number),
             (9, _) => return self.late(comm, block, number),
             _ => Ok(()),
@@ -251,8 +250,7 @@ impl Run<'_> {
     }
 
     /// A global block on another communicator inside the world's.
-    fn inner_row(&mut self, row: &Comm, block: &mut TryBlock) -> Result<(), Error> {
-        let number = self.count(row);
+    fn inner_row(&mut self, row: &Comm, block: &mut TryBlock, number: u64) -> Result<(), Error> {
         let mut inner = row.start(Level::Global)?;
         let result = self.sum(row, &mut inner);
         let yes = result.is_ok();

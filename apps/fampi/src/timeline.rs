@@ -2,8 +2,8 @@
 //!
 //! Each process appends one JSON object per event to a file of its own in the folder
 //! `FAMPI_TRACE_DIR`. All run on one clock, so the merge is by time; a process that was killed may
-//! leave half a line, which is skipped. An *episode* begins with a death and ends when the
-//! iterations go on.
+//! leave half a line, which is skipped. An *episode* begins with a death and ends with the next one
+//! after a recovery.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -23,6 +23,7 @@ const PHASES: [&str; 7] =
     [KILLED, DETECTED, "report agreed", "spawned", "recovered", "data restored", RESUMED];
 const KILLED: &str = "killed by plan";
 const DETECTED: &str = "fault detected";
+const RECOVERED: &str = "recovered";
 const RESUMED: &str = "iteration resumed";
 
 /// The folder into which the processes of one run write.
@@ -106,7 +107,7 @@ impl Timeline {
         events.sort_by_key(|event| event.time);
         let mut episodes: Vec<Vec<Event>> = Vec::new();
         for event in events {
-            let over = episodes.last().is_none_or(|now| now.iter().any(|e| e.phase == RESUMED));
+            let over = episodes.last().is_none_or(|now| has_recovered(now));
             if over && matches!(event.phase, KILLED | DETECTED) {
                 episodes.push(vec![event]);
             } else if let Some(now) = episodes.last_mut() {
@@ -116,11 +117,16 @@ impl Timeline {
         Self { recorded: true, episodes }
     }
 
-    /// True when a death was recorded and the iterations went on after it.
+    /// True when a death was recorded and the ranks went on after it.
     pub(crate) fn tells_of_a_recovery(&self) -> bool {
-        let has = |episode: &[Event], phase| episode.iter().any(|event| event.phase == phase);
-        self.episodes.iter().any(|episode| has(episode, DETECTED) && has(episode, RESUMED))
+        let detected = |episode: &[Event]| episode.iter().any(|event| event.phase == DETECTED);
+        self.episodes.iter().any(|episode| detected(episode) && has_recovered(episode))
     }
+}
+
+/// An application that had not begun its iterations resumes none.
+fn has_recovered(episode: &[Event]) -> bool {
+    episode.iter().any(|event| matches!(event.phase, RECOVERED | RESUMED))
 }
 
 impl fmt::Display for Timeline {
@@ -159,29 +165,23 @@ fn milliseconds(duration: Duration) -> String {
 /// What a phase means in this run.
 fn sentence(phase: &str, events: &[&Event]) -> String {
     let field = |name: &str| events.iter().find_map(|event| event.field(name));
-    let ranks = || {
-        let mut ranks: Vec<String> = events.iter().filter_map(|e| e.field("rank")).collect();
-        ranks.sort_by_key(|rank| rank.parse::<u32>().ok());
-        ranks.dedup();
-        ranks.join(", ")
-    };
     match phase {
-        KILLED => format!("rank {}, by SIGKILL", ranks()),
+        KILLED => format!("rank {}, by SIGKILL", ranks(events).join(", ")),
         DETECTED => {
             let first = events[0].field("rank").unwrap_or_default();
             format!("death of rank {}, first by rank {first}", field("dead").unwrap_or_default())
         }
         "report agreed" => {
-            format!("the same on every rank: {} dead", field("dead").unwrap_or_default())
+            format!("by all ranks: rank {} is dead", field("dead").unwrap_or_default())
         }
         "spawned" => {
             let count = field("count").unwrap_or_default();
             format!("{count} new process{}", if count == "1" { "" } else { "es" })
         }
-        "recovered" => format!("communicator whole again: {}", roles(events)),
+        RECOVERED => format!("communicator whole again: {}", roles(events)),
         "data restored" => {
             let iteration = field("iteration").unwrap_or_default();
-            format!("on rank {} for iteration {iteration}", ranks())
+            format!("as of iteration {iteration}")
         }
         _ => format!("iteration {}", field("iteration").unwrap_or_default()),
     }
@@ -201,8 +201,16 @@ fn roles(events: &[&Event]) -> String {
     if text.is_empty() { format!("{} ranks", events.len()) } else { text }
 }
 
+/// The ranks that recorded these events, each once.
+fn ranks(events: &[&Event]) -> Vec<String> {
+    let mut ranks: Vec<String> = events.iter().filter_map(|event| event.field("rank")).collect();
+    ranks.sort_by_key(|rank| rank.parse::<u32>().ok());
+    ranks.dedup();
+    ranks
+}
+
 fn spread(events: &[&Event], duration: Duration) -> String {
-    match events.len() {
+    match ranks(events).len() {
         0 | 1 => String::new(),
         n => format!(" ({n} ranks within {:.2} ms)", duration.as_secs_f64() * 1e3),
     }
@@ -241,11 +249,11 @@ mod tests {
         let expected = "    \
                +0.00 ms  killed by plan     rank 2, by SIGKILL
     +2.00 ms  fault detected     death of rank 2, first by rank 0 (2 ranks within 1.00 ms)
-    +4.00 ms  report agreed      the same on every rank: 2 dead
+    +4.00 ms  report agreed      by all ranks: rank 2 is dead
     +5.00 ms  spawned            1 new process
    +40.00 ms  recovered          communicator whole again: 2 survivors, 1 replacement \
                (3 ranks within 1.00 ms)
-   +42.00 ms  data restored      on rank 2 for iteration 39
+   +42.00 ms  data restored      as of iteration 39
    +45.00 ms  iteration resumed  iteration 40 (2 ranks within 2.00 ms)
 ";
         assert_eq!(timeline.to_string(), expected);
@@ -257,6 +265,21 @@ mod tests {
         let timeline = Timeline::merge(&text);
         assert_eq!(timeline.episodes.len(), 2);
         assert_eq!(timeline.to_string().matches("+0.00 ms").count(), 2);
+    }
+
+    #[test]
+    fn a_recovery_before_the_first_iteration_resumes_none() {
+        let mut lines = episode(100);
+        lines.retain(|line| !line.contains("resumed"));
+        assert!(Timeline::merge(&lines.join("\n")).tells_of_a_recovery());
+        lines.retain(|line| !line.contains("\"recovered\""));
+        assert!(
+            !Timeline::merge(&lines.join(
+                "
+"
+            ))
+            .tells_of_a_recovery()
+        );
     }
 
     #[test]

@@ -72,7 +72,9 @@ fn a_signal_ends_every_process_and_becomes_the_status() {
 
 #[test]
 fn the_end_of_the_tool_itself_is_the_end_of_its_ranks() {
+    let leftovers = tempfile::tempdir().expect("a temporary folder");
     let mut tool = fampi(&["run", "-n", "2", "--", "sleep", "1000.375"]);
+    tool.env("TMPDIR", leftovers.path());
     let mut tool = tool.stderr(Stdio::null()).spawn().expect("the tool starts");
     wait_until("the ranks run", || sleeps("1000.375"));
     tool.kill().expect("killed");

@@ -61,24 +61,17 @@ fn resilient(options: &Options, began: Instant) -> ExitCode {
         bar.set_position(u64::from(k));
         bar.set_message(format!("residual {norm:.3e}"));
     };
-    let spare_world = world.rank();
     let hooks = Hooks { die: &die, watch: &mut watch };
-    match resilience::solve(world, options, hooks) {
-        Ok((world, solved)) => {
-            bar.finish_and_clear();
-            let status = if world.rank().number() == 0 {
-                announce(options, world.size() as usize, &solved, began)
-            } else {
-                verdict(options, &solved)
-            };
-            world.finalize();
-            status
-        }
-        Err(error) => {
-            bar.finish_and_clear();
-            refuse(spare_world.number() == 0, &error.to_string())
-        }
-    }
+    let (world, result) = resilience::solve(world, options, hooks);
+    bar.finish_and_clear();
+    let first = world.rank().number() == 0;
+    let status = match result {
+        Ok(solved) if first => announce(options, world.size() as usize, &solved, began),
+        Ok(solved) => verdict(options, &solved),
+        Err(error) => refuse(first, &error.to_string()),
+    };
+    world.finalize();
+    status
 }
 
 fn bare(options: &Options, began: Instant) -> ExitCode {
@@ -134,7 +127,10 @@ fn announce(options: &Options, ranks: usize, solved: &Solved, began: Instant) ->
     let comparison = if check.passes() { "within" } else { "NOT within" };
     println!(
         "verification: max error {:.6e} at {} nodes, {comparison} {:.6e} (source {})",
-        check.max_error, solved.summary.points, check.tolerance, u8::from(options.source),
+        check.max_error,
+        solved.summary.points,
+        check.tolerance,
+        u8::from(options.source),
     );
     println!("{result}");
     verdict(options, solved)
@@ -155,8 +151,7 @@ fn write_report(options: &Options, report: &Report<'_>) -> Result<(), String> {
     };
     let mut half = path.clone().into_os_string();
     half.push(".part");
-    let written =
-        std::fs::write(&half, report.yaml()).and_then(|()| std::fs::rename(&half, &path));
+    let written = std::fs::write(&half, report.yaml()).and_then(|()| std::fs::rename(&half, &path));
     written.map_err(|error| format!("the report {} cannot be written: {error}", path.display()))
 }
 

@@ -106,14 +106,18 @@ enum Next {
 /// a replacement joins in where the others are.
 ///
 /// # Errors
-/// [`SolveError`], the same on all ranks that live.
+/// [`SolveError`], the same on all ranks that live; the world can still be left in order.
 pub fn solve(
     world: World,
     options: &Options,
     hooks: Hooks<'_>,
-) -> Result<(World, Solved), SolveError> {
-    let problem = options.problem(world.size() as usize)?;
-    let row_map = problem.divide()?;
+) -> (World, Result<Solved, SolveError>) {
+    let problem = options.problem(world.size() as usize).map_err(SolveError::from);
+    let divided = problem.and_then(|problem| Ok((problem, problem.divide()?)));
+    let (problem, row_map) = match divided {
+        Ok(divided) => divided,
+        Err(error) => return (world, Err(error)),
+    };
     let (system, setup) = System::build(&row_map, world.origin() as usize, problem.source);
     let cg = Cg::new(&system, options.limits);
     let mut solver = Solver {
@@ -131,8 +135,12 @@ pub fn solve(
         resilience: Resilience::default(),
         recoveries_joined: 0,
     };
-    let (stop, summary) = solver.run()?;
+    let result = solver.run();
     let Solver { world, system, cg, history, times, resilience, .. } = solver;
+    let (stop, summary) = match result {
+        Ok(end) => end,
+        Err(error) => return (world, Err(error)),
+    };
     let solved = Solved {
         row_map,
         stop,
@@ -145,7 +153,7 @@ pub fn solve(
         times,
         resilience,
     };
-    Ok((world, solved))
+    (world, Ok(solved))
 }
 
 impl Solver<'_, '_> {

@@ -14,9 +14,10 @@ use tracing_subscriber::filter::LevelFilter;
 pub fn record() -> Result<(), String> {
     let Some(directory) = std::env::var_os("FAMPI_TRACE_DIR") else { return Ok(()) };
     let path = Path::new(&directory).join(format!("{}.jsonl", std::process::id()));
-    let file = OpenOptions::new().create(true).append(true).open(&path).map_err(|error| {
-        format!("the trace file {} cannot be made: {error}", path.display())
-    })?;
+    let file =
+        OpenOptions::new().create(true).append(true).open(&path).map_err(|error| {
+            format!("the trace file {} cannot be made: {error}", path.display())
+        })?;
     let subscriber = tracing_subscriber::fmt()
         .json()
         .with_max_level(LevelFilter::INFO)
