@@ -12,7 +12,7 @@ fn main() -> Result<(), Error> {
             if outdated {
                 // From our own copy, or from the partner's.
                 return match block.restore(0) {
-                    Err(Error::NothingProtected { .. }) => Ok(vec![0]), // died before any commit
+                    Err(Error::NothingProtected) => Ok(vec![0]), // died before any commit
                     state => state,
                 };
             }

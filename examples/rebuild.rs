@@ -67,7 +67,7 @@ fn step(world: &World, block: &mut TryBlock, state: &[u64]) -> Result<Vec<u64>, 
 fn bring_back(block: &mut TryBlock) -> Result<Vec<u64>, Error> {
     match block.restore(STATE) {
         // Somebody died before the first commit.
-        Err(Error::NothingProtected { .. }) => Ok(vec![0, 0]),
+        Err(Error::NothingProtected) => Ok(vec![0, 0]),
         state => state,
     }
 }

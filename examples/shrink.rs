@@ -13,7 +13,7 @@ const LAST_STEP_OF_THE_VICTIM: u32 = 3;
 fn main() -> Result<(), Error> {
     let world = fampi::init()?;
     // The communicator that the survivors share; a shrink replaces it, the world stays.
-    let mut comm = (*world).clone();
+    let mut comm = world.comm();
     let mut step = 1;
     while step <= STEPS {
         let options = BlockOptions::global(Timeout::seconds(5.0));

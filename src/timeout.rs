@@ -14,8 +14,9 @@ pub enum Timeout {
 }
 
 impl Timeout {
-    /// Wait at most this many seconds; negative or not-a-number means [`Timeout::Poll`], and
-    /// more than a `Duration` holds means [`Timeout::Never`].
+    /// Wait at most this many seconds; fractions count. Zero, a negative number and not-a-number
+    /// mean [`Timeout::Poll`]; infinity, and more than a [`Duration`] holds, mean
+    /// [`Timeout::Never`].
     pub fn seconds(seconds: f64) -> Self {
         if seconds > 0.0 {
             Duration::try_from_secs_f64(seconds).map_or(Self::Never, Self::After)

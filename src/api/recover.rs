@@ -99,7 +99,7 @@ impl Rebuilding {
             None => Ok(Rebuilt::TimedOut(self)),
             Some(result) => {
                 result?;
-                Ok(Rebuilt::World(World::of(self.shared)))
+                Ok(Rebuilt::World(World::of(&self.shared)))
             }
         }
     }

@@ -18,13 +18,14 @@ impl Tag {
     pub const MAX: Self = Self(FIRST_COPY_TAG - 1);
 
     pub(super) fn checked(self) -> Result<u32, Error> {
-        debug_assert!(Self::MAX.0 < MAX_USER_TAG, "the copies' tags follow the users'");
         if self > Self::MAX {
             return Err(Error::TagTooLarge { tag: self.0, max: Self::MAX.0 });
         }
         Ok(self.0)
     }
 }
+
+const _: () = assert!(Tag::MAX.0 < MAX_USER_TAG, "the copies' tags follow the users'");
 
 /// Whom a receive listens to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

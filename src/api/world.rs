@@ -40,15 +40,22 @@ impl World {
     pub fn enter(platform: Box<dyn Platform>) -> Result<Self, Error> {
         let mut engine = Engine::new(platform);
         engine.launch()?;
-        Ok(Self::of(std::rc::Rc::new(std::cell::RefCell::new(engine))))
+        Ok(Self::of(&std::rc::Rc::new(std::cell::RefCell::new(engine))))
     }
 
-    pub(super) fn of(shared: Shared) -> Self {
+    pub(super) fn of(shared: &Shared) -> Self {
         let key = shared.borrow().job.world.expect("a rank of the world");
-        Self { comm: Comm::new(&shared, key) }
+        Self { comm: Comm::new(shared, key) }
     }
 
-    /// True when this process took the place of a failed one and has to be given its data.
+    /// The world as a [`Comm`] of its own, for code that goes on with a shrunk or split one.
+    pub fn comm(&self) -> Comm {
+        self.comm.clone()
+    }
+
+    /// True when this process took the place of a failed one: a spare, or a process that was
+    /// started for it. It stays true as long as the process lives, so ask it once, after
+    /// [`World::enter`] or `init`, to learn whether this process has to be given its data.
     pub fn is_replacement(&self) -> bool {
         self.engine().borrow().job.replacement
     }

@@ -10,7 +10,12 @@ use super::{
 };
 use crate::{
     ids::{BlockId, CommId},
-    protocol::{Effects, Event, codec, commit::Commit, interrupt::Interrupts, message::Message},
+    protocol::{
+        Effects, Event, codec,
+        commit::Commit,
+        interrupt::Interrupts,
+        message::{Message, Yes},
+    },
     rank::Rank,
 };
 
@@ -116,6 +121,12 @@ impl Effects for Outlet<'_> {
     #[inline]
     fn send(&mut self, to: Rank, message: Message) {
         let frame = codec::encode(self.comm, &message);
+        self.platform.send(self.universe, self.members[to.index()], &frame);
+    }
+
+    #[inline]
+    fn send_yes(&mut self, to: Rank, yes: Yes) {
+        let frame = codec::encode_yes(self.comm, &yes);
         self.platform.send(self.universe, self.members[to.index()], &frame);
     }
 

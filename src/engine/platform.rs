@@ -25,7 +25,8 @@ use super::buffer::{Buffer, Combine, ReduceOp};
 use crate::{
     error::Error,
     fault::FaultCode,
-    protocol::codec::Frame,
+    ids::CommId,
+    protocol::{codec::Frame, message::Yes},
     rank::{Rank, RankSet},
 };
 
@@ -63,6 +64,8 @@ pub enum Origin {
 pub enum Incoming {
     /// A frame from a process of this universe.
     Frame(UniverseId, Rank, Frame),
+    /// The same for a message of the fast path that the platform has decoded on the spot.
+    Yes(UniverseId, Rank, CommId, Yes),
     /// A process of this universe died. Told once per universe and process.
     Failure(UniverseId, Rank),
 }

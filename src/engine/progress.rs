@@ -174,16 +174,37 @@ impl Engine {
         due.chain(limit).min()
     }
 
+    #[inline]
     fn handle_incoming(&mut self, incoming: Incoming) {
         match incoming {
-            Incoming::Frame(universe, from, frame) => {
-                let Some((comm, message)) = codec::decode(&frame) else {
-                    tracing::warn!(target: "fampi::control", %from, "a frame was not a message");
-                    return;
-                };
-                self.handle_message(universe, from, comm, message, frame);
+            Incoming::Yes(universe, from, comm, yes) => {
+                if let Some((key, from)) = self.place(universe, from, comm) {
+                    self.drive(key, |commit, out| commit.handle_yes(from, yes, out));
+                } else {
+                    let frame = Frame::from_slice(&codec::encode_yes(comm, &yes));
+                    self.keep_early(universe, from, comm, frame);
+                }
             }
+            Incoming::Frame(universe, from, frame) => match codec::decode(&frame) {
+                Some((comm, message)) => {
+                    if !self.handle_message(universe, from, comm, message) {
+                        self.keep_early(universe, from, comm, frame);
+                    }
+                }
+                None => {
+                    tracing::warn!(target: "fampi::control", %from, "a frame was not a message");
+                }
+            },
             Incoming::Failure(universe, process) => self.note_failure(universe, process),
+        }
+    }
+
+    /// Keeps a frame about a communicator that its sender made before we did.
+    fn keep_early(&mut self, universe: UniverseId, from: Rank, comm: CommId, frame: Frame) {
+        if self.early.len() < EARLY_FRAMES {
+            self.early.push((universe, from, comm, frame));
+        } else {
+            tracing::error!(target: "fampi::control", %from, "too many frames before their time");
         }
     }
 
@@ -195,36 +216,38 @@ impl Engine {
         comm: CommId,
         frame: Frame,
     ) {
-        if let Some((_, message)) = codec::decode(&frame) {
-            self.handle_message(universe, from, comm, message, frame);
+        if let Some((_, message)) = codec::decode(&frame)
+            && !self.handle_message(universe, from, comm, message)
+        {
+            self.keep_early(universe, from, comm, frame);
         }
     }
 
+    /// The communicator of this name on the wire, and the rank of a process in it.
     #[inline]
+    fn place(&self, universe: UniverseId, from: Rank, comm: CommId) -> Option<(CommKey, Rank)> {
+        let known = |state: &super::CommState| state.wire == comm && state.universe == universe;
+        let at = self.comms.iter().rposition(known)?;
+        Some((CommKey(at), self.comms[at].rank_of(from)?))
+    }
+
+    /// Gives a message to its communicator; false when we do not know that one.
     fn handle_message(
         &mut self,
         universe: UniverseId,
         from: Rank,
         comm: CommId,
         message: Message,
-        frame: Frame,
-    ) {
-        let known = |state: &super::CommState| state.wire == comm && state.universe == universe;
-        let Some(at) = self.comms.iter().rposition(known) else {
-            if self.early.len() < EARLY_FRAMES {
-                self.early.push((universe, from, comm, frame));
-            }
-            return;
-        };
-        let key = CommKey(at);
-        let Some(from) = self.comms[at].rank_of(from) else { return };
+    ) -> bool {
+        let Some((key, from)) = self.place(universe, from, comm) else { return false };
         if let Message::Interrupt(block) = message {
-            if !self.comms[at].commit.dead().contains(from) {
+            if !self.comm(key).commit.dead().contains(from) {
                 self.interrupt(key, block);
             }
         } else {
             self.drive(key, |commit, out| commit.handle_message(from, message, out));
         }
+        true
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! Communicators: a checked call for each thing that we do with one.
 
 use std::{
+    cell::RefCell,
     ffi::{c_int, c_void},
     ptr,
 };
@@ -21,6 +22,24 @@ pub(super) struct Comm {
     raw: ffi::MPI_Comm,
     rank: u32,
     size: u32,
+}
+
+thread_local! {
+    /// What we made and did not free.
+    static LIVE: RefCell<Vec<Comm>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Frees everything that was made. `MPI_Finalize` of Open MPI 5.0.9 waits at each communicator
+/// of several launches for peers that are dead or have left already, and may crash then.
+///
+/// # Safety
+///
+/// No communicator of ours is used afterwards.
+pub(super) unsafe fn free_all() {
+    while let Some(comm) = LIVE.with_borrow(|live| live.last().copied()) {
+        // SAFETY: live, as nobody freed it, and used no more, says our caller.
+        unsafe { comm.free() };
+    }
 }
 
 fn null() -> ffi::MPI_Comm {
@@ -70,8 +89,9 @@ impl Comm {
         let mut raw = null();
         // SAFETY: the result is a variable of ours.
         check("MPI_Comm_get_parent", unsafe { ffi::MPI_Comm_get_parent(&raw mut raw) })?;
-        // SAFETY: not null, so the link that MPI keeps for the life of the process.
-        (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()
+        // SAFETY: not null, so the link that MPI keeps until `free_all`.
+        let made = (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()?;
+        Ok(made.map(Self::remembered))
     }
 
     /// Our position.
@@ -93,7 +113,20 @@ impl Comm {
     fn made(call: &'static str, code: c_int, raw: ffi::MPI_Comm) -> Checked<Option<Self>> {
         check(call, code)?;
         // SAFETY: a successful creation call gave the handle; only null means nothing.
-        (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()
+        let made = (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()?;
+        Ok(made.map(Self::remembered))
+    }
+
+    /// This communicator, which [`free_all`] frees unless somebody did before.
+    pub(super) fn remembered(self) -> Self {
+        LIVE.with_borrow_mut(|live| live.push(self));
+        self
+    }
+
+    /// This communicator, which is somebody else's from now on.
+    pub(super) fn given_away(self) -> Self {
+        LIVE.with_borrow_mut(|live| live.retain(|known| known.raw != self.raw));
+        self
     }
 
     /// `MPI_Comm_dup`.
@@ -167,7 +200,7 @@ impl Comm {
     /// No copy of this handle is used afterwards.
     pub(super) unsafe fn free(self) {
         let _inside = watchdog::creation();
-        let mut raw = self.raw;
+        let mut raw = self.given_away().raw;
         // SAFETY: live until now; our caller promises that it is used no more.
         let code = unsafe { ffi::MPI_Comm_free(&raw mut raw) };
         if let Err(refusal) = check("MPI_Comm_free", code) {

@@ -13,20 +13,24 @@ use std::{
 use super::{
     calls::{Checked, PROC_FAILED, REVOKED, Refusal},
     comm::Comm,
-    request::{self, Request, Types},
+    request::{self, Request},
     ulfm::Ulfm,
     wire::Wire,
 };
 use crate::{
     engine::platform::{Incoming, UniverseId},
-    protocol::codec::{Frame, is_fast},
+    ids::CommId,
+    protocol::{
+        codec::{Frame, YES_BYTES, decode_yes, is_fast},
+        message::Yes,
+    },
     rank::Rank,
 };
 
 const FAST: u32 = 1;
 const SLOW: u32 = 2;
 /// Room for a fast frame.
-const FAST_BYTES: usize = 256;
+const FAST_BYTES: usize = 64;
 /// Awaiting polls between two looks at everything else.
 const LOOK_EVERY: u32 = 16;
 /// Looks between two questions for deaths and two rounds through what is pending.
@@ -96,16 +100,17 @@ impl Link {
 
     /// The next frame, if there is one; the receive is posted again. After an error it is not.
     #[inline]
-    fn take(&mut self) -> Checked<Option<Frame>> {
-        let Some(done) = self.request.test().inspect_err(|_| self.posted = false)? else {
+    fn take(&mut self) -> Checked<Option<(CommId, Yes)>> {
+        if self.request.test().inspect_err(|_| self.posted = false)?.is_none() {
             return Ok(None);
-        };
+        }
         self.posted = false;
-        let length = done.count(Types::bytes())?;
-        let frame = self.memory.read(length, Frame::from_slice);
+        let yes = self.memory.read(YES_BYTES, |bytes| {
+            bytes.try_into().ok().and_then(|frame: &[u8; YES_BYTES]| decode_yes(frame))
+        });
         self.request.restart()?;
         self.posted = true;
-        Ok(Some(frame))
+        Ok(yes)
     }
 
     fn close(mut self) {
@@ -187,7 +192,7 @@ impl Control {
         };
         universe.links.drain(..).flatten().for_each(Link::close);
         self.news.retain(|news| {
-            let (Incoming::Frame(of, ..) | Incoming::Failure(of, _)) = news;
+            let (Incoming::Frame(of, ..) | Incoming::Yes(of, ..) | Incoming::Failure(of, _)) = news;
             *of != id
         });
     }
@@ -243,7 +248,7 @@ impl Control {
         let universe = self.universes.get_mut(id.0 as usize)?.as_mut()?;
         let taken = universe.link(from).and_then(|link| link.map_or(Ok(None), Link::take));
         match taken {
-            Ok(frame) => frame.map(|frame| Incoming::Frame(id, from, frame)),
+            Ok(yes) => yes.map(|(comm, yes)| Incoming::Yes(id, from, comm, yes)),
             Err(refusal) => {
                 self.close_link(id, from);
                 self.handle_refusal(id, from, refusal);
@@ -371,9 +376,9 @@ fn close_links_of_the_dead(
     for (at, place) in links.iter_mut().enumerate().filter(|(at, _)| dead[*at]) {
         let Some(mut link) = place.take() else { continue };
         while link.posted
-            && let Ok(Some(frame)) = link.take()
+            && let Ok(Some((comm, yes))) = link.take()
         {
-            earlier.push_back(Incoming::Frame(id, Rank::from(at), frame));
+            earlier.push_back(Incoming::Yes(id, Rank::from(at), comm, yes));
         }
         link.close();
     }

@@ -75,13 +75,22 @@ pub(super) fn leave_unfinished_finalize() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Says `ok` in the file `$FAMPI_STATUS_DIR/<pid>`, for launchers that cannot tell an orderly
-/// end from another by MPI's own exit status.
+/// Says `running` in the file `$FAMPI_STATUS_DIR/<pid>`, for launchers that cannot tell an orderly
+/// end from another by MPI's own exit status. A process that dies leaves it at that.
+pub(super) fn report_start() {
+    report("running");
+}
+
+/// Says `ok` in that file: whatever happens now, this process is done.
 pub(super) fn report_success() {
+    report("ok");
+}
+
+fn report(word: &str) {
     let Some(folder) = std::env::var_os("FAMPI_STATUS_DIR").map(PathBuf::from) else { return };
     let own = folder.join(process::id().to_string());
     let unfinished = own.with_extension("new");
-    let written = fs::write(&unfinished, "ok").and_then(|()| fs::rename(&unfinished, &own));
+    let written = fs::write(&unfinished, word).and_then(|()| fs::rename(&unfinished, &own));
     if let Err(error) = written {
         tracing::warn!(%error, folder = %folder.display(), "cannot write the status file");
     }

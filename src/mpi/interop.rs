@@ -45,7 +45,7 @@ impl MpiPlatform {
             if refusal.is_failure() { Error::CreationFailed } else { refusal.into() }
         })?;
         // SAFETY: live, of one group, not predefined; the new owner frees it.
-        Ok(unsafe { SimpleCommunicator::from_raw(made.raw()) })
+        Ok(unsafe { SimpleCommunicator::from_raw(made.given_away().raw()) })
     }
 
     /// The handle of a context's communicator, which stays ours; `None` when it is retired.

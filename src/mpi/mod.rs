@@ -124,6 +124,7 @@ impl MpiPlatform {
             return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
         }
         exit::guard();
+        exit::report_start();
         watchdog::set_rank(comm.rank().number());
         Comm::alone()?;
         let mut control = Control::new(ulfm);
@@ -325,13 +326,18 @@ impl Platform for MpiPlatform {
         self.posts.close(LAST_OPERATIONS_WITHIN);
         self.settle_last();
         self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
+        if self.owns_mpi {
+            // SAFETY: the very end; nothing of ours is on any communicator any more.
+            unsafe { comm::free_all() };
+        }
+        // All is done; that MPI of a job that lost processes may crash below is no news.
+        exit::orderly();
+        exit::report_success();
         if self.owns_mpi
             && let Err(refusal) = calls::finalize()
         {
             tracing::warn!(?refusal, "MPI does not end in order");
         }
-        exit::orderly();
-        exit::report_success();
     }
 
     fn exit(&mut self) -> ! {

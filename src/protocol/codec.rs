@@ -36,6 +36,31 @@ const DECIDE: u8 = 5;
 const INTERRUPT: u8 = 6;
 const RETIRED: u8 = 7;
 
+/// Bytes of the fast path's message.
+pub const YES_BYTES: usize = 34;
+
+/// The bytes of a message of the fast path.
+#[inline]
+pub fn encode_yes(comm: CommId, yes: &Yes) -> [u8; YES_BYTES] {
+    let mut frame = [0; YES_BYTES];
+    frame[..8].copy_from_slice(&comm.0.to_le_bytes());
+    frame[8] = YES;
+    frame[9] = yes.round;
+    frame[10..18].copy_from_slice(&yes.block.0.to_le_bytes());
+    frame[18..26].copy_from_slice(&yes.view.to_le_bytes());
+    frame[26..].copy_from_slice(&yes.floor.0.to_le_bytes());
+    frame
+}
+
+/// The message of the fast path in these bytes, if they are one.
+#[inline]
+pub fn decode_yes(frame: &[u8; YES_BYTES]) -> Option<(CommId, Yes)> {
+    let mut rest = Reader(frame);
+    let (comm, YES) = (CommId(rest.u64()?), rest.u8()?) else { return None };
+    let (round, block, view) = (rest.u8()?, BlockId(rest.u64()?), rest.u64()?);
+    Some((comm, Yes { block, round, view, floor: BlockId(rest.u64()?) }))
+}
+
 /// True when these bytes claim to be a message of the fast path.
 pub fn is_fast(frame: &[u8]) -> bool {
     frame.get(8) == Some(&YES)
@@ -47,13 +72,7 @@ pub fn encode(comm: CommId, message: &Message) -> Frame {
     let mut frame = Frame::new();
     put_u64(&mut frame, comm.0);
     match message {
-        Message::Yes(yes) => {
-            frame.push(YES);
-            frame.push(yes.round);
-            put_u64(&mut frame, yes.block.0);
-            put_u64(&mut frame, yes.view);
-            put_u64(&mut frame, yes.floor.0);
-        }
+        Message::Yes(yes) => return Frame::from_slice(&encode_yes(comm, yes)),
         Message::Ask(slow) => put_slow(&mut frame, ASK, slow),
         Message::Contribute(slow, Contribution::Undecided(tally)) => {
             put_slow(&mut frame, UNDECIDED, slow);
@@ -83,10 +102,8 @@ pub fn decode(frame: &[u8]) -> Option<(CommId, Message)> {
     let comm = CommId(rest.u64()?);
     let message = match rest.u8()? {
         YES => {
-            let round = rest.u8()?;
-            let block = BlockId(rest.u64()?);
-            let view = rest.u64()?;
-            Message::Yes(Yes { block, round, view, floor: BlockId(rest.u64()?) })
+            let (comm, yes) = decode_yes(frame.try_into().ok()?)?;
+            return Some((comm, Message::Yes(yes)));
         }
         ASK => Message::Ask(rest.slow()?),
         UNDECIDED => Message::Contribute(rest.slow()?, Contribution::Undecided(rest.tally()?)),

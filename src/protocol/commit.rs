@@ -166,22 +166,29 @@ impl Commit {
     /// A message from another rank of the communicator.
     #[inline]
     pub fn handle_message(&mut self, from: Rank, message: Message, out: &mut impl Effects) {
-        self.forget();
-        let heard = planted(Bug::HearTheDead) || planted(Bug::TakeAnyBallot);
-        if self.dead.contains(from) && !heard {
-            return;
+        if let Message::Yes(yes) = message {
+            return self.handle_yes(from, yes, out);
         }
-        if from.number() >= self.size || from == self.me {
+        self.forget();
+        if !self.listens_to(from) {
             return;
         }
         match message {
-            Message::Yes(yes) => self.handle_yes(from, yes, out),
+            Message::Yes(_) => {}
             Message::Ask(slow) => self.handle_ask(from, &slow, None, out),
             Message::Contribute(slow, what) => self.handle_ask(from, &slow, Some(what), out),
             Message::Decide(slow, decision) => self.handle_decide(&slow, decision, out),
             Message::Retired => self.handle_retired(out),
             Message::Interrupt(_) => {}
         }
+    }
+
+    /// Whoever is known to be dead is not listened to, nor is nobody's rank.
+    #[inline]
+    fn listens_to(&self, from: Rank) -> bool {
+        let heard = planted(Bug::HearTheDead) || planted(Bug::TakeAnyBallot);
+        let living = !self.dead.contains(from) || heard;
+        living && from.number() < self.size && from != self.me
     }
 
     /// A rank of the communicator died.
@@ -242,9 +249,11 @@ impl Commit {
         self.blocks.len()
     }
 
+    /// A message of the fast path; the same as [`Self::handle_message`] with it.
     #[inline]
-    fn handle_yes(&mut self, from: Rank, yes: Yes, out: &mut impl Effects) {
-        if !self.locate(yes.block) {
+    pub fn handle_yes(&mut self, from: Rank, yes: Yes, out: &mut impl Effects) {
+        self.forget();
+        if !self.listens_to(from) || !self.locate(yes.block) {
             return;
         }
         let (position, retired) = (self.view.position_of(from), self.retired);
@@ -310,7 +319,7 @@ impl Commit {
         let live = &self.view;
         let complete = doubling.advance(|position, round| {
             let yes = Yes { block: id, round, view, floor };
-            out.send(live.rank_at(position), Message::Yes(yes));
+            out.send_yes(live.rank_at(position), yes);
         });
         if complete {
             let context = block.vote.as_ref().map_or(0, |vote| vote.context);

@@ -31,12 +31,16 @@ pub mod tree;
 pub mod view;
 
 use crate::{ids::BlockId, rank::Rank};
-use message::Message;
+use message::{Message, Yes};
 
 /// Where a machine puts what it wants done, in order.
 pub trait Effects {
     /// Send this message; links are FIFO and reliable between living ranks.
     fn send(&mut self, to: Rank, message: Message);
+    /// Send a message of the fast path.
+    fn send_yes(&mut self, to: Rank, yes: Yes) {
+        self.send(to, Message::Yes(yes));
+    }
     /// Tell the engine what happened.
     fn emit(&mut self, event: Event);
 }

@@ -352,8 +352,9 @@ fn blank<T: Element + Default>(idle: &mut Vec<Box<dyn Buffer>>, elements: usize)
 
 fn reuse<T: Element>(idle: &mut Vec<Box<dyn Buffer>>, elements: usize) -> Vec<T> {
     let fits =
-        |buffer: &Box<dyn Buffer>| buffer.as_any().is::<Vec<T>>() && buffer.elements() == elements;
-    let found = idle.iter().position(fits).map(|at| idle.swap_remove(at));
+        |buffer: &dyn Buffer| buffer.as_any().is::<Vec<T>>() && buffer.elements() == elements;
+    let found = idle.iter().position(|buffer| fits(buffer.as_ref()));
+    let found = found.map(|at| idle.swap_remove(at));
     let vector = found.and_then(|buffer| buffer.into_any().downcast::<Vec<T>>().ok());
     vector.map(|vector| *vector).unwrap_or_default()
 }

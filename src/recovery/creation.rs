@@ -63,7 +63,7 @@ impl Creation {
                 Some(Ok(self.register(engine, made)))
             }
             (Stage::Confirm(_, made), _) => {
-                self.discard(engine, made);
+                discard(engine, made);
                 self.attempts += 1;
                 let again = matches!(self.kind, Kind::Shrink) && self.attempts < MAX_ATTEMPTS;
                 if !again {
@@ -93,12 +93,6 @@ impl Creation {
         }
     }
 
-    fn discard(&self, engine: &mut Engine, made: Option<Derived>) {
-        if let Some(data) = made.and_then(|made| made.data) {
-            engine.platform.discard_data(data);
-        }
-    }
-
     fn register(&self, engine: &mut Engine, made: Derived) -> Option<CommKey> {
         match self.kind {
             Kind::Split { .. } => engine.register_child(self.parent, made),
@@ -115,6 +109,12 @@ impl Creation {
                 Some(engine.register(id, universe, members, me.into(), made.data))
             }
         }
+    }
+}
+
+fn discard(engine: &mut Engine, made: Option<Derived>) {
+    if let Some(data) = made.and_then(|made| made.data) {
+        engine.platform.discard_data(data);
     }
 }
 

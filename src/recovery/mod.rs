@@ -49,7 +49,7 @@ pub(crate) struct Job {
     /// The communicators derived below the world, in order; `None` where we are no member.
     pub(crate) children: Vec<Option<CommKey>>,
     pub(crate) roster: Roster,
-    /// This process stands in for one that failed and has not been given its data.
+    /// This process stands in for one that failed; true from the moment it holds the rank on.
     pub(crate) replacement: bool,
     /// A communicator is being made.
     pub(crate) creating: bool,

@@ -11,30 +11,30 @@ use crate::job::Job;
 
 /// What one process saw of one block.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    pub comm: CommId,
+pub(crate) struct Entry {
+    pub(crate) comm: CommId,
     /// Which block of the communicator, by order of start.
-    pub number: u64,
-    pub committed: bool,
-    pub voted_yes: bool,
-    pub report: FaultReport,
+    pub(crate) number: u64,
+    pub(crate) committed: bool,
+    pub(crate) voted_yes: bool,
+    pub(crate) report: FaultReport,
 }
 
 /// What one process saw.
 #[derive(Clone, Debug, Default)]
-pub struct Log {
-    pub entries: Vec<Entry>,
+pub(crate) struct Log {
+    pub(crate) entries: Vec<Entry>,
     /// A receive, a sum or a state that was not what it must be.
-    pub wrong: Option<String>,
-    pub gave_up: Option<fampi::Error>,
-    pub recoveries: u64,
-    pub replacement: bool,
-    pub rounds_done: u64,
+    pub(crate) wrong: Option<String>,
+    pub(crate) gave_up: Option<fampi::Error>,
+    pub(crate) recoveries: u64,
+    pub(crate) replacement: bool,
+    pub(crate) rounds_done: u64,
 }
 
 /// What happened in all jobs, to see that everything did.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     committed: u64,
     faulty: u64,
     recoveries: u64,
@@ -45,7 +45,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.committed += other.committed;
         self.faulty += other.faulty;
         self.recoveries += other.recoveries;
@@ -55,7 +55,7 @@ impl Tally {
         self.states_lost += other.states_lost;
     }
 
-    pub fn assert_everything_happened(&self) {
+    pub(crate) fn assert_everything_happened(&self) {
         let counts =
             [self.committed, self.faulty, self.recoveries, self.replacements, self.crashed];
         assert!(counts.iter().all(|count| *count > 100), "the jobs are too tame: {self}");
@@ -79,7 +79,7 @@ impl fmt::Display for Tally {
     }
 }
 
-pub fn check(job: &Job, report: &Report<Log>) -> Result<Tally, String> {
+pub(crate) fn check(job: &Job, report: &Report<Log>) -> Result<Tally, String> {
     let mut tally = Tally::default();
     for (process, it) in report.processes.iter().enumerate() {
         match &it.ending {

@@ -11,7 +11,7 @@ use crate::{
 
 /// How the job answers deaths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Answer {
+pub(crate) enum Answer {
     Rebuild,
     Merge,
     Shrink,
@@ -19,19 +19,19 @@ pub enum Answer {
 
 /// Everything about a job but its programs.
 #[derive(Clone, Debug)]
-pub struct Job {
-    pub seed: u64,
-    pub ranks: u32,
-    pub spares: u32,
-    pub answer: Answer,
-    pub rounds: u64,
-    pub crashes: Vec<Crash>,
-    pub detection: [u64; 2],
-    pub latency: [u64; 2],
+pub(crate) struct Job {
+    pub(crate) seed: u64,
+    pub(crate) ranks: u32,
+    pub(crate) spares: u32,
+    pub(crate) answer: Answer,
+    pub(crate) rounds: u64,
+    pub(crate) crashes: Vec<Crash>,
+    pub(crate) detection: [u64; 2],
+    pub(crate) latency: [u64; 2],
 }
 
 impl Job {
-    pub fn drawn_from(seed: u64) -> Self {
+    pub(crate) fn drawn_from(seed: u64) -> Self {
         let mut draw = Draw(seed);
         let ranks =
             2 + draw.below(7) as u32 + if draw.one_in(4) { draw.below(8) as u32 } else { 0 };
@@ -71,7 +71,7 @@ impl Job {
             .time_limit(Duration::from_secs(20))
     }
 
-    pub fn run(&self, aloud: bool) -> Result<Tally, String> {
+    pub(crate) fn run(&self, aloud: bool) -> Result<Tally, String> {
         let job = self.clone();
         let report =
             self.simulation().trace(aloud).run_world(move |world| rounds::run(world, &job));
@@ -81,7 +81,7 @@ impl Job {
         checks::check(self, &report)
     }
 
-    pub fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         let job = self.clone();
         let report = self.simulation().run_world(move |world| rounds::run(world, &job));
         let logs: Vec<&Log> = report.results().collect();
@@ -90,10 +90,10 @@ impl Job {
 }
 
 /// Draws numbers from a seed.
-pub struct Draw(pub u64);
+pub(crate) struct Draw(pub u64);
 
 impl Draw {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -101,11 +101,11 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    pub fn one_in(&mut self, chances: u64) -> bool {
+    pub(crate) fn one_in(&mut self, chances: u64) -> bool {
         self.below(chances) == 0
     }
 }

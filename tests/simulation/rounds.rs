@@ -28,7 +28,7 @@ struct Run<'a> {
     started: Vec<(CommId, u64)>,
 }
 
-pub fn run(world: World, job: &Job) -> Log {
+pub(crate) fn run(world: World, job: &Job) -> Log {
     let mut run = Run { job, log: Log::default(), round: 0, attempt: 0, started: Vec::new() };
     run.log.replacement = world.is_replacement();
     let result = match job.answer {
@@ -85,7 +85,7 @@ impl Run<'_> {
             Err(Error::CreationFailed) => return Ok(Next::Recover),
             Err(error) => return Err(error),
         };
-        let next = self.one_round(world, Some((world, row)))?;
+        let next = self.one_round(world, Some((world, row.as_ref())))?;
         match next {
             Next::Done => self.advance(),
             Next::Again => self.attempt += 1,
@@ -141,7 +141,7 @@ impl Run<'_> {
     fn one_round(
         &mut self,
         comm: &Comm,
-        state: Option<(&World, Option<Comm>)>,
+        state: Option<(&World, Option<&Comm>)>,
     ) -> Result<Next, Error> {
         let kind = Draw(self.job.seed ^ (self.round << 32)).below(10);
         let number = self.count(comm);

@@ -47,7 +47,7 @@ pub enum Phase {
     Update,
     /// In the K-th recovery that this process takes part in.
     Recovery,
-    /// The K-th replacement of the rank, while it joins.
+    /// A replacement that takes the rank in the K-th rebuilt world, while it joins.
     Join,
 }
 

@@ -4,7 +4,7 @@ mod timeline;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::signal::{self, Signal};
@@ -202,6 +202,9 @@ fn once(text: &str) -> ExitCode {
 fn refuse(aloud: bool, sentence: &str) -> ExitCode {
     if aloud {
         eprintln!("minife: {sentence}");
+    } else {
+        // The launcher ends all ranks when the first of them fails: let the sentence out before.
+        std::thread::sleep(Duration::from_millis(200));
     }
     ExitCode::from(USAGE)
 }

@@ -191,7 +191,7 @@ impl Solver<'_, '_> {
         let rt = match result {
             Ok(rt) => rt,
             Err(error) => {
-                let next = self.leave(block, &error)?;
+                let next = Self::leave(block, &error)?;
                 return Ok(if next == Next::Iterate { Next::Start } else { next });
             }
         };
@@ -213,7 +213,7 @@ impl Solver<'_, '_> {
         self.end_if_planned(Phase::Iteration, k);
         let mut block = self.world.start(Level::Global)?;
         if let Err(error) = self.protect(&mut block, k) {
-            return self.leave(block, &error);
+            return Self::leave(block, &error);
         }
         let mut net = InBlock::new(&mut block, &self.places, &mut self.buffers);
         let (cg, system, overlap) = (&mut self.cg, &self.system, self.options.overlap);
@@ -228,7 +228,7 @@ impl Solver<'_, '_> {
         let sends = net.into_sends();
         let iteration = match result {
             Ok(iteration) => iteration,
-            Err(error) => return self.leave(block, &error),
+            Err(error) => return Self::leave(block, &error),
         };
         passing(Phase::Finish);
         let finished = match self.commit(block)? {
@@ -263,7 +263,7 @@ impl Solver<'_, '_> {
         let mut net = InBlock::new(&mut block, &self.places, &mut self.buffers);
         match solve::summarize(&mut net, &self.cg, &self.system) {
             Ok(summary) => Ok(self.commit(block)?.map(|_| summary)),
-            Err(error) => self.leave(block, &error).map(Err),
+            Err(error) => Self::leave(block, &error).map(Err),
         }
     }
 
@@ -298,7 +298,7 @@ impl Solver<'_, '_> {
     }
 
     /// Leaves a block in which something failed; all ranks learn of it.
-    fn leave(&mut self, block: TryBlock, error: &Error) -> Result<Next, Error> {
+    fn leave(block: TryBlock, error: &Error) -> Result<Next, Error> {
         let finished = wait(block.leave(error))?;
         Ok(Self::after(&finished, Next::Iterate))
     }

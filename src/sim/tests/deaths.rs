@@ -1,3 +1,5 @@
+//! What the living see of a death, wherever it cuts.
+
 use super::*;
 use crate::fault::FaultCode;
 

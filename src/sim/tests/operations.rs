@@ -1,3 +1,5 @@
+//! Operations of the application, in the order and with the errors of MPI.
+
 use super::*;
 use crate::{
     engine::{

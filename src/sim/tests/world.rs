@@ -1,3 +1,5 @@
+//! Frames, time and endings of the simulated world; the same seed gives the same run.
+
 use super::*;
 
 /// Everybody sends numbered frames to everybody and returns what it got, in order.

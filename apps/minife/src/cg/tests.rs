@@ -1,3 +1,5 @@
+//! The solver, against the textbook's and against itself, bit by bit.
+
 use super::*;
 use crate::mesh::Mesh;
 use crate::system::Problem;

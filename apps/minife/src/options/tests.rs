@@ -1,3 +1,5 @@
+//! What command lines and input files mean, and which are refused.
+
 use super::*;
 use crate::kill_plan::{Mode, Phase};
 

@@ -1,3 +1,5 @@
+//! The final line and the report, against the values of the baselines.
+
 use super::*;
 use crate::partition::Partition;
 

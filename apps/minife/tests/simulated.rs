@@ -1,0 +1,275 @@
+//! `MiniFE` itself on simulated ranks, with deaths cut anywhere by a seed.
+//!
+//! `FAMPI_SEEDS=5000 cargo test --release -p minife --test simulated -- thousands` runs more seeds;
+//! `FAMPI_SEED=42 cargo test --release -p minife --test simulated -- one_seed --nocapture` repeats
+//! one, with its transcript.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use fampi::Error;
+use fampi::sim::{Crash, Ending, Report, Simulation, crash};
+use minife::options::{Options, Recovery, Request};
+use minife::resilience::{self, Hooks, SolveError};
+
+const RANKS: u32 = 4;
+/// How many seeds run when nobody says how many.
+const SEEDS: u64 = 240;
+/// The first effects of a process belong to the launch, which nobody could recover from.
+const LAUNCH_EFFECTS: u64 = 8;
+
+/// What must not depend on deaths: every bit of the history and of the summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bits {
+    iterations: u32,
+    history: Vec<u64>,
+    centre: u64,
+    max_error: u64,
+    digest: String,
+}
+
+type Solved = Result<Bits, SolveError>;
+
+#[derive(Clone, Debug)]
+struct Case {
+    seed: u64,
+    spares: u32,
+    recovery: Recovery,
+    crashes: Vec<Crash>,
+}
+
+impl Case {
+    fn undisturbed(spares: u32) -> Self {
+        Self { seed: 0, spares, recovery: Recovery::Rebuild, crashes: Vec::new() }
+    }
+
+    fn drawn_from(seed: u64) -> Self {
+        let mut draw = Draw(seed);
+        let spares = draw.below(2) as u32;
+        let recovery = if draw.below(4) == 0 { Recovery::Merge } else { Recovery::Rebuild };
+        let last = last_effect();
+        let deaths = 1 + draw.below(3);
+        let crashes = (0..deaths).map(|_| {
+            // Spares and those that are spawned later may be struck, too.
+            let process = draw.below(u64::from(RANKS) + 2) as u32;
+            let first = if process < RANKS { LAUNCH_EFFECTS } else { 1 };
+            if process < RANKS && draw.below(4) == 0 {
+                Crash::at_time(process, Duration::from_micros(300 + draw.below(4_000)))
+            } else {
+                Crash::before_effect(process, first + draw.below(last))
+            }
+        });
+        Self { seed, spares, recovery, crashes: crashes.collect() }
+    }
+
+    fn run(&self, words: &[&str], trace: bool) -> Report<Solved> {
+        let words = ["nx=10"].iter().chain(words).copied();
+        let Ok(Request::Run(mut options)) = Options::parse(words) else {
+            panic!("these are options")
+        };
+        options.recovery = self.recovery;
+        let options: Arc<Options> = Arc::from(options);
+        Simulation::new(RANKS)
+            .seed(self.seed)
+            .spares(self.spares)
+            .crashes(self.crashes.iter().copied())
+            .trace(trace)
+            .run_world(move |world| {
+                let mut watch = |_, _| {};
+                let hooks = Hooks { die: &|_| crash(), watch: &mut watch };
+                let (world, result) = resilience::solve(world, &options, hooks);
+                world.finalize();
+                result.map(|solved| Bits {
+                    iterations: solved.iterations,
+                    history: solved.history.iter().map(|norm| norm.to_bits()).collect(),
+                    centre: solved.summary.centre.to_bits(),
+                    max_error: solved.summary.max_error.to_bits(),
+                    digest: solved.summary.digest.to_string(),
+                })
+            })
+    }
+
+    /// What is wrong with a run, if something is.
+    fn judge(&self, report: &Report<Solved>) -> Result<Tally, String> {
+        let mut crashed = vec![false; report.processes.len()];
+        for (struck, process) in crashed.iter_mut().zip(&report.processes) {
+            match &process.ending {
+                Ending::Panicked(message) => return Err(format!("a process panicked: {message}")),
+                Ending::Stuck(what) => return Err(format!("termination: {what}")),
+                Ending::Crashed => *struck = true,
+                Ending::Finished(_) | Ending::Exited => {}
+            }
+        }
+        let mut results = report.results();
+        let Some(first) = results.next() else {
+            // A job may lose everybody, but not to three deaths.
+            return Err("nobody finished".to_owned());
+        };
+        if let Some(other) = results.find(|other| *other != first) {
+            return Err(format!("agreement: {first:?} and {other:?}"));
+        }
+        let deaths = crashed.iter().filter(|crashed| **crashed).count() as u64;
+        match first {
+            Ok(bits) if self.recovery == Recovery::Rebuild => {
+                if bits != expected_bits() {
+                    return Err(format!("digits: {bits:?} and not {:?}", expected_bits()));
+                }
+                Ok(Tally { solved: 1, lost: 0, deaths })
+            }
+            Ok(bits) => near(bits, expected_bits()).map(|()| Tally { solved: 1, lost: 0, deaths }),
+            Err(SolveError::Lost(Error::StateLost { rank, partner })) => {
+                // After a merge ranks are numbered anew.
+                let apart = rank.number().abs_diff(partner.number());
+                let partners = apart == RANKS / 2 || self.recovery == Recovery::Merge;
+                if !partners || deaths < 2 {
+                    return Err(format!("{rank} and {partner} were not lost together"));
+                }
+                Ok(Tally { solved: 0, lost: 1, deaths })
+            }
+            Err(error) => Err(format!("the solve was given up: {error}")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    solved: u64,
+    lost: u64,
+    deaths: u64,
+}
+
+/// The same solution as far as another order of the ranks allows.
+fn near(bits: &Bits, expected: &Bits) -> Result<(), String> {
+    let close =
+        |one: u64, other: u64| (f64::from_bits(one) / f64::from_bits(other) - 1.0).abs() < 1e-9;
+    let same = bits.iterations.abs_diff(expected.iterations) <= 2
+        && close(bits.centre, expected.centre)
+        && close(bits.max_error, expected.max_error);
+    if same { Ok(()) } else { Err(format!("digits after a merge: {bits:?}")) }
+}
+
+fn calm() -> &'static (Bits, u64) {
+    static CALM: OnceLock<(Bits, u64)> = OnceLock::new();
+    CALM.get_or_init(|| {
+        let report = Case::undisturbed(0).run(&[], false);
+        let effects = report.processes.iter().map(|process| process.effects).max();
+        let bits = report.expect_orderly().swap_remove(0).expect("nothing happened");
+        (bits, effects.expect("four processes"))
+    })
+}
+
+fn expected_bits() -> &'static Bits {
+    &calm().0
+}
+
+fn last_effect() -> u64 {
+    calm().1
+}
+
+fn reproduce(seed: u64) -> String {
+    format!(
+        "REPRODUCE WITH: FAMPI_SEED={seed} cargo test --release -p minife --test simulated -- \
+         one_seed --nocapture"
+    )
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn without_deaths_simulated_ranks_agree_with_the_specification() {
+    for spares in [0, 1] {
+        let results = Case::undisturbed(spares).run(&[], false).expect_orderly();
+        assert!(results.iter().flatten().count() >= RANKS as usize);
+        assert!(results.iter().flatten().all(|bits| bits == expected_bits()));
+    }
+    let bits = expected_bits();
+    assert!(bits.iterations.abs_diff(31) <= 2);
+    assert!((f64::from_bits(bits.centre) / 0.218_963_365_351_237_3 - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn thousands_of_seeds_of_deaths_change_no_bit() {
+    let began = std::time::Instant::now();
+    let seeds = number("FAMPI_SEEDS").unwrap_or(SEEDS);
+    let mut sum = Tally::default();
+    for seed in 0..seeds {
+        let case = Case::drawn_from(seed);
+        match case.judge(&case.run(&[], false)) {
+            Ok(seen) => {
+                sum.solved += seen.solved;
+                sum.lost += seen.lost;
+                sum.deaths += seen.deaths;
+            }
+            Err(violation) => panic!("{violation}\n{case:?}\n{}", reproduce(seed)),
+        }
+    }
+    println!("{seeds} seeds in {:?}: {sum:?}", began.elapsed());
+    assert!(sum.solved > sum.lost && sum.deaths >= seeds, "{sum:?}");
+}
+
+#[test]
+fn one_seed() {
+    let Some(seed) = number("FAMPI_SEED") else { return };
+    let case = Case::drawn_from(seed);
+    let report = case.run(&[], true);
+    println!("{case:#?}\n{report}");
+    if let Err(violation) = case.judge(&report) {
+        panic!("{violation}\n{}", reproduce(seed));
+    }
+}
+
+#[test]
+fn a_plan_of_deaths_works_on_simulated_ranks_as_on_real_ones() {
+    for kills in [
+        &["kill=2@iteration:1"][..],
+        &["kill=0@dot:12", "kill=3@dot:12"],
+        &["kill=1@exchange:5", "kill=2@recovery:1"],
+        &["kill=3@iteration:31", "kill=3@join:1"],
+    ] {
+        for spares in [0, 1] {
+            let report = Case::undisturbed(spares).run(kills, false);
+            let crashed = |process: &fampi::sim::ProcessReport<Solved>| {
+                matches!(process.ending, Ending::Crashed)
+            };
+            let deaths = report.processes.iter().filter(|process| crashed(process)).count();
+            assert_eq!(deaths, kills.len(), "{kills:?}: {report}");
+            let results = report.expect_orderly();
+            assert!(results.iter().all(|result| result.as_ref() == Ok(expected_bits())));
+        }
+    }
+}
+
+#[test]
+fn partners_that_die_together_are_named_on_all_living_ranks() {
+    let kills = ["kill=1@dot:9", "kill=3@dot:9"];
+    let results = Case::undisturbed(0).run(&kills, false).expect_orderly();
+    assert!(!results.is_empty());
+    for result in results {
+        let Err(SolveError::Lost(Error::StateLost { rank, partner })) = result else {
+            panic!("{result:?}")
+        };
+        assert_eq!([rank.number(), partner.number()], [1, 3]);
+    }
+}
+
+#[test]
+fn equal_seeds_tell_equal_stories() {
+    for seed in 0..4 {
+        let [one, other] = [0; 2].map(|_| Case::drawn_from(seed).run(&[], false).fingerprint);
+        assert_eq!(one, other, "{}", reproduce(seed));
+    }
+}
+
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
