@@ -14,5 +14,3 @@ pub use outcome::{Finished, Outcome, Pending, Tried};
 pub use recover::{Formed, Forming, Rebuilding, Rebuilt};
 pub use request::{Request, RequestId, Source, Status, Tag, TagSelector};
 pub use world::World;
-#[cfg(feature = "mpi")]
-pub use world::init;

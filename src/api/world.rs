@@ -10,18 +10,6 @@ use crate::{
     timeout::Timeout,
 };
 
-/// Enters the MPI job (`MPI_Init`, and `MPI_Comm_irebuild_join` for replacements, paper algorithm
-/// 1). Every process calls it once, first. It returns when this process holds a rank: a spare may
-/// have to wait for that; if nobody ever needs it, its process ends successfully in here.
-///
-/// # Errors
-///
-/// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch.
-#[cfg(feature = "mpi")]
-pub fn init() -> Result<World, Error> {
-    World::enter(Box::new(crate::mpi::MpiPlatform::new()?))
-}
-
 /// All ranks of the application, from `init` or from a rebuild. It is a [`Comm`], too.
 ///
 /// Call [`World::finalize`] at the end. A process that ends without it dies by a signal, so that

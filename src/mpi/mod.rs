@@ -325,17 +325,19 @@ impl Platform for MpiPlatform {
         exit::flush_streams();
         self.posts.close(LAST_OPERATIONS_WITHIN);
         self.settle_last();
+        let lost_processes = self.control.saw_deaths();
         self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
-        if self.owns_mpi {
-            // SAFETY: the very end; nothing of ours is on any communicator any more.
-            unsafe { comm::free_all() };
-        }
-        // All is done; that MPI of a job that lost processes may crash below is no news.
+        // All is done; what MPI does below in a job that lost processes is no news.
         exit::orderly();
         exit::report_success();
-        if self.owns_mpi
-            && let Err(refusal) = calls::finalize()
-        {
+        if !self.owns_mpi || lost_processes {
+            // After failures `MPI_Finalize` of Open MPI 5.0.9 may free what it freed before, or
+            // hang; the process ends by leaving instead, with the status of its own program.
+            return;
+        }
+        // SAFETY: the very end; nothing of ours is on any communicator any more.
+        unsafe { comm::free_all() };
+        if let Err(refusal) = calls::finalize() {
             tracing::warn!(?refusal, "MPI does not end in order");
         }
     }

@@ -174,12 +174,11 @@ impl Commit {
             return;
         }
         match message {
-            Message::Yes(_) => {}
             Message::Ask(slow) => self.handle_ask(from, &slow, None, out),
             Message::Contribute(slow, what) => self.handle_ask(from, &slow, Some(what), out),
             Message::Decide(slow, decision) => self.handle_decide(&slow, decision, out),
             Message::Retired => self.handle_retired(out),
-            Message::Interrupt(_) => {}
+            Message::Yes(_) | Message::Interrupt(_) => {}
         }
     }
 

@@ -1,0 +1,204 @@
+//! Real ranks that really die.
+//!
+//! A test launches either an example, or this very program once more under the launcher, told by
+//! a variable which of the programs in [`programs`] to be. Each launch has a time limit, and is
+//! judged by what its ranks print and by how they end.
+
+#[allow(dead_code)]
+mod launch;
+mod programs;
+
+use std::path::PathBuf;
+
+use launch::{Launch, Run};
+use serial_test::serial;
+
+const PROGRAM: &str = "FAMPI_TEST_PROGRAM";
+
+#[global_allocator]
+static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
+
+fn example(name: &str, ranks: u32) -> Launch {
+    let own = std::env::current_exe().expect("this program has a path");
+    let built = own.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
+    Launch::new(built.join("examples").join(name), ranks)
+}
+
+fn program(name: &str, ranks: u32) -> Launch {
+    let own: PathBuf = std::env::current_exe().expect("this program has a path");
+    let only = ["--exact", "a_rank_of_a_program", "--nocapture", "--test-threads=1", "--quiet"];
+    Launch::new(own, ranks).words(only).variable(PROGRAM, name)
+}
+
+/// What ranks said, without the words of the test harness that they run in.
+fn said(run: &Run) -> Vec<&str> {
+    let mut lines: Vec<&str> = run
+        .output
+        .lines()
+        .filter_map(|line| line.find("rank ").map(|start| &line[start..]))
+        .collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Runs a program on ranks and makes sure that each of them says this at its end.
+#[track_caller]
+fn all_say(launch: &Launch, ranks: u32, what: &str) {
+    let run = launch.run();
+    let expected: Vec<String> = (0..ranks).map(|rank| format!("rank {rank}: {what}")).collect();
+    assert_eq!(said(&run), expected, "{run}");
+}
+
+/// Not a test of its own: what a launched copy of this program does.
+#[test]
+fn a_rank_of_a_program() {
+    if let Ok(name) = std::env::var(PROGRAM) {
+        programs::run(&name).expect("the program ends well");
+    }
+}
+
+#[test]
+#[serial]
+fn the_first_block_commits_on_any_number_of_ranks() {
+    for ranks in [1, 2, 3, 5, 8] {
+        let run = example("hello_block", ranks).run();
+        let sum = ranks * (ranks - 1) / 2;
+        let expected: Vec<String> = (0..ranks)
+            .map(|rank| {
+                let left = (rank + ranks - 1) % ranks;
+                format!("rank {rank} of {ranks}: greeted by rank {left}, the sum is {sum}")
+            })
+            .collect();
+        assert_eq!(run.expect_orderly(ranks as usize).sorted_lines(), expected, "{run}");
+    }
+}
+
+#[test]
+#[serial]
+fn a_vote_of_one_rank_is_the_verdict_of_all() {
+    let run = example("vote", 4).run();
+    let lines = run.expect_orderly(4).sorted_lines();
+    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((count("attempt 1 is faulty"), count("committed, the sum is 6")), (4, 4), "{run}");
+}
+
+#[test]
+#[serial]
+fn survivors_shrink_and_go_on() {
+    let run = example("shrink", 4).run();
+    let lines = run.expect_orderly(3).sorted_lines();
+    for line in ["rank 0 of 3 was rank 0", "rank 1 of 3 was rank 2", "rank 2 of 3 was rank 3"] {
+        assert!(lines.contains(&line), "{run}");
+    }
+    assert!(lines.contains(&"step 6: 3 ranks"), "{run}");
+}
+
+#[test]
+#[serial]
+fn a_replacement_takes_the_rank_and_the_state_of_the_dead() {
+    for spares in [0, 2] {
+        let run = example("rebuild", 4).spares(spares).run();
+        let parked = spares.saturating_sub(1) as usize;
+        let lines = run.expect_orderly(4 + parked).sorted_lines();
+        for rank in 0..4 {
+            let value = 24 * (rank + 1);
+            let said = |line: &&str| {
+                line.starts_with(&format!("rank {rank}: "))
+                    && line.ends_with(&format!("value {value} (undisturbed {value})"))
+            };
+            assert!(lines.iter().any(said), "{run}");
+        }
+        assert_eq!(lines.iter().filter(|line| line.contains("replacement")).count(), 1, "{run}");
+    }
+}
+
+#[test]
+#[serial]
+fn the_example_of_the_readme_counts_to_its_end() {
+    let run = example("count", 2).run();
+    assert_eq!(run.expect_orderly(2).sorted_lines().len(), 2, "{run}");
+}
+
+#[test]
+#[serial]
+fn parked_spares_are_dismissed() {
+    example("hello_block", 2).spares(2).run().expect_orderly(4);
+}
+
+#[test]
+#[serial]
+fn without_a_launcher_a_program_is_one_rank_or_says_why_not() {
+    let run = example("hello_block", 1).without_launcher().run();
+    let alone = run.output == "rank 0 of 1: greeted by rank 0, the sum is 0\n";
+    assert!((run.status == 0 && alone) || (run.status != 0 && run.output.is_empty()), "{run}");
+}
+
+#[test]
+#[serial]
+fn without_the_flags_of_fault_tolerance_init_says_so() {
+    let run = example("hello_block", 2).without_fault_tolerance().run();
+    assert!(run.status != 0 && run.output.is_empty(), "{run}");
+    assert!(run.errors.contains("fault tolerance"), "{run}");
+}
+
+#[test]
+#[serial]
+fn two_hundred_rounds_with_soft_faults_isolate_their_messages() {
+    all_say(&program("rounds", 4), 4, "200 rounds");
+}
+
+#[test]
+#[serial]
+fn fifty_deaths_at_random_moments_are_replaced_by_new_processes() {
+    all_say(&program("deaths", 4).variable("DEATHS", 50).limit(120), 4, "all counted");
+}
+
+#[test]
+#[serial]
+fn deaths_are_replaced_by_spares_first() {
+    all_say(&program("deaths", 4).spares(6).variable("DEATHS", 8), 4, "all counted");
+}
+
+#[test]
+#[serial]
+fn an_exit_without_finalize_is_a_death() {
+    for way in ["exit", "panic"] {
+        all_say(&program("exits", 4).variable("WAY", way), 4, "complete again");
+    }
+}
+
+#[test]
+#[serial]
+#[ignore = "Open MPI's split does not return in the derivation after a spawn"]
+fn derived_communicators_are_derived_again() {
+    all_say(&program("rows", 6), 6, "my row has 3 ranks");
+}
+
+#[test]
+#[serial]
+fn partners_that_die_together_are_named_to_all() {
+    let run = program("partners", 4).run();
+    let sentence = "the state of rank 1 is lost: it and its partner, rank 3, both failed";
+    let saying = said(&run).iter().filter(|line| line.ends_with(sentence)).count();
+    assert!(saying >= 2, "{run}");
+}
+
+#[test]
+#[serial]
+fn ten_thousand_blocks_on_a_broken_communicator_commit() {
+    let run = program("broken", 4).run();
+    let committed = said(&run).iter().filter(|line| line.ends_with("10000 committed")).count();
+    assert_eq!(committed, 3, "{run}");
+}
+
+#[test]
+#[serial]
+fn a_commit_without_faults_allocates_nothing() {
+    all_say(&program("allocations", 2), 2, "0 allocations");
+}
+
+#[test]
+#[serial]
+fn a_rank_that_is_stopped_for_a_while_is_not_declared_dead() {
+    all_say(&program("stopped", 4), 4, "nobody died");
+}

@@ -1,0 +1,237 @@
+//! What launched copies of the test program do, each until a last line on standard output.
+
+use std::process::{Command, Stdio};
+
+use fampi::{
+    BlockOptions, Codes, Color, Error, Finished, Level, Outcome, Pending, Placement, Rank,
+    ReduceOp, Tag, Timeout, Tried, TryBlock, World,
+};
+use stats_alloc::Region;
+
+const SOFT: i32 = 7;
+const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
+
+type Ended = Result<(), Error>;
+
+/// Runs the program of this name.
+pub(crate) fn run(name: &str) -> Ended {
+    let world = fampi::init()?;
+    match name {
+        "rounds" => rounds(world),
+        "deaths" => deaths(world),
+        "exits" => exits(world),
+        "rows" => rows(world),
+        "partners" => partners(world),
+        "broken" => broken(world),
+        "allocations" => allocations(world),
+        "stopped" => stopped(world),
+        other => panic!("there is no program {other}"),
+    }
+}
+
+fn say(world: World, what: &str) -> Ended {
+    println!("rank {}: {what}", world.rank());
+    world.finalize();
+    Ok(())
+}
+
+fn wait(mut pending: Pending) -> Result<Finished, Error> {
+    loop {
+        pending = match pending.wait_local(Timeout::Never)? {
+            Outcome::Committed(finished) | Outcome::Faulty(finished) => return Ok(finished),
+            Outcome::TimedOut(pending) => pending,
+        };
+    }
+}
+
+/// Shell commands of this process's own number, which it does not wait for.
+fn command(script: &str) {
+    let script = script.replace("PID", &std::process::id().to_string());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell.spawn().expect("a shell");
+}
+
+/// This process dies by SIGKILL, now.
+fn die() -> ! {
+    let _ = Command::new("sh").args(["-c", "kill -KILL $PPID"]).status();
+    unreachable!("this process is dead");
+}
+
+/// Messages around a ring in every round; every seventh time some rank objects at first.
+fn rounds(world: World) -> Ended {
+    let (me, size) = (world.rank().number(), world.size());
+    let (left, right) = (Rank::new((me + size - 1) % size), Rank::new((me + 1) % size));
+    for round in 0..200_u32 {
+        for attempt in 0..2 {
+            let stamp = |rank: Rank| vec![round * 2 + attempt, rank.number()];
+            let mut block = world.start(Level::Global)?;
+            let received = block.irecv(vec![0_u32; 2], left, Tag(1))?;
+            block.isend(stamp(world.rank()), right, Tag(1))?;
+            if round % 7 == 0 && attempt == 0 && round % size == me {
+                block.raise_error(SOFT);
+            }
+            let finished = wait(block.finish(Timeout::Never))?;
+            assert_eq!(finished.take(received)?, stamp(left));
+            assert_eq!(finished.is_committed(), round % 7 != 0 || attempt == 1);
+            if finished.is_committed() {
+                break;
+            }
+        }
+    }
+    say(world, "200 rounds")
+}
+
+/// One more step of a count that is protected, or the count as it was.
+fn count(block: &mut TryBlock, outdated: bool, count: u64) -> Result<Vec<u64>, Error> {
+    if outdated {
+        return match block.restore(0) {
+            Err(Error::NothingProtected) => Ok(vec![0]),
+            state => state,
+        };
+    }
+    let ranks = block.iallreduce(vec![1_u64], ReduceOp::Sum)?;
+    block.wait_local(ranks, Timeout::Never)?;
+    let next = vec![count + block.take(ranks)?[0]];
+    block.protect(0, &next)?;
+    Ok(next)
+}
+
+/// Some other process ends a rank of each generation, at a moment that nobody knows.
+fn deaths(mut world: World) -> Ended {
+    let deaths: u32 = std::env::var("DEATHS").expect("told").parse().expect("a number");
+    let (mut sum, mut outdated) = (0, world.is_replacement());
+    let mut threatened = false;
+    loop {
+        let generation = world.generation();
+        if !outdated && generation == deaths {
+            break;
+        }
+        if !outdated && !threatened && world.rank().number() == generation % world.size() {
+            threatened = true;
+            let microseconds = (generation.wrapping_mul(7_919) + std::process::id()) % 20_000;
+            command(&format!("sleep 0.{microseconds:06}; kill -KILL PID"));
+        }
+        match world.try_block(FOREVER, |block| count(block, outdated, sum))? {
+            Tried::Committed(state, _) => (sum, outdated) = (state[0], false),
+            Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => return Err(error),
+            Tried::Faulty(..) => {
+                world = world.rebuild(Placement::SameRanks)?;
+                outdated = true;
+            }
+        }
+    }
+    assert!(sum > 0 && sum.is_multiple_of(u64::from(world.size())));
+    say(world, "all counted")
+}
+
+/// One rank leaves without a word.
+fn exits(mut world: World) -> Ended {
+    let way = std::env::var("WAY").expect("told");
+    let mut complete = false;
+    while !complete {
+        if world.generation() == 0 && world.rank() == Rank::new(2) {
+            match way.as_str() {
+                "exit" => std::process::exit(0),
+                _ => panic!("nobody catches this but the test harness"),
+            }
+        }
+        complete = wait(world.start(Level::Global)?.finish(Timeout::Never))?.is_committed();
+        if !complete {
+            world = world.rebuild(Placement::SameRanks)?;
+        }
+    }
+    say(world, "complete again")
+}
+
+/// Two rows of ranks, made before a death and used after it.
+fn rows(mut world: World) -> Ended {
+    if !world.is_replacement() {
+        let color = Color::Of(world.rank().number() / 3);
+        let row = world.isplit(color, 0)?.wait_local(Timeout::Never)?.into_comm();
+        assert_eq!(row.expect("everybody has a colour").size(), 3);
+        if world.rank() == Rank::new(4) {
+            die();
+        }
+        let finished = wait(world.start(Level::Global)?.finish(Timeout::Never))?;
+        let dead = finished.failed_group(Codes::PROCESS_FAILURES, &world);
+        assert!(!dead.is_empty() && !finished.is_committed());
+        world = world.rebuild(Placement::SameRanks)?;
+    }
+    let rows = world.children();
+    let row = rows.first().and_then(Option::as_ref).expect("the row was derived again");
+    let mut block = row.start(Level::Global)?;
+    let sum = block.iallreduce(vec![world.rank().number()], ReduceOp::Sum)?;
+    let finished = wait(block.finish(Timeout::Never))?;
+    let first = world.rank().number() / 3 * 3;
+    assert_eq!(finished.take(sum)?, [3 * first + 3]);
+    let what = format!("my row has {} ranks", row.size());
+    // Nobody leaves before all rows are done.
+    let _ = wait(world.start(Level::Global)?.finish(Timeout::Never))?;
+    say(world, &what)
+}
+
+/// A rank and the one that holds its copy die in the same step.
+fn partners(mut world: World) -> Ended {
+    let (mut steps, mut outdated) = (0, world.is_replacement());
+    loop {
+        if world.generation() == 0 && steps >= 40 && world.rank().number() % 2 == 1 {
+            die();
+        }
+        match world.try_block(FOREVER, |block| count(block, outdated, steps))? {
+            Tried::Committed(state, _) => (steps, outdated) = (state[0], false),
+            Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => {
+                return say(world, &error.to_string());
+            }
+            Tried::Faulty(..) => {
+                world = world.rebuild(Placement::SameRanks)?;
+                outdated = true;
+            }
+        }
+    }
+}
+
+/// Nobody repairs the world after a death, and blocks go on.
+fn broken(world: World) -> Ended {
+    if world.rank() == Rank::new(3) {
+        die();
+    }
+    assert!(!wait(world.start(Level::Global)?.finish(Timeout::Never))?.is_committed());
+    let mut committed = 0;
+    for _ in 0..10_000 {
+        let finished = wait(world.start(Level::Global)?.finish(Timeout::Never))?;
+        committed += u32::from(finished.is_committed());
+    }
+    say(world, &format!("{committed} committed"))
+}
+
+/// After a while the engine has all the memory that commits need.
+fn allocations(world: World) -> Ended {
+    let commits = |count: u32| -> Ended {
+        for _ in 0..count {
+            let finished = wait(world.start(Level::Global)?.finish(Timeout::Never))?;
+            assert!(finished.is_committed());
+        }
+        Ok(())
+    };
+    commits(1000)?;
+    let region = Region::new(crate::ALLOCATOR);
+    commits(1000)?;
+    let change = region.change();
+    let what = format!("{} allocations", change.allocations + change.reallocations);
+    say(world, &what)
+}
+
+/// One rank is silent for a second, as under a debugger.
+fn stopped(world: World) -> Ended {
+    for round in 0..100 {
+        if round == 50 && world.rank() == Rank::new(1) {
+            command("kill -STOP PID; sleep 1; kill -CONT PID");
+        }
+        let mut block = world.start(Level::Global)?;
+        block.iallreduce(vec![round], ReduceOp::Max)?;
+        let finished = wait(block.finish(Timeout::Never))?;
+        assert!(finished.is_committed(), "{finished:?}");
+    }
+    say(world, "nobody died")
+}
