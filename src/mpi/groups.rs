@@ -126,6 +126,7 @@ impl MpiPlatform {
         spawn: u32,
         roster: Option<&[u8]>,
     ) -> Result<(UniverseId, Vec<u8>), Error> {
+        self.settle();
         let old = self.control.source(old).ok_or(Error::CreationFailed)?;
         let ulfm = self.ulfm;
         let living = self.shrink_exactly(&old, dead)?;

@@ -86,8 +86,9 @@ impl Rebuild {
     }
 
     fn enter(engine: &mut Engine, next: Next) -> Self {
+        let placement = next.roster.placement;
         let stage = next.adopt(engine);
-        Self { placement: Placement::SameRanks, stage, world: None, children: Vec::new() }
+        Self { placement, stage, world: None, children: Vec::new() }
     }
 
     /// The block whose verdict the next step waits for.
@@ -116,7 +117,10 @@ impl Rebuild {
                 let confirm = engine.start_step(universe(engine), next.is_some());
                 Stage::Regrouped(confirm, next)
             }
-            Stage::Regrouped(_, Some(next)) if committed => next.adopt(engine),
+            Stage::Regrouped(_, Some(next)) if committed => {
+                self.placement = next.roster.placement;
+                next.adopt(engine)
+            }
             Stage::Regrouped(_, next) => {
                 if let Some(next) = next {
                     next.give_up(engine);

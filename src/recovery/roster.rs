@@ -17,6 +17,9 @@ pub(crate) struct Roster {
     pub(crate) attempts: u32,
     /// The world was complete before: its ranks have data that replacements lack.
     pub(crate) lived: bool,
+    /// Where the rebuild that made this roster put replacements: who joins in its middle goes on
+    /// the same way.
+    pub(crate) placement: Placement,
     /// The process of each rank of the world.
     pub(crate) members: Vec<Rank>,
     /// The rank of the launch that each rank of the world stands for.
@@ -96,7 +99,9 @@ impl Roster {
         let generation = self.generation + 1;
         let children = self.children.clone();
         let lived = self.lived;
-        let next = Self { generation, attempts, lived, members, origins, spares: parked, children };
+        let spares = parked;
+        let next =
+            Self { generation, attempts, lived, placement, members, origins, spares, children };
         (next, spawn)
     }
 
@@ -127,7 +132,9 @@ impl Roster {
 
     /// The bytes that replacements receive.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut words = alloc::vec![self.generation, self.attempts, u32::from(self.lived)];
+        let append = u32::from(self.placement == Placement::Append);
+        let lived = u32::from(self.lived);
+        let mut words = alloc::vec![self.generation, self.attempts, lived, append];
         let mut list = |items: &[u32]| {
             words.push(items.len() as u32);
             words.extend_from_slice(items);
@@ -153,6 +160,8 @@ impl Roster {
             return None;
         }
         let (generation, attempts, lived) = (words.next()?, words.next()?, words.next()? != 0);
+        let append = words.next()? != 0;
+        let placement = if append { Placement::Append } else { Placement::SameRanks };
         let mut list = || -> Option<Vec<u32>> {
             let length = words.next()? as usize;
             let items: Vec<u32> = words.by_ref().take(length).collect();
@@ -169,7 +178,7 @@ impl Roster {
             let table = rows.iter().map(row).collect();
             children.push(Child { parent: *parent.first()?, table });
         }
-        Some(Self { generation, attempts, lived, members, origins, spares, children })
+        Some(Self { generation, attempts, lived, placement, members, origins, spares, children })
     }
 }
 

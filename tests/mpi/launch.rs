@@ -5,6 +5,7 @@
 //! when the test itself is ended.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -77,7 +78,7 @@ impl Launch {
     }
 
     /// A variable for all ranks.
-    pub(crate) fn variable(mut self, name: &str, value: impl ToString) -> Self {
+    pub(crate) fn variable(mut self, name: &str, value: &impl ToString) -> Self {
         self.environment.push((name.to_owned(), value.to_string()));
         self
     }
@@ -179,10 +180,10 @@ impl Launch {
     fn line(&self, words: &[String]) -> String {
         let mut line = String::new();
         for (name, value) in &self.environment {
-            line += &format!("{name}={value} ");
+            let _ = write!(line, "{name}={value} ");
         }
         if self.spares > 0 {
-            line += &format!("FAMPI_SPARES={} ", self.spares);
+            let _ = write!(line, "FAMPI_SPARES={} ", self.spares);
         }
         line + &words.join(" ")
     }

@@ -29,6 +29,8 @@ pub(crate) fn run(name: &str) -> Ended {
     }
 }
 
+/// The last words of a program; a `Result`, so that programs can end with it.
+#[allow(clippy::unnecessary_wraps)]
 fn say(world: World, what: &str) -> Ended {
     println!("rank {}: {what}", world.rank());
     world.finalize();
@@ -49,7 +51,9 @@ fn command(script: &str) {
     let script = script.replace("PID", &std::process::id().to_string());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    shell.spawn().expect("a shell");
+    let shell = shell.spawn().expect("a shell");
+    // It ends by itself; whoever is killed by it cannot wait for it.
+    drop(shell);
 }
 
 /// This process dies by SIGKILL, now.

@@ -288,7 +288,10 @@ fn the_report_is_written_once_and_whole_also_after_a_death() {
     let file = std::fs::read_dir(&folder).expect("the folder").next();
     let path = file.expect("one file").expect("readable").path();
     let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-    assert!(name.starts_with("miniFE.10x10x10.P4.") && name.ends_with(".yaml"), "{name}");
+    assert!(
+        name.starts_with("miniFE.10x10x10.P4.") && path.extension().is_some_and(|it| it == "yaml"),
+        "{name}"
+    );
     let text = std::fs::read_to_string(&path).expect("text");
     assert!(text.contains("Global Nrows: 1331"), "{text}");
 }
@@ -316,9 +319,7 @@ fn random_plans() {
              resilience -- random_plans --nocapture"
         );
         let run = std::panic::catch_unwind(|| survives(&launch, plan.ranks));
-        match run {
-            Ok(run) => println!("plan {seed}: the same digits after {:?}", run.took),
-            Err(_) => panic!("plan {seed} failed; REPRODUCE WITH: {again}"),
-        }
+        let Ok(run) = run else { panic!("plan {seed} failed; REPRODUCE WITH: {again}") };
+        println!("plan {seed}: the same digits after {:?}", run.took);
     }
 }

@@ -56,7 +56,7 @@ pub(crate) const EXPECTED: [Expected; 4] = [
     Expected {
         elements: [64, 32, 16],
         rows: 36_465,
-        nonzeros: 917329,
+        nonzeros: 917_329,
         iterations: 200,
         residual_below: 1e-11,
         max_error: 0.055_625_005_276_640_52,
