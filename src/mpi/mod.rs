@@ -330,10 +330,11 @@ impl Platform for MpiPlatform {
         // All is done; what MPI does below in a job that lost processes is no news.
         exit::orderly();
         exit::report_success();
-        if !self.owns_mpi || lost_processes {
-            // After failures `MPI_Finalize` of Open MPI 5.0.9 may free what it freed before, or
-            // hang; the process ends by leaving instead, with the status of its own program.
+        if !self.owns_mpi {
             return;
+        }
+        if lost_processes {
+            exit::leave_quietly_on_a_crash();
         }
         // SAFETY: the very end; nothing of ours is on any communicator any more.
         unsafe { comm::free_all() };
