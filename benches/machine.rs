@@ -2,6 +2,9 @@
 //!
 //! `cargo bench --no-default-features --bench machine`
 
+// The macros below make functions that nobody reads about.
+#![allow(missing_docs)]
+
 use std::collections::VecDeque;
 
 use criterion::{Criterion, criterion_group, criterion_main};
