@@ -14,7 +14,7 @@ use minife::resilience::{self, Hooks, SolveError};
 
 const RANKS: u32 = 4;
 /// How many seeds run when nobody says how many.
-const SEEDS: u64 = 240;
+const SEEDS: u64 = 400;
 /// The first effects of a process belong to the launch, which nobody could recover from.
 const LAUNCH_EFFECTS: u64 = 8;
 
