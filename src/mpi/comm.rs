@@ -84,6 +84,20 @@ impl Comm {
         unsafe { Self::from_raw(raw) }
     }
 
+    /// Unlocks the numbering of communicators in Open MPI 5.0.9: an `MPI_Comm_idup` that fails
+    /// keeps it locked for all communicators with a higher number than its own, for ever, and
+    /// does so some time after its request is over. The next number given to a communicator with
+    /// a low number, such as `MPI_COMM_SELF`, unlocks it.
+    pub(super) fn free_numbering() {
+        for _ in 0..2 {
+            match Self::alone().and_then(|alone| alone.duplicate()) {
+                // SAFETY: made here, and used by nobody.
+                Ok(made) => unsafe { made.free() },
+                Err(refusal) => tracing::debug!(?refusal, "numbering not unlocked"),
+            }
+        }
+    }
+
     /// The link to the processes that spawned us, if any did.
     pub(super) fn parent() -> Checked<Option<Self>> {
         let mut raw = null();

@@ -122,8 +122,7 @@ impl DataComm {
                 }
                 Err(refusal) => {
                     tracing::debug!(?refusal, "context not made");
-                    self.making = None;
-                    self.broken = true;
+                    self.give_up();
                 }
             }
         }
@@ -157,10 +156,25 @@ impl DataComm {
         }
     }
 
-    /// Ends the making of a context that will never come because a member died: communicators
-    /// are made one after the other in MPI, and an unfinished one can hold up all others.
+    /// Leaves no duplicate under way: MPI makes communicators one after the other, so that an
+    /// unfinished one can hold up all others. Contexts that everybody starts are completed.
     pub(super) fn settle(&mut self, ulfm: &Ulfm) {
-        if self.making.is_none() || self.is_healthy(ulfm) {
+        let began = Instant::now();
+        while (self.contexts.len() as u32) < self.retired + 2 && !self.broken {
+            if !self.is_healthy(ulfm) {
+                self.abandon(ulfm);
+            } else if began.elapsed() > SETTLE_WITHIN {
+                // Somebody is late, and comes.
+                return;
+            }
+            self.advance(ulfm);
+        }
+    }
+
+    /// Ends the making of contexts, for good: there will be no further one.
+    pub(super) fn abandon(&mut self, ulfm: &Ulfm) {
+        self.broken = true;
+        if self.making.is_none() {
             return;
         }
         self.source.revoke(ulfm);
@@ -168,15 +182,12 @@ impl DataComm {
         while self.making.is_some() && began.elapsed() < SETTLE_WITHIN {
             self.advance(ulfm);
         }
-        if let Some(making) = self.making.take() {
-            tracing::debug!("unfinished context given up");
-            making.leak();
-            self.broken = true;
-        }
+        self.give_up();
     }
 
-    /// The communicator is dropped: MPI may still write the handle of a context under way.
-    pub(super) fn keep_making(&mut self) {
+    /// Forgets a duplicate under way, or one that failed: MPI may still write its handle.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
         if let Some(making) = self.making.take() {
             making.leak();
         }

@@ -50,11 +50,12 @@ fn place<T: Ord>(values: &[T], at: usize) -> u32 {
 }
 
 impl MpiPlatform {
-    /// Duplicates under way on broken communicators would hold up a creation.
+    /// Nothing under way may hold up a creation.
     fn settle(&mut self) {
         for data in self.data.iter_mut().flatten() {
             data.settle(self.ulfm);
         }
+        Comm::free_numbering();
     }
 
     pub(super) fn make_split(
@@ -126,7 +127,11 @@ impl MpiPlatform {
         spawn: u32,
         roster: Option<&[u8]>,
     ) -> Result<(UniverseId, Vec<u8>), Error> {
-        self.settle();
+        // Every communicator of the old world is broken or about to be left.
+        for data in self.data.iter_mut().flatten() {
+            data.abandon(self.ulfm);
+        }
+        Comm::free_numbering();
         let old = self.control.source(old).ok_or(Error::CreationFailed)?;
         let ulfm = self.ulfm;
         let living = self.shrink_exactly(&old, dead)?;

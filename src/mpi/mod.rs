@@ -179,7 +179,7 @@ impl MpiPlatform {
         while self.data.iter_mut().any(making) && began.elapsed() < LAST_PROGRESS {
             self.do_chores();
         }
-        self.data.iter_mut().flatten().for_each(DataComm::keep_making);
+        self.data.iter_mut().flatten().for_each(DataComm::give_up);
     }
 
     /// The communicator of a context that is made and not retired.
@@ -311,8 +311,7 @@ impl Platform for MpiPlatform {
         // The communicators stay allocated: others may still send to them, and MPI would deliver
         // such a message to a later communicator that has the same number.
         if let Some(mut place) = self.data.get_mut(data.0 as usize).and_then(Option::take) {
-            place.settle(self.ulfm);
-            place.keep_making();
+            place.abandon(self.ulfm);
         }
     }
 
