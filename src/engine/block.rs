@@ -119,6 +119,7 @@ impl OpenBlock {
     }
 
     /// True when no request can change any more.
+    #[inline]
     pub(super) fn is_drained(&mut self) -> bool {
         let done = |record: &Record| record.state != RequestState::Pending;
         while self.records.get(self.first_pending).is_some_and(done) {
@@ -130,6 +131,7 @@ impl OpenBlock {
 
 impl Engine {
     /// Starts a block: local, no message.
+    #[inline]
     pub(crate) fn start_block(&mut self, comm: CommKey, level: Level) -> BlockKey {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.blocks.push(OpenBlock::new());
@@ -159,6 +161,7 @@ impl Engine {
         key
     }
 
+    #[inline]
     pub(crate) fn block(&self, key: BlockKey) -> &OpenBlock {
         let block = &self.blocks[key.slot as usize];
         assert_eq!(block.generation, key.generation, "a block is used by its handle only");
@@ -166,10 +169,12 @@ impl Engine {
     }
 
     /// The block, if the key is not outdated.
+    #[inline]
     pub(super) fn current(&self, key: BlockKey) -> Option<&OpenBlock> {
         Some(&self.blocks[key.slot as usize]).filter(|block| block.generation == key.generation)
     }
 
+    #[inline]
     pub(crate) fn block_mut(&mut self, key: BlockKey) -> &mut OpenBlock {
         let block = &mut self.blocks[key.slot as usize];
         assert_eq!(block.generation, key.generation, "a block is used by its handle only");
@@ -193,6 +198,7 @@ impl Engine {
     }
 
     /// The handle is gone: the block is released now, or as soon as it is decided.
+    #[inline]
     pub(crate) fn detach(&mut self, key: BlockKey) {
         let block = self.block_mut(key);
         if matches!(block.phase, Phase::Decided(_)) {
@@ -203,6 +209,7 @@ impl Engine {
     }
 
     /// Returns a decided block's place in the table; operations that never ended go to quarantine.
+    #[inline]
     pub(super) fn release(&mut self, key: BlockKey) {
         let block = &mut self.blocks[key.slot as usize];
         for record in &mut block.records {
@@ -222,6 +229,7 @@ impl Engine {
     }
 
     /// The verdict, once the block is decided.
+    #[inline]
     pub(crate) fn verdict(&self, key: BlockKey) -> Option<&Verdict> {
         match &self.block(key).phase {
             Phase::Decided(verdict) => Some(verdict),

@@ -202,6 +202,7 @@ impl Engine {
     }
 
     /// The decision on a block of this communicator has come.
+    #[inline]
     pub(super) fn handle_decided(&mut self, comm: CommKey, id: BlockId) {
         let state = &mut self.comms[comm.0];
         let decision = state.commit.decision(id).expect("it was decided in this turn");

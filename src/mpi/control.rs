@@ -1,7 +1,8 @@
 //! The control channel: frames between processes of a universe, and news of deaths.
 //!
-//! Fast frames (votes) have a receive posted for each process that was ever awaited; the hot path
-//! of a commit is one `MPI_Isend`, one `MPI_Test` and one `MPI_Start`, without allocation, lock,
+//! Fast frames (votes) have a standing receive for each process that was ever awaited, started
+//! when it is awaited: after our own send, while the other's is on its way. The hot path of a
+//! commit is one `MPI_Isend`, one `MPI_Start` and some `MPI_Test`, without allocation, lock,
 //! system call or clock. Slow frames are of any length and found by probing; deaths are asked
 //! for. Both are looked for when the caller awaits nobody, and every few polls when it does.
 
@@ -90,27 +91,27 @@ impl Link {
     fn new(control: &Comm, from: Rank) -> Checked<Self> {
         let memory = Wire::new(FAST_BYTES);
         let exposure = memory.exposure(FAST_BYTES);
-        let mut request = {
+        let request = {
             // SAFETY: the memory is read in `take`, after completion, and freed in `close`.
             unsafe { Request::standing_receive(control, exposure, from, FAST) }
         }?;
-        request.restart()?;
-        Ok(Self { request, memory, posted: true })
+        Ok(Self { request, memory, posted: false })
     }
 
-    /// The next frame, if there is one; the receive is posted again. After an error it is not.
+    /// The next frame, if there is one. After an error the receive is not posted.
     #[inline]
     fn take(&mut self) -> Checked<Option<(CommId, Yes)>> {
+        if !self.posted {
+            self.request.restart()?;
+            self.posted = true;
+        }
         if self.request.test().inspect_err(|_| self.posted = false)?.is_none() {
             return Ok(None);
         }
         self.posted = false;
-        let yes = self.memory.read(YES_BYTES, |bytes| {
+        Ok(self.memory.read(YES_BYTES, |bytes| {
             bytes.try_into().ok().and_then(|frame: &[u8; YES_BYTES]| decode_yes(frame))
-        });
-        self.request.restart()?;
-        self.posted = true;
-        Ok(yes)
+        }))
     }
 
     fn close(mut self) {
@@ -202,6 +203,7 @@ impl Control {
         });
     }
 
+    #[inline]
     pub(super) fn send(&mut self, id: UniverseId, to: Rank, frame: &[u8]) {
         let universe = self.universes.get(id.0 as usize).and_then(Option::as_ref);
         let Some(universe) = universe else { return };
