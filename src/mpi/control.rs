@@ -32,11 +32,11 @@ const FAST: u32 = 1;
 const SLOW: u32 = 2;
 /// Room for a fast frame.
 const FAST_BYTES: usize = 64;
-/// Awaiting polls between two looks at everything else.
+/// Awaiting polls that find nothing between two looks at everything else.
 const LOOK_EVERY: u32 = 16;
 /// Looks between two questions for deaths and two rounds through what is pending.
 const CHORES_EVERY: u32 = 4;
-/// Polls that found something between two looks at everything else.
+/// The same for polls of any result.
 const LOOK_ANYWAY_EVERY: u32 = 256;
 /// Tests that a cancelled receive gets before its memory is given up.
 const CANCEL_TESTS: usize = 1000;
@@ -81,7 +81,10 @@ pub(super) struct Control {
     /// The next fast frame is sent from here.
     spare: Wire,
     news: VecDeque<Incoming>,
+    /// Awaiting polls since the last look at everything else.
     polls: u32,
+    /// Those that have found nothing since one did.
+    quiet: u32,
     looks: u32,
     /// It is time to go through what is pending elsewhere, too.
     chores: bool,
@@ -158,6 +161,7 @@ impl Control {
             spare: Wire::new(FAST_BYTES),
             news: VecDeque::new(),
             polls: 0,
+            quiet: 0,
             looks: 0,
             chores: false,
         }
@@ -236,18 +240,17 @@ impl Control {
             return self.news.pop_front();
         }
         let Some((id, from)) = awaits else { return self.look_around() };
-        self.polls = self.polls.wrapping_add(1);
+        if self.quiet >= LOOK_EVERY || self.polls >= LOOK_ANYWAY_EVERY {
+            (self.quiet, self.polls) = (0, 0);
+            let other = self.look_around();
+            if other.is_some() {
+                return other;
+            }
+        }
+        self.polls += 1;
         let found = self.awaited(id, from);
-        let pause = if found.is_some() { LOOK_ANYWAY_EVERY } else { LOOK_EVERY };
-        if !self.polls.is_multiple_of(pause) {
-            return found;
-        }
-        let other = self.look_around();
-        if found.is_some() {
-            self.news.extend(other);
-            return found;
-        }
-        other
+        self.quiet = if found.is_some() { 0 } else { self.quiet + 1 };
+        found
     }
 
     #[inline]
