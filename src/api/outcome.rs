@@ -54,6 +54,12 @@ impl Pending {
         self.engine.as_ref().expect("only the end of the handle takes it")
     }
 
+    #[inline]
+    fn end(mut self) -> Finished {
+        let engine = self.engine.take().expect("a handle ends once");
+        Finished { engine, key: self.key }
+    }
+
     /// Waits for the verdict (`MPI_Wait_local` on the block's request).
     ///
     /// # Errors
@@ -61,7 +67,7 @@ impl Pending {
     /// [`Error::Request`] when this rank waits inside an outer block that has become doomed, so
     /// that the verdict may never come before it leaves that one: pass it on by `?`.
     #[inline]
-    pub fn wait_local(mut self, timeout: Timeout) -> Result<Outcome, Error> {
+    pub fn wait_local(self, timeout: Timeout) -> Result<Outcome, Error> {
         let (waited, committed) = {
             let mut engine = self.engine().borrow_mut();
             let waited = engine.wait_block(self.key, timeout);
@@ -72,8 +78,7 @@ impl Pending {
             Waited::TimedOut => return Ok(Outcome::TimedOut(self)),
             Waited::Doomed => return Err(Error::Request(FaultCode::Interrupted)),
         }
-        let engine = self.engine.take().expect("only the end of the handle takes it");
-        let finished = Finished { engine, key: self.key };
+        let finished = self.end();
         Ok(if committed { Outcome::Committed(finished) } else { Outcome::Faulty(finished) })
     }
 
