@@ -47,7 +47,6 @@ pub use self::{
     baseline::Baseline,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
-    interop::allow_exit,
 };
 use crate::{
     engine::{
@@ -342,6 +341,10 @@ impl Platform for MpiPlatform {
 
     fn exit(&mut self) -> ! {
         std::process::exit(0)
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
     }
 
     fn abort(&mut self) -> ! {
