@@ -32,7 +32,11 @@ pub use {
         Level,
         buffer::{Element, ReduceOp, Reducible},
     },
-    recovery::{MAX_ATTEMPTS, Placement, copies::MAX_SLOTS},
+    recovery::{
+        MAX_ATTEMPTS, Placement,
+        copies::MAX_SLOTS,
+        policy::{self, Policy},
+    },
 };
 pub use {
     error::Error,

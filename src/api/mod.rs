@@ -5,6 +5,7 @@ mod comm;
 mod outcome;
 mod recover;
 mod request;
+mod run;
 mod simulated;
 mod world;
 
@@ -13,4 +14,5 @@ pub use comm::{Color, Comm};
 pub use outcome::{Finished, Outcome, Pending, Tried};
 pub use recover::{Formed, Forming, Rebuilding, Rebuilt};
 pub use request::{Request, RequestId, Source, Status, Tag, TagSelector};
+pub use run::{Ended, Flow, State, Step};
 pub use world::World;

@@ -1,5 +1,7 @@
 //! What launched copies of the test program do, each until a last line on standard output.
 
+mod driven;
+
 use std::process::{Command, Stdio};
 
 use fampi::{
@@ -26,6 +28,8 @@ pub(crate) fn run(name: &str) -> Ended {
     match name {
         "rounds" => rounds(world),
         "deaths" => deaths(world),
+        "driven" => driven::deaths(world),
+        "shrinking" => driven::shrinking(world),
         "exits" => exits(world),
         "rows" => rows(world),
         "partners" => partners(world),
