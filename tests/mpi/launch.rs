@@ -125,7 +125,8 @@ impl Launch {
         run
     }
 
-    fn run_to_limit(&self) -> Run {
+    /// Runs it to the end or to its limit.
+    pub(crate) fn run_to_limit(&self) -> Run {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());

@@ -53,6 +53,11 @@ fn all_say(launch: &Launch, ranks: u32, what: &str) {
 #[test]
 fn a_rank_of_a_program() {
     if let Ok(name) = std::env::var(PROGRAM) {
+        if std::env::var_os("FAMPI_TEST_LOG").is_some() {
+            let level = tracing_subscriber::filter::LevelFilter::DEBUG;
+            let log = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+            log.with_writer(std::io::stderr).init();
+        }
         programs::run(&name).expect("the program ends well");
     }
 }
@@ -206,4 +211,30 @@ fn a_commit_without_faults_allocates_nothing() {
 #[serial]
 fn a_rank_that_is_stopped_for_a_while_is_not_declared_dead() {
     all_say(&program("stopped", 4), 4, "nobody died");
+}
+
+/// How often a second death within 120 ms of the first is survived, by new processes and by
+/// spares. Too long for a test, and new processes are not promised to: it counts.
+#[test]
+#[serial]
+#[ignore = "a soak: minutes, and it counts what Open MPI does not survive"]
+fn second_deaths_are_counted() {
+    let trials = std::env::var("FAMPI_TRIALS").ok().and_then(|text| text.parse().ok());
+    let trials: usize = trials.unwrap_or(40);
+    for spares in [0, 6] {
+        let (mut complete, mut lost) = (0, 0);
+        let launch = program("deaths", 6).spares(spares).limit(90);
+        let launch = launch.variable("DEATHS", &1).variable("TWICE", &1);
+        for _ in 0..trials {
+            let run = launch.run_to_limit();
+            let saying = said(&run).iter().filter(|line| line.ends_with("all counted")).count();
+            complete += usize::from(saying >= 5);
+            lost += usize::from(run.errors.contains("StateLost"));
+        }
+        let failed = trials - complete - lost;
+        println!(
+            "{spares} spares: {complete} of {trials} runs complete, {lost} ended with an error on \
+             all ranks, {failed} lost the job"
+        );
+    }
 }

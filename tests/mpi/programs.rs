@@ -96,10 +96,7 @@ fn rounds(world: World) -> Ended {
 /// One more step of a count that is protected, or the count as it was.
 fn count(block: &mut TryBlock, outdated: bool, count: u64) -> Result<Vec<u64>, Error> {
     if outdated {
-        return match block.restore(0) {
-            Err(Error::NothingProtected) => Ok(vec![0]),
-            state => state,
-        };
+        return block.restore(0);
     }
     let ranks = block.iallreduce(vec![1_u64], ReduceOp::Sum)?;
     block.wait_local(ranks, Timeout::Never)?;
@@ -132,6 +129,7 @@ fn deaths(mut world: World) -> Ended {
         }
         match world.try_block(FOREVER, |block| count(block, outdated, sum))? {
             Tried::Committed(state, _) => (sum, outdated) = (state[0], false),
+            Tried::Faulty(_, Some(Error::NothingProtected)) => (sum, outdated) = (0, false),
             Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => return Err(error),
             Tried::Faulty(..) => {
                 world = world.rebuild(Placement::SameRanks)?;
@@ -198,6 +196,7 @@ fn partners(mut world: World) -> Ended {
         }
         match world.try_block(FOREVER, |block| count(block, outdated, steps))? {
             Tried::Committed(state, _) => (steps, outdated) = (state[0], false),
+            Tried::Faulty(_, Some(Error::NothingProtected)) => (steps, outdated) = (0, false),
             Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => {
                 return say(world, &error.to_string());
             }
