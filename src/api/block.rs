@@ -4,7 +4,7 @@ use super::{Finished, Pending, Request, RequestId, Source, Status, Tag, TagSelec
 use crate::{
     engine::{
         BlockKey, Engine, Level, Need, RequestState, Shared,
-        buffer::{self, Buffer, Element, ReduceOp, Reducible},
+        buffer::{Buffer, Element},
         platform::{self, Operation},
     },
     error::Error,
@@ -99,50 +99,6 @@ impl TryBlock {
             TagSelector::Any => None,
         };
         Ok(self.post(need, Operation::Receive { from, tag }, buffer))
-    }
-
-    /// Enters a barrier (`MPI_Ibarrier`). All living ranks call it.
-    pub fn ibarrier(&mut self) -> Request<u8> {
-        self.post(Need::Anybody, Operation::Barrier, Vec::<u8>::new())
-    }
-
-    /// Broadcasts the root's buffer into everybody's (`MPI_Ibcast`), of the same length.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchRank`].
-    pub fn ibcast<T: Element>(&mut self, buffer: Vec<T>, root: Rank) -> Result<Request<T>, Error> {
-        let root = self.checked(root)?;
-        Ok(self.post(Need::Anybody, Operation::Broadcast { root }, buffer))
-    }
-
-    /// Combines everybody's buffers, element by element, in place (`MPI_Iallreduce`).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchReduction`].
-    pub fn iallreduce<T: Reducible>(
-        &mut self,
-        buffer: Vec<T>,
-        op: ReduceOp,
-    ) -> Result<Request<T>, Error> {
-        if !T::supports(op) {
-            return Err(Error::NoSuchReduction);
-        }
-        let operation = Operation::Allreduce { op, combine: buffer::combine::<T> };
-        Ok(self.post(Need::Anybody, operation, buffer))
-    }
-
-    /// Gathers everybody's part, of the same length on all ranks, in rank order
-    /// (`MPI_Iallgather`). The request's buffer holds all parts.
-    pub fn iallgather<T: Element>(&mut self, part: &[T]) -> Request<T> {
-        let engine = self.engine.borrow();
-        let comm = engine.comm(engine.block(self.key).comm);
-        let size = comm.size() as usize;
-        drop(engine);
-        // Our own part stands at our place; the others' places are overwritten.
-        let all: Vec<T> = (0..size).flat_map(|_| part.iter().copied()).collect();
-        self.post(Need::Anybody, Operation::Allgather, all)
     }
 
     /// Makes an inner block's end an operation of this one: this block waits for it, and its
@@ -303,15 +259,26 @@ impl TryBlock {
         Ok(self.post(Need::Peer(to), Operation::Send { to, tag, synchronous }, buffer))
     }
 
-    fn post<T: Element>(&self, need: Need, operation: Operation, buffer: Vec<T>) -> Request<T> {
+    pub(super) fn post<T: Element>(
+        &self,
+        need: Need,
+        operation: Operation,
+        buffer: Vec<T>,
+    ) -> Request<T> {
         let mut engine = self.engine.borrow_mut();
         let index = engine.post(self.key, need, operation, Box::new(buffer));
         Request::new(self.key, index)
     }
 
-    fn checked(&self, rank: Rank) -> Result<Rank, Error> {
+    /// This rank, and how many there are.
+    pub(super) fn place(&self) -> (Rank, u32) {
         let engine = self.engine.borrow();
-        let size = engine.comm(engine.block(self.key).comm).size();
+        let comm = engine.comm(engine.block(self.key).comm);
+        (comm.me, comm.size())
+    }
+
+    fn checked(&self, rank: Rank) -> Result<Rank, Error> {
+        let (_, size) = self.place();
         if rank.number() >= size {
             return Err(Error::NoSuchRank { rank, size });
         }

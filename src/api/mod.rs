@@ -1,6 +1,7 @@
 //! What users see. Nothing here depends on the world underneath.
 
 mod block;
+mod collectives;
 mod comm;
 mod outcome;
 mod recover;
@@ -9,6 +10,7 @@ mod simulated;
 mod world;
 
 pub use block::{BlockOptions, TryBlock};
+pub use collectives::Exchange;
 pub use comm::{Color, Comm};
 pub use outcome::{Finished, Outcome, Pending, Tried};
 pub use recover::{Formed, Forming, Rebuilding, Rebuilt};

@@ -8,6 +8,8 @@
 //! |---|---|
 //! | [`platform`] | the seam to the world: control frames, operations, communicators |
 //! | [`buffer`] | the application's buffers while an operation owns them |
+//! | [`collective`] | the operations of all ranks, and the shapes of their buffers |
+//! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | `comm` | what a process knows of a communicator |
 //! | `block` | an open block and its requests |
 //! | `progress` | polls, dispatches frames and failures, waits |
@@ -16,9 +18,11 @@
 
 mod block;
 pub mod buffer;
+pub mod collective;
 mod comm;
 pub mod platform;
 mod progress;
+pub mod reduction;
 mod request;
 mod vote;
 

@@ -21,7 +21,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::buffer::{Buffer, Combine, ReduceOp};
+use super::{buffer::Buffer, collective::Collective};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -71,7 +71,7 @@ pub enum Incoming {
 }
 
 /// An operation of the application. Ranks are positions in the data communicator.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Operation {
     /// Send the buffer; `synchronous` completes only when the receive has started.
     Send {
@@ -89,22 +89,8 @@ pub enum Operation {
         /// Tag on the wire; `None` is any tag.
         tag: Option<u32>,
     },
-    /// `MPI_Ibarrier`; the buffer is empty.
-    Barrier,
-    /// `MPI_Ibcast` of the buffer.
-    Broadcast {
-        /// The sender.
-        root: Rank,
-    },
-    /// `MPI_Iallreduce` in place.
-    Allreduce {
-        /// What combines the elements.
-        op: ReduceOp,
-        /// The same as a function on buffers, for worlds without MPI.
-        combine: Combine,
-    },
-    /// `MPI_Iallgather` in place: the buffer holds one part per rank, ours already at its place.
-    Allgather,
+    /// An operation of all ranks, in place.
+    Collective(Collective),
 }
 
 /// Where an operation stands.

@@ -49,7 +49,7 @@ impl Engine {
             Some(FaultCode::Interrupted)
         } else {
             let (dead, agreed) = (state.commit.dead(), state.commit.agreed_dead());
-            let hopeless = match (need, operation) {
+            let hopeless = match (need, &operation) {
                 (Need::Peer(peer), _) => dead.contains(peer),
                 // It may be the dead who was to send; once all know that, it is the user's risk.
                 (Need::Anybody, Operation::Receive { .. }) => dead.len() > agreed.len(),

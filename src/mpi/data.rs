@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    calls::{Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
+    calls::{COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
+    collectives::Layout,
     comm::Comm,
     request::Request,
     ulfm::Ulfm,
@@ -25,7 +26,7 @@ const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 /// An operation that was started.
 struct Post {
     request: Request,
-    buffer: Box<dyn Buffer>,
+    held: Held,
     progress: Progress,
     receives: bool,
     data: DataId,
@@ -39,7 +40,7 @@ pub(super) struct Posts {
     slots: Vec<Option<Post>>,
     free: Vec<u32>,
     /// Given up by the engine, not yet by MPI.
-    quarantine: Vec<(Request, Box<dyn Buffer>)>,
+    quarantine: Vec<(Request, Held)>,
 }
 
 /// What the error class of an operation means to the application.
@@ -62,6 +63,7 @@ impl Post {
             Ok(None) => Progress::Pending,
             Ok(Some(done)) if self.receives => {
                 let counted = self
+                    .held
                     .buffer
                     .expose()
                     .map_err(Err)
@@ -76,7 +78,7 @@ impl Post {
                 }
             }
             Ok(Some(_)) => {
-                let elements = self.buffer.elements();
+                let elements = self.held.buffer.elements();
                 Progress::Complete(Status { source: None, tag: 0, elements })
             }
             Err(refusal) if !self.request.is_over() => {
@@ -92,32 +94,36 @@ impl Post {
     }
 }
 
-fn start(comm: &Comm, operation: Operation, buffer: &mut dyn Buffer) -> Result<Request, FaultCode> {
+fn start(
+    comm: &Comm,
+    operation: &Operation,
+    buffer: &mut dyn Buffer,
+    layout: &Layout,
+) -> Result<Request, FaultCode> {
     let exposure = buffer.expose()?;
     let started: Checked<Request> = match operation {
         Operation::Send { to, tag, synchronous } => {
             // SAFETY: the post, then the quarantine, keeps the buffer until the request is over.
-            unsafe { Request::send(comm, exposure, to, tag, synchronous) }
+            unsafe { Request::send(comm, exposure, *to, *tag, *synchronous) }
         }
         Operation::Receive { from, tag } => {
             // SAFETY: as above.
-            unsafe { Request::receive(comm, exposure, from, tag) }
+            unsafe { Request::receive(comm, exposure, *from, *tag) }
         }
-        Operation::Barrier => Request::barrier(comm),
-        Operation::Broadcast { root } => {
-            // SAFETY: as above.
-            unsafe { Request::broadcast(comm, exposure, root) }
-        }
-        Operation::Allreduce { op, .. } => {
-            // SAFETY: as above.
-            unsafe { Request::allreduce(comm, exposure, op) }
-        }
-        Operation::Allgather => {
-            // SAFETY: as above.
-            unsafe { Request::allgather(comm, exposure) }
+        Operation::Collective(collective) => {
+            let shape = collective.check(comm.rank(), comm.size(), buffer.elements());
+            shape.map_err(|_| FaultCode::Mpi(COUNT))?;
+            // SAFETY: as above, and so is the layout; the shape was checked.
+            unsafe { Request::collective(comm, exposure, collective, layout) }
         }
     };
     started.map_err(fault)
+}
+
+/// What MPI may use until a request is over.
+struct Held {
+    buffer: Box<dyn Buffer>,
+    _layout: Layout,
 }
 
 impl Posts {
@@ -125,16 +131,23 @@ impl Posts {
     pub(super) fn post(
         &mut self,
         (data, context, comm): (DataId, u32, Comm),
-        operation: Operation,
+        operation: &Operation,
         mut buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
-        let request = match start(&comm, operation, buffer.as_mut()) {
-            Ok(request) => request,
+        let layout = match operation {
+            Operation::Collective(collective) => Layout::of(collective).map_err(fault),
+            _ => Ok(Layout::default()),
+        };
+        let started = layout
+            .and_then(|layout| Ok((start(&comm, operation, buffer.as_mut(), &layout)?, layout)));
+        let (request, layout) = match started {
+            Ok(started) => started,
             Err(code) => return Err((code, buffer)),
         };
+        let held = Held { buffer, _layout: layout };
         let receives = matches!(operation, Operation::Receive { .. });
         let progress = Progress::Pending;
-        let post = Post { request, buffer, progress, receives, data, context, comm };
+        let post = Post { request, held, progress, receives, data, context, comm };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -169,7 +182,7 @@ impl Posts {
     pub(super) fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
         assert!(self.slot(post).progress != Progress::Pending, "taken before it is over");
         let taken = self.remove(post).expect("looked at above");
-        taken.buffer
+        taken.held.buffer
     }
 
     pub(super) fn abandon(&mut self, post: PostId) {
@@ -186,7 +199,7 @@ impl Posts {
             post.request.cancel();
         }
         if matches!(post.request.test(), Ok(None)) || !post.request.is_over() {
-            self.quarantine.push((post.request, post.buffer));
+            self.quarantine.push((post.request, post.held));
         }
     }
 
@@ -237,8 +250,8 @@ impl Posts {
         while !self.quarantine.is_empty() && began.elapsed() < within {
             self.sweep();
         }
-        for (_, buffer) in self.quarantine.drain(..) {
-            std::mem::forget(buffer);
+        for (_, held) in self.quarantine.drain(..) {
+            std::mem::forget(held);
         }
     }
 }

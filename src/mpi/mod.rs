@@ -1,7 +1,7 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
-//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `ulfm`, has one checked
-//! function per call of MPI; what stands on it is ordinary code.
+//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `collectives`, `reduce`,
+//! `ulfm`, has one checked function per call of MPI; what stands on it is ordinary code.
 //!
 //! ```text
 //! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
@@ -16,6 +16,7 @@
 
 mod baseline;
 mod calls;
+mod collectives;
 mod comm;
 mod contexts;
 mod control;
@@ -25,6 +26,7 @@ mod expose;
 mod facts;
 mod groups;
 mod interop;
+mod reduce;
 mod request;
 mod spawn;
 mod ulfm;
@@ -48,6 +50,7 @@ pub use self::{
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
     interop::allow_exit,
+    reduce::UserFunction,
 };
 use crate::{
     engine::{
@@ -253,7 +256,7 @@ impl Platform for MpiPlatform {
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
         match self.context(data, context) {
-            Some(comm) => self.posts.post((data, context, comm), operation, buffer),
+            Some(comm) => self.posts.post((data, context, comm), &operation, buffer),
             None => Err((FaultCode::Interrupted, buffer)),
         }
     }

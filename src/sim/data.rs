@@ -87,7 +87,7 @@ impl Post {
             _ if self.matched => None,
             Operation::Send { to, .. } => Some(to),
             Operation::Receive { from, .. } => from,
-            _ => None,
+            Operation::Collective(_) => None,
         }
     }
 
@@ -100,14 +100,9 @@ impl Post {
                 let tag = tag.map_or("any".to_owned(), |tag| tag.to_string());
                 format!("receive from {from}, tag {tag}, {place}")
             }
-            Operation::Barrier => format!("barrier {} {place}", self.number),
-            Operation::Broadcast { root } => {
-                format!("broadcast {} of {root} {place}", self.number)
+            Operation::Collective(ref collective) => {
+                format!("{} {} {place}", collective.name(), self.number)
             }
-            Operation::Allreduce { op, .. } => {
-                format!("allreduce {} ({op:?}) {place}", self.number)
-            }
-            Operation::Allgather => format!("allgather {} {place}", self.number),
         }
     }
 }
@@ -145,6 +140,7 @@ impl World {
         let it = &mut self.processes[me];
         let id = PostId(it.next_post);
         it.next_post += 1;
+        let starts = operation.clone();
         let post = Post {
             comm,
             rank,
@@ -159,12 +155,12 @@ impl World {
         let local = it.local;
         note!(self, local, "p{me} posts {}", post.describe());
         self.processes[me].posts.insert(id.0, post);
-        match operation {
+        match starts {
             Operation::Send { to, tag, synchronous } => {
                 self.start_send(me, id, to, tag, synchronous);
             }
             Operation::Receive { .. } => self.start_receive(me, id),
-            _ => self.start_collective(me, id),
+            Operation::Collective(collective) => self.start_collective(me, id, collective),
         }
         Ok(id)
     }
@@ -349,8 +345,7 @@ fn refusal(operation: &Operation, size: usize) -> Option<i32> {
     let (rank, tag) = match *operation {
         Operation::Send { to, tag, .. } => (Some(to), Some(tag)),
         Operation::Receive { from, tag } => (from, tag),
-        Operation::Broadcast { root } => (Some(root), None),
-        Operation::Barrier | Operation::Allreduce { .. } | Operation::Allgather => (None, None),
+        Operation::Collective(ref collective) => (collective.root(), None),
     };
     if rank.is_some_and(|rank| rank.index() >= size) {
         return Some(MPI_ERR_RANK);

@@ -91,7 +91,8 @@ impl World {
         let it = &self.processes[me];
         let now = it.local;
         let post = &it.posts[&id.0];
-        let (comm, rank, context, operation) = (post.comm, post.rank, post.context, post.operation);
+        let (comm, rank, context) = (post.comm, post.rank, post.context);
+        let operation = post.operation.clone();
         let mut port = self.take_port(comm, rank, context);
         let mut message = None;
         let first = |port: &Port| port.unexpected.iter().position(|m| m.matches(&operation));

@@ -4,8 +4,11 @@
 //! a variable which of the programs in [`programs`] to be. Each launch has a time limit, and is
 //! judged by what its ranks print and by how they end.
 
+#[path = "../operations/every.rs"]
+mod every;
 #[allow(dead_code)]
 mod launch;
+mod operations;
 mod programs;
 
 use std::path::PathBuf;
@@ -200,4 +203,12 @@ fn a_commit_without_faults_allocates_nothing() {
 #[serial]
 fn a_rank_that_is_stopped_for_a_while_is_not_declared_dead() {
     all_say(&program("stopped", 4), 4, "nobody died");
+}
+
+#[test]
+#[serial]
+fn every_operation_does_the_same_as_its_description() {
+    for ranks in 1..=5 {
+        all_say(&program("operations", ranks), ranks, "all operations are right");
+    }
 }

@@ -1,0 +1,1 @@
+//! What becomes of an operation when something goes wrong in its block.
