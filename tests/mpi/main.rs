@@ -212,3 +212,16 @@ fn every_operation_does_the_same_as_its_description() {
         all_say(&program("operations", ranks), ranks, "all operations are right");
     }
 }
+
+#[test]
+#[serial]
+fn a_death_in_any_operation_is_reported_and_repaired() {
+    all_say(&program("operations with deaths", 4), 4, "all operations survived");
+}
+
+#[test]
+#[serial]
+fn an_operation_that_a_rank_forgets_or_leaves_ends_and_the_next_works() {
+    let launch = program("operations with deserters", 4);
+    all_say(&launch, 4, "all operations ended and worked again");
+}

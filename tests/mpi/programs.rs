@@ -11,7 +11,7 @@ use stats_alloc::Region;
 use crate::operations;
 
 const SOFT: i32 = 7;
-pub(crate) const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
+const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
 
 pub(crate) type Ended = Result<(), Error>;
 
@@ -28,6 +28,8 @@ pub(crate) fn run(name: &str) -> Ended {
         "allocations" => allocations(world),
         "stopped" => stopped(world),
         "operations" => operations::all(world),
+        "operations with deaths" => operations::with_deaths(world),
+        "operations with deserters" => operations::with_deserters(world),
         other => panic!("there is no program {other}"),
     }
 }
