@@ -132,9 +132,12 @@ pub struct FaultReport {
 
 impl FaultReport {
     /// A report of these faults, sorted, each once.
+    #[inline]
     pub fn new(mut faults: Vec<Fault>) -> Self {
-        faults.sort_unstable();
-        faults.dedup();
+        if faults.len() > 1 {
+            faults.sort_unstable();
+            faults.dedup();
+        }
         Self { faults }
     }
 

@@ -54,16 +54,19 @@ impl RankSet {
     }
 
     /// True when no rank is in the set.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Number of ranks in the set.
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// True when `rank` is in the set.
+    #[inline]
     pub fn contains(&self, rank: Rank) -> bool {
         !self.0.is_empty() && self.0.binary_search(&rank).is_ok()
     }

@@ -39,15 +39,26 @@ impl BlockOptions {
 /// A block that is dropped without an end leaves: this rank votes *no* and does not wait.
 #[must_use = "a dropped block votes no; end it with `finish`"]
 pub struct TryBlock {
-    engine: Shared,
+    /// Nothing once the block has ended.
+    engine: Option<Shared>,
     key: BlockKey,
-    ended: bool,
 }
 
 impl TryBlock {
     #[inline]
     pub(super) fn new(engine: Shared, key: BlockKey) -> Self {
-        Self { engine, key, ended: false }
+        Self { engine: Some(engine), key }
+    }
+
+    #[inline]
+    fn engine(&self) -> &Shared {
+        self.engine.as_ref().expect("only the end of a block takes it")
+    }
+
+    /// The handle of the block from now on.
+    #[inline]
+    fn end(mut self) -> Pending {
+        Pending::new(self.engine.take().expect("a block ends once"), self.key)
     }
 
     /// Sends a buffer (`MPI_Isend`, MPI 4.1 §3.7.2). It comes back when the request is complete.
@@ -105,13 +116,13 @@ impl TryBlock {
     /// fault is a fault of this block that names the inner communicator.
     pub fn nest(&mut self, inner: Pending) {
         let inner = inner.into_key();
-        self.engine.borrow_mut().nest(self.key, inner);
+        self.engine().borrow_mut().nest(self.key, inner);
     }
 
     /// Hands the fault of an inner block, which nobody handled, to this block.
     pub fn escalate(&mut self, inner: &Finished) {
         if !inner.is_committed() {
-            self.engine.borrow_mut().raise(self.key, FaultCode::InnerBlock);
+            self.engine().borrow_mut().raise(self.key, FaultCode::InnerBlock);
         }
     }
 
@@ -119,7 +130,7 @@ impl TryBlock {
     /// will be faulty on all ranks, with this code and this rank in its report. The block goes
     /// on; others are not interrupted.
     pub fn raise_error(&mut self, code: i32) {
-        self.engine.borrow_mut().raise(self.key, FaultCode::Application(code));
+        self.engine().borrow_mut().raise(self.key, FaultCode::Application(code));
     }
 
     /// Looks at a request; `None` when it is not over.
@@ -148,7 +159,7 @@ impl TryBlock {
         timeout: Timeout,
     ) -> Result<Status, Error> {
         let index = self.index(request.into())?;
-        let mut engine = self.engine.borrow_mut();
+        let mut engine = self.engine().borrow_mut();
         match engine.wait_request(self.key, index, timeout) {
             RequestState::Complete(status) => Ok(public_status(&engine, status)),
             RequestState::Failed(code) => Err(Error::Request(code)),
@@ -167,14 +178,14 @@ impl TryBlock {
         timeout: Timeout,
     ) -> Result<(), Error> {
         let deadline = match timeout {
-            Timeout::After(_) => timeout.deadline(self.engine.borrow().platform.now()),
+            Timeout::After(_) => timeout.deadline(self.engine().borrow().platform.now()),
             _ => None,
         };
         for request in requests {
             let left = match deadline {
                 None => timeout,
                 Some(deadline) => {
-                    let now = self.engine.borrow().platform.now();
+                    let now = self.engine().borrow().platform.now();
                     Timeout::After(deadline.saturating_sub(now))
                 }
             };
@@ -192,7 +203,7 @@ impl TryBlock {
     /// was taken before or the request is another block's.
     pub fn take<T: Element>(&mut self, request: Request<T>) -> Result<Vec<T>, Error> {
         let index = self.index(request.id)?;
-        take(&mut self.engine.borrow_mut(), self.key, index)
+        take(&mut self.engine().borrow_mut(), self.key, index)
     }
 
     /// Protects a state of this rank: a copy of it goes to the partner rank, and is valid with
@@ -208,7 +219,7 @@ impl TryBlock {
     /// When `number` is [`crate::MAX_SLOTS`] or more.
     pub fn protect<T: Element + Default>(&mut self, number: u32, state: &[T]) -> Result<(), Error> {
         assert!(number < crate::MAX_SLOTS, "states are numbered below {}", crate::MAX_SLOTS);
-        self.engine.borrow_mut().protect(self.key, number, state)
+        self.engine().borrow_mut().protect(self.key, number, state)
     }
 
     /// Brings back the state with this number as of its last commit, after a rebuild: from this
@@ -220,21 +231,20 @@ impl TryBlock {
     /// [`Error::StateLost`] and [`Error::NothingProtected`], the same on all ranks;
     /// [`Error::Request`] when a rank died meanwhile; [`Error::StateType`].
     pub fn restore<T: Element + Default>(&mut self, number: u32) -> Result<Vec<T>, Error> {
-        self.engine.borrow_mut().restore(self.key, number)
+        self.engine().borrow_mut().restore(self.key, number)
     }
 
     /// Ends the block (`MPI_TryBlock_finish`): when its requests are over, this rank votes.
     /// Requests that are not complete after `timeout` are faults. Returns at once.
     #[inline]
-    pub fn finish(mut self, timeout: Timeout) -> Pending {
-        self.ended = true;
-        self.engine.borrow_mut().finish_block(self.key, timeout);
-        Pending::new(self.engine.clone(), self.key)
+    pub fn finish(self, timeout: Timeout) -> Pending {
+        self.engine().borrow_mut().finish_block(self.key, timeout);
+        self.end()
     }
 
     /// Leaves the block because of this error, which becomes this rank's vote (*no*). Requests
     /// that are not complete are given up, and the other ranks do not wait for this one.
-    pub fn leave(mut self, error: &Error) -> Pending {
+    pub fn leave(self, error: &Error) -> Pending {
         let code = match error {
             Error::Raised(code) => FaultCode::Application(*code),
             // Who died is for the detector to say.
@@ -242,9 +252,8 @@ impl TryBlock {
             Error::Request(code) => *code,
             _ => FaultCode::LeftBlock,
         };
-        self.ended = true;
-        self.engine.borrow_mut().leave_block(self.key, code);
-        Pending::new(self.engine.clone(), self.key)
+        self.engine().borrow_mut().leave_block(self.key, code);
+        self.end()
     }
 
     fn send<T: Element>(
@@ -265,14 +274,14 @@ impl TryBlock {
         operation: Operation,
         buffer: Vec<T>,
     ) -> Request<T> {
-        let mut engine = self.engine.borrow_mut();
+        let mut engine = self.engine().borrow_mut();
         let index = engine.post(self.key, need, operation, Box::new(buffer));
         Request::new(self.key, index)
     }
 
     /// This rank, and how many there are.
     pub(super) fn place(&self) -> (Rank, u32) {
-        let engine = self.engine.borrow();
+        let engine = self.engine().borrow();
         let comm = engine.comm(engine.block(self.key).comm);
         (comm.me, comm.size())
     }
@@ -286,7 +295,7 @@ impl TryBlock {
     }
 
     fn wire_tag(&self, tag: Tag) -> Result<u32, Error> {
-        let engine = self.engine.borrow();
+        let engine = self.engine().borrow();
         Ok(engine.wire_tag(engine.block(self.key).scope, tag.checked()?))
     }
 
@@ -298,10 +307,8 @@ impl TryBlock {
 impl Drop for TryBlock {
     #[inline]
     fn drop(&mut self) {
-        if self.ended || std::thread::panicking() {
-            return;
-        }
-        if let Ok(mut engine) = self.engine.try_borrow_mut()
+        let Some(engine) = self.engine.take().filter(|_| !std::thread::panicking()) else { return };
+        if let Ok(mut engine) = engine.try_borrow_mut()
             && !engine.left
         {
             engine.leave_block(self.key, FaultCode::LeftBlock);

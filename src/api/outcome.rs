@@ -17,9 +17,9 @@ use crate::{
 /// A pending block that is dropped is decided all the same, only nobody here looks at it.
 #[must_use = "the verdict is not known before the block was waited for"]
 pub struct Pending {
-    engine: Shared,
+    /// Nothing once somebody else has the block.
+    engine: Option<Shared>,
     key: BlockKey,
-    given: bool,
 }
 
 /// What waiting for a block came to.
@@ -46,7 +46,12 @@ pub enum Tried<R> {
 impl Pending {
     #[inline]
     pub(super) fn new(engine: Shared, key: BlockKey) -> Self {
-        Self { engine, key, given: false }
+        Self { engine: Some(engine), key }
+    }
+
+    #[inline]
+    fn engine(&self) -> &Shared {
+        self.engine.as_ref().expect("only the end of the handle takes it")
     }
 
     /// Waits for the verdict (`MPI_Wait_local` on the block's request).
@@ -57,15 +62,18 @@ impl Pending {
     /// that the verdict may never come before it leaves that one: pass it on by `?`.
     #[inline]
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Outcome, Error> {
-        let waited = self.engine.borrow_mut().wait_block(self.key, timeout);
+        let (waited, committed) = {
+            let mut engine = self.engine().borrow_mut();
+            let waited = engine.wait_block(self.key, timeout);
+            (waited, engine.verdict(self.key).is_some_and(|verdict| verdict.committed))
+        };
         match waited {
             Waited::Decided => {}
             Waited::TimedOut => return Ok(Outcome::TimedOut(self)),
             Waited::Doomed => return Err(Error::Request(FaultCode::Interrupted)),
         }
-        self.given = true;
-        let finished = Finished { engine: self.engine.clone(), key: self.key };
-        let committed = finished.is_committed();
+        let engine = self.engine.take().expect("only the end of the handle takes it");
+        let finished = Finished { engine, key: self.key };
         Ok(if committed { Outcome::Committed(finished) } else { Outcome::Faulty(finished) })
     }
 
@@ -81,7 +89,7 @@ impl Pending {
     /// Finishes again, after a timeout (paper algorithm 2): as long as requests are pending it
     /// gives them another deadline, later it changes nothing.
     pub fn finish(&mut self, timeout: Timeout) {
-        self.engine.borrow_mut().finish_block(self.key, timeout);
+        self.engine().borrow_mut().finish_block(self.key, timeout);
     }
 
     /// Waits as long as it takes.
@@ -93,7 +101,7 @@ impl Pending {
     }
 
     pub(super) fn into_key(mut self) -> BlockKey {
-        self.given = true;
+        self.engine = None;
         self.key
     }
 }
@@ -101,7 +109,9 @@ impl Pending {
 impl Drop for Pending {
     #[inline]
     fn drop(&mut self) {
-        release(&self.engine, self.key, self.given);
+        if let Some(engine) = &self.engine {
+            release(engine, self.key);
+        }
     }
 }
 
@@ -185,7 +195,7 @@ impl Finished {
 impl Drop for Finished {
     #[inline]
     fn drop(&mut self) {
-        release(&self.engine, self.key, false);
+        release(&self.engine, self.key);
     }
 }
 
@@ -202,8 +212,8 @@ impl std::fmt::Debug for Pending {
 }
 
 #[inline]
-fn release(engine: &Shared, key: BlockKey, given: bool) {
-    if given || std::thread::panicking() {
+fn release(engine: &Shared, key: BlockKey) {
+    if std::thread::panicking() {
         return;
     }
     if let Ok(mut engine) = engine.try_borrow_mut() {

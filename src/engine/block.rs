@@ -24,11 +24,26 @@ pub enum Level {
     Global,
 }
 
-/// Names a block in the engine's table; outdated after the block was released.
+/// Names a block in the engine's table, by its slot and how often that was used before; outdated
+/// after the block was released. One number, so that handles travel in registers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct BlockKey {
-    pub(super) slot: u32,
-    pub(super) generation: u32,
+pub(crate) struct BlockKey(u64);
+
+impl BlockKey {
+    #[inline]
+    const fn new(slot: usize, generation: u32) -> Self {
+        Self((generation as u64) << 32 | slot as u64)
+    }
+
+    #[inline]
+    pub(super) const fn slot(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    #[inline]
+    const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
 }
 
 /// A block from its start until its handle is gone and its verdict is known.
@@ -119,6 +134,7 @@ impl OpenBlock {
     }
 
     /// True when no request can change any more.
+    #[inline]
     pub(super) fn is_drained(&mut self) -> bool {
         let done = |record: &Record| record.state != RequestState::Pending;
         while self.records.get(self.first_pending).is_some_and(done) {
@@ -130,6 +146,7 @@ impl OpenBlock {
 
 impl Engine {
     /// Starts a block: local, no message.
+    #[inline]
     pub(crate) fn start_block(&mut self, comm: CommKey, level: Level) -> BlockKey {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.blocks.push(OpenBlock::new());
@@ -137,7 +154,7 @@ impl Engine {
         });
         let state = &mut self.comms[comm.0];
         let block = &mut self.blocks[slot as usize];
-        let key = BlockKey { slot, generation: block.generation };
+        let key = BlockKey::new(slot as usize, block.generation);
         self.serial += 1;
         block.serial = self.serial;
         block.comm = comm;
@@ -159,20 +176,23 @@ impl Engine {
         key
     }
 
+    #[inline]
     pub(crate) fn block(&self, key: BlockKey) -> &OpenBlock {
-        let block = &self.blocks[key.slot as usize];
-        assert_eq!(block.generation, key.generation, "a block is used by its handle only");
+        let block = &self.blocks[key.slot()];
+        assert_eq!(block.generation, key.generation(), "a block is used by its handle only");
         block
     }
 
     /// The block, if the key is not outdated.
+    #[inline]
     pub(super) fn current(&self, key: BlockKey) -> Option<&OpenBlock> {
-        Some(&self.blocks[key.slot as usize]).filter(|block| block.generation == key.generation)
+        Some(&self.blocks[key.slot()]).filter(|block| block.generation == key.generation())
     }
 
+    #[inline]
     pub(crate) fn block_mut(&mut self, key: BlockKey) -> &mut OpenBlock {
-        let block = &mut self.blocks[key.slot as usize];
-        assert_eq!(block.generation, key.generation, "a block is used by its handle only");
+        let block = &mut self.blocks[key.slot()];
+        assert_eq!(block.generation, key.generation(), "a block is used by its handle only");
         block
     }
 
@@ -188,11 +208,11 @@ impl Engine {
     /// All blocks that are in use.
     pub(super) fn used_blocks(&self) -> Vec<BlockKey> {
         let used = self.blocks.iter().enumerate().filter(|(_, block)| block.phase != Phase::Free);
-        used.map(|(slot, block)| BlockKey { slot: slot as u32, generation: block.generation })
-            .collect()
+        used.map(|(slot, block)| BlockKey::new(slot, block.generation)).collect()
     }
 
     /// The handle is gone: the block is released now, or as soon as it is decided.
+    #[inline]
     pub(crate) fn detach(&mut self, key: BlockKey) {
         let block = self.block_mut(key);
         if matches!(block.phase, Phase::Decided(_)) {
@@ -203,8 +223,9 @@ impl Engine {
     }
 
     /// Returns a decided block's place in the table; operations that never ended go to quarantine.
+    #[inline]
     pub(super) fn release(&mut self, key: BlockKey) {
-        let block = &mut self.blocks[key.slot as usize];
+        let block = &mut self.blocks[key.slot()];
         for record in &mut block.records {
             if let Some(post) = record.post.take().filter(|_| !self.left) {
                 self.platform.abandon(post);
@@ -218,10 +239,11 @@ impl Engine {
         block.copies.clear();
         block.phase = Phase::Free;
         block.generation = block.generation.wrapping_add(1);
-        self.free.push(key.slot);
+        self.free.push(key.slot() as u32);
     }
 
     /// The verdict, once the block is decided.
+    #[inline]
     pub(crate) fn verdict(&self, key: BlockKey) -> Option<&Verdict> {
         match &self.block(key).phase {
             Phase::Decided(verdict) => Some(verdict),

@@ -147,8 +147,8 @@ impl Engine {
             // Other events can lead to a vote, after which the machine may forget a decision.
             events.sort_by_key(|event| !matches!(event, Event::Decided(_)));
         }
-        for event in events {
-            self.handle_event(key, event);
+        for at in 0..events.len() {
+            self.handle_event(key, events[at]);
         }
     }
 

@@ -147,10 +147,12 @@ impl Engine {
         self.drive(key, |commit, out| commit.retire(out));
     }
 
+    #[inline]
     pub(crate) fn comm(&self, key: CommKey) -> &CommState {
         &self.comms[key.0]
     }
 
+    #[inline]
     pub(crate) fn comm_mut(&mut self, key: CommKey) -> &mut CommState {
         &mut self.comms[key.0]
     }

@@ -6,7 +6,7 @@ use super::{BlockKey, CommKey, Engine, Level, Need, Phase, RequestState, Verdict
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
-    protocol::agreement::Vote,
+    protocol::agreement::{Decision, Vote},
     rank::Rank,
     timeout::Timeout,
 };
@@ -202,29 +202,18 @@ impl Engine {
     }
 
     /// The decision on a block of this communicator has come.
+    #[inline]
     pub(super) fn handle_decided(&mut self, comm: CommKey, id: BlockId) {
         let state = &mut self.comms[comm.0];
         let decision = state.commit.decision(id).expect("it was decided in this turn");
         let committed = decision.committed;
-        let report = if committed { FaultReport::default() } else { decision.report(state.id) };
-        let next_context = decision.next_context;
         state.interrupts.forget_below(state.commit.base());
-        if !committed {
-            tracing::info!(
-                target: "fampi::commit", rank = %state.me, block = id.0, dead = %decision.dead,
-                report = %report, "report agreed"
-            );
-        }
-        if !committed && next_context > state.context {
-            state.context = next_context;
-            if let Some(data) = state.data {
-                self.platform.retire_contexts(data, next_context);
-            }
-        }
+        let report =
+            if committed { FaultReport::default() } else { self.note_faulty(comm, id, &decision) };
         let blocks = &self.blocks;
         let state = &mut self.comms[comm.0];
         let open = &mut state.open;
-        let at = open.iter().position(|key| blocks[key.slot as usize].scope == id);
+        let at = open.iter().position(|key| blocks[key.slot()].scope == id);
         if let Some(at) = at {
             let key = open.remove(at);
             self.voted.retain(|voted| *voted != key);
@@ -233,6 +222,24 @@ impl Engine {
         if !committed {
             self.renew_children(comm, id);
         }
+    }
+
+    /// The block is faulty: its report, and what follows for the communicator.
+    #[cold]
+    fn note_faulty(&mut self, comm: CommKey, id: BlockId, decision: &Decision) -> FaultReport {
+        let state = &mut self.comms[comm.0];
+        let report = decision.report(state.id);
+        tracing::info!(
+            target: "fampi::commit", rank = %state.me, block = id.0, dead = %decision.dead,
+            report = %report, "report agreed"
+        );
+        if decision.next_context > state.context {
+            state.context = decision.next_context;
+            if let Some(data) = state.data {
+                self.platform.retire_contexts(data, decision.next_context);
+            }
+        }
+        report
     }
 
     #[inline]

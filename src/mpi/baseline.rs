@@ -8,6 +8,7 @@ use super::{
     expose::{Expose as _, Exposure},
     request::Request,
     ulfm::Ulfm,
+    wire::Wire,
 };
 use crate::{
     engine::{
@@ -16,6 +17,8 @@ use crate::{
         reduction::{ReduceOp, ReduceWith},
     },
     error::Error,
+    protocol::codec::YES_BYTES,
+    rank::Rank,
 };
 
 /// A communicator of its own with the operations to be measured. Collective, all of them.
@@ -25,13 +28,17 @@ pub struct Baseline {
     ulfm: &'static Ulfm,
     /// The number; reached by MPI through its address only while an operation runs.
     number: Vec<i32>,
+    outgoing: Wire,
+    incoming: Wire,
 }
 
 impl MpiPlatform {
     /// A duplicate of the first universe for measurements.
     pub fn baseline(&mut self) -> Result<Baseline, Error> {
         let source = self.control.source(UniverseId(0)).ok_or(Error::CreationFailed)?;
-        Ok(Baseline { comm: source.duplicate()?, ulfm: self.ulfm, number: vec![1] })
+        let (comm, ulfm) = (source.duplicate()?, self.ulfm);
+        let [outgoing, incoming] = [(); 2].map(|()| Wire::new(YES_BYTES));
+        Ok(Baseline { comm, ulfm, number: vec![1], outgoing, incoming })
     }
 }
 
@@ -50,6 +57,26 @@ impl Baseline {
         // SAFETY: the number is ours and untouched until `finish` returns.
         let started = unsafe { Request::collective(&self.comm, exposure, &least, &layout) };
         Ok(finish(started?)?)
+    }
+
+    /// The bare messages of a commit's fast path: as many bytes to and from the same partners, by
+    /// `MPI_Isend`, `MPI_Irecv` and `MPI_Test`. Nothing unless the ranks are a power of two.
+    pub fn exchange(&mut self) -> Result<(), Error> {
+        let (me, size) = (self.comm.rank().number(), self.comm.size());
+        let rounds = if size.is_power_of_two() { size.ilog2() } else { 0 };
+        let [outgoing, incoming] = [&self.outgoing, &self.incoming];
+        for round in 0..rounds {
+            let partner = Rank::new(me ^ 1 << round);
+            let exposure = outgoing.exposure(YES_BYTES);
+            // SAFETY: the memory is ours and untouched until `finish` returns.
+            let sent = unsafe { Request::send(&self.comm, exposure, partner, 0, false) }?;
+            let exposure = incoming.exposure(YES_BYTES);
+            // SAFETY: as above.
+            let got = unsafe { Request::receive(&self.comm, exposure, Some(partner), Some(0)) }?;
+            finish(got)?;
+            finish(sent)?;
+        }
+        Ok(())
     }
 
     /// `MPIX_Comm_agree`.

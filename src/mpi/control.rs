@@ -1,7 +1,8 @@
 //! The control channel: frames between processes of a universe, and news of deaths.
 //!
-//! Fast frames (votes) have a receive posted for each process that was ever awaited; the hot path
-//! of a commit is one `MPI_Isend`, one `MPI_Test` and one `MPI_Start`, without allocation, lock,
+//! Fast frames (votes) have a standing receive for each process that was ever awaited, started
+//! when it is awaited: after our own send, while the other's is on its way. The hot path of a
+//! commit is one `MPI_Isend`, one `MPI_Start` and some `MPI_Test`, without allocation, lock,
 //! system call or clock. Slow frames are of any length and found by probing; deaths are asked
 //! for. Both are looked for when the caller awaits nobody, and every few polls when it does.
 
@@ -31,11 +32,11 @@ const FAST: u32 = 1;
 const SLOW: u32 = 2;
 /// Room for a fast frame.
 const FAST_BYTES: usize = 64;
-/// Awaiting polls between two looks at everything else.
+/// Awaiting polls that find nothing between two looks at everything else.
 const LOOK_EVERY: u32 = 16;
 /// Looks between two questions for deaths and two rounds through what is pending.
 const CHORES_EVERY: u32 = 4;
-/// Polls that found something between two looks at everything else.
+/// The same for polls of any result.
 const LOOK_ANYWAY_EVERY: u32 = 256;
 /// Tests that a cancelled receive gets before its memory is given up.
 const CANCEL_TESTS: usize = 1000;
@@ -80,7 +81,10 @@ pub(super) struct Control {
     /// The next fast frame is sent from here.
     spare: Wire,
     news: VecDeque<Incoming>,
+    /// Awaiting polls since the last look at everything else.
     polls: u32,
+    /// Those that have found nothing since one did.
+    quiet: u32,
     looks: u32,
     /// It is time to go through what is pending elsewhere, too.
     chores: bool,
@@ -90,27 +94,27 @@ impl Link {
     fn new(control: &Comm, from: Rank) -> Checked<Self> {
         let memory = Wire::new(FAST_BYTES);
         let exposure = memory.exposure(FAST_BYTES);
-        let mut request = {
+        let request = {
             // SAFETY: the memory is read in `take`, after completion, and freed in `close`.
             unsafe { Request::standing_receive(control, exposure, from, FAST) }
         }?;
-        request.restart()?;
-        Ok(Self { request, memory, posted: true })
+        Ok(Self { request, memory, posted: false })
     }
 
-    /// The next frame, if there is one; the receive is posted again. After an error it is not.
+    /// The next frame, if there is one. After an error the receive is not posted.
     #[inline]
     fn take(&mut self) -> Checked<Option<(CommId, Yes)>> {
+        if !self.posted {
+            self.request.restart()?;
+            self.posted = true;
+        }
         if self.request.test().inspect_err(|_| self.posted = false)?.is_none() {
             return Ok(None);
         }
         self.posted = false;
-        let yes = self.memory.read(YES_BYTES, |bytes| {
+        Ok(self.memory.read(YES_BYTES, |bytes| {
             bytes.try_into().ok().and_then(|frame: &[u8; YES_BYTES]| decode_yes(frame))
-        });
-        self.request.restart()?;
-        self.posted = true;
-        Ok(yes)
+        }))
     }
 
     fn close(mut self) {
@@ -157,6 +161,7 @@ impl Control {
             spare: Wire::new(FAST_BYTES),
             news: VecDeque::new(),
             polls: 0,
+            quiet: 0,
             looks: 0,
             chores: false,
         }
@@ -202,6 +207,7 @@ impl Control {
         });
     }
 
+    #[inline]
     pub(super) fn send(&mut self, id: UniverseId, to: Rank, frame: &[u8]) {
         let universe = self.universes.get(id.0 as usize).and_then(Option::as_ref);
         let Some(universe) = universe else { return };
@@ -234,18 +240,17 @@ impl Control {
             return self.news.pop_front();
         }
         let Some((id, from)) = awaits else { return self.look_around() };
-        self.polls = self.polls.wrapping_add(1);
+        if self.quiet >= LOOK_EVERY || self.polls >= LOOK_ANYWAY_EVERY {
+            (self.quiet, self.polls) = (0, 0);
+            let other = self.look_around();
+            if other.is_some() {
+                return other;
+            }
+        }
+        self.polls += 1;
         let found = self.awaited(id, from);
-        let pause = if found.is_some() { LOOK_ANYWAY_EVERY } else { LOOK_EVERY };
-        if !self.polls.is_multiple_of(pause) {
-            return found;
-        }
-        let other = self.look_around();
-        if found.is_some() {
-            self.news.extend(other);
-            return found;
-        }
-        other
+        self.quiet = if found.is_some() { 0 } else { self.quiet + 1 };
+        found
     }
 
     #[inline]

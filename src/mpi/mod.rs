@@ -218,11 +218,10 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming> {
-        let found = self.control.poll(awaits);
         if self.control.did_chores() {
             self.do_chores();
         }
-        found
+        self.control.poll(awaits)
     }
 
     #[inline]

@@ -62,6 +62,7 @@ pub fn decode_yes(frame: &[u8; YES_BYTES]) -> Option<(CommId, Yes)> {
 }
 
 /// True when these bytes claim to be a message of the fast path.
+#[inline]
 pub fn is_fast(frame: &[u8]) -> bool {
     frame.get(8) == Some(&YES)
 }

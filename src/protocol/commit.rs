@@ -83,10 +83,28 @@ struct Block {
     decided: Option<Decided>,
 }
 
+/// How a block was decided; small, since most are decided by the fast path.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Decided {
-    decision: Decision,
-    ballot: Ballot,
+enum Decided {
+    Fast { context: u32, floor: BlockId },
+    Slow(Box<(Decision, Ballot)>),
+}
+
+impl Decided {
+    #[inline]
+    fn decision(&self) -> Decision {
+        match self {
+            Self::Fast { context, floor } => Decision::all_yes(*context, *floor),
+            Self::Slow(agreed) => agreed.0.clone(),
+        }
+    }
+
+    fn ballot(&self) -> Ballot {
+        match self {
+            Self::Fast { .. } => Ballot::FAST,
+            Self::Slow(agreed) => agreed.1,
+        }
+    }
 }
 
 /// The fast path of a block.
@@ -212,9 +230,9 @@ impl Commit {
     /// The decision on a block, until all living ranks have decided it, and at least until the
     /// next turn.
     #[inline]
-    pub fn decision(&self, id: BlockId) -> Option<&Decision> {
+    pub fn decision(&self, id: BlockId) -> Option<Decision> {
         let block = self.holds(id).then(|| self.block(id))?;
-        block.decided.as_ref().map(|decided| &decided.decision)
+        block.decided.as_ref().map(Decided::decision)
     }
 
     /// The rank whose message the fast path of a block waits for.
@@ -323,8 +341,7 @@ impl Commit {
         if complete {
             let context = block.vote.as_ref().map_or(0, |vote| vote.context);
             block.fast = Fast::Left;
-            let decision = Decision::all_yes(context, floor);
-            block.decided = Some(Decided { decision, ballot: Ballot::FAST });
+            block.decided = Some(Decided::Fast { context, floor });
             self.finish_decision(id, floor, out);
         }
     }

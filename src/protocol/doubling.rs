@@ -27,6 +27,7 @@ pub struct Doubling {
 
 impl Doubling {
     /// An exchange among `size` positions, seen from one of them; call [`Self::advance`] next.
+    #[inline]
     pub fn new(position: u32, size: u32) -> Self {
         let rounds = size.ilog2();
         let core = 1 << rounds;
@@ -40,6 +41,7 @@ impl Doubling {
     }
 
     /// Notes the message of a round; true when it comes from the position expected for it.
+    #[inline]
     pub fn arrive(&mut self, from: u32, round: u8) -> bool {
         if round > self.last || self.partner(round) != Some(from) {
             return false;
@@ -49,6 +51,7 @@ impl Doubling {
     }
 
     /// Notes the rounds whose messages arrived before the exchange began.
+    #[inline]
     pub fn arrive_early(&mut self, rounds: u64) {
         self.arrived |= rounds;
     }
@@ -70,6 +73,7 @@ impl Doubling {
     }
 
     /// The position whose message the exchange waits for.
+    #[inline]
     pub fn awaits(&self) -> Option<u32> {
         (self.round <= self.last).then(|| self.partner(self.round)).flatten()
     }
@@ -96,11 +100,13 @@ impl Doubling {
         }
     }
 
+    #[inline]
     fn sends(&self, round: u8) -> bool {
         let in_core = self.position < self.core;
         in_core == (round != 0)
     }
 
+    #[inline]
     fn receives(&self, round: u8) -> bool {
         if self.position < self.core {
             round != self.last && (round != 0 || self.extra)

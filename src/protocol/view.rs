@@ -34,26 +34,31 @@ impl View {
     }
 
     /// The agreed deaths.
+    #[inline]
     pub fn dead(&self) -> &RankSet {
         &self.dead
     }
 
     /// Number of ranks in the view.
+    #[inline]
     pub fn live(&self) -> u32 {
         self.size - self.dead.len() as u32
     }
 
     /// The fingerprint for blocks in this data context.
+    #[inline]
     pub fn fingerprint(&self, context: u32) -> u64 {
         self.fingerprint ^ mix(u64::from(context) << 32 | u64::from(self.size))
     }
 
     /// The position of a live rank among the live ranks.
+    #[inline]
     pub fn position_of(&self, rank: Rank) -> u32 {
         rank.number() - self.dead.iter().take_while(|dead| *dead < rank).count() as u32
     }
 
     /// The live rank at a position.
+    #[inline]
     pub fn rank_at(&self, position: u32) -> Rank {
         let mut number = position;
         for dead in self.dead.iter() {

@@ -207,7 +207,7 @@ impl Swarm {
         if entry.decision.is_some() {
             return Err(format!("rank {rank} decides block {} again", block.0));
         }
-        entry.decision = machine.decision(block).cloned();
+        entry.decision = machine.decision(block);
         if entry.decision.is_none() {
             return Err(format!("rank {rank} forgot block {} before it told of it", block.0));
         }

@@ -173,7 +173,7 @@ impl Setup {
                 Effect::Emit(Event::Decided(block)) => {
                     let entry = &mut state.records[rank.index()].blocks[block.0 as usize];
                     assert!(entry.decision.is_none(), "block {block:?} is announced once");
-                    entry.decision = machine.decision(block).cloned();
+                    entry.decision = machine.decision(block);
                     // The last block of a turn is never forgotten in it.
                     assert!(entry.decision.is_some(), "block {block:?} has a decision");
                 }

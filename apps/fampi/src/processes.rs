@@ -9,18 +9,28 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(crate) struct Process {
     pub(crate) pid: i32,
     session: i32,
-    gone: bool,
+    /// In ticks since the machine started: tells apart two processes that had one number.
+    pub(crate) started: u64,
+    /// It has ended, and its parent has not looked yet.
+    pub(crate) gone: bool,
 }
 
 impl Process {
+    /// The process that has this number now.
+    pub(crate) fn find(pid: i32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&stat))
+    }
+
     /// Reads `/proc/PID/stat`: `PID (name) state parent group session …`, where the name may hold
-    /// anything.
+    /// anything. The start is the sixteenth number after the session.
     fn parse(stat: &str) -> Option<Self> {
         let (pid, rest) = stat.split_once(" (")?;
         let mut fields = rest[rest.rfind(')')? + 1..].split_whitespace();
         let state = fields.next()?;
         let session = fields.nth(2)?.parse().ok()?;
-        Some(Self { pid: pid.parse().ok()?, session, gone: matches!(state, "Z" | "X") })
+        let started = fields.nth(15)?.parse().ok()?;
+        Some(Self { pid: pid.parse().ok()?, session, started, gone: matches!(state, "Z" | "X") })
     }
 
     /// The value of a variable in the environment that the process was started with.
@@ -46,9 +56,7 @@ pub(crate) fn of_session(session: i32) -> Vec<Process> {
     entries
         .filter_map(|entry| {
             let name = entry.ok()?.file_name();
-            name.to_str()?.parse::<u32>().ok()?;
-            let stat = fs::read(format!("/proc/{}/stat", name.to_str()?)).ok()?;
-            Process::parse(&String::from_utf8_lossy(&stat))
+            Process::find(name.to_str()?.parse().ok()?)
         })
         .filter(|process| process.session == session && !process.gone)
         .collect()
@@ -77,10 +85,11 @@ mod tests {
 
     #[test]
     fn a_process_name_may_hold_spaces_and_parentheses() {
-        let stat = "417 (a) b (c) S 1 410 400 0 -1 4194560";
-        let expected = Process { pid: 417, session: 400, gone: false };
-        assert_eq!(Process::parse(stat), Some(expected));
-        let zombie = Process::parse("417 (x) Z 1 410 400 0").expect("a process");
+        let rest = "1 410 400 0 -1 4194560 5 6 7 8 9 10 11 12 20 0 1 0 98765 13 14";
+        let stat = format!("417 (a) b (c) S {rest}");
+        let expected = Process { pid: 417, session: 400, started: 98765, gone: false };
+        assert_eq!(Process::parse(&stat), Some(expected));
+        let zombie = Process::parse(&format!("417 (x) Z {rest}")).expect("a process");
         assert!(zombie.gone);
         assert_eq!(Process::parse("417 (x"), None);
     }
@@ -88,8 +97,7 @@ mod tests {
     #[test]
     fn this_process_is_found_in_its_own_session() {
         let own = std::process::id() as i32;
-        let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
-        let session = Process::parse(&stat).expect("a process").session;
+        let session = Process::find(own).expect("Linux").session;
         assert!(of_session(session).iter().any(|process| process.pid == own));
     }
 }

@@ -67,13 +67,13 @@ impl Commit {
         }
         let (id, ballot) = (slow.block, self.ballot());
         if let Some(decided) = &self.block(id).decided
-            && decided.ballot >= slow.ballot
+            && decided.ballot() >= slow.ballot
         {
             if planted(Bug::DecideAndLeave) {
                 return;
             }
-            let header = Slow { block: id, ballot: decided.ballot, dead: self.dead.clone() };
-            let decision = decided.decision.clone();
+            let header = Slow { block: id, ballot: decided.ballot(), dead: self.dead.clone() };
+            let decision = decided.decision();
             out.send(from, Message::Decide(header, decision));
             return;
         }
@@ -105,7 +105,7 @@ impl Commit {
             return;
         }
         let block = self.block(slow.block);
-        let known = block.decided.as_ref().is_some_and(|decided| decided.ballot >= slow.ballot);
+        let known = block.decided.as_ref().is_some_and(|decided| decided.ballot() >= slow.ballot);
         if !known {
             self.settle(slow.block, decision, slow.ballot, out);
         }
@@ -123,7 +123,7 @@ impl Commit {
         let children = tree::children(me, size, &self.dead);
         let header = self.header(id);
         let block = self.block_mut(id);
-        if block.decided.as_ref().is_some_and(|decided| decided.ballot >= ballot) {
+        if block.decided.as_ref().is_some_and(|decided| decided.ballot() >= ballot) {
             return;
         }
         if block.vote.is_none() && !planted(Bug::LeaveInSilence) {
@@ -169,7 +169,7 @@ impl Commit {
         if let Some(decided) = decided
             && !planted(Bug::DenyTheDecision)
         {
-            return Some(Contribution::Decided(decided.decision.clone()));
+            return Some(Contribution::Decided(decided.decision()));
         }
         let gathering = slow.as_ref()?;
         let decided = |(_, contribution): &&(Rank, Contribution)| {
@@ -212,11 +212,11 @@ impl Commit {
         let block = self.block_mut(id);
         block.fast = Fast::Left;
         if let Some(decided) = &mut block.decided {
-            debug_assert_eq!(decided.decision, decision, "two decisions on {id:?}");
-            decided.ballot = ballot;
+            debug_assert_eq!(decided.decision(), decision, "two decisions on {id:?}");
+            *decided = Decided::Slow(Box::new((decision, ballot)));
             return;
         }
-        block.decided = Some(Decided { decision, ballot });
+        block.decided = Some(Decided::Slow(Box::new((decision, ballot))));
         self.view.exclude(&dead);
         if !dead.is_empty() {
             self.tell_retired(out);

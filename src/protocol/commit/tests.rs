@@ -65,7 +65,7 @@ impl Ranks {
         }
     }
 
-    fn decisions(&self, block: BlockId) -> Vec<Option<&Decision>> {
+    fn decisions(&self, block: BlockId) -> Vec<Option<Decision>> {
         let live = self.machines.iter().filter(|machine| !self.dead.contains(machine.me));
         live.map(|machine| machine.decision(block)).collect()
     }
@@ -86,7 +86,10 @@ fn all_yes_is_committed_by_the_fast_path_alone() {
         assert!(ranks.links.iter().all(|(_, _, message)| matches!(message, Message::Yes(_))));
         ranks.deliver_all();
         let decisions = ranks.decisions(FIRST);
-        assert!(decisions.iter().all(|decision| decision.is_some_and(|d| d.committed)), "{size}");
+        assert!(
+            decisions.iter().all(|decision| decision.as_ref().is_some_and(|d| d.committed)),
+            "{size}"
+        );
     }
 }
 
@@ -129,7 +132,9 @@ fn a_death_is_reported_once_and_later_blocks_commit_without_the_dead() {
         }
         assert!(ranks.links.iter().all(|(_, _, message)| matches!(message, Message::Yes(_))));
         ranks.deliver_all();
-        assert!(ranks.decisions(BlockId(round)).iter().all(|d| d.is_some_and(|d| d.committed)));
+        assert!(
+            ranks.decisions(BlockId(round)).iter().all(|d| d.as_ref().is_some_and(|d| d.committed))
+        );
     }
     assert!(ranks.machines[1..].iter().all(|machine| machine.retained() <= 2), "decisions stay");
 }
@@ -204,8 +209,8 @@ fn one_turn_can_decide_two_blocks_and_keeps_both_decisions() {
     ranks.vote_on(BlockId(1), 0, Vote::yes(0));
     ranks.die(1);
     // The first reports the death, so that it is known when the second is decided.
-    assert!(ranks.decisions(BlockId(0))[0].is_some_and(|decision| !decision.committed));
-    assert!(ranks.decisions(BlockId(1))[0].is_some_and(|decision| decision.committed));
+    assert!(ranks.decisions(BlockId(0))[0].as_ref().is_some_and(|decision| !decision.committed));
+    assert!(ranks.decisions(BlockId(1))[0].as_ref().is_some_and(|decision| decision.committed));
 }
 
 #[test]
@@ -236,7 +241,7 @@ fn an_outer_block_stays_open_while_thousands_of_inner_ones_end() {
         }
         ranks.deliver_all();
         let decisions = ranks.decisions(block);
-        assert!(decisions.iter().all(|d| d.is_some_and(|d| d.committed)), "{block:?}");
+        assert!(decisions.iter().all(|d| d.as_ref().is_some_and(|d| d.committed)), "{block:?}");
     }
 }
 
