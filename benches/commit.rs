@@ -2,8 +2,8 @@
 //!
 //! `cargo fampi bench commit --ranks 2,4,8 --csv FILE` builds and launches this program, once per
 //! number of ranks. Rank 0 prints a row per operation: the median over all batches of the time
-//! per operation, and its ratio to `MPI_Iallreduce` of one integer followed by `MPI_Test`s. The bare
-//! messages of a commit, `exchange`, are the least that it can cost.
+//! per operation, and its ratio to `MPI_Iallreduce` of one integer followed by `MPI_Test`s. The
+//! bare messages of a commit, `exchange`, are the least that it can cost.
 
 use std::time::Instant;
 

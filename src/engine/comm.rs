@@ -16,7 +16,7 @@ use crate::{
         interrupt::Interrupts,
         message::{Message, Yes},
     },
-    rank::Rank,
+    rank::{Rank, RankSet},
 };
 
 /// A communicator in the engine's table.
@@ -158,8 +158,10 @@ impl Engine {
     /// so they do not agree any more on which block comes next. Open blocks of the old age get
     /// *no* votes from all who have not voted; new ones are counted from 0 again, in another data
     /// context.
-    pub(super) fn renew_children(&mut self, ancestor: CommKey, block: BlockId) {
+    pub(super) fn renew_children(&mut self, ancestor: CommKey, block: BlockId, dead: &RankSet) {
         let name = self.comm(ancestor).id;
+        let dead: Vec<Rank> =
+            dead.iter().map(|rank| self.comm(ancestor).members[rank.index()]).collect();
         for at in 0..self.comms.len() {
             let comm = &self.comms[at];
             let mut above = comm.parent;
@@ -167,12 +169,13 @@ impl Engine {
                 above = self.comm(parent).parent;
             }
             if above.is_some() && !comm.retired {
-                self.renew(CommKey(at), name, block);
+                self.renew(CommKey(at), name, block, &dead);
             }
         }
     }
 
-    fn renew(&mut self, key: CommKey, ancestor: CommId, block: BlockId) {
+    /// `dead` are processes that died, beside those that are known.
+    fn renew(&mut self, key: CommKey, ancestor: CommId, block: BlockId, dead: &[Rank]) {
         let old = &self.comms[key.0];
         let (universe, me, data) = (old.universe, old.me, old.data);
         let mut fresh = CommState::new(old.id, universe, old.members.clone(), me, data);
@@ -189,7 +192,13 @@ impl Engine {
         self.move_blocks(key, past);
         self.drive(past, |commit, out| commit.retire(out));
         if let Some(data) = data {
-            self.platform.retire_contexts(data, context);
+            let members = &self.comms[key.0].members;
+            let known = self.universes.iter().find(|known| known.id == universe);
+            let died = |process: &Rank| {
+                dead.contains(process) || known.is_some_and(|known| known.dead.contains(*process))
+            };
+            let refill = !members.iter().any(died);
+            self.platform.retire_contexts(data, context, refill);
         }
         self.meet(key);
     }

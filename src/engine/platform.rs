@@ -187,8 +187,9 @@ pub trait Platform {
     fn abandon(&mut self, post: PostId);
 
     /// Retires all contexts below `context`: their pending operations end with
-    /// [`FaultCode::Interrupted`], here at once and elsewhere soon. Local, repeatable.
-    fn retire_contexts(&mut self, data: DataId, context: u32);
+    /// [`FaultCode::Interrupted`], here at once and elsewhere soon. Local, repeatable. `refill`
+    /// says that everybody in it is alive, as far as we know, so that others can be made.
+    fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool);
 
     /// Collective over the parent: a communicator of the ranks with our colour, ordered by key,
     /// then by rank. `MPI_Comm_split`; a duplicate is a split with one colour.

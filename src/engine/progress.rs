@@ -284,7 +284,8 @@ impl Engine {
         self.comm_mut(key).tainted = Some(context);
         self.interrupted.push(block);
         tracing::debug!(target: "fampi::block", block = id.0, "interrupted");
-        self.platform.retire_contexts(data, context + 1);
+        // Whether anybody died is only known with the decision.
+        self.platform.retire_contexts(data, context + 1, false);
         if self.block(block).phase == Phase::Open {
             self.interrupt_inside(block);
         }

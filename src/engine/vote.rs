@@ -220,7 +220,7 @@ impl Engine {
             self.conclude_with(key, Verdict { committed, report });
         }
         if !committed {
-            self.renew_children(comm, id);
+            self.renew_children(comm, id, &decision.dead);
         }
     }
 
@@ -236,7 +236,8 @@ impl Engine {
         if decision.next_context > state.context {
             state.context = decision.next_context;
             if let Some(data) = state.data {
-                self.platform.retire_contexts(data, decision.next_context);
+                let refill = decision.dead.is_empty() && state.commit.dead().is_empty();
+                self.platform.retire_contexts(data, decision.next_context, refill);
             }
         }
         report

@@ -4,12 +4,18 @@
 //! source      the parent of splits, shrinks and new contexts; carries nothing of the application
 //! context 0   ┐ made with the communicator
 //! context 1   ┘
-//! context k   duplicated from the source in the background once context k − 2 is retired
+//! context k   duplicated from the source in the background once context k − 2 is retired and
+//!             everybody is alive
 //! ```
 //!
 //! Contexts are made in the order of their numbers, one at a time, so all ranks make the same
 //! duplicates in the same order, whenever each of them retires what. While a member is dead none
 //! is made any more: a duplicate needs everybody.
+//!
+//! **Assumes** that deaths in the moment of a duplicate are rare, which is why none is started
+//! after an abort because of a death: an `MPI_Comm_idup` that fails in Open MPI 5.0.9 keeps the
+//! numbering of communicators locked ([`Comm::free_numbering`]), and at its last step it frees a
+//! communicator that is not its own and ends the process.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +29,7 @@ use super::{
 const FREE_AFTER: usize = 3;
 /// Contexts that another rank has started are completed within this time, or never.
 const COMPLETE_WITHIN: Duration = Duration::from_secs(5);
-/// A context that cannot come is over within this time (50 ms were seen), or held up for ever.
+/// A context that everybody has started is made within this time.
 const SETTLE_WITHIN: Duration = Duration::from_millis(500);
 
 /// One context.
@@ -43,6 +49,8 @@ pub(super) struct DataComm {
     making: Option<Making>,
     /// All contexts below are retired.
     retired: u32,
+    /// All contexts below are made, or will be.
+    wanted: u32,
     /// A context could not be made; none will be.
     broken: bool,
 }
@@ -50,7 +58,7 @@ pub(super) struct DataComm {
 impl DataComm {
     pub(super) fn new(source: Comm, first: [Comm; 2]) -> Self {
         let contexts = first.into_iter().map(Context::Ready).collect();
-        Self { source, contexts, making: None, retired: 0, broken: false }
+        Self { source, contexts, making: None, retired: 0, wanted: 2, broken: false }
     }
 
     pub(super) fn source(&self) -> Comm {
@@ -71,7 +79,18 @@ impl DataComm {
         !self.broken
             && number >= self.retired
             && number as usize >= self.contexts.len()
-            && (number as usize) < self.retired as usize + 2
+            && number < self.wanted
+    }
+
+    /// Makes progress with a context that is needed; true when it will come, if nobody dies.
+    pub(super) fn await_context(
+        &mut self,
+        number: u32,
+        ulfm: &Ulfm,
+    ) -> (bool, Option<(u32, Comm)>) {
+        self.wanted = self.wanted.max(number + 1);
+        let unneeded = self.advance(ulfm);
+        (self.is_coming(number) && self.is_healthy(ulfm), unneeded)
     }
 
     /// Number of contexts that were made or started.
@@ -79,9 +98,9 @@ impl DataComm {
         self.contexts.len() as u32 + u32::from(self.making.is_some())
     }
 
-    /// Retires all contexts below `number`: everything on them ends, everywhere. The result is
-    /// that of [`Self::advance`].
-    pub(super) fn retire(&mut self, number: u32, ulfm: &Ulfm) -> Option<(u32, Comm)> {
+    /// Retires all contexts below `number`: everything on them ends, everywhere. `refill` makes
+    /// others for them. The result is that of [`Self::advance`].
+    pub(super) fn retire(&mut self, number: u32, refill: bool, ulfm: &Ulfm) -> Option<(u32, Comm)> {
         for at in self.retired..number {
             if let Some(context) = self.contexts.get_mut(at as usize)
                 && let Context::Ready(comm) = *context
@@ -91,12 +110,15 @@ impl DataComm {
             }
         }
         self.retired = self.retired.max(number);
+        if refill {
+            self.wanted = self.wanted.max(self.retired + 2);
+        }
         self.advance(ulfm)
     }
 
     /// Makes progress with the next contexts. Gives an old one that nobody needs, with its number.
     pub(super) fn advance(&mut self, ulfm: &Ulfm) -> Option<(u32, Comm)> {
-        self.advance_to(self.retired + 2, ulfm)
+        self.advance_to(self.wanted, ulfm)
     }
 
     /// Completes `count` contexts, early if need be; false when that cannot be done.
@@ -160,26 +182,24 @@ impl DataComm {
     /// unfinished one can hold up all others. Contexts that everybody starts are completed.
     pub(super) fn settle(&mut self, ulfm: &Ulfm) {
         let began = Instant::now();
-        while (self.contexts.len() as u32) < self.retired + 2 && !self.broken {
-            if !self.is_healthy(ulfm) {
-                self.abandon(ulfm);
-            } else if began.elapsed() > SETTLE_WITHIN {
-                // Somebody is late, and comes.
-                return;
+        while !self.broken
+            && (self.contexts.len() as u32) < self.wanted
+            && began.elapsed() < SETTLE_WITHIN
+        {
+            if self.is_healthy(ulfm) {
+                self.advance(ulfm);
+            } else {
+                self.give_up();
             }
-            self.advance(ulfm);
         }
     }
 
-    /// Ends the making of contexts, for good: there will be no further one.
+    /// There will be no further context: the one under way is completed, or forgotten when a
+    /// member died. It is not ended by a revocation, at whose hands it would end this process.
     pub(super) fn abandon(&mut self, ulfm: &Ulfm) {
         self.broken = true;
-        if self.making.is_none() {
-            return;
-        }
-        self.source.revoke(ulfm);
         let began = Instant::now();
-        while self.making.is_some() && began.elapsed() < SETTLE_WITHIN {
+        while self.making.is_some() && self.is_healthy(ulfm) && began.elapsed() < SETTLE_WITHIN {
             self.advance(ulfm);
         }
         self.give_up();

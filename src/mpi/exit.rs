@@ -26,8 +26,8 @@ pub(super) fn guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         OWNER.store(process::id(), Relaxed);
-        // SAFETY: `at_exit` is an `extern "C"` function without arguments, it lives for ever.
-        let refused = unsafe { libc::atexit(at_exit) };
+        // SAFETY: `at_exit` is a function of the right type, which ignores its second argument.
+        let refused = unsafe { on_exit(at_exit, std::ptr::null_mut()) };
         if refused != 0 {
             tracing::warn!("no exit handler: an early exit of this rank may go unnoticed");
         }
@@ -54,8 +54,23 @@ extern "C" fn leave_at_once(_: libc::c_int) {
     unsafe { libc::_exit(0) };
 }
 
-extern "C" fn at_exit() {
-    if ORDERLY.load(Relaxed) || OWNER.load(Relaxed) != process::id() {
+unsafe extern "C" {
+    /// Like `atexit`, but the handler hears the status. glibc has it.
+    fn on_exit(
+        handler: extern "C" fn(libc::c_int, *mut libc::c_void),
+        argument: *mut libc::c_void,
+    ) -> libc::c_int;
+}
+
+extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
+    if OWNER.load(Relaxed) != process::id() {
+        return;
+    }
+    if ORDERLY.load(Relaxed) {
+        // The launcher's own status may be that of an earlier death, which hides this one.
+        if status & 0xff != 0 {
+            report(&format!("ok {}", status & 0xff));
+        }
         return;
     }
     flush_streams();

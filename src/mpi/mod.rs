@@ -241,8 +241,7 @@ impl Platform for MpiPlatform {
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
             return false;
         };
-        let unneeded = place.advance(ulfm);
-        let comes = place.is_coming(context) && place.is_healthy(ulfm);
+        let (comes, unneeded) = place.await_context(context, ulfm);
         self.free_context(data, unneeded);
         comes
     }
@@ -273,11 +272,11 @@ impl Platform for MpiPlatform {
         self.posts.abandon(post);
     }
 
-    fn retire_contexts(&mut self, data: DataId, context: u32) {
+    fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool) {
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        let unneeded = place.retire(context, self.ulfm);
+        let unneeded = place.retire(context, refill, self.ulfm);
         self.posts.drain(data, context, self.ulfm);
         self.free_context(data, unneeded);
     }

@@ -62,6 +62,8 @@ impl MpiPlatform {
         } else {
             (None, hear(living))
         };
+        // What failed long ago may have locked it since.
+        Comm::free_numbering();
         let linked = word.and_then(|word| match word {
             GO => living.link(bridge.as_ref(), 1),
             class => Err(Refusal { call: "MPI_Comm_spawn", class }),

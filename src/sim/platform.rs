@@ -263,7 +263,7 @@ impl Platform for SimPlatform {
         }
     }
 
-    fn retire_contexts(&mut self, data: DataId, context: u32) {
+    fn retire_contexts(&mut self, data: DataId, context: u32, _refill: bool) {
         if let Some(world) = self.enter(true) {
             let (mut world, place) = self.place(world, data);
             world.retire(self.me, place, context);

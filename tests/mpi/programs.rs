@@ -109,6 +109,7 @@ fn count(block: &mut TryBlock, outdated: bool, count: u64) -> Result<Vec<u64>, E
 /// Some other process ends a rank of each generation, at a moment that nobody knows.
 fn deaths(mut world: World) -> Ended {
     let deaths: u32 = std::env::var("DEATHS").expect("told").parse().expect("a number");
+    let twice = std::env::var("TWICE").is_ok();
     let (mut sum, mut outdated) = (0, world.is_replacement());
     let mut threatened = false;
     loop {
@@ -116,10 +117,16 @@ fn deaths(mut world: World) -> Ended {
         if !outdated && generation == deaths {
             break;
         }
-        if !outdated && !threatened && world.rank().number() == generation % world.size() {
+        let victim = generation % world.size();
+        let second = (generation + 1) % world.size();
+        let me = world.rank().number();
+        if !outdated && !threatened && (me == victim || twice && me == second) {
             threatened = true;
             let microseconds = (generation.wrapping_mul(7_919) + std::process::id()) % 20_000;
-            command(&format!("sleep 0.{microseconds:06}; kill -KILL PID"));
+            // The second dies while the first is being replaced, or a little before or after.
+            let later = if me == second { std::process::id() * 7 % 120 * 1000 } else { 0 };
+            let delay = microseconds + later;
+            command(&format!("sleep 0.{delay:06}; kill -KILL PID"));
         }
         match world.try_block(FOREVER, |block| count(block, outdated, sum))? {
             Tried::Committed(state, _) => (sum, outdated) = (state[0], false),

@@ -1,6 +1,7 @@
 //! `fampi bench`: measurements on real ranks, one launch for each number of ranks.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
-use crate::launcher::Launcher;
+use crate::launcher::{self, Launcher};
 use crate::progress::Step;
 use crate::session::{self, End, Script};
 use crate::setup;
@@ -27,8 +28,8 @@ pub(crate) enum Benchmark {
 #[derive(Args)]
 pub(crate) struct Options {
     /// Numbers of ranks to measure with
-    #[arg(long, value_delimiter = ',', default_value = "2,4,8",
-          value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2,4,8",
+          value_parser = launcher::ranks, allow_negative_numbers = true)]
     ranks: Vec<u32>,
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
@@ -40,6 +41,9 @@ pub(crate) struct Options {
 
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
     let Benchmark::Commit(options) = benchmark;
+    options.ranks.iter().try_for_each(|&ranks| launcher::check_room(ranks))?;
+    // A file that cannot be written is no news for after the measurement.
+    let csv = options.csv.as_deref().map(open).transpose()?;
     let mpi = setup::ensure(workspace)?;
     let program = cargo::build(workspace, Program::benchmark("commit"))?;
     let mut rows = Vec::new();
@@ -61,8 +65,8 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         rows.extend(new);
         step.finish();
     }
-    if let Some(path) = &options.csv {
-        write(path, &rows)?;
+    if let (Some(file), Some(path)) = (csv, &options.csv) {
+        write(file, &rows).with_context(|| format!("cannot write {}", path.display()))?;
     }
     println!("{}", table(&rows));
     Ok(0)
@@ -80,10 +84,16 @@ fn rows_of(lines: &[String]) -> Vec<[String; 4]> {
         .collect()
 }
 
-fn write(path: &Path, rows: &[[String; 4]]) -> Result<()> {
+/// Opens the file for writing; what it holds stays until there is something better.
+fn open(path: &Path) -> Result<File> {
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    file.with_context(|| format!("choose another file for --csv, as {} fails", path.display()))
+}
+
+fn write(mut file: File, rows: &[[String; 4]]) -> io::Result<()> {
     let lines: Vec<String> = rows.iter().map(|row| row.join(",")).collect();
-    fs::write(path, format!("{COLUMNS}\n{}\n", lines.join("\n")))
-        .with_context(|| format!("cannot write {}", path.display()))
+    file.set_len(0)?;
+    file.write_all(format!("{COLUMNS}\n{}\n", lines.join("\n")).as_bytes())
 }
 
 /// The rows for a person: names to the left, numbers to the right.
@@ -104,6 +114,8 @@ fn table(rows: &[[String; 4]]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn lines(text: &str) -> Vec<String> {
@@ -122,7 +134,9 @@ mod tests {
         let rows = rows_of(&lines("2,commit,0.2,0.35\n8,MPI_Iallreduce,31.5,1"));
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("commit.csv");
-        write(&path, &rows).expect("written");
+        fs::write(&path, "the longer contents of an earlier measurement\n".repeat(9))
+            .expect("written");
+        write(open(&path).expect("opened"), &rows).expect("written");
         let text = fs::read_to_string(path).expect("read");
         assert_eq!(text, format!("{COLUMNS}\n2,commit,0.2,0.35\n8,MPI_Iallreduce,31.5,1\n"));
         let widths: Vec<usize> = table(&rows).lines().map(|line| line.chars().count()).collect();

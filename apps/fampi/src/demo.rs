@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::Misuse;
 use crate::cargo::{self, Program};
-use crate::launcher::Launcher;
+use crate::launcher::{self, Launcher};
 use crate::plan::{self, Kill, When};
 use crate::progress::Step;
+use crate::refusal::Misuse;
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::status::{self, Reports};
@@ -27,16 +27,21 @@ const SETTINGS: [&str; 3] = ["source=0", "verify_solution=1", "yaml=none"];
 #[derive(Args)]
 pub(crate) struct Options {
     /// Ranks that take part
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 4,
-          value_parser = clap::value_parser!(u32).range(2..))]
+    #[arg(short = 'n', long, value_name = "N", default_value = "4",
+          value_parser = launcher::ranks, allow_negative_numbers = true)]
     ranks: u32,
     /// Elements of the mesh along each axis
-    #[arg(long, value_name = "ELEMENTS", default_value_t = 48,
-          value_parser = clap::value_parser!(u32).range(4..))]
+    #[arg(long, value_name = "ELEMENTS", default_value = "48",
+          value_parser = elements, allow_negative_numbers = true)]
     size: u32,
     /// The rank that dies, in the given iteration
     #[arg(long, value_name = "RANK@iteration:K", default_value = "1@iteration:60")]
     kill: Kill,
+}
+
+fn elements(text: &str) -> Result<u32, Misuse> {
+    let wrong = || Misuse("write a number of elements from 4 to 512".to_owned());
+    text.parse().ok().filter(|elements| (4..=512).contains(elements)).ok_or_else(wrong)
 }
 
 /// What one run of the solver left.
@@ -50,6 +55,11 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let When::Iteration(iteration) = options.kill.when else {
         return Err(Misuse("the demo kills in an iteration: --kill 1@iteration:60".into()).into());
     };
+    if options.ranks == 1 {
+        let sentence = "the only rank leaves nobody to recover it: choose --ranks 2 or more";
+        return Err(Misuse(sentence.into()).into());
+    }
+    launcher::check_room(options.ranks)?;
     plan::check(&[options.kill], options.ranks, 0)?;
     let mpi = setup::ensure(workspace)?;
     let program = cargo::build(workspace, Program::application("minife"))?;
@@ -91,10 +101,16 @@ fn solve(mut command: Command, kills: &[Kill], log: &Path) -> Result<Solve> {
         Some(plan) => command.env("FAMPI_KILL", plan),
         None => command.env_remove("FAMPI_KILL"),
     };
-    let script =
-        Script { timeout: Some(LIMIT), collect: true, errors: Some(errors), ..Script::default() };
+    let script = Script {
+        timeout: Some(LIMIT),
+        collect: true,
+        errors: Some(errors),
+        leftovers: &[reports.path(), trace.path()],
+        ..Script::default()
+    };
     let finished = session::run(&command, script)?;
-    let verdict = status::verdict(finished.end, reports.count(), kills.len());
+    let count = reports.count(&finished.outlived);
+    let verdict = status::verdict(finished.end, count, kills.len());
     if verdict.status != 0 {
         let how = match finished.end {
             End::TimedOut => format!("did not end within {} s", LIMIT.as_secs()),

@@ -2,8 +2,35 @@
 
 use std::ffi::OsStr;
 use std::process::Command;
+use std::thread;
 
 use crate::installation::{Facts, Installation};
+use crate::refusal::Misuse;
+
+/// More processes than this for each core of one machine are taken for a slip of the finger.
+const MOST_PER_CORE: usize = 128;
+
+/// A number of ranks, as it is written on the command line.
+pub(crate) fn ranks(text: &str) -> Result<u32, Misuse> {
+    let wrong = || Misuse("write a number of ranks, 1 or more".to_owned());
+    text.trim().parse().ok().filter(|ranks| *ranks > 0).ok_or_else(wrong)
+}
+
+/// A number of processes that may be 0.
+pub(crate) fn processes(text: &str) -> Result<u32, Misuse> {
+    text.parse().map_err(|_| Misuse("write a number of processes, 0 or more".to_owned()))
+}
+
+/// Refuses a launch that would bring this machine down.
+pub(crate) fn check_room(processes: u32) -> Result<(), Misuse> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let most = MOST_PER_CORE * cores;
+    if processes as usize <= most {
+        return Ok(());
+    }
+    let machine = format!("this machine of {cores} core{}", if cores == 1 { "" } else { "s" });
+    Err(Misuse(format!("{processes} processes are too many for {machine}: launch up to {most}")))
+}
 
 /// How to start programs on several ranks.
 #[derive(Debug)]

@@ -10,10 +10,12 @@
 //!     │ plan (who is killed, when)
 //!     ▼
 //!  launcher (which flags) ──▶ session (own session, signals, time limit, nothing left behind)
+//!                               └──▶ guard (ends the session when the tool itself is killed)
 //! ```
 //!
-//! **Guarantees.** Every process that a command starts has ended when the command ends; only those
-//! are ever signalled. On standard output, what a program prints stays alone.
+//! **Guarantees.** Every process that a command launches has ended when the command ends, and soon
+//! after the tool itself was killed; only those are ever signalled. On standard output, what a
+//! program prints stays alone.
 
 #![forbid(unsafe_code)]
 
@@ -21,13 +23,16 @@ mod bench;
 mod cargo;
 mod demo;
 mod doctor;
+mod guard;
 mod installation;
 mod launcher;
 mod noise;
 mod plan;
 mod probe;
 mod processes;
+mod program;
 mod progress;
+mod refusal;
 mod run;
 mod session;
 mod setup;
@@ -37,7 +42,6 @@ mod timeline;
 mod wheel;
 mod workspace;
 
-use std::fmt;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -64,33 +68,28 @@ enum Command {
     Demo(demo::Options),
     /// Build and run every test of the workspace, also those that launch and kill real ranks
     Test(test::Options),
-    /// Measure
+    /// Measure, on real ranks, what fault tolerance costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
 }
 
-/// A command line that cannot be meant: one sentence, and exit status 2.
-#[derive(Debug)]
-pub(crate) struct Misuse(pub(crate) String);
-
-impl fmt::Display for Misuse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misuse {}
-
 fn main() -> ExitCode {
+    if guard::stand_if_asked() {
+        return ExitCode::SUCCESS;
+    }
     if let Some(failure) = session::become_leader_if_asked() {
         eprintln!("fampi: {failure:#}");
         return ExitCode::from(127);
     }
-    match dispatch(Arguments::parse().command) {
+    let done = match Arguments::try_parse() {
+        Ok(arguments) => dispatch(arguments.command),
+        Err(error) => refusal::explain(&error).map_err(anyhow::Error::new),
+    };
+    match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("fampi: {error:#}");
-            ExitCode::from(if error.is::<Misuse>() { 2 } else { 1 })
+            ExitCode::from(refusal::status(&error))
         }
     }
 }

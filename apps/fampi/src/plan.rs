@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::Misuse;
+use crate::refusal::Misuse;
 
 /// When a rank is to die.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,8 +49,15 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 /// Checks the plan against the ranks that are launched: `ranks` of the application, then `spares`.
+/// Each can die once; its replacement is another process, which the plan cannot name.
 pub(crate) fn check(kills: &[Kill], ranks: u32, spares: u32) -> Result<(), Misuse> {
-    for kill in kills {
+    for (at, kill) in kills.iter().enumerate() {
+        if kills[..at].iter().any(|other| other.rank == kill.rank) {
+            return Err(Misuse(format!(
+                "rank {0} is killed twice, and its replacement cannot be: give rank {0} one --kill",
+                kill.rank
+            )));
+        }
         let (limit, of) = match kill.when {
             When::After(_) => (ranks + spares, "processes are launched"),
             When::Iteration(_) => (ranks, "ranks take part"),
@@ -109,6 +116,8 @@ mod tests {
         assert!(check(&[kill("3@1s"), kill("0@iteration:1")], 4, 0).is_ok());
         assert!(check(&[kill("5@1s")], 4, 2).is_ok());
         assert!(check(&[kill("6@1s")], 4, 2).is_err());
+        let error = check(&[kill("2@1s"), kill("2@iteration:4")], 4, 2).expect_err("two deaths");
+        assert!(error.to_string().contains("rank 2 is killed twice"), "{error}");
         let error = check(&[kill("4@iteration:1")], 4, 2).expect_err("a spare has no iteration");
         assert!(error.to_string().contains("from 0 to 3"), "{error}");
     }

@@ -114,6 +114,7 @@ fn observe(mut command: Command, death: &str, folder: &Path) -> Result<Findings>
         timeout: Some(LIMIT),
         collect: true,
         errors: Some(errors.try_clone()?),
+        leftovers: &[folder],
         ..Script::default()
     };
     let finished = session::run(&command, script)?;

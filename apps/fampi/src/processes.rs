@@ -1,8 +1,13 @@
 //! The processes of one session, as the kernel lists them (`/proc`).
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// Where Open MPI puts shared memory, and how it begins the names.
+const SEGMENTS: &str = "/dev/shm/sm_segment.";
 
 /// One process of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +73,17 @@ pub(crate) fn kill_rank(session: i32, rank: u32) -> bool {
     let of_rank = members.iter().filter(|process| process.launched_rank() == Some(rank));
     // All are sent the signal, also the second one under a wrapper script.
     of_rank.filter(|process| kill(process.pid)).count() > 0
+}
+
+/// The shared memory through which the ranks of a session exchange messages: files that Open MPI
+/// makes in memory, and that a rank leaves there when it is killed after its launcher.
+pub(crate) fn segments_of_session(session: i32) -> BTreeSet<PathBuf> {
+    let maps = of_session(session).into_iter().filter_map(|process| {
+        let maps = fs::read(format!("/proc/{}/maps", process.pid)).ok()?;
+        Some(String::from_utf8_lossy(&maps).into_owned())
+    });
+    let path = |line: &str| Some(PathBuf::from(&line[line.find(SEGMENTS)?..]));
+    maps.flat_map(|maps| maps.lines().filter_map(path).collect::<Vec<_>>()).collect()
 }
 
 /// Ends every process of a session; returns how many there were.

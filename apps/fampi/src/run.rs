@@ -7,10 +7,11 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use crate::Misuse;
-use crate::cargo::{self, Program};
-use crate::launcher::Launcher;
+use crate::cargo;
+use crate::launcher::{self, Launcher};
 use crate::plan::{self, Kill};
+use crate::program;
+use crate::refusal::Misuse;
 use crate::session::{self, Script};
 use crate::setup;
 use crate::status::{self, Reports};
@@ -20,16 +21,19 @@ use crate::workspace::Workspace;
 #[derive(Args)]
 pub(crate) struct Options {
     /// Ranks that take part from the beginning
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = launcher::ranks,
+          allow_negative_numbers = true)]
     ranks: u32,
     /// More processes, parked until one of them takes the place of a dead rank
-    #[arg(long, value_name = "S", default_value_t = 0)]
+    #[arg(long, value_name = "S", default_value = "0", value_parser = launcher::processes,
+          allow_negative_numbers = true)]
     spares: u32,
     /// Kill a rank: 2@1.5s after the launch, or 2@iteration:40 by the program itself
     #[arg(long = "kill", value_name = "RANK@WHEN")]
     kills: Vec<Kill>,
     /// End everything after so many seconds, with status 124
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds,
+          allow_negative_numbers = true)]
     timeout: Option<Duration>,
     /// Show at the end what happened when, as far as the program says it
     #[arg(long)]
@@ -43,25 +47,29 @@ pub(crate) struct Options {
 }
 
 fn seconds(text: &str) -> Result<Duration, Misuse> {
-    let wrong = || Misuse("the time limit is a number of seconds above 0".to_owned());
+    let wrong = || Misuse("write the time limit as a number of seconds above 0".to_owned());
     let number: f64 = text.parse().map_err(|_| wrong())?;
     let limit = Duration::try_from_secs_f64(number).map_err(|_| wrong())?;
     if limit.is_zero() { Err(wrong()) } else { Ok(limit) }
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    let processes = options.ranks.checked_add(options.spares);
-    let processes = processes.ok_or_else(|| Misuse("these are too many spares".to_owned()))?;
+    let processes = options.ranks.saturating_add(options.spares);
+    if options.launcher_flags.is_empty() {
+        // Otherwise there may be more machines.
+        launcher::check_room(processes)?;
+    }
     plan::check(&options.kills, options.ranks, options.spares)?;
+    let (word, arguments) = options.program.split_first().expect("required by the parser");
+    let own = program::find(workspace, word)?;
     let mpi = setup::ensure(workspace)?;
-    let (program, arguments) = options.program.split_first().expect("required by the parser");
-    let own = own_program(workspace, program)?;
+    let built = own.map(|own| cargo::build(workspace, own)).transpose()?;
     let reports = Reports::new()?;
     let trace = options.timeline.then(Trace::new).transpose()?;
 
     let launcher = Launcher::with(&mpi, &options.launcher_flags);
-    let path = own.as_ref().map_or(program.as_os_str(), |path| path.as_os_str());
-    let mut command = launcher.command(processes, path);
+    let program = built.as_ref().map_or(word.as_os_str(), |file| file.as_os_str());
+    let mut command = launcher.command(processes, program);
     command.args(arguments);
     command.env("FAMPI_SPARES", options.spares.to_string());
     command.env(status::VARIABLE, reports.path());
@@ -71,7 +79,14 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if let Some(trace) = &trace {
         command.env(timeline::VARIABLE, trace.path());
     }
-    let script = Script { timeout: options.timeout, kills: &options.kills, ..Script::default() };
+    let leftovers: Vec<&Path> =
+        [reports.path()].into_iter().chain(trace.as_ref().map(Trace::path)).collect();
+    let script = Script {
+        timeout: options.timeout,
+        kills: &options.kills,
+        leftovers: &leftovers,
+        ..Script::default()
+    };
     let finished = session::run(&command, script)?;
 
     if let Some(trace) = trace {
@@ -80,24 +95,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if let (session::End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
         eprintln!("fampi: still running after {} s: ended", limit.as_secs_f64());
     }
-    let verdict = status::verdict(finished.end, reports.count(), options.kills.len());
+    let count = reports.count(&finished.outlived);
+    let verdict = status::verdict(finished.end, count, options.kills.len());
     if let Some(remark) = verdict.remark {
         eprintln!("fampi: {remark}");
     }
     Ok(verdict.status)
-}
-
-/// Builds the program when it is the name of one of ours.
-fn own_program(workspace: &Workspace, program: &OsString) -> Result<Option<std::path::PathBuf>> {
-    let Some(name) = program.to_str().filter(|_| Path::new(program).components().count() == 1)
-    else {
-        return Ok(None);
-    };
-    if workspace.has_application(name) {
-        cargo::build(workspace, Program::application(name)).map(Some)
-    } else if workspace.has_example(name) {
-        cargo::build(workspace, Program::example(name)).map(Some)
-    } else {
-        Ok(None)
-    }
 }

@@ -2,36 +2,40 @@
 //! time, and nothing is left behind.
 //!
 //! ```text
-//!  fampi ── starts itself ──▶ new session ── becomes ──▶ mpirun ──▶ ranks (groups of their own,
+//!  fampi ── starts itself ──▶ guard (ends the session should the tool be killed)
+//!    │                              (is told of the session before that launches anything)
+//!    ├───── starts itself ──▶ new session ── becomes ──▶ mpirun ──▶ ranks (groups of their own,
 //!    │                                                              same session)
 //!    └─ at the end: whatever still runs in that session is ended, by its number
 //! ```
 //!
 //! **Guarantees.** The launcher is reaped only after its session has been cleaned, so its number,
-//! which is the session's, cannot belong to anybody else while we look for members.
+//! which is the session's, cannot belong to anybody else while we look for members. There is no
+//! moment at which the end of the tool, however it comes, leaves a session without an end.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, stdin};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::guard::{self, GRACE_PERIOD, Guard};
 use crate::noise;
 use crate::plan::{Kill, When};
-use crate::processes;
+use crate::processes::{self, Process};
 
 /// How the tool starts itself to become the leader of a session.
 const LEADER: &str = "__session";
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
-/// Between asking a launcher to end and ending it.
-const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// What is to happen while a program runs.
 #[derive(Debug, Default)]
@@ -42,6 +46,8 @@ pub(crate) struct Script<'a> {
     pub(crate) collect: bool,
     /// All of standard error goes here; otherwise it is passed on without the noise.
     pub(crate) errors: Option<File>,
+    /// Folders of the tool, to be removed should it be killed.
+    pub(crate) leftovers: &'a [&'a Path],
 }
 
 /// How a launcher ended.
@@ -71,6 +77,8 @@ impl End {
 pub(crate) struct Finished {
     pub(crate) end: End,
     pub(crate) lines: Vec<String>,
+    /// The numbers of the processes that were still there when their launcher had ended.
+    pub(crate) outlived: Vec<i32>,
 }
 
 /// In a process that [`run`] started to lead a session: makes the session and becomes the program.
@@ -85,14 +93,18 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
     if let Err(error) = rustix::process::setsid() {
         return Some(anyhow::Error::new(error).context("cannot make a session"));
     }
-    // Should the tool itself be killed, the launcher is asked to end its ranks.
+    // Until the guard knows of this session the end of the tool is its end, too; afterwards it is
+    // the launcher's turn to end its ranks, which the guard watches.
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     // Killed already: nobody would ever look after this session.
     let parent = rustix::process::getppid().map_or(0, Pid::as_raw_pid);
     if tool.to_str() != Some(&parent.to_string()) {
         return Some(anyhow::anyhow!("the tool that started this session is gone"));
     }
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
     let failure = Command::new(&program).args(arguments).exec();
     Some(anyhow::Error::new(failure).context(format!("cannot start {}", program.display())))
 }
@@ -101,22 +113,40 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
 pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
-    let mut leader = leader_of(command)?;
+    let mut leader = leader_of(command);
     if script.collect {
         leader.stdout(Stdio::piped());
     }
     leader.stderr(script.errors.take().map_or_else(Stdio::piped, Stdio::from));
+    let mut guard = Guard::start(script.leftovers)?;
     let mut child = leader.spawn().context("cannot start this tool a second time")?;
     let begun = Instant::now();
     let reader = child.stdout.take().map(|output| collect_lines(BufReader::new(output)));
     let errors = child.stderr.take();
     let errors = errors.map(|errors| thread::spawn(|| noise::copy(errors, io::stderr())));
     let session = child.id() as i32;
+    release(session, &mut guard)?;
     let ended = supervise(session, begun, &script, &mut signals);
-    end_what_is_left(session);
+    let outlived = processes::of_session(session).iter().map(|process| process.pid).collect();
+    guard::end_what_is_left(session);
+    guard.dismiss();
     let end = conclude(&mut child, ended)?;
     errors.and_then(result_of);
-    Ok(Finished { end, lines: reader.and_then(result_of).unwrap_or_default() })
+    let lines = reader.and_then(result_of).unwrap_or_default();
+    Ok(Finished { end, lines, outlived })
+}
+
+/// Waits until the leader has made its session, tells the guard, and lets the leader go on.
+fn release(session: i32, guard: &mut Guard) -> Result<()> {
+    let Some(pid) = Pid::from_raw(session) else { return Ok(()) };
+    let look = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while let Err(Errno::INTR) = rustix::process::waitid(WaitId::Pid(pid), look) {}
+    // One that could not make its session has said so, and ended.
+    if let Some(leader) = Process::find(session).filter(|leader| !leader.gone) {
+        guard.watch(leader)?;
+        let _ = rustix::process::kill_process(pid, Signal::CONT);
+    }
+    Ok(())
 }
 
 /// What a reader has read to the end; nothing when a process outside the session, which is not ours
@@ -129,17 +159,9 @@ fn result_of<T>(reader: JoinHandle<T>) -> Option<T> {
     reader.is_finished().then(|| reader.join().ok()).flatten()
 }
 
-/// Ends the members that outlived their launcher. One that the kernel cannot end yet is left to it.
-fn end_what_is_left(session: i32) {
-    let begun = Instant::now();
-    while processes::kill_session(session) > 0 && begun.elapsed() < GRACE_PERIOD {
-        thread::sleep(LOOK_PERIOD);
-    }
-}
-
 /// The tool itself, told to become what `command` says in a session of its own.
-fn leader_of(command: &Command) -> Result<Command> {
-    let mut leader = Command::new(env::current_exe().context("cannot find this tool")?);
+fn leader_of(command: &Command) -> Command {
+    let mut leader = Command::new(guard::tool());
     leader.arg(LEADER).arg(std::process::id().to_string());
     leader.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -155,7 +177,7 @@ fn leader_of(command: &Command) -> Result<Command> {
     if stdin().is_terminal() {
         leader.stdin(Stdio::null());
     }
-    Ok(leader)
+    leader
 }
 
 /// Waits until the launcher has ended, without reaping it. Returns why it was ended by us, if so.
@@ -208,7 +230,7 @@ fn supervise(
         eprintln!("fampi: rank {rank} was not killed: the run was over before {delay:?}");
     }
     if ending.is_some() {
-        remove_leftover_folder(session);
+        guard::remove_folder_of_launcher(session);
     }
     ending.map(|(end, _)| end)
 }
@@ -237,11 +259,6 @@ fn conclude(child: &mut Child, ended: Option<End>) -> Result<End> {
         let signal = status.signal().map(|signal| 128 + signal);
         End::Exited(status.code().or(signal).unwrap_or(1) as u8)
     }))
-}
-
-/// A launcher that was ended the hard way leaves its folder of sockets.
-fn remove_leftover_folder(launcher: i32) {
-    let _ = fs::remove_dir_all(env::temp_dir().join(format!("ompi.{launcher}")));
 }
 
 /// Reads to the end, whatever bytes come: a reader that gave up would stop the ranks.

@@ -119,11 +119,13 @@ fn forget_bindings(workspace: &Workspace) -> Result<()> {
 }
 
 fn asked_for(prefix: &Path) -> Result<PathBuf> {
-    let prefix = fs::canonicalize(prefix)
-        .with_context(|| format!("there is no folder {}", prefix.display()))?;
-    let facts = Installation::examine(&prefix)?.facts;
+    let Ok(prefix) = fs::canonicalize(prefix) else {
+        bail!("there is no folder {}: give the one that holds bin/mpicc", prefix.display());
+    };
+    let advice = || format!("give another prefix, or none to install {OPEN_MPI}");
+    let facts = Installation::examine(&prefix).with_context(advice)?.facts;
     if let Some(why) = facts.unfit() {
-        bail!("{} {why}: give another prefix, or none to install {OPEN_MPI}", prefix.display());
+        bail!("{} {why}: {}", prefix.display(), advice());
     }
     if facts.version.crashes_survivors() {
         eprintln!(

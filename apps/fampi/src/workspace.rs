@@ -58,6 +58,21 @@ impl Workspace {
             || examples.join(name).join("main.rs").is_file()
     }
 
+    /// The names of our applications, then of our examples, each in alphabetical order.
+    pub(crate) fn programs(&self) -> Vec<String> {
+        let names = |folder: &str, is_one: &dyn Fn(&str) -> bool| {
+            let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
+            let stems = entries.filter_map(|entry| Some(entry.path().file_stem()?.to_owned()));
+            let mut names: Vec<String> =
+                stems.filter_map(|stem| stem.into_string().ok()).filter(|n| is_one(n)).collect();
+            names.sort();
+            names
+        };
+        let mut all = names("apps", &|name| self.has_application(name));
+        all.extend(names("examples", &|name| self.has_example(name)));
+        all
+    }
+
     /// A folder for what a command leaves behind on purpose; made when it is not there.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target().join(name);
@@ -85,5 +100,7 @@ mod tests {
         assert!(!workspace.has_application("fampi"));
         assert!(!workspace.has_application("no-such-application"));
         assert!(!workspace.has_example("no-such-example"));
+        let programs = workspace.programs();
+        assert!(programs.starts_with(&["minife".to_owned(), "count".to_owned()]), "{programs:?}");
     }
 }

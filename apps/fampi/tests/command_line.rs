@@ -1,19 +1,48 @@
 //! What the tool answers to command lines that cannot be meant. None of this needs an MPI.
 
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
-fn fampi(arguments: &[&str]) -> Output {
+fn tool(arguments: &[&str]) -> Command {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
-    tool.args(arguments).output().expect("the tool starts")
+    tool.args(arguments);
+    tool
 }
 
-/// Status 2, nothing on standard output, and the words on standard error.
-fn refused(arguments: &[&str], words: &str) {
-    let output = fampi(arguments);
+fn fampi(arguments: &[&str]) -> Output {
+    tool(arguments).output().expect("the tool starts")
+}
+
+/// This status, nothing on standard output, and one sentence on standard error, with the words.
+fn refused_with(status: i32, output: &Output, words: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert!(output.stdout.is_empty(), "{arguments:?}");
-    assert!(said.contains(words), "{arguments:?}: {said}");
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    assert!(output.stdout.is_empty(), "{said}");
+    assert!(said.starts_with("fampi: ") && said.lines().count() == 1, "{said}");
+    assert!(said.contains(words), "{words}: {said}");
+}
+
+/// Status 2, and the words.
+fn refused(arguments: &[&str], words: &str) {
+    refused_with(2, &fampi(arguments), words);
+}
+
+/// A checkout in which nothing is set up: whoever begins a set-up there says so.
+fn bare_checkout() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for package in ["fampi", "minife"] {
+        let package = folder.path().join("apps").join(package);
+        fs::create_dir_all(&package).expect("made");
+        fs::write(package.join("Cargo.toml"), "").expect("written");
+    }
+    folder
+}
+
+fn inside(checkout: &Path, arguments: &[&str]) -> Output {
+    let mut tool = tool(arguments);
+    tool.current_dir(checkout).env_remove("CARGO_MANIFEST_DIR");
+    tool.output().expect("the tool starts")
 }
 
 #[test]
@@ -32,20 +61,98 @@ fn a_time_of_death_that_cannot_be_read_is_explained() {
 }
 
 #[test]
+fn each_rank_can_be_killed_once() {
+    for second in ["1@1s", "1@iteration:5"] {
+        let kills = ["--kill", "1@iteration:5", "--kill", second];
+        refused(
+            &[&["run", "-n", "4"][..], &kills, &["--", "true"]].concat(),
+            "rank 1 is killed twice",
+        );
+    }
+}
+
+#[test]
 fn a_run_needs_ranks_and_a_program() {
-    refused(&["run", "-n", "0", "--", "true"], "0 is not in 1..");
-    refused(&["run", "-n", "4"], "PROGRAM");
-    refused(&["run", "--", "true"], "--ranks");
-    refused(&["run", "-n", "2", "--timeout=-3", "--", "true"], "number of seconds");
-    refused(&["run", "-n", "2", "--timeout", "0", "--", "true"], "number of seconds");
+    let line = "write `cargo fampi run --ranks <N> -- <PROGRAM>...`";
+    for number in ["0", "-1", "two", ""] {
+        refused(&["run", "-n", number, "--", "true"], "write a number of ranks, 1 or more");
+    }
+    refused(&["run", "-n", "4"], line);
+    refused(&["run", "-n", "4", "--"], line);
+    refused(&["run", "--", "true"], line);
+    refused(&["run", "-n", "4", "minife"], "`minife` has no place here");
+    refused(&["run", "-n", "4", "--nonsense", "--", "true"], "`--nonsense` has no place here");
+    refused(&["run", "-n", "4", "--kil", "1@1s", "--", "true"], "but there is `--kill`");
+    for limit in ["-3", "0", "soon", "1e30"] {
+        let arguments = ["run", "-n", "2", "--timeout", limit, "--", "true"];
+        refused(&arguments, "write the time limit as a number of seconds above 0");
+    }
+}
+
+#[test]
+fn more_processes_than_a_machine_can_bear_are_a_slip() {
+    refused(&["run", "-n", "4", "--spares", "4294967295", "--", "true"], "are too many for");
+    refused(&["run", "-n", "4", "--spares", "-1", "--", "true"], "0 or more");
+    refused(&["bench", "commit", "--ranks", "2,1000000"], "are too many for");
+    refused(&["demo", "--ranks", "1000000"], "are too many for");
 }
 
 #[test]
 fn the_demo_and_the_benchmarks_refuse_what_they_cannot_do() {
     refused(&["demo", "--kill", "1@2s"], "kills in an iteration");
     refused(&["demo", "--kill", "4@iteration:9"], "0 to 3");
-    refused(&["bench", "commit", "--ranks", "2,zero"], "zero");
-    refused(&["no-such-command"], "no-such-command");
+    refused(&["demo", "-n", "1"], "2 or more");
+    refused(&["demo", "--size", "2"], "from 4 to 512");
+    for ranks in ["2,zero", "0", "", "2,,4"] {
+        refused(&["bench", "commit", "--ranks", ranks], "write a number of ranks, 1 or more");
+        refused(&["bench", "commit", "-n", ranks], "write a number of ranks, 1 or more");
+    }
+    refused(&["no-such-command"], "`cargo fampi --help` lists them");
+    refused(&["bench", "no-such-benchmark"], "`cargo fampi bench --help` lists them");
+}
+
+#[test]
+fn what_cannot_be_started_is_told_before_anything_is_set_up() {
+    let checkout = bare_checkout();
+    let run = |program| inside(checkout.path(), &["run", "-n", "2", "--", program]);
+    fs::write(checkout.path().join("text"), "text").expect("written");
+    refused_with(127, &run("./no-such-program"), "there is no program ./no-such-program: check");
+    refused_with(127, &run("no-such-program"), "or one of ours (minife)");
+    refused_with(127, &run(""), "or one of ours (minife)");
+    refused_with(126, &run("./text"), "./text is not executable: if it is a program, `chmod +x");
+    refused_with(126, &run("text"), "text is not executable");
+    refused_with(126, &run("./apps"), "./apps is no file that can be started");
+    refused_with(126, &run("apps"), "apps is no file that can be started");
+    assert!(!checkout.path().join("target").exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_the_measurement() {
+    let checkout = bare_checkout();
+    for file in ["no-such-folder/commit.csv", "."] {
+        let output = inside(checkout.path(), &["bench", "commit", "--csv", file]);
+        refused_with(1, &output, "choose another file for --csv");
+    }
+    assert!(!checkout.path().join("target").exists());
+}
+
+#[test]
+fn the_doctor_needs_an_mpi_and_installs_none() {
+    let checkout = bare_checkout();
+    let output = inside(checkout.path(), &["doctor"]);
+    refused_with(1, &output, "no MPI is set up here: run `cargo fampi setup`, then ask again");
+    assert!(!checkout.path().join("target").exists());
+}
+
+#[test]
+fn outside_a_checkout_the_tool_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Not below the workspace, from where it would be found.
+    let copy = folder.path().join("fampi");
+    fs::copy(env!("CARGO_BIN_EXE_fampi"), &copy).expect("copied");
+    let mut tool = Command::new(copy);
+    tool.arg("doctor").current_dir(folder.path()).env_remove("CARGO_MANIFEST_DIR");
+    refused_with(1, &tool.output().expect("the tool starts"), "change into one");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! programs are shell scripts, so no MPI is called; the launcher is the real one.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -43,6 +44,22 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// The living processes that were started with this entry in their environment.
+fn processes_with(entry: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("Linux").flatten();
+    let environment = |path: &Path| fs::read(path.join("environ")).unwrap_or_default();
+    processes
+        .map(|process| process.path())
+        .filter(|path| environment(path).split(|byte| *byte == 0).any(|e| e == entry.as_bytes()))
+        .filter_map(|path| Some(fs::read_to_string(path.join("comm")).ok()?.trim().to_owned()))
+        .collect()
+}
+
+/// How often the tests repeat what depends on chance.
+fn rounds() -> u64 {
+    std::env::var("FAMPI_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
+}
+
 #[test]
 fn the_status_of_a_living_rank_is_passed_on() {
     assert_eq!(run(&["-n", "2"], "exit 0").status.code(), Some(0));
@@ -70,21 +87,86 @@ fn a_signal_ends_every_process_and_becomes_the_status() {
     assert!(!sleeps("1000.25"));
 }
 
-#[test]
-#[ignore = "mpirun 5.0.9 leaves its ranks behind after one SIGTERM in about four"]
-fn the_end_of_the_tool_itself_is_the_end_of_its_ranks() {
-    let leftovers = tempfile::tempdir().expect("a temporary folder");
-    // What an earlier run may have left behind is not ours.
-    let time = format!("1000.{}", std::process::id());
-    let mut tool = fampi(&["run", "-n", "2", "--", "sleep", &time]);
-    tool.env("TMPDIR", leftovers.path());
+/// Starts a run whose processes can be told by their environment, kills the tool at a moment that
+/// the test chooses, and waits until nobody is left.
+fn kill_the_tool(moment: impl FnOnce(&dyn Fn() -> Vec<String>)) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let entry = format!("TMPDIR={}", folder.path().display());
+    let mut tool = fampi(&["run", "-n", "2", "--", "sleep", "1000.5"]);
+    tool.env("TMPDIR", folder.path());
     let mut tool = tool.stderr(Stdio::null()).spawn().expect("the tool starts");
-    wait_until("the ranks run", || sleeps(&time));
-    // The launcher itself needs a moment before it can be told to end them.
-    thread::sleep(Duration::from_secs(1));
+    moment(&|| processes_with(&entry));
     tool.kill().expect("killed");
     tool.wait().expect("waited for");
-    wait_until("the ranks are gone", || !sleeps(&time));
+    wait_until("all processes are gone", || processes_with(&entry).is_empty());
+    folder
+}
+
+fn content(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("readable").flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn the_end_of_the_tool_itself_is_the_end_of_its_ranks() {
+    for _ in 0..rounds() {
+        let folder = kill_the_tool(|processes| {
+            wait_until("the ranks run", || {
+                processes().iter().filter(|name| *name == "sleep").count() == 2
+            });
+            // The launcher itself needs a moment before it can be told to end them.
+            thread::sleep(Duration::from_secs(1));
+        });
+        assert_eq!(content(folder.path()), [""; 0]);
+    }
+}
+
+#[test]
+fn the_tool_can_be_killed_in_the_middle_of_a_launch() {
+    for round in 1..=rounds() {
+        let milliseconds = 1500 * round / (rounds() + 1);
+        let folder =
+            kill_the_tool(|_| thread::sleep(Duration::from_millis(milliseconds.min(250 * round))));
+        let left = content(folder.path());
+        assert!(!left.iter().any(|name| name.starts_with("ompi.")), "{left:?}");
+    }
+}
+
+/// The guard by itself, told this and then left alone.
+fn guard(orders: &str) {
+    let mut guard = fampi(&["__guard"]).stdin(Stdio::piped()).spawn().expect("the guard starts");
+    let mut pipe = guard.stdin.take().expect("it is piped");
+    pipe.write_all(orders.as_bytes()).expect("the guard listens");
+    drop(pipe);
+    assert!(guard.wait().expect("waited for").success());
+}
+
+#[test]
+fn a_guard_ends_only_the_session_that_it_was_told_of_and_only_if_it_was_left_alone() {
+    let mut leader = Command::new("setsid");
+    let mut leader = leader.args(["sleep", "1000.875"]).spawn().expect("setsid starts");
+    wait_until("the session is made", || sleeps("1000.875"));
+    let pid = leader.id();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("alive");
+    let began: u64 = stat.split(' ').nth(21).and_then(|ticks| ticks.parse().ok()).expect("ticks");
+    guard(&format!("{pid} {began}\nover\n"));
+    // The number belongs to another process by now.
+    guard(&format!("{pid} {}\n", began - 1));
+    guard("");
+    assert!(leader.try_wait().expect("looked at").is_none());
+    guard(&format!("{pid} {began}\n"));
+    assert!(!leader.wait().expect("waited for").success());
+}
+
+#[test]
+fn a_run_that_is_over_leaves_no_guard_and_no_folder() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut tool = fampi(&["run", "-n", "2", "--", "true"]);
+    let output = tool.env("TMPDIR", folder.path()).output().expect("the tool starts");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let entry = format!("TMPDIR={}", folder.path().display());
+    assert_eq!(processes_with(&entry), [""; 0]);
+    assert_eq!(content(folder.path()), [""; 0]);
 }
 
 #[test]
@@ -107,11 +189,90 @@ fn ranks_are_told_of_spares_and_of_the_deaths_they_carry_out() {
     assert!(said(&output).contains("rank 0 was not killed"), "{}", said(&output));
 }
 
+/// A script that says how its process ended, as the library does, and then goes on as it likes.
+fn report(word: &str, end: &str) -> String {
+    format!("echo {word} > $FAMPI_STATUS_DIR/$$; {end}")
+}
+
+/// A script for each of two ranks. The second one waits until the first has reported.
+fn two(first: &str, second: &str) -> String {
+    let wait = "while [ -z \"$(ls $FAMPI_STATUS_DIR)\" ]; do sleep 0.01; done";
+    format!("if [ $PMIX_RANK = 0 ]; then {first}; else {wait}; {second}; fi")
+}
+
 #[test]
 fn a_run_in_which_nobody_finished_in_order_has_failed() {
-    let report = |word: &str| format!("echo {word} > $FAMPI_STATUS_DIR/$$; kill -KILL $$");
-    let output = run(&["-n", "2"], &report("running"));
+    let output = run(&["-n", "2"], &report("running", "kill -KILL $$"));
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("nobody survived"), "{}", said(&output));
-    assert_eq!(run(&["-n", "2"], &report("ok")).status.code(), Some(0));
+    assert_eq!(run(&["-n", "2"], &report("ok", "kill -KILL $$")).status.code(), Some(0));
+}
+
+#[test]
+fn a_survived_death_that_the_launcher_ends_with_is_no_failure() {
+    let script = two(&report("ok", "exit 0"), &report("running", "exit 137"));
+    let output = run(&["-n", "2"], &script);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("1 process died outside the plan"), "{}", said(&output));
+    let script = two(&report("'ok 3'", "exit 3"), &report("running", "exit 137"));
+    let status = run(&["-n", "2"], &script).status.code();
+    assert_eq!(status, Some(3));
+    // Without reports nothing better is known.
+    assert_eq!(run(&["-n", "2"], "exit 137").status.code(), Some(137));
+}
+
+#[test]
+fn a_status_that_a_rank_chose_is_passed_on_also_among_reports() {
+    let script = two(&report("ok", "exit 5"), &report("ok", "exit 0"));
+    let output = run(&["-n", "2"], &script);
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+}
+
+#[test]
+fn a_launcher_that_crashes_at_the_very_end_does_not_spoil_the_run() {
+    let script = two(&report("ok", "exit 0"), &report("ok", "sleep 0.5; kill -SEGV $PPID"));
+    let output = run(&["-n", "2"], &script);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(said(&output).contains("finished in order"), "{}", said(&output));
+}
+
+#[test]
+fn a_launcher_that_crashes_in_the_middle_does() {
+    let crash = report("ok", "sleep 0.5; kill -SEGV $PPID");
+    let output = run(&["-n", "2"], &two(&crash, &report("running", "sleep 1000.75")));
+    assert_eq!(output.status.code(), Some(139), "{}", said(&output));
+    assert!(said(&output).contains("1 process still ran"), "{}", said(&output));
+    assert!(!sleeps("1000.75"));
+}
+
+#[test]
+fn the_timeline_of_a_run_is_on_standard_error() {
+    let event = |second: u32, message: &str, fields: &str| {
+        format!(
+            "{{\"timestamp\":\"2026-01-02T03:04:0{second}.000000Z\",\"target\":\"fampi\",\
+             \"fields\":{{\"message\":\"{message}\",{fields}}}}}"
+        )
+    };
+    let lines = [
+        event(1, "killed by plan", "\"rank\":1"),
+        event(2, "fault detected", "\"rank\":0,\"dead\":[1]"),
+        event(3, "iteration resumed", "\"rank\":0,\"iteration\":4"),
+    ];
+    let script = format!("echo '{}' >> $FAMPI_TRACE_DIR/$$; echo done", lines.join("\n"));
+    let output = run(&["-n", "1", "--timeline"], &script);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+    for line in [
+        "+0.00 ms  killed by plan     rank 1, by SIGKILL",
+        "+1000.00 ms  fault detected     death of rank 1, first by rank 0",
+        "+2000.00 ms  iteration resumed  iteration 4",
+    ] {
+        assert!(said(&output).contains(line), "{}", said(&output));
+    }
+    let silent = run(&["-n", "1", "--timeline"], "true");
+    assert!(
+        said(&silent).contains("no timeline: the program does not record"),
+        "{}",
+        said(&silent)
+    );
 }

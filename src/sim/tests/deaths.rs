@@ -78,7 +78,7 @@ fn broadcasts(platform: &mut SimPlatform, rounds: u32) -> (u32, Option<FaultCode
             return (round, None);
         };
         if let Progress::Failed(code) = wait(platform, one) {
-            platform.retire_contexts(data, 1);
+            platform.retire_contexts(data, 1, true);
             return (round, Some(code));
         }
         assert_eq!(content::<u32>(platform.take(one)), [round]);

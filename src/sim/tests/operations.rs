@@ -152,14 +152,14 @@ fn a_retired_context_is_over_everywhere_and_a_new_one_is_made() {
         post(&mut platform, data, send((me + 1) % 3, 0), vec![0_u8]);
         let stale = post(&mut platform, data, receive(left, 1), vec![0_u8]);
         if me == 0 {
-            platform.retire_contexts(data, 1);
+            platform.retire_contexts(data, 1, true);
         }
         assert_eq!(wait(&mut platform, stale), Progress::Failed(FaultCode::Interrupted));
         let refused = platform.post(data, 0, send(0, 0), Box::new(vec![0_u8]));
         assert!(matches!(refused, Err((FaultCode::Interrupted, _))));
         // Attempt 1, then attempt 2 in a context that has to be made first.
         for context in 1..5 {
-            platform.retire_contexts(data, context);
+            platform.retire_contexts(data, context, true);
             let mut buffer: Box<dyn Buffer> = Box::new(vec![context]);
             while let Err((code, back)) = platform.post(data, context, send(left, 0), buffer) {
                 assert_eq!(code, FaultCode::Interrupted);

@@ -1,0 +1,144 @@
+//! A second process of the tool that outlives it, and then ends what the tool has launched.
+//!
+//! ```text
+//!  fampi ── starts itself ──▶ guard (process group of its own), reads a pipe that only the
+//!    │                                               tool can write to:
+//!    ├─ "4711 98765"  session 4711 is about to launch; its leader began at tick 98765
+//!    ├─ "over"        it is clean: the guard leaves and touches nothing
+//!    └─ end of file   without "over": the tool is gone, so session 4711 is ended
+//! ```
+//!
+//! **Guarantees.** The kernel closes the pipe however the tool dies, so nothing can keep the guard
+//! from hearing of it. A process is only ever ended as a member of the announced session: should
+//! its number belong to another process by now, the start of that process tells.
+//!
+//! **Assumes.** That the guard itself lives. If it is killed together with the tool, what is left
+//! is the request to end that the kernel sends to the launcher.
+
+use std::env;
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::processes::{self, Process};
+
+/// How the tool starts itself to be the guard.
+const GUARD: &str = "__guard";
+const OVER: &str = "over";
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
+/// Between asking a launcher to end and ending it.
+pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(5);
+
+/// The guard of one run. Dropped before it is dismissed, it ends the session.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    process: Child,
+    orders: Option<ChildStdin>,
+}
+
+impl Guard {
+    /// Starts a guard that also removes these folders when the tool is gone.
+    pub(crate) fn start(leftovers: &[&Path]) -> Result<Self> {
+        let mut guard = Command::new(tool());
+        guard.arg0("fampi").arg(GUARD).args(leftovers).process_group(0);
+        // It must not hold what others wait to see closed.
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = guard.spawn().context("cannot start this tool a second time")?;
+        let orders = process.stdin.take();
+        Ok(Self { process, orders })
+    }
+
+    /// From now on the end of the tool is the end of the session that this process leads.
+    pub(crate) fn watch(&mut self, leader: Process) -> Result<()> {
+        self.tell(&format!("{} {}", leader.pid, leader.started))
+            .context("the guard of this run is gone")
+    }
+
+    /// Nothing of the session is left, and its number is not free yet.
+    pub(crate) fn dismiss(mut self) {
+        // A guard that somebody else has ended has nothing to do either.
+        let _ = self.tell(OVER);
+    }
+
+    fn tell(&mut self, order: &str) -> io::Result<()> {
+        let orders = self.orders.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        // One write, which a pipe takes as a whole or not at all.
+        orders.write_all(format!("{order}\n").as_bytes())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.process.wait();
+    }
+}
+
+/// This program, also when its file has been replaced since it was started.
+pub(crate) fn tool() -> PathBuf {
+    let running = PathBuf::from("/proc/self/exe");
+    if running.exists() { running } else { env::current_exe().unwrap_or(running) }
+}
+
+/// In a process that [`Guard::start`] started: stands guard to the end, and returns true. Returns
+/// false at once in every other process.
+pub(crate) fn stand_if_asked() -> bool {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().is_none_or(|first| first != GUARD) {
+        return false;
+    }
+    let mut orders = io::stdin().lock().lines().map_while(Result::ok);
+    let watched = orders.next();
+    if orders.next().is_some_and(|order| order == OVER) {
+        return true;
+    }
+    let numbers = watched.as_deref().and_then(|numbers| numbers.split_once(' '));
+    if let Some((Ok(session), Ok(started))) = numbers.map(|(s, t)| (s.parse(), t.parse())) {
+        end(session, started);
+    }
+    for folder in arguments {
+        let _ = fs::remove_dir_all(folder);
+    }
+    true
+}
+
+/// Ends a session whose tool is gone. The kernel has asked the launcher to end its ranks, which
+/// gets a moment for that.
+fn end(session: i32, started: u64) {
+    let begun = Instant::now();
+    let leader = || Process::find(session);
+    while leader().is_some_and(|now| now.started == started && !now.gone) {
+        if begun.elapsed() >= GRACE_PERIOD {
+            break;
+        }
+        thread::sleep(LOOK_PERIOD);
+    }
+    // A number that leads a session is given away again only when nobody is left in it.
+    if leader().is_none_or(|now| now.started == started) {
+        end_what_is_left(session);
+    }
+    remove_folder_of_launcher(session);
+}
+
+/// Ends the members that outlived their launcher. One that the kernel cannot end yet is left to it.
+pub(crate) fn end_what_is_left(session: i32) {
+    let begun = Instant::now();
+    let segments = processes::segments_of_session(session);
+    while processes::kill_session(session) > 0 && begun.elapsed() < GRACE_PERIOD {
+        thread::sleep(LOOK_PERIOD);
+    }
+    for segment in segments {
+        let _ = fs::remove_file(segment);
+    }
+}
+
+/// A launcher that was ended the hard way leaves its folder of sockets.
+pub(crate) fn remove_folder_of_launcher(launcher: i32) {
+    let _ = fs::remove_dir_all(env::temp_dir().join(format!("ompi.{launcher}")));
+}
