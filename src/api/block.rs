@@ -1,11 +1,11 @@
 //! A `TryBlock` that is open: operations go in here.
 
-use super::{Finished, Pending, Request, RequestId, Source, Status, Tag, TagSelector};
+use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
     engine::{
-        BlockKey, Engine, Level, Need, RequestState, Shared,
+        BlockKey, Engine, Level, Need, Shared,
         buffer::{Buffer, Element},
-        platform::{self, Operation},
+        platform::Operation,
     },
     error::Error,
     fault::FaultCode,
@@ -41,7 +41,7 @@ impl BlockOptions {
 pub struct TryBlock {
     /// Nothing once the block has ended.
     engine: Option<Shared>,
-    key: BlockKey,
+    pub(super) key: BlockKey,
 }
 
 impl TryBlock {
@@ -51,7 +51,7 @@ impl TryBlock {
     }
 
     #[inline]
-    fn engine(&self) -> &Shared {
+    pub(super) fn engine(&self) -> &Shared {
         self.engine.as_ref().expect("only the end of a block takes it")
     }
 
@@ -101,14 +101,8 @@ impl TryBlock {
         from: impl Into<Source>,
         tag: impl Into<TagSelector>,
     ) -> Result<Request<T>, Error> {
-        let (from, need) = match from.into() {
-            Source::Rank(rank) => (Some(self.checked(rank)?), Need::Peer(rank)),
-            Source::Any => (None, Need::Anybody),
-        };
-        let tag = match tag.into() {
-            TagSelector::Tag(tag) => Some(self.wire_tag(tag)?),
-            TagSelector::Any => None,
-        };
+        let (from, tag) = self.envelope(from.into(), tag.into())?;
+        let need = from.map_or(Need::Anybody, Need::Peer);
         Ok(self.post(need, Operation::Receive { from, tag }, buffer))
     }
 
@@ -131,67 +125,6 @@ impl TryBlock {
     /// on; others are not interrupted.
     pub fn raise_error(&mut self, code: i32) {
         self.engine().borrow_mut().raise(self.key, FaultCode::Application(code));
-    }
-
-    /// Looks at a request; `None` when it is not over.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Request`] when it failed, [`Error::NoSuchRequest`] when it is another block's.
-    pub fn test(&mut self, request: impl Into<RequestId>) -> Result<Option<Status>, Error> {
-        match self.wait_local(request, Timeout::Poll) {
-            Ok(status) => Ok(Some(status)),
-            Err(Error::WaitTimedOut) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Waits inside the block for one request (`MPI_Wait_local`). If another rank's failure dooms
-    /// the block, the wait ends.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Request`] when the request failed, [`Error::WaitTimedOut`] when it is not over,
-    /// [`Error::NoSuchRequest`] when it is another block's.
-    pub fn wait_local(
-        &mut self,
-        request: impl Into<RequestId>,
-        timeout: Timeout,
-    ) -> Result<Status, Error> {
-        let index = self.index(request.into())?;
-        let mut engine = self.engine().borrow_mut();
-        match engine.wait_request(self.key, index, timeout) {
-            RequestState::Complete(status) => Ok(public_status(&engine, status)),
-            RequestState::Failed(code) => Err(Error::Request(code)),
-            RequestState::Pending => Err(Error::WaitTimedOut),
-        }
-    }
-
-    /// Waits inside the block for all these requests (`MPI_Waitall_local`), in any order.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::wait_local`]; of several failures the first in the list is returned.
-    pub fn waitall_local<R: Into<RequestId>>(
-        &mut self,
-        requests: impl IntoIterator<Item = R>,
-        timeout: Timeout,
-    ) -> Result<(), Error> {
-        let deadline = match timeout {
-            Timeout::After(_) => timeout.deadline(self.engine().borrow().platform.now()),
-            _ => None,
-        };
-        for request in requests {
-            let left = match deadline {
-                None => timeout,
-                Some(deadline) => {
-                    let now = self.engine().borrow().platform.now();
-                    Timeout::After(deadline.saturating_sub(now))
-                }
-            };
-            self.wait_local(request, left)?;
-        }
-        Ok(())
     }
 
     /// Takes the buffer of a request that is over, before the block's end. Whether it counts is
@@ -294,12 +227,29 @@ impl TryBlock {
         Ok(rank)
     }
 
+    /// What a receive accepts, as it is on the wire.
+    pub(super) fn envelope(
+        &self,
+        from: Source,
+        tag: TagSelector,
+    ) -> Result<(Option<Rank>, Option<u32>), Error> {
+        let from = match from {
+            Source::Rank(rank) => Some(self.checked(rank)?),
+            Source::Any => None,
+        };
+        let tag = match tag {
+            TagSelector::Tag(tag) => Some(self.wire_tag(tag)?),
+            TagSelector::Any => None,
+        };
+        Ok((from, tag))
+    }
+
     fn wire_tag(&self, tag: Tag) -> Result<u32, Error> {
         let engine = self.engine().borrow();
         Ok(engine.wire_tag(engine.block(self.key).scope, tag.checked()?))
     }
 
-    fn index(&self, request: RequestId) -> Result<usize, Error> {
+    pub(super) fn index(&self, request: RequestId) -> Result<usize, Error> {
         if request.block == self.key { Ok(request.index) } else { Err(Error::NoSuchRequest) }
     }
 }
@@ -315,12 +265,6 @@ impl Drop for TryBlock {
             engine.detach(self.key);
         }
     }
-}
-
-/// A status with the user's own tag in it.
-pub(super) fn public_status(engine: &Engine, status: platform::Status) -> Status {
-    let tag = Tag(engine.user_tag(status.tag));
-    Status { source: status.source, tag, elements: status.elements }
 }
 
 /// Takes a buffer out of a block as the vector that it is.

@@ -1,6 +1,6 @@
 //! How blocks end.
 
-use super::{Comm, Request, Status, block};
+use super::{Comm, Request, RequestId, Status, block, wait::public_status};
 use crate::{
     engine::{BlockKey, Level, RequestState, Shared, Waited, buffer::Element},
     error::Error,
@@ -61,7 +61,7 @@ impl Pending {
     /// [`Error::Request`] when this rank waits inside an outer block that has become doomed, so
     /// that the verdict may never come before it leaves that one: pass it on by `?`.
     #[inline]
-    pub fn wait_local(mut self, timeout: Timeout) -> Result<Outcome, Error> {
+    pub fn wait_local(self, timeout: Timeout) -> Result<Outcome, Error> {
         let (waited, committed) = {
             let mut engine = self.engine().borrow_mut();
             let waited = engine.wait_block(self.key, timeout);
@@ -72,9 +72,15 @@ impl Pending {
             Waited::TimedOut => return Ok(Outcome::TimedOut(self)),
             Waited::Doomed => return Err(Error::Request(FaultCode::Interrupted)),
         }
-        let engine = self.engine.take().expect("only the end of the handle takes it");
-        let finished = Finished { engine, key: self.key };
+        let finished = self.finished();
         Ok(if committed { Outcome::Committed(finished) } else { Outcome::Faulty(finished) })
+    }
+
+    /// The handle of the decided block from now on.
+    #[inline]
+    fn finished(mut self) -> Finished {
+        let engine = self.engine.take().expect("only the end of the handle takes it");
+        Finished { engine, key: self.key }
     }
 
     /// Looks once; like [`Self::wait_local`] with [`Timeout::Poll`].
@@ -152,14 +158,25 @@ impl Finished {
     }
 
     /// What a completed request tells; `None` when it did not complete.
-    pub fn status<T>(&self, request: Request<T>) -> Option<Status> {
-        let engine = self.engine.borrow();
-        let belongs = request.id.block == self.key;
-        let record = belongs.then(|| &engine.block(self.key).records[request.id.index])?;
-        match record.state {
-            RequestState::Complete(status) => Some(block::public_status(&engine, status)),
+    pub fn status(&self, request: impl Into<RequestId>) -> Option<Status> {
+        match self.state(request.into())? {
+            RequestState::Complete(status) => Some(public_status(&self.engine.borrow(), status)),
             _ => None,
         }
+    }
+
+    /// Why a request failed; `None` when it completed.
+    pub fn fault(&self, request: impl Into<RequestId>) -> Option<FaultCode> {
+        match self.state(request.into())? {
+            RequestState::Failed(code) => Some(code),
+            _ => None,
+        }
+    }
+
+    fn state(&self, request: RequestId) -> Option<RequestState> {
+        let engine = self.engine.borrow();
+        let belongs = request.block == self.key;
+        belongs.then(|| engine.block(self.key).records[request.index].state)
     }
 
     /// The requests of this rank that did not complete, with these codes, as indices in the order

@@ -12,6 +12,7 @@
 //! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | `comm` | what a process knows of a communicator |
 //! | `block` | an open block and its requests |
+//! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
@@ -21,6 +22,7 @@ pub mod buffer;
 pub mod collective;
 mod comm;
 pub mod platform;
+mod probe;
 mod progress;
 pub mod reduction;
 mod request;

@@ -42,6 +42,10 @@ pub struct DataId(pub u32);
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct PostId(pub u32);
 
+/// A message that a probe has matched: no receive matches it any more.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct MessageId(pub u32);
+
 /// How this process came to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Origin {
@@ -89,6 +93,13 @@ pub enum Operation {
         /// Tag on the wire; `None` is any tag.
         tag: Option<u32>,
     },
+    /// Receive a message that a probe has matched (`MPI_Imrecv`).
+    ReceiveMatched {
+        /// The message, which is gone afterwards.
+        message: MessageId,
+        /// Its sender.
+        from: Rank,
+    },
     /// An operation of all ranks, in place.
     Collective(Collective),
 }
@@ -114,6 +125,8 @@ pub struct Status {
     pub tag: u32,
     /// Number of elements received, or of the buffer.
     pub elements: usize,
+    /// The operation was cancelled before it did anything.
+    pub cancelled: bool,
 }
 
 /// A communicator made by a collective call.
@@ -178,6 +191,27 @@ pub trait Platform {
 
     /// Makes progress and looks at an operation. What is over stays over, until taken.
     fn test(&mut self, post: PostId) -> Progress;
+
+    /// Ends a receive that has no message yet; [`Self::test`] tells whether it is over. Other
+    /// operations go on.
+    fn cancel(&mut self, post: PostId);
+
+    /// Looks for a message (`MPI_Improbe`) and takes it out of what receives can match. Elements
+    /// are counted as those of `like`.
+    ///
+    /// # Errors
+    ///
+    /// As for a receive that cannot start.
+    fn probe(
+        &mut self,
+        data: DataId,
+        context: u32,
+        envelope: (Option<Rank>, Option<u32>),
+        like: &mut dyn Buffer,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode>;
+
+    /// Receives a matched message into nowhere, so that its sender can complete.
+    fn drop_message(&mut self, message: MessageId);
 
     /// Takes the buffer of an operation that is over; the post is gone afterwards.
     fn take(&mut self, post: PostId) -> Box<dyn Buffer>;

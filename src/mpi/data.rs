@@ -9,15 +9,17 @@ use super::{
     calls::{COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
     collectives::Layout,
     comm::Comm,
-    request::Request,
+    matched::Matched,
+    request::{Done, Request},
     ulfm::Ulfm,
 };
 use crate::{
     engine::{
         buffer::Buffer,
-        platform::{DataId, Operation, PostId, Progress, Status},
+        platform::{DataId, MessageId, Operation, PostId, Progress, Status},
     },
     fault::FaultCode,
+    rank::Rank,
 };
 
 /// Operations of a revoked communicator are over within 0.5 ms.
@@ -29,6 +31,7 @@ struct Post {
     held: Held,
     progress: Progress,
     receives: bool,
+    cancelling: bool,
     data: DataId,
     context: u32,
     comm: Comm,
@@ -41,6 +44,10 @@ pub(super) struct Posts {
     free: Vec<u32>,
     /// Given up by the engine, not yet by MPI.
     quarantine: Vec<(Request, Held)>,
+    /// Matched and not received, by the order of their match.
+    messages: Vec<(MessageId, Matched)>,
+    /// How many messages were matched.
+    matched: u32,
 }
 
 /// What the error class of an operation means to the application.
@@ -53,6 +60,22 @@ fn fault(refusal: Refusal) -> FaultCode {
 }
 
 impl Post {
+    /// What a receive that is over has got.
+    fn received(&mut self, done: &Done) -> Progress {
+        if self.cancelling && done.is_cancelled() {
+            return Progress::Complete(Status { cancelled: true, ..Status::default() });
+        }
+        let exposure = self.held.buffer.expose();
+        match exposure.map(|exposure| done.count(exposure.datatype)) {
+            Ok(Ok(elements)) => {
+                let (source, tag) = (done.source(), done.tag());
+                Progress::Complete(Status { source, tag, elements, cancelled: false })
+            }
+            Ok(Err(refusal)) => Progress::Failed(fault(refusal)),
+            Err(code) => Progress::Failed(code),
+        }
+    }
+
     /// Looks once; what is over is remembered.
     #[inline]
     fn advance(&mut self, ulfm: &Ulfm) -> Progress {
@@ -61,25 +84,10 @@ impl Post {
         }
         self.progress = match self.request.test() {
             Ok(None) => Progress::Pending,
-            Ok(Some(done)) if self.receives => {
-                let counted = self
-                    .held
-                    .buffer
-                    .expose()
-                    .map_err(Err)
-                    .and_then(|exposure| done.count(exposure.datatype).map_err(Ok));
-                match counted {
-                    Ok(elements) => {
-                        let (source, tag) = (done.source(), done.tag());
-                        Progress::Complete(Status { source, tag, elements })
-                    }
-                    Err(Ok(refusal)) => Progress::Failed(fault(refusal)),
-                    Err(Err(code)) => Progress::Failed(code),
-                }
-            }
+            Ok(Some(done)) if self.receives => self.received(&done),
             Ok(Some(_)) => {
                 let elements = self.held.buffer.elements();
-                Progress::Complete(Status { source: None, tag: 0, elements })
+                Progress::Complete(Status { elements, ..Status::default() })
             }
             Err(refusal) if !self.request.is_over() => {
                 // Somebody else may still send; MPI wants to hear that we know of the death.
@@ -98,7 +106,7 @@ fn start(
     comm: &Comm,
     operation: &Operation,
     buffer: &mut dyn Buffer,
-    layout: &Layout,
+    (layout, message): (&Layout, Option<Matched>),
 ) -> Result<Request, FaultCode> {
     let exposure = buffer.expose()?;
     let started: Checked<Request> = match operation {
@@ -109,6 +117,11 @@ fn start(
         Operation::Receive { from, tag } => {
             // SAFETY: as above.
             unsafe { Request::receive(comm, exposure, *from, *tag) }
+        }
+        Operation::ReceiveMatched { .. } => {
+            let message = message.ok_or(FaultCode::Interrupted)?;
+            // SAFETY: as above.
+            unsafe { message.receive(exposure) }
         }
         Operation::Collective(collective) => {
             let shape = collective.check(comm.rank(), comm.size(), buffer.elements());
@@ -138,16 +151,22 @@ impl Posts {
             Operation::Collective(collective) => Layout::of(collective).map_err(fault),
             _ => Ok(Layout::default()),
         };
-        let started = layout
-            .and_then(|layout| Ok((start(&comm, operation, buffer.as_mut(), &layout)?, layout)));
+        let message = match operation {
+            Operation::ReceiveMatched { message, .. } => self.take_message(*message),
+            _ => None,
+        };
+        let started = layout.and_then(|layout| {
+            Ok((start(&comm, operation, buffer.as_mut(), (&layout, message))?, layout))
+        });
         let (request, layout) = match started {
             Ok(started) => started,
             Err(code) => return Err((code, buffer)),
         };
         let held = Held { buffer, _layout: layout };
-        let receives = matches!(operation, Operation::Receive { .. });
-        let progress = Progress::Pending;
-        let post = Post { request, held, progress, receives, data, context, comm };
+        let receives =
+            matches!(operation, Operation::Receive { .. } | Operation::ReceiveMatched { .. });
+        let (progress, cancelling) = (Progress::Pending, false);
+        let post = Post { request, held, progress, receives, cancelling, data, context, comm };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -183,6 +202,56 @@ impl Posts {
         assert!(self.slot(post).progress != Progress::Pending, "taken before it is over");
         let taken = self.remove(post).expect("looked at above");
         taken.held.buffer
+    }
+
+    /// Asks MPI to end a receive.
+    pub(super) fn cancel(&mut self, post: PostId) {
+        let post = self.slot(post);
+        if post.receives && post.progress == Progress::Pending {
+            post.cancelling = true;
+            post.request.cancel();
+        }
+    }
+
+    /// Looks for a message and keeps it.
+    pub(super) fn probe(
+        &mut self,
+        comm: &Comm,
+        envelope: (Option<Rank>, Option<u32>),
+        like: &mut dyn Buffer,
+        ulfm: &Ulfm,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        let (message, done) = match Matched::probe(comm, envelope, like.expose()?) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(None),
+            Err(refusal) if refusal.class == PROC_FAILED_PENDING => {
+                comm.acknowledge_failures(ulfm);
+                return Ok(None);
+            }
+            Err(refusal) => return Err(fault(refusal)),
+        };
+        let id = MessageId(self.matched);
+        self.matched = self.matched.wrapping_add(1);
+        let (source, tag, elements) = (done.source(), done.tag(), message.elements());
+        self.messages.push((id, message));
+        Ok(Some((id, Status { source, tag, elements, cancelled: false })))
+    }
+
+    fn take_message(&mut self, id: MessageId) -> Option<Matched> {
+        let at = self.messages.iter().position(|(known, _)| *known == id)?;
+        Some(self.messages.swap_remove(at).1)
+    }
+
+    /// Receives a message, if it is still there, into memory in quarantine.
+    pub(super) fn drop_message(&mut self, id: MessageId) {
+        let Some(message) = self.take_message(id) else { return };
+        match message.into_nowhere() {
+            Ok((request, nowhere)) => {
+                let held = Held { buffer: Box::new(nowhere), _layout: Layout::default() };
+                self.quarantine.push((request, held));
+            }
+            Err(refusal) => tracing::debug!(?refusal, "message not dropped"),
+        }
     }
 
     pub(super) fn abandon(&mut self, post: PostId) {

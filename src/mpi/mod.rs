@@ -26,6 +26,7 @@ mod expose;
 mod facts;
 mod groups;
 mod interop;
+mod matched;
 mod reduce;
 mod request;
 mod spawn;
@@ -56,8 +57,8 @@ use crate::{
     engine::{
         buffer::Buffer,
         platform::{
-            DataId, Derived, Idle, Incoming, Operation, Origin, Platform, PostId, Progress,
-            UniverseId,
+            DataId, Derived, Idle, Incoming, MessageId, Operation, Origin, Platform, PostId,
+            Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -262,6 +263,25 @@ impl Platform for MpiPlatform {
     #[inline]
     fn test(&mut self, post: PostId) -> Progress {
         self.posts.test(post, self.ulfm)
+    }
+
+    fn cancel(&mut self, post: PostId) {
+        self.posts.cancel(post);
+    }
+
+    fn probe(
+        &mut self,
+        data: DataId,
+        context: u32,
+        envelope: (Option<Rank>, Option<u32>),
+        like: &mut dyn Buffer,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        let comm = self.context(data, context).ok_or(FaultCode::Interrupted)?;
+        self.posts.probe(&comm, envelope, like, self.ulfm)
+    }
+
+    fn drop_message(&mut self, message: MessageId) {
+        self.posts.drop_message(message);
     }
 
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {

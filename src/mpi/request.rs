@@ -21,6 +21,18 @@ pub(super) struct Request(ffi::MPI_Request);
 pub(super) struct Done(ffi::MPI_Status);
 
 impl Done {
+    pub(super) fn new(status: ffi::MPI_Status) -> Self {
+        Self(status)
+    }
+
+    /// `MPI_Test_cancelled`.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let mut flag = 0;
+        // SAFETY: the status was filled by a completed call; the result is ours.
+        let code = unsafe { ffi::MPI_Test_cancelled(&raw const self.0, &raw mut flag) };
+        code == 0 && flag != 0
+    }
+
     pub(super) fn source(&self) -> Option<Rank> {
         u32::try_from(self.0.MPI_SOURCE).ok().map(Rank::new)
     }
@@ -70,7 +82,7 @@ pub(super) fn any_tag() -> c_int {
     unsafe { ffi::RSMPI_ANY_TAG }
 }
 
-fn empty_status() -> ffi::MPI_Status {
+pub(super) fn empty_status() -> ffi::MPI_Status {
     // SAFETY: a status is a plain structure of integers, for which zero is a value.
     unsafe { std::mem::zeroed() }
 }

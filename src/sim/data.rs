@@ -78,7 +78,7 @@ pub(super) struct Post {
 
 impl Post {
     pub(super) fn status(&self) -> Status {
-        Status { source: None, tag: 0, elements: self.buffer.elements() }
+        Status { elements: self.buffer.elements(), ..Status::default() }
     }
 
     /// The process without which this send or receive cannot complete, as a rank.
@@ -87,6 +87,7 @@ impl Post {
             _ if self.matched => None,
             Operation::Send { to, .. } => Some(to),
             Operation::Receive { from, .. } => from,
+            Operation::ReceiveMatched { from, .. } => Some(from),
             Operation::Collective(_) => None,
         }
     }
@@ -99,6 +100,9 @@ impl Post {
                 let from = from.map_or("any".to_owned(), |from| from.to_string());
                 let tag = tag.map_or("any".to_owned(), |tag| tag.to_string());
                 format!("receive from {from}, tag {tag}, {place}")
+            }
+            Operation::ReceiveMatched { from, .. } => {
+                format!("matched receive from {from} {place}")
             }
             Operation::Collective(ref collective) => {
                 format!("{} {} {place}", collective.name(), self.number)
@@ -160,6 +164,7 @@ impl World {
                 self.start_send(me, id, to, tag, synchronous);
             }
             Operation::Receive { .. } => self.start_receive(me, id),
+            Operation::ReceiveMatched { message, .. } => self.start_matched(me, id, message),
             Operation::Collective(collective) => self.start_collective(me, id, collective),
         }
         Ok(id)
@@ -198,11 +203,24 @@ impl World {
         }
     }
 
+    /// Ends a receive that has no message yet, as if nothing had been asked.
+    pub(super) fn cancel(&mut self, me: Pid, id: PostId) {
+        if self.is_cancellable(me, id) {
+            let cancelled = Status { cancelled: true, ..Status::default() };
+            self.complete(me, id, Progress::Complete(cancelled), None);
+        }
+    }
+
+    fn is_cancellable(&self, me: Pid, id: PostId) -> bool {
+        self.processes[me].posts.get(&id.0).is_some_and(|post| {
+            let unmatched = matches!(post.operation, Operation::Receive { .. }) && !post.matched;
+            unmatched && post.progress == Progress::Pending
+        })
+    }
+
     /// Gives up an operation: a receive is cancelled, the rest goes on without its owner.
     pub(super) fn abandon(&mut self, me: Pid, id: PostId) {
-        let Some(post) = self.processes[me].posts.get_mut(&id.0) else { return };
-        let cancellable = matches!(post.operation, Operation::Receive { .. }) && !post.matched;
-        if cancellable && post.progress == Progress::Pending {
+        if self.is_cancellable(me, id) {
             self.complete(me, id, Progress::Failed(FaultCode::Interrupted), None);
         }
         let posts = &mut self.processes[me].posts;
@@ -345,6 +363,7 @@ fn refusal(operation: &Operation, size: usize) -> Option<i32> {
     let (rank, tag) = match *operation {
         Operation::Send { to, tag, .. } => (Some(to), Some(tag)),
         Operation::Receive { from, tag } => (from, tag),
+        Operation::ReceiveMatched { from, .. } => (Some(from), None),
         Operation::Collective(ref collective) => (collective.root(), None),
     };
     if rank.is_some_and(|rank| rank.index() >= size) {

@@ -10,6 +10,7 @@ mod every;
 mod launch;
 mod operations;
 mod programs;
+mod requests;
 
 use std::path::PathBuf;
 
@@ -224,4 +225,18 @@ fn a_death_in_any_operation_is_reported_and_repaired() {
 fn an_operation_that_a_rank_forgets_or_leaves_ends_and_the_next_works() {
     let launch = program("operations with deserters", 4);
     all_say(&launch, 4, "all operations ended and worked again");
+}
+
+#[test]
+#[serial]
+fn requests_are_waited_for_cancelled_and_probed_in_every_way() {
+    for ranks in [2, 5] {
+        all_say(&program("requests", ranks), ranks, "all requests are right");
+    }
+}
+
+#[test]
+#[serial]
+fn a_probe_ends_when_the_sender_dies() {
+    all_say(&program("requests with deaths", 6), 3, "all probes ended");
 }

@@ -8,7 +8,7 @@ use fampi::{
 };
 use stats_alloc::Region;
 
-use crate::operations;
+use crate::{operations, requests};
 
 const SOFT: i32 = 7;
 const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
@@ -30,6 +30,8 @@ pub(crate) fn run(name: &str) -> Ended {
         "operations" => operations::all(world),
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
+        "requests" => requests::all(world),
+        "requests with deaths" => requests::with_deaths(world),
         other => panic!("there is no program {other}"),
     }
 }

@@ -3,6 +3,7 @@
 
 mod every;
 mod faults;
+mod requests;
 
 use every::post_all;
 use fampi::{Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, sim::Simulation};
