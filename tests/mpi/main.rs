@@ -240,3 +240,9 @@ fn requests_are_waited_for_cancelled_and_probed_in_every_way() {
 fn a_probe_ends_when_the_sender_dies() {
     all_say(&program("requests with deaths", 6), 3, "all probes ended");
 }
+
+#[test]
+#[serial]
+fn two_thousand_requests_in_a_block_cost_no_more_each_than_two_hundred() {
+    all_say(&program("many requests", 2), 2, "a request costs the same in any number");
+}

@@ -31,6 +31,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
         "requests" => requests::all(world),
+        "many requests" => requests::many(world),
         "requests with deaths" => requests::with_deaths(world),
         other => panic!("there is no program {other}"),
     }
