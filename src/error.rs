@@ -99,7 +99,8 @@ pub enum Error {
     #[error("another communicator is being made or recovered; wait for it first")]
     CreationPending,
 
-    /// A rank and the partner that held its copy died together. All living ranks see it.
+    /// A rank and the partner that held its copy died together. All living ranks see it. Both are
+    /// numbered as in the world that asks for the state.
     #[error("the state of rank {rank} is lost: it and its partner, rank {partner}, both failed")]
     StateLost {
         /// The rank whose state is gone.

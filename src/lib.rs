@@ -54,3 +54,23 @@ pub use {
 pub fn init() -> Result<World, Error> {
     World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::new()?))
 }
+
+/// The same in a program that has initialised MPI with rsmpi: a world of the ranks of `comm`.
+///
+/// MPI stays the caller's to finalise, after [`World::finalize`]; then the process may end as it
+/// likes. Replacements come from spares only: new processes enter by [`init`].
+///
+/// # Errors
+///
+/// As [`init`].
+///
+/// # MPI
+///
+/// Collective over `comm`, whose errors return from now on.
+#[cfg(feature = "mpi")]
+pub fn init_from<C>(comm: &C) -> Result<World, Error>
+where
+    C: ::mpi::topology::Communicator + ::mpi::raw::AsRaw<Raw = ::mpi::ffi::MPI_Comm>,
+{
+    World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::adopt(comm)?))
+}

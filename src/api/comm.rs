@@ -61,11 +61,11 @@ impl Comm {
         Self { handle: Rc::new(Handle { engine: engine.clone(), key }) }
     }
 
-    pub(super) fn engine(&self) -> &Shared {
+    pub(crate) fn engine(&self) -> &Shared {
         &self.handle.engine
     }
 
-    pub(super) fn key(&self) -> CommKey {
+    pub(crate) fn key(&self) -> CommKey {
         self.handle.key
     }
 

@@ -54,6 +54,12 @@ impl Pending {
         self.engine.as_ref().expect("only the end of the handle takes it")
     }
 
+    #[inline]
+    fn end(mut self) -> Finished {
+        let engine = self.engine.take().expect("a handle ends once");
+        Finished { engine, key: self.key }
+    }
+
     /// Waits for the verdict (`MPI_Wait_local` on the block's request).
     ///
     /// # Errors
@@ -72,15 +78,8 @@ impl Pending {
             Waited::TimedOut => return Ok(Outcome::TimedOut(self)),
             Waited::Doomed => return Err(Error::Request(FaultCode::Interrupted)),
         }
-        let finished = self.finished();
+        let finished = self.end();
         Ok(if committed { Outcome::Committed(finished) } else { Outcome::Faulty(finished) })
-    }
-
-    /// The handle of the decided block from now on.
-    #[inline]
-    fn finished(mut self) -> Finished {
-        let engine = self.engine.take().expect("only the end of the handle takes it");
-        Finished { engine, key: self.key }
     }
 
     /// Looks once; like [`Self::wait_local`] with [`Timeout::Poll`].

@@ -266,6 +266,9 @@ pub trait Platform {
     /// Ends this process, successfully, after [`Self::finalize`]: for spares that nobody needed.
     fn exit(&mut self) -> !;
 
+    /// The world itself, for calls that only one kind of world has.
+    fn as_any(&mut self) -> &mut dyn core::any::Any;
+
     /// Ends this process so that all others see it die: for replacements that nobody waits for
     /// any more, as far as they know.
     fn abort(&mut self) -> !;

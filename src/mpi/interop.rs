@@ -6,8 +6,8 @@ use mpi::{
     topology::{Communicator, SimpleCommunicator},
 };
 
-use super::{MpiPlatform, calls::Refusal, comm::Comm, exit, watchdog};
-use crate::{engine::platform::DataId, error::Error};
+use super::{MpiPlatform, calls::Refusal, comm::Comm, watchdog};
+use crate::{api, error::Error};
 
 impl MpiPlatform {
     /// Universe 0 becomes a duplicate of this communicator; MPI stays the caller's to finalise.
@@ -27,34 +27,35 @@ impl MpiPlatform {
         platform.owns_mpi = false;
         Ok(platform)
     }
+}
 
-    /// A duplicate of a context's communicator, for calls into other libraries.
+impl api::Comm {
+    /// A communicator of rsmpi with the same ranks, for calls into other libraries. It is the
+    /// caller's, who drops it before the world is finalized.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`] when a rank died, or the communicator was replaced by a rebuild;
+    /// [`Error::Unsupported`] in a simulated world.
     ///
     /// # MPI
     ///
-    /// Collective over the data communicator. A death shows there as errors that rsmpi does not
-    /// report; use it where no failure is expected, or check with a block afterwards.
-    pub fn duplicate_for_others(
-        &self,
-        data: DataId,
-        context: u32,
-    ) -> Result<SimpleCommunicator, Error> {
-        let comm = self.context(data, context).ok_or(Error::CreationFailed)?;
+    /// `MPI_Comm_dup`, which blocks: all ranks call it, in the same order among their creations.
+    /// A death shows on the duplicate as errors that rsmpi does not report; use it where no
+    /// failure is expected, or check with a block afterwards.
+    pub fn to_rsmpi(&self) -> Result<SimpleCommunicator, Error> {
+        let mut engine = self.engine().borrow_mut();
+        let comm = engine.comm(self.key());
+        let (data, context) = (comm.data.ok_or(Error::CreationFailed)?, comm.context);
+        let platform = engine.platform.as_any().downcast_mut::<MpiPlatform>().ok_or_else(|| {
+            Error::Unsupported("a simulated world has no communicators of MPI".into())
+        })?;
+        let comm = platform.context(data, context).ok_or(Error::CreationFailed)?;
         let made = comm.duplicate().map_err(|refusal: Refusal| {
-            comm.revoke(self.ulfm);
+            comm.revoke(platform.ulfm);
             if refusal.is_failure() { Error::CreationFailed } else { refusal.into() }
         })?;
         // SAFETY: live, of one group, not predefined; the new owner frees it.
         Ok(unsafe { SimpleCommunicator::from_raw(made.given_away().raw()) })
     }
-
-    /// The handle of a context's communicator, which stays ours; `None` when it is retired.
-    pub fn raw_communicator(&self, data: DataId, context: u32) -> Option<ffi::MPI_Comm> {
-        self.context(data, context).map(|comm| comm.raw())
-    }
-}
-
-/// Lets this process exit as it likes: for programs that finalise MPI themselves.
-pub fn allow_exit() {
-    exit::orderly();
 }

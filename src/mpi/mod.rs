@@ -50,7 +50,6 @@ pub use self::{
     baseline::Baseline,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
-    interop::allow_exit,
     reduce::UserFunction,
 };
 use crate::{
@@ -365,6 +364,10 @@ impl Platform for MpiPlatform {
 
     fn exit(&mut self) -> ! {
         std::process::exit(0)
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
     }
 
     fn abort(&mut self) -> ! {

@@ -392,6 +392,10 @@ impl Platform for SimPlatform {
         resume_unwind(Box::new(Marker));
     }
 
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+
     fn abort(&mut self) -> ! {
         self.crash();
         resume_unwind(Box::new(Marker));

@@ -179,6 +179,12 @@ fn derived_communicators_are_derived_again() {
 
 #[test]
 #[serial]
+fn communicators_of_rsmpi_come_in_and_go_out() {
+    all_say(&program("rsmpi", 4), 4, "the same sum");
+}
+
+#[test]
+#[serial]
 fn partners_that_die_together_are_named_to_all() {
     let run = program("partners", 4).run();
     let sentence = "the state of rank 1 is lost: it and its partner, rank 3, both failed";

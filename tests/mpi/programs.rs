@@ -6,6 +6,10 @@ use fampi::{
     BlockOptions, Codes, Color, Error, Finished, Level, Outcome, Pending, Placement, Rank,
     ReduceOp, Tag, Timeout, Tried, TryBlock, World,
 };
+use mpi::{
+    collective::SystemOperation,
+    traits::{Communicator as _, CommunicatorCollectives as _},
+};
 use stats_alloc::Region;
 
 use crate::{operations, requests};
@@ -17,6 +21,9 @@ pub(crate) type Ended = Result<(), Error>;
 
 /// Runs the program of this name.
 pub(crate) fn run(name: &str) -> Ended {
+    if name == "rsmpi" {
+        return rsmpi();
+    }
     let world = fampi::init()?;
     match name {
         "rounds" => rounds(world),
@@ -253,4 +260,26 @@ fn stopped(world: World) -> Ended {
         assert!(finished.is_committed(), "{finished:?}");
     }
     say(world, "nobody died")
+}
+
+/// rsmpi's communicators on both sides: the world is made from one, and gives one.
+fn rsmpi() -> Ended {
+    let universe = mpi::initialize().expect("nobody has initialised MPI");
+    let half = universe.world().split_by_color(mpi::topology::Color::with_value(0));
+    let world = fampi::init_from(&half.expect("everybody has a colour"))?;
+    let (rank, size) = (world.rank().number(), world.size());
+    let there = world.to_rsmpi()?;
+    let mut sum = 0_u32;
+    there.all_reduce_into(&rank, &mut sum, SystemOperation::sum());
+    assert_eq!((there.rank().cast_unsigned(), sum), (rank, size * (size - 1) / 2));
+    drop(there);
+    let mut block = world.start(Level::Global)?;
+    let again = block.iallreduce(vec![rank], ReduceOp::Sum)?;
+    let finished = wait(block.finish(Timeout::Never))?;
+    assert_eq!(finished.take(again)?, [sum]);
+    drop(finished);
+    world.finalize();
+    drop(universe);
+    println!("rank {rank}: the same sum");
+    Ok(())
 }
