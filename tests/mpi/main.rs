@@ -4,9 +4,13 @@
 //! a variable which of the programs in [`programs`] to be. Each launch has a time limit, and is
 //! judged by what its ranks print and by how they end.
 
+#[path = "../operations/every.rs"]
+mod every;
 #[allow(dead_code)]
 mod launch;
+mod operations;
 mod programs;
+mod requests;
 
 use std::path::PathBuf;
 
@@ -237,4 +241,45 @@ fn second_deaths_are_counted() {
              all ranks, {failed} lost the job"
         );
     }
+}
+
+#[test]
+#[serial]
+fn every_operation_does_the_same_as_its_description() {
+    for ranks in 1..=5 {
+        all_say(&program("operations", ranks), ranks, "all operations are right");
+    }
+}
+
+#[test]
+#[serial]
+fn a_death_in_any_operation_is_reported_and_repaired() {
+    all_say(&program("operations with deaths", 4), 4, "all operations survived");
+}
+
+#[test]
+#[serial]
+fn an_operation_that_a_rank_forgets_or_leaves_ends_and_the_next_works() {
+    let launch = program("operations with deserters", 4);
+    all_say(&launch, 4, "all operations ended and worked again");
+}
+
+#[test]
+#[serial]
+fn requests_are_waited_for_cancelled_and_probed_in_every_way() {
+    for ranks in [2, 5] {
+        all_say(&program("requests", ranks), ranks, "all requests are right");
+    }
+}
+
+#[test]
+#[serial]
+fn a_probe_ends_when_the_sender_dies() {
+    all_say(&program("requests with deaths", 6), 3, "all probes ended");
+}
+
+#[test]
+#[serial]
+fn two_thousand_requests_in_a_block_cost_no_more_each_than_two_hundred() {
+    all_say(&program("many requests", 2), 2, "a request costs the same in any number");
 }
