@@ -184,6 +184,12 @@ impl Control {
         self.universes.get(id.0 as usize)?.as_ref().map(|universe| universe.source)
     }
 
+    /// The newest universe, and all of its processes.
+    pub(super) fn newest(&self) -> Option<(UniverseId, Comm)> {
+        let universe = self.universes.iter().flatten().last()?;
+        Some((universe.id, universe.source))
+    }
+
     /// True when MPI has told of any death.
     pub(super) fn saw_deaths(&self) -> bool {
         self.universes.iter().flatten().any(|universe| universe.failures > 0)
@@ -309,7 +315,8 @@ impl Control {
         std::mem::take(&mut self.chores)
     }
 
-    fn look_for_deaths(&mut self) {
+    /// What MPI knows, now.
+    pub(super) fn look_for_deaths(&mut self) {
         for universe in self.universes.iter_mut().flatten() {
             let Universe { id, control, dead, links, failures, .. } = universe;
             let news = &mut self.news;
