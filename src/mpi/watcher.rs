@@ -235,7 +235,23 @@ pub(super) fn close() {
 
 /// To be called where this process has waited for long. True when MPI was told of a death.
 pub(super) fn look() -> bool {
-    let deaths = with(|watcher| if watcher.is_due() { watcher.look() } else { Vec::new() });
+    report(with(|watcher| if watcher.is_due() { watcher.look() } else { Vec::new() }))
+}
+
+/// To be called before something that a death must not meet with, after some progress was made.
+/// True when MPI was told of a death.
+pub(super) fn look_closely() -> bool {
+    let now = with(|watcher| {
+        let mut deaths = watcher.look();
+        if !watcher.ended.is_empty() {
+            deaths.extend(watcher.look());
+        }
+        deaths
+    });
+    report(now)
+}
+
+fn report(deaths: Option<Vec<Death>>) -> bool {
     let deaths = deaths.unwrap_or_default();
     let Some(notice) = notice::find().filter(|_| !deaths.is_empty()) else { return false };
     for death in deaths {
