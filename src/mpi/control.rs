@@ -88,6 +88,8 @@ pub(super) struct Control {
     looks: u32,
     /// It is time to go through what is pending elsewhere, too.
     chores: bool,
+    /// The last look was taken because nothing had come for a while.
+    waiting: bool,
 }
 
 impl Link {
@@ -164,6 +166,7 @@ impl Control {
             quiet: 0,
             looks: 0,
             chores: false,
+            waiting: false,
         }
     }
 
@@ -245,8 +248,12 @@ impl Control {
         if !self.news.is_empty() {
             return self.news.pop_front();
         }
-        let Some((id, from)) = awaits else { return self.look_around() };
+        let Some((id, from)) = awaits else {
+            self.waiting = true;
+            return self.look_around();
+        };
         if self.quiet >= LOOK_EVERY || self.polls >= LOOK_ANYWAY_EVERY {
+            self.waiting = self.quiet >= LOOK_EVERY;
             (self.quiet, self.polls) = (0, 0);
             let other = self.look_around();
             if other.is_some() {
@@ -313,6 +320,11 @@ impl Control {
     #[inline]
     pub(super) fn did_chores(&mut self) -> bool {
         std::mem::take(&mut self.chores)
+    }
+
+    /// True when nothing had come for a while before the last look.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting
     }
 
     /// What MPI knows, now.

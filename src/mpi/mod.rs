@@ -156,6 +156,9 @@ impl MpiPlatform {
     /// What is pending in the background, now and then.
     #[cold]
     fn do_chores(&mut self) {
+        if self.control.is_waiting() {
+            self.watch();
+        }
         self.posts.sweep();
         for at in 0..self.data.len() {
             let Some(data) = self.data[at].as_mut().filter(|data| data.is_making()) else {
@@ -231,9 +234,6 @@ impl Platform for MpiPlatform {
     fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming> {
         if self.control.did_chores() {
             self.do_chores();
-            if found.is_none() {
-                self.watch();
-            }
         }
         self.control.poll(awaits)
     }
