@@ -45,7 +45,7 @@ use super::{
 use crate::{engine::platform::UniverseId, rank::Rank};
 
 /// Between two looks.
-const PERIOD: Duration = Duration::from_micros(150);
+const PERIOD: Duration = Duration::from_micros(100);
 /// Callbacks of MPI between two readings of the clock, inside a call that may last.
 const CALLBACKS: u32 = 32;
 const SWITCH: &str = "FAMPI_NODE_WATCHER";
