@@ -171,8 +171,38 @@ fn deaths_are_replaced_by_spares_first() {
 #[test]
 #[serial]
 fn an_exit_without_finalize_is_a_death() {
-    for way in ["exit", "panic"] {
+    for way in ["exit", "exit(1)", "panic"] {
         all_say(&program("exits", 4).variable("WAY", &way), 4, "complete again");
+    }
+}
+
+#[test]
+#[serial]
+fn a_death_by_any_signal_is_seen_with_the_node_watcher_and_without() {
+    for way in ["SIGKILL", "SIGSEGV", "SIGABRT"] {
+        for watcher in ["on", "off"] {
+            let launch = program("exits", 4).variable("FAMPI_NODE_WATCHER", &watcher);
+            all_say(&launch.variable("WAY", &way), 4, "complete again");
+        }
+    }
+}
+
+#[test]
+#[serial]
+fn an_end_that_mpi_never_reports_is_a_death() {
+    for (ranks, spares) in [(4, 0), (4, 1), (8, 0), (8, 2)] {
+        let launch = program("exits", ranks).spares(spares).variable("WAY", &"_exit(1)");
+        all_say(&launch, ranks, "complete again");
+    }
+}
+
+#[test]
+#[serial]
+fn deaths_that_mpi_never_reports_are_survived_at_random_moments() {
+    for (ranks, spares, deaths) in [(4, 0, 40), (4, 20, 30), (8, 0, 20), (8, 16, 20)] {
+        let launch = program("deaths", ranks).spares(spares).ignoring_statuses().limit(120);
+        let launch = launch.variable("DEATHS", &deaths).variable("WAY", &"_exit(1)");
+        all_say(&launch, ranks, "all counted");
     }
 }
 
@@ -214,7 +244,10 @@ fn a_commit_without_faults_allocates_nothing() {
 #[test]
 #[serial]
 fn a_rank_that_is_stopped_for_a_while_is_not_declared_dead() {
-    all_say(&program("stopped", 4), 4, "nobody died");
+    for watcher in ["on", "off"] {
+        let launch = program("stopped", 4).variable("FAMPI_NODE_WATCHER", &watcher);
+        all_say(&launch, 4, "nobody died");
+    }
 }
 
 /// How often a second death within 120 ms of the first is survived, by new processes and by
