@@ -16,10 +16,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::{Comm, Tried, TryBlock, World};
 use crate::{
-    engine::{
-        Level,
-        buffer::{Element, ReduceOp},
-    },
+    engine::{Level, buffer::Element, reduction::ReduceOp},
     error::Error,
     fault::FaultReport,
     recovery::policy::{Decision, Policy, Situation},

@@ -1,7 +1,7 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
-//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `ulfm`, has one checked
-//! function per call of MPI; what stands on it is ordinary code.
+//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `collectives`, `reduce`,
+//! `ulfm`, has one checked function per call of MPI; what stands on it is ordinary code.
 //!
 //! ```text
 //! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
@@ -9,6 +9,7 @@
 //! contexts  the communicators they run on             interop  from and to rsmpi
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! baseline        MPI's own operations, to compare with
+//! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
 //! ```
 //!
 //! **Assumes** one thread that calls MPI, and the launch line of `fampi run`: fault tolerance on,
@@ -16,6 +17,7 @@
 
 mod baseline;
 mod calls;
+mod collectives;
 mod comm;
 mod contexts;
 mod control;
@@ -25,10 +27,16 @@ mod expose;
 mod facts;
 mod groups;
 mod interop;
+mod matched;
+mod notice;
+#[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
+mod pidfd;
+mod reduce;
 mod request;
 mod spawn;
 mod ulfm;
 mod watchdog;
+mod watcher;
 mod wire;
 
 use std::{
@@ -47,13 +55,14 @@ pub use self::{
     baseline::Baseline,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
+    reduce::UserFunction,
 };
 use crate::{
     engine::{
         buffer::Buffer,
         platform::{
-            DataId, Derived, Idle, Incoming, Operation, Origin, Platform, PostId, Progress,
-            UniverseId,
+            DataId, Derived, Idle, Incoming, MessageId, Operation, Origin, Platform, PostId,
+            Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -130,7 +139,9 @@ impl MpiPlatform {
         let origin = if is_replacement {
             Origin::Spawned
         } else {
-            control.add(comm.duplicate()?, comm.duplicate()?);
+            let (frames, source) = (comm.duplicate()?, comm.duplicate()?);
+            let watch = watcher::meet(&source)?;
+            watch(control.add(frames, source));
             Origin::Launched { rank: comm.rank(), size: comm.size(), spares }
         };
         Ok(Self {
@@ -149,6 +160,9 @@ impl MpiPlatform {
     /// What is pending in the background, now and then.
     #[cold]
     fn do_chores(&mut self) {
+        if self.control.is_waiting() {
+            self.watch();
+        }
         self.posts.sweep();
         for at in 0..self.data.len() {
             let Some(data) = self.data[at].as_mut().filter(|data| data.is_making()) else {
@@ -159,6 +173,14 @@ impl MpiPlatform {
         }
         if self.spawned.is_some() && self.control.newest_is_revoked() {
             exit::leave_unneeded();
+        }
+    }
+
+    /// Nothing has happened for a while: has somebody died whom MPI has not told of?
+    #[cold]
+    fn watch(&mut self) {
+        if watcher::look() {
+            self.control.look_for_deaths();
         }
     }
 
@@ -222,6 +244,7 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn idle(&mut self, until: Option<Duration>, how: Idle) {
+        self.watch();
         if how == Idle::Parked {
             let left = until.map_or(NAP, |until| until.saturating_sub(self.now()));
             thread::sleep(left.min(NAP));
@@ -250,7 +273,7 @@ impl Platform for MpiPlatform {
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
         match self.context(data, context) {
-            Some(comm) => self.posts.post((data, context, comm), operation, buffer),
+            Some(comm) => self.posts.post((data, context, comm), &operation, buffer),
             None => Err((FaultCode::Interrupted, buffer)),
         }
     }
@@ -258,6 +281,25 @@ impl Platform for MpiPlatform {
     #[inline]
     fn test(&mut self, post: PostId) -> Progress {
         self.posts.test(post, self.ulfm)
+    }
+
+    fn cancel(&mut self, post: PostId) {
+        self.posts.cancel(post);
+    }
+
+    fn probe(
+        &mut self,
+        data: DataId,
+        context: u32,
+        envelope: (Option<Rank>, Option<u32>),
+        like: &mut dyn Buffer,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        let comm = self.context(data, context).ok_or(FaultCode::Interrupted)?;
+        self.posts.probe(&comm, envelope, like, self.ulfm)
+    }
+
+    fn drop_message(&mut self, message: MessageId) {
+        self.posts.drop_message(message);
     }
 
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
@@ -313,10 +355,16 @@ impl Platform for MpiPlatform {
     }
 
     fn discard_universe(&mut self, universe: UniverseId) {
+        watcher::forget(universe);
         self.control.discard(universe);
     }
 
+    fn leave(&mut self) {
+        watcher::close();
+    }
+
     fn finalize(&mut self) {
+        watcher::close();
         let _ = std::io::stdout().flush();
         exit::flush_streams();
         self.posts.close(LAST_OPERATIONS_WITHIN);

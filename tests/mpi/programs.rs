@@ -2,7 +2,11 @@
 
 mod driven;
 
-use std::process::{Command, Stdio};
+use std::{
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use fampi::{
     BlockOptions, Codes, Color, Error, Finished, Level, Outcome, Pending, Placement, Rank,
@@ -12,12 +16,19 @@ use mpi::{
     collective::SystemOperation,
     traits::{Communicator as _, CommunicatorCollectives as _},
 };
+use signal_hook::{
+    consts::{SIGABRT, SIGSEGV},
+    low_level,
+};
 use stats_alloc::Region;
 
+use crate::{operations, requests};
+
 const SOFT: i32 = 7;
+const SIGKILL: i32 = 9;
 const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
 
-type Ended = Result<(), Error>;
+pub(crate) type Ended = Result<(), Error>;
 
 /// Runs the program of this name.
 pub(crate) fn run(name: &str) -> Ended {
@@ -36,19 +47,25 @@ pub(crate) fn run(name: &str) -> Ended {
         "broken" => broken(world),
         "allocations" => allocations(world),
         "stopped" => stopped(world),
+        "operations" => operations::all(world),
+        "operations with deaths" => operations::with_deaths(world),
+        "operations with deserters" => operations::with_deserters(world),
+        "requests" => requests::all(world),
+        "many requests" => requests::many(world),
+        "requests with deaths" => requests::with_deaths(world),
         other => panic!("there is no program {other}"),
     }
 }
 
 /// The last words of a program; a `Result`, so that programs can end with it.
 #[allow(clippy::unnecessary_wraps)]
-fn say(world: World, what: &str) -> Ended {
+pub(crate) fn say(world: World, what: &str) -> Ended {
     println!("rank {}: {what}", world.rank());
     world.finalize();
     Ok(())
 }
 
-fn wait(mut pending: Pending) -> Result<Finished, Error> {
+pub(crate) fn wait(mut pending: Pending) -> Result<Finished, Error> {
     loop {
         pending = match pending.wait_local(Timeout::Never)? {
             Outcome::Committed(finished) | Outcome::Faulty(finished) => return Ok(finished),
@@ -68,8 +85,24 @@ fn command(script: &str) {
 }
 
 /// This process dies by SIGKILL, now.
-fn die() -> ! {
+pub(crate) fn die() -> ! {
     let _ = Command::new("sh").args(["-c", "kill -KILL $PPID"]).status();
+    unreachable!("this process is dead");
+}
+
+/// This process ends in the way of this name.
+fn end(way: &str) -> ! {
+    let signal = match way {
+        "exit" => std::process::exit(0),
+        "exit(1)" => std::process::exit(1),
+        "_exit(1)" => low_level::exit(1),
+        "panic" => panic!("nobody catches this but the test harness"),
+        "SIGKILL" => SIGKILL,
+        "SIGSEGV" => SIGSEGV,
+        "SIGABRT" => SIGABRT,
+        other => unreachable!("there is no way {other}"),
+    };
+    let _ = low_level::raise(signal);
     unreachable!("this process is dead");
 }
 
@@ -100,10 +133,7 @@ fn rounds(world: World) -> Ended {
 /// One more step of a count that is protected, or the count as it was.
 fn count(block: &mut TryBlock, outdated: bool, count: u64) -> Result<Vec<u64>, Error> {
     if outdated {
-        return match block.restore(0) {
-            Err(Error::NothingProtected) => Ok(vec![0]),
-            state => state,
-        };
+        return block.restore(0);
     }
     let ranks = block.iallreduce(vec![1_u64], ReduceOp::Sum)?;
     block.wait_local(ranks, Timeout::Never)?;
@@ -132,10 +162,17 @@ fn deaths(mut world: World) -> Ended {
             // The second dies while the first is being replaced, or a little before or after.
             let later = if me == second { std::process::id() * 7 % 120 * 1000 } else { 0 };
             let delay = microseconds + later;
-            command(&format!("sleep 0.{delay:06}; kill -KILL PID"));
+            match std::env::var("WAY") {
+                Ok(way) => drop(thread::spawn(move || {
+                    thread::sleep(Duration::from_micros(delay.into()));
+                    end(&way)
+                })),
+                Err(_) => command(&format!("sleep 0.{delay:06}; kill -KILL PID")),
+            }
         }
         match world.try_block(FOREVER, |block| count(block, outdated, sum))? {
             Tried::Committed(state, _) => (sum, outdated) = (state[0], false),
+            Tried::Faulty(_, Some(Error::NothingProtected)) => (sum, outdated) = (0, false),
             Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => return Err(error),
             Tried::Faulty(..) => {
                 world = world.rebuild(Placement::SameRanks)?;
@@ -153,10 +190,7 @@ fn exits(mut world: World) -> Ended {
     let mut complete = false;
     while !complete {
         if world.generation() == 0 && world.rank() == Rank::new(2) {
-            match way.as_str() {
-                "exit" => std::process::exit(0),
-                _ => panic!("nobody catches this but the test harness"),
-            }
+            end(&way);
         }
         complete = wait(world.start(Level::Global)?.finish(Timeout::Never))?.is_committed();
         if !complete {
@@ -202,6 +236,7 @@ fn partners(mut world: World) -> Ended {
         }
         match world.try_block(FOREVER, |block| count(block, outdated, steps))? {
             Tried::Committed(state, _) => (steps, outdated) = (state[0], false),
+            Tried::Faulty(_, Some(Error::NothingProtected)) => (steps, outdated) = (0, false),
             Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => {
                 return say(world, &error.to_string());
             }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
+use crate::detect;
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
 use crate::session::{self, End, Script};
@@ -23,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub(crate) enum Benchmark {
     /// The cost of a commit, against MPI's own reductions and agreements in the same run
     Commit(Options),
+    /// From a death to its agreed report, by several ways to die
+    Detect(detect::Options),
 }
 
 #[derive(Args)]
@@ -40,7 +43,13 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
-    let Benchmark::Commit(options) = benchmark;
+    match benchmark {
+        Benchmark::Commit(options) => commit(workspace, options),
+        Benchmark::Detect(options) => detect::main(workspace, options),
+    }
+}
+
+fn commit(workspace: &Workspace, options: &Options) -> Result<u8> {
     options.ranks.iter().try_for_each(|&ranks| launcher::check_room(ranks))?;
     // A file that cannot be written is no news for after the measurement.
     let csv = options.csv.as_deref().map(open).transpose()?;
@@ -66,7 +75,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         step.finish();
     }
     if let (Some(file), Some(path)) = (csv, &options.csv) {
-        write(file, &rows).with_context(|| format!("cannot write {}", path.display()))?;
+        write(file, COLUMNS, &rows).with_context(|| format!("cannot write {}", path.display()))?;
     }
     println!("{}", table(&rows));
     Ok(0)
@@ -85,15 +94,16 @@ fn rows_of(lines: &[String]) -> Vec<[String; 4]> {
 }
 
 /// Opens the file for writing; what it holds stays until there is something better.
-fn open(path: &Path) -> Result<File> {
+pub(crate) fn open(path: &Path) -> Result<File> {
     let file = File::options().write(true).create(true).truncate(false).open(path);
     file.with_context(|| format!("choose another file for --csv, as {} fails", path.display()))
 }
 
-fn write(mut file: File, rows: &[[String; 4]]) -> io::Result<()> {
+/// Writes what the file is to hold: a line of columns, and the rows.
+pub(crate) fn write(mut file: File, columns: &str, rows: &[[String; 4]]) -> io::Result<()> {
     let lines: Vec<String> = rows.iter().map(|row| row.join(",")).collect();
     file.set_len(0)?;
-    file.write_all(format!("{COLUMNS}\n{}\n", lines.join("\n")).as_bytes())
+    file.write_all(format!("{columns}\n{}\n", lines.join("\n")).as_bytes())
 }
 
 /// The rows for a person: names to the left, numbers to the right.
@@ -136,7 +146,7 @@ mod tests {
         let path = folder.path().join("commit.csv");
         fs::write(&path, "the longer contents of an earlier measurement\n".repeat(9))
             .expect("written");
-        write(open(&path).expect("opened"), &rows).expect("written");
+        write(open(&path).expect("opened"), COLUMNS, &rows).expect("written");
         let text = fs::read_to_string(path).expect("read");
         assert_eq!(text, format!("{COLUMNS}\n2,commit,0.2,0.35\n8,MPI_Iallreduce,31.5,1\n"));
         let widths: Vec<usize> = table(&rows).lines().map(|line| line.chars().count()).collect();

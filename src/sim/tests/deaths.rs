@@ -1,6 +1,7 @@
 //! What the living see of a death, wherever it cuts.
 
 use super::*;
+use crate::engine::reduction::{ReduceOp, ReduceWith};
 use crate::fault::FaultCode;
 
 #[test]
@@ -52,7 +53,7 @@ fn operations_that_need_the_dead_fail_and_the_others_stay_pending() {
         let large = post(&mut platform, data, send(1, 0), vec![0_u8; 5000]);
         let any = Operation::Receive { from: None, tag: None };
         let any = post(&mut platform, data, any, vec![0_u8]);
-        let barrier = post(&mut platform, data, Operation::Barrier, Vec::<u8>::new());
+        let barrier = post(&mut platform, data, barrier(), Vec::<u8>::new());
         let over = wait_until(&mut platform, any, millis(10));
         let eager = post(&mut platform, data, send(1, 0), vec![0_u8]);
         let late = post(&mut platform, data, receive(1, 0), vec![0_u8]);
@@ -73,7 +74,7 @@ fn broadcasts(platform: &mut SimPlatform, rounds: u32) -> (u32, Option<FaultCode
     let data = gather_all(platform, 4);
     platform.compute(millis(1));
     for round in 0..rounds {
-        let root = Operation::Broadcast { root: rank(round % 4) };
+        let root = Operation::Collective(Collective::Broadcast { root: rank(round % 4) });
         let Ok(one) = platform.post(data, 0, root, Box::new(vec![round])) else {
             return (round, None);
         };
@@ -116,7 +117,7 @@ fn a_broken_allreduce_is_never_silent_everywhere() {
             let me = my_rank(&platform);
             let delay = u64::from(me) * u64::from(platform.now().subsec_nanos() % 200);
             platform.compute(millis(1) + Duration::from_micros(delay));
-            let barrier = post(&mut platform, data, Operation::Barrier, Vec::<u8>::new());
+            let barrier = post(&mut platform, data, barrier(), Vec::<u8>::new());
             if me == 1 {
                 platform.finalize();
             }
@@ -177,4 +178,39 @@ fn destructors_of_a_crashed_process_run_and_can_do_no_harm() {
     });
     assert_eq!(report.processes[0].ending, Ending::Crashed);
     assert_eq!(report.processes[1].ending, Ending::Finished(true));
+}
+
+#[test]
+fn no_broken_collective_is_silent_everywhere() {
+    let reduction = ReduceWith::<u32>::reduction(ReduceOp::Sum).expect("numbers have sums");
+    let (root, parts) = (rank(0), || Parts::Even);
+    let all = [
+        Collective::Reduce { root, reduction },
+        Collective::Scan { exclusive: true, reduction },
+        Collective::ReduceScatter { parts: parts(), reduction },
+        Collective::Gather { root, parts: parts() },
+        Collective::Scatter { root: rank(2), parts: parts() },
+        Collective::Allgather { parts: parts() },
+        Collective::Alltoall,
+    ];
+    for collective in all {
+        let mut broken = 0;
+        for seed in 0..100 {
+            let collective = collective.clone();
+            let crash = Crash::before_effect(2, 3 + seed % 2);
+            let report = Simulation::new(4).seed(seed).crash(crash).run(move |mut platform| {
+                let data = gather_all(&mut platform, 4);
+                let operation = Operation::Collective(collective.clone());
+                let call = post(&mut platform, data, operation, vec![1_u32; 4]);
+                let progress = wait_until(&mut platform, call, millis(20));
+                platform.compute(millis(1));
+                progress
+            });
+            let living: Vec<Progress> = report.results().copied().collect();
+            let failed = living.iter().any(|it| matches!(it, Progress::Failed(_)));
+            assert!(failed || !living.contains(&Progress::Pending), "{report}");
+            broken += u32::from(failed);
+        }
+        assert!(broken > 0, "{}", collective.name());
+    }
 }
