@@ -134,8 +134,16 @@ impl Launch {
         run
     }
 
-    /// Runs it to the end or to its limit.
+    /// Runs it to the end or to its limit. A launcher that could not start at all, which happens
+    /// when several on one machine start at the same moment, gets another chance.
     pub(crate) fn run_to_limit(&self) -> Run {
+        (0..2)
+            .map(|_| self.run_once())
+            .find(|run| run.processes > 0 || !run.errors.contains("listener thread failed"))
+            .unwrap_or_else(|| self.run_once())
+    }
+
+    fn run_once(&self) -> Run {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());

@@ -25,7 +25,9 @@ static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::I
 fn example(name: &str, ranks: u32) -> Launch {
     let own = std::env::current_exe().expect("this program has a path");
     let built = own.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
-    Launch::new(built.join("examples").join(name), ranks)
+    let program = built.join("examples").join(name);
+    assert!(program.is_file(), "`cargo test --test mpi` needs `cargo build --examples` before it");
+    Launch::new(program, ranks)
 }
 
 fn program(name: &str, ranks: u32) -> Launch {
