@@ -44,6 +44,33 @@ pub enum Error {
     #[error("this reduction is not defined for floating-point numbers; use sum, product, min, max")]
     NoSuchReduction,
 
+    /// A buffer cannot be divided among the ranks. This rank; nothing was started.
+    #[error("{elements} elements cannot be divided evenly among {size} ranks; give counts")]
+    UnevenParts {
+        /// Elements of the buffer.
+        elements: usize,
+        /// Number of ranks.
+        size: u32,
+    },
+
+    /// An operation was given counts for fewer or more ranks. This rank; nothing was started.
+    #[error("{counts} counts do not describe the parts of {size} ranks; give one per rank")]
+    WrongCounts {
+        /// Number of counts.
+        counts: usize,
+        /// Number of ranks.
+        size: u32,
+    },
+
+    /// A buffer is not as long as its parts together. This rank; nothing was started.
+    #[error("the parts have {expected} elements, the buffer {elements}; give a buffer for all")]
+    WrongLength {
+        /// The sum of the counts.
+        expected: usize,
+        /// Elements of the buffer.
+        elements: usize,
+    },
+
     /// A request of another block, or one whose buffer was taken before. This rank.
     #[error("the request does not belong to this block or its buffer was taken already")]
     NoSuchRequest,

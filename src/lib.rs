@@ -30,7 +30,8 @@ pub use {
     api::*,
     engine::{
         Level,
-        buffer::{Element, ReduceOp, Reducible},
+        buffer::Element,
+        reduction::{ReduceOp, ReduceWith, Reducible, UserOp},
     },
     recovery::{MAX_ATTEMPTS, Placement, copies::MAX_SLOTS},
 };

@@ -1,11 +1,11 @@
 //! A `TryBlock` that is open: operations go in here.
 
-use super::{Finished, Pending, Request, RequestId, Source, Status, Tag, TagSelector};
+use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
     engine::{
-        BlockKey, Engine, Level, Need, RequestState, Shared,
-        buffer::{self, Buffer, Element, ReduceOp, Reducible},
-        platform::{self, Operation},
+        BlockKey, Engine, Level, Need, Shared,
+        buffer::{Buffer, Element},
+        platform::Operation,
     },
     error::Error,
     fault::FaultCode,
@@ -41,7 +41,7 @@ impl BlockOptions {
 pub struct TryBlock {
     /// Nothing once the block has ended.
     engine: Option<Shared>,
-    key: BlockKey,
+    pub(super) key: BlockKey,
 }
 
 impl TryBlock {
@@ -51,7 +51,7 @@ impl TryBlock {
     }
 
     #[inline]
-    fn engine(&self) -> &Shared {
+    pub(super) fn engine(&self) -> &Shared {
         self.engine.as_ref().expect("only the end of a block takes it")
     }
 
@@ -101,59 +101,9 @@ impl TryBlock {
         from: impl Into<Source>,
         tag: impl Into<TagSelector>,
     ) -> Result<Request<T>, Error> {
-        let (from, need) = match from.into() {
-            Source::Rank(rank) => (Some(self.checked(rank)?), Need::Peer(rank)),
-            Source::Any => (None, Need::Anybody),
-        };
-        let tag = match tag.into() {
-            TagSelector::Tag(tag) => Some(self.wire_tag(tag)?),
-            TagSelector::Any => None,
-        };
+        let (from, tag) = self.envelope(from.into(), tag.into())?;
+        let need = from.map_or(Need::Anybody, Need::Peer);
         Ok(self.post(need, Operation::Receive { from, tag }, buffer))
-    }
-
-    /// Enters a barrier (`MPI_Ibarrier`). All living ranks call it.
-    pub fn ibarrier(&mut self) -> Request<u8> {
-        self.post(Need::Anybody, Operation::Barrier, Vec::<u8>::new())
-    }
-
-    /// Broadcasts the root's buffer into everybody's (`MPI_Ibcast`), of the same length.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchRank`].
-    pub fn ibcast<T: Element>(&mut self, buffer: Vec<T>, root: Rank) -> Result<Request<T>, Error> {
-        let root = self.checked(root)?;
-        Ok(self.post(Need::Anybody, Operation::Broadcast { root }, buffer))
-    }
-
-    /// Combines everybody's buffers, element by element, in place (`MPI_Iallreduce`).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchReduction`].
-    pub fn iallreduce<T: Reducible>(
-        &mut self,
-        buffer: Vec<T>,
-        op: ReduceOp,
-    ) -> Result<Request<T>, Error> {
-        if !T::supports(op) {
-            return Err(Error::NoSuchReduction);
-        }
-        let operation = Operation::Allreduce { op, combine: buffer::combine::<T> };
-        Ok(self.post(Need::Anybody, operation, buffer))
-    }
-
-    /// Gathers everybody's part, of the same length on all ranks, in rank order
-    /// (`MPI_Iallgather`). The request's buffer holds all parts.
-    pub fn iallgather<T: Element>(&mut self, part: &[T]) -> Request<T> {
-        let engine = self.engine().borrow();
-        let comm = engine.comm(engine.block(self.key).comm);
-        let size = comm.size() as usize;
-        drop(engine);
-        // Our own part stands at our place; the others' places are overwritten.
-        let all: Vec<T> = (0..size).flat_map(|_| part.iter().copied()).collect();
-        self.post(Need::Anybody, Operation::Allgather, all)
     }
 
     /// Makes an inner block's end an operation of this one: this block waits for it, and its
@@ -175,67 +125,6 @@ impl TryBlock {
     /// on; others are not interrupted.
     pub fn raise_error(&mut self, code: i32) {
         self.engine().borrow_mut().raise(self.key, FaultCode::Application(code));
-    }
-
-    /// Looks at a request; `None` when it is not over.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Request`] when it failed, [`Error::NoSuchRequest`] when it is another block's.
-    pub fn test(&mut self, request: impl Into<RequestId>) -> Result<Option<Status>, Error> {
-        match self.wait_local(request, Timeout::Poll) {
-            Ok(status) => Ok(Some(status)),
-            Err(Error::WaitTimedOut) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Waits inside the block for one request (`MPI_Wait_local`). If another rank's failure dooms
-    /// the block, the wait ends.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Request`] when the request failed, [`Error::WaitTimedOut`] when it is not over,
-    /// [`Error::NoSuchRequest`] when it is another block's.
-    pub fn wait_local(
-        &mut self,
-        request: impl Into<RequestId>,
-        timeout: Timeout,
-    ) -> Result<Status, Error> {
-        let index = self.index(request.into())?;
-        let mut engine = self.engine().borrow_mut();
-        match engine.wait_request(self.key, index, timeout) {
-            RequestState::Complete(status) => Ok(public_status(&engine, status)),
-            RequestState::Failed(code) => Err(Error::Request(code)),
-            RequestState::Pending => Err(Error::WaitTimedOut),
-        }
-    }
-
-    /// Waits inside the block for all these requests (`MPI_Waitall_local`), in any order.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::wait_local`]; of several failures the first in the list is returned.
-    pub fn waitall_local<R: Into<RequestId>>(
-        &mut self,
-        requests: impl IntoIterator<Item = R>,
-        timeout: Timeout,
-    ) -> Result<(), Error> {
-        let deadline = match timeout {
-            Timeout::After(_) => timeout.deadline(self.engine().borrow().platform.now()),
-            _ => None,
-        };
-        for request in requests {
-            let left = match deadline {
-                None => timeout,
-                Some(deadline) => {
-                    let now = self.engine().borrow().platform.now();
-                    Timeout::After(deadline.saturating_sub(now))
-                }
-            };
-            self.wait_local(request, left)?;
-        }
-        Ok(())
     }
 
     /// Takes the buffer of a request that is over, before the block's end. Whether it counts is
@@ -312,19 +201,47 @@ impl TryBlock {
         Ok(self.post(Need::Peer(to), Operation::Send { to, tag, synchronous }, buffer))
     }
 
-    fn post<T: Element>(&self, need: Need, operation: Operation, buffer: Vec<T>) -> Request<T> {
+    pub(super) fn post<T: Element>(
+        &self,
+        need: Need,
+        operation: Operation,
+        buffer: Vec<T>,
+    ) -> Request<T> {
         let mut engine = self.engine().borrow_mut();
         let index = engine.post(self.key, need, operation, Box::new(buffer));
         Request::new(self.key, index)
     }
 
-    fn checked(&self, rank: Rank) -> Result<Rank, Error> {
+    /// This rank, and how many there are.
+    pub(super) fn place(&self) -> (Rank, u32) {
         let engine = self.engine().borrow();
-        let size = engine.comm(engine.block(self.key).comm).size();
+        let comm = engine.comm(engine.block(self.key).comm);
+        (comm.me, comm.size())
+    }
+
+    fn checked(&self, rank: Rank) -> Result<Rank, Error> {
+        let (_, size) = self.place();
         if rank.number() >= size {
             return Err(Error::NoSuchRank { rank, size });
         }
         Ok(rank)
+    }
+
+    /// What a receive accepts, as it is on the wire.
+    pub(super) fn envelope(
+        &self,
+        from: Source,
+        tag: TagSelector,
+    ) -> Result<(Option<Rank>, Option<u32>), Error> {
+        let from = match from {
+            Source::Rank(rank) => Some(self.checked(rank)?),
+            Source::Any => None,
+        };
+        let tag = match tag {
+            TagSelector::Tag(tag) => Some(self.wire_tag(tag)?),
+            TagSelector::Any => None,
+        };
+        Ok((from, tag))
     }
 
     fn wire_tag(&self, tag: Tag) -> Result<u32, Error> {
@@ -332,7 +249,7 @@ impl TryBlock {
         Ok(engine.wire_tag(engine.block(self.key).scope, tag.checked()?))
     }
 
-    fn index(&self, request: RequestId) -> Result<usize, Error> {
+    pub(super) fn index(&self, request: RequestId) -> Result<usize, Error> {
         if request.block == self.key { Ok(request.index) } else { Err(Error::NoSuchRequest) }
     }
 }
@@ -348,12 +265,6 @@ impl Drop for TryBlock {
             engine.detach(self.key);
         }
     }
-}
-
-/// A status with the user's own tag in it.
-pub(super) fn public_status(engine: &Engine, status: platform::Status) -> Status {
-    let tag = Tag(engine.user_tag(status.tag));
-    Status { source: status.source, tag, elements: status.elements }
 }
 
 /// Takes a buffer out of a block as the vector that it is.

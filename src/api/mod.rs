@@ -1,16 +1,21 @@
 //! What users see. Nothing here depends on the world underneath.
 
 mod block;
+mod collectives;
 mod comm;
 mod outcome;
+mod probe;
 mod recover;
 mod request;
 mod simulated;
+mod wait;
 mod world;
 
 pub use block::{BlockOptions, TryBlock};
+pub use collectives::Exchange;
 pub use comm::{Color, Comm};
 pub use outcome::{Finished, Outcome, Pending, Tried};
+pub use probe::Message;
 pub use recover::{Formed, Forming, Rebuilding, Rebuilt};
 pub use request::{Request, RequestId, Source, Status, Tag, TagSelector};
 pub use world::World;

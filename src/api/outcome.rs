@@ -1,6 +1,6 @@
 //! How blocks end.
 
-use super::{Comm, Request, Status, block};
+use super::{Comm, Request, RequestId, Status, block, wait::public_status};
 use crate::{
     engine::{BlockKey, Level, RequestState, Shared, Waited, buffer::Element},
     error::Error,
@@ -157,14 +157,25 @@ impl Finished {
     }
 
     /// What a completed request tells; `None` when it did not complete.
-    pub fn status<T>(&self, request: Request<T>) -> Option<Status> {
-        let engine = self.engine.borrow();
-        let belongs = request.id.block == self.key;
-        let record = belongs.then(|| &engine.block(self.key).records[request.id.index])?;
-        match record.state {
-            RequestState::Complete(status) => Some(block::public_status(&engine, status)),
+    pub fn status(&self, request: impl Into<RequestId>) -> Option<Status> {
+        match self.state(request.into())? {
+            RequestState::Complete(status) => Some(public_status(&self.engine.borrow(), status)),
             _ => None,
         }
+    }
+
+    /// Why a request failed; `None` when it completed.
+    pub fn fault(&self, request: impl Into<RequestId>) -> Option<FaultCode> {
+        match self.state(request.into())? {
+            RequestState::Failed(code) => Some(code),
+            _ => None,
+        }
+    }
+
+    fn state(&self, request: RequestId) -> Option<RequestState> {
+        let engine = self.engine.borrow();
+        let belongs = request.block == self.key;
+        belongs.then(|| engine.block(self.key).records[request.index].state)
     }
 
     /// The requests of this rank that did not complete, with these codes, as indices in the order

@@ -65,8 +65,10 @@ pub struct Status {
     pub source: Option<Rank>,
     /// The tag, for receives.
     pub tag: Tag,
-    /// Number of elements.
+    /// Number of elements that were received, or that the buffer has.
     pub elements: usize,
+    /// The receive was ended by [`super::TryBlock::cancel`] before there was a message.
+    pub cancelled: bool,
 }
 
 /// A request of a block, with the type of its buffer's elements. The buffer belongs to the
@@ -100,6 +102,14 @@ impl<T> Clone for Request<T> {
 }
 
 impl<T> Copy for Request<T> {}
+
+impl<T> PartialEq for Request<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl<T> Eq for Request<T> {}
 
 /// Names a request of a block, whatever its type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::{
     CommKey, Engine,
     buffer::Buffer,
-    platform::{PostId, Status},
+    platform::{MessageId, PostId, Status},
 };
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
@@ -60,6 +60,8 @@ pub(crate) struct OpenBlock {
     pub(crate) records: Vec<Record>,
     /// All records below are over.
     pub(super) first_pending: usize,
+    /// Messages that a probe has matched and nobody has received.
+    pub(super) messages: Vec<MessageId>,
     pub(crate) faults: Vec<Fault>,
     pub(super) phase: Phase,
     /// When the pending requests become faults; known once somebody looked at the clock.
@@ -125,6 +127,7 @@ impl OpenBlock {
             context: 0,
             records: Vec::new(),
             first_pending: 0,
+            messages: Vec::new(),
             faults: Vec::new(),
             phase: Phase::Free,
             deadline: None,

@@ -1,4 +1,4 @@
-//! Buffers of the application while an operation owns them, and what reductions do to them.
+//! Buffers of the application while an operation owns them.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::{any::Any, fmt::Debug};
@@ -16,79 +16,6 @@ pub trait Element: Copy + Debug + Send + 'static {}
 #[cfg(not(feature = "mpi"))]
 impl<T: Copy + Debug + Send + 'static> Element for T {}
 
-/// The predefined reductions (MPI 4.1 §6.9.2). `And` and `Or` work on the bits of integers.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum ReduceOp {
-    /// `MPI_SUM`
-    Sum,
-    /// `MPI_PROD`
-    Product,
-    /// `MPI_MIN`
-    Min,
-    /// `MPI_MAX`
-    Max,
-    /// `MPI_BAND`
-    And,
-    /// `MPI_BOR`
-    Or,
-}
-
-/// Combines another rank's buffer into the first, element by element.
-pub type Combine = fn(&mut dyn Buffer, &dyn Buffer, ReduceOp);
-
-/// A number that predefined reductions work on.
-pub trait Reducible: Element {
-    /// True when the operation is defined for this type (bit operations are not, for floats).
-    fn supports(op: ReduceOp) -> bool;
-    /// One step of the reduction.
-    #[must_use]
-    fn reduce(self, other: Self, op: ReduceOp) -> Self;
-}
-
-macro_rules! reducible_integers {
-    ($($number:ty)*) => {$(
-        impl Reducible for $number {
-            fn supports(_: ReduceOp) -> bool {
-                true
-            }
-
-            fn reduce(self, other: Self, op: ReduceOp) -> Self {
-                match op {
-                    ReduceOp::Sum => self.wrapping_add(other),
-                    ReduceOp::Product => self.wrapping_mul(other),
-                    ReduceOp::Min => self.min(other),
-                    ReduceOp::Max => self.max(other),
-                    ReduceOp::And => self & other,
-                    ReduceOp::Or => self | other,
-                }
-            }
-        }
-    )*};
-}
-
-macro_rules! reducible_floats {
-    ($($number:ty)*) => {$(
-        impl Reducible for $number {
-            fn supports(op: ReduceOp) -> bool {
-                !matches!(op, ReduceOp::And | ReduceOp::Or)
-            }
-
-            fn reduce(self, other: Self, op: ReduceOp) -> Self {
-                match op {
-                    ReduceOp::Sum => self + other,
-                    ReduceOp::Product => self * other,
-                    ReduceOp::Min => self.min(other),
-                    ReduceOp::Max => self.max(other),
-                    ReduceOp::And | ReduceOp::Or => unreachable!("checked by `supports`"),
-                }
-            }
-        }
-    )*};
-}
-
-reducible_integers!(i8 i16 i32 i64 u8 u16 u32 u64);
-reducible_floats!(f32 f64);
-
 /// What the platform must be able to do with a buffer without knowing its element type.
 #[cfg(feature = "mpi")]
 pub trait Exposed: crate::mpi::Expose {}
@@ -100,6 +27,23 @@ impl<B: crate::mpi::Expose + ?Sized> Exposed for B {}
 pub trait Exposed {}
 #[cfg(not(feature = "mpi"))]
 impl<B: ?Sized> Exposed for B {}
+
+/// A user's reduction as MPI calls it.
+#[cfg(feature = "mpi")]
+pub use crate::mpi::UserFunction as Foreign;
+
+/// A user's reduction as MPI would call it.
+#[cfg(not(feature = "mpi"))]
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign;
+
+#[cfg(not(feature = "mpi"))]
+impl Foreign {
+    /// Nobody calls it.
+    pub fn of<O: super::reduction::UserOp>() -> Self {
+        Self
+    }
+}
 
 /// A `Vec` of elements whose type the platform does not know.
 pub trait Buffer: Any + Send + Exposed {
@@ -150,14 +94,5 @@ impl<T: Element> Buffer for Vec<T> {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
-    }
-}
-
-/// The [`Combine`] of vectors of `T`.
-pub(crate) fn combine<T: Reducible>(into: &mut dyn Buffer, other: &dyn Buffer, op: ReduceOp) {
-    let other = other.as_any().downcast_ref::<Vec<T>>().expect("same type on all ranks");
-    let into = into.as_any_mut().downcast_mut::<Vec<T>>().expect("made with this type");
-    for (mine, theirs) in into.iter_mut().zip(other) {
-        *mine = mine.reduce(*theirs, op);
     }
 }

@@ -8,17 +8,23 @@
 //! |---|---|
 //! | [`platform`] | the seam to the world: control frames, operations, communicators |
 //! | [`buffer`] | the application's buffers while an operation owns them |
+//! | [`collective`] | the operations of all ranks, and the shapes of their buffers |
+//! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | `comm` | what a process knows of a communicator |
 //! | `block` | an open block and its requests |
+//! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
 
 mod block;
 pub mod buffer;
+pub mod collective;
 mod comm;
 pub mod platform;
+mod probe;
 mod progress;
+pub mod reduction;
 mod request;
 mod vote;
 

@@ -21,7 +21,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::buffer::{Buffer, Combine, ReduceOp};
+use super::{buffer::Buffer, collective::Collective};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -41,6 +41,10 @@ pub struct DataId(pub u32);
 /// An operation under way.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct PostId(pub u32);
+
+/// A message that a probe has matched: no receive matches it any more.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct MessageId(pub u32);
 
 /// How this process came to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,7 +75,7 @@ pub enum Incoming {
 }
 
 /// An operation of the application. Ranks are positions in the data communicator.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Operation {
     /// Send the buffer; `synchronous` completes only when the receive has started.
     Send {
@@ -89,22 +93,15 @@ pub enum Operation {
         /// Tag on the wire; `None` is any tag.
         tag: Option<u32>,
     },
-    /// `MPI_Ibarrier`; the buffer is empty.
-    Barrier,
-    /// `MPI_Ibcast` of the buffer.
-    Broadcast {
-        /// The sender.
-        root: Rank,
+    /// Receive a message that a probe has matched (`MPI_Imrecv`).
+    ReceiveMatched {
+        /// The message, which is gone afterwards.
+        message: MessageId,
+        /// Its sender.
+        from: Rank,
     },
-    /// `MPI_Iallreduce` in place.
-    Allreduce {
-        /// What combines the elements.
-        op: ReduceOp,
-        /// The same as a function on buffers, for worlds without MPI.
-        combine: Combine,
-    },
-    /// `MPI_Iallgather` in place: the buffer holds one part per rank, ours already at its place.
-    Allgather,
+    /// An operation of all ranks, in place.
+    Collective(Collective),
 }
 
 /// Where an operation stands.
@@ -128,6 +125,8 @@ pub struct Status {
     pub tag: u32,
     /// Number of elements received, or of the buffer.
     pub elements: usize,
+    /// The operation was cancelled before it did anything.
+    pub cancelled: bool,
 }
 
 /// A communicator made by a collective call.
@@ -192,6 +191,27 @@ pub trait Platform {
 
     /// Makes progress and looks at an operation. What is over stays over, until taken.
     fn test(&mut self, post: PostId) -> Progress;
+
+    /// Ends a receive that has no message yet; [`Self::test`] tells whether it is over. Other
+    /// operations go on.
+    fn cancel(&mut self, post: PostId);
+
+    /// Looks for a message (`MPI_Improbe`) and takes it out of what receives can match. Elements
+    /// are counted as those of `like`.
+    ///
+    /// # Errors
+    ///
+    /// As for a receive that cannot start.
+    fn probe(
+        &mut self,
+        data: DataId,
+        context: u32,
+        envelope: (Option<Rank>, Option<u32>),
+        like: &mut dyn Buffer,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode>;
+
+    /// Receives a matched message into nowhere, so that its sender can complete.
+    fn drop_message(&mut self, message: MessageId);
 
     /// Takes the buffer of an operation that is over; the post is gone afterwards.
     fn take(&mut self, post: PostId) -> Box<dyn Buffer>;

@@ -40,24 +40,12 @@ impl Engine {
         buffer: Box<dyn Buffer>,
     ) -> usize {
         let block = self.block(key);
-        let (comm, context, scope) = (block.comm, block.context, block.scope);
+        let (comm, context) = (block.comm, block.context);
         if context > self.comm(comm).settled_context {
             self.settle_context(comm, context);
         }
+        let doomed = self.doom(key, need, matches!(operation, Operation::Collective(_)));
         let state = self.comm(comm);
-        let doomed = if state.interrupts.contains(scope) || self.doomed_around(key) {
-            Some(FaultCode::Interrupted)
-        } else {
-            let (dead, agreed) = (state.commit.dead(), state.commit.agreed_dead());
-            let hopeless = match (need, operation) {
-                (Need::Peer(peer), _) => dead.contains(peer),
-                // It may be the dead who was to send; once all know that, it is the user's risk.
-                (Need::Anybody, Operation::Receive { .. }) => dead.len() > agreed.len(),
-                (Need::Anybody, _) => !dead.is_empty(),
-                (Need::Inner(_), _) => false,
-            };
-            hopeless.then_some(FaultCode::ProcessFailed)
-        };
         let posted = match (doomed, state.data) {
             (None, Some(data)) => self.platform.post(data, context, operation, buffer),
             (code, _) => Err((code.unwrap_or(FaultCode::Abandoned), buffer)),
@@ -81,9 +69,27 @@ impl Engine {
         index
     }
 
+    /// Why an operation with this need has no chance in this block, if it has none.
+    pub(super) fn doom(&self, key: BlockKey, need: Need, of_all: bool) -> Option<FaultCode> {
+        let block = self.block(key);
+        let state = self.comm(block.comm);
+        if state.interrupts.contains(block.scope) || self.doomed_around(key) {
+            return Some(FaultCode::Interrupted);
+        }
+        let (dead, agreed) = (state.commit.dead(), state.commit.agreed_dead());
+        let hopeless = match need {
+            Need::Peer(peer) => dead.contains(peer),
+            Need::Anybody if of_all => !dead.is_empty(),
+            // It may be the dead who was to send; once all know that, it is the user's risk.
+            Need::Anybody => dead.len() > agreed.len(),
+            Need::Inner(_) => false,
+        };
+        hopeless.then_some(FaultCode::ProcessFailed)
+    }
+
     /// Waits for a context that is being made. Aborts may follow each other faster than contexts
     /// are made; without the wait each attempt would fail for want of the next context.
-    fn settle_context(&mut self, comm: CommKey, context: u32) {
+    pub(super) fn settle_context(&mut self, comm: CommKey, context: u32) {
         let Some(data) = self.comm(comm).data else { return };
         self.wait(Timeout::After(CONTEXT_WITHIN), Idle::Busy, |engine| {
             let broken = !engine.comm(comm).commit.dead().is_empty();
@@ -160,12 +166,16 @@ impl Engine {
 
     /// A request failed. If a process is to blame, everybody in the block should hear of it.
     fn after_failure(&mut self, key: BlockKey, index: usize) {
+        let record = &self.block(key).records[index];
+        if let RequestState::Failed(code) = record.state {
+            self.note_loss(key, record.need, code);
+        }
+    }
+
+    /// What this block needs cannot be had.
+    pub(super) fn note_loss(&mut self, key: BlockKey, need: Need, code: FaultCode) {
         let block = self.block(key);
-        let (comm, scope) = (block.comm, block.scope);
-        let record = &block.records[index];
-        let RequestState::Failed(code) = record.state else { return };
-        let need = record.need;
-        let context = block.context;
+        let (comm, scope, context) = (block.comm, block.scope, block.context);
         self.comm_mut(comm).tainted = Some(context);
         if code.is_process_failure() {
             if let Need::Peer(peer) = need {
@@ -226,6 +236,18 @@ impl Engine {
                 self.fail_pending(key, FaultCode::ProcessFailed, needs);
             }
         }
+    }
+
+    /// Ends a receive that has no message yet, successfully and with nothing in its buffer; false
+    /// when the request is over or cannot be cancelled.
+    pub(crate) fn cancel_request(&mut self, key: BlockKey, index: usize) -> bool {
+        if self.test_request(key, index) != RequestState::Pending {
+            return false;
+        }
+        let Some(post) = self.block(key).records[index].post else { return false };
+        self.platform.cancel(post);
+        let state = self.test_request(key, index);
+        matches!(state, RequestState::Complete(status) if status.cancelled)
     }
 
     /// Takes the buffer of a request that is over.

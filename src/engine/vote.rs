@@ -19,6 +19,9 @@ impl Engine {
     /// requests are pending, it only moves the deadline.
     #[inline]
     pub(crate) fn finish_block(&mut self, key: BlockKey, timeout: Timeout) {
+        if !self.block(key).messages.is_empty() {
+            self.drop_messages(key);
+        }
         let block = self.block_mut(key);
         let drained = block.is_drained();
         match block.phase {

@@ -3,6 +3,7 @@
 use super::{
     MpiPlatform,
     calls::Checked,
+    collectives::Layout,
     comm::Comm,
     expose::{Expose as _, Exposure},
     request::Request,
@@ -10,7 +11,11 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    engine::{buffer::ReduceOp, platform::UniverseId},
+    engine::{
+        collective::Collective,
+        platform::UniverseId,
+        reduction::{ReduceOp, ReduceWith},
+    },
     error::Error,
     protocol::codec::YES_BYTES,
     rank::Rank,
@@ -47,8 +52,10 @@ impl Baseline {
     /// `MPI_Iallreduce` in place, then `MPI_Test` until it is complete.
     pub fn iallreduce(&mut self) -> Result<(), Error> {
         let exposure = self.exposed()?;
+        let reduction = ReduceWith::<i32>::reduction(ReduceOp::Min)?;
+        let (least, layout) = (Collective::Allreduce { reduction }, Layout::default());
         // SAFETY: the number is ours and untouched until `finish` returns.
-        let started = unsafe { Request::allreduce(&self.comm, exposure, ReduceOp::Min) };
+        let started = unsafe { Request::collective(&self.comm, exposure, &least, &layout) };
         Ok(finish(started?)?)
     }
 

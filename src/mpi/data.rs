@@ -6,17 +6,20 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    calls::{Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
+    calls::{COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
+    collectives::Layout,
     comm::Comm,
-    request::Request,
+    matched::Matched,
+    request::{Done, Request},
     ulfm::Ulfm,
 };
 use crate::{
     engine::{
         buffer::Buffer,
-        platform::{DataId, Operation, PostId, Progress, Status},
+        platform::{DataId, MessageId, Operation, PostId, Progress, Status},
     },
     fault::FaultCode,
+    rank::Rank,
 };
 
 /// Operations of a revoked communicator are over within 0.5 ms.
@@ -25,9 +28,10 @@ const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 /// An operation that was started.
 struct Post {
     request: Request,
-    buffer: Box<dyn Buffer>,
+    held: Held,
     progress: Progress,
     receives: bool,
+    cancelling: bool,
     data: DataId,
     context: u32,
     comm: Comm,
@@ -39,7 +43,11 @@ pub(super) struct Posts {
     slots: Vec<Option<Post>>,
     free: Vec<u32>,
     /// Given up by the engine, not yet by MPI.
-    quarantine: Vec<(Request, Box<dyn Buffer>)>,
+    quarantine: Vec<(Request, Held)>,
+    /// Matched and not received, by the order of their match.
+    messages: Vec<(MessageId, Matched)>,
+    /// How many messages were matched.
+    matched: u32,
 }
 
 /// What the error class of an operation means to the application.
@@ -52,6 +60,22 @@ fn fault(refusal: Refusal) -> FaultCode {
 }
 
 impl Post {
+    /// What a receive that is over has got.
+    fn received(&mut self, done: &Done) -> Progress {
+        if self.cancelling && done.is_cancelled() {
+            return Progress::Complete(Status { cancelled: true, ..Status::default() });
+        }
+        let exposure = self.held.buffer.expose();
+        match exposure.map(|exposure| done.count(exposure.datatype)) {
+            Ok(Ok(elements)) => {
+                let (source, tag) = (done.source(), done.tag());
+                Progress::Complete(Status { source, tag, elements, cancelled: false })
+            }
+            Ok(Err(refusal)) => Progress::Failed(fault(refusal)),
+            Err(code) => Progress::Failed(code),
+        }
+    }
+
     /// Looks once; what is over is remembered.
     #[inline]
     fn advance(&mut self, ulfm: &Ulfm) -> Progress {
@@ -60,24 +84,10 @@ impl Post {
         }
         self.progress = match self.request.test() {
             Ok(None) => Progress::Pending,
-            Ok(Some(done)) if self.receives => {
-                let counted = self
-                    .buffer
-                    .expose()
-                    .map_err(Err)
-                    .and_then(|exposure| done.count(exposure.datatype).map_err(Ok));
-                match counted {
-                    Ok(elements) => {
-                        let (source, tag) = (done.source(), done.tag());
-                        Progress::Complete(Status { source, tag, elements })
-                    }
-                    Err(Ok(refusal)) => Progress::Failed(fault(refusal)),
-                    Err(Err(code)) => Progress::Failed(code),
-                }
-            }
+            Ok(Some(done)) if self.receives => self.received(&done),
             Ok(Some(_)) => {
-                let elements = self.buffer.elements();
-                Progress::Complete(Status { source: None, tag: 0, elements })
+                let elements = self.held.buffer.elements();
+                Progress::Complete(Status { elements, ..Status::default() })
             }
             Err(refusal) if !self.request.is_over() => {
                 // Somebody else may still send; MPI wants to hear that we know of the death.
@@ -92,32 +102,41 @@ impl Post {
     }
 }
 
-fn start(comm: &Comm, operation: Operation, buffer: &mut dyn Buffer) -> Result<Request, FaultCode> {
+fn start(
+    comm: &Comm,
+    operation: &Operation,
+    buffer: &mut dyn Buffer,
+    (layout, message): (&Layout, Option<Matched>),
+) -> Result<Request, FaultCode> {
     let exposure = buffer.expose()?;
     let started: Checked<Request> = match operation {
         Operation::Send { to, tag, synchronous } => {
             // SAFETY: the post, then the quarantine, keeps the buffer until the request is over.
-            unsafe { Request::send(comm, exposure, to, tag, synchronous) }
+            unsafe { Request::send(comm, exposure, *to, *tag, *synchronous) }
         }
         Operation::Receive { from, tag } => {
             // SAFETY: as above.
-            unsafe { Request::receive(comm, exposure, from, tag) }
+            unsafe { Request::receive(comm, exposure, *from, *tag) }
         }
-        Operation::Barrier => Request::barrier(comm),
-        Operation::Broadcast { root } => {
+        Operation::ReceiveMatched { .. } => {
+            let message = message.ok_or(FaultCode::Interrupted)?;
             // SAFETY: as above.
-            unsafe { Request::broadcast(comm, exposure, root) }
+            unsafe { message.receive(exposure) }
         }
-        Operation::Allreduce { op, .. } => {
-            // SAFETY: as above.
-            unsafe { Request::allreduce(comm, exposure, op) }
-        }
-        Operation::Allgather => {
-            // SAFETY: as above.
-            unsafe { Request::allgather(comm, exposure) }
+        Operation::Collective(collective) => {
+            let shape = collective.check(comm.rank(), comm.size(), buffer.elements());
+            shape.map_err(|_| FaultCode::Mpi(COUNT))?;
+            // SAFETY: as above, and so is the layout; the shape was checked.
+            unsafe { Request::collective(comm, exposure, collective, layout) }
         }
     };
     started.map_err(fault)
+}
+
+/// What MPI may use until a request is over.
+struct Held {
+    buffer: Box<dyn Buffer>,
+    _layout: Layout,
 }
 
 impl Posts {
@@ -125,16 +144,29 @@ impl Posts {
     pub(super) fn post(
         &mut self,
         (data, context, comm): (DataId, u32, Comm),
-        operation: Operation,
+        operation: &Operation,
         mut buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
-        let request = match start(&comm, operation, buffer.as_mut()) {
-            Ok(request) => request,
+        let layout = match operation {
+            Operation::Collective(collective) => Layout::of(collective).map_err(fault),
+            _ => Ok(Layout::default()),
+        };
+        let message = match operation {
+            Operation::ReceiveMatched { message, .. } => self.take_message(*message),
+            _ => None,
+        };
+        let started = layout.and_then(|layout| {
+            Ok((start(&comm, operation, buffer.as_mut(), (&layout, message))?, layout))
+        });
+        let (request, layout) = match started {
+            Ok(started) => started,
             Err(code) => return Err((code, buffer)),
         };
-        let receives = matches!(operation, Operation::Receive { .. });
-        let progress = Progress::Pending;
-        let post = Post { request, buffer, progress, receives, data, context, comm };
+        let held = Held { buffer, _layout: layout };
+        let receives =
+            matches!(operation, Operation::Receive { .. } | Operation::ReceiveMatched { .. });
+        let (progress, cancelling) = (Progress::Pending, false);
+        let post = Post { request, held, progress, receives, cancelling, data, context, comm };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -169,7 +201,57 @@ impl Posts {
     pub(super) fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
         assert!(self.slot(post).progress != Progress::Pending, "taken before it is over");
         let taken = self.remove(post).expect("looked at above");
-        taken.buffer
+        taken.held.buffer
+    }
+
+    /// Asks MPI to end a receive.
+    pub(super) fn cancel(&mut self, post: PostId) {
+        let post = self.slot(post);
+        if post.receives && post.progress == Progress::Pending {
+            post.cancelling = true;
+            post.request.cancel();
+        }
+    }
+
+    /// Looks for a message and keeps it.
+    pub(super) fn probe(
+        &mut self,
+        comm: &Comm,
+        envelope: (Option<Rank>, Option<u32>),
+        like: &mut dyn Buffer,
+        ulfm: &Ulfm,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        let (message, done) = match Matched::probe(comm, envelope, like.expose()?) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(None),
+            Err(refusal) if refusal.class == PROC_FAILED_PENDING => {
+                comm.acknowledge_failures(ulfm);
+                return Ok(None);
+            }
+            Err(refusal) => return Err(fault(refusal)),
+        };
+        let id = MessageId(self.matched);
+        self.matched = self.matched.wrapping_add(1);
+        let (source, tag, elements) = (done.source(), done.tag(), message.elements());
+        self.messages.push((id, message));
+        Ok(Some((id, Status { source, tag, elements, cancelled: false })))
+    }
+
+    fn take_message(&mut self, id: MessageId) -> Option<Matched> {
+        let at = self.messages.iter().position(|(known, _)| *known == id)?;
+        Some(self.messages.swap_remove(at).1)
+    }
+
+    /// Receives a message, if it is still there, into memory in quarantine.
+    pub(super) fn drop_message(&mut self, id: MessageId) {
+        let Some(message) = self.take_message(id) else { return };
+        match message.into_nowhere() {
+            Ok((request, nowhere)) => {
+                let held = Held { buffer: Box::new(nowhere), _layout: Layout::default() };
+                self.quarantine.push((request, held));
+            }
+            Err(refusal) => tracing::debug!(?refusal, "message not dropped"),
+        }
     }
 
     pub(super) fn abandon(&mut self, post: PostId) {
@@ -186,7 +268,7 @@ impl Posts {
             post.request.cancel();
         }
         if matches!(post.request.test(), Ok(None)) || !post.request.is_over() {
-            self.quarantine.push((post.request, post.buffer));
+            self.quarantine.push((post.request, post.held));
         }
     }
 
@@ -237,8 +319,8 @@ impl Posts {
         while !self.quarantine.is_empty() && began.elapsed() < within {
             self.sweep();
         }
-        for (_, buffer) in self.quarantine.drain(..) {
-            std::mem::forget(buffer);
+        for (_, held) in self.quarantine.drain(..) {
+            std::mem::forget(held);
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Exposure {
     pub(super) address: *mut c_void,
     pub(super) count: c_int,
     pub(super) datatype: ffi::MPI_Datatype,
+    /// Bytes from one element to the next.
+    pub(super) stride: usize,
 }
 
 /// A buffer that MPI can read and write.
@@ -42,7 +44,8 @@ unsafe impl<T: MpiElement> Expose for Vec<T> {
     fn expose(&mut self) -> Result<Exposure, FaultCode> {
         let count = c_int::try_from(self.len()).map_err(|_| FaultCode::Mpi(COUNT))?;
         let datatype = T::equivalent_datatype().as_raw();
-        Ok(Exposure { address: self.as_mut_ptr().cast(), count, datatype })
+        let address = self.as_mut_ptr().cast();
+        Ok(Exposure { address, count, datatype, stride: size_of::<T>() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
-//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `ulfm`, has one checked
-//! function per call of MPI; what stands on it is ordinary code.
+//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `collectives`, `reduce`,
+//! `ulfm`, has one checked function per call of MPI; what stands on it is ordinary code.
 //!
 //! ```text
 //! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
@@ -16,6 +16,7 @@
 
 mod baseline;
 mod calls;
+mod collectives;
 mod comm;
 mod contexts;
 mod control;
@@ -25,6 +26,8 @@ mod expose;
 mod facts;
 mod groups;
 mod interop;
+mod matched;
+mod reduce;
 mod request;
 mod spawn;
 mod ulfm;
@@ -47,13 +50,14 @@ pub use self::{
     baseline::Baseline,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
+    reduce::UserFunction,
 };
 use crate::{
     engine::{
         buffer::Buffer,
         platform::{
-            DataId, Derived, Idle, Incoming, Operation, Origin, Platform, PostId, Progress,
-            UniverseId,
+            DataId, Derived, Idle, Incoming, MessageId, Operation, Origin, Platform, PostId,
+            Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -250,7 +254,7 @@ impl Platform for MpiPlatform {
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
         match self.context(data, context) {
-            Some(comm) => self.posts.post((data, context, comm), operation, buffer),
+            Some(comm) => self.posts.post((data, context, comm), &operation, buffer),
             None => Err((FaultCode::Interrupted, buffer)),
         }
     }
@@ -258,6 +262,25 @@ impl Platform for MpiPlatform {
     #[inline]
     fn test(&mut self, post: PostId) -> Progress {
         self.posts.test(post, self.ulfm)
+    }
+
+    fn cancel(&mut self, post: PostId) {
+        self.posts.cancel(post);
+    }
+
+    fn probe(
+        &mut self,
+        data: DataId,
+        context: u32,
+        envelope: (Option<Rank>, Option<u32>),
+        like: &mut dyn Buffer,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        let comm = self.context(data, context).ok_or(FaultCode::Interrupted)?;
+        self.posts.probe(&comm, envelope, like, self.ulfm)
+    }
+
+    fn drop_message(&mut self, message: MessageId) {
+        self.posts.drop_message(message);
     }
 
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {

@@ -1,9 +1,6 @@
 //! Requests: a checked call for each operation that we start, test or end.
 
-use std::{
-    ffi::{c_int, c_void},
-    ptr,
-};
+use std::ffi::{c_int, c_void};
 
 use mpi::ffi;
 
@@ -13,7 +10,7 @@ use super::{
     expose::Exposure,
     watchdog,
 };
-use crate::{engine::buffer::ReduceOp, rank::Rank};
+use crate::rank::Rank;
 
 /// A request of MPI; null when nothing is under way. Dropping it does not end the operation.
 #[derive(Debug)]
@@ -24,6 +21,18 @@ pub(super) struct Request(ffi::MPI_Request);
 pub(super) struct Done(ffi::MPI_Status);
 
 impl Done {
+    pub(super) fn new(status: ffi::MPI_Status) -> Self {
+        Self(status)
+    }
+
+    /// `MPI_Test_cancelled`.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let mut flag = 0;
+        // SAFETY: the status was filled by a completed call; the result is ours.
+        let code = unsafe { ffi::MPI_Test_cancelled(&raw const self.0, &raw mut flag) };
+        code == 0 && flag != 0
+    }
+
     pub(super) fn source(&self) -> Option<Rank> {
         u32::try_from(self.0.MPI_SOURCE).ok().map(Rank::new)
     }
@@ -73,32 +82,9 @@ pub(super) fn any_tag() -> c_int {
     unsafe { ffi::RSMPI_ANY_TAG }
 }
 
-fn empty_status() -> ffi::MPI_Status {
+pub(super) fn empty_status() -> ffi::MPI_Status {
     // SAFETY: a status is a plain structure of integers, for which zero is a value.
     unsafe { std::mem::zeroed() }
-}
-
-/// `MPI_IN_PLACE`, a macro that the bindings do not carry: 1 in Open MPI, the only library with
-/// the calls that `ulfm::require` asks for.
-fn in_place() -> *const c_void {
-    ptr::without_provenance(1)
-}
-
-fn operation(op: ReduceOp) -> ffi::MPI_Op {
-    match op {
-        // SAFETY: reading a constant that MPI's library defines.
-        ReduceOp::Sum => unsafe { ffi::RSMPI_SUM },
-        // SAFETY: as above.
-        ReduceOp::Product => unsafe { ffi::RSMPI_PROD },
-        // SAFETY: as above.
-        ReduceOp::Min => unsafe { ffi::RSMPI_MIN },
-        // SAFETY: as above.
-        ReduceOp::Max => unsafe { ffi::RSMPI_MAX },
-        // SAFETY: as above.
-        ReduceOp::And => unsafe { ffi::RSMPI_BAND },
-        // SAFETY: as above.
-        ReduceOp::Or => unsafe { ffi::RSMPI_BOR },
-    }
 }
 
 impl Request {
@@ -168,7 +154,7 @@ impl Request {
     ) -> Checked<Self> {
         let _inside = watchdog::ordinary();
         let start = if synchronous { ffi::MPI_Issend } else { ffi::MPI_Isend };
-        let Exposure { address, count, datatype } = buffer;
+        let Exposure { address, count, datatype, .. } = buffer;
         let (to, tag) = (to.number().cast_signed(), tag.cast_signed());
         let mut request = Self::null();
         check("MPI_Isend", {
@@ -192,7 +178,7 @@ impl Request {
         let _inside = watchdog::ordinary();
         let from = from.map_or_else(any_source, |rank| rank.number().cast_signed());
         let tag = tag.map_or_else(any_tag, u32::cast_signed);
-        let Exposure { address, count, datatype } = buffer;
+        let Exposure { address, count, datatype, .. } = buffer;
         let mut request = Self::null();
         check("MPI_Irecv", {
             // SAFETY: the buffer is described by its exposure and left alone by our caller.
@@ -215,77 +201,12 @@ impl Request {
         tag: u32,
     ) -> Checked<Self> {
         let (from, tag) = (from.number().cast_signed(), tag.cast_signed());
-        let Exposure { address, count, datatype } = buffer;
+        let Exposure { address, count, datatype, .. } = buffer;
         let mut request = Self::null();
         check("MPI_Recv_init", {
             // SAFETY: the buffer is described by its exposure and left alone by our caller.
             unsafe {
                 ffi::MPI_Recv_init(address, count, datatype, from, tag, comm.raw(), request.slot())
-            }
-        })?;
-        Ok(request)
-    }
-
-    /// `MPI_Ibarrier`.
-    pub(super) fn barrier(comm: &Comm) -> Checked<Self> {
-        let _inside = watchdog::ordinary();
-        let mut request = Self::null();
-        // SAFETY: the communicator is live; no buffer.
-        check("MPI_Ibarrier", unsafe { ffi::MPI_Ibarrier(comm.raw(), request.slot()) })?;
-        Ok(request)
-    }
-
-    /// `MPI_Ibcast`.
-    ///
-    /// # Safety
-    ///
-    /// The buffer belongs to MPI until the request is over.
-    pub(super) unsafe fn broadcast(comm: &Comm, buffer: Exposure, root: Rank) -> Checked<Self> {
-        let _inside = watchdog::ordinary();
-        let Exposure { address, count, datatype } = buffer;
-        let root = root.number().cast_signed();
-        let mut request = Self::null();
-        check("MPI_Ibcast", {
-            // SAFETY: the buffer is described by its exposure and left alone by our caller.
-            unsafe { ffi::MPI_Ibcast(address, count, datatype, root, comm.raw(), request.slot()) }
-        })?;
-        Ok(request)
-    }
-
-    /// `MPI_Iallreduce` in place.
-    ///
-    /// # Safety
-    ///
-    /// The buffer belongs to MPI until the request is over.
-    pub(super) unsafe fn allreduce(comm: &Comm, buffer: Exposure, op: ReduceOp) -> Checked<Self> {
-        let _inside = watchdog::ordinary();
-        let Exposure { address, count, datatype } = buffer;
-        let (from, op, mut request) = (in_place(), operation(op), Self::null());
-        check("MPI_Iallreduce", {
-            // SAFETY: the buffer is described by its exposure and left alone by our caller.
-            unsafe {
-                let raw = comm.raw();
-                ffi::MPI_Iallreduce(from, address, count, datatype, op, raw, request.slot())
-            }
-        })?;
-        Ok(request)
-    }
-
-    /// `MPI_Iallgather` in place: one part of equal length per rank.
-    ///
-    /// # Safety
-    ///
-    /// The buffer belongs to MPI until the request is over.
-    pub(super) unsafe fn allgather(comm: &Comm, buffer: Exposure) -> Checked<Self> {
-        let _inside = watchdog::ordinary();
-        let Exposure { address, count, datatype } = buffer;
-        let part = count / comm.size().cast_signed();
-        let (from, mut request) = (in_place(), Self::null());
-        check("MPI_Iallgather", {
-            // SAFETY: the buffer holds `part` elements per rank and is left alone by our caller.
-            unsafe {
-                let (raw, slot) = (comm.raw(), request.slot());
-                ffi::MPI_Iallgather(from, part, datatype, address, part, datatype, raw, slot)
             }
         })?;
         Ok(request)

@@ -30,6 +30,7 @@ impl Wire {
             address: self.bytes.as_ptr().cast(),
             count: count as i32,
             datatype: Types::bytes(),
+            stride: 1,
         }
     }
 

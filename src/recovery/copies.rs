@@ -15,6 +15,7 @@ use crate::{
     engine::{
         BlockKey, Engine, MAX_USER_TAG, Need, RequestState,
         buffer::{Buffer, Element},
+        collective::{Collective, Parts},
         platform::Operation,
     },
     error::Error,
@@ -318,7 +319,8 @@ impl Engine {
         let mut all = vec![0; mine.len() * ranks];
         let at = self.me().index() * mine.len();
         all[at..at + mine.len()].copy_from_slice(mine);
-        let index = self.post(key, Need::Anybody, Operation::Allgather, Box::new(all));
+        let gather = Operation::Collective(Collective::Allgather { parts: Parts::Even });
+        let index = self.post(key, Need::Anybody, gather, Box::new(all));
         self.wait_request(key, index, Timeout::Never);
         self.succeeded(key, index)?;
         let buffer = self.block(key).records[index].buffer.as_ref();

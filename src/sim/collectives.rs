@@ -1,8 +1,7 @@
 //! Collective operations: the n-th call of each rank in a context meets those of the others.
 //!
 //! ```text
-//!  barrier, allreduce, allgather          broadcast
-//!  all have called ─▶ each completes      the root has called ─▶ each that calls completes
+//!  all that a rank gets something from have called ─▶ its call completes
 //!
 //!  a member is dead: some complete (only if the dead had called before), some get an error when
 //!  their detector tells them, the others wait for ever, as in real MPI; the seed chooses
@@ -10,6 +9,8 @@
 //!
 //! At least one living rank that calls gets an error or all complete, so that a broken collective
 //! is never silent everywhere. Reductions combine in the order of ranks: the same bits everywhere.
+
+use std::ops::Range;
 
 use super::{
     data::EAGER_BYTES,
@@ -19,12 +20,14 @@ use super::{
 use crate::{
     engine::{
         buffer::Buffer,
-        platform::{Operation, PostId, Progress},
+        collective::Collective,
+        platform::{PostId, Progress},
     },
     fault::FaultCode,
 };
 
 const MPI_ERR_TYPE: i32 = 3;
+const MPI_ERR_TRUNCATE: i32 = 15;
 
 /// What becomes of a collective in which a member died after its call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +48,7 @@ enum Fate {
 struct Entry {
     process: Pid,
     post: PostId,
+    collective: Collective,
     payload: Box<dyn Buffer>,
     /// Drawn when a death matters to this rank.
     fate: Option<Fate>,
@@ -54,16 +58,14 @@ struct Entry {
 
 /// One collective of all ranks.
 pub(super) struct Meeting {
-    operation: Operation,
     entries: Vec<Option<Entry>>,
     luck: Luck,
 }
 
 impl World {
-    pub(super) fn start_collective(&mut self, me: Pid, id: PostId) {
+    pub(super) fn start_collective(&mut self, me: Pid, id: PostId, collective: Collective) {
         let post = self.processes[me].posts.get_mut(&id.0).expect("just posted");
         let (comm, rank, context) = (post.comm, post.rank, post.context);
-        let operation = post.operation;
         let payload = post.buffer.copy(0, post.buffer.elements());
         let side = &mut self.comms[comm].sides[rank];
         let port = side.ports.entry(context).or_default();
@@ -77,15 +79,17 @@ impl World {
             _ => Luck::None,
         };
         let size = self.comms[comm].members.len();
-        let fresh = || Meeting { operation, entries: (0..size).map(|_| None).collect(), luck };
+        let fresh = || Meeting { entries: (0..size).map(|_| None).collect(), luck };
         let key = (context, number);
         let meeting = self.comms[comm].meetings.entry(key).or_insert_with(fresh);
-        if !same_call(&meeting.operation, &operation) {
+        let called = meeting.entries.iter().flatten().next();
+        if called.is_some_and(|entry| !is_same(&entry.collective, &collective)) {
             let progress = Progress::Failed(FaultCode::Mpi(MPI_ERR_TYPE));
             return self.complete(me, id, progress, None);
         }
-        meeting.entries[rank] =
-            Some(Entry { process: me, post: id, payload, fate: None, settled: false });
+        let entry =
+            Entry { process: me, post: id, collective, payload, fate: None, settled: false };
+        meeting.entries[rank] = Some(entry);
         self.draw_fate(comm, key, rank);
         self.settle(comm, key);
     }
@@ -94,22 +98,24 @@ impl World {
     fn settle(&mut self, comm: usize, key: (u32, u32)) {
         let Some(meeting) = self.comms[comm].meetings.get(&key) else { return };
         let all_called = meeting.entries.iter().all(Option::is_some);
-        if let Operation::Broadcast { root } = meeting.operation {
-            self.settle_broadcast(comm, key, root.index());
-        } else if all_called {
-            let result = meeting.result();
-            let broken = self.is_broken(comm);
-            for rank in 0..self.comms[comm].members.len() {
-                if broken {
-                    self.draw_fate_late(comm, key, rank);
-                }
-                match &result {
-                    Ok(result) => {
-                        let payload = result.as_ref().map(|all| all.copy(0, all.elements()));
-                        self.finish(comm, key, rank, payload, None);
-                    }
-                    Err(class) => self.finish(comm, key, rank, None, Some(*class)),
-                }
+        let rooted = meeting.entries.iter().flatten().any(|it| it.collective.root().is_some());
+        let broken = all_called && !rooted && self.is_broken(comm);
+        for rank in 0..self.comms[comm].members.len() {
+            if broken {
+                self.draw_fate_late(comm, key, rank);
+            }
+            let meeting = &self.comms[comm].meetings[&key];
+            if !meeting.can_complete(rank) {
+                continue;
+            }
+            let (payload, class) = match meeting.result(rank) {
+                Ok(payload) => (payload, None),
+                Err(class) => (None, Some(class)),
+            };
+            if meeting.is_alone(rank) {
+                self.complete_alone(comm, key, rank, payload);
+            } else {
+                self.finish(comm, key, rank, payload, class);
             }
         }
         if all_called {
@@ -120,22 +126,21 @@ impl World {
         }
     }
 
-    fn settle_broadcast(&mut self, comm: usize, key: (u32, u32), root: usize) {
-        let meeting = &self.comms[comm].meetings[&key];
-        let Some(source) = &meeting.entries[root] else { return };
-        let content = source.payload.copy(0, source.payload.elements());
-        let small = content.elements() * content.element_bytes() <= EAGER_BYTES;
-        let (process, post) = (source.process, source.post);
-        if small && !source.settled && source.fate.is_none() {
-            self.mark_settled(comm, key, root);
-            if let Some(own) = self.processes[process].posts.get(&post.0) {
-                let done = Progress::Complete(own.status());
-                self.complete(process, post, done, None);
-            }
-        }
-        for rank in 0..self.comms[comm].members.len() {
-            let payload = (rank != root).then(|| content.copy(0, content.elements()));
-            self.finish(comm, key, rank, payload, None);
+    /// Completes a call at once.
+    fn complete_alone(
+        &mut self,
+        comm: usize,
+        key: (u32, u32),
+        rank: usize,
+        payload: Option<Box<dyn Buffer>>,
+    ) {
+        let meeting = self.comms[comm].meetings.get_mut(&key).expect("under way");
+        let Some(entry) = &mut meeting.entries[rank] else { return };
+        entry.settled = true;
+        let (process, post) = (entry.process, entry.post);
+        if let Some(own) = self.processes[process].posts.get(&post.0) {
+            let done = Progress::Complete(own.status());
+            self.complete(process, post, done, payload);
         }
     }
 
@@ -164,13 +169,6 @@ impl World {
         let now = self.now();
         let event = Event::Completion { process, post, progress, payload };
         self.schedule(now + latency, event);
-    }
-
-    fn mark_settled(&mut self, comm: usize, key: (u32, u32), rank: usize) {
-        let meeting = self.comms[comm].meetings.get_mut(&key).expect("under way");
-        if let Some(entry) = &mut meeting.entries[rank] {
-            entry.settled = true;
-        }
     }
 
     fn is_broken(&self, comm: usize) -> bool {
@@ -225,12 +223,13 @@ impl World {
         let group = &self.comms[comm];
         let meeting = &group.meetings[&key];
         let called = |at: usize| meeting.entries[at].is_some();
-        let mut needed = match meeting.operation {
-            Operation::Broadcast { root } => root.index()..root.index() + 1,
-            _ => 0..group.members.len(),
+        let lacks = |at: usize| {
+            let mut needed = meeting.sources(at);
+            needed.any(|at| self.is_dead(group.members[at]) && !called(at))
         };
-        let lacking = needed.any(|at| self.is_dead(group.members[at]) && !called(at));
         let is_victim = group.victim.is_none_or(|victim| victim == rank);
+        // Whoever gets all that it needs may complete, but not so that nobody notices.
+        let lacking = lacks(rank) || (is_victim && (0..group.members.len()).any(lacks));
         let complete = !lacking
             && match meeting.luck {
                 Luck::All => true,
@@ -265,45 +264,99 @@ impl World {
 }
 
 /// True when two ranks call the same collective.
-fn same_call(one: &Operation, other: &Operation) -> bool {
-    match (one, other) {
-        (Operation::Barrier, Operation::Barrier) | (Operation::Allgather, Operation::Allgather) => {
-            true
-        }
-        (Operation::Broadcast { root: one }, Operation::Broadcast { root: other }) => one == other,
-        (Operation::Allreduce { op: one, .. }, Operation::Allreduce { op: other, .. }) => {
-            one == other
-        }
-        _ => false,
-    }
+fn is_same(one: &Collective, other: &Collective) -> bool {
+    let reductions = match (one.reduction(), other.reduction()) {
+        (Some(one), Some(other)) => one.is_like(other),
+        (one, other) => one.is_none() && other.is_none(),
+    };
+    one.name() == other.name() && one.root() == other.root() && reductions
 }
 
 impl Meeting {
-    /// What all ranks receive when all have called, or MPI's error class.
-    fn result(&self) -> Result<Option<Box<dyn Buffer>>, i32> {
-        let entries: Vec<&Entry> = self.entries.iter().flatten().collect();
-        let first = &entries[0].payload;
-        let mut all = first.copy(0, first.elements());
-        let alike = |entry: &&Entry| {
-            let payload = &entry.payload;
-            payload.as_any().type_id() == all.as_any().type_id()
-                && payload.elements() == all.elements()
-        };
-        match self.operation {
-            Operation::Barrier | Operation::Broadcast { .. } => return Ok(None),
-            _ if !entries.iter().all(alike) => return Err(MPI_ERR_TYPE),
-            Operation::Allreduce { op, combine } => {
-                for entry in &entries[1..] {
-                    combine(all.as_mut(), &*entry.payload, op);
-                }
+    /// The ranks from which this one gets something.
+    fn sources(&self, rank: usize) -> Range<usize> {
+        let collective = self.entries.iter().flatten().next().map(|entry| &entry.collective);
+        collective.map_or(0..0, |collective| collective.sources(rank, self.entries.len()))
+    }
+
+    fn can_complete(&self, rank: usize) -> bool {
+        let waits = self.entries[rank].as_ref().is_some_and(|entry| !entry.settled);
+        waits && self.sources(rank).all(|source| self.entries[source].is_some())
+    }
+
+    /// True for a rank that only gives, and little, and whose call no death has decided.
+    fn is_alone(&self, rank: usize) -> bool {
+        let Some(entry) = &self.entries[rank] else { return false };
+        let bytes = entry.payload.elements() * entry.payload.element_bytes();
+        let alone = self.sources(rank) == (rank..rank + 1) && bytes <= EAGER_BYTES;
+        alone && entry.fate.is_none()
+    }
+
+    /// What is in a rank's buffer afterwards, if that changes, or MPI's error class.
+    fn result(&self, rank: usize) -> Result<Option<Box<dyn Buffer>>, i32> {
+        let entry = self.entries[rank].as_ref().expect("it has called");
+        match &entry.collective {
+            Collective::Barrier => Ok(None),
+            Collective::Broadcast { root } => {
+                let source = self.entries[root.index()].as_ref().expect("it has called");
+                let copy = || source.payload.copy(0, source.payload.elements());
+                Ok((rank != root.index()).then(copy))
             }
-            _ => {
-                let part = all.elements() / entries.len();
-                for (rank, entry) in entries.iter().enumerate() {
-                    all.fill(rank * part, &*entry.payload.copy(rank * part, part));
+            Collective::Reduce { root, .. } if rank != root.index() => Ok(None),
+            Collective::Scan { exclusive: true, .. } if rank == 0 => Ok(None),
+            Collective::Scan { exclusive: true, .. } => self.combined(0..rank).map(Some),
+            Collective::Scan { .. } => self.combined(0..rank + 1).map(Some),
+            Collective::Reduce { .. } | Collective::Allreduce { .. } => {
+                self.combined(0..self.entries.len()).map(Some)
+            }
+            Collective::ReduceScatter { parts, .. } => {
+                let all = self.combined(0..self.entries.len())?;
+                let part = parts.range(rank, self.entries.len(), all.elements());
+                Ok(Some(all.copy(part.start, part.len())))
+            }
+            _ => self.moved(rank).map(Some),
+        }
+    }
+
+    /// The elements of some ranks, combined in their order.
+    fn combined(&self, ranks: Range<usize>) -> Result<Box<dyn Buffer>, i32> {
+        let mut result: Option<Box<dyn Buffer>> = None;
+        for entry in self.entries[ranks].iter().flatten() {
+            let mut next = entry.payload.copy(0, entry.payload.elements());
+            if let Some(left) = result {
+                let types = [left.as_any().type_id(), next.as_any().type_id()];
+                if types[0] != types[1] || left.elements() != next.elements() {
+                    return Err(MPI_ERR_TYPE);
                 }
+                let reduction = entry.collective.reduction().expect("it combines");
+                reduction.combine(left.as_ref(), next.as_mut());
+            }
+            result = Some(next);
+        }
+        result.ok_or(MPI_ERR_TYPE)
+    }
+
+    /// A rank's buffer with all that the others give it.
+    fn moved(&self, rank: usize) -> Result<Box<dyn Buffer>, i32> {
+        let size = self.entries.len();
+        let own = self.entries[rank].as_ref().expect("it has called");
+        let mut all = own.payload.copy(0, own.payload.elements());
+        for source in own.collective.sources(rank, size) {
+            let entry = self.entries[source].as_ref().expect("it has called");
+            let given = entry.collective.given(rank, source, size, entry.payload.elements());
+            let taken = own.collective.taken(source, rank, size, all.elements());
+            let in_place = source == rank && !matches!(own.collective, Collective::Exchange { .. });
+            if in_place {
+                continue;
+            }
+            let part = entry.payload.copy(given.start, given.len());
+            if part.as_any().type_id() != all.as_any().type_id() {
+                return Err(MPI_ERR_TYPE);
+            }
+            if given.len() != taken.len() || !all.fill(taken.start, &*part) {
+                return Err(MPI_ERR_TRUNCATE);
             }
         }
-        Ok(Some(all))
+        Ok(all)
     }
 }

@@ -78,7 +78,7 @@ pub(super) struct Post {
 
 impl Post {
     pub(super) fn status(&self) -> Status {
-        Status { source: None, tag: 0, elements: self.buffer.elements() }
+        Status { elements: self.buffer.elements(), ..Status::default() }
     }
 
     /// The process without which this send or receive cannot complete, as a rank.
@@ -87,7 +87,8 @@ impl Post {
             _ if self.matched => None,
             Operation::Send { to, .. } => Some(to),
             Operation::Receive { from, .. } => from,
-            _ => None,
+            Operation::ReceiveMatched { from, .. } => Some(from),
+            Operation::Collective(_) => None,
         }
     }
 
@@ -100,14 +101,12 @@ impl Post {
                 let tag = tag.map_or("any".to_owned(), |tag| tag.to_string());
                 format!("receive from {from}, tag {tag}, {place}")
             }
-            Operation::Barrier => format!("barrier {} {place}", self.number),
-            Operation::Broadcast { root } => {
-                format!("broadcast {} of {root} {place}", self.number)
+            Operation::ReceiveMatched { from, .. } => {
+                format!("matched receive from {from} {place}")
             }
-            Operation::Allreduce { op, .. } => {
-                format!("allreduce {} ({op:?}) {place}", self.number)
+            Operation::Collective(ref collective) => {
+                format!("{} {} {place}", collective.name(), self.number)
             }
-            Operation::Allgather => format!("allgather {} {place}", self.number),
         }
     }
 }
@@ -145,6 +144,7 @@ impl World {
         let it = &mut self.processes[me];
         let id = PostId(it.next_post);
         it.next_post += 1;
+        let starts = operation.clone();
         let post = Post {
             comm,
             rank,
@@ -159,12 +159,13 @@ impl World {
         let local = it.local;
         note!(self, local, "p{me} posts {}", post.describe());
         self.processes[me].posts.insert(id.0, post);
-        match operation {
+        match starts {
             Operation::Send { to, tag, synchronous } => {
                 self.start_send(me, id, to, tag, synchronous);
             }
             Operation::Receive { .. } => self.start_receive(me, id),
-            _ => self.start_collective(me, id),
+            Operation::ReceiveMatched { message, .. } => self.start_matched(me, id, message),
+            Operation::Collective(collective) => self.start_collective(me, id, collective),
         }
         Ok(id)
     }
@@ -202,11 +203,24 @@ impl World {
         }
     }
 
+    /// Ends a receive that has no message yet, as if nothing had been asked.
+    pub(super) fn cancel(&mut self, me: Pid, id: PostId) {
+        if self.is_cancellable(me, id) {
+            let cancelled = Status { cancelled: true, ..Status::default() };
+            self.complete(me, id, Progress::Complete(cancelled), None);
+        }
+    }
+
+    fn is_cancellable(&self, me: Pid, id: PostId) -> bool {
+        self.processes[me].posts.get(&id.0).is_some_and(|post| {
+            let unmatched = matches!(post.operation, Operation::Receive { .. }) && !post.matched;
+            unmatched && post.progress == Progress::Pending
+        })
+    }
+
     /// Gives up an operation: a receive is cancelled, the rest goes on without its owner.
     pub(super) fn abandon(&mut self, me: Pid, id: PostId) {
-        let Some(post) = self.processes[me].posts.get_mut(&id.0) else { return };
-        let cancellable = matches!(post.operation, Operation::Receive { .. }) && !post.matched;
-        if cancellable && post.progress == Progress::Pending {
+        if self.is_cancellable(me, id) {
             self.complete(me, id, Progress::Failed(FaultCode::Interrupted), None);
         }
         let posts = &mut self.processes[me].posts;
@@ -349,8 +363,8 @@ fn refusal(operation: &Operation, size: usize) -> Option<i32> {
     let (rank, tag) = match *operation {
         Operation::Send { to, tag, .. } => (Some(to), Some(tag)),
         Operation::Receive { from, tag } => (from, tag),
-        Operation::Broadcast { root } => (Some(root), None),
-        Operation::Barrier | Operation::Allreduce { .. } | Operation::Allgather => (None, None),
+        Operation::ReceiveMatched { from, .. } => (Some(from), None),
+        Operation::Collective(ref collective) => (collective.root(), None),
     };
     if rank.is_some_and(|rank| rank.index() >= size) {
         return Some(MPI_ERR_RANK);

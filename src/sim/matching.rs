@@ -19,8 +19,9 @@ use super::{
 use crate::{
     engine::{
         buffer::Buffer,
-        platform::{Operation, PostId, Progress, Status},
+        platform::{MessageId, Operation, PostId, Progress, Status},
     },
+    fault::FaultCode,
     rank::Rank,
 };
 
@@ -50,7 +51,8 @@ impl Message {
     }
 
     fn status(&self) -> Status {
-        Status { source: Some(self.from), tag: self.tag, elements: self.payload.elements() }
+        let elements = self.payload.elements();
+        Status { source: Some(self.from), tag: self.tag, elements, cancelled: false }
     }
 }
 
@@ -91,10 +93,28 @@ impl World {
         let it = &self.processes[me];
         let now = it.local;
         let post = &it.posts[&id.0];
-        let (comm, rank, context, operation) = (post.comm, post.rank, post.context, post.operation);
+        let (comm, rank, context) = (post.comm, post.rank, post.context);
+        let operation = post.operation.clone();
+        let message = self.take_unexpected((comm, rank, context), &operation);
+        if message.is_none() {
+            let port = self.comms[comm].sides[rank].ports.entry(context).or_default();
+            port.posted.push(id);
+        }
+        match message {
+            Some(message) => self.deliver(me, id, message, now),
+            None => self.check_partner(me, id),
+        }
+    }
+
+    /// The first message in the unexpected queue that an operation matches.
+    fn take_unexpected(
+        &mut self,
+        (comm, rank, context): (usize, usize, u32),
+        operation: &Operation,
+    ) -> Option<Message> {
         let mut port = self.take_port(comm, rank, context);
         let mut message = None;
-        let first = |port: &Port| port.unexpected.iter().position(|m| m.matches(&operation));
+        let first = |port: &Port| port.unexpected.iter().position(|m| m.matches(operation));
         while let Some(at) = first(&port) {
             let found = port.unexpected.remove(at).expect("just found");
             if self.is_deliverable(&found) {
@@ -102,13 +122,50 @@ impl World {
                 break;
             }
         }
-        if message.is_none() {
-            port.posted.push(id);
-        }
         self.comms[comm].sides[rank].ports.insert(context, port);
-        match message {
-            Some(message) => self.deliver(me, id, message, now),
-            None => self.check_partner(me, id),
+        message
+    }
+
+    /// Takes the first message that a receive would match, for a receive that names it.
+    pub(super) fn probe(
+        &mut self,
+        me: Pid,
+        (comm, rank): (usize, usize),
+        context: u32,
+        receive: &Operation,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        if context < self.comms[comm].sides[rank].revoked {
+            return Err(FaultCode::Interrupted);
+        }
+        let Some(message) = self.take_unexpected((comm, rank, context), receive) else {
+            self.processes[me].probes = true;
+            return Ok(None);
+        };
+        let it = &mut self.processes[me];
+        let (id, status) = (MessageId(it.next_post), message.status());
+        it.next_post += 1;
+        it.matched.insert(id.0, message);
+        Ok(Some((id, status)))
+    }
+
+    pub(super) fn start_matched(&mut self, me: Pid, id: PostId, message: MessageId) {
+        let now = self.processes[me].local;
+        match self.processes[me].matched.remove(&message.0) {
+            Some(message) if self.is_deliverable(&message) => self.deliver(me, id, message, now),
+            _ => self.check_partner(me, id),
+        }
+    }
+
+    /// Lets the sender of a matched message complete.
+    pub(super) fn drop_message(&mut self, me: Pid, message: MessageId) {
+        let Some(message) = self.processes[me].matched.remove(&message.0) else { return };
+        if let Some((sender, send)) = message.send.filter(|_| self.is_deliverable(&message)) {
+            let post = self.processes[sender].posts.get_mut(&send.0).expect("pending");
+            post.matched = true;
+            let progress = Progress::Complete(post.status());
+            let time = self.now() + self.latency();
+            let event = Event::Completion { process: sender, post: send, progress, payload: None };
+            self.schedule(time, event);
         }
     }
 
@@ -127,6 +184,9 @@ impl World {
         if found.is_none() {
             note!(self, self.clock, "p{receiver} has an unexpected message in c{comm}");
             port.unexpected.extend(message.take());
+            if std::mem::take(&mut self.processes[receiver].probes) {
+                self.wake(receiver);
+            }
         }
         self.comms[comm].sides[to].ports.insert(context, port);
         if let (Some(id), Some(message)) = (found, message) {

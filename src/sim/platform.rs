@@ -18,8 +18,8 @@ use crate::{
     engine::{
         buffer::Buffer,
         platform::{
-            DataId, Derived, Idle, Incoming, Operation, Origin, Platform, PostId, Progress,
-            UniverseId,
+            DataId, Derived, Idle, Incoming, MessageId, Operation, Origin, Platform, PostId,
+            Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -245,6 +245,30 @@ impl Platform for SimPlatform {
         let progress = world.processes[self.me].posts.get(&post.0).map(|post| post.progress);
         drop(world);
         progress.unwrap_or_else(|| panic!("process {} has no post {}", self.me, post.0))
+    }
+
+    fn cancel(&mut self, post: PostId) {
+        if let Some(mut world) = self.enter(false) {
+            world.cancel(self.me, post);
+        }
+    }
+
+    fn probe(
+        &mut self,
+        data: DataId,
+        context: u32,
+        (from, tag): (Option<Rank>, Option<u32>),
+        _: &mut dyn Buffer,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        let world = self.enter(false).ok_or(FaultCode::Interrupted)?;
+        let (mut world, place) = self.place(world, data);
+        world.probe(self.me, place, context, &Operation::Receive { from, tag })
+    }
+
+    fn drop_message(&mut self, message: MessageId) {
+        if let Some(mut world) = self.enter(true) {
+            world.drop_message(self.me, message);
+        }
     }
 
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {

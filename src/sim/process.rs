@@ -21,6 +21,7 @@ use super::{
     data::Post,
     event::Event,
     groups::Made,
+    matching::Message,
     network::News,
     world::{Pid, Time, World, note},
 };
@@ -86,6 +87,10 @@ pub(super) struct Process {
     pub(super) datas: Vec<Option<(usize, usize)>>,
     pub(super) posts: BTreeMap<u32, Post>,
     pub(super) next_post: u32,
+    /// It has looked for a message that was not there.
+    pub(super) probes: bool,
+    /// Messages that a probe has matched.
+    pub(super) matched: BTreeMap<u32, Message>,
     /// The creation that a spawned process joins.
     pub(super) born_of: Option<usize>,
     pub(super) returned: Option<Result<Made, Error>>,
@@ -131,6 +136,8 @@ impl World {
             datas: Vec::new(),
             posts: BTreeMap::new(),
             next_post: 0,
+            probes: false,
+            matched: BTreeMap::new(),
             born_of: None,
             returned: None,
             finalized: false,
@@ -248,6 +255,7 @@ impl World {
         it.end.get_or_insert(End::Crashed);
         it.dead = true;
         it.posts.clear();
+        it.matched.clear();
         it.inbox.clear();
         for observer in 0..self.processes.len() {
             if self.is_active(observer) {

@@ -4,9 +4,13 @@
 //! a variable which of the programs in [`programs`] to be. Each launch has a time limit, and is
 //! judged by what its ranks print and by how they end.
 
+#[path = "../operations/every.rs"]
+mod every;
 #[allow(dead_code)]
 mod launch;
+mod operations;
 mod programs;
+mod requests;
 
 use std::path::PathBuf;
 
@@ -206,4 +210,39 @@ fn a_commit_without_faults_allocates_nothing() {
 #[serial]
 fn a_rank_that_is_stopped_for_a_while_is_not_declared_dead() {
     all_say(&program("stopped", 4), 4, "nobody died");
+}
+
+#[test]
+#[serial]
+fn every_operation_does_the_same_as_its_description() {
+    for ranks in 1..=5 {
+        all_say(&program("operations", ranks), ranks, "all operations are right");
+    }
+}
+
+#[test]
+#[serial]
+fn a_death_in_any_operation_is_reported_and_repaired() {
+    all_say(&program("operations with deaths", 4), 4, "all operations survived");
+}
+
+#[test]
+#[serial]
+fn an_operation_that_a_rank_forgets_or_leaves_ends_and_the_next_works() {
+    let launch = program("operations with deserters", 4);
+    all_say(&launch, 4, "all operations ended and worked again");
+}
+
+#[test]
+#[serial]
+fn requests_are_waited_for_cancelled_and_probed_in_every_way() {
+    for ranks in [2, 5] {
+        all_say(&program("requests", ranks), ranks, "all requests are right");
+    }
+}
+
+#[test]
+#[serial]
+fn a_probe_ends_when_the_sender_dies() {
+    all_say(&program("requests with deaths", 6), 3, "all probes ended");
 }

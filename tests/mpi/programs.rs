@@ -12,10 +12,12 @@ use mpi::{
 };
 use stats_alloc::Region;
 
+use crate::{operations, requests};
+
 const SOFT: i32 = 7;
 const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
 
-type Ended = Result<(), Error>;
+pub(crate) type Ended = Result<(), Error>;
 
 /// Runs the program of this name.
 pub(crate) fn run(name: &str) -> Ended {
@@ -32,19 +34,24 @@ pub(crate) fn run(name: &str) -> Ended {
         "broken" => broken(world),
         "allocations" => allocations(world),
         "stopped" => stopped(world),
+        "operations" => operations::all(world),
+        "operations with deaths" => operations::with_deaths(world),
+        "operations with deserters" => operations::with_deserters(world),
+        "requests" => requests::all(world),
+        "requests with deaths" => requests::with_deaths(world),
         other => panic!("there is no program {other}"),
     }
 }
 
 /// The last words of a program; a `Result`, so that programs can end with it.
 #[allow(clippy::unnecessary_wraps)]
-fn say(world: World, what: &str) -> Ended {
+pub(crate) fn say(world: World, what: &str) -> Ended {
     println!("rank {}: {what}", world.rank());
     world.finalize();
     Ok(())
 }
 
-fn wait(mut pending: Pending) -> Result<Finished, Error> {
+pub(crate) fn wait(mut pending: Pending) -> Result<Finished, Error> {
     loop {
         pending = match pending.wait_local(Timeout::Never)? {
             Outcome::Committed(finished) | Outcome::Faulty(finished) => return Ok(finished),
@@ -64,7 +71,7 @@ fn command(script: &str) {
 }
 
 /// This process dies by SIGKILL, now.
-fn die() -> ! {
+pub(crate) fn die() -> ! {
     let _ = Command::new("sh").args(["-c", "kill -KILL $PPID"]).status();
     unreachable!("this process is dead");
 }

@@ -201,7 +201,7 @@ impl Run<'_> {
         block.wait_local(request, Timeout::Never)?;
         let found = block.take(request)?;
         self.compare(&found, &[size * (size - 1) / 2, size * self.round]);
-        let gathered = block.iallgather(&[me * 3]);
+        let gathered = block.iallgather([me * 3].repeat(size as usize))?;
         block.wait_local(barrier, Timeout::Never)?;
         block.wait_local(gathered, Timeout::Never)?;
         let found = block.take(gathered)?;

@@ -9,7 +9,7 @@ fn use_universe(platform: &mut SimPlatform, universe: UniverseId, me: u32, size:
     let data = platform.gather(universe, &members).expect("alive").expect("a member");
     let left = (me + size - 1) % size;
     platform.send(universe, rank((me + 1) % size), &plain(u64::from(me)));
-    let barrier = post(platform, data, Operation::Barrier, Vec::<u8>::new());
+    let barrier = post(platform, data, barrier(), Vec::<u8>::new());
     assert!(matches!(wait(platform, barrier), Progress::Complete(_)));
     loop {
         match platform.poll(None) {
@@ -37,7 +37,7 @@ fn a_split_gives_everybody_the_table_and_its_part() {
         // Ordered by key: the higher rank of the parent comes first.
         let mut parts = vec![0_u32; 2];
         parts[usize::from(me < 2)] = me;
-        let all = post(&mut platform, part, Operation::Allgather, parts);
+        let all = post(&mut platform, part, allgather(), parts);
         assert!(matches!(wait(&mut platform, all), Progress::Complete(_)));
         content::<u32>(platform.take(all))
     });
@@ -59,7 +59,7 @@ fn a_shrink_fails_unless_exactly_the_dead_are_named() {
             }
             let shrunk = platform.shrink(data, &named);
             if let Ok(shrunk) = shrunk {
-                let barrier = post(&mut platform, shrunk, Operation::Barrier, Vec::<u8>::new());
+                let barrier = post(&mut platform, shrunk, barrier(), Vec::<u8>::new());
                 assert!(matches!(wait(&mut platform, barrier), Progress::Complete(_)));
             }
             Some(shrunk.is_ok())

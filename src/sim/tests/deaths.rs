@@ -52,7 +52,7 @@ fn operations_that_need_the_dead_fail_and_the_others_stay_pending() {
         let large = post(&mut platform, data, send(1, 0), vec![0_u8; 5000]);
         let any = Operation::Receive { from: None, tag: None };
         let any = post(&mut platform, data, any, vec![0_u8]);
-        let barrier = post(&mut platform, data, Operation::Barrier, Vec::<u8>::new());
+        let barrier = post(&mut platform, data, barrier(), Vec::<u8>::new());
         let over = wait_until(&mut platform, any, millis(10));
         let eager = post(&mut platform, data, send(1, 0), vec![0_u8]);
         let late = post(&mut platform, data, receive(1, 0), vec![0_u8]);
@@ -73,7 +73,7 @@ fn broadcasts(platform: &mut SimPlatform, rounds: u32) -> (u32, Option<FaultCode
     let data = gather_all(platform, 4);
     platform.compute(millis(1));
     for round in 0..rounds {
-        let root = Operation::Broadcast { root: rank(round % 4) };
+        let root = Operation::Collective(Collective::Broadcast { root: rank(round % 4) });
         let Ok(one) = platform.post(data, 0, root, Box::new(vec![round])) else {
             return (round, None);
         };
@@ -116,7 +116,7 @@ fn a_broken_allreduce_is_never_silent_everywhere() {
             let me = my_rank(&platform);
             let delay = u64::from(me) * u64::from(platform.now().subsec_nanos() % 200);
             platform.compute(millis(1) + Duration::from_micros(delay));
-            let barrier = post(&mut platform, data, Operation::Barrier, Vec::<u8>::new());
+            let barrier = post(&mut platform, data, barrier(), Vec::<u8>::new());
             if me == 1 {
                 platform.finalize();
             }

@@ -11,6 +11,7 @@ use super::{Crash, Ending, Report, SimPlatform, Simulation};
 use crate::{
     engine::{
         buffer::Buffer,
+        collective::{Collective, Parts},
         platform::{
             DataId, Idle, Incoming, Operation, Origin, Platform, PostId, Progress, UniverseId,
         },
@@ -106,6 +107,14 @@ fn post<T: crate::engine::buffer::Element>(
     buffer: Vec<T>,
 ) -> PostId {
     platform.post(data, 0, operation, Box::new(buffer)).map_err(|(code, _)| code).expect("starts")
+}
+
+fn barrier() -> Operation {
+    Operation::Collective(Collective::Barrier)
+}
+
+fn allgather() -> Operation {
+    Operation::Collective(Collective::Allgather { parts: Parts::Even })
 }
 
 fn send(to: u32, tag: u32) -> Operation {

@@ -3,14 +3,15 @@
 use super::*;
 use crate::{
     engine::{
-        buffer::{ReduceOp, combine},
         platform::Status,
+        reduction::{ReduceOp, ReduceWith},
     },
     fault::FaultCode,
 };
 
 fn sum() -> Operation {
-    Operation::Allreduce { op: ReduceOp::Sum, combine: combine::<f64> }
+    let reduction = ReduceWith::<f64>::reduction(ReduceOp::Sum).expect("numbers have sums");
+    Operation::Collective(Collective::Allreduce { reduction })
 }
 
 #[test]
@@ -33,12 +34,12 @@ fn broadcasts_gathers_and_barriers_move_what_they_should() {
     let report = Simulation::new(3).run(|mut platform| {
         let data = gather_all(&mut platform, 3);
         let me = my_rank(&platform);
-        let root = Operation::Broadcast { root: rank(1) };
+        let root = Operation::Collective(Collective::Broadcast { root: rank(1) });
         let one = post(&mut platform, data, root, vec![if me == 1 { 42 } else { 0_i32 }]);
         let mut parts = vec![0_i32; 3];
         parts[me as usize] = 7 * me as i32;
-        let all = post(&mut platform, data, Operation::Allgather, parts);
-        let barrier = post(&mut platform, data, Operation::Barrier, Vec::<u8>::new());
+        let all = post(&mut platform, data, allgather(), parts);
+        let barrier = post(&mut platform, data, barrier(), Vec::<u8>::new());
         for post in [barrier, all, one] {
             assert!(matches!(wait(&mut platform, post), Progress::Complete(_)));
         }
@@ -55,7 +56,7 @@ fn a_barrier_holds_everybody_until_the_last_has_come() {
     let report = Simulation::new(3).run(|mut platform| {
         let data = gather_all(&mut platform, 3);
         platform.compute(millis(u64::from(my_rank(&platform))));
-        let barrier = post(&mut platform, data, Operation::Barrier, Vec::<u8>::new());
+        let barrier = post(&mut platform, data, barrier(), Vec::<u8>::new());
         wait(&mut platform, barrier);
         platform.now()
     });
@@ -80,17 +81,17 @@ fn receives_match_by_source_and_tag_and_never_overtake() {
             let odd = receive(2, 1);
             let any = Operation::Receive { from: Some(rank(1)), tag: None };
             let wild = Operation::Receive { from: None, tag: None };
-            let mut take = |operation| {
-                let receive = post(&mut platform, data, operation, vec![0_u32]);
+            let mut take = |operation: &Operation| {
+                let receive = post(&mut platform, data, operation.clone(), vec![0_u32]);
                 let Progress::Complete(status) = wait(&mut platform, receive) else { panic!() };
                 assert_eq!(status.elements, 1);
                 (content::<u32>(platform.take(receive))[0], status)
             };
-            let first: Vec<u32> = (0..5).map(|_| take(odd).0).collect();
+            let first: Vec<u32> = (0..5).map(|_| take(&odd).0).collect();
             assert_eq!(first, [201, 203, 205, 207, 209]);
-            let second: Vec<u32> = (0..10).map(|_| take(any).0).collect();
+            let second: Vec<u32> = (0..10).map(|_| take(&any).0).collect();
             assert_eq!(second, (100..110).collect::<Vec<_>>());
-            let third: Vec<(u32, Status)> = (0..5).map(|_| take(wild)).collect();
+            let third: Vec<(u32, Status)> = (0..5).map(|_| take(&wild)).collect();
             assert!(third.iter().all(|(_, status)| status.source == Some(rank(2))));
             assert_eq!(third.iter().map(|(n, _)| *n % 100).sum::<u32>(), 20);
         });

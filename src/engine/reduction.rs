@@ -1,0 +1,197 @@
+//! What reductions do with the elements of two ranks: predefined operations, and the user's.
+
+use super::buffer::{Buffer, Element, Foreign};
+use crate::error::Error;
+
+/// The predefined reductions (MPI 4.1 §6.9.2). `And` and `Or` work on the bits of integers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ReduceOp {
+    /// `MPI_SUM`
+    Sum,
+    /// `MPI_PROD`
+    Product,
+    /// `MPI_MIN`
+    Min,
+    /// `MPI_MAX`
+    Max,
+    /// `MPI_BAND`
+    And,
+    /// `MPI_BOR`
+    Or,
+}
+
+/// A number that predefined reductions work on.
+pub trait Reducible: Element {
+    /// True when the operation is defined for this type (bit operations are not, for floats).
+    fn supports(op: ReduceOp) -> bool;
+    /// One step of the reduction.
+    #[must_use]
+    fn reduce(self, other: Self, op: ReduceOp) -> Self;
+}
+
+macro_rules! reducible_integers {
+    ($($number:ty)*) => {$(
+        impl Reducible for $number {
+            fn supports(_: ReduceOp) -> bool {
+                true
+            }
+
+            fn reduce(self, other: Self, op: ReduceOp) -> Self {
+                match op {
+                    ReduceOp::Sum => self.wrapping_add(other),
+                    ReduceOp::Product => self.wrapping_mul(other),
+                    ReduceOp::Min => self.min(other),
+                    ReduceOp::Max => self.max(other),
+                    ReduceOp::And => self & other,
+                    ReduceOp::Or => self | other,
+                }
+            }
+        }
+    )*};
+}
+
+macro_rules! reducible_floats {
+    ($($number:ty)*) => {$(
+        impl Reducible for $number {
+            fn supports(op: ReduceOp) -> bool {
+                !matches!(op, ReduceOp::And | ReduceOp::Or)
+            }
+
+            fn reduce(self, other: Self, op: ReduceOp) -> Self {
+                match op {
+                    ReduceOp::Sum => self + other,
+                    ReduceOp::Product => self * other,
+                    ReduceOp::Min => self.min(other),
+                    ReduceOp::Max => self.max(other),
+                    ReduceOp::And | ReduceOp::Or => unreachable!("checked by `supports`"),
+                }
+            }
+        }
+    )*};
+}
+
+reducible_integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+reducible_floats!(f32 f64);
+
+/// A reduction of the user (`MPI_Op_create`, MPI 4.1 §6.9.5): a type without values that matter,
+/// given to an operation in the place of a [`ReduceOp`].
+///
+/// ```
+/// use fampi::UserOp;
+///
+/// /// Keeps the number that is farther from zero.
+/// struct Farthest;
+///
+/// impl UserOp for Farthest {
+///     type Element = f64;
+///     const COMMUTES: bool = true;
+///
+///     fn combine(left: &[f64], right: &mut [f64]) {
+///         for (left, right) in left.iter().zip(right) {
+///             if left.abs() > right.abs() {
+///                 *right = *left;
+///             }
+///         }
+///     }
+/// }
+/// ```
+pub trait UserOp: 'static {
+    /// What is combined.
+    type Element: Element;
+
+    /// True when the order of the ranks does not matter; false makes MPI keep it. The operation
+    /// must be associative in any case.
+    const COMMUTES: bool;
+
+    /// Each element of `right` becomes `left ∘ right`. Both have the same length, which may be
+    /// less than that of the buffers; `left` comes from lower ranks than `right`.
+    ///
+    /// It is called inside of MPI: it must not communicate, and a panic in it ends the process,
+    /// which the other ranks see as its death.
+    fn combine(left: &[Self::Element], right: &mut [Self::Element]);
+}
+
+/// What a reduction can be done with: a [`ReduceOp`] on numbers, or a [`UserOp`].
+pub trait ReduceWith<T> {
+    /// The operation for elements of this type.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchReduction`] when it is not defined for them.
+    fn reduction(self) -> Result<Reduction, Error>;
+}
+
+impl<T: Reducible> ReduceWith<T> for ReduceOp {
+    fn reduction(self) -> Result<Reduction, Error> {
+        if !T::supports(self) {
+            return Err(Error::NoSuchReduction);
+        }
+        Ok(Reduction::Predefined { op: self, combine: predefined::<T> })
+    }
+}
+
+impl<O: UserOp> ReduceWith<O::Element> for O {
+    fn reduction(self) -> Result<Reduction, Error> {
+        let foreign = Foreign::of::<O>();
+        Ok(Reduction::User { combine: users::<O>, foreign })
+    }
+}
+
+/// The operation of a reduction, for both worlds.
+#[derive(Clone, Copy, Debug)]
+pub enum Reduction {
+    /// One that MPI knows.
+    Predefined {
+        /// Which.
+        op: ReduceOp,
+        /// The same as a function on buffers, for worlds without MPI.
+        combine: fn(&dyn Buffer, &mut dyn Buffer, ReduceOp),
+    },
+    /// One of the user.
+    User {
+        /// It, as a function on buffers.
+        combine: fn(&dyn Buffer, &mut dyn Buffer),
+        /// It, as MPI calls it.
+        foreign: Foreign,
+    },
+}
+
+impl Reduction {
+    /// Combines buffers of one type and length; the right one, of a higher rank, takes the result.
+    pub fn combine(&self, left: &dyn Buffer, right: &mut dyn Buffer) {
+        match self {
+            Self::Predefined { op, combine } => combine(left, right, *op),
+            Self::User { combine, .. } => combine(left, right),
+        }
+    }
+
+    /// True when both are the same operation, as far as a stranger can tell.
+    pub fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Predefined { op: one, .. }, Self::Predefined { op: other, .. }) => one == other,
+            (Self::User { .. }, Self::User { .. }) => true,
+            _ => false,
+        }
+    }
+}
+
+fn predefined<T: Reducible>(left: &dyn Buffer, right: &mut dyn Buffer, op: ReduceOp) {
+    let (left, right) = typed::<T>(left, right);
+    for (left, right) in left.iter().zip(right) {
+        *right = left.reduce(*right, op);
+    }
+}
+
+fn users<O: UserOp>(left: &dyn Buffer, right: &mut dyn Buffer) {
+    let (left, right) = typed::<O::Element>(left, right);
+    O::combine(left, right);
+}
+
+fn typed<'a, T: Element>(
+    left: &'a dyn Buffer,
+    right: &'a mut dyn Buffer,
+) -> (&'a [T], &'a mut [T]) {
+    let left = left.as_any().downcast_ref::<alloc::vec::Vec<T>>();
+    let right = right.as_any_mut().downcast_mut::<alloc::vec::Vec<T>>();
+    (left.expect("same type on all ranks"), right.expect("made with this type"))
+}

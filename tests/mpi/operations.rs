@@ -1,0 +1,120 @@
+//! Programs that do every operation on real ranks.
+
+use std::time::Duration;
+
+use fampi::{Codes, Error, Finished, Level, Placement, Rank, Request, Timeout, World};
+
+use crate::{
+    every::{Call, KINDS, Kind, post_all},
+    programs::{Ended, die, say, wait},
+};
+
+/// All operations at once in each block, with every root and messages of all sizes.
+pub(crate) fn all(world: World) -> Ended {
+    for seed in 0..12 {
+        for root in 0..world.size() as usize {
+            check_all(&world, root, seed)?;
+        }
+    }
+    say(world, "all operations are right")
+}
+
+fn check_all(world: &World, root: usize, seed: u64) -> Ended {
+    let (me, size) = (world.rank().index(), world.size() as usize);
+    let longest = [3, 1, 40, 6000][seed as usize % 4];
+    let mut block = world.start(Level::Global)?;
+    let posted = post_all(&mut block, (me, size), root, seed, longest)?;
+    let finished = wait(block.finish(Timeout::Never))?;
+    assert!(finished.is_committed(), "seed {seed}, root {root}: {finished:?}");
+    for (call, request) in posted {
+        if let Err(wrong) = call.verify(me, &finished.take(request)?) {
+            panic!("{wrong}");
+        }
+    }
+    Ok(())
+}
+
+/// The call of this kind in a round, with a root for which it matters what one rank does.
+fn disturbed_call(kind: Kind, size: u32, bad: u32, seed: u64) -> Call {
+    let gives = matches!(kind, Kind::Bcast | Kind::Scatter | Kind::Scatterv);
+    let root = if gives { bad } else { (bad + 1) % size } as usize;
+    Call {
+        kind,
+        size: size as usize,
+        root,
+        seed,
+        longest: if seed.is_multiple_of(2) { 9000 } else { 5 },
+    }
+}
+
+/// What is complete in a block is right; the rest comes back, or is in quarantine.
+fn check_disturbed(
+    finished: &Finished,
+    call: Call,
+    me: usize,
+    request: Request<u64>,
+) -> Result<(), Error> {
+    let complete = finished.status(request).is_some();
+    match finished.take(request) {
+        Ok(found) if complete => call.verify(me, &found).map_err(|wrong| panic!("{wrong}")),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            assert!(!complete && error == Error::Quarantined, "{error}");
+            Ok(())
+        }
+    }
+}
+
+/// In each generation a rank dies in another operation, and is replaced.
+pub(crate) fn with_deaths(mut world: World) -> Ended {
+    let size = world.size();
+    while let Some(kind) = KINDS.get(world.generation() as usize) {
+        let (me, generation) = (world.rank(), world.generation());
+        let bad = generation % size;
+        let call = disturbed_call(*kind, size, bad, u64::from(generation));
+        let mut block = world.start(Level::Global)?;
+        if me == Rank::new(bad) && generation.is_multiple_of(3) {
+            die();
+        }
+        let request = call.post(&mut block, me.index())?;
+        if me == Rank::new(bad) {
+            die();
+        }
+        let finished = wait(block.finish(Timeout::Never))?;
+        assert!(!finished.is_committed(), "{call:?}");
+        let dead = finished.failed_group(Codes::PROCESS_FAILURES, &world);
+        assert_eq!(dead.as_slice(), [Rank::new(bad)], "{call:?}");
+        check_disturbed(&finished, call, me.index(), request)?;
+        drop(finished);
+        world = world.rebuild(Placement::SameRanks)?;
+    }
+    check_all(&world, 0, 3)?;
+    say(world, "all operations survived")
+}
+
+/// A rank forgets each operation, or leaves it; the next block does it on the same communicator.
+pub(crate) fn with_deserters(world: World) -> Ended {
+    let (me, size) = (world.rank(), world.size());
+    for (round, kind) in (0_u32..).zip([KINDS, KINDS].concat()) {
+        let bad = round % size;
+        let call = disturbed_call(kind, size, bad, u64::from(round / 2));
+        let leaves = round < KINDS.len() as u32;
+        let limit = if leaves { Timeout::Never } else { Timeout::After(Duration::from_millis(20)) };
+        let mut block = world.start(Level::Global)?;
+        let posted = (me != Rank::new(bad)).then(|| call.post(&mut block, me.index()));
+        let pending = match posted {
+            None if leaves => block.leave(&Error::Raised(5)),
+            _ => block.finish(limit),
+        };
+        let finished = wait(pending)?;
+        if leaves {
+            assert!(!finished.is_committed(), "{call:?}");
+        }
+        if let Some(request) = posted {
+            check_disturbed(&finished, call, me.index(), request?)?;
+        }
+        drop(finished);
+        check_all(&world, bad as usize, u64::from(round))?;
+    }
+    say(world, "all operations ended and worked again")
+}

@@ -1,0 +1,146 @@
+//! Programs about single requests on real ranks: statuses, the next of many, cancels, probes.
+
+use fampi::{
+    Codes, Comm, Error, FaultCode, Level, Rank, Request, Source, Tag, TagSelector, Timeout,
+    TryBlock, World,
+};
+
+use crate::programs::{Ended, die, say, wait};
+
+/// What a receiver does with the messages of the others.
+type Way = fn(&mut TryBlock, u32, usize) -> Result<usize, Error>;
+
+const WAYS: [Way; 4] = [one_by_one, some_at_a_time, probed, half_of_them];
+
+/// Lengths for messages that go without their receiver, and for such that do not.
+const LENGTHS: [usize; 3] = [1, 700, 300_000];
+
+/// Everybody sends to rank 0, which takes the messages in every way.
+pub(crate) fn all(world: World) -> Ended {
+    let (me, size) = (world.rank().number(), world.size());
+    for round in 0..48 {
+        let length = LENGTHS[round % 3];
+        let mut block = world.start(Level::Global)?;
+        if me == 0 {
+            let received = WAYS[round % 4](&mut block, size, length)?;
+            assert!(received > 0, "round {round}");
+            cancelled(&mut block)?;
+        } else {
+            block.isend(vec![me; length - 1 + me as usize % 2], Rank::new(0), Tag(7))?;
+        }
+        let finished = wait(block.finish(Timeout::Never))?;
+        assert!(finished.is_committed(), "round {round}: {finished:?}");
+    }
+    say(world, "all requests are right")
+}
+
+fn receives(block: &mut TryBlock, size: u32, length: usize) -> Result<Vec<Request<u32>>, Error> {
+    (1..size).map(|from| block.irecv(vec![0; length], Rank::new(from), Tag(7))).collect()
+}
+
+fn check(block: &mut TryBlock, request: Request<u32>) -> Result<(), Error> {
+    let status = block.wait_local(request, Timeout::Poll)?;
+    let from = status.source.expect("a receive has a sender").number();
+    let found = block.take(request)?;
+    assert_eq!(status.elements, found.len() - 1 + from as usize % 2);
+    assert!(status.tag == Tag(7) && !status.cancelled);
+    assert!(found[..status.elements].iter().all(|it| *it == from));
+    Ok(())
+}
+
+fn one_by_one(block: &mut TryBlock, size: u32, length: usize) -> Result<usize, Error> {
+    let mut open = receives(block, size, length)?;
+    let mut received = 0;
+    while let Some((request, _)) = block.waitany_local(&mut open, Timeout::Never)? {
+        check(block, request)?;
+        received += 1;
+    }
+    assert_eq!(received, size as usize - 1);
+    Ok(received)
+}
+
+fn some_at_a_time(block: &mut TryBlock, size: u32, length: usize) -> Result<usize, Error> {
+    let mut open = receives(block, size, length)?;
+    while !open.is_empty() {
+        for (request, _) in block.waitsome_local(&mut open, Timeout::Never)? {
+            check(block, request)?;
+        }
+    }
+    Ok(size as usize - 1)
+}
+
+fn probed(block: &mut TryBlock, size: u32, _: usize) -> Result<usize, Error> {
+    for _ in 1..size {
+        let message = block.mprobe_local::<u32>(Source::Any, TagSelector::Any, Timeout::Never)?;
+        let (elements, status) = (message.elements(), message.status());
+        let received = block.imrecv(vec![0; elements], message)?;
+        assert_eq!(block.wait_local(received, Timeout::Never)?, status);
+        let from = status.source.expect("it was sent").number();
+        assert!(block.take(received)?.iter().all(|it| *it == from));
+    }
+    assert!(block.improbe::<u32>(Source::Any, Tag(7))?.is_none());
+    Ok(size as usize - 1)
+}
+
+/// Every other message is matched and left to the block's end.
+fn half_of_them(block: &mut TryBlock, size: u32, _: usize) -> Result<usize, Error> {
+    for from in 1..size {
+        let from = Rank::new(from);
+        let message = block.mprobe_local::<u32>(from, Tag(7), Timeout::Never)?;
+        if from.number().is_multiple_of(2) {
+            block.imrecv(vec![0; message.elements()], message)?;
+        }
+    }
+    Ok(size as usize - 1)
+}
+
+fn cancelled(block: &mut TryBlock) -> Result<(), Error> {
+    let unsent = block.irecv(vec![3_u8; 10], Source::Any, Tag(9))?;
+    assert!(block.cancel(unsent)?);
+    assert!(block.wait_local(unsent, Timeout::Poll)?.cancelled);
+    assert_eq!(block.take(unsent)?, [3; 10]);
+    Ok(())
+}
+
+/// Probes of a rank that is dead, dies, or leaves; each followed by a shrink.
+pub(crate) fn with_deaths(world: World) -> Ended {
+    let mut comm: Comm = Comm::clone(&world);
+    for way in 0..3 {
+        let (me, size) = (comm.rank(), comm.size());
+        let last = Rank::new(size - 1);
+        let mut block = comm.start(Level::Global)?;
+        let from = if way == 0 { Source::Any } else { Source::Rank(last) };
+        let pending = match (me == last, way) {
+            (true, 0 | 1) => die(),
+            (true, _) => {
+                block.isend(vec![1_u32; 300_000], Rank::new(0), Tag(7))?;
+                // Rank 0 has matched it.
+                let _ = block.mprobe_local::<u8>(Rank::new(0), Tag(8), Timeout::Never)?;
+                die()
+            }
+            (_, 2) if me == Rank::new(0) => {
+                let message = block.mprobe_local::<u32>(last, Tag(7), Timeout::Never)?;
+                let go = block.isend(vec![0_u8], last, Tag(8))?;
+                block.wait_local(go, Timeout::Never)?;
+                let received = block.imrecv(vec![0; message.elements()], message)?;
+                // Its data may have been on its way.
+                let _ = block.wait_local(received, Timeout::Never);
+                block.finish(Timeout::Never)
+            }
+            (_, 2) => block.finish(Timeout::Never),
+            _ => {
+                let probe = block.mprobe_local::<u32>(from, Tag(7), Timeout::Never);
+                let Err(Error::Request(code)) = probe else { panic!("{probe:?}") };
+                assert!(code.is_process_failure() || code == FaultCode::Interrupted, "{code}");
+                block.leave(&Error::Request(code))
+            }
+        };
+        let finished = wait(pending)?;
+        let dead = finished.failed_group(Codes::PROCESS_FAILURES, &comm);
+        assert!(!finished.is_committed() && dead.as_slice() == [last], "{way}: {finished:?}");
+        drop(finished);
+        comm = comm.shrink()?;
+    }
+    drop(comm);
+    say(world, "all probes ended")
+}
