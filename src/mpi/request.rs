@@ -41,6 +41,17 @@ impl Done {
         self.0.MPI_TAG.cast_unsigned()
     }
 
+    /// Number of elements that were received into a buffer.
+    #[inline]
+    pub(super) fn elements(&self, buffer: &Exposure) -> Checked<usize> {
+        // What fills the buffer needs no division: where elements have gaps there is less.
+        let room = buffer.count.cast_unsigned() as usize;
+        if self.0._ucount == room * buffer.stride {
+            return Ok(room);
+        }
+        self.count(buffer.datatype)
+    }
+
     /// Number of elements of this type that were received.
     #[inline]
     pub(super) fn count(&self, datatype: ffi::MPI_Datatype) -> Checked<usize> {
@@ -96,6 +107,11 @@ impl Request {
     /// Where a starting call writes the request.
     pub(super) fn slot(&mut self) -> *mut ffi::MPI_Request {
         &raw mut self.0
+    }
+
+    /// The handle, for whoever ends the operation.
+    pub(super) fn into_raw(self) -> ffi::MPI_Request {
+        self.0
     }
 
     /// `MPI_Test`. An error ends the request too, except a pending wildcard receive (class 76).
@@ -169,6 +185,7 @@ impl Request {
     /// # Safety
     ///
     /// The buffer belongs to MPI until the request is over.
+    #[inline]
     pub(super) unsafe fn receive(
         comm: &Comm,
         buffer: Exposure,
