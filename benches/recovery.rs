@@ -57,21 +57,16 @@ fn main() -> Result<(), Error> {
         state = restore(&world, ends, way, file)?;
     }
     while world.generation() < trials {
-        (world, state) = trial(&world, state, way, file)?;
+        (world, state) = trial(&world, &state, way, file)?;
     }
     world.finalize();
     Ok(())
 }
 
 /// One death of a rank other than 0, and the world that is complete again.
-fn trial(
-    world: &World,
-    state: Vec<f64>,
-    way: &str,
-    file: &str,
-) -> Result<(World, Vec<f64>), Error> {
+fn trial(world: &World, state: &[f64], way: &str, file: &str) -> Result<(World, Vec<f64>), Error> {
     for _ in 0..CALM {
-        let tried = world.try_block(FOREVER, |block| block.protect(0, &state))?;
+        let tried = world.try_block(FOREVER, |block| block.protect(0, state))?;
         assert!(matches!(tried, Tried::Committed(..)), "nobody was to die yet");
     }
     let victim = Rank::new(1 + world.generation() % (world.size() - 1));
@@ -114,12 +109,12 @@ fn restore(world: &World, mut ends: Ends, way: &str, file: &str) -> Result<Vec<f
         && world.rank() == Rank::new(0)
     {
         let mut before = death;
-        let mut row = way.to_owned();
+        print!("{way}");
         for end in latest {
-            row += &format!(",{:.4}", milliseconds(before, end));
+            print!(",{:.4}", milliseconds(before, end));
             before = end;
         }
-        println!("{row},{:.4}", milliseconds(death, before));
+        println!(",{:.4}", milliseconds(death, before));
     }
     Ok(state)
 }

@@ -85,10 +85,10 @@ impl Baseline {
             let partner = Rank::new(me ^ 1 << round);
             let exposure = outgoing.exposure(YES_BYTES);
             // SAFETY: the memory is ours and untouched until `finish` returns.
-            let sent = unsafe { Request::send(&self.comm, exposure, partner, 0, false) }?;
+            let sent = unsafe { Request::send(&self.comm, &exposure, partner, 0, false) }?;
             let exposure = incoming.exposure(YES_BYTES);
             // SAFETY: as above.
-            let got = unsafe { Request::receive(&self.comm, exposure, Some(partner), Some(0)) }?;
+            let got = unsafe { Request::receive(&self.comm, &exposure, Some(partner), Some(0)) }?;
             finish(got)?;
             finish(sent)?;
         }

@@ -10,7 +10,7 @@ use super::{
     collectives::Layout,
     comm::Comm,
     matched::Matched,
-    request::{Done, Request},
+    request::{Done, Request, empty_status},
     ulfm::Ulfm,
 };
 use crate::{
@@ -31,6 +31,7 @@ struct Post {
     request: Request,
     /// Nothing in a place that is free.
     held: Option<Held>,
+    /// What it came to, if it was over before the engine asked.
     progress: Progress,
     receives: bool,
     cancelling: bool,
@@ -85,16 +86,20 @@ impl Post {
         }
     }
 
-    /// Looks once; what is over is remembered.
+    /// True while MPI has it.
     #[inline]
-    fn advance(&mut self, ulfm: &Ulfm) -> Progress {
-        if !matches!(self.progress, Progress::Pending) {
-            return self.progress;
-        }
-        let progress = match self.request.test() {
-            Ok(None) => return Progress::Pending,
-            Ok(Some(done)) if self.receives => self.received(&done),
-            Ok(Some(_)) => {
+    fn is_pending(&self) -> bool {
+        self.held.is_some() && !self.request.is_over()
+    }
+
+    /// Looks once. What it came to is not remembered: a copy of what was just written is slow.
+    #[inline]
+    fn look(&mut self, ulfm: &Ulfm) -> Progress {
+        let mut done = Done::new(empty_status());
+        match self.request.test_with(self.receives.then_some(&mut done)) {
+            Ok(false) => Progress::Pending,
+            Ok(true) if self.receives => self.received(&done),
+            Ok(true) => {
                 let elements = self.held.as_ref().map_or(0, |held| held.buffer.elements());
                 Progress::Complete(Status { elements, ..Status::default() })
             }
@@ -106,9 +111,7 @@ impl Post {
                 Progress::Pending
             }
             Err(refusal) => Progress::Failed(fault(refusal)),
-        };
-        self.progress = progress;
-        progress
+        }
     }
 }
 
@@ -120,7 +123,9 @@ fn start(
     buffer: &mut dyn Buffer,
     message: Option<Matched>,
 ) -> Result<(Request, Layout), FaultCode> {
-    let exposure = buffer.expose()?;
+    // By reference: what is copied right after it was written is waited for.
+    let exposed = buffer.expose();
+    let exposure = exposed.as_ref().map_err(|code| *code)?;
     let mut layout = Layout::default();
     let started: Checked<Request> = match operation {
         Operation::Send { to, tag, synchronous } => {
@@ -134,14 +139,14 @@ fn start(
         Operation::ReceiveMatched { .. } => {
             let message = message.ok_or(FaultCode::Interrupted)?;
             // SAFETY: as above.
-            unsafe { message.receive(exposure) }
+            unsafe { message.receive(*exposure) }
         }
         Operation::Collective(collective) => {
             let shape = collective.check(comm.rank(), comm.size(), buffer.elements());
             shape.map_err(|_| FaultCode::Mpi(COUNT))?;
             layout = Layout::of(collective).map_err(fault)?;
             // SAFETY: as above, and so is the layout; the shape was checked.
-            unsafe { Request::collective(comm, exposure, collective, &layout) }
+            unsafe { Request::collective(comm, *exposure, collective, &layout) }
         }
     };
     Ok((started.map_err(fault)?, layout))
@@ -157,7 +162,8 @@ impl Posts {
     /// Starts an operation on the communicator of a context.
     pub(super) fn post(
         &mut self,
-        (data, context, comm): (DataId, u32, Comm),
+        (data, context): (DataId, u32),
+        comm: &Comm,
         operation: &Operation,
         mut buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
@@ -165,12 +171,12 @@ impl Posts {
             Operation::ReceiveMatched { message, .. } => self.take_message(*message),
             _ => None,
         };
-        let (request, layout) = match start(&comm, operation, buffer.as_mut(), message) {
+        let (request, layout) = match start(comm, operation, buffer.as_mut(), message) {
             Ok(started) => started,
             Err(code) => return Err((code, buffer)),
         };
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Post::free(comm));
+            self.slots.push(Post::free(*comm));
             self.slots.len() as u32 - 1
         });
         let post = &mut self.slots[slot as usize];
@@ -180,7 +186,7 @@ impl Posts {
         post.receives =
             matches!(operation, Operation::Receive { .. } | Operation::ReceiveMatched { .. });
         post.cancelling = false;
-        (post.data, post.context, post.comm) = (data, context, comm);
+        (post.data, post.context, post.comm) = (data, context, *comm);
         Ok(PostId(slot))
     }
 
@@ -191,7 +197,8 @@ impl Posts {
 
     #[inline]
     pub(super) fn test(&mut self, post: PostId, ulfm: &Ulfm) -> Progress {
-        self.slot(post).advance(ulfm)
+        let post = self.slot(post);
+        if post.is_pending() { post.look(ulfm) } else { post.progress }
     }
 
     /// Frees the place of an operation.
@@ -211,15 +218,14 @@ impl Posts {
     /// When the operation is still pending.
     #[inline]
     pub(super) fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
-        let is_over = !matches!(self.slot(post).progress, Progress::Pending);
-        assert!(is_over, "taken before it is over");
+        assert!(!self.slot(post).is_pending(), "taken before it is over");
         self.remove(post).expect("the engine takes what it has not taken before").buffer
     }
 
     /// Asks MPI to end a receive.
     pub(super) fn cancel(&mut self, post: PostId) {
         let post = self.slot(post);
-        if post.receives && post.progress == Progress::Pending {
+        if post.receives && post.is_pending() {
             post.cancelling = true;
             post.request.cancel();
         }
@@ -268,8 +274,8 @@ impl Posts {
 
     pub(super) fn abandon(&mut self, post: PostId) {
         let Some(held) = self.remove(post) else { return };
-        let Post { request, progress, receives, .. } = self.slot(post);
-        if *progress != Progress::Pending {
+        let Post { request, receives, .. } = self.slot(post);
+        if request.is_over() {
             return;
         }
         let mut request = std::mem::replace(request, Request::null());
@@ -283,10 +289,8 @@ impl Posts {
 
     /// True when an operation of a context below `context` is pending.
     pub(super) fn is_busy(&self, data: DataId, context: u32) -> bool {
-        let pending = |post: &Post| {
-            let retired = post.data == data && post.context < context;
-            retired && post.held.is_some() && post.progress == Progress::Pending
-        };
+        let pending =
+            |post: &Post| post.data == data && post.context < context && post.is_pending();
         self.slots.iter().any(pending)
     }
 
@@ -297,11 +301,10 @@ impl Posts {
         }
         let began = Instant::now();
         while self.is_busy(data, context) && began.elapsed() < DRAIN_WITHIN {
-            let retired = |post: &&mut Post| {
-                post.held.is_some() && post.data == data && post.context < context
-            };
+            let retired =
+                |post: &&mut Post| post.is_pending() && post.data == data && post.context < context;
             for post in self.slots.iter_mut().filter(retired) {
-                post.advance(ulfm);
+                post.progress = post.look(ulfm);
             }
         }
     }
