@@ -10,11 +10,7 @@ fn main() -> Result<(), Error> {
     while outdated || count[0] < 500_000 {
         let tried = world.try_block(BlockOptions::global(Timeout::Never), |block| {
             if outdated {
-                // From our own copy, or from the partner's.
-                return match block.restore(0) {
-                    Err(Error::NothingProtected) => Ok(vec![0]), // died before any commit
-                    state => state,
-                };
+                return block.restore(0); // our own copy, or the partner's
             }
             let ranks = block.iallreduce(vec![1], ReduceOp::Sum)?;
             block.wait_local(ranks, Timeout::Never)?; // ends when somebody dies
@@ -24,6 +20,9 @@ fn main() -> Result<(), Error> {
         })?;
         match tried {
             Tried::Committed(next, _) => (count, outdated) = (next, false),
+            Tried::Faulty(_, Some(Error::NothingProtected)) => {
+                (count, outdated) = (vec![0], false); // somebody died before the first commit
+            }
             Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => return Err(error),
             Tried::Faulty(..) => {
                 world = world.rebuild(Placement::SameRanks)?; // on all living ranks, or on none

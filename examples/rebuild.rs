@@ -25,10 +25,15 @@ fn main() -> Result<(), Error> {
         let options = BlockOptions::global(Timeout::seconds(10.0));
         // Bringing the state back is a block like any other: a death in it is one more round.
         let tried = world.try_block(options, |block| {
-            if outdated { bring_back(block) } else { step(&world, block, &state) }
+            // The state of the last commit: this rank's own copy, or the partner's.
+            if outdated { block.restore(STATE) } else { step(&world, block, &state) }
         })?;
         match tried {
             Tried::Committed(next, _) => (state, outdated) = (next, false),
+            Tried::Faulty(_, Some(Error::NothingProtected)) => {
+                // Somebody died before the first commit.
+                (state, outdated) = (vec![0, 0], false);
+            }
             Tried::Faulty(finished, error) => {
                 // Branch on the report, which all living ranks have, not on this rank's error.
                 let dead = finished.failed_group(Codes::PROCESS_FAILURES, &world);
@@ -61,15 +66,6 @@ fn step(world: &World, block: &mut TryBlock, state: &[u64]) -> Result<Vec<u64>, 
     // The partner's copy becomes valid with the commit: with this step, or not at all.
     block.protect(STATE, &next)?;
     Ok(next)
-}
-
-/// The state of the last commit: this rank's own copy, or the partner's.
-fn bring_back(block: &mut TryBlock) -> Result<Vec<u64>, Error> {
-    match block.restore(STATE) {
-        // Somebody died before the first commit.
-        Err(Error::NothingProtected) => Ok(vec![0, 0]),
-        state => state,
-    }
 }
 
 /// SIGKILL, as from a machine that is out of memory: nothing is cleaned up, nobody is told.

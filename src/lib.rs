@@ -74,3 +74,29 @@ where
 {
     World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::adopt(comm)?))
 }
+
+#[cfg(feature = "mpi")]
+impl Comm {
+    /// A communicator of rsmpi with the same ranks, for calls into other libraries. It is the
+    /// caller's, who drops it before the world is finalized.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`] when a rank died, or the communicator was replaced by a rebuild;
+    /// [`Error::Unsupported`] in a simulated world.
+    ///
+    /// # MPI
+    ///
+    /// `MPI_Comm_dup`, which blocks: all ranks call it, in the same order among their creations.
+    /// A death shows on the duplicate as errors that rsmpi does not report; use it where no
+    /// failure is expected, or check with a block afterwards.
+    pub fn to_rsmpi(&self) -> Result<::mpi::topology::SimpleCommunicator, Error> {
+        let mut engine = self.engine().borrow_mut();
+        let comm = engine.comm(self.key());
+        let (data, context) = (comm.data.ok_or(Error::CreationFailed)?, comm.context);
+        let platform = engine.platform.as_any().downcast_mut::<mpi::MpiPlatform>();
+        let unsupported = "a simulated world has no communicators of MPI";
+        let platform = platform.ok_or_else(|| Error::Unsupported(unsupported.into()))?;
+        platform.duplicate_for_others(data, context)
+    }
+}

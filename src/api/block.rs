@@ -162,7 +162,8 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// [`Error::StateLost`] and [`Error::NothingProtected`], the same on all ranks;
+    /// [`Error::StateLost`] and [`Error::NothingProtected`], the same on all ranks, and the block
+    /// is faulty with them: after the latter, all ranks start anew;
     /// [`Error::Request`] when a rank died meanwhile; [`Error::StateType`].
     pub fn restore<T: Element + Default>(&mut self, number: u32) -> Result<Vec<T>, Error> {
         self.engine().borrow_mut().restore(self.key, number)

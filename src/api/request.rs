@@ -48,7 +48,8 @@ pub enum TagSelector {
     /// This tag.
     Tag(Tag),
     /// `MPI_ANY_TAG`. Such a receive may match a message of another block that is outstanding on
-    /// the same communicator, but never one of an aborted attempt.
+    /// the same communicator, but never one of an aborted attempt. With [`Source::Any`] it may
+    /// also match a copy of [`super::TryBlock::protect`], unless that is called before.
     Any,
 }
 

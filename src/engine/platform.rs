@@ -261,6 +261,9 @@ pub trait Platform {
     /// Drops a universe. Local. Nothing more is sent or received on it.
     fn discard_universe(&mut self, universe: UniverseId);
 
+    /// This process is about to leave: that others end, too, is no failure any more.
+    fn leave(&mut self) {}
+
     /// Ends this process's part in the world, in order; nothing may be called afterwards.
     fn finalize(&mut self);
 

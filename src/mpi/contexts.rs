@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use super::{
     comm::{Comm, Making},
     ulfm::Ulfm,
+    watcher,
 };
 
 /// A retired communicator is freed when this many later ones were made: by then no message to
@@ -149,6 +150,11 @@ impl DataComm {
             }
         }
         if self.broken || self.contexts.len() as u32 >= count || !self.is_healthy(ulfm) {
+            return unneeded;
+        }
+        // Often a death is why a context is needed, and MPI does not know it yet. A duplicate that
+        // meets with it fails, and Open MPI 5.0.9 crashes in some of these failures.
+        if watcher::look_closely() && !self.is_healthy(ulfm) {
             return unneeded;
         }
         match self.source.start_duplicate() {

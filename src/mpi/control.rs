@@ -88,6 +88,8 @@ pub(super) struct Control {
     looks: u32,
     /// It is time to go through what is pending elsewhere, too.
     chores: bool,
+    /// The last look was taken because nothing had come for a while.
+    waiting: bool,
 }
 
 impl Link {
@@ -164,6 +166,7 @@ impl Control {
             quiet: 0,
             looks: 0,
             chores: false,
+            waiting: false,
         }
     }
 
@@ -182,6 +185,12 @@ impl Control {
     /// What other communicators are made from.
     pub(super) fn source(&self, id: UniverseId) -> Option<Comm> {
         self.universes.get(id.0 as usize)?.as_ref().map(|universe| universe.source)
+    }
+
+    /// The newest universe, and all of its processes.
+    pub(super) fn newest(&self) -> Option<(UniverseId, Comm)> {
+        let universe = self.universes.iter().flatten().last()?;
+        Some((universe.id, universe.source))
     }
 
     /// True when MPI has told of any death.
@@ -239,8 +248,12 @@ impl Control {
         if !self.news.is_empty() {
             return self.news.pop_front();
         }
-        let Some((id, from)) = awaits else { return self.look_around() };
+        let Some((id, from)) = awaits else {
+            self.waiting = true;
+            return self.look_around();
+        };
         if self.quiet >= LOOK_EVERY || self.polls >= LOOK_ANYWAY_EVERY {
+            self.waiting = self.quiet >= LOOK_EVERY;
             (self.quiet, self.polls) = (0, 0);
             let other = self.look_around();
             if other.is_some() {
@@ -309,7 +322,13 @@ impl Control {
         std::mem::take(&mut self.chores)
     }
 
-    fn look_for_deaths(&mut self) {
+    /// True when nothing had come for a while before the last look.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    /// What MPI knows, now.
+    pub(super) fn look_for_deaths(&mut self) {
         for universe in self.universes.iter_mut().flatten() {
             let Universe { id, control, dead, links, failures, .. } = universe;
             let news = &mut self.news;

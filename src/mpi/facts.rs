@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::{calls, ulfm};
+use super::{calls, ulfm, watcher};
 use crate::error::Error;
 
 /// What can be known about the MPI library.
@@ -19,12 +19,16 @@ pub struct Facts {
     pub ulfm_is_on: Option<bool>,
     /// Names and values of the settings that choose transports and collectives.
     pub settings: Vec<(&'static str, String)>,
+    /// Why deaths on this node are seen only when MPI reports them, if that is so: late, and
+    /// never after an `_exit` with another status than 0.
+    pub node_watcher_is_off: Option<&'static str>,
 }
 
 /// Asks the library. Works before and after initialisation, which it does not do itself.
 pub fn facts() -> Result<Facts, Error> {
     let library = calls::library_version()?;
-    let ulfm_is_on = if calls::initialized()? { ulfm::is_on() } else { None };
+    let initialized = calls::initialized()?;
+    let ulfm_is_on = if initialized { ulfm::is_on() } else { None };
     let settings = [("pml", c"pml"), ("btl", c"btl"), ("coll", c"coll")];
     let settings = settings
         .into_iter()
@@ -34,6 +38,7 @@ pub fn facts() -> Result<Facts, Error> {
         has_ulfm: ulfm::find().is_some(),
         ulfm_is_on,
         settings: settings.collect(),
+        node_watcher_is_off: watcher::why_off(initialized),
         library,
     })
 }
@@ -43,7 +48,8 @@ fn text(bytes: &[u8]) -> String {
         .map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned())
 }
 
-fn open_mpi_version(library: &str) -> Option<(u32, u32, u32)> {
+/// The three numbers of an Open MPI's version; `None` for another library.
+pub(super) fn open_mpi_version(library: &str) -> Option<(u32, u32, u32)> {
     let version = library.strip_prefix("Open MPI v")?;
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     let mut numbers = version[..end].split('.').map(str::parse);

@@ -12,6 +12,7 @@ use super::{
     comm::Comm,
     contexts::DataComm,
     ulfm::Ulfm,
+    watcher,
 };
 use crate::{
     engine::platform::{DataId, Derived, UniverseId},
@@ -107,6 +108,15 @@ impl MpiPlatform {
         }
     }
 
+    /// All that we have agreed to be dead is so for MPI, too: it may have been seen elsewhere.
+    fn tell_dead(&self, comm: &Comm, dead: &RankSet) {
+        let Some((universe, all)) = self.control.newest() else { return };
+        if let Ok(places) = all.positions_of(comm) {
+            let place = |rank: Rank| places.get(rank.index()).copied().flatten();
+            watcher::tell(universe, dead.iter().filter_map(place));
+        }
+    }
+
     pub(super) fn make_shrunken(
         &mut self,
         parent: DataId,
@@ -114,6 +124,7 @@ impl MpiPlatform {
     ) -> Result<DataId, Error> {
         let data = self.data[parent.0 as usize].as_ref().ok_or(Error::CreationFailed)?;
         let (old, ulfm) = (data.source(), self.ulfm);
+        self.tell_dead(&old, dead);
         let source = self.shrink_exactly(&old, dead)?;
         let contexts = source.duplicate().and_then(|first| Ok([first, source.duplicate()?]));
         let contexts = contexts.map_err(|refusal| failed(refusal, &[source], ulfm))?;
@@ -132,6 +143,7 @@ impl MpiPlatform {
             data.abandon(self.ulfm);
         }
         Comm::free_numbering();
+        watcher::tell(old, dead.iter());
         let old = self.control.source(old).ok_or(Error::CreationFailed)?;
         let ulfm = self.ulfm;
         let living = self.shrink_exactly(&old, dead)?;
@@ -149,9 +161,14 @@ impl MpiPlatform {
         roster: Option<&[u8]>,
         common: &[Comm],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
-        let made = source.duplicate().and_then(|control| Ok((control, share(&source, roster)?)));
-        let (control, roster) = made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
-        Ok((self.control.add(control, source), roster))
+        let made = source
+            .duplicate()
+            .and_then(|control| Ok((control, watcher::meet(&source)?, share(&source, roster)?)));
+        let (control, watch, roster) =
+            made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
+        let universe = self.control.add(control, source);
+        watch(universe);
+        Ok((universe, roster))
     }
 
     pub(super) fn make_gathered(

@@ -7,7 +7,7 @@ use mpi::{
 };
 
 use super::{MpiPlatform, calls::Refusal, comm::Comm, watchdog};
-use crate::{api, error::Error};
+use crate::{engine::platform::DataId, error::Error};
 
 impl MpiPlatform {
     /// Universe 0 becomes a duplicate of this communicator; MPI stays the caller's to finalise.
@@ -27,32 +27,16 @@ impl MpiPlatform {
         platform.owns_mpi = false;
         Ok(platform)
     }
-}
 
-impl api::Comm {
-    /// A communicator of rsmpi with the same ranks, for calls into other libraries. It is the
-    /// caller's, who drops it before the world is finalized.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::CreationFailed`] when a rank died, or the communicator was replaced by a rebuild;
-    /// [`Error::Unsupported`] in a simulated world.
-    ///
-    /// # MPI
-    ///
-    /// `MPI_Comm_dup`, which blocks: all ranks call it, in the same order among their creations.
-    /// A death shows on the duplicate as errors that rsmpi does not report; use it where no
-    /// failure is expected, or check with a block afterwards.
-    pub fn to_rsmpi(&self) -> Result<SimpleCommunicator, Error> {
-        let mut engine = self.engine().borrow_mut();
-        let comm = engine.comm(self.key());
-        let (data, context) = (comm.data.ok_or(Error::CreationFailed)?, comm.context);
-        let platform = engine.platform.as_any().downcast_mut::<MpiPlatform>().ok_or_else(|| {
-            Error::Unsupported("a simulated world has no communicators of MPI".into())
-        })?;
-        let comm = platform.context(data, context).ok_or(Error::CreationFailed)?;
+    /// A duplicate of a context's communicator, which is the caller's.
+    pub(crate) fn duplicate_for_others(
+        &self,
+        data: DataId,
+        context: u32,
+    ) -> Result<SimpleCommunicator, Error> {
+        let comm = self.context(data, context).ok_or(Error::CreationFailed)?;
         let made = comm.duplicate().map_err(|refusal: Refusal| {
-            comm.revoke(platform.ulfm);
+            comm.revoke(self.ulfm);
             if refusal.is_failure() { Error::CreationFailed } else { refusal.into() }
         })?;
         // SAFETY: live, of one group, not predefined; the new owner frees it.

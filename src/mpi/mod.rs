@@ -9,6 +9,7 @@
 //! contexts  the communicators they run on             interop  from and to rsmpi
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! baseline        MPI's own operations, to compare with
+//! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
 //! ```
 //!
 //! **Assumes** one thread that calls MPI, and the launch line of `fampi run`: fault tolerance on,
@@ -27,11 +28,15 @@ mod facts;
 mod groups;
 mod interop;
 mod matched;
+mod notice;
+#[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
+mod pidfd;
 mod reduce;
 mod request;
 mod spawn;
 mod ulfm;
 mod watchdog;
+mod watcher;
 mod wire;
 
 use std::{
@@ -134,7 +139,9 @@ impl MpiPlatform {
         let origin = if is_replacement {
             Origin::Spawned
         } else {
-            control.add(comm.duplicate()?, comm.duplicate()?);
+            let (frames, source) = (comm.duplicate()?, comm.duplicate()?);
+            let watch = watcher::meet(&source)?;
+            watch(control.add(frames, source));
             Origin::Launched { rank: comm.rank(), size: comm.size(), spares }
         };
         Ok(Self {
@@ -153,6 +160,9 @@ impl MpiPlatform {
     /// What is pending in the background, now and then.
     #[cold]
     fn do_chores(&mut self) {
+        if self.control.is_waiting() {
+            self.watch();
+        }
         self.posts.sweep();
         for at in 0..self.data.len() {
             let Some(data) = self.data[at].as_mut().filter(|data| data.is_making()) else {
@@ -163,6 +173,14 @@ impl MpiPlatform {
         }
         if self.spawned.is_some() && self.control.newest_is_revoked() {
             exit::leave_unneeded();
+        }
+    }
+
+    /// Nothing has happened for a while: has somebody died whom MPI has not told of?
+    #[cold]
+    fn watch(&mut self) {
+        if watcher::look() {
+            self.control.look_for_deaths();
         }
     }
 
@@ -226,6 +244,7 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn idle(&mut self, until: Option<Duration>, how: Idle) {
+        self.watch();
         if how == Idle::Parked {
             let left = until.map_or(NAP, |until| until.saturating_sub(self.now()));
             thread::sleep(left.min(NAP));
@@ -337,10 +356,16 @@ impl Platform for MpiPlatform {
     }
 
     fn discard_universe(&mut self, universe: UniverseId) {
+        watcher::forget(universe);
         self.control.discard(universe);
     }
 
+    fn leave(&mut self) {
+        watcher::close();
+    }
+
     fn finalize(&mut self) {
+        watcher::close();
         let _ = std::io::stdout().flush();
         exit::flush_streams();
         self.posts.close(LAST_OPERATIONS_WITHIN);

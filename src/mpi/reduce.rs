@@ -137,3 +137,19 @@ unsafe fn copied<T: Copy>(from: *const T, count: usize, bytes: usize) -> Vec<T> 
     // SAFETY: all but the padding of the last element was copied from elements.
     copies.into_iter().map(|copy| unsafe { copy.assume_init() }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_copied_from_where_they_are_not_aligned() {
+        let numbers = [0x0102_0304_0506_0708_u64, 0x1112_1314_1516_1718, 3];
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        let from = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        let start = numbers.as_ptr().wrapping_byte_add(1);
+        // SAFETY: sixteen bytes stand there, before the end of the last number.
+        let copies = unsafe { copied(start, 2, 16) };
+        assert_eq!(copies, [from(1), from(9)]);
+    }
+}

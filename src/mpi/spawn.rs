@@ -30,7 +30,7 @@ use super::{
     exit, groups,
     request::Request,
     ulfm::Ulfm,
-    watchdog,
+    watchdog, watcher,
     wire::Wire,
 };
 use crate::{engine::platform::UniverseId, error::Error, rank::Rank};
@@ -224,6 +224,7 @@ fn wait(mut request: Request) -> Checked<()> {
     while request.test()?.is_none() {
         tests += 1;
         if tests > BUSY_TESTS {
+            watcher::look();
             thread::sleep(Duration::from_micros(50));
         }
     }

@@ -55,7 +55,8 @@ impl Ulfm {
     }
 }
 
-fn symbol(name: &CStr) -> Option<*mut c_void> {
+/// The address of a symbol of the libraries that are loaded.
+pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero; the default handle searches what is loaded.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address)

@@ -95,6 +95,11 @@ pub(super) fn finalize() -> Inside {
     enter(FINALIZE)
 }
 
+/// True inside a call that waits for other processes, which may be dead.
+pub(super) fn in_a_lasting_call() -> bool {
+    matches!(CALL.load(Relaxed) & KINDS, CREATION | MEETING | JOINING)
+}
+
 /// Tells the watchdog which rank we are.
 pub(super) fn set_rank(rank: u32) {
     RANK.store(rank, Relaxed);

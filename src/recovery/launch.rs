@@ -78,6 +78,7 @@ impl Engine {
 
     /// Leaves the job: waits a moment for ranks that still have questions, dismisses the spares.
     pub(crate) fn leave(&mut self) {
+        self.platform.leave();
         if let Some(world) = self.job.world {
             let key = self.start_block(world, Level::Global);
             self.finish_block(key, Timeout::Never);

@@ -81,6 +81,11 @@ impl Post {
         Status { elements: self.buffer.elements(), ..Status::default() }
     }
 
+    /// It has got a message.
+    fn received(&self) -> bool {
+        matches!(self.progress, Progress::Complete(status) if !status.cancelled)
+    }
+
     /// The process without which this send or receive cannot complete, as a rank.
     fn needs(&self) -> Option<Rank> {
         match self.operation {
@@ -188,9 +193,9 @@ impl World {
             Err(class) => Progress::Failed(FaultCode::Mpi(class)),
         };
         let (comm, rank, context) = (post.comm, post.rank, post.context);
-        if matches!(post.operation, Operation::Receive { .. })
-            && let Some(port) = self.comms[comm].sides[rank].ports.get_mut(&context)
-        {
+        // One that has got a message left the queue when it matched.
+        let waits = matches!(post.operation, Operation::Receive { .. }) && !post.received();
+        if waits && let Some(port) = self.comms[comm].sides[rank].ports.get_mut(&context) {
             port.posted.retain(|posted| *posted != id);
         }
         let post = &self.processes[process].posts[&id.0];

@@ -33,6 +33,7 @@ pub(crate) struct Launch {
     spares: u32,
     limit_seconds: u32,
     surviving: bool,
+    ignoring_statuses: bool,
     alone: bool,
 }
 
@@ -67,6 +68,7 @@ impl Launch {
             spares: 0,
             limit_seconds: 60,
             surviving: true,
+            ignoring_statuses: false,
             alone: false,
         }
     }
@@ -107,6 +109,13 @@ impl Launch {
         self
     }
 
+    /// Lets any number of ranks leave with a status other than 0: Open MPI's launcher counts each
+    /// of them twice, and otherwise ends the job when half of it has left so.
+    pub(crate) fn ignoring_statuses(mut self) -> Self {
+        self.ignoring_statuses = true;
+        self
+    }
+
     /// Without a launcher at all, as a person might start it.
     pub(crate) fn without_launcher(mut self) -> Self {
         self.alone = true;
@@ -125,7 +134,8 @@ impl Launch {
         run
     }
 
-    fn run_to_limit(&self) -> Run {
+    /// Runs it to the end or to its limit.
+    pub(crate) fn run_to_limit(&self) -> Run {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
@@ -168,6 +178,10 @@ impl Launch {
             words.push(launcher().to_string_lossy().into_owned());
             if self.surviving {
                 words.extend(SURVIVING.split_whitespace().map(str::to_owned));
+            }
+            if self.ignoring_statuses {
+                let flag = "--prtemca state_base_error_non_zero_exit 0";
+                words.extend(flag.split_whitespace().map(str::to_owned));
             }
             let processes = (self.ranks + self.spares).to_string();
             words.extend(["--oversubscribe", "-n", &processes].map(str::to_owned));

@@ -1,6 +1,10 @@
 //! What launched copies of the test program do, each until a last line on standard output.
 
-use std::process::{Command, Stdio};
+use std::{
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use fampi::{
     BlockOptions, Codes, Color, Error, Finished, Level, Outcome, Pending, Placement, Rank,
@@ -10,11 +14,16 @@ use mpi::{
     collective::SystemOperation,
     traits::{Communicator as _, CommunicatorCollectives as _},
 };
+use signal_hook::{
+    consts::{SIGABRT, SIGSEGV},
+    low_level,
+};
 use stats_alloc::Region;
 
 use crate::{operations, requests};
 
 const SOFT: i32 = 7;
+const SIGKILL: i32 = 9;
 const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
 
 pub(crate) type Ended = Result<(), Error>;
@@ -38,6 +47,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
         "requests" => requests::all(world),
+        "many requests" => requests::many(world),
         "requests with deaths" => requests::with_deaths(world),
         other => panic!("there is no program {other}"),
     }
@@ -76,6 +86,22 @@ pub(crate) fn die() -> ! {
     unreachable!("this process is dead");
 }
 
+/// This process ends in the way of this name.
+fn end(way: &str) -> ! {
+    let signal = match way {
+        "exit" => std::process::exit(0),
+        "exit(1)" => std::process::exit(1),
+        "_exit(1)" => low_level::exit(1),
+        "panic" => panic!("nobody catches this but the test harness"),
+        "SIGKILL" => SIGKILL,
+        "SIGSEGV" => SIGSEGV,
+        "SIGABRT" => SIGABRT,
+        other => unreachable!("there is no way {other}"),
+    };
+    let _ = low_level::raise(signal);
+    unreachable!("this process is dead");
+}
+
 /// Messages around a ring in every round; every seventh time some rank objects at first.
 fn rounds(world: World) -> Ended {
     let (me, size) = (world.rank().number(), world.size());
@@ -103,10 +129,7 @@ fn rounds(world: World) -> Ended {
 /// One more step of a count that is protected, or the count as it was.
 fn count(block: &mut TryBlock, outdated: bool, count: u64) -> Result<Vec<u64>, Error> {
     if outdated {
-        return match block.restore(0) {
-            Err(Error::NothingProtected) => Ok(vec![0]),
-            state => state,
-        };
+        return block.restore(0);
     }
     let ranks = block.iallreduce(vec![1_u64], ReduceOp::Sum)?;
     block.wait_local(ranks, Timeout::Never)?;
@@ -135,10 +158,17 @@ fn deaths(mut world: World) -> Ended {
             // The second dies while the first is being replaced, or a little before or after.
             let later = if me == second { std::process::id() * 7 % 120 * 1000 } else { 0 };
             let delay = microseconds + later;
-            command(&format!("sleep 0.{delay:06}; kill -KILL PID"));
+            match std::env::var("WAY") {
+                Ok(way) => drop(thread::spawn(move || {
+                    thread::sleep(Duration::from_micros(delay.into()));
+                    end(&way)
+                })),
+                Err(_) => command(&format!("sleep 0.{delay:06}; kill -KILL PID")),
+            }
         }
         match world.try_block(FOREVER, |block| count(block, outdated, sum))? {
             Tried::Committed(state, _) => (sum, outdated) = (state[0], false),
+            Tried::Faulty(_, Some(Error::NothingProtected)) => (sum, outdated) = (0, false),
             Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => return Err(error),
             Tried::Faulty(..) => {
                 world = world.rebuild(Placement::SameRanks)?;
@@ -156,10 +186,7 @@ fn exits(mut world: World) -> Ended {
     let mut complete = false;
     while !complete {
         if world.generation() == 0 && world.rank() == Rank::new(2) {
-            match way.as_str() {
-                "exit" => std::process::exit(0),
-                _ => panic!("nobody catches this but the test harness"),
-            }
+            end(&way);
         }
         complete = wait(world.start(Level::Global)?.finish(Timeout::Never))?.is_committed();
         if !complete {
@@ -205,6 +232,7 @@ fn partners(mut world: World) -> Ended {
         }
         match world.try_block(FOREVER, |block| count(block, outdated, steps))? {
             Tried::Committed(state, _) => (steps, outdated) = (state[0], false),
+            Tried::Faulty(_, Some(Error::NothingProtected)) => (steps, outdated) = (0, false),
             Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => {
                 return say(world, &error.to_string());
             }

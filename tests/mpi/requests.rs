@@ -1,9 +1,13 @@
 //! Programs about single requests on real ranks: statuses, the next of many, cancels, probes.
 
+use std::time::Instant;
+
 use fampi::{
     Codes, Comm, Error, FaultCode, Level, Rank, Request, Source, Tag, TagSelector, Timeout,
     TryBlock, World,
 };
+
+use stats_alloc::Region;
 
 use crate::programs::{Ended, die, say, wait};
 
@@ -143,4 +147,43 @@ pub(crate) fn with_deaths(world: World) -> Ended {
     }
     drop(comm);
     say(world, "all probes ended")
+}
+
+/// A block with this many receives and sends around a ring; the buffers come back. Tags stand in
+/// the order of the receives, or MPI itself would search.
+fn ring(world: &World, messages: u32, mut buffers: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, Error> {
+    let (me, size) = (world.rank().number(), world.size());
+    let (left, right) = (Rank::new((me + size - 1) % size), Rank::new((me + 1) % size));
+    let mut block = world.start(Level::Global)?;
+    let mut posted = Vec::with_capacity(2 * messages as usize);
+    let mut next = || buffers.pop().unwrap_or_else(|| vec![0; 16]);
+    for number in 0..messages {
+        posted.push(block.irecv(next(), left, Tag(number + 1))?);
+    }
+    for number in 0..messages {
+        posted.push(block.isend(next(), right, Tag(number + 1))?);
+    }
+    let finished = wait(block.finish(Timeout::Never))?;
+    assert!(finished.is_committed());
+    posted.into_iter().map(|request| finished.take(request)).collect()
+}
+
+/// 2,000 requests cost a request what 200 do, and each allocates the box of its buffer alone.
+pub(crate) fn many(world: World) -> Ended {
+    let mut buffers = Vec::new();
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..30 {
+        for (place, messages) in [100, 1000].into_iter().enumerate() {
+            let begin = Instant::now();
+            buffers = ring(&world, messages, buffers)?;
+            best[place] = best[place].min(begin.elapsed().as_secs_f64() / f64::from(messages));
+        }
+    }
+    let region = Region::new(crate::ALLOCATOR);
+    buffers = ring(&world, 1000, buffers)?;
+    let allocations = region.change().allocations;
+    drop(buffers);
+    assert!((2000..2020).contains(&allocations), "{allocations} allocations for 2,000 requests");
+    assert!(best[1] < 4.0 * best[0], "a request costs {best:?} s in blocks of 200 and 2,000");
+    say(world, "a request costs the same in any number")
 }

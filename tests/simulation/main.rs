@@ -11,6 +11,9 @@
 //! with its transcript.
 
 mod checks;
+#[allow(dead_code)]
+#[path = "../operations/every.rs"]
+mod every;
 mod job;
 mod rounds;
 

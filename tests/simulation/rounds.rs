@@ -9,6 +9,7 @@ use fampi::{
 
 use crate::{
     checks::{Entry, Log},
+    every::{Call, KINDS},
     job::{Answer, Draw, Job},
 };
 
@@ -31,37 +32,46 @@ struct Run<'a> {
 pub(crate) fn run(world: World, job: &Job) -> Log {
     let mut run = Run { job, log: Log::default(), round: 0, attempt: 0, started: Vec::new() };
     run.log.replacement = world.is_replacement();
-    let result = match job.answer {
-        Answer::Shrink => run.with_shrink(&world).map(|()| world),
+    let (world, result) = match job.answer {
+        Answer::Shrink => {
+            let result = run.with_shrink(&world);
+            (Some(world), result)
+        }
         _ => run.with_rebuild(world),
     };
     run.log.rounds_done = run.round;
-    match result {
-        Ok(world) => world.finalize(),
-        Err(error) => run.log.gave_up = Some(error),
+    run.log.gave_up = result.err();
+    // Whoever leaves without a farewell counts as dead on real ranks; here nobody would notice.
+    if let Some(world) = world {
+        world.finalize();
     }
     run.log
 }
 
 impl Run<'_> {
-    fn with_rebuild(&mut self, mut world: World) -> Result<World, Error> {
+    /// The last world, if there is one, and how it ended.
+    fn with_rebuild(&mut self, mut world: World) -> (Option<World>, Result<(), Error>) {
         let placement = match self.job.answer {
             Answer::Merge => Placement::Append,
             _ => Placement::SameRanks,
         };
-        let mut next = if world.is_replacement() { self.restore(&world)? } else { Next::Again };
+        let mut next = if world.is_replacement() { self.restore(&world) } else { Ok(Next::Again) };
         while self.round < self.job.rounds {
             next = match next {
-                Next::Recover => {
+                Err(error) => return (Some(world), Err(error)),
+                Ok(Next::Recover) => {
                     self.log.recoveries += 1;
                     self.attempt = 0;
-                    world = world.rebuild(placement)?;
-                    self.restore(&world)?
+                    world = match world.rebuild(placement) {
+                        Ok(world) => world,
+                        Err(error) => return (None, Err(error)),
+                    };
+                    self.restore(&world)
                 }
-                Next::Done | Next::Again => self.round_with_state(&world)?,
+                Ok(Next::Done | Next::Again) => self.round_with_state(&world),
             };
         }
-        Ok(world)
+        (Some(world), next.map(|_| ()))
     }
 
     fn with_shrink(&mut self, world: &Comm) -> Result<(), Error> {
@@ -143,7 +153,7 @@ impl Run<'_> {
         comm: &Comm,
         state: Option<(&World, Option<&Comm>)>,
     ) -> Result<Next, Error> {
-        let kind = Draw(self.job.seed ^ (self.round << 32)).below(10);
+        let kind = Draw(self.job.seed ^ (self.round << 32)).below(12);
         let number = self.count(comm);
         let mut block = comm.start(Level::Global)?;
         if let Some((world, _)) = &state {
@@ -160,6 +170,7 @@ impl Run<'_> {
             (5, _) => self.vote(comm),
             (6, _) => self.nested(comm, &mut block, number),
             (7, Some((_, Some(row)))) => self.inner_row(row, &mut block, number),
+            (10 | 11, _) => self.all_ranks(comm, &mut block),
             (8, _) => return self.outstanding(comm, block, number),
             (9, _) => return self.late(comm, block, number),
             _ => Ok(()),
@@ -206,6 +217,26 @@ impl Run<'_> {
         block.wait_local(gathered, Timeout::Never)?;
         let found = block.take(gathered)?;
         self.compare(&found, &(0..size).map(|rank| rank * 3).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// A few of the operations of all ranks at once.
+    fn all_ranks(&mut self, comm: &Comm, block: &mut TryBlock) -> Result<(), Error> {
+        let (me, size) = (comm.rank().index(), comm.size() as usize);
+        let mut draw = Draw(self.job.seed ^ self.round);
+        let mut posted = Vec::new();
+        for _ in 0..3 {
+            let kind = KINDS[draw.below(KINDS.len() as u64) as usize];
+            let (root, longest) = (draw.below(size as u64) as usize, 1 + draw.below(800));
+            let call = Call { kind, size, root, seed: draw.next() ^ self.attempt, longest };
+            posted.push((call, call.post(block, me)?));
+        }
+        for (call, request) in posted {
+            block.wait_local(request, Timeout::Never)?;
+            if let Err(wrong) = call.verify(me, &block.take(request)?) {
+                self.log.wrong.get_or_insert(wrong);
+            }
+        }
         Ok(())
     }
 

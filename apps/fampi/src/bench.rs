@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
+use crate::detect;
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
 use crate::recovery;
@@ -24,6 +25,8 @@ pub(crate) enum Benchmark {
     Commit(Options),
     /// The cost of a block with 4 to 2000 requests, against `MPI_Waitall` and a reduction
     Block(Options),
+    /// From a death to its agreed report, by several ways to die
+    Detect(detect::Options),
     /// From a death to the report, to a shrunken or rebuilt world, and to restored data
     Recovery(recovery::Options),
 }
@@ -65,6 +68,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
     match benchmark {
         Benchmark::Commit(options) => measure(workspace, &COMMIT, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
+        Benchmark::Detect(options) => detect::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),
     }
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use crate::installation::Installation;
 use crate::launcher;
 use crate::probe::{Findings, Probe, Stage, Transports};
+use crate::processes;
 use crate::progress::Step;
 use crate::session::End;
 use crate::setup;
@@ -102,7 +103,7 @@ fn try_deaths(probe: &Probe<'_>) -> Result<Vec<String>> {
     if unfit.is_empty() && by_signal.end != End::Exited(0) {
         unfit.push(format!("the ranks survived but the launcher failed: {}.", explain(&by_signal)));
     }
-    report_survival(&by_signal, &by_exit, &plain);
+    report_survival(&by_signal, &by_exit, &plain, why_no_watcher());
     Ok(unfit)
 }
 
@@ -139,7 +140,20 @@ fn explain(findings: &Findings) -> String {
     }
 }
 
-fn report_survival(by_signal: &Findings, by_exit: &Findings, plain: &Findings) {
+/// Why the library's ranks would not watch each other on this node, if that is so.
+fn why_no_watcher() -> Option<&'static str> {
+    if env::var_os("FAMPI_NODE_WATCHER").is_some_and(|word| word == "off") {
+        return Some("FAMPI_NODE_WATCHER=off is set");
+    }
+    (!processes::can_be_watched()).then_some("this system gives no descriptors of processes")
+}
+
+fn report_survival(
+    by_signal: &Findings,
+    by_exit: &Findings,
+    plain: &Findings,
+    no_watcher: Option<&str>,
+) {
     let works = |findings: &Findings, stage| matches!(findings.stage(stage), Stage::Works(_));
     println!("\nSurvived");
     if works(by_signal, "detection") && works(by_signal, "shrink") {
@@ -147,13 +161,21 @@ fn report_survival(by_signal: &Findings, by_exit: &Findings, plain: &Findings) {
     }
     if works(by_exit, "detection") {
         println!("  - a process that leaves with a status other than 0, without finalize: tried");
+    } else if no_watcher.is_none() {
+        println!(
+            "  - on one node, a process that leaves with a status other than 0, without\n    \
+             finalize: this MPI tells nobody (tried), but the ranks of fampi watch each\n    \
+             other. The launcher ends a job when half of it has left so, unless it gets\n    \
+             the flags --prtemca state_base_error_non_zero_exit 0."
+        );
     }
     println!("\nNot survived, and what to do");
-    if !works(by_exit, "detection") {
+    if let (false, Some(why)) = (works(by_exit, "detection"), no_watcher) {
         println!(
             "  - a process that leaves with a status other than 0, without finalize\n    \
-             (tried: nobody was told within 3 s). Let it die by a signal instead, for\n    \
-             example with abort(); a time limit on every wait finds the others."
+             (tried: nobody was told within 3 s), since {why}.\n    \
+             Let it die by a signal instead, for example with abort(); a time limit on\n    \
+             every wait finds the others."
         );
     }
     if !works(plain, "shrink") {

@@ -22,6 +22,7 @@
 mod bench;
 mod cargo;
 mod demo;
+mod detect;
 mod doctor;
 mod guard;
 mod installation;

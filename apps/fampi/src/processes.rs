@@ -95,6 +95,17 @@ fn kill(pid: i32) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
 }
 
+/// True when the end of a process can be seen by those who did not start it.
+pub(crate) fn can_be_watched() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{PidfdFlags, getpid, pidfd_open};
+        pidfd_open(getpid(), PidfdFlags::empty()).is_ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

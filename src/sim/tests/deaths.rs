@@ -1,6 +1,7 @@
 //! What the living see of a death, wherever it cuts.
 
 use super::*;
+use crate::engine::reduction::{ReduceOp, ReduceWith};
 use crate::fault::FaultCode;
 
 #[test]
@@ -177,4 +178,39 @@ fn destructors_of_a_crashed_process_run_and_can_do_no_harm() {
     });
     assert_eq!(report.processes[0].ending, Ending::Crashed);
     assert_eq!(report.processes[1].ending, Ending::Finished(true));
+}
+
+#[test]
+fn no_broken_collective_is_silent_everywhere() {
+    let reduction = ReduceWith::<u32>::reduction(ReduceOp::Sum).expect("numbers have sums");
+    let (root, parts) = (rank(0), || Parts::Even);
+    let all = [
+        Collective::Reduce { root, reduction },
+        Collective::Scan { exclusive: true, reduction },
+        Collective::ReduceScatter { parts: parts(), reduction },
+        Collective::Gather { root, parts: parts() },
+        Collective::Scatter { root: rank(2), parts: parts() },
+        Collective::Allgather { parts: parts() },
+        Collective::Alltoall,
+    ];
+    for collective in all {
+        let mut broken = 0;
+        for seed in 0..100 {
+            let collective = collective.clone();
+            let crash = Crash::before_effect(2, 3 + seed % 2);
+            let report = Simulation::new(4).seed(seed).crash(crash).run(move |mut platform| {
+                let data = gather_all(&mut platform, 4);
+                let operation = Operation::Collective(collective.clone());
+                let call = post(&mut platform, data, operation, vec![1_u32; 4]);
+                let progress = wait_until(&mut platform, call, millis(20));
+                platform.compute(millis(1));
+                progress
+            });
+            let living: Vec<Progress> = report.results().copied().collect();
+            let failed = living.iter().any(|it| matches!(it, Progress::Failed(_)));
+            assert!(failed || !living.contains(&Progress::Pending), "{report}");
+            broken += u32::from(failed);
+        }
+        assert!(broken > 0, "{}", collective.name());
+    }
 }

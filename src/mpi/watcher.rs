@@ -1,0 +1,313 @@
+//! Sees the death of processes of our own node at once, also those that MPI never reports.
+//!
+//! Open MPI hears of a death from its launcher, after up to 50 ms, and of one by `_exit(1)` never:
+//! the launcher takes it for an end in order. A descriptor of each co-located process
+//! ([`pidfd`](super::pidfd)) tells it within microseconds. The set of them is looked at in two
+//! places only, neither of them on the way of a commit without faults: where the engine has waited
+//! for long, and from within calls that make communicators, by a callback of MPI's progress. What
+//! is seen is told to MPI ([`notice`](super::notice)) and comes back as MPI's own report. So there
+//! is one list of the dead, MPI's, and no later call of MPI waits for a process that only we know
+//! to be dead.
+//!
+//! ```text
+//! universe made   each process: node, number, moment of start, MPI's name ─ allgather ─▶ all
+//! waiting long    epoll_wait(0) … readable ─ one look later ─▶ MPI marks it failed ─▶ Failure
+//! ```
+//!
+//! A death is told one look after it was seen: what the dead process had sent is received first.
+//!
+//! **Guarantees.** Nobody is told dead who has not ended: a descriptor refers to one process for
+//! ever, and it is kept only if the process that it refers to started when the one that we mean
+//! did. A process that cannot be watched is not watched; MPI's own reports are as they were.
+//! Once this process is about to leave, the end of others is no news. One that left in order
+//! while others go on is reported to those who wait for long: it will take part in nothing.
+//!
+//! **Assumes** that processes with the same boot, name of the node and space of process numbers
+//! can name each other by number. `FAMPI_NODE_WATCHER=off` switches all of it off, here.
+
+use std::{
+    cell::RefCell,
+    ffi::c_int,
+    fs, mem,
+    os::fd::OwnedFd,
+    process,
+    time::{Duration, Instant},
+};
+
+use super::{
+    calls::Checked,
+    comm::Comm,
+    exit,
+    notice::{self, Name},
+    pidfd::Ends,
+    watchdog,
+};
+use crate::{engine::platform::UniverseId, rank::Rank};
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_micros(100);
+/// Callbacks of MPI between two readings of the clock, inside a call that may last.
+const CALLBACKS: u32 = 32;
+const SWITCH: &str = "FAMPI_NODE_WATCHER";
+
+/// What a process says about itself when a universe is made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Process {
+    /// Digest of all that makes process numbers comparable; 0 for a process nobody can watch.
+    node: u64,
+    pid: u64,
+    /// When it started, in the kernel's ticks: a number is used again, at another time.
+    started: u64,
+    name: u64,
+}
+
+impl Process {
+    fn own() -> Self {
+        let described = describe(process::id().into());
+        let node = described.and(node()).unwrap_or(0);
+        let name = notice::find().map_or(0, |notice| notice.me().0);
+        Self { node, pid: process::id().into(), started: described.unwrap_or(0), name }
+    }
+}
+
+/// A process that has not ended, as far as we have seen. It is watched until this is dropped.
+#[derive(Debug)]
+struct Watched {
+    process: Process,
+    _descriptor: OwnedFd,
+}
+
+/// Somebody to be told dead.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Death {
+    name: Name,
+    /// Other nodes have to hear of it from us.
+    forward: bool,
+}
+
+/// Who is watched.
+#[derive(Debug)]
+struct Watcher {
+    own: Process,
+    ends: Option<Ends>,
+    universes: Vec<(UniverseId, Vec<Process>)>,
+    watched: Vec<Watched>,
+    /// Numbers of processes that had ended at the last look.
+    ended: Vec<u64>,
+    last: Instant,
+    callbacks: u32,
+}
+
+impl Watcher {
+    fn new(own: Process, ends: Option<Ends>) -> Self {
+        let (universes, watched, ended) = (Vec::new(), Vec::new(), Vec::new());
+        Self { own, ends, universes, watched, ended, last: Instant::now(), callbacks: 0 }
+    }
+
+    /// Watches the co-located processes of a universe.
+    fn add(&mut self, universe: UniverseId, processes: Vec<Process>) {
+        for process in &processes {
+            let near = self.own.node != 0 && process.node == self.own.node;
+            let known = self.watched.iter().any(|watched| watched.process == *process);
+            if near && !known && process.pid != self.own.pid {
+                self.watch(*process);
+            }
+        }
+        self.universes.push((universe, processes));
+    }
+
+    fn watch(&mut self, process: Process) {
+        let Some(ends) = &self.ends else { return };
+        match ends.add(process.pid as libc::pid_t) {
+            Ok(descriptor) if describe(process.pid) == Some(process.started) => {
+                self.watched.push(Watched { process, _descriptor: descriptor });
+            }
+            Ok(_) => tracing::debug!(process.pid, "another process has this number: not watched"),
+            Err(error) => tracing::debug!(process.pid, %error, "not watched"),
+        }
+    }
+
+    /// Watches no longer for this universe.
+    fn forget(&mut self, universe: UniverseId) {
+        self.universes.retain(|(id, _)| *id != universe);
+        let universes = &self.universes;
+        self.watched.retain(|watched| {
+            universes.iter().any(|(_, processes)| processes.contains(&watched.process))
+        });
+    }
+
+    /// True when it is time for a look. Reads the clock.
+    fn is_due(&self) -> bool {
+        !self.watched.is_empty() && (!self.ended.is_empty() || self.last.elapsed() >= PERIOD)
+    }
+
+    /// Those who had ended at the last look, and are to be told dead now.
+    fn look(&mut self) -> Vec<Death> {
+        self.last = Instant::now();
+        let numbers = mem::take(&mut self.ended);
+        let is_over = |watched: &mut Watched| numbers.contains(&watched.process.pid);
+        let over = self.watched.extract_if(.., is_over);
+        let dead: Vec<Process> = over.map(|watched| watched.process).collect();
+        if let Some(ends) = self.ends.as_ref().filter(|_| !self.watched.is_empty()) {
+            ends.look(|pid| self.ended.push(pid as u64));
+        }
+        dead.into_iter().map(|dead| self.death(dead)).collect()
+    }
+
+    /// Other nodes hear of a death from the first process of this node that lives.
+    fn death(&self, dead: Process) -> Death {
+        let ours = self.universes.iter().rev().find(|(_, all)| all.contains(&dead));
+        let forward = ours.is_some_and(|(_, all)| {
+            let lives = |process: &&Process| {
+                **process == self.own || self.watched.iter().any(|w| w.process == **process)
+            };
+            let first = all.iter().filter(|process| process.node == self.own.node).find(lives);
+            first == Some(&self.own) && all.iter().any(|process| process.node != self.own.node)
+        });
+        Death { name: Name(dead.name), forward }
+    }
+
+    fn names(&self, universe: UniverseId, dead: impl Iterator<Item = Rank>) -> Vec<Name> {
+        let known = self.universes.iter().find(|(id, _)| *id == universe);
+        let name = |rank: Rank| known?.1.get(rank.index()).map(|process| Name(process.name));
+        dead.filter_map(name).filter(|name| name.0 != 0).collect()
+    }
+}
+
+thread_local! {
+    /// The watcher belongs to the thread that calls MPI, which alone may tell it anything.
+    static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+}
+
+/// Why this process watches nobody, in a few words; `None` when it does, or when MPI is not
+/// initialised yet and the rest would do.
+pub(super) fn why_off(initialized: bool) -> Option<&'static str> {
+    if std::env::var_os(SWITCH).is_some_and(|word| word == "off") {
+        return Some("switched off by FAMPI_NODE_WATCHER");
+    }
+    if describe(process::id().into()).and(node()).is_none() {
+        return Some("no information about processes in /proc");
+    }
+    let own = Ends::new().and_then(|ends| ends.add(process::id().cast_signed()).map(drop));
+    if own.is_err() {
+        return Some("this system does not give descriptors of processes (pidfd_open)");
+    }
+    (initialized && notice::find().is_none()).then_some("this MPI cannot be told of a death")
+}
+
+/// Every process of a new universe tells the others who it is; those of our node are watched.
+/// Collective.
+pub(super) fn meet(comm: &Comm) -> Checked<impl FnOnce(UniverseId) + use<>> {
+    let own = Process::own();
+    let rows = comm.gather_numbers([own.node, own.pid, own.started, own.name])?;
+    let processes: Vec<Process> = rows
+        .into_iter()
+        .map(|[node, pid, started, name]| Process { node, pid, started, name })
+        .collect();
+    Ok(move |universe| {
+        WATCHER.with_borrow_mut(|watcher| {
+            watcher.get_or_insert_with(|| start(own)).add(universe, processes);
+        });
+    })
+}
+
+fn start(own: Process) -> Watcher {
+    let why_off = why_off(true);
+    if let Some(why) = why_off {
+        tracing::debug!(why, "no node watcher: deaths are seen when MPI reports them");
+    }
+    let ends = if why_off.is_none() { Ends::new().ok() } else { None };
+    if let (Some(_), Some(notice)) = (&ends, notice::find()) {
+        notice.call_back(on_progress);
+    }
+    Watcher::new(own, ends)
+}
+
+/// A universe was dropped.
+pub(super) fn forget(universe: UniverseId) {
+    with(|watcher| watcher.forget(universe));
+}
+
+/// From now on the end of other processes is no news.
+pub(super) fn close() {
+    WATCHER.with_borrow_mut(|watcher| *watcher = None);
+}
+
+/// To be called where this process has waited for long. True when MPI was told of a death.
+pub(super) fn look() -> bool {
+    report(with(|watcher| if watcher.is_due() { watcher.look() } else { Vec::new() }))
+}
+
+/// To be called before something that a death must not meet with, after some progress was made.
+/// True when MPI was told of a death.
+pub(super) fn look_closely() -> bool {
+    let now = with(|watcher| {
+        let mut deaths = watcher.look();
+        if !watcher.ended.is_empty() {
+            deaths.extend(watcher.look());
+        }
+        deaths
+    });
+    report(now)
+}
+
+fn report(deaths: Option<Vec<Death>>) -> bool {
+    let deaths = deaths.unwrap_or_default();
+    let Some(notice) = notice::find().filter(|_| !deaths.is_empty()) else { return false };
+    for death in deaths {
+        tracing::debug!(name = death.name.0, death.forward, "the watcher saw a death");
+        notice.tell(death.name, death.forward);
+    }
+    true
+}
+
+/// These processes have been agreed dead: MPI knows it, too, before it is to go on without them.
+pub(super) fn tell(universe: UniverseId, dead: impl Iterator<Item = Rank>) {
+    let Some(notice) = notice::find() else { return };
+    let names = with(|watcher| watcher.names(universe, dead)).unwrap_or_default();
+    for name in names {
+        notice.tell(name, false);
+    }
+}
+
+fn with<T>(action: impl FnOnce(&mut Watcher) -> T) -> Option<T> {
+    WATCHER.with(|watcher| watcher.try_borrow_mut().ok()?.as_mut().map(action))
+}
+
+/// MPI makes progress inside one of our calls; in those that may last, a look is due now and then.
+extern "C" fn on_progress() -> c_int {
+    if !watchdog::in_a_lasting_call() {
+        return 0;
+    }
+    let due = with(|watcher| {
+        watcher.callbacks = watcher.callbacks.wrapping_add(1);
+        watcher.callbacks.is_multiple_of(CALLBACKS)
+    });
+    c_int::from(due == Some(true) && look())
+}
+
+/// When a process of this node started, in ticks of the kernel.
+fn describe(pid: u64) -> Option<u64> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program, in parentheses, can hold anything.
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// A digest of the boot, the name of the node and the space of process numbers; never 0.
+fn node() -> Option<u64> {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let space = fs::read_link("/proc/self/ns/pid").ok()?;
+    let space = space.to_string_lossy().into_owned();
+    let name = exit::node_name();
+    // FNV-1a: the same in every program.
+    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in boot.iter().chain(space.as_bytes()).chain(name.as_bytes()) {
+        digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    Some(digest.max(1))
+}
+
+#[cfg(test)]
+mod tests;

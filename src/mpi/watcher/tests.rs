@@ -1,0 +1,173 @@
+//! The watcher without MPI: children that end, or do not.
+
+use std::{
+    os::fd::AsRawFd as _,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use super::*;
+
+const UNIVERSE: UniverseId = UniverseId(0);
+
+/// A child that does nothing for long.
+fn child() -> Child {
+    let mut command = Command::new("sleep");
+    command.arg("600").stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().expect("the command `sleep` of the system")
+}
+
+/// What a child would say about itself.
+fn process_of(child: &Child) -> Process {
+    let pid = u64::from(child.id());
+    let started = describe(pid).expect("it was just started");
+    Process { node: node().expect("this is Linux"), pid, started, name: 1000 + pid }
+}
+
+fn watcher_of(processes: Vec<Process>) -> Watcher {
+    let mut watcher = Watcher::new(Process::own(), Ends::new().ok());
+    watcher.add(UNIVERSE, processes);
+    watcher
+}
+
+fn signal(child: &Child, signal: libc::c_int) {
+    // SAFETY: a signal to a child of ours that nobody has reaped.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+}
+
+/// Whom the watcher tells dead within a while.
+fn told(watcher: &mut Watcher, looks: u32) -> Vec<Death> {
+    let mut all = Vec::new();
+    for _ in 0..looks {
+        all.extend(watcher.look());
+        thread::sleep(Duration::from_millis(1));
+    }
+    all
+}
+
+fn until_told(watcher: &mut Watcher) -> Vec<Death> {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(10) {
+        let all = told(watcher, 1);
+        if !all.is_empty() {
+            return all;
+        }
+    }
+    Vec::new()
+}
+
+#[test]
+fn a_child_that_ends_is_told_once_though_nobody_has_reaped_it() {
+    let mut child = child();
+    let process = process_of(&child);
+    let mut watcher = watcher_of(vec![process]);
+    assert_eq!(told(&mut watcher, 5), []);
+    signal(&child, libc::SIGKILL);
+    let death = Death { name: Name(process.name), forward: false };
+    assert_eq!(until_told(&mut watcher), [death]);
+    assert_eq!(told(&mut watcher, 5), []);
+    child.wait().expect("our child");
+}
+
+#[test]
+fn a_death_is_told_one_look_after_it_was_seen() {
+    let mut child = child();
+    let mut watcher = watcher_of(vec![process_of(&child)]);
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    assert_eq!(watcher.look(), []);
+    assert!(watcher.is_due(), "the next look does not wait for its time");
+    assert_eq!(watcher.look().len(), 1);
+}
+
+#[test]
+fn a_stopped_child_is_not_dead() {
+    let mut child = child();
+    let mut watcher = watcher_of(vec![process_of(&child)]);
+    signal(&child, libc::SIGSTOP);
+    assert_eq!(told(&mut watcher, 50), []);
+    signal(&child, libc::SIGCONT);
+    assert_eq!(told(&mut watcher, 50), []);
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    assert_eq!(until_told(&mut watcher).len(), 1);
+}
+
+#[test]
+fn a_process_with_the_same_number_and_another_start_is_not_watched() {
+    let mut child = child();
+    let process = process_of(&child);
+    let mut watcher = watcher_of(vec![Process { started: process.started + 1, ..process }]);
+    assert!(watcher.watched.is_empty());
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    assert_eq!(told(&mut watcher, 5), []);
+    watcher.add(UniverseId(1), vec![process]);
+    assert!(watcher.watched.is_empty(), "nobody has its number now");
+}
+
+#[test]
+fn processes_of_other_nodes_and_this_one_are_not_watched() {
+    let mut child = child();
+    let process = process_of(&child);
+    let other = Process { node: process.node ^ 1, ..process };
+    let unknown = Process { node: 0, ..process };
+    let watcher = watcher_of(vec![other, unknown, Process::own()]);
+    assert!(watcher.watched.is_empty());
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+}
+
+#[test]
+fn the_first_that_lives_on_a_node_tells_other_nodes() {
+    let (mut first, mut second) = (child(), child());
+    let (a, b) = (process_of(&first), process_of(&second));
+    let own = Process::own();
+    let far = Process { node: own.node ^ 1, pid: 1, started: 1, name: 1 };
+    let mut watcher = watcher_of(vec![a, own, b, far]);
+    assert!(!watcher.death(b).forward, "the first of this node lives");
+    first.kill().expect("our child");
+    first.wait().expect("our child");
+    assert_eq!(until_told(&mut watcher), [Death { name: Name(a.name), forward: true }]);
+    second.kill().expect("our child");
+    second.wait().expect("our child");
+    assert_eq!(until_told(&mut watcher), [Death { name: Name(b.name), forward: true }]);
+}
+
+#[test]
+fn descriptors_are_closed_with_the_last_universe_that_needs_them() {
+    let mut child = child();
+    let process = process_of(&child);
+    let mut watcher = watcher_of(vec![process]);
+    watcher.add(UniverseId(1), vec![process]);
+    assert_eq!(watcher.watched.len(), 1, "one descriptor for both");
+    watcher.forget(UNIVERSE);
+    assert_eq!(watcher.watched.len(), 1);
+    watcher.forget(UniverseId(1));
+    assert!(watcher.watched.is_empty());
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    assert_eq!(told(&mut watcher, 5), []);
+}
+
+#[test]
+fn no_descriptor_is_inherited() {
+    let mut child = child();
+    let ends = Ends::new().expect("this is Linux");
+    let descriptor = ends.add(child.id() as libc::pid_t).expect("it lives");
+    // SAFETY: an open descriptor of ours, asked for its flags.
+    let flags = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFD) };
+    assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+}
+
+#[test]
+fn the_name_of_a_process_by_its_rank_in_a_universe() {
+    let own = Process { name: 7, ..Process::own() };
+    let nameless = Process { name: 0, ..own };
+    let watcher = watcher_of(vec![nameless, own]);
+    let dead = [0, 1, 2].map(Rank::new);
+    assert_eq!(watcher.names(UNIVERSE, dead.into_iter()), [Name(7)]);
+    assert_eq!(watcher.names(UniverseId(5), dead.into_iter()), []);
+}
