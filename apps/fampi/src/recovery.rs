@@ -23,8 +23,9 @@ use crate::workspace::Workspace;
 
 const COLUMNS: &str = "ranks,phase,how,median_ms,p99_ms";
 const HEADER: [&str; 5] = ["ranks", "phase", "how", "median/ms", "p99/ms"];
-/// Deaths in one launch: few, as the job changes with each of them.
-const TRIALS_PER_LAUNCH: u32 = 10;
+/// Deaths in one launch: few, as the job changes with each of them, and each needs a spare, which
+/// takes part in every recovery as long as it is parked.
+const TRIALS_PER_LAUNCH: u32 = 5;
 /// A launch takes seconds; one that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
