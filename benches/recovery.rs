@@ -19,8 +19,9 @@
 //! `shrink` rebuilt from a spare, too, after the measured part. Rank 0 never dies and prints a row
 //! for each death: the way, and the milliseconds of each phase.
 //!
-//! What limits it: MPI reports a death when it notices, which takes it up to 40 ms for the first
-//! of a launch. The file is written before the death and counts, 0.02 ms.
+//! What limits it: the kernel gives back the memory of the dead process first, before anybody can
+//! know. Parked spares take part in every step: here there are as many as deaths to come in the
+//! launch. The time is taken before it is written to the file, so that counts, too.
 //!
 //! Arguments: the way to go on, number of trials, file for the time of death.
 
