@@ -2,7 +2,10 @@
 
 use alloc::string::String;
 
-use crate::{fault::FaultCode, rank::Rank};
+use crate::{
+    fault::{FaultCode, FaultReport},
+    rank::Rank,
+};
 
 /// Why a call did not do what it was asked for. Faults of a block are not errors: they are the
 /// outcome of the block, see [`crate::Outcome`].
@@ -94,6 +97,18 @@ pub enum Error {
         /// Number of attempts.
         attempts: u32,
     },
+
+    /// The policy of a run stopped it because of these faults. All living ranks see it.
+    #[error("the policy stopped the run: {0}; handle it, or take a policy that goes on")]
+    Stopped(FaultReport),
+
+    /// The policy of a run wants to shrink, but replacements lack their states. All living ranks.
+    #[error("replacements have not got their states yet; rebuild once more before shrinking")]
+    CannotShrink,
+
+    /// The policy of a run wants to rebuild after it has shrunk. All living ranks see it.
+    #[error("the run has shrunk, and a rebuild cannot divide the states again; shrink once more")]
+    CannotRebuild,
 
     /// A communicator is being made already; only one can be at a time. This rank.
     #[error("another communicator is being made or recovered; wait for it first")]

@@ -1,6 +1,7 @@
 //! Transactions that let MPI applications survive the death of processes.
 //!
 #![doc = include_str!("docs/overview.md")]
+#![doc = include_str!("docs/guide.md")]
 #![doc = include_str!("docs/semantics.md")]
 #![doc = include_str!("docs/map.md")]
 #![cfg_attr(any(target_os = "none", target_os = "unknown"), no_std)]
@@ -33,7 +34,11 @@ pub use {
         buffer::Element,
         reduction::{ReduceOp, ReduceWith, Reducible, UserOp},
     },
-    recovery::{MAX_ATTEMPTS, Placement, copies::MAX_SLOTS},
+    recovery::{
+        MAX_ATTEMPTS, Placement,
+        copies::MAX_SLOTS,
+        policy::{self, Policy},
+    },
 };
 pub use {
     error::Error,

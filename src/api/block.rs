@@ -141,8 +141,9 @@ impl TryBlock {
     }
 
     /// Protects a state of this rank: a copy of it goes to the partner rank, and is valid with
-    /// this block's commit, on all ranks or on none. Every rank of the world calls it, in a
-    /// global block of the world, with the same number and always the same length of its own.
+    /// this block's commit, on all ranks or on none. Every rank calls it, in a global block of
+    /// the world, or of a communicator shrunk from it, with the same number and always the same
+    /// length of its own.
     ///
     /// # Errors
     ///
@@ -158,7 +159,8 @@ impl TryBlock {
 
     /// Brings back the state with this number as of its last commit, after a rebuild: from this
     /// rank's own copy, or from the partner's when this rank is a replacement. Every rank of the
-    /// world calls it, in a global block of the world; it counts with the block's commit.
+    /// world calls it, in a global block of the world; it counts with the block's commit. In a
+    /// block of a shrunk communicator it is the own copy, without a message.
     ///
     /// # Errors
     ///
@@ -167,6 +169,17 @@ impl TryBlock {
     /// [`Error::Request`] when a rank died meanwhile; [`Error::StateType`].
     pub fn restore<T: Element + Default>(&mut self, number: u32) -> Result<Vec<T>, Error> {
         self.engine().borrow_mut().restore(self.key, number)
+    }
+
+    /// The protected state of a rank that died before a shrink, if this rank keeps its copy, in a
+    /// block of the shrunk communicator. The rank is one of the communicator on which the state
+    /// was protected. It is there until this rank protects a state on the new communicator.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StateType`].
+    pub fn inherit<T: Element>(&mut self, number: u32) -> Result<Option<(Rank, Vec<T>)>, Error> {
+        self.engine().borrow_mut().inherit(self.key, number)
     }
 
     /// Ends the block (`MPI_TryBlock_finish`): when its requests are over, this rank votes.

@@ -124,8 +124,18 @@ impl Comm {
     ) -> Result<Tried<R>, Error> {
         let mut block = self.start(options.level)?;
         let result = body(&mut block);
+        self.conclude(block, result, options.timeout)
+    }
+
+    /// Ends a block as its content wants it, and waits for the verdict.
+    pub(super) fn conclude<R>(
+        &self,
+        block: TryBlock,
+        result: Result<R, Error>,
+        timeout: Timeout,
+    ) -> Result<Tried<R>, Error> {
         let (pending, result) = match result {
-            Ok(value) => (block.finish(options.timeout), Ok(value)),
+            Ok(value) => (block.finish(timeout), Ok(value)),
             Err(error) => (block.leave(&error), Err(error)),
         };
         let finished: Finished = pending.wait()?;

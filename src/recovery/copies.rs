@@ -6,6 +6,9 @@
 //! replacement gets its state from the partner, and a partner that was replaced gets the copies
 //! that it has to keep. Ranks are those of the launch: placement does not change partners.
 //!
+//! After a shrink nobody takes the place of the dead: whoever keeps the copy of a dead rank can
+//! inherit it, and the partners are new ones, counted among the survivors.
+//!
 //! **Assumes** that a rank and its partner do not die between the same two commits; otherwise
 //! [`Error::StateLost`] names them, on every rank.
 
@@ -13,7 +16,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use crate::{
     engine::{
-        BlockKey, Engine, MAX_USER_TAG, Need, RequestState,
+        BlockKey, CommKey, Engine, MAX_USER_TAG, Need, RequestState,
         buffer::{Buffer, Element},
         collective::{Collective, Parts},
         platform::Operation,
@@ -45,6 +48,10 @@ struct Slot {
     number: u32,
     /// Number of commits that carried this slot; 0 as long as we have nothing.
     version: u64,
+    /// The communicator of the last commit, whose ranks are each other's partners.
+    over: Option<CommKey>,
+    /// That communicator was the world, so that a rebuild can bring the state back.
+    whole: bool,
     own: Option<Box<dyn Buffer>>,
     own_elements: usize,
     /// The version of the copy that we keep; 0 as long as we have none.
@@ -60,8 +67,10 @@ pub(crate) struct PendingCopy {
     slot: u32,
     version: u64,
     own: Own,
+    own_elements: usize,
     /// The request that receives the copy we keep.
     kept: Option<usize>,
+    kept_elements: Option<usize>,
 }
 
 /// Where our own new state is until the commit.
@@ -95,33 +104,38 @@ impl Engine {
         number: u32,
         state: &[T],
     ) -> Result<(), Error> {
-        let (partner, ward) = self.partners();
+        let comm = self.block(key).comm;
+        let (partner, ward) = self.partners(comm);
         let slot = self.copies.slot(number);
         let version = slot.version + 1;
         // Lengths count once a commit has made them known on both sides.
-        let known = slot.kept_elements.filter(|_| slot.version > 0);
-        if slot.version > 0 && slot.own_elements != state.len() {
+        let again = slot.over == Some(comm);
+        if again && slot.own_elements != state.len() {
             return Err(Error::LengthChanged { expected: slot.own_elements, found: state.len() });
         }
+        let known = slot.kept_elements.filter(|_| again);
         let own = refill(&mut slot.idle, state);
-        if partner.is_none() {
-            slot.own_elements = state.len();
-            let own = Own::Here(Some(Box::new(own)));
-            self.block_mut(key).copies.push(PendingCopy { slot: number, version, own, kept: None });
-            return Ok(());
-        }
-        let (Some(partner), Some(ward)) = (partner, ward) else { return Ok(()) };
-        let elements = match known {
-            Some(elements) => elements,
-            None => self.exchange_lengths(key, number, state.len(), partner, ward)?,
+        let own_elements = state.len();
+        let mut copy = PendingCopy {
+            slot: number,
+            version,
+            own: Own::Unchanged,
+            own_elements,
+            kept: None,
+            kept_elements: None,
         };
-        let slot = self.copies.slot(number);
-        slot.own_elements = state.len();
-        slot.kept_elements = Some(elements);
-        let kept = blank::<T>(&mut slot.idle, elements);
-        let kept = self.receive_copy(key, 2 * number, ward, Box::new(kept));
-        let own = Own::Sent(self.send_copy(key, 2 * number, partner, Box::new(own)));
-        let copy = PendingCopy { slot: number, version, own, kept: Some(kept) };
+        if let (Some(partner), Some(ward)) = (partner, ward) {
+            let elements = match known {
+                Some(elements) => elements,
+                None => self.exchange_lengths(key, number, own_elements, partner, ward)?,
+            };
+            let kept = blank::<T>(&mut self.copies.slot(number).idle, elements);
+            copy.kept_elements = Some(elements);
+            copy.kept = Some(self.receive_copy(key, 2 * number, ward, Box::new(kept)));
+            copy.own = Own::Sent(self.send_copy(key, 2 * number, partner, Box::new(own)));
+        } else {
+            copy.own = Own::Here(Some(Box::new(own)));
+        }
         self.block_mut(key).copies.push(copy);
         Ok(())
     }
@@ -133,10 +147,69 @@ impl Engine {
         key: BlockKey,
         number: u32,
     ) -> Result<Vec<T>, Error> {
-        let (partner, ward) = self.partners();
+        let comm = self.block(key).comm;
+        if Some(comm) != self.job.world {
+            return self.own_state_here(key, number);
+        }
+        let (version, all) = self.versions(key, number)?;
+        let of = |rank: Rank| &all[4 * rank.index()..4 * rank.index() + 4];
+        let (partner, ward) = self.partners(comm);
+        let me = self.me();
+        let (Some(partner), Some(ward)) = (partner, ward) else {
+            return self.own_state(number).ok_or(Error::NothingProtected);
+        };
+        let (lack_own, partner_lacks) = (of(me)[0] != version, of(partner)[2] != version);
+        let (ward_lacks, lack_kept) = (of(ward)[0] != version, of(me)[2] != version);
+        let (own_elements, kept_elements) =
+            (if lack_own { of(partner)[3] } else { of(me)[1] }, of(ward)[1]);
+        let mut copy = PendingCopy {
+            slot: number,
+            version,
+            own: Own::Unchanged,
+            own_elements: own_elements as usize,
+            kept: None,
+            kept_elements: None,
+        };
+        if ward_lacks {
+            let buffer =
+                self.kept_state::<T>(number).ok_or(Error::StateLost { rank: ward, partner: me })?;
+            self.send_copy(key, HOME + 2 * number, ward, Box::new(buffer));
+        } else if lack_kept {
+            let buffer = vec![T::default(); kept_elements as usize];
+            copy.kept = Some(self.receive_copy(key, 2 * number, ward, Box::new(buffer)));
+            copy.kept_elements = Some(kept_elements as usize);
+        }
+        if lack_own {
+            let buffer = vec![T::default(); own_elements as usize];
+            let index = self.receive_copy(key, HOME + 2 * number, partner, Box::new(buffer));
+            self.wait_request(key, index, Timeout::Never);
+            self.succeeded(key, index)?;
+            copy.own = Own::Received(index);
+        } else if partner_lacks {
+            let own = self.own_state::<T>(number).ok_or(Error::NothingProtected)?;
+            self.send_copy(key, 2 * number, partner, Box::new(own));
+        }
+        let state = match copy.own {
+            Own::Received(index) => {
+                let buffer = self.block(key).records[index].buffer.as_ref();
+                buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>()).cloned()
+            }
+            _ => self.own_state(number),
+        };
+        self.block_mut(key).copies.push(copy);
+        state.ok_or(Error::StateType { slot: number })
+    }
+
+    /// The version that all ranks can have again, and what each has of it: the version of its own
+    /// state and its length, the same of the copy that it keeps.
+    fn versions(&mut self, key: BlockKey, number: u32) -> Result<(u64, Vec<u64>), Error> {
         let slot = self.copies.slot(number);
         let kept_elements = slot.kept_elements.unwrap_or(0) as u64;
-        let mine = [slot.version, slot.own_elements as u64, slot.kept_version, kept_elements];
+        let own_elements = slot.own_elements as u64;
+        // Survivors that inherited and have other partners now cannot serve the whole world.
+        let [version, kept_version] =
+            [slot.version, slot.kept_version].map(|version| if slot.whole { version } else { 0 });
+        let mine = [version, own_elements, kept_version, kept_elements];
         let all = self.gather_words(key, &mine)?;
         let of = |rank: Rank| &all[4 * rank.index()..4 * rank.index() + 4];
         let ranks = (all.len() / 4) as u32;
@@ -152,51 +225,13 @@ impl Engine {
                 return Err(Error::StateLost { rank, partner: keeper });
             }
         }
-        let me = self.me();
-        let (Some(partner), Some(ward)) = (partner, ward) else {
-            return self.own_state(number).ok_or(Error::NothingProtected);
-        };
-        let (lack_own, partner_lacks) = (of(me)[0] != version, of(partner)[2] != version);
-        let (ward_lacks, lack_kept) = (of(ward)[0] != version, of(me)[2] != version);
-        let (own_elements, kept_elements) =
-            (if lack_own { of(partner)[3] } else { of(me)[1] }, of(ward)[1]);
-        let mut copy = PendingCopy { slot: number, version, own: Own::Unchanged, kept: None };
-        if ward_lacks {
-            let buffer =
-                self.kept_state::<T>(number).ok_or(Error::StateLost { rank: ward, partner: me })?;
-            self.send_copy(key, HOME + 2 * number, ward, Box::new(buffer));
-        } else if lack_kept {
-            let buffer = vec![T::default(); kept_elements as usize];
-            copy.kept = Some(self.receive_copy(key, 2 * number, ward, Box::new(buffer)));
-        }
-        if lack_own {
-            let buffer = vec![T::default(); own_elements as usize];
-            let index = self.receive_copy(key, HOME + 2 * number, partner, Box::new(buffer));
-            self.wait_request(key, index, Timeout::Never);
-            self.succeeded(key, index)?;
-            copy.own = Own::Received(index);
-        } else if partner_lacks {
-            let own = self.own_state::<T>(number).ok_or(Error::NothingProtected)?;
-            self.send_copy(key, 2 * number, partner, Box::new(own));
-        }
-        let slot = self.copies.slot(number);
-        slot.own_elements = own_elements as usize;
-        if copy.kept.is_some() {
-            slot.kept_elements = Some(kept_elements as usize);
-        }
-        let state = match copy.own {
-            Own::Received(index) => {
-                let buffer = self.block(key).records[index].buffer.as_ref();
-                buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>()).cloned()
-            }
-            _ => self.own_state(number),
-        };
-        self.block_mut(key).copies.push(copy);
-        state.ok_or(Error::StateType { slot: number })
+        Ok((version, all))
     }
 
     /// The block is decided: what it carried is valid, or is forgotten.
     pub(crate) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
+        let comm = self.block(key).comm;
+        let whole = self.comm(comm).lineage == Some(0);
         for copy in core::mem::take(&mut self.block_mut(key).copies) {
             let mut take = |index: usize| self.block_mut(key).records[index].buffer.take();
             let kept = copy.kept.and_then(&mut take);
@@ -212,6 +247,8 @@ impl Engine {
                 continue;
             }
             slot.version = copy.version;
+            (slot.over, slot.whole, slot.own_elements) = (Some(comm), whole, copy.own_elements);
+            slot.kept_elements = copy.kept_elements.or(slot.kept_elements);
             if let Some(own) = own {
                 slot.idle.extend(slot.own.replace(own));
             }
@@ -239,6 +276,49 @@ impl Engine {
         }))
     }
 
+    /// The state of the last commit, where every rank has its own: after a shrink.
+    fn own_state_here<T: Element>(&mut self, key: BlockKey, number: u32) -> Result<Vec<T>, Error> {
+        if self.copies.slot(number).version == 0 {
+            self.raise(key, FaultCode::NothingProtected);
+            return Err(Error::NothingProtected);
+        }
+        self.own_state(number).ok_or(Error::StateType { slot: number })
+    }
+
+    /// The copy that we keep of a rank which is no member of the block's communicator any more.
+    pub(crate) fn inherit<T: Element>(
+        &mut self,
+        key: BlockKey,
+        number: u32,
+    ) -> Result<Option<(Rank, Vec<T>)>, Error> {
+        let Some(over) = self.copies.slot(number).over else { return Ok(None) };
+        let comm = self.block(key).comm;
+        let ward = self.partners(over).1.filter(|ward| self.has_gone(*ward, over, comm));
+        let Some(ward) = ward else { return Ok(None) };
+        let state = self.kept_state(number).ok_or(Error::StateType { slot: number })?;
+        Ok(Some((ward, state)))
+    }
+
+    /// Why the states of ranks that are not in `comm` any more cannot all be inherited: nobody has
+    /// copies, or a rank is gone with its partner. The same on all ranks of `comm`.
+    pub(crate) fn lost_to(&self, comm: CommKey) -> Option<Error> {
+        let Some(over) = self.copies.slots.iter().find_map(|slot| slot.over) else {
+            return Some(Error::NothingProtected);
+        };
+        let gone = |rank: Rank| self.has_gone(rank, over, comm);
+        let ranks = (0..self.comm(over).size()).map(Rank::new);
+        ranks.filter(|rank| gone(*rank)).find_map(|rank| {
+            let partner = self.partner_over(rank, over).unwrap_or(rank);
+            gone(partner).then_some(Error::StateLost { rank, partner })
+        })
+    }
+
+    /// True when a rank of one communicator is not in another one, derived from it by shrinking.
+    fn has_gone(&self, rank: Rank, from: CommKey, to: CommKey) -> bool {
+        let (from, to) = (self.comm(from), self.comm(to));
+        from.universe == to.universe && to.rank_of(from.members[rank.index()]).is_none()
+    }
+
     fn own_state<T: Element>(&mut self, number: u32) -> Option<Vec<T>> {
         self.copies.slot(number).own.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
     }
@@ -252,18 +332,36 @@ impl Engine {
     }
 
     /// The rank that keeps our copy and the rank whose copy we keep; `None` when we are alone.
-    fn partners(&self) -> (Option<Rank>, Option<Rank>) {
-        let ranks = self.job.roster.members.len() as u32;
-        let origin = self.job.roster.origins[self.me().index()];
-        let ward = (origin + ranks - ranks / 2) % ranks;
-        let ward = (ranks > 1).then(|| self.job.roster.standing_for(ward));
-        (self.partner_of(self.me()), ward)
+    fn partners(&self, comm: CommKey) -> (Option<Rank>, Option<Rank>) {
+        let (ranks, me) = (self.comm(comm).size(), self.comm(comm).me);
+        if ranks == 1 {
+            return (None, None);
+        }
+        let back = ranks - ranks / 2;
+        let ward = if Some(comm) == self.job.world {
+            let origin = self.job.roster.origins[me.index()];
+            self.job.roster.standing_for((origin + back) % ranks)
+        } else {
+            Rank::new((me.number() + back) % ranks)
+        };
+        (self.partner_over(me, comm), Some(ward))
     }
 
+    /// The rank that keeps the copy of a rank of the world.
     fn partner_of(&self, rank: Rank) -> Option<Rank> {
-        let ranks = self.job.roster.members.len() as u32;
-        let origin = self.job.roster.origins[rank.index()];
-        (ranks > 1).then(|| self.job.roster.standing_for((origin + ranks / 2) % ranks))
+        self.partner_over(rank, self.job.world?)
+    }
+
+    fn partner_over(&self, rank: Rank, comm: CommKey) -> Option<Rank> {
+        let ranks = self.comm(comm).size();
+        if ranks == 1 {
+            return None;
+        }
+        if Some(comm) != self.job.world {
+            return Some(Rank::new((rank.number() + ranks / 2) % ranks));
+        }
+        let roster = &self.job.roster;
+        Some(roster.standing_for((roster.origins[rank.index()] + ranks / 2) % ranks))
     }
 
     fn send_copy(

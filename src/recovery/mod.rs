@@ -1,4 +1,5 @@
-//! Recovery: communicators are made, shrunk and rebuilt, replacements join, data come back.
+//! Recovery: communicators are made, shrunk and rebuilt, replacements join, data come back; and
+//! the policies that say which of it to do.
 //!
 //! Making a communicator takes three steps, none of which can hang:
 //!
@@ -17,6 +18,7 @@
 pub mod copies;
 pub(crate) mod creation;
 pub(crate) mod launch;
+pub mod policy;
 pub(crate) mod rebuild;
 pub(crate) mod roster;
 
@@ -57,6 +59,8 @@ pub(crate) struct Job {
     pub(crate) dismissed: bool,
     /// Attempts at the present recovery.
     pub(crate) attempts: u32,
+    /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
+    pub(crate) protected_steps: u64,
 }
 
 impl Engine {

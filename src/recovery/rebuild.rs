@@ -218,7 +218,11 @@ impl Rebuild {
     fn complete(&mut self, engine: &mut Engine) {
         engine.job.creating = false;
         engine.job.attempts = 0;
-        engine.job.roster.lived = true;
+        let roster = &mut engine.job.roster;
+        if !roster.lived {
+            roster.settled = roster.generation;
+            roster.lived = true;
+        }
         let comm = engine.comm(universe(engine));
         let (universe, me) = (comm.universe, comm.me);
         let (Some(rank), Some(data)) = (engine.job.roster.rank_of(me), self.world.take()) else {

@@ -15,6 +15,8 @@ pub(crate) struct Roster {
     pub(crate) generation: u32,
     /// Attempts at the recovery that made this roster.
     pub(crate) attempts: u32,
+    /// The last generation in which a run had the states of all ranks.
+    pub(crate) settled: u32,
     /// The world was complete before: its ranks have data that replacements lack.
     pub(crate) lived: bool,
     /// Where the rebuild that made this roster put replacements: who joins in its middle goes on
@@ -98,10 +100,19 @@ impl Roster {
         let (members, origins) = places.into_iter().unzip();
         let generation = self.generation + 1;
         let children = self.children.clone();
-        let lived = self.lived;
         let spares = parked;
-        let next =
-            Self { generation, attempts, lived, placement, members, origins, spares, children };
+        let (settled, lived) = (self.settled, self.lived);
+        let next = Self {
+            generation,
+            attempts,
+            settled,
+            lived,
+            placement,
+            members,
+            origins,
+            spares,
+            children,
+        };
         (next, spawn)
     }
 
@@ -134,7 +145,7 @@ impl Roster {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let append = u32::from(self.placement == Placement::Append);
         let lived = u32::from(self.lived);
-        let mut words = alloc::vec![self.generation, self.attempts, lived, append];
+        let mut words = alloc::vec![self.generation, self.attempts, self.settled, lived, append];
         let mut list = |items: &[u32]| {
             words.push(items.len() as u32);
             words.extend_from_slice(items);
@@ -159,7 +170,8 @@ impl Roster {
         if !rest.is_empty() {
             return None;
         }
-        let (generation, attempts, lived) = (words.next()?, words.next()?, words.next()? != 0);
+        let (generation, attempts, settled) = (words.next()?, words.next()?, words.next()?);
+        let lived = words.next()? != 0;
         let append = words.next()? != 0;
         let placement = if append { Placement::Append } else { Placement::SameRanks };
         let mut list = || -> Option<Vec<u32>> {
@@ -178,7 +190,17 @@ impl Roster {
             let table = rows.iter().map(row).collect();
             children.push(Child { parent: *parent.first()?, table });
         }
-        Some(Self { generation, attempts, lived, placement, members, origins, spares, children })
+        Some(Self {
+            generation,
+            attempts,
+            settled,
+            lived,
+            placement,
+            members,
+            origins,
+            spares,
+            children,
+        })
     }
 }
 

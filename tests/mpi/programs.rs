@@ -1,5 +1,7 @@
 //! What launched copies of the test program do, each until a last line on standard output.
 
+mod driven;
+
 use std::{
     process::{Command, Stdio},
     thread,
@@ -37,6 +39,8 @@ pub(crate) fn run(name: &str) -> Ended {
     match name {
         "rounds" => rounds(world),
         "deaths" => deaths(world),
+        "driven" => driven::deaths(world),
+        "shrinking" => driven::shrinking(world),
         "exits" => exits(world),
         "rows" => rows(world),
         "partners" => partners(world),
@@ -146,13 +150,14 @@ fn deaths(mut world: World) -> Ended {
     let mut threatened = false;
     loop {
         let generation = world.generation();
-        if !outdated && generation == deaths {
+        if !outdated && generation >= deaths && sum > 0 {
             break;
         }
         let victim = generation % world.size();
         let second = (generation + 1) % world.size();
         let me = world.rank().number();
-        if !outdated && !threatened && (me == victim || twice && me == second) {
+        let dies = generation < deaths && !outdated && !threatened;
+        if dies && (me == victim || twice && me == second) {
             threatened = true;
             let microseconds = (generation.wrapping_mul(7_919) + std::process::id()) % 20_000;
             // The second dies while the first is being replaced, or a little before or after.
