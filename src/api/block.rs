@@ -2,11 +2,7 @@
 
 use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
-    engine::{
-        BlockKey, Engine, Level, Need, Shared,
-        buffer::{Buffer, Element},
-        platform::Operation,
-    },
+    engine::{BlockKey, Engine, Level, Need, Shared, buffer::Element, platform::Operation},
     error::Error,
     fault::FaultCode,
     rank::Rank,
@@ -67,6 +63,7 @@ impl TryBlock {
     ///
     /// [`Error::NoSuchRank`], [`Error::TagTooLarge`]. Everything else, also that the receiver is
     /// dead, is a fault of the request.
+    #[inline]
     pub fn isend<T: Element>(
         &mut self,
         buffer: Vec<T>,
@@ -81,6 +78,7 @@ impl TryBlock {
     /// # Errors
     ///
     /// As [`Self::isend`].
+    #[inline]
     pub fn issend<T: Element>(
         &mut self,
         buffer: Vec<T>,
@@ -95,15 +93,17 @@ impl TryBlock {
     /// # Errors
     ///
     /// As [`Self::isend`].
+    #[inline]
     pub fn irecv<T: Element>(
         &mut self,
         buffer: Vec<T>,
         from: impl Into<Source>,
         tag: impl Into<TagSelector>,
     ) -> Result<Request<T>, Error> {
-        let (from, tag) = self.envelope(from.into(), tag.into())?;
+        let mut engine = self.engine().borrow_mut();
+        let (from, tag) = envelope(&engine, self.key, from.into(), tag.into())?;
         let need = from.map_or(Need::Anybody, Need::Peer);
-        Ok(self.post(need, Operation::Receive { from, tag }, buffer))
+        Ok(post(&mut engine, self.key, need, Operation::Receive { from, tag }, buffer))
     }
 
     /// Makes an inner block's end an operation of this one: this block waits for it, and its
@@ -134,6 +134,7 @@ impl TryBlock {
     ///
     /// [`Error::NotComplete`], [`Error::Quarantined`], [`Error::NoSuchRequest`] when the buffer
     /// was taken before or the request is another block's.
+    #[inline]
     pub fn take<T: Element>(&mut self, request: Request<T>) -> Result<Vec<T>, Error> {
         let index = self.index(request.id)?;
         take(&mut self.engine().borrow_mut(), self.key, index)
@@ -203,6 +204,7 @@ impl TryBlock {
         self.end()
     }
 
+    #[inline]
     fn send<T: Element>(
         &mut self,
         buffer: Vec<T>,
@@ -210,9 +212,10 @@ impl TryBlock {
         tag: Tag,
         synchronous: bool,
     ) -> Result<Request<T>, Error> {
-        let to = self.checked(to)?;
-        let tag = self.wire_tag(tag)?;
-        Ok(self.post(Need::Peer(to), Operation::Send { to, tag, synchronous }, buffer))
+        let mut engine = self.engine().borrow_mut();
+        let (to, tag) = (checked(&engine, self.key, to)?, wire_tag(&engine, self.key, tag)?);
+        let operation = Operation::Send { to, tag, synchronous };
+        Ok(post(&mut engine, self.key, Need::Peer(to), operation, buffer))
     }
 
     pub(super) fn post<T: Element>(
@@ -221,9 +224,7 @@ impl TryBlock {
         operation: Operation,
         buffer: Vec<T>,
     ) -> Request<T> {
-        let mut engine = self.engine().borrow_mut();
-        let index = engine.post(self.key, need, operation, Box::new(buffer));
-        Request::new(self.key, index)
+        post(&mut self.engine().borrow_mut(), self.key, need, operation, buffer)
     }
 
     /// This rank, and how many there are.
@@ -233,34 +234,13 @@ impl TryBlock {
         (comm.me, comm.size())
     }
 
-    fn checked(&self, rank: Rank) -> Result<Rank, Error> {
-        let (_, size) = self.place();
-        if rank.number() >= size {
-            return Err(Error::NoSuchRank { rank, size });
-        }
-        Ok(rank)
-    }
-
     /// What a receive accepts, as it is on the wire.
     pub(super) fn envelope(
         &self,
         from: Source,
         tag: TagSelector,
     ) -> Result<(Option<Rank>, Option<u32>), Error> {
-        let from = match from {
-            Source::Rank(rank) => Some(self.checked(rank)?),
-            Source::Any => None,
-        };
-        let tag = match tag {
-            TagSelector::Tag(tag) => Some(self.wire_tag(tag)?),
-            TagSelector::Any => None,
-        };
-        Ok((from, tag))
-    }
-
-    fn wire_tag(&self, tag: Tag) -> Result<u32, Error> {
-        let engine = self.engine().borrow();
-        Ok(engine.wire_tag(engine.block(self.key).scope, tag.checked()?))
+        envelope(&self.engine().borrow(), self.key, from, tag)
     }
 
     pub(super) fn index(&self, request: RequestId) -> Result<usize, Error> {
@@ -281,15 +261,58 @@ impl Drop for TryBlock {
     }
 }
 
+#[inline]
+fn post<T: Element>(
+    engine: &mut Engine,
+    key: BlockKey,
+    need: Need,
+    operation: Operation,
+    buffer: Vec<T>,
+) -> Request<T> {
+    let block = engine.block_mut(key);
+    let buffer = block.shells.wrap(block.records.len(), buffer);
+    Request::new(key, engine.post(key, need, operation, buffer))
+}
+
+#[inline]
+fn envelope(
+    engine: &Engine,
+    key: BlockKey,
+    from: Source,
+    tag: TagSelector,
+) -> Result<(Option<Rank>, Option<u32>), Error> {
+    let from = match from {
+        Source::Rank(rank) => Some(checked(engine, key, rank)?),
+        Source::Any => None,
+    };
+    let tag = match tag {
+        TagSelector::Tag(tag) => Some(wire_tag(engine, key, tag)?),
+        TagSelector::Any => None,
+    };
+    Ok((from, tag))
+}
+
+#[inline]
+fn checked(engine: &Engine, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
+    let size = engine.comm(engine.block(key).comm).size();
+    if rank.number() >= size {
+        return Err(Error::NoSuchRank { rank, size });
+    }
+    Ok(rank)
+}
+
+#[inline]
+fn wire_tag(engine: &Engine, key: BlockKey, tag: Tag) -> Result<u32, Error> {
+    Ok(engine.wire_tag(engine.block(key).scope, tag.checked()?))
+}
+
 /// Takes a buffer out of a block as the vector that it is.
+#[inline]
 pub(super) fn take<T: Element>(
     engine: &mut Engine,
     key: BlockKey,
     index: usize,
 ) -> Result<Vec<T>, Error> {
-    let buffer: Box<dyn Buffer> = engine.take_buffer(key, index)?;
-    match buffer.into_any().downcast::<Vec<T>>() {
-        Ok(vector) => Ok(*vector),
-        Err(_) => Err(Error::NoSuchRequest),
-    }
+    let buffer = engine.take_buffer(key, index)?;
+    engine.block_mut(key).shells.unwrap(index, buffer).ok_or(Error::NoSuchRequest)
 }

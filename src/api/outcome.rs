@@ -149,6 +149,7 @@ impl Finished {
     ///
     /// [`Error::Quarantined`] when the request never completed and MPI may still touch the
     /// buffer, [`Error::NoSuchRequest`] when it was taken before or is another block's.
+    #[inline]
     pub fn take<T: Element>(&self, request: Request<T>) -> Result<Vec<T>, Error> {
         if request.id.block != self.key {
             return Err(Error::NoSuchRequest);

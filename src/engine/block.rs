@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::{
     CommKey, Engine,
-    buffer::Buffer,
+    buffer::{Buffer, Shells},
     platform::{MessageId, PostId, Status},
 };
 use crate::{
@@ -58,6 +58,8 @@ pub(crate) struct OpenBlock {
     pub(crate) scope: BlockId,
     pub(crate) context: u32,
     pub(crate) records: Vec<Record>,
+    /// To make buffers of, in this block and in those that use its place later.
+    pub(crate) shells: Shells,
     /// All records below are over.
     pub(super) first_pending: usize,
     /// Messages that a probe has matched and nobody has received.
@@ -126,6 +128,7 @@ impl OpenBlock {
             scope: BlockId(0),
             context: 0,
             records: Vec::new(),
+            shells: Shells::default(),
             first_pending: 0,
             messages: Vec::new(),
             faults: Vec::new(),
@@ -139,7 +142,7 @@ impl OpenBlock {
     /// True when no request can change any more.
     #[inline]
     pub(super) fn is_drained(&mut self) -> bool {
-        let done = |record: &Record| record.state != RequestState::Pending;
+        let done = |record: &Record| !matches!(record.state, RequestState::Pending);
         while self.records.get(self.first_pending).is_some_and(done) {
             self.first_pending += 1;
         }

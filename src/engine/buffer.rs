@@ -45,6 +45,40 @@ impl Foreign {
     }
 }
 
+/// Boxes whose vectors are gone, one for each request of an earlier block in the same place of the
+/// table: blocks that look alike allocate nothing.
+#[derive(Default)]
+pub(crate) struct Shells(Vec<Option<Box<dyn Buffer>>>);
+
+impl Shells {
+    /// The vector as a buffer of the request at this position.
+    #[inline]
+    pub(crate) fn wrap<T: Element>(&mut self, at: usize, vector: Vec<T>) -> Box<dyn Buffer> {
+        if let Some(mut shell) = self.0.get_mut(at).and_then(Option::take)
+            && let Some(place) = shell.as_any_mut().downcast_mut::<Vec<T>>()
+        {
+            *place = vector;
+            return shell;
+        }
+        Box::new(vector)
+    }
+
+    /// The vector of a buffer, if it is one of this type.
+    #[inline]
+    pub(crate) fn unwrap<T: Element>(
+        &mut self,
+        at: usize,
+        mut buffer: Box<dyn Buffer>,
+    ) -> Option<Vec<T>> {
+        let vector = core::mem::take(buffer.as_any_mut().downcast_mut::<Vec<T>>()?);
+        if self.0.len() <= at {
+            self.0.resize_with(at + 1, || None);
+        }
+        self.0[at] = Some(buffer);
+        Some(vector)
+    }
+}
+
 /// A `Vec` of elements whose type the platform does not know.
 pub trait Buffer: Any + Send + Exposed {
     /// Number of elements.

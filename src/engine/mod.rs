@@ -29,7 +29,7 @@ mod request;
 mod vote;
 
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
-use core::cell::RefCell;
+use core::{cell::RefCell, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -74,6 +74,10 @@ pub(crate) struct Engine {
     pub(crate) job: Job,
     pub(crate) copies: Copies,
     turns: u32,
+    /// Bits of the tag on the wire that are left for the block's number.
+    scope_bits: u32,
+    /// When all requests of the draining blocks are looked at again.
+    next_look: Duration,
     /// This process has left the job: the platform is not touched any more.
     pub(crate) left: bool,
 }
@@ -87,6 +91,7 @@ struct UniverseState {
 impl Engine {
     /// An engine that knows nobody yet.
     pub(crate) fn new(platform: Box<dyn Platform>) -> Self {
+        let scope_bits = request::scope_bits(platform.max_tag());
         Self {
             platform,
             comms: Vec::new(),
@@ -101,6 +106,8 @@ impl Engine {
             job: Job::default(),
             copies: Copies::default(),
             turns: 0,
+            scope_bits,
+            next_look: Duration::ZERO,
             left: false,
         }
     }

@@ -189,7 +189,8 @@ pub trait Platform {
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)>;
 
-    /// Makes progress and looks at an operation. What is over stays over, until taken.
+    /// Makes progress and looks at an operation. What it came to is told once, and the operation
+    /// is to be taken then.
     fn test(&mut self, post: PostId) -> Progress;
 
     /// Ends a receive that has no message yet; [`Self::test`] tells whether it is over. Other

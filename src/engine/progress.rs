@@ -29,8 +29,11 @@ pub(crate) enum Waited {
 
 /// How often a wait looks before it reads the clock.
 const PATIENCE: u32 = 32;
-/// How often a wait for a request tests it before it looks at everything else.
+/// How often what is waited for is tested before everything else is looked at.
 const TESTS_PER_TURN: u32 = 8;
+/// Requests of a finished block are waited for in their order; how often all are looked at, as
+/// one may fail while an earlier one is pending.
+const LOOK_PERIOD: Duration = Duration::from_millis(10);
 
 impl Engine {
     /// One step of everything. False when there was nothing to do.
@@ -45,14 +48,16 @@ impl Engine {
             1 => self.awaited(self.voted[0]),
             voted => self.awaited(self.voted[self.turns as usize % voted]),
         };
-        let incoming = self.platform.poll(awaits);
+        // Requests are tested below, which makes progress, too; news are rare meanwhile.
+        let testing = awaits.is_none() && !self.draining.is_empty();
+        let look = !testing || self.turns.is_multiple_of(TESTS_PER_TURN);
+        let incoming = if look { self.platform.poll(awaits) } else { None };
         let busy = incoming.is_some();
         if let Some(incoming) = incoming {
             self.handle_incoming(incoming);
         }
         if !self.draining.is_empty() {
-            let all = self.turns.is_multiple_of(16);
-            self.drain_all(all);
+            self.drain_all();
         }
         busy
     }
@@ -85,7 +90,8 @@ impl Engine {
                 continue;
             }
             if timeout == Timeout::Poll {
-                self.check_deadlines();
+                let now = self.platform.now();
+                self.check_deadlines(now);
                 return done(self);
             }
             quiet += 1;
@@ -94,7 +100,7 @@ impl Engine {
             }
             let now = self.platform.now();
             let limit = *deadline.get_or_insert_with(|| timeout.deadline(now));
-            self.check_deadlines();
+            self.check_deadlines(now);
             if limit.is_some_and(|limit| now >= limit) {
                 return done(self);
             }
@@ -150,22 +156,30 @@ impl Engine {
         self.block(key).records[index].state
     }
 
-    fn drain_all(&mut self, all: bool) {
-        for key in self.draining.clone() {
-            // One block's end can be another's.
-            if self.draining.contains(&key) {
-                self.drain(key, all);
-            }
+    fn drain_all(&mut self) {
+        let mut at = 0;
+        while let Some(key) = self.draining.get(at).copied() {
+            self.drain(key);
+            at += usize::from(self.draining.get(at) == Some(&key));
         }
     }
 
-    fn check_deadlines(&mut self) {
+    fn check_deadlines(&mut self, now: Duration) {
         if self.draining.is_empty() {
             return;
         }
-        self.drain_all(true);
-        let now = self.platform.now();
+        let look = now >= self.next_look;
+        if look {
+            self.next_look = now + LOOK_PERIOD;
+        }
         for key in self.draining.clone() {
+            // One block's end can be another's.
+            if look && self.draining.contains(&key) {
+                self.test_requests(key);
+            }
+            if self.draining.contains(&key) {
+                self.drain(key);
+            }
             if self.draining.contains(&key) {
                 self.check_deadline(key, now);
             }
@@ -175,7 +189,8 @@ impl Engine {
     /// The next moment at which something is due without any news.
     fn next_deadline(&self, limit: Option<Duration>) -> Option<Duration> {
         let due = self.draining.iter().filter_map(|key| self.block(*key).deadline);
-        due.chain(limit).min()
+        let look = (!self.draining.is_empty()).then_some(self.next_look);
+        due.chain(limit).chain(look).min()
     }
 
     #[inline]

@@ -18,17 +18,21 @@ const USER_TAG_BITS: u32 = 15;
 /// The greatest tag of a user.
 pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
 
+/// Bits that the greatest tag on the wire leaves beside the user's.
+pub(super) fn scope_bits(max_tag: u32) -> u32 {
+    (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS
+}
+
 impl Engine {
     /// The tag on the wire: the user's, and the block's number as far as there is room, so that a
     /// message of one block does not match a receive of another.
     pub(crate) fn wire_tag(&self, scope: BlockId, tag: u32) -> u32 {
-        let rooms = (u64::from(self.platform.max_tag()) + 1) >> USER_TAG_BITS;
-        tag * rooms as u32 + (scope.0 % rooms) as u32
+        tag << self.scope_bits | (scope.0 as u32 & ((1 << self.scope_bits) - 1))
     }
 
     /// The user's part of a tag on the wire.
     pub(crate) fn user_tag(&self, wire: u32) -> u32 {
-        wire / ((u64::from(self.platform.max_tag()) + 1) >> USER_TAG_BITS) as u32
+        wire >> self.scope_bits
     }
 
     /// Posts an operation as the next request of a block; what cannot start is a failed request.
@@ -50,29 +54,31 @@ impl Engine {
             (None, Some(data)) => self.platform.post(data, context, operation, buffer),
             (code, _) => Err((code.unwrap_or(FaultCode::Abandoned), buffer)),
         };
-        let record = match posted {
+        let records = &mut self.block_mut(key).records;
+        let index = records.len();
+        match posted {
             Ok(post) => {
-                Record { need, state: RequestState::Pending, post: Some(post), buffer: None }
+                let state = RequestState::Pending;
+                records.push(Record { need, state, post: Some(post), buffer: None });
             }
             Err((code, buffer)) => {
                 let state = RequestState::Failed(code);
-                Record { need, state, post: None, buffer: Some(buffer) }
+                records.push(Record { need, state, post: None, buffer: Some(buffer) });
+                self.after_failure(key, index);
             }
-        };
-        let failed = matches!(record.state, RequestState::Failed(_));
-        let block = self.block_mut(key);
-        block.records.push(record);
-        let index = block.records.len() - 1;
-        if failed {
-            self.after_failure(key, index);
         }
         index
     }
 
     /// Why an operation with this need has no chance in this block, if it has none.
+    #[inline]
     pub(super) fn doom(&self, key: BlockKey, need: Need, of_all: bool) -> Option<FaultCode> {
         let block = self.block(key);
         let state = self.comm(block.comm);
+        let healthy = state.commit.dead().is_empty();
+        if healthy && self.interrupted.is_empty() && state.interrupts.is_empty() {
+            return None;
+        }
         if state.interrupts.contains(block.scope) || self.doomed_around(key) {
             return Some(FaultCode::Interrupted);
         }
@@ -109,7 +115,7 @@ impl Engine {
     #[inline]
     pub(crate) fn test_request(&mut self, key: BlockKey, index: usize) -> RequestState {
         let record = &self.block(key).records[index];
-        if record.state != RequestState::Pending {
+        if !matches!(record.state, RequestState::Pending) {
             return record.state;
         }
         let need = record.need;
@@ -131,6 +137,13 @@ impl Engine {
             self.after_failure(key, index);
         }
         state
+    }
+
+    /// Looks at all requests of a block.
+    pub(super) fn test_requests(&mut self, key: BlockKey) {
+        for index in self.block(key).first_pending..self.block(key).records.len() {
+            self.test_request(key, index);
+        }
     }
 
     fn test_inner(&mut self, key: BlockKey, index: usize, inner: BlockKey) -> RequestState {
@@ -251,14 +264,17 @@ impl Engine {
     }
 
     /// Takes the buffer of a request that is over.
+    #[inline]
     pub(crate) fn take_buffer(
         &mut self,
         key: BlockKey,
         index: usize,
     ) -> Result<Box<dyn Buffer>, Error> {
+        if let Some(buffer) = self.block_mut(key).records[index].buffer.take() {
+            return Ok(buffer);
+        }
         let state = self.test_request(key, index);
-        let record = &mut self.block_mut(key).records[index];
-        match (record.buffer.take(), state) {
+        match (self.block_mut(key).records[index].buffer.take(), state) {
             (Some(buffer), _) => Ok(buffer),
             (None, RequestState::Pending) => Err(Error::NotComplete),
             (None, RequestState::Failed(_)) => Err(Error::Quarantined),

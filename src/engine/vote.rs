@@ -34,9 +34,12 @@ impl Engine {
                     block.phase = Phase::Draining;
                     self.draining.push(key);
                 }
-                let deadline = timeout.deadline(self.platform.now());
+                let deadline = match timeout {
+                    Timeout::Never => None,
+                    _ => timeout.deadline(self.platform.now()),
+                };
                 self.block_mut(key).deadline = deadline;
-                self.drain(key, true);
+                self.drain(key);
             }
             _ => {}
         }
@@ -84,9 +87,8 @@ impl Engine {
         self.block_mut(key).faults.push(fault);
     }
 
-    /// Tests the requests of a finished block; votes when all are over. `all` looks at every
-    /// request, otherwise only at the first pending ones, as the rest rarely fails on its own.
-    pub(super) fn drain(&mut self, key: BlockKey, all: bool) {
+    /// Tests the requests of a finished block up to one that is pending; votes when all are over.
+    pub(super) fn drain(&mut self, key: BlockKey) {
         loop {
             let block = self.block_mut(key);
             if block.phase != Phase::Draining {
@@ -97,11 +99,6 @@ impl Engine {
             }
             let first = block.first_pending;
             if self.test_request(key, first) == RequestState::Pending {
-                if all {
-                    for index in first + 1..self.block(key).records.len() {
-                        self.test_request(key, index);
-                    }
-                }
                 return;
             }
         }
@@ -120,7 +117,7 @@ impl Engine {
             self.conclude(key);
         } else {
             self.fail_pending(key, FaultCode::TimedOut, |_| true);
-            self.drain(key, true);
+            self.drain(key);
         }
     }
 

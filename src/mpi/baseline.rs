@@ -1,8 +1,12 @@
 //! The operations of MPI that a commit is compared with, on one number, for benchmarks.
 
+use std::ptr;
+
+use mpi::ffi;
+
 use super::{
     MpiPlatform,
-    calls::Checked,
+    calls::{Checked, check},
     collectives::Layout,
     comm::Comm,
     expose::{Expose as _, Exposure},
@@ -30,7 +34,18 @@ pub struct Baseline {
     number: Vec<i32>,
     outgoing: Wire,
     incoming: Wire,
+    messages: Messages,
 }
+
+/// What [`Baseline::neighbours`] uses again and again.
+#[derive(Debug, Default)]
+struct Messages {
+    memory: Vec<Wire>,
+    requests: Vec<ffi::MPI_Request>,
+}
+
+/// Bytes of a message to a neighbour.
+const MESSAGE_BYTES: usize = 8;
 
 impl MpiPlatform {
     /// A duplicate of the first universe for measurements.
@@ -38,7 +53,8 @@ impl MpiPlatform {
         let source = self.control.source(UniverseId(0)).ok_or(Error::CreationFailed)?;
         let (comm, ulfm) = (source.duplicate()?, self.ulfm);
         let [outgoing, incoming] = [(); 2].map(|()| Wire::new(YES_BYTES));
-        Ok(Baseline { comm, ulfm, number: vec![1], outgoing, incoming })
+        let messages = Messages::default();
+        Ok(Baseline { comm, ulfm, number: vec![1], outgoing, incoming, messages })
     }
 }
 
@@ -69,14 +85,47 @@ impl Baseline {
             let partner = Rank::new(me ^ 1 << round);
             let exposure = outgoing.exposure(YES_BYTES);
             // SAFETY: the memory is ours and untouched until `finish` returns.
-            let sent = unsafe { Request::send(&self.comm, exposure, partner, 0, false) }?;
+            let sent = unsafe { Request::send(&self.comm, &exposure, partner, 0, false) }?;
             let exposure = incoming.exposure(YES_BYTES);
             // SAFETY: as above.
-            let got = unsafe { Request::receive(&self.comm, exposure, Some(partner), Some(0)) }?;
+            let got = unsafe { Request::receive(&self.comm, &exposure, Some(partner), Some(0)) }?;
             finish(got)?;
             finish(sent)?;
         }
         Ok(())
+    }
+
+    /// So many requests with both neighbours on a ring, half of them `MPI_Irecv`, half `MPI_Isend`
+    /// of 8 bytes, then `MPI_Waitall`, then [`Self::iallreduce`].
+    pub fn neighbours(&mut self, requests: usize) -> Result<(), Error> {
+        let (me, size) = (self.comm.rank().number(), self.comm.size());
+        let ring = [(me + size - 1) % size, (me + 1) % size].map(u32::cast_signed);
+        let Messages { memory, requests: started } = &mut self.messages;
+        memory.resize_with(requests.max(memory.len()), || Wire::new(MESSAGE_BYTES));
+        started.clear();
+        for (at, memory) in memory[..requests].iter().enumerate() {
+            let Exposure { address, count, datatype, .. } = memory.exposure(MESSAGE_BYTES);
+            let (neighbour, raw) = (ring[at % 2], self.comm.raw());
+            let mut request = Request::null();
+            let code = if at < requests / 2 {
+                // SAFETY: the memory is ours and untouched until all requests are over.
+                unsafe {
+                    ffi::MPI_Irecv(address, count, datatype, neighbour, 0, raw, request.slot())
+                }
+            } else {
+                // SAFETY: as above.
+                unsafe {
+                    ffi::MPI_Isend(address, count, datatype, neighbour, 0, raw, request.slot())
+                }
+            };
+            check("MPI_Isend", code)?;
+            started.push(request.into_raw());
+        }
+        check("MPI_Waitall", {
+            // SAFETY: all of them are active requests of ours; no status is asked for.
+            unsafe { ffi::MPI_Waitall(requests as i32, started.as_mut_ptr(), ptr::null_mut()) }
+        })?;
+        self.iallreduce()
     }
 
     /// `MPIX_Comm_agree`.

@@ -68,9 +68,9 @@ impl DataComm {
 
     /// The communicator of a context, if it is made and not retired.
     #[inline]
-    pub(super) fn context(&self, number: u32) -> Option<Comm> {
+    pub(super) fn context(&self, number: u32) -> Option<&Comm> {
         match self.contexts.get(number as usize) {
-            Some(Context::Ready(comm)) if number >= self.retired => Some(*comm),
+            Some(Context::Ready(comm)) if number >= self.retired => Some(comm),
             _ => None,
         }
     }

@@ -230,7 +230,7 @@ impl Control {
         self.spare.write(frame);
         let exposure = self.spare.exposure(frame.len());
         // SAFETY: unless the send is over at once, `outgoing` keeps the memory until it is.
-        let sent = unsafe { Request::send(&universe.control, exposure, to, tag, false) };
+        let sent = unsafe { Request::send(&universe.control, &exposure, to, tag, false) };
         let sent = sent.and_then(|mut request| Ok((request.test()?.is_none(), request)));
         match sent {
             Ok((false, _)) => {}

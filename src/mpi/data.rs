@@ -10,7 +10,7 @@ use super::{
     collectives::Layout,
     comm::Comm,
     matched::Matched,
-    request::{Done, Request},
+    request::{Done, Request, empty_status},
     ulfm::Ulfm,
 };
 use crate::{
@@ -25,10 +25,13 @@ use crate::{
 /// Operations of a revoked communicator are over within 0.5 ms.
 const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 
-/// An operation that was started.
+/// An operation that was started. Its place is filled field by field: what is moved as a whole
+/// goes through memory twice.
 struct Post {
     request: Request,
-    held: Held,
+    /// Nothing in a place that is free.
+    held: Option<Held>,
+    /// What it came to, if it was over before the engine asked.
     progress: Progress,
     receives: bool,
     cancelling: bool,
@@ -40,7 +43,7 @@ struct Post {
 /// All operations of this process.
 #[derive(Default)]
 pub(super) struct Posts {
-    slots: Vec<Option<Post>>,
+    slots: Vec<Post>,
     free: Vec<u32>,
     /// Given up by the engine, not yet by MPI.
     quarantine: Vec<(Request, Held)>,
@@ -60,13 +63,20 @@ fn fault(refusal: Refusal) -> FaultCode {
 }
 
 impl Post {
+    /// A place for an operation.
+    fn free(comm: Comm) -> Self {
+        let (held, progress, data) = (None, Progress::Pending, DataId(0));
+        let (request, receives, cancelling, context) = (Request::null(), false, false, 0);
+        Self { request, held, progress, receives, cancelling, data, context, comm }
+    }
+
     /// What a receive that is over has got.
     fn received(&mut self, done: &Done) -> Progress {
         if self.cancelling && done.is_cancelled() {
             return Progress::Complete(Status { cancelled: true, ..Status::default() });
         }
-        let exposure = self.held.buffer.expose();
-        match exposure.map(|exposure| done.count(exposure.datatype)) {
+        let Some(held) = &mut self.held else { return Progress::Pending };
+        match held.buffer.expose().map(|exposure| done.elements(&exposure)) {
             Ok(Ok(elements)) => {
                 let (source, tag) = (done.source(), done.tag());
                 Progress::Complete(Status { source, tag, elements, cancelled: false })
@@ -76,17 +86,21 @@ impl Post {
         }
     }
 
-    /// Looks once; what is over is remembered.
+    /// True while MPI has it.
     #[inline]
-    fn advance(&mut self, ulfm: &Ulfm) -> Progress {
-        if self.progress != Progress::Pending {
-            return self.progress;
-        }
-        self.progress = match self.request.test() {
-            Ok(None) => Progress::Pending,
-            Ok(Some(done)) if self.receives => self.received(&done),
-            Ok(Some(_)) => {
-                let elements = self.held.buffer.elements();
+    fn is_pending(&self) -> bool {
+        self.held.is_some() && !self.request.is_over()
+    }
+
+    /// Looks once. What it came to is not remembered: a copy of what was just written is slow.
+    #[inline]
+    fn look(&mut self, ulfm: &Ulfm) -> Progress {
+        let mut done = Done::new(empty_status());
+        match self.request.test_with(self.receives.then_some(&mut done)) {
+            Ok(false) => Progress::Pending,
+            Ok(true) if self.receives => self.received(&done),
+            Ok(true) => {
+                let elements = self.held.as_ref().map_or(0, |held| held.buffer.elements());
                 Progress::Complete(Status { elements, ..Status::default() })
             }
             Err(refusal) if !self.request.is_over() => {
@@ -97,18 +111,22 @@ impl Post {
                 Progress::Pending
             }
             Err(refusal) => Progress::Failed(fault(refusal)),
-        };
-        self.progress
+        }
     }
 }
 
+/// Starts an operation; beside the buffer, what it needs as long as it runs.
+#[inline]
 fn start(
     comm: &Comm,
     operation: &Operation,
     buffer: &mut dyn Buffer,
-    (layout, message): (&Layout, Option<Matched>),
-) -> Result<Request, FaultCode> {
-    let exposure = buffer.expose()?;
+    message: Option<Matched>,
+) -> Result<(Request, Layout), FaultCode> {
+    // By reference: what is copied right after it was written is waited for.
+    let exposed = buffer.expose();
+    let exposure = exposed.as_ref().map_err(|code| *code)?;
+    let mut layout = Layout::default();
     let started: Checked<Request> = match operation {
         Operation::Send { to, tag, synchronous } => {
             // SAFETY: the post, then the quarantine, keeps the buffer until the request is over.
@@ -121,16 +139,17 @@ fn start(
         Operation::ReceiveMatched { .. } => {
             let message = message.ok_or(FaultCode::Interrupted)?;
             // SAFETY: as above.
-            unsafe { message.receive(exposure) }
+            unsafe { message.receive(*exposure) }
         }
         Operation::Collective(collective) => {
             let shape = collective.check(comm.rank(), comm.size(), buffer.elements());
             shape.map_err(|_| FaultCode::Mpi(COUNT))?;
+            layout = Layout::of(collective).map_err(fault)?;
             // SAFETY: as above, and so is the layout; the shape was checked.
-            unsafe { Request::collective(comm, exposure, collective, layout) }
+            unsafe { Request::collective(comm, *exposure, collective, &layout) }
         }
     };
-    started.map_err(fault)
+    Ok((started.map_err(fault)?, layout))
 }
 
 /// What MPI may use until a request is over.
@@ -143,54 +162,53 @@ impl Posts {
     /// Starts an operation on the communicator of a context.
     pub(super) fn post(
         &mut self,
-        (data, context, comm): (DataId, u32, Comm),
+        (data, context): (DataId, u32),
+        comm: &Comm,
         operation: &Operation,
         mut buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
-        let layout = match operation {
-            Operation::Collective(collective) => Layout::of(collective).map_err(fault),
-            _ => Ok(Layout::default()),
-        };
         let message = match operation {
             Operation::ReceiveMatched { message, .. } => self.take_message(*message),
             _ => None,
         };
-        let started = layout.and_then(|layout| {
-            Ok((start(&comm, operation, buffer.as_mut(), (&layout, message))?, layout))
-        });
-        let (request, layout) = match started {
+        let (request, layout) = match start(comm, operation, buffer.as_mut(), message) {
             Ok(started) => started,
             Err(code) => return Err((code, buffer)),
         };
-        let held = Held { buffer, _layout: layout };
-        let receives =
-            matches!(operation, Operation::Receive { .. } | Operation::ReceiveMatched { .. });
-        let (progress, cancelling) = (Progress::Pending, false);
-        let post = Post { request, held, progress, receives, cancelling, data, context, comm };
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
+            self.slots.push(Post::free(*comm));
             self.slots.len() as u32 - 1
         });
-        self.slots[slot as usize] = Some(post);
+        let post = &mut self.slots[slot as usize];
+        post.request = request;
+        post.held = Some(Held { buffer, _layout: layout });
+        post.progress = Progress::Pending;
+        post.receives =
+            matches!(operation, Operation::Receive { .. } | Operation::ReceiveMatched { .. });
+        post.cancelling = false;
+        (post.data, post.context, post.comm) = (data, context, *comm);
         Ok(PostId(slot))
     }
 
+    #[inline]
     fn slot(&mut self, post: PostId) -> &mut Post {
-        let slot = self.slots.get_mut(post.0 as usize).and_then(Option::as_mut);
-        slot.expect("the engine names posts that it has not taken or abandoned")
+        &mut self.slots[post.0 as usize]
     }
 
     #[inline]
     pub(super) fn test(&mut self, post: PostId, ulfm: &Ulfm) -> Progress {
-        self.slot(post).advance(ulfm)
+        let post = self.slot(post);
+        if post.is_pending() { post.look(ulfm) } else { post.progress }
     }
 
-    fn remove(&mut self, post: PostId) -> Option<Post> {
-        let removed = self.slots.get_mut(post.0 as usize)?.take();
-        if removed.is_some() {
+    /// Frees the place of an operation.
+    #[inline]
+    fn remove(&mut self, post: PostId) -> Option<Held> {
+        let held = self.slot(post).held.take();
+        if held.is_some() {
             self.free.push(post.0);
         }
-        removed
+        held
     }
 
     /// The buffer of what is over.
@@ -198,16 +216,16 @@ impl Posts {
     /// # Panics
     ///
     /// When the operation is still pending.
+    #[inline]
     pub(super) fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
-        assert!(self.slot(post).progress != Progress::Pending, "taken before it is over");
-        let taken = self.remove(post).expect("looked at above");
-        taken.held.buffer
+        assert!(!self.slot(post).is_pending(), "taken before it is over");
+        self.remove(post).expect("the engine takes what it has not taken before").buffer
     }
 
     /// Asks MPI to end a receive.
     pub(super) fn cancel(&mut self, post: PostId) {
         let post = self.slot(post);
-        if post.receives && post.progress == Progress::Pending {
+        if post.receives && post.is_pending() {
             post.cancelling = true;
             post.request.cancel();
         }
@@ -255,29 +273,25 @@ impl Posts {
     }
 
     pub(super) fn abandon(&mut self, post: PostId) {
-        if let Some(post) = self.remove(post) {
-            self.give_up(post);
-        }
-    }
-
-    fn give_up(&mut self, mut post: Post) {
-        if post.progress != Progress::Pending {
+        let Some(held) = self.remove(post) else { return };
+        let Post { request, receives, .. } = self.slot(post);
+        if request.is_over() {
             return;
         }
-        if post.receives {
-            post.request.cancel();
+        let mut request = std::mem::replace(request, Request::null());
+        if *receives {
+            request.cancel();
         }
-        if matches!(post.request.test(), Ok(None)) || !post.request.is_over() {
-            self.quarantine.push((post.request, post.held));
+        if matches!(request.test(), Ok(None)) || !request.is_over() {
+            self.quarantine.push((request, held));
         }
     }
 
     /// True when an operation of a context below `context` is pending.
     pub(super) fn is_busy(&self, data: DataId, context: u32) -> bool {
-        let pending = |post: &Post| {
-            post.data == data && post.context < context && post.progress == Progress::Pending
-        };
-        self.slots.iter().flatten().any(pending)
+        let pending =
+            |post: &Post| post.data == data && post.context < context && post.is_pending();
+        self.slots.iter().any(pending)
     }
 
     /// Tests the operations of the retired contexts until they are over, or for a moment.
@@ -287,9 +301,10 @@ impl Posts {
         }
         let began = Instant::now();
         while self.is_busy(data, context) && began.elapsed() < DRAIN_WITHIN {
-            let retired = |post: &&mut Post| post.data == data && post.context < context;
-            for post in self.slots.iter_mut().flatten().filter(retired) {
-                post.advance(ulfm);
+            let retired =
+                |post: &&mut Post| post.is_pending() && post.data == data && post.context < context;
+            for post in self.slots.iter_mut().filter(retired) {
+                post.progress = post.look(ulfm);
             }
         }
     }
@@ -297,7 +312,7 @@ impl Posts {
     /// Gives up every operation of a data communicator.
     pub(super) fn discard(&mut self, data: DataId) {
         for at in 0..self.slots.len() {
-            if self.slots[at].as_ref().is_some_and(|post| post.data == data) {
+            if self.slots[at].data == data {
                 self.abandon(PostId(at as u32));
             }
         }

@@ -206,7 +206,7 @@ impl MpiPlatform {
     /// The communicator of a context that is made and not retired.
     #[inline]
     fn context(&self, data: DataId, context: u32) -> Option<Comm> {
-        self.data.get(data.0 as usize)?.as_ref()?.context(context)
+        self.data.get(data.0 as usize)?.as_ref()?.context(context).copied()
     }
 }
 
@@ -272,8 +272,9 @@ impl Platform for MpiPlatform {
         operation: Operation,
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
-        match self.context(data, context) {
-            Some(comm) => self.posts.post((data, context, comm), &operation, buffer),
+        let place = self.data.get(data.0 as usize).and_then(Option::as_ref);
+        match place.and_then(|place| place.context(context)) {
+            Some(comm) => self.posts.post((data, context), comm, &operation, buffer),
             None => Err((FaultCode::Interrupted, buffer)),
         }
     }

@@ -41,6 +41,17 @@ impl Done {
         self.0.MPI_TAG.cast_unsigned()
     }
 
+    /// Number of elements that were received into a buffer.
+    #[inline]
+    pub(super) fn elements(&self, buffer: &Exposure) -> Checked<usize> {
+        // What fills the buffer needs no division: where elements have gaps there is less.
+        let room = buffer.count.cast_unsigned() as usize;
+        if self.0._ucount == room * buffer.stride {
+            return Ok(room);
+        }
+        self.count(buffer.datatype)
+    }
+
     /// Number of elements of this type that were received.
     #[inline]
     pub(super) fn count(&self, datatype: ffi::MPI_Datatype) -> Checked<usize> {
@@ -98,15 +109,29 @@ impl Request {
         &raw mut self.0
     }
 
+    /// The handle, for whoever ends the operation.
+    pub(super) fn into_raw(self) -> ffi::MPI_Request {
+        self.0
+    }
+
     /// `MPI_Test`. An error ends the request too, except a pending wildcard receive (class 76).
     #[inline]
     pub(super) fn test(&mut self) -> Checked<Option<Done>> {
+        let mut done = Done(empty_status());
+        Ok(self.test_with(Some(&mut done))?.then_some(done))
+    }
+
+    /// The same with a status that stays where it is, or without one.
+    #[inline]
+    pub(super) fn test_with(&mut self, done: Option<&mut Done>) -> Checked<bool> {
         let _inside = watchdog::ordinary();
-        let (mut flag, mut status) = (0, empty_status());
+        let mut flag = 0;
+        // SAFETY: reading a constant that MPI's library defines.
+        let ignored = unsafe { ffi::RSMPI_STATUS_IGNORE };
+        let status = done.map_or(ignored, |done| &raw mut done.0);
         // SAFETY: ours or null; its buffer is kept by whoever started it until it is over.
-        let code = unsafe { ffi::MPI_Test(&raw mut self.0, &raw mut flag, &raw mut status) };
-        check("MPI_Test", code)?;
-        Ok((flag != 0).then_some(Done(status)))
+        check("MPI_Test", unsafe { ffi::MPI_Test(&raw mut self.0, &raw mut flag, status) })?;
+        Ok(flag != 0)
     }
 
     /// `MPI_Cancel`; test it to its end afterwards.
@@ -134,6 +159,7 @@ impl Request {
     }
 
     /// True when MPI has taken the request back.
+    #[inline]
     pub(super) fn is_over(&self) -> bool {
         // SAFETY: reading a constant that MPI's library defines.
         self.0 == unsafe { ffi::RSMPI_REQUEST_NULL }
@@ -147,14 +173,14 @@ impl Request {
     #[inline]
     pub(super) unsafe fn send(
         comm: &Comm,
-        buffer: Exposure,
+        buffer: &Exposure,
         to: Rank,
         tag: u32,
         synchronous: bool,
     ) -> Checked<Self> {
         let _inside = watchdog::ordinary();
         let start = if synchronous { ffi::MPI_Issend } else { ffi::MPI_Isend };
-        let Exposure { address, count, datatype, .. } = buffer;
+        let Exposure { address, count, datatype, .. } = *buffer;
         let (to, tag) = (to.number().cast_signed(), tag.cast_signed());
         let mut request = Self::null();
         check("MPI_Isend", {
@@ -169,16 +195,17 @@ impl Request {
     /// # Safety
     ///
     /// The buffer belongs to MPI until the request is over.
+    #[inline]
     pub(super) unsafe fn receive(
         comm: &Comm,
-        buffer: Exposure,
+        buffer: &Exposure,
         from: Option<Rank>,
         tag: Option<u32>,
     ) -> Checked<Self> {
         let _inside = watchdog::ordinary();
         let from = from.map_or_else(any_source, |rank| rank.number().cast_signed());
         let tag = tag.map_or_else(any_tag, u32::cast_signed);
-        let Exposure { address, count, datatype, .. } = buffer;
+        let Exposure { address, count, datatype, .. } = *buffer;
         let mut request = Self::null();
         check("MPI_Irecv", {
             // SAFETY: the buffer is described by its exposure and left alone by our caller.

@@ -41,6 +41,12 @@ impl Interrupts {
         out.emit(Event::Interrupted(block));
     }
 
+    /// True when no block is interrupted that somebody may still be in.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
     /// True when the block has been interrupted.
     pub fn contains(&self, block: BlockId) -> bool {
         self.seen.contains(&block)

@@ -168,7 +168,7 @@ fn ring(world: &World, messages: u32, mut buffers: Vec<Vec<u32>>) -> Result<Vec<
     posted.into_iter().map(|request| finished.take(request)).collect()
 }
 
-/// 2,000 requests cost a request what 200 do, and each allocates the box of its buffer alone.
+/// 2,000 requests cost a request what 200 do, and none allocates: only the lists here do.
 pub(crate) fn many(world: World) -> Ended {
     let mut buffers = Vec::new();
     let mut best = [f64::INFINITY; 2];
@@ -183,7 +183,7 @@ pub(crate) fn many(world: World) -> Ended {
     buffers = ring(&world, 1000, buffers)?;
     let allocations = region.change().allocations;
     drop(buffers);
-    assert!((2000..2020).contains(&allocations), "{allocations} allocations for 2,000 requests");
+    assert!(allocations < 10, "{allocations} allocations for 2,000 requests");
     assert!(best[1] < 4.0 * best[0], "a request costs {best:?} s in blocks of 200 and 2,000");
     say(world, "a request costs the same in any number")
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::bench;
 use crate::cargo::{self, Program};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
@@ -20,9 +19,11 @@ use crate::progress::Step;
 use crate::refusal::Misuse;
 use crate::session::{self, Script};
 use crate::setup;
+use crate::sheet::{self, Csv, Row};
 use crate::workspace::Workspace;
 
 const COLUMNS: &str = "how,source,median_ms,p99_ms";
+const HEADER: [&str; 4] = ["how", "seen by", "median/ms", "p99/ms"];
 const WAYS: [&str; 5] = ["SIGKILL", "SIGSEGV", "exit(1)", "panic", "_exit(1)"];
 /// Where the news of a death come from, and the switch of the node watcher.
 const SOURCES: [(&str, &str); 2] = [("watcher", "on"), ("mpi", "off")];
@@ -59,25 +60,22 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if options.ranks < 4 {
         return Err(Misuse("measure with 4 ranks or more, as one dies at a time".to_owned()).into());
     }
-    // A file that cannot be written is no news for after the measurement.
-    let csv = options.csv.as_deref().map(bench::open).transpose()?;
+    let csv = Csv::open(options.csv.as_deref())?;
     let mpi = setup::ensure(workspace)?;
     let program = cargo::build(workspace, Program::benchmark("detect"))?;
-    let mut rows = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for way in WAYS {
         for (source, switch) in SOURCES {
             let step = Step::begin(format!("die by {way}, seen by the {source}"));
             let times = measure(&mpi, &program, options, way, switch)?;
             step.finish();
             let (median, p99) = (quantile(&times, 0.5), quantile(&times, 0.99));
-            rows.push([way, source, &number(median), &number(p99)].map(str::to_owned));
+            let row = [way, source, &number(median), &number(p99)];
+            rows.push(row.map(str::to_owned).to_vec());
         }
     }
-    if let (Some(file), Some(path)) = (csv, &options.csv) {
-        bench::write(file, COLUMNS, &rows)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    println!("{}", table(&rows));
+    csv.write(COLUMNS, &rows)?;
+    println!("{}", sheet::table(&HEADER, &rows));
     Ok(0)
 }
 
@@ -141,15 +139,6 @@ fn number(milliseconds: f64) -> String {
     if milliseconds.is_finite() { format!("{milliseconds:.2}") } else { "inf".to_owned() }
 }
 
-/// The rows for a person: words to the left, numbers to the right.
-fn table(rows: &[[String; 4]]) -> String {
-    let header = ["how", "seen by", "median/ms", "p99/ms"].map(str::to_owned);
-    let lines = std::iter::once(&header)
-        .chain(rows)
-        .map(|[how, source, median, p99]| format!("{how:<8}  {source:<7}  {median:>9}  {p99:>8}"));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,13 +157,5 @@ mod tests {
         assert_eq!((quantile(&numbers, 0.5), quantile(&numbers, 0.99)), (50.0, 99.0));
         assert_eq!(number(quantile(&[1.0, f64::INFINITY], 0.5)), "inf");
         assert_eq!(number(quantile(&[], 0.5)), "inf");
-    }
-
-    #[test]
-    fn the_table_lines_up() {
-        let row = ["_exit(1)", "watcher", "2.51", "12.40"].map(str::to_owned);
-        let table = table(&[row]);
-        let widths: Vec<usize> = table.lines().map(|line| line.chars().count()).collect();
-        assert_eq!(widths[0], widths[1], "{table}");
     }
 }

@@ -94,6 +94,7 @@ fn more_processes_than_a_machine_can_bear_are_a_slip() {
     refused(&["run", "-n", "4", "--spares", "4294967295", "--", "true"], "are too many for");
     refused(&["run", "-n", "4", "--spares", "-1", "--", "true"], "0 or more");
     refused(&["bench", "commit", "--ranks", "2,1000000"], "are too many for");
+    refused(&["bench", "recovery", "--ranks", "1000000"], "are too many for");
     refused(&["demo", "--ranks", "1000000"], "are too many for");
 }
 
@@ -106,6 +107,13 @@ fn the_demo_and_the_benchmarks_refuse_what_they_cannot_do() {
     for ranks in ["2,zero", "0", "", "2,,4"] {
         refused(&["bench", "commit", "--ranks", ranks], "write a number of ranks, 1 or more");
         refused(&["bench", "commit", "-n", ranks], "write a number of ranks, 1 or more");
+        refused(&["bench", "block", "-n", ranks], "write a number of ranks, 1 or more");
+    }
+    for ranks in ["4,1", "0", "four"] {
+        refused(&["bench", "recovery", "--ranks", ranks], "write a number of ranks, 2 or more");
+    }
+    for trials in ["1", "-5", "100000", "many"] {
+        refused(&["bench", "recovery", "--trials", trials], "a number of deaths, from 2 to 10000");
     }
     refused(&["no-such-command"], "`cargo fampi --help` lists them");
     refused(&["bench", "no-such-benchmark"], "`cargo fampi bench --help` lists them");
@@ -129,8 +137,9 @@ fn what_cannot_be_started_is_told_before_anything_is_set_up() {
 #[test]
 fn a_file_that_cannot_be_written_is_told_before_the_measurement() {
     let checkout = bare_checkout();
-    for file in ["no-such-folder/commit.csv", "."] {
-        let output = inside(checkout.path(), &["bench", "commit", "--csv", file]);
+    for (what, file) in [("commit", "no-such-folder/commit.csv"), ("block", "."), ("recovery", ".")]
+    {
+        let output = inside(checkout.path(), &["bench", what, "--csv", file]);
         refused_with(1, &output, "choose another file for --csv");
     }
     assert!(!checkout.path().join("target").exists());

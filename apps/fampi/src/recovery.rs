@@ -1,0 +1,180 @@
+//! `fampi bench recovery`: from a death to a world that is complete again, phase by phase.
+//!
+//! The program `benches/recovery.rs` kills some ranks in each launch and prints a row for each. It
+//! is launched until there are enough rows: hundreds of deaths in one job say more about a launcher
+//! that has lost hundreds of processes than about recovery. A launch that breaks off early is told,
+//! and its rows count.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::cargo::{self, Program};
+use crate::installation::Installation;
+use crate::launcher::{self, Launcher};
+use crate::progress::Step;
+use crate::refusal::Misuse;
+use crate::session::{self, End, Script};
+use crate::setup;
+use crate::sheet::{self, Csv, Row};
+use crate::workspace::Workspace;
+
+const COLUMNS: &str = "ranks,phase,how,median_ms,p99_ms";
+const HEADER: [&str; 5] = ["ranks", "phase", "how", "median/ms", "p99/ms"];
+/// Deaths in one launch: few, as the job changes with each of them, and each needs a spare, which
+/// takes part in every recovery as long as it is parked.
+const TRIALS_PER_LAUNCH: u32 = 5;
+/// A launch takes seconds; one that takes this long hangs.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A way to go on after a death.
+struct Way {
+    name: &'static str,
+    phases: &'static [&'static str],
+    /// Every death takes one; where nobody is to be spawned there are enough.
+    has_spares: bool,
+}
+
+const WAYS: [Way; 3] = [
+    Way { name: "shrink", phases: &["report", "ishrink", "total"], has_spares: true },
+    Way { name: "spares", phases: &["report", "irebuild", "restore", "total"], has_spares: true },
+    Way { name: "spawn", phases: &["report", "irebuild", "restore", "total"], has_spares: false },
+];
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Numbers of ranks to measure with, each 2 or more
+    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "4,8",
+          value_parser = ranks, allow_negative_numbers = true)]
+    ranks: Vec<u32>,
+    /// Deaths for each row; where processes are spawned, which takes longest, it is half as many
+    #[arg(long, value_name = "T", default_value = "100", value_parser = trials,
+          allow_negative_numbers = true)]
+    trials: u32,
+    /// Write the rows to this file, too
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+fn ranks(text: &str) -> Result<u32, Misuse> {
+    let wrong =
+        || Misuse("a death needs a survivor: write a number of ranks, 2 or more".to_owned());
+    launcher::ranks(text).ok().filter(|ranks| *ranks > 1).ok_or_else(wrong)
+}
+
+fn trials(text: &str) -> Result<u32, Misuse> {
+    let wrong = || Misuse("write a number of deaths, from 2 to 10000".to_owned());
+    text.trim().parse().ok().filter(|trials| (2..=10_000).contains(trials)).ok_or_else(wrong)
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let most = options.ranks.iter().max().copied().unwrap_or_default();
+    launcher::check_room(most.saturating_add(TRIALS_PER_LAUNCH))?;
+    let csv = Csv::open(options.csv.as_deref())?;
+    let mpi = setup::ensure(workspace)?;
+    let program = cargo::build(workspace, Program::benchmark("recovery"))?;
+    let mut rows = Vec::new();
+    for &ranks in &options.ranks {
+        for way in &WAYS {
+            let trials = if way.has_spares { options.trials } else { options.trials / 2 };
+            let step = Step::begin(format!("{trials} deaths of {ranks} ranks: {}", way.name));
+            match deaths(&mpi, &program, ranks, way, trials)? {
+                Ok(deaths) => rows.extend(summary(ranks, way, &deaths)),
+                Err(interrupted) => {
+                    drop(step);
+                    return Ok(interrupted);
+                }
+            }
+            step.finish();
+        }
+    }
+    csv.write(COLUMNS, &rows)?;
+    println!("{}", sheet::table(&HEADER, &rows));
+    Ok(0)
+}
+
+/// The milliseconds of all phases, for each death; or the status when a signal came.
+fn deaths(
+    mpi: &Installation,
+    program: &Path,
+    ranks: u32,
+    way: &Way,
+    trials: u32,
+) -> Result<Result<Vec<Vec<f64>>, u8>> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let mut deaths = Vec::new();
+    let most = 3 + 2 * trials.div_ceil(TRIALS_PER_LAUNCH);
+    for launch in 1..=most {
+        let wanted = (trials - deaths.len() as u32).min(TRIALS_PER_LAUNCH);
+        let spares = if way.has_spares { wanted } else { 0 };
+        let mut command = Launcher::new(mpi).command(ranks + spares, program);
+        command.args([way.name, &wanted.to_string()]).arg(folder.path().join("death"));
+        command.env("FAMPI_SPARES", spares.to_string());
+        let errors = tempfile::tempfile().context("cannot make a temporary file")?;
+        let script = Script {
+            timeout: Some(LIMIT),
+            collect: true,
+            errors: Some(errors),
+            leftovers: &[folder.path()],
+            ..Script::default()
+        };
+        let finished = session::run(&command, script)?;
+        if let End::Interrupted(_) = finished.end {
+            return Ok(Err(finished.end.status()));
+        }
+        let new = deaths_of(&finished.lines, way);
+        if (new.len() as u32) < wanted {
+            let told = new.len();
+            eprintln!("fampi: launch {launch} broke off after {told} of {wanted} deaths");
+        }
+        deaths.extend(new);
+        if deaths.len() as u32 >= trials {
+            return Ok(Ok(deaths));
+        }
+    }
+    bail!("{most} launches gave {} of {trials} deaths", deaths.len())
+}
+
+/// The numbers in rows that begin with the way to go on: one for each phase.
+fn deaths_of(lines: &[String], way: &Way) -> Vec<Vec<f64>> {
+    let rows = lines.iter().filter_map(|line| line.trim().strip_prefix(way.name));
+    let numbers = rows.map(|row| row.split(',').skip(1).flat_map(str::parse).collect());
+    numbers.filter(|row: &Vec<f64>| row.len() == way.phases.len()).collect()
+}
+
+/// A row for each phase.
+fn summary(ranks: u32, way: &Way, deaths: &[Vec<f64>]) -> Vec<Row> {
+    let row = |(at, phase): (usize, &&str)| {
+        let mut times: Vec<f64> = deaths.iter().map(|death| death[at]).collect();
+        times.sort_by(f64::total_cmp);
+        let of = |part: f64| {
+            let below = (times.len() as f64 * part).ceil() as usize;
+            format!("{:.2}", times[below.max(1) - 1])
+        };
+        vec![ranks.to_string(), (*phase).to_owned(), way.name.to_owned(), of(0.5), of(0.99)]
+    };
+    way.phases.iter().enumerate().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_one_way_are_told_from_noise() {
+        let printed = ["shrink,2.5,1,3.5", "noise", "spares,1,2,3,4", "shrink,1,2", "shrink,x,1,2"];
+        let lines = printed.map(str::to_owned);
+        assert_eq!(deaths_of(&lines, &WAYS[0]), [[2.5, 1.0, 3.5]]);
+        assert_eq!(deaths_of(&lines, &WAYS[1]), [[1.0, 2.0, 3.0, 4.0]]);
+    }
+
+    #[test]
+    fn a_phase_has_its_median_and_its_slowest_in_a_hundred() {
+        let deaths: Vec<Vec<f64>> = (0..=100).map(|n| vec![f64::from(n), 1.0, 2.0]).collect();
+        let rows = summary(4, &WAYS[0], &deaths);
+        assert_eq!(rows[0], ["4", "report", "shrink", "50.00", "99.00"]);
+        assert_eq!(rows[2], ["4", "total", "shrink", "2.00", "2.00"]);
+    }
+}

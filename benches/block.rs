@@ -1,0 +1,127 @@
+//! What a block costs as long as nothing fails, beside plain MPI with the same requests,
+//! alternating in one run.
+//!
+//! `cargo fampi bench block --ranks 4 --csv FILE` builds and launches this program, once per
+//! number of ranks. The ranks form a ring, and half of the requests receive 8 bytes from its
+//! neighbours, half send as many to them. `plain` starts them, calls `MPI_Waitall` without
+//! statuses, then `MPI_Iallreduce` of one integer and `MPI_Test`s. `block` starts a global block,
+//! posts them, finishes, waits for the verdict and takes all buffers out, which are the next
+//! block's. Rank 0 prints a row per number of requests: the medians over all batches of the time
+//! per block, and their ratio.
+//!
+//! Arguments: how many batches to measure, then, if not all, the numbers of requests.
+
+use std::time::Instant;
+
+use fampi::{
+    Error, Level, Outcome, Rank, Request, Tag, Timeout, World,
+    mpi::{Baseline, MpiPlatform},
+};
+
+/// Numbers of requests in a block.
+const REQUESTS: [usize; 4] = [4, 40, 400, 2000];
+/// Batches of each way, unless the first argument says otherwise.
+const BATCHES: usize = 300;
+/// Requests in a batch, about: enough to make the clock's own cost vanish.
+const BATCH_REQUESTS: usize = 4000;
+
+/// A message.
+type Buffer = Vec<u64>;
+
+fn main() -> Result<(), Error> {
+    let mut words = std::env::args().skip(1).filter_map(|word| word.parse::<usize>().ok());
+    let batches = words.next().unwrap_or(BATCHES);
+    let asked: Vec<usize> = words.collect();
+    let numbers = if asked.is_empty() { REQUESTS.to_vec() } else { asked };
+    let mut platform = MpiPlatform::new()?;
+    let mut baseline = platform.baseline()?;
+    let world = World::enter(Box::new(platform))?;
+    if world.rank().number() == 0 {
+        println!("ranks,requests,plain_us,block_us,ratio");
+    }
+    for requests in numbers {
+        let (plain, block) = measure(&world, &mut baseline, requests, batches)?;
+        if world.rank().number() == 0 {
+            println!("{},{requests},{plain:.3},{block:.3},{:.3}", world.size(), block / plain);
+        }
+    }
+    world.finalize();
+    Ok(())
+}
+
+/// The medians of plain MPI and of blocks, in microseconds.
+fn measure(
+    world: &World,
+    baseline: &mut Baseline,
+    requests: usize,
+    batches: usize,
+) -> Result<(f64, f64), Error> {
+    let repeats = BATCH_REQUESTS.div_ceil(requests);
+    let mut exchange = Exchange::new(world, requests);
+    let mut times = [Vec::with_capacity(batches), Vec::with_capacity(batches)];
+    for batch in 0..batches + batches / 10 {
+        for (way, times) in times.iter_mut().enumerate() {
+            // Everybody starts together.
+            baseline.allreduce()?;
+            let began = Instant::now();
+            for _ in 0..repeats {
+                if way == 0 {
+                    baseline.neighbours(requests)?;
+                } else {
+                    exchange.block()?;
+                }
+            }
+            let each = began.elapsed().as_secs_f64() / repeats as f64;
+            if batch >= batches / 10 {
+                times.push(each * 1e6);
+            }
+        }
+    }
+    let [plain, block] = times.each_mut().map(|times| median(times));
+    Ok((plain, block))
+}
+
+/// The messages of a block.
+struct Exchange<'a> {
+    world: &'a World,
+    ring: [Rank; 2],
+    buffers: Vec<Buffer>,
+    requests: Vec<Request<u64>>,
+}
+
+impl<'a> Exchange<'a> {
+    fn new(world: &'a World, requests: usize) -> Self {
+        let (me, size) = (world.rank().number(), world.size());
+        let ring = [(me + size - 1) % size, (me + 1) % size].map(Rank::new);
+        let buffers = vec![vec![0]; requests];
+        Self { world, ring, buffers, requests: Vec::with_capacity(requests) }
+    }
+
+    /// Start, requests, finish, wait, take.
+    fn block(&mut self) -> Result<(), Error> {
+        let half = self.buffers.len() / 2;
+        let mut block = self.world.start(Level::Global)?;
+        for (at, buffer) in self.buffers.drain(..).enumerate() {
+            let neighbour = self.ring[at % 2];
+            self.requests.push(if at < half {
+                block.irecv(buffer, neighbour, Tag(0))?
+            } else {
+                block.isend(buffer, neighbour, Tag(0))?
+            });
+        }
+        match block.finish(Timeout::Never).wait_local(Timeout::Never)? {
+            Outcome::Committed(finished) => {
+                for request in self.requests.drain(..) {
+                    self.buffers.push(finished.take(request)?);
+                }
+                Ok(())
+            }
+            Outcome::Faulty(_) | Outcome::TimedOut(_) => Err(Error::CreationFailed),
+        }
+    }
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
