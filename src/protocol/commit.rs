@@ -75,7 +75,7 @@ pub struct Commit {
 }
 
 /// One block, from the first news of it until all living ranks have decided it.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Block {
     vote: Option<Vote>,
     fast: Fast,
@@ -120,10 +120,14 @@ enum Fast {
     Left,
 }
 
-impl Default for Fast {
-    fn default() -> Self {
-        Self::Open { rounds: 0, view: 0, floor: BlockId(u64::MAX) }
-    }
+impl Block {
+    /// Nobody has spoken of it; a constant, so that it is copied as a whole.
+    const UNKNOWN: Self = Self {
+        vote: None,
+        fast: Fast::Open { rounds: 0, view: 0, floor: BlockId(u64::MAX) },
+        slow: None,
+        decided: None,
+    };
 }
 
 impl Commit {
@@ -421,7 +425,7 @@ impl Commit {
     #[inline]
     fn reach(&mut self, id: BlockId) {
         while !self.holds(id) {
-            self.blocks.push_back(Block::default());
+            self.blocks.push_back(Block::UNKNOWN);
         }
     }
 
