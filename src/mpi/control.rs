@@ -193,11 +193,6 @@ impl Control {
         Some((universe.id, universe.source))
     }
 
-    /// True when MPI has told of any death.
-    pub(super) fn saw_deaths(&self) -> bool {
-        self.universes.iter().flatten().any(|universe| universe.failures > 0)
-    }
-
     /// True when the newest universe was revoked: those who made it have given it up.
     pub(super) fn newest_is_revoked(&self) -> bool {
         self.universes.iter().flatten().last().is_some_and(|universe| universe.revoked)

@@ -39,21 +39,6 @@ pub(super) fn orderly() {
     ORDERLY.store(true, Relaxed);
 }
 
-/// In a job that lost processes, `MPI_Finalize` of Open MPI 5.0.9 frees memory twice at its very
-/// end, when the launcher has its farewell already. From now on such a crash is an orderly exit.
-pub(super) fn leave_quietly_on_a_crash() {
-    for signal in [libc::SIGABRT, libc::SIGSEGV, libc::SIGBUS] {
-        let handler: extern "C" fn(libc::c_int) = leave_at_once;
-        // SAFETY: the handler is a function that only ends the process, which is always allowed.
-        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
-    }
-}
-
-extern "C" fn leave_at_once(_: libc::c_int) {
-    // SAFETY: allowed in a signal handler, and all output has been written.
-    unsafe { libc::_exit(0) };
-}
-
 unsafe extern "C" {
     /// Like `atexit`, but the handler hears the status. glibc has it.
     fn on_exit(

@@ -138,12 +138,12 @@ impl MpiPlatform {
         spawn: u32,
         roster: Option<&[u8]>,
     ) -> Result<(UniverseId, Vec<u8>), Error> {
+        watcher::tell(old, dead.iter());
         // Every communicator of the old world is broken or about to be left.
         for data in self.data.iter_mut().flatten() {
             data.abandon(self.ulfm);
         }
         Comm::free_numbering();
-        watcher::tell(old, dead.iter());
         let old = self.control.source(old).ok_or(Error::CreationFailed)?;
         let ulfm = self.ulfm;
         let living = self.shrink_exactly(&old, dead)?;
@@ -161,6 +161,8 @@ impl MpiPlatform {
         roster: Option<&[u8]>,
         common: &[Comm],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
+        // What failed long ago may have locked it since.
+        Comm::free_numbering();
         let made = source
             .duplicate()
             .and_then(|control| Ok((control, watcher::meet(&source)?, share(&source, roster)?)));

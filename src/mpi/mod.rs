@@ -370,16 +370,12 @@ impl Platform for MpiPlatform {
         exit::flush_streams();
         self.posts.close(LAST_OPERATIONS_WITHIN);
         self.settle_last();
-        let lost_processes = self.control.saw_deaths();
         self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
         // All is done; what MPI does below in a job that lost processes is no news.
         exit::orderly();
         exit::report_success();
         if !self.owns_mpi {
             return;
-        }
-        if lost_processes {
-            exit::leave_quietly_on_a_crash();
         }
         // SAFETY: the very end; nothing of ours is on any communicator any more.
         unsafe { comm::free_all() };

@@ -10,9 +10,8 @@
 //! another attempt. In the few milliseconds between, Open MPI's creation of a link can wait for
 //! ever; the watchdog then ends a replacement, or the root, which frees the others.
 //!
-//! **Assumes** that the root does not die in the middle of `MPI_Comm_spawn`, some 50 ms: the
-//! launcher of Open MPI 5.0.9 crashed in 4 of 50 such runs, and the job with it. Spares have no
-//! such moment.
+//! **Assumes** that the root does not die in the middle of `MPI_Comm_spawn`: the launcher of Open
+//! MPI 5.0.9 can crash then, and the job with it. Spares have no such moment.
 
 use std::{
     ffi::{CString, OsString, c_char, c_int},

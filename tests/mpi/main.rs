@@ -335,6 +335,14 @@ fn communicators_of_rsmpi_come_in_and_go_out() {
 
 #[test]
 #[serial]
+fn a_death_while_a_communicator_of_rsmpi_is_made_is_an_error_and_no_hang() {
+    for spares in [0, 1] {
+        all_say(&program("duplicates", 4).spares(spares), 4, "a duplicate of 4");
+    }
+}
+
+#[test]
+#[serial]
 fn partners_that_die_together_are_named_to_all() {
     let run = program("partners", 4).run();
     let sentence = "the state of rank 1 is lost: it and its partner, rank 3, both failed";

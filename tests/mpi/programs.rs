@@ -47,6 +47,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "broken" => broken(world),
         "allocations" => allocations(world),
         "stopped" => stopped(world),
+        "duplicates" => duplicates(world),
         "operations" => operations::all(world),
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
@@ -292,6 +293,22 @@ fn stopped(world: World) -> Ended {
         assert!(finished.is_committed(), "{finished:?}");
     }
     say(world, "nobody died")
+}
+
+/// A rank dies while the others make a communicator for rsmpi.
+fn duplicates(mut world: World) -> Ended {
+    if world.generation() == 0 {
+        if world.rank() == Rank::new(2) {
+            die();
+        }
+        let made = world.to_rsmpi();
+        assert!(matches!(made, Err(Error::CreationFailed)), "it needs everybody");
+        assert!(!wait(world.start(Level::Global)?.finish(Timeout::Never))?.is_committed());
+        world = world.rebuild(Placement::SameRanks)?;
+    }
+    let size = world.to_rsmpi()?.size();
+    let _ = wait(world.start(Level::Global)?.finish(Timeout::Never))?;
+    say(world, &format!("a duplicate of {size}"))
 }
 
 /// rsmpi's communicators on both sides: the world is made from one, and gives one.

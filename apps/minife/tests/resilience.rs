@@ -4,6 +4,7 @@
 //! `FAMPI_PLANS=50 cargo test --release -p minife --test resilience -- random_plans --nocapture`
 //! runs more random plans; each failure prints the line that repeats it.
 
+mod draw;
 #[path = "resilience/final_line.rs"]
 mod final_line;
 #[path = "../../../tests/mpi/launch.rs"]

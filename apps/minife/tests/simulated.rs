@@ -4,9 +4,12 @@
 //! `FAMPI_SEED=42 cargo test --release -p minife --test simulated -- one_seed --nocapture` repeats
 //! one, with its transcript.
 
+mod draw;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use draw::Draw;
 use fampi::Error;
 use fampi::sim::{Crash, Ending, Report, Simulation, crash};
 use minife::options::{Options, Recovery, Request};
@@ -259,17 +262,5 @@ fn equal_seeds_tell_equal_stories() {
     for seed in 0..4 {
         let [one, other] = [0; 2].map(|_| Case::drawn_from(seed).run(&[], false).fingerprint);
         assert_eq!(one, other, "{}", reproduce(seed));
-    }
-}
-
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
     }
 }

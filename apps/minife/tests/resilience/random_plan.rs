@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::draw::Draw;
+
 const PHASES: [&str; 6] = ["iteration", "exchange", "spmv", "dot", "finish", "update"];
 const MODES: [&str; 6] = ["kill", "kill", "kill", "segv", "exit", "panic"];
 /// So many iterations between two deaths are enough for new copies to be committed.
@@ -74,16 +76,4 @@ impl fmt::Display for RandomPlan {
 fn partners(ranks: u32, one: u32, other: u32) -> bool {
     let keeper = |rank| (rank + ranks / 2) % ranks;
     keeper(one) == other || keeper(other) == one
-}
-
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
 }
