@@ -112,6 +112,7 @@ impl RankSet {
     }
 
     /// The ranks in ascending order.
+    #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Rank> + '_ {
         self.0.iter().copied()
     }

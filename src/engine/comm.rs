@@ -126,8 +126,7 @@ impl Effects for Outlet<'_> {
 
     #[inline]
     fn send_yes(&mut self, to: Rank, yes: Yes) {
-        let frame = codec::encode_yes(self.comm, &yes);
-        self.platform.send(self.universe, self.members[to.index()], &frame);
+        self.platform.send_yes(self.universe, self.members[to.index()], self.comm, &yes);
     }
 
     #[inline]

@@ -26,7 +26,10 @@ use crate::{
     error::Error,
     fault::FaultCode,
     ids::CommId,
-    protocol::{codec::Frame, message::Yes},
+    protocol::{
+        codec::{self, Frame},
+        message::Yes,
+    },
     rank::{Rank, RankSet},
 };
 
@@ -159,6 +162,11 @@ pub trait Platform {
     /// in order, except that fast frames ([`crate::protocol::codec::is_fast`]) and others may
     /// overtake each other. To a dead process it does nothing.
     fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]);
+
+    /// The same for a message of the fast path, which the platform may put into another form.
+    fn send_yes(&mut self, universe: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
+        self.send(universe, to, &codec::encode_yes(comm, yes));
+    }
 
     /// Makes progress and takes the next news, if any. `awaits` names the process whose fast
     /// frame the caller waits for; fast frames of other processes may stay where they are until

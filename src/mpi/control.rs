@@ -1,10 +1,12 @@
 //! The control channel: frames between processes of a universe, and news of deaths.
 //!
-//! Fast frames (votes) have a standing receive for each process that was ever awaited, started
-//! when it is awaited: after our own send, while the other's is on its way. The hot path of a
-//! commit is one `MPI_Isend`, one `MPI_Start` and some `MPI_Test`, without allocation, lock,
-//! system call or clock. Slow frames are of any length and found by probing; deaths are asked
-//! for. Both are looked for when the caller awaits nobody, and every few polls when it does.
+//! Fast frames (votes) between processes of one node go by the [`mailbox`](super::mailbox). Other
+//! processes have a standing receive for each that was ever awaited, started when it is awaited:
+//! after our own send, while the other's is on its way. The hot path of a commit is one
+//! `MPI_Isend`, one `MPI_Start` and some `MPI_Test` between nodes, and no call of MPI within one;
+//! no allocation, lock, system call or clock. Slow frames are of any length and found by probing;
+//! deaths are asked for. Both are looked for when the caller awaits nobody, and every few polls
+//! when it does; these looks are what makes progress in MPI meanwhile.
 
 use std::{
     collections::VecDeque,
@@ -14,6 +16,7 @@ use std::{
 use super::{
     calls::{Checked, PROC_FAILED, REVOKED, Refusal},
     comm::Comm,
+    mailbox::{Found, Mailbox},
     request::{self, Request},
     ulfm::Ulfm,
     wire::Wire,
@@ -22,7 +25,7 @@ use crate::{
     engine::platform::{Incoming, UniverseId},
     ids::CommId,
     protocol::{
-        codec::{Frame, YES_BYTES, decode_yes, is_fast},
+        codec::{Frame, YES_BYTES, decode_yes, encode_yes, is_fast},
         message::Yes,
     },
     rank::Rank,
@@ -49,6 +52,7 @@ pub(super) struct Universe {
     control: Comm,
     /// Other communicators are made from it.
     source: Comm,
+    mailbox: Option<Mailbox>,
     links: Vec<Option<Link>>,
     dead: Vec<bool>,
     /// Number of deaths that MPI has told.
@@ -134,17 +138,46 @@ impl Link {
 }
 
 impl Universe {
-    /// The posted receive of a process, posted now if it is awaited for the first time.
+    /// The next fast frame of a process, wherever it comes; a receive is posted if it must be.
     #[inline]
-    fn link(&mut self, from: Rank) -> Checked<Option<&mut Link>> {
+    fn take(&mut self, from: Rank) -> Checked<Option<(CommId, Yes)>> {
         if self.revoked || self.dead.get(from.index()).is_none_or(|dead| *dead) {
             return Ok(None);
         }
-        let place = &mut self.links[from.index()];
-        if place.is_none() {
-            *place = Some(Link::new(&self.control, from)?);
+        if let Some(mailbox) = &mut self.mailbox {
+            match mailbox.take(from) {
+                Found::Letter(comm, yes) => return Ok(Some((comm, yes))),
+                Found::Nothing => return Ok(None),
+                Found::Elsewhere => {}
+            }
         }
-        Ok(place.as_mut())
+        let place = &mut self.links[from.index()];
+        match place {
+            Some(link) => link,
+            None => place.insert(Link::new(&self.control, from)?),
+        }
+        .take()
+    }
+
+    /// Fast frames that a process sent before its death are news like any other; then nothing
+    /// comes from it any more.
+    fn bury(&mut self, from: Rank, news: &mut VecDeque<Incoming>) {
+        let mut last = Vec::new();
+        if let Some(mailbox) = &mut self.mailbox {
+            while let Found::Letter(comm, yes) = mailbox.take(from) {
+                last.push((comm, yes));
+            }
+            mailbox.close(from);
+        }
+        if let Some(mut link) = self.links[from.index()].take() {
+            while link.posted
+                && let Ok(Some(frame)) = link.take()
+            {
+                last.push(frame);
+            }
+            link.close();
+        }
+        news.extend(last.into_iter().map(|(comm, yes)| Incoming::Yes(self.id, from, comm, yes)));
     }
 
     fn close_link(&mut self, from: Rank) {
@@ -171,13 +204,18 @@ impl Control {
     }
 
     /// Takes the communicators of a new universe into use.
-    pub(super) fn add(&mut self, control: Comm, source: Comm) -> UniverseId {
+    pub(super) fn add(
+        &mut self,
+        control: Comm,
+        source: Comm,
+        mailbox: Option<Mailbox>,
+    ) -> UniverseId {
         let id = UniverseId(self.universes.len() as u32);
         let size = control.size() as usize;
         let links = std::iter::repeat_with(|| None).take(size).collect();
         let dead = vec![false; size];
         let (failures, revoked) = (0, false);
-        let universe = Universe { id, control, source, links, dead, failures, revoked };
+        let universe = Universe { id, control, source, mailbox, links, dead, failures, revoked };
         self.universes.push(Some(universe));
         id
     }
@@ -211,21 +249,26 @@ impl Control {
         });
     }
 
+    /// A message of the fast path: through the mailbox if there is a way.
     #[inline]
-    pub(super) fn send(&mut self, id: UniverseId, to: Rank, frame: &[u8]) {
-        let universe = self.universes.get(id.0 as usize).and_then(Option::as_ref);
-        let Some(universe) = universe else { return };
-        if universe.revoked || universe.dead.get(to.index()).is_none_or(|dead| *dead) {
-            return;
+    pub(super) fn send_yes(&mut self, id: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
+        let Some(universe) = self.open_to(id, to) else { return };
+        let mailbox = universe.mailbox.as_mut();
+        if !mailbox.is_some_and(|mailbox| mailbox.send(to, comm, yes)) {
+            self.send(id, to, &encode_yes(comm, yes));
         }
-        let tag = if is_fast(frame) { FAST } else { SLOW };
+    }
+
+    pub(super) fn send(&mut self, id: UniverseId, to: Rank, frame: &[u8]) {
+        let Some(universe) = self.open_to(id, to) else { return };
+        let (control, tag) = (universe.control, if is_fast(frame) { FAST } else { SLOW });
         if frame.len() > self.spare.capacity() {
             self.spare = Wire::new(frame.len());
         }
         self.spare.write(frame);
         let exposure = self.spare.exposure(frame.len());
         // SAFETY: unless the send is over at once, `outgoing` keeps the memory until it is.
-        let sent = unsafe { Request::send(&universe.control, &exposure, to, tag, false) };
+        let sent = unsafe { Request::send(&control, &exposure, to, tag, false) };
         let sent = sent.and_then(|mut request| Ok((request.test()?.is_none(), request)));
         match sent {
             Ok((false, _)) => {}
@@ -235,6 +278,14 @@ impl Control {
             }
             Err(refusal) => self.handle_refusal(id, to, refusal),
         }
+    }
+
+    /// The universe, if a frame can go to this process of it.
+    #[inline]
+    fn open_to(&mut self, id: UniverseId, to: Rank) -> Option<&mut Universe> {
+        let universe = self.universes.get_mut(id.0 as usize)?.as_mut()?;
+        let living = universe.dead.get(to.index()).is_some_and(|dead| !dead);
+        (living && !universe.revoked).then_some(universe)
     }
 
     /// The next news; `None` when there is none, or when it is not yet time to look.
@@ -264,8 +315,7 @@ impl Control {
     #[inline]
     fn awaited(&mut self, id: UniverseId, from: Rank) -> Option<Incoming> {
         let universe = self.universes.get_mut(id.0 as usize)?.as_mut()?;
-        let taken = universe.link(from).and_then(|link| link.map_or(Ok(None), Link::take));
-        match taken {
+        match universe.take(from) {
             Ok(yes) => yes.map(|(comm, yes)| Incoming::Yes(id, from, comm, yes)),
             Err(refusal) => {
                 self.close_link(id, from);
@@ -325,19 +375,21 @@ impl Control {
     /// What MPI knows, now.
     pub(super) fn look_for_deaths(&mut self) {
         for universe in self.universes.iter_mut().flatten() {
-            let Universe { id, control, dead, links, failures, .. } = universe;
-            let news = &mut self.news;
-            let told = control.failed(self.ulfm, *failures, |rank| {
-                let place = &mut dead[rank.index()];
-                if !std::mem::replace(place, true) {
-                    news.push_back(Incoming::Failure(*id, rank));
+            let known = universe.failures;
+            let (mut deaths, dead) = (Vec::new(), &mut universe.dead);
+            let told = universe.control.failed(self.ulfm, known, |rank| {
+                if !std::mem::replace(&mut dead[rank.index()], true) {
+                    deaths.push(rank);
                 }
             });
             match told {
-                Ok(number) if number > *failures => {
-                    *failures = number;
-                    control.acknowledge_failures(self.ulfm);
-                    close_links_of_the_dead(links, dead, *id, news);
+                Ok(number) if number > known => {
+                    universe.failures = number;
+                    universe.control.acknowledge_failures(self.ulfm);
+                    for rank in deaths {
+                        universe.bury(rank, &mut self.news);
+                        self.news.push_back(Incoming::Failure(universe.id, rank));
+                    }
                 }
                 Ok(_) => {}
                 Err(refusal) => tracing::debug!(?refusal, "cannot ask for deaths"),
@@ -353,6 +405,7 @@ impl Control {
                 let universe = self.universes.get_mut(id.0 as usize).and_then(Option::as_mut);
                 let Some(universe) = universe else { return };
                 if !std::mem::replace(&mut universe.dead[peer.index()], true) {
+                    universe.bury(peer, &mut self.news);
                     self.news.push_back(Incoming::Failure(id, peer));
                 }
             }
@@ -369,15 +422,22 @@ impl Control {
     }
 
     fn finish_sends(&mut self) {
+        let mailboxes = self.universes.iter_mut().flatten().filter_map(|u| u.mailbox.as_mut());
+        mailboxes.for_each(Mailbox::flush);
         // An error ends a request as well as success does.
         self.outgoing.retain_mut(|outgoing| matches!(outgoing.request.test(), Ok(None)));
+    }
+
+    fn is_sending(&self) -> bool {
+        let mut mailboxes = self.universes.iter().flatten().filter_map(|u| u.mailbox.as_ref());
+        !self.outgoing.is_empty() || mailboxes.any(Mailbox::is_sending)
     }
 
     /// Ends everything: sends get some time, receives are cancelled. Frames that MPI says it has
     /// sent may still wait for a connection, so there is progress for at least a moment.
     pub(super) fn close(&mut self, at_least: Duration, within: Duration) {
         let began = Instant::now();
-        while began.elapsed() < at_least || !self.outgoing.is_empty() && began.elapsed() < within {
+        while began.elapsed() < at_least || self.is_sending() && began.elapsed() < within {
             let _ = self.look_around();
         }
         for outgoing in self.outgoing.drain(..) {
@@ -386,28 +446,5 @@ impl Control {
         for id in 0..self.universes.len() {
             self.discard(UniverseId(id as u32));
         }
-    }
-}
-
-/// Frames that a process sent before its death are news like any other; then its receive ends.
-fn close_links_of_the_dead(
-    links: &mut [Option<Link>],
-    dead: &[bool],
-    id: UniverseId,
-    news: &mut VecDeque<Incoming>,
-) {
-    let mut earlier = VecDeque::new();
-    for (at, place) in links.iter_mut().enumerate().filter(|(at, _)| dead[*at]) {
-        let Some(mut link) = place.take() else { continue };
-        while link.posted
-            && let Ok(Some((comm, yes))) = link.take()
-        {
-            earlier.push_back(Incoming::Yes(id, Rank::from(at), comm, yes));
-        }
-        link.close();
-    }
-    if !earlier.is_empty() {
-        earlier.append(news);
-        *news = earlier;
     }
 }

@@ -11,6 +11,7 @@ use super::{
     calls::{Checked, Refusal},
     comm::Comm,
     contexts::DataComm,
+    process::{self, Acquaintance},
     ulfm::Ulfm,
     watcher,
 };
@@ -165,11 +166,11 @@ impl MpiPlatform {
         Comm::free_numbering();
         let made = source
             .duplicate()
-            .and_then(|control| Ok((control, watcher::meet(&source)?, share(&source, roster)?)));
-        let (control, watch, roster) =
+            .and_then(|control| Ok((control, process::meet(&source)?, share(&source, roster)?)));
+        let (control, Acquaintance { processes, mailbox }, roster) =
             made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
-        let universe = self.control.add(control, source);
-        watch(universe);
+        let universe = self.control.add(control, source, mailbox);
+        watcher::add(universe, processes);
         Ok((universe, roster))
     }
 

@@ -9,6 +9,7 @@
 //! contexts  the communicators they run on             interop  from and to rsmpi
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! baseline        MPI's own operations, to compare with
+//! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
 //! ```
 //!
@@ -27,10 +28,14 @@ mod expose;
 mod facts;
 mod groups;
 mod interop;
+mod mailbox;
 mod matched;
+#[cfg_attr(not(target_os = "linux"), path = "memory/absent.rs")]
+mod memory;
 mod notice;
 #[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
 mod pidfd;
+mod process;
 mod reduce;
 mod request;
 mod spawn;
@@ -49,6 +54,7 @@ use comm::Comm;
 use contexts::DataComm;
 use control::Control;
 use data::Posts;
+use process::Acquaintance;
 use ulfm::Ulfm;
 
 pub use self::{
@@ -67,6 +73,8 @@ use crate::{
     },
     error::Error,
     fault::FaultCode,
+    ids::CommId,
+    protocol::message::Yes,
     rank::{Rank, RankSet},
 };
 
@@ -140,8 +148,8 @@ impl MpiPlatform {
             Origin::Spawned
         } else {
             let (frames, source) = (comm.duplicate()?, comm.duplicate()?);
-            let watch = watcher::meet(&source)?;
-            watch(control.add(frames, source));
+            let Acquaintance { processes, mailbox } = process::meet(&source)?;
+            watcher::add(control.add(frames, source, mailbox), processes);
             Origin::Launched { rank: comm.rank(), size: comm.size(), spares }
         };
         Ok(Self {
@@ -232,6 +240,11 @@ impl Platform for MpiPlatform {
     #[inline]
     fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
         self.control.send(universe, to, frame);
+    }
+
+    #[inline]
+    fn send_yes(&mut self, universe: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
+        self.control.send_yes(universe, to, comm, yes);
     }
 
     #[inline]

@@ -28,18 +28,16 @@
 use std::{
     cell::RefCell,
     ffi::c_int,
-    fs, mem,
+    mem,
     os::fd::OwnedFd,
     process,
     time::{Duration, Instant},
 };
 
 use super::{
-    calls::Checked,
-    comm::Comm,
-    exit,
     notice::{self, Name},
     pidfd::Ends,
+    process::{Process, describe, node},
     watchdog,
 };
 use crate::{engine::platform::UniverseId, rank::Rank};
@@ -49,26 +47,6 @@ const PERIOD: Duration = Duration::from_micros(100);
 /// Callbacks of MPI between two readings of the clock, inside a call that may last.
 const CALLBACKS: u32 = 32;
 const SWITCH: &str = "FAMPI_NODE_WATCHER";
-
-/// What a process says about itself when a universe is made.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Process {
-    /// Digest of all that makes process numbers comparable; 0 for a process nobody can watch.
-    node: u64,
-    pid: u64,
-    /// When it started, in the kernel's ticks: a number is used again, at another time.
-    started: u64,
-    name: u64,
-}
-
-impl Process {
-    fn own() -> Self {
-        let described = describe(process::id().into());
-        let node = described.and(node()).unwrap_or(0);
-        let name = notice::find().map_or(0, |notice| notice.me().0);
-        Self { node, pid: process::id().into(), started: described.unwrap_or(0), name }
-    }
-}
 
 /// A process that has not ended, as far as we have seen. It is watched until this is dropped.
 #[derive(Debug)]
@@ -107,9 +85,8 @@ impl Watcher {
     /// Watches the co-located processes of a universe.
     fn add(&mut self, universe: UniverseId, processes: Vec<Process>) {
         for process in &processes {
-            let near = self.own.node != 0 && process.node == self.own.node;
             let known = self.watched.iter().any(|watched| watched.process == *process);
-            if near && !known && process.pid != self.own.pid {
+            if process.is_neighbour_of(&self.own) && !known {
                 self.watch(*process);
             }
         }
@@ -195,23 +172,14 @@ pub(super) fn why_off(initialized: bool) -> Option<&'static str> {
     (initialized && notice::find().is_none()).then_some("this MPI cannot be told of a death")
 }
 
-/// Every process of a new universe tells the others who it is; those of our node are watched.
-/// Collective.
-pub(super) fn meet(comm: &Comm) -> Checked<impl FnOnce(UniverseId) + use<>> {
-    let own = Process::own();
-    let rows = comm.gather_numbers([own.node, own.pid, own.started, own.name])?;
-    let processes: Vec<Process> = rows
-        .into_iter()
-        .map(|[node, pid, started, name]| Process { node, pid, started, name })
-        .collect();
-    Ok(move |universe| {
-        WATCHER.with_borrow_mut(|watcher| {
-            watcher.get_or_insert_with(|| start(own)).add(universe, processes);
-        });
-    })
+/// Watches the processes of a new universe that are on our node.
+pub(super) fn add(universe: UniverseId, processes: Vec<Process>) {
+    WATCHER.with_borrow_mut(|watcher| {
+        watcher.get_or_insert_with(start).add(universe, processes);
+    });
 }
 
-fn start(own: Process) -> Watcher {
+fn start() -> Watcher {
     let why_off = why_off(true);
     if let Some(why) = why_off {
         tracing::debug!(why, "no node watcher: deaths are seen when MPI reports them");
@@ -220,7 +188,7 @@ fn start(own: Process) -> Watcher {
     if let (Some(_), Some(notice)) = (&ends, notice::find()) {
         notice.call_back(on_progress);
     }
-    Watcher::new(own, ends)
+    Watcher::new(Process::own(), ends)
 }
 
 /// A universe was dropped.
@@ -284,29 +252,6 @@ extern "C" fn on_progress() -> c_int {
         watcher.callbacks.is_multiple_of(CALLBACKS)
     });
     c_int::from(due == Some(true) && look())
-}
-
-/// When a process of this node started, in ticks of the kernel.
-fn describe(pid: u64) -> Option<u64> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program, in parentheses, can hold anything.
-    let end = text.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
-    rest.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// A digest of the boot, the name of the node and the space of process numbers; never 0.
-fn node() -> Option<u64> {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    let space = fs::read_link("/proc/self/ns/pid").ok()?;
-    let space = space.to_string_lossy().into_owned();
-    let name = exit::node_name();
-    // FNV-1a: the same in every program.
-    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in boot.iter().chain(space.as_bytes()).chain(name.as_bytes()) {
-        digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    Some(digest.max(1))
 }
 
 #[cfg(test)]

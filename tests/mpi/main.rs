@@ -18,6 +18,9 @@ use launch::{Launch, Run};
 use serial_test::serial;
 
 const PROGRAM: &str = "FAMPI_TEST_PROGRAM";
+/// What makes this program be a rank.
+const A_RANK: [&str; 5] =
+    ["--exact", "a_rank_of_a_program", "--nocapture", "--test-threads=1", "--quiet"];
 
 #[global_allocator]
 static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
@@ -32,8 +35,7 @@ fn example(name: &str, ranks: u32) -> Launch {
 
 fn program(name: &str, ranks: u32) -> Launch {
     let own: PathBuf = std::env::current_exe().expect("this program has a path");
-    let only = ["--exact", "a_rank_of_a_program", "--nocapture", "--test-threads=1", "--quiet"];
-    Launch::new(own, ranks).words(only).variable(PROGRAM, &name)
+    Launch::new(own, ranks).words(A_RANK).variable(PROGRAM, &name)
 }
 
 /// What ranks said, without the words of the test harness that they run in.
@@ -281,6 +283,29 @@ fn a_run_that_shrinks_keeps_all_work_through_deaths_at_random_moments() {
 #[serial]
 fn deaths_are_replaced_by_spares_first() {
     all_say(&program("deaths", 4).spares(6).variable("DEATHS", &8), 4, "all counted");
+}
+
+/// Votes of ranks of one node go by memory; between nodes they go by MPI, as they do here. In
+/// the last launch some ranks have a mailbox and some have none.
+#[test]
+#[serial]
+fn votes_by_messages_are_as_good_as_votes_by_memory() {
+    let off = |launch: Launch| launch.variable("FAMPI_MAILBOX", &"off");
+    for ranks in [2, 5, 8] {
+        let run = off(example("hello_block", ranks)).run();
+        assert_eq!(
+            run.expect_orderly(ranks as usize).sorted_lines().len(),
+            ranks as usize,
+            "{run}"
+        );
+    }
+    all_say(&off(program("deaths", 4).variable("DEATHS", &10)), 4, "all counted");
+    all_say(&off(program("deaths", 8).spares(8)).variable("DEATHS", &8), 8, "all counted");
+    let own = std::env::current_exe().expect("this program has a path");
+    let odd = "test $((OMPI_COMM_WORLD_RANK % 2)) = 1 && export FAMPI_MAILBOX=off; exec \"$@\"";
+    let words = ["-c", odd, "odd ranks", &own.to_string_lossy()];
+    let mixed = Launch::new("/bin/sh", 8).words(words).words(A_RANK).variable(PROGRAM, &"deaths");
+    all_say(&mixed.spares(8).variable("DEATHS", &8), 8, "all counted");
 }
 
 #[test]

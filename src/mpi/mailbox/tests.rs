@@ -1,0 +1,137 @@
+//! Mailboxes of one process, as if it were several.
+
+use super::*;
+
+/// Mailboxes of so many neighbours; each has all the ways that `is_reached` lets it have.
+fn mailboxes(size: usize, is_reached: impl Fn(usize, usize) -> bool) -> Vec<Mailbox> {
+    let inboxes: Vec<Inbox> = (0..size).map(|_| Inbox::new(size).expect("Linux")).collect();
+    let own = Process::own();
+    // Neighbours have other numbers; what they share is opened by that of this process.
+    let told: Vec<_> = inboxes.iter().map(|inbox| (own, inbox.address())).collect();
+    let boxes = inboxes.into_iter().enumerate().map(|(me, inbox)| {
+        let open = |(to, (process, at)): (usize, &(Process, Address))| {
+            (to != me && is_reached(me, to)).then(|| Outbox::open(process, *at, me, size)).flatten()
+        };
+        let ways = told.iter().enumerate().map(open).collect();
+        Mailbox { me, inbox, crowded: false, read: vec![0; size], ways }
+    });
+    boxes.collect()
+}
+
+fn letter(number: u64) -> (CommId, Yes) {
+    let (block, floor) = (BlockId(number), BlockId(number.rotate_left(32)));
+    (CommId(!number), Yes { block, round: number as u8, view: number << 8 | 7, floor })
+}
+
+fn send(mailbox: &mut Mailbox, to: u32, number: u64) -> bool {
+    let (comm, yes) = letter(number);
+    mailbox.send(Rank::new(to), comm, &yes)
+}
+
+fn taken(mailbox: &mut Mailbox, from: u32) -> Option<(CommId, Yes)> {
+    match mailbox.take(Rank::new(from)) {
+        Found::Letter(comm, yes) => Some((comm, yes)),
+        Found::Nothing | Found::Elsewhere => None,
+    }
+}
+
+#[test]
+fn letters_come_whole_once_and_in_order_however_many_wait() {
+    let mut boxes = mailboxes(3, |_, _| true);
+    let [a, b, c] = boxes.as_mut_slice() else { panic!("three") };
+    for number in 0..99 {
+        assert!(send(a, 1, number));
+        assert!(send(c, 1, 1000 + number));
+    }
+    assert!(a.is_sending(), "more than a lane holds");
+    for number in 0..99 {
+        assert_eq!(taken(b, 0), Some(letter(number)));
+        assert_eq!(taken(b, 2), Some(letter(1000 + number)));
+        a.flush();
+        c.flush();
+    }
+    assert!(!a.is_sending());
+    assert_eq!(taken(b, 0), None);
+    assert_eq!(taken(a, 1), None);
+}
+
+#[test]
+fn letters_cross_between_threads() {
+    const LETTERS: u64 = 100_000;
+    let mut boxes = mailboxes(2, |_, _| true);
+    let mut b = boxes.pop().expect("two");
+    let mut a = boxes.pop().expect("two");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..LETTERS {
+                assert!(send(&mut a, 1, number));
+            }
+            while a.is_sending() {
+                a.flush();
+                thread::yield_now();
+            }
+        });
+        scope.spawn(move || {
+            for number in 0..LETTERS {
+                let got = std::iter::repeat_with(|| taken(&mut b, 0));
+                let got = got.inspect(|got| {
+                    if got.is_none() {
+                        thread::yield_now();
+                    }
+                });
+                assert_eq!(got.flatten().next(), Some(letter(number)));
+            }
+        });
+    });
+}
+
+#[test]
+fn who_is_not_attached_is_heard_elsewhere() {
+    let mut boxes = mailboxes(3, |from, to| (from, to) == (0, 1));
+    let [a, b, _] = boxes.as_mut_slice() else { panic!("three") };
+    assert!(matches!(b.take(Rank::new(0)), Found::Nothing), "attached before the first letter");
+    assert!(matches!(b.take(Rank::new(2)), Found::Elsewhere));
+    assert!(!send(a, 2, 1));
+    assert!(!send(b, 0, 1));
+}
+
+#[test]
+fn what_the_dead_have_written_is_read() {
+    let mut boxes = mailboxes(2, |_, _| true);
+    let mut b = boxes.pop().expect("two");
+    let mut a = boxes.pop().expect("two");
+    assert!(send(&mut a, 1, 7));
+    drop(a);
+    assert_eq!(taken(&mut b, 0), Some(letter(7)));
+    assert!(send(&mut b, 0, 8), "nobody reads it, nobody is hurt");
+    b.close(Rank::new(0));
+    assert!(!send(&mut b, 0, 9));
+}
+
+#[test]
+fn memory_of_others_is_not_taken_for_an_inbox() {
+    let inbox = Inbox::new(2).expect("Linux");
+    let (own, right) = (Process::own(), inbox.address());
+    assert!(Outbox::open(&own, right, 0, 2).is_some());
+    let wrong = |at| Outbox::open(&own, at, 0, 2).is_none();
+    assert!(wrong(Address { token: right.token ^ 1, ..right }), "another token");
+    assert!(wrong(Address { token: 0, ..right }), "no inbox");
+    assert!(wrong(Address { descriptor: 1_000_000, ..right }), "no descriptor");
+    assert!(Outbox::open(&own, right, 0, 3).is_none(), "another size");
+    let file = std::fs::File::open("/proc/self/stat").expect("Linux");
+    let descriptor = u64::from(std::os::fd::AsRawFd::as_raw_fd(&file).unsigned_abs());
+    assert!(wrong(Address { descriptor, ..right }), "a file");
+}
+
+#[test]
+fn a_neighbour_that_claims_to_have_read_too_much_is_not_believed() {
+    let mut boxes = mailboxes(2, |_, _| true);
+    let [a, b] = boxes.as_mut_slice() else { panic!("two") };
+    for number in 0..32 {
+        assert!(send(a, 1, number));
+    }
+    lane(&b.inbox.memory, 0)[READ].store(u64::MAX, Release);
+    assert!(send(a, 1, 32));
+    let way = a.ways[1].as_ref().expect("a way");
+    assert!(way.read <= way.sent);
+}

@@ -1,0 +1,92 @@
+//! Memory that processes of one node share, without a name that could outlive them.
+//!
+//! The owner makes an anonymous file (`memfd_create`); a neighbour of the same user opens it
+//! through `/proc/<pid>/fd/<descriptor>`. The memory goes with the last process that has it. It
+//! cannot be made smaller, by anybody, so that nobody falls off its end.
+
+use std::{
+    ffi::c_int,
+    fs::{File, OpenOptions},
+    io,
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    ptr::{self, NonNull},
+    slice,
+    sync::atomic::AtomicU64,
+};
+
+/// Bytes of a word.
+const WORD: usize = size_of::<AtomicU64>();
+
+/// Words that this process sees and others, too.
+#[derive(Debug)]
+pub(super) struct Shared {
+    file: OwnedFd,
+    words: NonNull<[AtomicU64]>,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is reached by atomic words.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// New memory of so many words, all 0.
+    pub(super) fn new(words: usize) -> io::Result<Self> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a string with its zero; the call gives a new descriptor.
+        let descriptor = unsafe { libc::memfd_create(c"fampi".as_ptr(), flags) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else knows.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        file.set_len((words * WORD) as u64)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: the descriptor is open; the call takes a number.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Self::map(file, words)
+    }
+
+    /// The memory of another process, which has it under this descriptor.
+    pub(super) fn of(pid: u64, descriptor: u64, words: usize) -> io::Result<Self> {
+        let path = format!("/proc/{pid}/fd/{descriptor}");
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        // SAFETY: the descriptor is open; the call takes a number.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        let sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
+        if !sealed || file.metadata()?.len() != (words * WORD) as u64 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Self::map(file, words)
+    }
+
+    fn map(file: File, words: usize) -> io::Result<Self> {
+        let (length, access) = (words * WORD, libc::PROT_READ | libc::PROT_WRITE);
+        let descriptor: c_int = file.as_raw_fd();
+        // SAFETY: a new mapping wherever there is room, of a file that has this length for ever.
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, descriptor, 0) };
+        let start = NonNull::new(start).filter(|start| start.as_ptr() != libc::MAP_FAILED);
+        let start = start.ok_or_else(io::Error::last_os_error)?.cast::<AtomicU64>();
+        Ok(Self { file: file.into(), words: NonNull::slice_from_raw_parts(start, words) })
+    }
+
+    /// What others of this node open the memory by.
+    pub(super) fn descriptor(&self) -> u64 {
+        u64::from(self.file.as_raw_fd().unsigned_abs())
+    }
+
+    #[inline]
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: mapped as long as we live; whoever shares it reaches it by atomic words only.
+        unsafe { slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len()) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let length = self.words.len() * WORD;
+        // SAFETY: our own mapping, of this length; `words` is borrowed from it.
+        unsafe { libc::munmap(self.words.as_ptr().cast(), length) };
+    }
+}

@@ -1,0 +1,88 @@
+//! What a process says about itself when a universe is made.
+
+use std::{fs, process};
+
+use super::{
+    calls::Checked,
+    comm::Comm,
+    exit,
+    mailbox::{Address, Inbox, Mailbox},
+    notice,
+};
+
+/// A process, told so that others of its node can find it there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Process {
+    /// Digest of all that makes process numbers comparable; 0 for a process nobody can find.
+    pub(super) node: u64,
+    pub(super) pid: u64,
+    /// When it started, in the kernel's ticks: a number is used again, at another time.
+    pub(super) started: u64,
+    /// How MPI names it; 0 when that is not known.
+    pub(super) name: u64,
+}
+
+/// Everybody in a universe, by rank.
+#[derive(Debug)]
+pub(super) struct Acquaintance {
+    pub(super) processes: Vec<Process>,
+    pub(super) mailbox: Option<Mailbox>,
+}
+
+/// Every process of a communicator tells the others who it is. Collective.
+pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
+    let Process { node, pid, started, name } = Process::own();
+    let inbox = Inbox::new(comm.size() as usize);
+    let Address { descriptor, token } = inbox.as_ref().map(Inbox::address).unwrap_or_default();
+    let rows = comm.gather_numbers([node, pid, started, name, descriptor, token])?;
+    let told = |[node, pid, started, name, descriptor, token]: [u64; 6]| {
+        (Process { node, pid, started, name }, Address { descriptor, token })
+    };
+    let told: Vec<(Process, Address)> = rows.into_iter().map(told).collect();
+    let mailbox = inbox.map(|inbox| Mailbox::new(inbox, &told, comm.rank()));
+    Ok(Acquaintance { processes: told.into_iter().map(|(process, _)| process).collect(), mailbox })
+}
+
+impl Process {
+    pub(super) fn own() -> Self {
+        let described = describe(process::id().into());
+        let node = described.and(node()).unwrap_or(0);
+        let name = notice::find().map_or(0, |notice| notice.me().0);
+        Self { node, pid: process::id().into(), started: described.unwrap_or(0), name }
+    }
+
+    /// True for another process that this one can find by its number.
+    pub(super) fn is_neighbour_of(&self, own: &Self) -> bool {
+        own.node != 0 && self.node == own.node && self.pid != own.pid
+    }
+}
+
+/// How many processors this node has.
+pub(super) fn processors() -> usize {
+    // SAFETY: the call takes a number.
+    let number = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(number).unwrap_or(1)
+}
+
+/// When a process of this node started, in ticks of the kernel.
+pub(super) fn describe(pid: u64) -> Option<u64> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program, in parentheses, can hold anything.
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// A digest of the boot, the name of the node and the space of process numbers; never 0.
+pub(super) fn node() -> Option<u64> {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let space = fs::read_link("/proc/self/ns/pid").ok()?;
+    let space = space.to_string_lossy().into_owned();
+    let name = exit::node_name();
+    // FNV-1a: the same in every program.
+    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in boot.iter().chain(space.as_bytes()).chain(name.as_bytes()) {
+        digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    Some(digest.max(1))
+}
