@@ -30,7 +30,7 @@ use std::{
 };
 
 use super::{
-    memory::Shared,
+    memory::{Door, Shared},
     process::{Process, processors},
 };
 use crate::{
@@ -83,6 +83,8 @@ pub(super) struct Address {
 pub(super) struct Inbox {
     memory: Shared,
     token: u64,
+    /// Open until the neighbours have come in.
+    door: Option<Door>,
 }
 
 /// Where a neighbour reads what we write.
@@ -114,16 +116,17 @@ impl Inbox {
         if std::env::var_os(SWITCH).is_some_and(|word| word == "off") {
             return None;
         }
-        let memory = Shared::new(words(senders));
-        let memory = memory.inspect_err(|error| tracing::debug!(%error, "no inbox")).ok()?;
-        // The standard library's seed is random in every process, and each inbox has another file.
-        let token = RandomState::new().hash_one(memory.descriptor()).max(1);
+        let made = Shared::new(words(senders));
+        let (memory, door) = made.inspect_err(|error| tracing::debug!(%error, "no inbox")).ok()?;
+        // The standard library gives each of these another, random seed.
+        let token = RandomState::new().hash_one(0).max(1);
         memory.words()[0].store(token, Release);
-        Some(Self { memory, token })
+        Some(Self { memory, token, door: Some(door) })
     }
 
     pub(super) fn address(&self) -> Address {
-        Address { descriptor: self.memory.descriptor(), token: self.token }
+        let descriptor = self.door.as_ref().map_or(0, Door::descriptor);
+        Address { descriptor, token: self.token }
     }
 }
 
@@ -194,6 +197,11 @@ impl Mailbox {
         let neighbours = all.iter().filter(|(process, _)| process.is_neighbour_of(&own)).count();
         let crowded = neighbours >= processors();
         Self { me, inbox, crowded, read: vec![0; size], ways }
+    }
+
+    /// All neighbours have opened their ways, or never will.
+    pub(super) fn close_door(&mut self) {
+        self.inbox.door = None;
     }
 
     /// Sends to a neighbour; false when there is no way to it.

@@ -1,7 +1,7 @@
 //! Memory that processes of one node share, without a name that could outlive them.
 //!
 //! The owner makes an anonymous file (`memfd_create`); a neighbour of the same user opens it
-//! through `/proc/<pid>/fd/<descriptor>`. The memory goes with the last process that has it. It
+//! through `/proc/<pid>/fd/<descriptor>`, as long as this door is open. The memory goes with the last process that has it. It
 //! cannot be made smaller, by anybody, so that nobody falls off its end.
 
 use std::{
@@ -20,8 +20,17 @@ const WORD: usize = size_of::<AtomicU64>();
 /// Words that this process sees and others, too.
 #[derive(Debug)]
 pub(super) struct Shared {
-    file: OwnedFd,
     words: NonNull<[AtomicU64]>,
+}
+
+/// What others of this node open the memory by, as long as its owner has it.
+#[derive(Debug)]
+pub(super) struct Door(File);
+
+impl Door {
+    pub(super) fn descriptor(&self) -> u64 {
+        u64::from(self.0.as_raw_fd().unsigned_abs())
+    }
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is reached by atomic words.
@@ -29,7 +38,7 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     /// New memory of so many words, all 0.
-    pub(super) fn new(words: usize) -> io::Result<Self> {
+    pub(super) fn new(words: usize) -> io::Result<(Self, Door)> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name is a string with its zero; the call gives a new descriptor.
         let descriptor = unsafe { libc::memfd_create(c"fampi".as_ptr(), flags) };
@@ -44,7 +53,7 @@ impl Shared {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Self::map(file, words)
+        Ok((Self::map(&file, words)?, Door(file)))
     }
 
     /// The memory of another process, which has it under this descriptor.
@@ -57,10 +66,10 @@ impl Shared {
         if !sealed || file.metadata()?.len() != (words * WORD) as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Self::map(file, words)
+        Self::map(&file, words)
     }
 
-    fn map(file: File, words: usize) -> io::Result<Self> {
+    fn map(file: &File, words: usize) -> io::Result<Self> {
         let (length, access) = (words * WORD, libc::PROT_READ | libc::PROT_WRITE);
         let descriptor: c_int = file.as_raw_fd();
         // SAFETY: a new mapping wherever there is room, of a file that has this length for ever.
@@ -68,12 +77,7 @@ impl Shared {
             unsafe { libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, descriptor, 0) };
         let start = NonNull::new(start).filter(|start| start.as_ptr() != libc::MAP_FAILED);
         let start = start.ok_or_else(io::Error::last_os_error)?.cast::<AtomicU64>();
-        Ok(Self { file: file.into(), words: NonNull::slice_from_raw_parts(start, words) })
-    }
-
-    /// What others of this node open the memory by.
-    pub(super) fn descriptor(&self) -> u64 {
-        u64::from(self.file.as_raw_fd().unsigned_abs())
+        Ok(Self { words: NonNull::slice_from_raw_parts(start, words) })
     }
 
     #[inline]

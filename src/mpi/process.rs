@@ -39,7 +39,10 @@ pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
         (Process { node, pid, started, name }, Address { descriptor, token })
     };
     let told: Vec<(Process, Address)> = rows.into_iter().map(told).collect();
-    let mailbox = inbox.map(|inbox| Mailbox::new(inbox, &told, comm.rank()));
+    let mut mailbox = inbox.map(|inbox| Mailbox::new(inbox, &told, comm.rank()));
+    // A descriptor for each universe would run out one day.
+    comm.least(0)?;
+    mailbox.iter_mut().for_each(Mailbox::close_door);
     Ok(Acquaintance { processes: told.into_iter().map(|(process, _)| process).collect(), mailbox })
 }
 
