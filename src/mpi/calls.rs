@@ -76,10 +76,9 @@ pub(super) fn finalized() -> Checked<bool> {
     Ok(flag != 0)
 }
 
-/// `MPI_Init_thread` with the level that one MPI thread among others needs. A launch may take
-/// its time; a replacement that does not get through is not needed.
+/// `MPI_Init_thread` with the level that one MPI thread among others needs.
 pub(super) fn initialize(is_replacement: bool) -> Checked<()> {
-    let _inside = is_replacement.then(watchdog::starting);
+    let _inside = watchdog::starting(is_replacement);
     let mut provided = 0;
     // SAFETY: reading a constant that MPI's library defines.
     let wanted = unsafe { ffi::RSMPI_THREAD_FUNNELED };

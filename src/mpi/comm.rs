@@ -29,6 +29,12 @@ thread_local! {
     static LIVE: RefCell<Vec<Comm>> = const { RefCell::new(Vec::new()) };
 }
 
+/// How many communicators this library holds in this process, those of worlds that were left
+/// included: a number to watch in long runs with many recoveries.
+pub fn communicators() -> usize {
+    LIVE.with_borrow(Vec::len)
+}
+
 /// Frees everything that was made. `MPI_Finalize` of Open MPI 5.0.9 waits at each communicator
 /// of several launches for peers that are dead or have left already, and may crash then.
 ///

@@ -59,6 +59,7 @@ use ulfm::Ulfm;
 
 pub use self::{
     baseline::Baseline,
+    comm::communicators,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
     reduce::UserFunction,

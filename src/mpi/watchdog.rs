@@ -31,6 +31,7 @@ const MEETING: u64 = 3;
 const JOINING: u64 = 4;
 const STARTING: u64 = 5;
 const FINALIZE: u64 = 6;
+const LAUNCHING: u64 = 7;
 const KINDS: u64 = 7;
 
 const TICK: Duration = Duration::from_millis(250);
@@ -85,9 +86,10 @@ pub(super) fn meeting(is_replacement: bool) -> Inside {
     enter(if is_replacement { JOINING } else { MEETING })
 }
 
-/// Entry of `MPI_Init` in a replacement: its launch is given up before its root is.
-pub(super) fn starting() -> Inside {
-    enter(STARTING)
+/// Entry of `MPI_Init`. In a replacement its launch is given up before its root is. The launch of
+/// a job may take its time, but when somebody dies in it the others would wait for ever.
+pub(super) fn starting(is_replacement: bool) -> Inside {
+    enter(if is_replacement { STARTING } else { LAUNCHING })
 }
 
 /// Entry of `MPI_Finalize`, after which nothing of the application is lost any more.
@@ -145,6 +147,7 @@ fn watch(limit: Duration) {
             MEETING => limit * 2 / 5,
             JOINING => limit / 5,
             STARTING => limit * 3 / 5,
+            LAUNCHING => limit * 60,
             _ => 2 * limit,
         };
         if !limit.is_zero() && stuck > limit + STAGGER * (RANK.load(Relaxed) % 8) {

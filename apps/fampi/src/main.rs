@@ -6,7 +6,7 @@
 //! ```text
 //!  setup ──▶ target/mpi, target/libclang      doctor ──▶ is it fit, and what would be survived?
 //!
-//!  run · demo · test · bench
+//!  run · demo · test · bench · soak
 //!     │ plan (who is killed, when)
 //!     ▼
 //!  launcher (which flags) ──▶ session (own session, signals, time limit, nothing left behind)
@@ -39,6 +39,7 @@ mod run;
 mod session;
 mod setup;
 mod sheet;
+mod soak;
 mod status;
 mod test;
 mod timeline;
@@ -74,6 +75,8 @@ enum Command {
     /// Measure, on real ranks, what fault tolerance costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    /// Lose ranks at random moments for a long time, and judge each run by its result
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -106,5 +109,6 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Demo(options) => demo::main(&workspace, &options),
         Command::Test(options) => test::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
+        Command::Soak(options) => soak::main(&workspace, &options),
     }
 }
