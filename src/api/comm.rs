@@ -186,6 +186,21 @@ impl Comm {
         formed.into_comm().ok_or(Error::CreationFailed)
     }
 
+    /// A child that was split like this before, if a rebuild knows of it; otherwise it is made.
+    pub(super) fn found_or_formed(
+        &self,
+        table: &[(Option<u32>, u32)],
+        kind: Kind,
+    ) -> Result<Forming, Error> {
+        let engine = self.engine().borrow();
+        let found = engine.find_child(self.key(), table);
+        if let Some(child) = found.filter(|_| !engine.comm(self.key()).retired) {
+            return Ok(Forming::made(self.clone(), child));
+        }
+        drop(engine);
+        self.form(kind)
+    }
+
     fn form(&self, kind: Kind) -> Result<Forming, Error> {
         let mut engine = self.engine().borrow_mut();
         if engine.comm(self.key()).retired {

@@ -12,6 +12,7 @@
 //! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | `comm` | what a process knows of a communicator |
 //! | `block` | an open block and its requests |
+//! | `neighbours` | operations among neighbours, made of messages |
 //! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
@@ -21,6 +22,7 @@ mod block;
 pub mod buffer;
 pub mod collective;
 mod comm;
+mod neighbours;
 pub mod platform;
 mod probe;
 mod progress;
@@ -43,6 +45,7 @@ pub use block::Level;
 pub(crate) use block::{BlockKey, Need, Record, RequestState, Verdict};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
+pub(crate) use neighbours::Edge;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
 pub(crate) use request::MAX_USER_TAG;
@@ -86,6 +89,8 @@ pub(crate) struct Engine {
 struct UniverseState {
     id: UniverseId,
     dead: RankSet,
+    /// The job's numbers of its processes.
+    processes: Vec<u32>,
 }
 
 impl Engine {
@@ -124,10 +129,26 @@ impl Engine {
         let key = CommKey(self.comms.len());
         self.comms.push(CommState::new(id, universe, members, me, data));
         if !self.universes.iter().any(|known| known.id == universe) {
-            self.universes.push(UniverseState { id: universe, dead: RankSet::new() });
+            let (dead, processes) = (RankSet::new(), Vec::new());
+            self.universes.push(UniverseState { id: universe, dead, processes });
         }
         self.meet(key);
         key
+    }
+
+    /// Gives each process of a universe its number in the job.
+    pub(crate) fn number_processes(&mut self, universe: UniverseId, processes: &[u32]) {
+        if let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) {
+            known.processes = processes.to_vec();
+        }
+    }
+
+    /// The job's numbers of the processes of a communicator, in the order of its ranks.
+    pub(crate) fn processes(&self, key: CommKey) -> Vec<u32> {
+        let comm = self.comm(key);
+        let known = self.universes.iter().find(|known| known.id == comm.universe);
+        let numbers = known.map_or(&[][..], |known| &known.processes);
+        comm.members.iter().filter_map(|member| numbers.get(member.index()).copied()).collect()
     }
 
     /// Tells a communicator's new machines what happened before they were there.

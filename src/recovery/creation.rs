@@ -1,9 +1,12 @@
 //! Communicators derived from a communicator: split, duplicate, shrink.
 
+use alloc::vec::Vec;
+
 use super::{MAX_ATTEMPTS, roster::Child};
 use crate::{
     engine::{BlockKey, CommKey, Engine, platform::Derived},
     error::Error,
+    rank::Rank,
 };
 
 /// A communicator in the making.
@@ -88,21 +91,21 @@ impl Creation {
             }
             Kind::Shrink => {
                 let data = engine.platform.shrink(data, &dead).ok()?;
-                Some(Derived { data: Some(data), table: alloc::vec::Vec::new() })
+                Some(Derived { data: Some(data), table: Vec::new() })
             }
         }
     }
 
     fn register(&self, engine: &mut Engine, made: Derived) -> Option<CommKey> {
         match self.kind {
-            Kind::Split { .. } => engine.register_child(self.parent, made),
+            Kind::Split { .. } => engine.register_child(self.parent, &made),
             Kind::Shrink => {
                 let comm = engine.comm_mut(self.parent);
                 let id = comm.id.derived(comm.derived);
                 comm.derived += 1;
                 let dead = comm.commit.agreed_dead();
                 let living = |rank: &u32| !dead.contains((*rank).into());
-                let ranks: alloc::vec::Vec<u32> = (0..comm.size()).filter(living).collect();
+                let ranks: Vec<u32> = (0..comm.size()).filter(living).collect();
                 let me = ranks.iter().position(|rank| *rank == comm.me.number())?;
                 let members = ranks.iter().map(|rank| comm.members[*rank as usize]).collect();
                 let universe = comm.universe;
@@ -120,7 +123,7 @@ fn discard(engine: &mut Engine, made: Option<Derived>) {
 
 impl Engine {
     /// Registers what a split has made, and remembers how, so that a rebuild can repeat it.
-    pub(super) fn register_child(&mut self, parent: CommKey, made: Derived) -> Option<CommKey> {
+    pub(super) fn register_child(&mut self, parent: CommKey, made: &Derived) -> Option<CommKey> {
         let comm = self.comm_mut(parent);
         let id = comm.id.derived(comm.derived);
         comm.derived += 1;
@@ -128,7 +131,7 @@ impl Engine {
         let key = made.data.map(|data| {
             let comm = self.comm(parent);
             let mine = made.table[comm.me.index()].0;
-            let mut ranks: alloc::vec::Vec<usize> =
+            let mut ranks: Vec<usize> =
                 (0..made.table.len()).filter(|rank| made.table[*rank].0 == mine).collect();
             ranks.sort_by_key(|rank| made.table[*rank].1);
             let me = ranks.iter().position(|rank| *rank == comm.me.index());
@@ -141,7 +144,8 @@ impl Engine {
         });
         if let Some(parent) = lineage {
             self.job.children.push(key);
-            self.job.roster.children.push(Child { parent, table: made.table });
+            let table = self.job.roster.lasting(parent, &made.table);
+            self.job.roster.children.push(Child { parent, table });
             // Only a communicator of all ranks has children that every survivor knows of.
             let everybody = self.job.roster.members.len();
             if let Some(key) = key
@@ -151,5 +155,30 @@ impl Engine {
             }
         }
         key
+    }
+
+    /// The child of a communicator of all ranks that was split in this way, if there is one:
+    /// colour and key for each rank, those of the world by the ranks of the launch.
+    pub(crate) fn find_child(
+        &self,
+        parent: CommKey,
+        table: &[(Option<u32>, u32)],
+    ) -> Option<CommKey> {
+        let lineage = self.comm(parent).lineage?;
+        let same = |child: &Child| child.parent == lineage && child.table == table;
+        let at = self.job.roster.children.iter().position(same)?;
+        self.job.children.get(at).copied().flatten()
+    }
+
+    /// The rank at each place of a communicator: for the world, the one that stands for that rank
+    /// of the launch.
+    pub(crate) fn places(&self, comm: CommKey) -> Vec<Rank> {
+        let state = self.comm(comm);
+        let mut places: Vec<Rank> = (0..state.size()).map(Rank::new).collect();
+        if state.lineage == Some(0) && !state.retired {
+            let origins = &self.job.roster.origins;
+            places.sort_unstable_by_key(|rank| origins[rank.index()]);
+        }
+        places
     }
 }
