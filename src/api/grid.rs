@@ -145,16 +145,18 @@ impl Grid {
     ///
     /// [`Error::WrongDimensions`] when there is no such dimension.
     pub fn shift(&self, dimension: usize, by: i64) -> Result<Shift, Error> {
-        if dimension >= self.dims.len() {
-            return expect_dimensions(self.dims.len(), dimension + 1).map(|()| unreachable!());
-        }
-        let here: Vec<i64> = self.coordinates().into_iter().map(i64::from).collect();
+        let Some(length) = self.dims.get(dimension).map(|length| i64::from(*length)) else {
+            let (expected, found) = (self.dims.len() as u32, dimension as u32 + 1);
+            return Err(Error::WrongDimensions { expected, found });
+        };
+        // Further than the grid is long is as good as any way beyond it.
+        let by = if self.periodic[dimension] { by % length } else { by.clamp(-length, length) };
         let moved = |by: i64| {
-            let mut there = here.clone();
-            there[dimension] = there[dimension].saturating_add(by);
+            let mut there: Vec<i64> = self.coordinates().into_iter().map(i64::from).collect();
+            there[dimension] += by;
             self.rank_at(&there)
         };
-        Ok(Shift { from: moved(by.saturating_neg())?, to: moved(by)? })
+        Ok(Shift { from: moved(-by)?, to: moved(by)? })
     }
 
     /// This rank's neighbours in the order of MPI (§8.6): for each dimension the one below and the

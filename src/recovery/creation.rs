@@ -63,7 +63,7 @@ impl Creation {
                 self.step(engine)
             }
             (Stage::Confirm(_, Some(made)), _) if committed => {
-                Some(Ok(self.register(engine, made)))
+                Some(Ok(self.register(engine, &made)))
             }
             (Stage::Confirm(_, made), _) => {
                 discard(engine, made);
@@ -96,9 +96,9 @@ impl Creation {
         }
     }
 
-    fn register(&self, engine: &mut Engine, made: Derived) -> Option<CommKey> {
+    fn register(&self, engine: &mut Engine, made: &Derived) -> Option<CommKey> {
         match self.kind {
-            Kind::Split { .. } => engine.register_child(self.parent, &made),
+            Kind::Split { .. } => engine.register_child(self.parent, made),
             Kind::Shrink => {
                 let comm = engine.comm_mut(self.parent);
                 let id = comm.id.derived(comm.derived);

@@ -43,6 +43,8 @@ pub(crate) fn run(name: &str) -> Ended {
         "shrinking" => driven::shrinking(world),
         "exits" => exits(world),
         "rows" => rows(world),
+        "lattice" => driven::lattice(world),
+        "groups" => groups(world),
         "partners" => partners(world),
         "broken" => broken(world),
         "allocations" => allocations(world),
@@ -227,6 +229,21 @@ fn rows(mut world: World) -> Ended {
     // Nobody leaves before all rows are done.
     let _ = wait(world.start(Level::Global)?.finish(Timeout::Never))?;
     say(world, &what)
+}
+
+/// Two groups that have nobody in common, in an order of their own.
+fn groups(world: World) -> Ended {
+    let (me, all) = (world.rank().number(), world.group());
+    let mine: Vec<Rank> = (0..6).rev().filter(|rank| rank % 2 == me % 2).map(Rank::new).collect();
+    let mine = all.incl(&mine)?;
+    let made = world.icreate(&mine)?.wait_local(Timeout::Never)?.into_comm();
+    let made = made.expect("everybody is in its own group");
+    assert_eq!(made.group(), mine);
+    let mut block = made.start(Level::Global)?;
+    let all = block.iallgather([me].repeat(3))?;
+    let finished = wait(block.finish(Timeout::Never))?;
+    assert_eq!(finished.take(all)?, [4 + me % 2, 2 + me % 2, me % 2]);
+    say(world, &format!("my group has {} ranks", made.size()))
 }
 
 /// A rank and the one that holds its copy die in the same step.

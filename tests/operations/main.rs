@@ -3,6 +3,8 @@
 
 mod every;
 mod faults;
+mod grids;
+mod lattice;
 mod requests;
 
 use every::post_all;
