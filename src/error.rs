@@ -118,6 +118,15 @@ pub enum Error {
     #[error("the request never completed and its buffer may still be written to; allocate another")]
     Quarantined,
 
+    /// Something was asked of a local block that ranks have to agree upon. This rank; nothing was
+    /// started.
+    #[error("a local block is not agreed upon by the ranks; use a global one")]
+    NotGlobal,
+
+    /// What a block was to make does not exist, as it did not commit. All living ranks see it.
+    #[error("the block did not commit, so what it asked for does not exist; try it again")]
+    NotCommitted,
+
     /// Processes died while a communicator was made. All living ranks see it; nothing was made.
     #[error("a process died while the communicator was made; recover and make it again")]
     CreationFailed,

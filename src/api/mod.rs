@@ -3,6 +3,7 @@
 mod block;
 mod collectives;
 mod comm;
+mod duplicate;
 mod grid;
 mod group;
 mod neighbours;

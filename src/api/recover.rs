@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A derived communicator in the making, see [`Comm::isplit`], [`Comm::idup`], [`Comm::icreate`],
-/// [`Comm::ishrink`], [`super::Grid::isub`].
+/// [`Comm::ishrink`], [`super::Grid::isub`], [`super::Finished::duplicate`].
 #[must_use = "the communicator is made in `wait_local` or `test`"]
 pub struct Forming {
     parent: Comm,

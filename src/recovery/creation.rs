@@ -15,6 +15,8 @@ pub(crate) struct Creation {
     kind: Kind,
     stage: Stage,
     attempts: u32,
+    /// A block has committed it: if it fails now, a rebuild makes it.
+    due: bool,
 }
 
 /// What is to be made.
@@ -27,6 +29,8 @@ pub(crate) enum Kind {
 }
 
 enum Stage {
+    /// All are here, says the commit of a block.
+    Agreed,
     Ready(BlockKey),
     Confirm(BlockKey, Option<Derived>),
 }
@@ -39,34 +43,47 @@ impl Creation {
         }
         engine.job.creating = true;
         let stage = Stage::Ready(engine.start_step(parent, true));
-        Ok(Self { parent, kind, stage, attempts: 0 })
+        Ok(Self { parent, kind, stage, attempts: 0, due: false })
+    }
+
+    /// Starts to make a duplicate that a block of `parent` has committed, on all its ranks.
+    pub(crate) fn of_block(engine: &mut Engine, parent: CommKey) -> Result<Self, Error> {
+        if engine.job.creating {
+            return Err(Error::CreationPending);
+        }
+        engine.job.creating = true;
+        let kind = Kind::Split { color: Some(0), key: engine.comm(parent).me.number() };
+        Ok(Self { parent, kind, stage: Stage::Agreed, attempts: 0, due: true })
     }
 
     /// The block whose verdict the next step waits for.
     pub(crate) fn awaits(&self) -> BlockKey {
-        let (Stage::Ready(block) | Stage::Confirm(block, _)) = &self.stage;
-        *block
+        match &self.stage {
+            Stage::Agreed => unreachable!("a step comes before the first wait"),
+            Stage::Ready(block) | Stage::Confirm(block, _) => *block,
+        }
     }
 
     /// Goes on if possible. The result, when there is one, is the same kind on every living rank;
     /// `None` in it for ranks without a colour.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+        if matches!(self.stage, Stage::Agreed) {
+            return self.make_and_confirm(engine);
+        }
         let block = self.awaits();
         let committed = engine.end_step(block)?;
         let stage = core::mem::replace(&mut self.stage, Stage::Ready(block));
         match (stage, self.kind) {
             (Stage::Ready(_), Kind::Split { .. }) if !committed => Some(Err(Error::CreationFailed)),
-            (Stage::Ready(_), _) => {
-                let made = self.make(engine);
-                let confirm = engine.start_step(self.parent, made.is_some());
-                self.stage = Stage::Confirm(confirm, made);
-                self.step(engine)
-            }
+            (Stage::Agreed | Stage::Ready(_), _) => self.make_and_confirm(engine),
             (Stage::Confirm(_, Some(made)), _) if committed => {
                 Some(Ok(self.register(engine, &made)))
             }
             (Stage::Confirm(_, made), _) => {
                 discard(engine, made);
+                if self.due {
+                    self.leave_to_rebuild(engine);
+                }
                 self.attempts += 1;
                 let again = matches!(self.kind, Kind::Shrink) && self.attempts < MAX_ATTEMPTS;
                 if !again {
@@ -81,12 +98,27 @@ impl Creation {
         }
     }
 
+    fn make_and_confirm(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+        let made = self.make(engine);
+        let confirm = engine.start_step(self.parent, made.is_some());
+        self.stage = Stage::Confirm(confirm, made);
+        self.step(engine)
+    }
+
+    /// What a block has committed exists with the next rebuild, as if it had been made.
+    fn leave_to_rebuild(&self, engine: &mut Engine) {
+        let size = engine.comm(self.parent).size();
+        let table = (0..size).map(|rank| (Some(0), rank)).collect();
+        engine.register_child(self.parent, &Derived { data: None, table });
+    }
+
     fn make(&self, engine: &mut Engine) -> Option<Derived> {
         let comm = engine.comm(self.parent);
         let (data, dead) = (comm.data?, comm.commit.agreed_dead().clone());
         match self.kind {
             Kind::Split { color, key } => {
-                let healthy = dead.is_empty();
+                // All ranks come here after the commit of a block, whoever died since.
+                let healthy = self.due || dead.is_empty();
                 healthy.then(|| engine.platform.split(data, color, key).ok()).flatten()
             }
             Kind::Shrink => {
