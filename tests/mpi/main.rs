@@ -372,6 +372,14 @@ fn communicators_are_made_of_groups() {
 
 #[test]
 #[serial]
+fn a_duplicate_exists_if_and_only_if_its_block_committed() {
+    for spares in [0, 6] {
+        all_say(&program("idup", 4).spares(spares), 4, "all duplicates work");
+    }
+}
+
+#[test]
+#[serial]
 fn communicators_of_rsmpi_come_in_and_go_out() {
     all_say(&program("rsmpi", 4), 4, "the same sum");
 }
