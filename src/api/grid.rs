@@ -13,7 +13,7 @@
 //! Reference: MPI 4.1 §8.5–8.6.
 
 use super::{Comm, Forming, Neighbours};
-use crate::{error::Error, rank::Rank, recovery::creation::Kind, timeout::Timeout};
+use crate::{error::Error, rank::Rank, timeout::Timeout};
 
 /// Whom a shift leads to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -195,7 +195,7 @@ impl Grid {
                 mine = (part, within);
             }
         }
-        self.comm.found_or_formed(&table, Kind::Split { color: Some(mine.0), key: mine.1 })
+        self.comm.part_of_grid(&table, mine)
     }
 
     /// Makes, or finds, this rank's part and waits for it; see [`Self::isub`].

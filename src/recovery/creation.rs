@@ -22,8 +22,9 @@ pub(crate) struct Creation {
 /// What is to be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// `MPI_Comm_split`; a duplicate is one colour with the ranks as keys.
-    Split { color: Option<u32>, key: u32 },
+    /// `MPI_Comm_split`; a duplicate is one colour with the ranks as keys. What is a part of a
+    /// grid can be found afterwards.
+    Split { color: Option<u32>, key: u32, of_grid: bool },
     /// The living ranks (`MPI_Comm_ishrink`, paper §3.3).
     Shrink,
 }
@@ -52,7 +53,8 @@ impl Creation {
             return Err(Error::CreationPending);
         }
         engine.job.creating = true;
-        let kind = Kind::Split { color: Some(0), key: engine.comm(parent).me.number() };
+        let key = engine.comm(parent).me.number();
+        let kind = Kind::Split { color: Some(0), key, of_grid: false };
         Ok(Self { parent, kind, stage: Stage::Agreed, attempts: 0, due: true })
     }
 
@@ -109,14 +111,14 @@ impl Creation {
     fn leave_to_rebuild(&self, engine: &mut Engine) {
         let size = engine.comm(self.parent).size();
         let table = (0..size).map(|rank| (Some(0), rank)).collect();
-        engine.register_child(self.parent, &Derived { data: None, table });
+        engine.register_child(self.parent, &Derived { data: None, table }, false);
     }
 
     fn make(&self, engine: &mut Engine) -> Option<Derived> {
         let comm = engine.comm(self.parent);
         let (data, dead) = (comm.data?, comm.commit.agreed_dead().clone());
         match self.kind {
-            Kind::Split { color, key } => {
+            Kind::Split { color, key, .. } => {
                 // All ranks come here after the commit of a block, whoever died since.
                 let healthy = self.due || dead.is_empty();
                 healthy.then(|| engine.platform.split(data, color, key).ok()).flatten()
@@ -130,7 +132,7 @@ impl Creation {
 
     fn register(&self, engine: &mut Engine, made: &Derived) -> Option<CommKey> {
         match self.kind {
-            Kind::Split { .. } => engine.register_child(self.parent, made),
+            Kind::Split { of_grid, .. } => engine.register_child(self.parent, made, of_grid),
             Kind::Shrink => {
                 let comm = engine.comm_mut(self.parent);
                 let id = comm.id.derived(comm.derived);
@@ -155,7 +157,12 @@ fn discard(engine: &mut Engine, made: Option<Derived>) {
 
 impl Engine {
     /// Registers what a split has made, and remembers how, so that a rebuild can repeat it.
-    pub(super) fn register_child(&mut self, parent: CommKey, made: &Derived) -> Option<CommKey> {
+    pub(super) fn register_child(
+        &mut self,
+        parent: CommKey,
+        made: &Derived,
+        of_grid: bool,
+    ) -> Option<CommKey> {
         let comm = self.comm_mut(parent);
         let id = comm.id.derived(comm.derived);
         comm.derived += 1;
@@ -177,7 +184,7 @@ impl Engine {
         if let Some(parent) = lineage {
             self.job.children.push(key);
             let table = self.job.roster.lasting(parent, &made.table);
-            self.job.roster.children.push(Child { parent, table });
+            self.job.roster.children.push(Child { parent, of_grid, table });
             // Only a communicator of all ranks has children that every survivor knows of.
             let everybody = self.job.roster.members.len();
             if let Some(key) = key
@@ -189,15 +196,15 @@ impl Engine {
         key
     }
 
-    /// The child of a communicator of all ranks that was split in this way, if there is one:
-    /// colour and key for each rank, those of the world by the ranks of the launch.
-    pub(crate) fn find_child(
+    /// The part of a grid that was split from a communicator of all ranks in this way, if there is
+    /// one: colour and key for each rank, those of the world by the ranks of the launch.
+    pub(crate) fn find_part(
         &self,
         parent: CommKey,
         table: &[(Option<u32>, u32)],
     ) -> Option<CommKey> {
         let lineage = self.comm(parent).lineage?;
-        let same = |child: &Child| child.parent == lineage && child.table == table;
+        let same = |child: &Child| child.of_grid && child.parent == lineage && child.table == table;
         let at = self.job.roster.children.iter().position(same)?;
         self.job.children.get(at).copied().flatten()
     }

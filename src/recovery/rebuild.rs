@@ -238,7 +238,8 @@ impl Rebuild {
                 None => Some(world),
                 Some(at) => engine.job.children[at as usize],
             };
-            engine.register_child(parent.expect("it has all ranks"), &made);
+            let parent = parent.expect("it has all ranks");
+            engine.register_child(parent, &made, specification.of_grid);
         }
         tracing::info!(
             target: "fampi::recovery", %rank, generation = engine.job.roster.generation,

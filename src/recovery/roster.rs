@@ -41,6 +41,8 @@ pub(crate) struct Roster {
 pub(crate) struct Child {
     /// 0 for the world, k for the k-th child.
     pub(crate) parent: u32,
+    /// It is a part of a grid, which is made once and then found.
+    pub(crate) of_grid: bool,
     /// Colour and key of each rank of the parent; of the world, each rank of the launch.
     pub(crate) table: Vec<(Option<u32>, u32)>,
 }
@@ -192,7 +194,7 @@ impl Roster {
             let row = |(color, key): &(Option<u32>, u32)| {
                 [u32::from(color.is_some()), color.unwrap_or(0), *key]
             };
-            list(&[child.parent]);
+            list(&[child.parent, u32::from(child.of_grid)]);
             list(&child.table.iter().flat_map(row).collect::<Vec<_>>());
         }
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -220,12 +222,13 @@ impl Roster {
         let spares = list()?.into_iter().map(Rank::new).collect();
         let processes = list()?;
         let mut children = Vec::new();
-        while let Some(parent) = list() {
+        while let Some(head) = list() {
+            let [parent, of_grid] = *head.as_slice() else { return None };
             let rows = list()?;
             let (rows, []) = rows.as_chunks::<3>() else { return None };
             let row = |[some, color, key]: &[u32; 3]| ((*some == 1).then_some(*color), *key);
             let table = rows.iter().map(row).collect();
-            children.push(Child { parent: *parent.first()?, table });
+            children.push(Child { parent, of_grid: of_grid != 0, table });
         }
         Some(Self {
             generation,
@@ -299,8 +302,9 @@ mod tests {
     #[test]
     fn a_roster_survives_the_wire_and_damage_is_refused() {
         let mut roster = Roster::launch(5, 1);
-        roster.children.push(Child { parent: 0, table: alloc::vec![(Some(1), 2), (None, 0)] });
-        roster.children.push(Child { parent: 1, table: alloc::vec![] });
+        let table = alloc::vec![(Some(1), 2), (None, 0)];
+        roster.children.push(Child { parent: 0, of_grid: true, table });
+        roster.children.push(Child { parent: 1, of_grid: false, table: alloc::vec![] });
         let bytes = roster.encode();
         assert_eq!(Roster::decode(&bytes), Some(roster));
         assert_eq!(Roster::decode(&bytes[..bytes.len() - 4]), None);

@@ -1,5 +1,6 @@
-//! Every operation of all ranks or of neighbours, posted with drawn numbers, and what must come out of it, said
-//! without the operation: all ranks' numbers can be had anywhere, from the same drawing.
+//! Every operation of all ranks, or of neighbours, posted with drawn numbers, and what must come
+//! out of it, said without the operation: all ranks' numbers can be had anywhere, from the same
+//! drawing.
 
 use fampi::{Edges, Error, Exchange, Neighbours, Rank, ReduceOp, Request, TryBlock, UserOp};
 

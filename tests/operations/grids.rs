@@ -215,6 +215,10 @@ fn lines_and_planes_have_their_ranks_and_are_made_once() {
         let again = world.grid(&[2, 3, 2], &[true; 3]).expect("twelve places");
         assert_eq!(again.sub(&[false, true, true]).map(|it| it.id()), Ok(plane.id()));
         assert_eq!(world.children().len(), 2, "it was found");
+        // A duplicate has the same ranks as the whole grid, but belongs to somebody.
+        let formed = world.idup().expect("one at a time").wait_local(Timeout::Never);
+        let duplicate = formed.expect("nobody dies").into_comm().expect("everybody has one");
+        assert_ne!(grid.sub(&[true; 3]).map(|it| it.id()), Ok(duplicate.id()));
         // Part of a part: no rebuild knows of it, and each call makes another one.
         let within = plane.grid(&[3, 2], &[false; 2]).expect("six places");
         let line = within.sub(&[true, false]).expect("nobody dies");
