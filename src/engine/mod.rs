@@ -46,6 +46,7 @@ pub(crate) use block::{BlockKey, Need, Record, RequestState, Verdict};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
 pub(crate) use neighbours::Edge;
+use neighbours::Parts;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
 pub(crate) use request::MAX_USER_TAG;
@@ -64,6 +65,8 @@ pub(crate) struct Engine {
     free: Vec<u32>,
     /// Blocks that were finished and whose requests are not all over.
     draining: SmallVec<[BlockKey; 4]>,
+    /// To make messages among neighbours of.
+    parts: Parts,
     /// Blocks that voted and are not decided.
     voted: SmallVec<[BlockKey; 4]>,
     /// Blocks that were interrupted while they were open.
@@ -103,6 +106,7 @@ impl Engine {
             blocks: Vec::new(),
             free: Vec::new(),
             draining: SmallVec::new(),
+            parts: Parts::default(),
             voted: SmallVec::new(),
             interrupted: SmallVec::new(),
             serial: 0,

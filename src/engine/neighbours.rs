@@ -38,6 +38,38 @@ pub(crate) struct Edge {
     pub(crate) elements: Range<usize>,
 }
 
+/// Buffers of messages that are over, for later ones that look alike: a large one that is allocated
+/// anew costs more than its copy.
+#[derive(Default)]
+pub(super) struct Parts(Vec<Box<dyn Buffer>>);
+
+impl Parts {
+    /// No more than these are kept.
+    const MOST: usize = 64;
+
+    /// A buffer as long as these elements of another one; with them, if it is to be sent.
+    fn take(&mut self, of: &dyn Buffer, elements: &Range<usize>, sent: bool) -> Box<dyn Buffer> {
+        let kind = of.as_any().type_id();
+        let fits = self.0.iter().position(|part| {
+            part.elements() == elements.len() && (**part).as_any().type_id() == kind
+        });
+        if let Some(at) = fits {
+            let mut part = self.0.swap_remove(at);
+            if !sent || part.load(of, elements.start) {
+                return part;
+            }
+        }
+        of.copy(elements.start, elements.len())
+    }
+
+    fn keep(&mut self, part: Box<dyn Buffer>) {
+        if self.0.len() == Self::MOST {
+            self.0.remove(0);
+        }
+        self.0.push(part);
+    }
+}
+
 /// A message under way.
 struct Message {
     peer: Rank,
@@ -117,7 +149,7 @@ impl Engine {
             } else {
                 Operation::Send { to: peer, tag, synchronous: false }
             };
-            let part = buffer.copy(elements.start, elements.len());
+            let part = self.parts.take(&*buffer, elements, !receives);
             let post = match self.start(key, Need::Peer(peer), operation, part) {
                 Ok(post) => Some(post),
                 Err((code, _)) => {
@@ -156,6 +188,7 @@ impl Engine {
             if let Err(other) = exchange.note(number, progress, &*part) {
                 failure = worse(failure, other);
             }
+            self.parts.keep(part);
         }
         if let Some((peer, code)) = failure {
             self.fail_exchange(key, index, peer, code);
