@@ -39,10 +39,11 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// The neighbours of this rank in a graph, as in `MPI_Dist_graph_create_adjacent` (§8.5.3).
+    /// The neighbours of this rank in a graph, as in `MPI_Dist_graph_create_adjacent` (§8.5.4).
     ///
     /// The ranks' lists fit together: whoever is k times among the destinations of another one
-    /// has that one k times among its sources. A message that nobody expects, or that nobody
+    /// has that one k times among its sources, and the first part goes to the first place and so
+    /// on. A message that nobody expects, or that nobody
     /// sends, is waited for like any other until its block's deadline.
     pub fn new(edges: Edges<'_>) -> Self {
         let known = |ranks: &[Rank]| ranks.iter().copied().map(Some).collect();
@@ -127,7 +128,7 @@ fn edges(
 /// As for the operations of all ranks; parts are counted by neighbours instead of ranks.
 impl TryBlock {
     /// Sends the same elements to all neighbours and receives those of each
-    /// (`MPI_Ineighbor_allgather`, MPI 4.1 §8.8.1). The buffer has this rank's elements, then room
+    /// (`MPI_Ineighbor_allgather`, MPI 4.1 §8.7.1). The buffer has this rank's elements, then room
     /// for as many from each source.
     ///
     /// # Errors
@@ -145,7 +146,7 @@ impl TryBlock {
     }
 
     /// The same with a number of elements of its own for each rank (`MPI_Ineighbor_allgatherv`,
-    /// §8.8.1). The counts are those of the sources; the elements before that room are sent.
+    /// §8.7.1). The counts are those of the sources; the elements before that room are sent.
     ///
     /// # Errors
     ///
@@ -166,7 +167,7 @@ impl TryBlock {
     }
 
     /// Sends a part to each destination and receives one from each source
-    /// (`MPI_Ineighbor_alltoall`, §8.8.2), all of the same length.
+    /// (`MPI_Ineighbor_alltoall`, §8.7.2), all of the same length.
     ///
     /// # Errors
     ///
@@ -182,7 +183,7 @@ impl TryBlock {
         self.among_neighbours(buffer, &received, &neighbours.sent(&Even, sent))
     }
 
-    /// The same with a length of its own for each part (`MPI_Ineighbor_alltoallv`, §8.8.2).
+    /// The same with a length of its own for each part (`MPI_Ineighbor_alltoallv`, §8.7.2).
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! MPI's own `MPI_Ineighbor_*` need a communicator with a topology, made by a call of all ranks
-//! that no death may disturb, for each context. Messages need nothing but the neighbours: ranks
+//! that no death may disturb, for each context; and those of Open MPI 5.0 mix up the two sides of
+//! a ring of one or two (open-mpi/ompi#14430). Messages need nothing but the neighbours: ranks
 //! that are no neighbours of the dead complete, and a failure names the neighbour that died. What
 //! is under way are copies, so that the application's buffer comes back whatever happens. The
 //! price is these copies.
@@ -14,7 +15,7 @@
 //! **Assumes** that each message sent is expected: if this rank sends to a neighbour twice, that
 //! one receives from this rank twice, in the same order. MPI keeps messages with one tag in order.
 //!
-//! Reference: MPI 4.1 §8.8.
+//! Reference: MPI 4.1 §8.6 and §8.7.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;

@@ -37,7 +37,15 @@ pub(crate) fn run(
         let neighbours = grid.neighbours();
         let near = step.ineighbor_allgather([value[0]].repeat(5), &neighbours)?;
         let sums = [sum(step, &row, value[0])?, sum(step, &column, value[0])?];
+        let ways = (0..4).flat_map(|way| [step.comm().rank().number(), way]);
+        let ways = ways.chain([99; 8]).collect();
+        let ways = step.ineighbor_alltoall(ways, &neighbours)?;
         step.wait_local(near, Timeout::Never)?;
+        step.wait_local(ways, Timeout::Never)?;
+        let (came, from) = (step.take(ways)?, neighbours.sources().iter().flatten());
+        // What is sent towards one side comes from the other one.
+        let expected = (0..4).zip(from).flat_map(|(way, from)| [from.number(), way ^ 1]);
+        assert!(came[8..].iter().copied().eq(expected), "{came:?} on a torus");
         value[0] = next(sums, step.take(near)?[1..].iter().sum());
         Ok(if last { Flow::Done } else { Flow::Continue })
     })?;
