@@ -47,21 +47,22 @@ pub enum Error {
     #[error("this reduction is not defined for floating-point numbers; use sum, product, min, max")]
     NoSuchReduction,
 
-    /// A buffer cannot be divided among the ranks. This rank; nothing was started.
-    #[error("{elements} elements cannot be divided evenly among {size} ranks; give counts")]
+    /// A buffer cannot be divided among the ranks, or neighbours. This rank; nothing was started.
+    #[error("{elements} elements cannot be divided into {size} equal parts; give counts")]
     UnevenParts {
         /// Elements of the buffer.
         elements: usize,
-        /// Number of ranks.
+        /// Number of parts.
         size: u32,
     },
 
-    /// An operation was given counts for fewer or more ranks. This rank; nothing was started.
-    #[error("{counts} counts do not describe the parts of {size} ranks; give one per rank")]
+    /// An operation was given counts for fewer or more ranks, or neighbours. This rank; nothing was
+    /// started.
+    #[error("{counts} counts do not describe {size} parts; give one per rank or neighbour")]
     WrongCounts {
         /// Number of counts.
         counts: usize,
-        /// Number of ranks.
+        /// Number of parts.
         size: u32,
     },
 
@@ -72,6 +73,36 @@ pub enum Error {
         expected: usize,
         /// Elements of the buffer.
         elements: usize,
+    },
+
+    /// A rank was named twice where each is named once. This rank; nothing was done.
+    #[error("rank {rank} is named twice; name each rank once")]
+    RankTwice {
+        /// The rank.
+        rank: Rank,
+    },
+
+    /// A group has processes that do not belong to the communicator. This rank; nothing was
+    /// started.
+    #[error("the group has processes of other communicators; intersect it with this one's group")]
+    NotInCommunicator,
+
+    /// The lengths of a grid do not make as many places as there are ranks. This rank.
+    #[error("lengths of {places} places do not fit {size} ranks; give 0 for lengths to be chosen")]
+    WrongGrid {
+        /// The product of the lengths given.
+        places: u32,
+        /// Number of ranks.
+        size: u32,
+    },
+
+    /// A list has not one entry for each dimension of a grid. This rank; nothing was done.
+    #[error("the grid has {expected} dimensions, {found} were given; give one entry for each")]
+    WrongDimensions {
+        /// Dimensions of the grid.
+        expected: u32,
+        /// Entries given.
+        found: u32,
     },
 
     /// A request of another block, or one whose buffer was taken before. This rank.
@@ -86,6 +117,15 @@ pub enum Error {
     /// lets go of it. This rank.
     #[error("the request never completed and its buffer may still be written to; allocate another")]
     Quarantined,
+
+    /// Something was asked of a local block that ranks have to agree upon. This rank; nothing was
+    /// started.
+    #[error("a local block is not agreed upon by the ranks; use a global one")]
+    NotGlobal,
+
+    /// What a block was to make does not exist, as it did not commit. All living ranks see it.
+    #[error("the block did not commit, so what it asked for does not exist; try it again")]
+    NotCommitted,
 
     /// Processes died while a communicator was made. All living ranks see it; nothing was made.
     #[error("a process died while the communicator was made; recover and make it again")]

@@ -166,7 +166,7 @@ impl Comm {
             Color::Of(number) => Some(number),
             Color::None => None,
         };
-        self.form(Kind::Split { color, key })
+        self.form(Kind::Split { color, key, of_grid: false })
     }
 
     /// Starts to make a communicator of the living ranks, in the same order
@@ -184,6 +184,21 @@ impl Comm {
     pub fn shrink(&self) -> Result<Self, Error> {
         let formed = self.ishrink()?.wait_local(Timeout::Never)?;
         formed.into_comm().ok_or(Error::CreationFailed)
+    }
+
+    /// This rank's part of a grid: the one that was made before, if a rebuild knows of it.
+    pub(super) fn part_of_grid(
+        &self,
+        table: &[(Option<u32>, u32)],
+        (color, key): (u32, u32),
+    ) -> Result<Forming, Error> {
+        let engine = self.engine().borrow();
+        let found = engine.find_part(self.key(), table);
+        if let Some(child) = found.filter(|_| !engine.comm(self.key()).retired) {
+            return Ok(Forming::made(self.clone(), child));
+        }
+        drop(engine);
+        self.form(Kind::Split { color: Some(color), key, of_grid: true })
     }
 
     fn form(&self, kind: Kind) -> Result<Forming, Error> {

@@ -126,7 +126,7 @@ impl Drop for Pending {
 /// of a global block (paper §3.2).
 pub struct Finished {
     engine: Shared,
-    key: BlockKey,
+    pub(super) key: BlockKey,
 }
 
 impl Finished {

@@ -2,17 +2,24 @@
 
 use super::{Comm, World};
 use crate::{
-    engine::{Engine, Shared, platform::Idle},
+    engine::{CommKey, Engine, Shared, platform::Idle},
     error::Error,
     recovery::{creation::Creation, rebuild::Rebuild},
     timeout::Timeout,
 };
 
-/// A derived communicator in the making, see [`Comm::isplit`], [`Comm::idup`], [`Comm::ishrink`].
+/// A derived communicator in the making, see [`Comm::isplit`], [`Comm::idup`], [`Comm::icreate`],
+/// [`Comm::ishrink`], [`super::Grid::isub`], [`super::Finished::duplicate`].
 #[must_use = "the communicator is made in `wait_local` or `test`"]
 pub struct Forming {
     parent: Comm,
-    creation: Creation,
+    work: Work,
+}
+
+enum Work {
+    Creation(Creation),
+    /// It was there before.
+    Done(CommKey),
 }
 
 /// What waiting for a derived communicator came to.
@@ -37,7 +44,12 @@ impl Formed {
 
 impl Forming {
     pub(super) fn new(parent: Comm, creation: Creation) -> Self {
-        Self { parent, creation }
+        Self { parent, work: Work::Creation(creation) }
+    }
+
+    /// A communicator that is there already.
+    pub(super) fn made(parent: Comm, child: CommKey) -> Self {
+        Self { parent, work: Work::Done(child) }
     }
 
     /// Waits until the communicator is made.
@@ -49,7 +61,10 @@ impl Forming {
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Formed, Error> {
         let shared: Shared = self.parent.engine().clone();
         let mut engine = shared.borrow_mut();
-        let creation = &mut self.creation;
+        let creation = match &mut self.work {
+            Work::Creation(creation) => creation,
+            Work::Done(child) => return Ok(Formed::Comm(Comm::new(&shared, *child))),
+        };
         let result =
             wait_steps(&mut engine, timeout, |engine| (creation.step(engine), creation.awaits()));
         if result.is_some() {

@@ -14,7 +14,8 @@ use crate::{
 pub struct Tag(pub u32);
 
 impl Tag {
-    /// The greatest tag: 15 bits, which is what MPI promises, less those that partner copies use.
+    /// The greatest tag: 15 bits, which is what MPI promises, less those that partner copies and
+    /// operations among neighbours use.
     pub const MAX: Self = Self(FIRST_COPY_TAG - 1);
 
     pub(super) fn checked(self) -> Result<u32, Error> {
@@ -48,8 +49,9 @@ pub enum TagSelector {
     /// This tag.
     Tag(Tag),
     /// `MPI_ANY_TAG`. Such a receive may match a message of another block that is outstanding on
-    /// the same communicator, but never one of an aborted attempt. With [`Source::Any`] it may
-    /// also match a copy of [`super::TryBlock::protect`], unless that is called before.
+    /// the same communicator, but never one of an aborted attempt. It may
+    /// also match a copy of [`super::TryBlock::protect`], or a message of an operation among
+    /// neighbours, unless that is called before.
     Any,
 }
 

@@ -75,8 +75,9 @@ impl World {
     }
 
     /// The communicators that were derived from the world (or from a duplicate of it), in the
-    /// order in which they were made; `None` where this rank had no colour. After a rebuild these
-    /// are the new ones, on replacements, too.
+    /// order in which they were made; `None` where this rank had no colour, and for a duplicate
+    /// that could not be made yet ([`super::Finished::duplicate`]). After a rebuild these are the
+    /// new ones, on replacements, too.
     pub fn children(&self) -> Vec<Option<Comm>> {
         let keys = self.engine().borrow().job.children.clone();
         keys.into_iter().map(|key| key.map(|key| Comm::new(self.engine(), key))).collect()

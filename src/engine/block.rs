@@ -6,6 +6,7 @@ use core::time::Duration;
 use super::{
     CommKey, Engine,
     buffer::{Buffer, Shells},
+    neighbours::Exchange,
     platform::{MessageId, PostId, Status},
 };
 use crate::{
@@ -58,6 +59,8 @@ pub(crate) struct OpenBlock {
     pub(crate) scope: BlockId,
     pub(crate) context: u32,
     pub(crate) records: Vec<Record>,
+    /// The operations among neighbours.
+    pub(super) exchanges: Vec<Exchange>,
     /// To make buffers of, in this block and in those that use its place later.
     pub(crate) shells: Shells,
     /// All records below are over.
@@ -106,6 +109,8 @@ pub(crate) enum Need {
     Peer(Rank),
     /// Possibly anybody: a receive from any source, or a collective.
     Anybody,
+    /// The ranks of this exchange of the block.
+    Neighbours(usize),
     /// The verdict of an inner block.
     Inner(BlockKey),
 }
@@ -128,6 +133,7 @@ impl OpenBlock {
             scope: BlockId(0),
             context: 0,
             records: Vec::new(),
+            exchanges: Vec::new(),
             shells: Shells::default(),
             first_pending: 0,
             messages: Vec::new(),
@@ -237,7 +243,13 @@ impl Engine {
                 self.platform.abandon(post);
             }
         }
+        for post in block.exchanges.iter_mut().flat_map(Exchange::take_posts) {
+            if !self.left {
+                self.platform.abandon(post);
+            }
+        }
         block.records.clear();
+        block.exchanges.clear();
         if !self.interrupted.is_empty() {
             self.interrupted.retain(|interrupted| *interrupted != key);
         }

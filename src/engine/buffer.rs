@@ -90,6 +90,8 @@ pub trait Buffer: Any + Send + Exposed {
     /// Overwrites the elements from `at` with those of `other`; false when they do not fit or
     /// are of another type.
     fn fill(&mut self, at: usize, other: &dyn Buffer) -> bool;
+    /// Overwrites all elements with those of `other` from `at`; false as for [`Self::fill`].
+    fn load(&mut self, other: &dyn Buffer, at: usize) -> bool;
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
     /// For downcasts.
@@ -115,6 +117,13 @@ impl<T: Element> Buffer for Vec<T> {
         let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
         let Some(target) = self.get_mut(at..at + other.len()) else { return false };
         target.copy_from_slice(other);
+        true
+    }
+
+    fn load(&mut self, other: &dyn Buffer, at: usize) -> bool {
+        let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
+        let Some(source) = other.get(at..at + self.len()) else { return false };
+        self.copy_from_slice(source);
         true
     }
 

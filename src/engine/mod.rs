@@ -12,6 +12,7 @@
 //! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | `comm` | what a process knows of a communicator |
 //! | `block` | an open block and its requests |
+//! | `neighbours` | operations among neighbours, made of messages |
 //! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
@@ -21,6 +22,7 @@ mod block;
 pub mod buffer;
 pub mod collective;
 mod comm;
+mod neighbours;
 pub mod platform;
 mod probe;
 mod progress;
@@ -43,6 +45,8 @@ pub use block::Level;
 pub(crate) use block::{BlockKey, Need, Record, RequestState, Verdict};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
+pub(crate) use neighbours::Edge;
+use neighbours::Parts;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
 pub(crate) use request::MAX_USER_TAG;
@@ -61,6 +65,8 @@ pub(crate) struct Engine {
     free: Vec<u32>,
     /// Blocks that were finished and whose requests are not all over.
     draining: SmallVec<[BlockKey; 4]>,
+    /// To make messages among neighbours of.
+    parts: Parts,
     /// Blocks that voted and are not decided.
     voted: SmallVec<[BlockKey; 4]>,
     /// Blocks that were interrupted while they were open.
@@ -86,6 +92,8 @@ pub(crate) struct Engine {
 struct UniverseState {
     id: UniverseId,
     dead: RankSet,
+    /// The job's numbers of its processes.
+    processes: Vec<u32>,
 }
 
 impl Engine {
@@ -98,6 +106,7 @@ impl Engine {
             blocks: Vec::new(),
             free: Vec::new(),
             draining: SmallVec::new(),
+            parts: Parts::default(),
             voted: SmallVec::new(),
             interrupted: SmallVec::new(),
             serial: 0,
@@ -124,10 +133,26 @@ impl Engine {
         let key = CommKey(self.comms.len());
         self.comms.push(CommState::new(id, universe, members, me, data));
         if !self.universes.iter().any(|known| known.id == universe) {
-            self.universes.push(UniverseState { id: universe, dead: RankSet::new() });
+            let (dead, processes) = (RankSet::new(), Vec::new());
+            self.universes.push(UniverseState { id: universe, dead, processes });
         }
         self.meet(key);
         key
+    }
+
+    /// Gives each process of a universe its number in the job.
+    pub(crate) fn number_processes(&mut self, universe: UniverseId, processes: &[u32]) {
+        if let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) {
+            known.processes = processes.to_vec();
+        }
+    }
+
+    /// The job's numbers of the processes of a communicator, in the order of its ranks.
+    pub(crate) fn processes(&self, key: CommKey) -> Vec<u32> {
+        let comm = self.comm(key);
+        let known = self.universes.iter().find(|known| known.id == comm.universe);
+        let numbers = known.map_or(&[][..], |known| &known.processes);
+        comm.members.iter().filter_map(|member| numbers.get(member.index()).copied()).collect()
     }
 
     /// Tells a communicator's new machines what happened before they were there.

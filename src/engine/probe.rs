@@ -19,11 +19,9 @@ impl Engine {
         like: &mut dyn Buffer,
         timeout: Timeout,
     ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        self.settle_block(key);
         let block = self.block(key);
         let (comm, context) = (block.comm, block.context);
-        if context > self.comm(comm).settled_context {
-            self.settle_context(comm, context);
-        }
         let need = envelope.0.map_or(Need::Anybody, Need::Peer);
         let mut found = Ok(None);
         self.wait(timeout, Idle::Busy, |engine| {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Level, Need, Phase, RequestState,
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Level, Need, OpenBlock, Phase, RequestState,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
@@ -313,7 +313,7 @@ impl Engine {
             let Some(block) = self.current(key) else { continue };
             if block.serial > serial && matches!(block.phase, Phase::Open | Phase::Draining) {
                 let (comm, scope, level) = (block.comm, block.scope, block.level);
-                let operations = |need| !matches!(need, Need::Inner(_));
+                let operations = |_: &OpenBlock, need| !matches!(need, Need::Inner(_));
                 self.fail_pending(key, FaultCode::Interrupted, operations);
                 if level == Level::Global {
                     self.interrupt_open(comm, scope);

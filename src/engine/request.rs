@@ -5,8 +5,9 @@ use core::time::Duration;
 
 use super::{
     BlockKey, CommKey, Engine, Need, Phase, Record, RequestState,
+    block::OpenBlock,
     buffer::Buffer,
-    platform::{Idle, Operation, Progress, Status},
+    platform::{Idle, Operation, PostId, Progress, Status},
 };
 use crate::{error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout};
 
@@ -43,17 +44,8 @@ impl Engine {
         operation: Operation,
         buffer: Box<dyn Buffer>,
     ) -> usize {
-        let block = self.block(key);
-        let (comm, context) = (block.comm, block.context);
-        if context > self.comm(comm).settled_context {
-            self.settle_context(comm, context);
-        }
-        let doomed = self.doom(key, need, matches!(operation, Operation::Collective(_)));
-        let state = self.comm(comm);
-        let posted = match (doomed, state.data) {
-            (None, Some(data)) => self.platform.post(data, context, operation, buffer),
-            (code, _) => Err((code.unwrap_or(FaultCode::Abandoned), buffer)),
-        };
+        self.settle_block(key);
+        let posted = self.start(key, need, operation, buffer);
         let records = &mut self.block_mut(key).records;
         let index = records.len();
         match posted {
@@ -68,6 +60,23 @@ impl Engine {
             }
         }
         index
+    }
+
+    /// Starts an operation in a block whose context is settled, if it has a chance.
+    #[inline]
+    pub(super) fn start(
+        &mut self,
+        key: BlockKey,
+        need: Need,
+        operation: Operation,
+        buffer: Box<dyn Buffer>,
+    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+        let doomed = self.doom(key, need, matches!(operation, Operation::Collective(_)));
+        let block = self.block(key);
+        match (doomed, self.comm(block.comm).data) {
+            (None, Some(data)) => self.platform.post(data, block.context, operation, buffer),
+            (code, _) => Err((code.unwrap_or(FaultCode::Abandoned), buffer)),
+        }
     }
 
     /// Why an operation with this need has no chance in this block, if it has none.
@@ -88,14 +97,26 @@ impl Engine {
             Need::Anybody if of_all => !dead.is_empty(),
             // It may be the dead who was to send; once all know that, it is the user's risk.
             Need::Anybody => dead.len() > agreed.len(),
-            Need::Inner(_) => false,
+            // Asked for each of their messages.
+            Need::Neighbours(_) | Need::Inner(_) => false,
         };
         hopeless.then_some(FaultCode::ProcessFailed)
     }
 
+    /// Waits for the context of a block if it is being made.
+    #[inline]
+    pub(super) fn settle_block(&mut self, key: BlockKey) {
+        let block = self.block(key);
+        let (comm, context) = (block.comm, block.context);
+        if context > self.comm(comm).settled_context {
+            self.settle_context(comm, context);
+        }
+    }
+
     /// Waits for a context that is being made. Aborts may follow each other faster than contexts
     /// are made; without the wait each attempt would fail for want of the next context.
-    pub(super) fn settle_context(&mut self, comm: CommKey, context: u32) {
+    #[cold]
+    fn settle_context(&mut self, comm: CommKey, context: u32) {
         let Some(data) = self.comm(comm).data else { return };
         self.wait(Timeout::After(CONTEXT_WITHIN), Idle::Busy, |engine| {
             let broken = !engine.comm(comm).commit.dead().is_empty();
@@ -121,6 +142,10 @@ impl Engine {
         let need = record.need;
         if let Need::Inner(inner) = need {
             return self.test_inner(key, index, inner);
+        }
+        if let Need::Neighbours(at) = need {
+            self.test_neighbours(key, index, at);
+            return self.block(key).records[index].state;
         }
         let Some(post) = record.post else { return RequestState::Pending };
         let state = match self.platform.test(post) {
@@ -216,6 +241,7 @@ impl Engine {
         if let Some(post) = record.post.take() {
             self.platform.abandon(post);
         }
+        self.end_exchange(key, index);
         self.after_failure(key, index);
     }
 
@@ -224,12 +250,13 @@ impl Engine {
         &mut self,
         key: BlockKey,
         code: FaultCode,
-        doomed: impl Fn(Need) -> bool,
+        doomed: impl Fn(&OpenBlock, Need) -> bool,
     ) {
         for index in 0..self.block(key).records.len() {
             // MPI may have more to tell than we know: it has the first word.
             let pending = self.test_request(key, index) == RequestState::Pending;
-            if pending && doomed(self.block(key).records[index].need) {
+            let block = self.block(key);
+            if pending && doomed(block, block.records[index].need) {
                 self.fail_request(key, index, code);
             }
         }
@@ -241,9 +268,10 @@ impl Engine {
             // One block's end can be another's.
             let Some(block) = self.current(key) else { continue };
             if block.comm == comm && matches!(block.phase, Phase::Open | Phase::Draining) {
-                let needs = |need| match need {
+                let needs = |block: &OpenBlock, need| match need {
                     Need::Peer(peer) => peer == dead,
                     Need::Anybody => true,
+                    Need::Neighbours(at) => block.exchanges[at].needs(dead),
                     Need::Inner(_) => false,
                 };
                 self.fail_pending(key, FaultCode::ProcessFailed, needs);

@@ -54,7 +54,7 @@ impl Engine {
         }
         let (comm, scope, level) = (block.comm, block.scope, block.level);
         self.raise(key, code);
-        self.fail_pending(key, FaultCode::Interrupted, |need| !matches!(need, Need::Inner(_)));
+        self.fail_pending(key, FaultCode::Interrupted, |_, need| !matches!(need, Need::Inner(_)));
         let mut inner = alloc::vec::Vec::new();
         for record in &mut self.block_mut(key).records {
             if let (RequestState::Pending, Need::Inner(block)) = (record.state, record.need) {
@@ -116,7 +116,7 @@ impl Engine {
         if block.is_drained() {
             self.conclude(key);
         } else {
-            self.fail_pending(key, FaultCode::TimedOut, |_| true);
+            self.fail_pending(key, FaultCode::TimedOut, |_, _| true);
             self.drain(key);
         }
     }
@@ -181,6 +181,10 @@ impl Engine {
             let RequestState::Failed(code) = record.state else { continue };
             let rank = match (code.is_process_failure(), record.need) {
                 (true, Need::Peer(peer)) => peer,
+                (true, Need::Neighbours(at)) => {
+                    let mut peers = block.exchanges[at].peers();
+                    peers.find(|peer| state.commit.dead().contains(*peer)).unwrap_or(me)
+                }
                 _ => me,
             };
             match code {

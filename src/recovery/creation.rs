@@ -1,9 +1,12 @@
 //! Communicators derived from a communicator: split, duplicate, shrink.
 
+use alloc::vec::Vec;
+
 use super::{MAX_ATTEMPTS, roster::Child};
 use crate::{
     engine::{BlockKey, CommKey, Engine, platform::Derived},
     error::Error,
+    rank::Rank,
 };
 
 /// A communicator in the making.
@@ -12,18 +15,23 @@ pub(crate) struct Creation {
     kind: Kind,
     stage: Stage,
     attempts: u32,
+    /// A block has committed it: if it fails now, a rebuild makes it.
+    due: bool,
 }
 
 /// What is to be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// `MPI_Comm_split`; a duplicate is one colour with the ranks as keys.
-    Split { color: Option<u32>, key: u32 },
+    /// `MPI_Comm_split`; a duplicate is one colour with the ranks as keys. What is a part of a
+    /// grid can be found afterwards.
+    Split { color: Option<u32>, key: u32, of_grid: bool },
     /// The living ranks (`MPI_Comm_ishrink`, paper §3.3).
     Shrink,
 }
 
 enum Stage {
+    /// All are here, says the commit of a block.
+    Agreed,
     Ready(BlockKey),
     Confirm(BlockKey, Option<Derived>),
 }
@@ -36,34 +44,48 @@ impl Creation {
         }
         engine.job.creating = true;
         let stage = Stage::Ready(engine.start_step(parent, true));
-        Ok(Self { parent, kind, stage, attempts: 0 })
+        Ok(Self { parent, kind, stage, attempts: 0, due: false })
+    }
+
+    /// Starts to make a duplicate that a block of `parent` has committed, on all its ranks.
+    pub(crate) fn of_block(engine: &mut Engine, parent: CommKey) -> Result<Self, Error> {
+        if engine.job.creating {
+            return Err(Error::CreationPending);
+        }
+        engine.job.creating = true;
+        let key = engine.comm(parent).me.number();
+        let kind = Kind::Split { color: Some(0), key, of_grid: false };
+        Ok(Self { parent, kind, stage: Stage::Agreed, attempts: 0, due: true })
     }
 
     /// The block whose verdict the next step waits for.
     pub(crate) fn awaits(&self) -> BlockKey {
-        let (Stage::Ready(block) | Stage::Confirm(block, _)) = &self.stage;
-        *block
+        match &self.stage {
+            Stage::Agreed => unreachable!("a step comes before the first wait"),
+            Stage::Ready(block) | Stage::Confirm(block, _) => *block,
+        }
     }
 
     /// Goes on if possible. The result, when there is one, is the same kind on every living rank;
     /// `None` in it for ranks without a colour.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+        if matches!(self.stage, Stage::Agreed) {
+            return self.make_and_confirm(engine);
+        }
         let block = self.awaits();
         let committed = engine.end_step(block)?;
         let stage = core::mem::replace(&mut self.stage, Stage::Ready(block));
         match (stage, self.kind) {
             (Stage::Ready(_), Kind::Split { .. }) if !committed => Some(Err(Error::CreationFailed)),
-            (Stage::Ready(_), _) => {
-                let made = self.make(engine);
-                let confirm = engine.start_step(self.parent, made.is_some());
-                self.stage = Stage::Confirm(confirm, made);
-                self.step(engine)
-            }
+            (Stage::Agreed | Stage::Ready(_), _) => self.make_and_confirm(engine),
             (Stage::Confirm(_, Some(made)), _) if committed => {
-                Some(Ok(self.register(engine, made)))
+                Some(Ok(self.register(engine, &made)))
             }
             (Stage::Confirm(_, made), _) => {
                 discard(engine, made);
+                if self.due {
+                    self.leave_to_rebuild(engine);
+                }
                 self.attempts += 1;
                 let again = matches!(self.kind, Kind::Shrink) && self.attempts < MAX_ATTEMPTS;
                 if !again {
@@ -78,31 +100,46 @@ impl Creation {
         }
     }
 
+    fn make_and_confirm(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+        let made = self.make(engine);
+        let confirm = engine.start_step(self.parent, made.is_some());
+        self.stage = Stage::Confirm(confirm, made);
+        self.step(engine)
+    }
+
+    /// What a block has committed exists with the next rebuild, as if it had been made.
+    fn leave_to_rebuild(&self, engine: &mut Engine) {
+        let size = engine.comm(self.parent).size();
+        let table = (0..size).map(|rank| (Some(0), rank)).collect();
+        engine.register_child(self.parent, &Derived { data: None, table }, false);
+    }
+
     fn make(&self, engine: &mut Engine) -> Option<Derived> {
         let comm = engine.comm(self.parent);
         let (data, dead) = (comm.data?, comm.commit.agreed_dead().clone());
         match self.kind {
-            Kind::Split { color, key } => {
-                let healthy = dead.is_empty();
+            Kind::Split { color, key, .. } => {
+                // All ranks come here after the commit of a block, whoever died since.
+                let healthy = self.due || dead.is_empty();
                 healthy.then(|| engine.platform.split(data, color, key).ok()).flatten()
             }
             Kind::Shrink => {
                 let data = engine.platform.shrink(data, &dead).ok()?;
-                Some(Derived { data: Some(data), table: alloc::vec::Vec::new() })
+                Some(Derived { data: Some(data), table: Vec::new() })
             }
         }
     }
 
-    fn register(&self, engine: &mut Engine, made: Derived) -> Option<CommKey> {
+    fn register(&self, engine: &mut Engine, made: &Derived) -> Option<CommKey> {
         match self.kind {
-            Kind::Split { .. } => engine.register_child(self.parent, made),
+            Kind::Split { of_grid, .. } => engine.register_child(self.parent, made, of_grid),
             Kind::Shrink => {
                 let comm = engine.comm_mut(self.parent);
                 let id = comm.id.derived(comm.derived);
                 comm.derived += 1;
                 let dead = comm.commit.agreed_dead();
                 let living = |rank: &u32| !dead.contains((*rank).into());
-                let ranks: alloc::vec::Vec<u32> = (0..comm.size()).filter(living).collect();
+                let ranks: Vec<u32> = (0..comm.size()).filter(living).collect();
                 let me = ranks.iter().position(|rank| *rank == comm.me.number())?;
                 let members = ranks.iter().map(|rank| comm.members[*rank as usize]).collect();
                 let universe = comm.universe;
@@ -120,7 +157,12 @@ fn discard(engine: &mut Engine, made: Option<Derived>) {
 
 impl Engine {
     /// Registers what a split has made, and remembers how, so that a rebuild can repeat it.
-    pub(super) fn register_child(&mut self, parent: CommKey, made: Derived) -> Option<CommKey> {
+    pub(super) fn register_child(
+        &mut self,
+        parent: CommKey,
+        made: &Derived,
+        of_grid: bool,
+    ) -> Option<CommKey> {
         let comm = self.comm_mut(parent);
         let id = comm.id.derived(comm.derived);
         comm.derived += 1;
@@ -128,7 +170,7 @@ impl Engine {
         let key = made.data.map(|data| {
             let comm = self.comm(parent);
             let mine = made.table[comm.me.index()].0;
-            let mut ranks: alloc::vec::Vec<usize> =
+            let mut ranks: Vec<usize> =
                 (0..made.table.len()).filter(|rank| made.table[*rank].0 == mine).collect();
             ranks.sort_by_key(|rank| made.table[*rank].1);
             let me = ranks.iter().position(|rank| *rank == comm.me.index());
@@ -141,7 +183,8 @@ impl Engine {
         });
         if let Some(parent) = lineage {
             self.job.children.push(key);
-            self.job.roster.children.push(Child { parent, table: made.table });
+            let table = self.job.roster.lasting(parent, &made.table);
+            self.job.roster.children.push(Child { parent, of_grid, table });
             // Only a communicator of all ranks has children that every survivor knows of.
             let everybody = self.job.roster.members.len();
             if let Some(key) = key
@@ -151,5 +194,30 @@ impl Engine {
             }
         }
         key
+    }
+
+    /// The part of a grid that was split from a communicator of all ranks in this way, if there is
+    /// one: colour and key for each rank, those of the world by the ranks of the launch.
+    pub(crate) fn find_part(
+        &self,
+        parent: CommKey,
+        table: &[(Option<u32>, u32)],
+    ) -> Option<CommKey> {
+        let lineage = self.comm(parent).lineage?;
+        let same = |child: &Child| child.of_grid && child.parent == lineage && child.table == table;
+        let at = self.job.roster.children.iter().position(same)?;
+        self.job.children.get(at).copied().flatten()
+    }
+
+    /// The rank at each place of a communicator: for the world, the one that stands for that rank
+    /// of the launch.
+    pub(crate) fn places(&self, comm: CommKey) -> Vec<Rank> {
+        let state = self.comm(comm);
+        let mut places: Vec<Rank> = (0..state.size()).map(Rank::new).collect();
+        if state.lineage == Some(0) && !state.retired {
+            let origins = &self.job.roster.origins;
+            places.sort_unstable_by_key(|rank| origins[rank.index()]);
+        }
+        places
     }
 }

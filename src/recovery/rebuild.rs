@@ -238,7 +238,8 @@ impl Rebuild {
                 None => Some(world),
                 Some(at) => engine.job.children[at as usize],
             };
-            engine.register_child(parent.expect("it has all ranks"), made);
+            let parent = parent.expect("it has all ranks");
+            engine.register_child(parent, &made, specification.of_grid);
         }
         tracing::info!(
             target: "fampi::recovery", %rank, generation = engine.job.roster.generation,
@@ -268,6 +269,7 @@ impl Next {
         let size = roster.members.len() + roster.spares.len();
         let everybody: Vec<Rank> = (0..size).map(Rank::from).collect();
         let key = engine.register(roster.universe_id(), universe, everybody, me, None);
+        engine.number_processes(universe, &roster.processes);
         // A spare or a new process that gets a rank of a world that lived lacks its data.
         let had_rank = engine.job.universe.is_some_and(|old| {
             let me = engine.comm(old).me;

@@ -28,6 +28,10 @@ pub(crate) struct Roster {
     pub(crate) origins: Vec<u32>,
     /// Parked processes.
     pub(crate) spares: Vec<Rank>,
+    /// The number of each process of the universe, which it keeps as long as it lives.
+    pub(crate) processes: Vec<u32>,
+    /// Numbers that were given to processes, of which many may have died.
+    pub(crate) entered: u32,
     /// Communicators derived below the world, in order.
     pub(crate) children: Vec<Child>,
 }
@@ -37,7 +41,9 @@ pub(crate) struct Roster {
 pub(crate) struct Child {
     /// 0 for the world, k for the k-th child.
     pub(crate) parent: u32,
-    /// Colour and key of each rank of the parent.
+    /// It is a part of a grid, which is made once and then found.
+    pub(crate) of_grid: bool,
+    /// Colour and key of each rank of the parent; of the world, each rank of the launch.
     pub(crate) table: Vec<(Option<u32>, u32)>,
 }
 
@@ -49,6 +55,8 @@ impl Roster {
             members: (0..ranks).map(Rank::new).collect(),
             origins: (0..ranks).collect(),
             spares: (ranks..size).map(Rank::new).collect(),
+            processes: (0..size).collect(),
+            entered: size,
             ..Self::default()
         }
     }
@@ -102,6 +110,10 @@ impl Roster {
         let children = self.children.clone();
         let spares = parked;
         let (settled, lived) = (self.settled, self.lived);
+        let numbers = self.processes.iter().enumerate();
+        let kept = numbers.filter(|(process, _)| !dead.contains(Rank::from(*process)));
+        let entered = self.entered + spawn;
+        let processes = kept.map(|(_, number)| *number).chain(self.entered..entered).collect();
         let next = Self {
             generation,
             attempts,
@@ -111,6 +123,8 @@ impl Roster {
             members,
             origins,
             spares,
+            processes,
+            entered,
             children,
         };
         (next, spawn)
@@ -141,11 +155,33 @@ impl Roster {
         ranks.iter().position(|rank| *rank == at)
     }
 
+    /// Colours and keys of a split so that a rebuild can repeat it, whoever stands for whom by
+    /// then: of the world by ranks of the launch, and no two ranks of one colour have one key.
+    pub(crate) fn lasting(
+        &self,
+        parent: u32,
+        table: &[(Option<u32>, u32)],
+    ) -> Vec<(Option<u32>, u32)> {
+        let mut ranks: Vec<usize> = (0..table.len()).collect();
+        ranks.sort_by_key(|rank| table[*rank]);
+        let mut lasting = alloc::vec![(None, 0); table.len()];
+        let (mut before, mut place) = (None, 0);
+        for rank in ranks {
+            let color = table[rank].0;
+            place = if before == Some(color) { place + 1 } else { 0 };
+            before = Some(color);
+            let at = if parent == 0 { self.origins[rank] as usize } else { rank };
+            lasting[at] = (color, place);
+        }
+        lasting
+    }
+
     /// The bytes that replacements receive.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let append = u32::from(self.placement == Placement::Append);
         let lived = u32::from(self.lived);
         let mut words = alloc::vec![self.generation, self.attempts, self.settled, lived, append];
+        words.push(self.entered);
         let mut list = |items: &[u32]| {
             words.push(items.len() as u32);
             words.extend_from_slice(items);
@@ -153,11 +189,12 @@ impl Roster {
         list(&self.members.iter().map(|rank| rank.number()).collect::<Vec<_>>());
         list(&self.origins);
         list(&self.spares.iter().map(|rank| rank.number()).collect::<Vec<_>>());
+        list(&self.processes);
         for child in &self.children {
             let row = |(color, key): &(Option<u32>, u32)| {
                 [u32::from(color.is_some()), color.unwrap_or(0), *key]
             };
-            list(&[child.parent]);
+            list(&[child.parent, u32::from(child.of_grid)]);
             list(&child.table.iter().flat_map(row).collect::<Vec<_>>());
         }
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -173,6 +210,7 @@ impl Roster {
         let (generation, attempts, settled) = (words.next()?, words.next()?, words.next()?);
         let lived = words.next()? != 0;
         let append = words.next()? != 0;
+        let entered = words.next()?;
         let placement = if append { Placement::Append } else { Placement::SameRanks };
         let mut list = || -> Option<Vec<u32>> {
             let length = words.next()? as usize;
@@ -182,13 +220,15 @@ impl Roster {
         let members: Vec<Rank> = list()?.into_iter().map(Rank::new).collect();
         let origins = list()?;
         let spares = list()?.into_iter().map(Rank::new).collect();
+        let processes = list()?;
         let mut children = Vec::new();
-        while let Some(parent) = list() {
+        while let Some(head) = list() {
+            let [parent, of_grid] = *head.as_slice() else { return None };
             let rows = list()?;
             let (rows, []) = rows.as_chunks::<3>() else { return None };
             let row = |[some, color, key]: &[u32; 3]| ((*some == 1).then_some(*color), *key);
             let table = rows.iter().map(row).collect();
-            children.push(Child { parent: *parent.first()?, table });
+            children.push(Child { parent, of_grid: of_grid != 0, table });
         }
         Some(Self {
             generation,
@@ -199,6 +239,8 @@ impl Roster {
             members,
             origins,
             spares,
+            processes,
+            entered,
             children,
         })
     }
@@ -237,10 +279,32 @@ mod tests {
     }
 
     #[test]
+    fn a_process_keeps_its_number_and_nobody_gets_that_of_the_dead() {
+        let dead = |numbers: &[u32]| -> RankSet { ranks(numbers).into_iter().collect() };
+        let (next, _) = Roster::launch(4, 1).rebuilt(4, &dead(&[1, 2]), Placement::SameRanks, 1);
+        assert_eq!((next.processes.as_slice(), next.entered), ([0, 3, 4].as_slice(), 5));
+        let (next, _) = next.rebuilt(3, &dead(&[2]), Placement::SameRanks, 1);
+        assert_eq!((next.processes.as_slice(), next.entered), ([0, 3, 5].as_slice(), 6));
+    }
+
+    #[test]
+    fn a_split_is_remembered_by_ranks_of_the_launch_and_without_equal_keys() {
+        let mut roster = Roster::launch(4, 0);
+        roster.origins = alloc::vec![0, 2, 3, 1];
+        let table = [(Some(7), 9), (None, 0), (Some(7), 1), (Some(7), 1)];
+        // The same rank, in the order that the split has given to its part.
+        let kept = [(Some(7), 2), (Some(7), 1), (None, 0), (Some(7), 0)];
+        assert_eq!(roster.lasting(0, &table), kept);
+        let of_child = [(Some(7), 2), (None, 0), (Some(7), 0), (Some(7), 1)];
+        assert_eq!(roster.lasting(1, &table), of_child);
+    }
+
+    #[test]
     fn a_roster_survives_the_wire_and_damage_is_refused() {
         let mut roster = Roster::launch(5, 1);
-        roster.children.push(Child { parent: 0, table: alloc::vec![(Some(1), 2), (None, 0)] });
-        roster.children.push(Child { parent: 1, table: alloc::vec![] });
+        let table = alloc::vec![(Some(1), 2), (None, 0)];
+        roster.children.push(Child { parent: 0, of_grid: true, table });
+        roster.children.push(Child { parent: 1, of_grid: false, table: alloc::vec![] });
         let bytes = roster.encode();
         assert_eq!(Roster::decode(&bytes), Some(roster));
         assert_eq!(Roster::decode(&bytes[..bytes.len() - 4]), None);

@@ -7,6 +7,9 @@
 #[path = "../operations/every.rs"]
 mod every;
 #[allow(dead_code)]
+#[path = "../operations/lattice.rs"]
+mod lattice;
+#[allow(dead_code)]
 mod launch;
 mod operations;
 mod programs;
@@ -350,6 +353,29 @@ fn deaths_that_mpi_never_reports_are_survived_at_random_moments() {
 #[serial]
 fn derived_communicators_are_derived_again() {
     all_say(&program("rows", 6), 6, "my row has 3 ranks");
+}
+
+#[test]
+#[serial]
+fn rows_and_columns_survive_the_death_of_each_rank_at_random_moments() {
+    for spares in [0, 12] {
+        let launch = program("lattice", 6).spares(spares).variable("DEATHS", &12).limit(120);
+        all_say(&launch, 6, "all places are right");
+    }
+}
+
+#[test]
+#[serial]
+fn communicators_are_made_of_groups() {
+    all_say(&program("groups", 6), 6, "my group has 3 ranks");
+}
+
+#[test]
+#[serial]
+fn a_duplicate_exists_if_and_only_if_its_block_committed() {
+    for spares in [0, 6] {
+        all_say(&program("idup", 4).spares(spares), 4, "all duplicates work");
+    }
 }
 
 #[test]

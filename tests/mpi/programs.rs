@@ -43,11 +43,14 @@ pub(crate) fn run(name: &str) -> Ended {
         "shrinking" => driven::shrinking(world),
         "exits" => exits(world),
         "rows" => rows(world),
+        "lattice" => driven::lattice(world),
+        "groups" => groups(world),
         "partners" => partners(world),
         "broken" => broken(world),
         "allocations" => allocations(world),
         "stopped" => stopped(world),
         "duplicates" => duplicates(world),
+        "idup" => idup(world),
         "operations" => operations::all(world),
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
@@ -229,6 +232,21 @@ fn rows(mut world: World) -> Ended {
     say(world, &what)
 }
 
+/// Two groups that have nobody in common, in an order of their own.
+fn groups(world: World) -> Ended {
+    let (me, all) = (world.rank().number(), world.group());
+    let mine: Vec<Rank> = (0..6).rev().filter(|rank| rank % 2 == me % 2).map(Rank::new).collect();
+    let mine = all.incl(&mine)?;
+    let made = world.icreate(&mine)?.wait_local(Timeout::Never)?.into_comm();
+    let made = made.expect("everybody is in its own group");
+    assert_eq!(made.group(), mine);
+    let mut block = made.start(Level::Global)?;
+    let all = block.iallgather([me].repeat(3))?;
+    let finished = wait(block.finish(Timeout::Never))?;
+    assert_eq!(finished.take(all)?, [4 + me % 2, 2 + me % 2, me % 2]);
+    say(world, &format!("my group has {} ranks", made.size()))
+}
+
 /// A rank and the one that holds its copy die in the same step.
 fn partners(mut world: World) -> Ended {
     let (mut steps, mut outdated) = (0, world.is_replacement());
@@ -309,6 +327,47 @@ fn duplicates(mut world: World) -> Ended {
     let size = world.to_rsmpi()?.size();
     let _ = wait(world.start(Level::Global)?.finish(Timeout::Never))?;
     say(world, &format!("a duplicate of {size}"))
+}
+
+/// In each generation a rank dies: before it asks for a duplicate, after that, after the commit.
+fn idup(mut world: World) -> Ended {
+    while world.generation() < 6 {
+        let (generation, before) = (world.generation(), world.children().len());
+        let bad = world.rank() == Rank::new(generation % world.size());
+        let dies = |when| bad && generation % 3 == when;
+        let mut block = world.start(Level::Global)?;
+        if dies(0) {
+            die();
+        }
+        let asked = block.idup()?;
+        if dies(1) {
+            die();
+        }
+        let finished = wait(block.finish(Timeout::Never))?;
+        if dies(2) {
+            die();
+        }
+        let committed = finished.is_committed();
+        // Who decides and dies at once does not bind the others.
+        assert!(!committed || generation % 3 == 2);
+        let made = finished.duplicate(asked, &world).and_then(|it| it.wait_local(Timeout::Never));
+        let error = if committed { Error::CreationFailed } else { Error::NotCommitted };
+        assert_eq!(made.err(), Some(error));
+        drop(finished);
+        world = world.rebuild(Placement::SameRanks)?;
+        assert_eq!(world.children().len(), before + usize::from(committed), "if and only if");
+    }
+    let mut block = world.start(Level::Global)?;
+    let asked = block.idup()?;
+    let finished = wait(block.finish(Timeout::Never))?;
+    drop(finished.duplicate(asked, &world)?.wait_local(Timeout::Never)?);
+    for duplicate in world.children().iter().flatten() {
+        let mut block = duplicate.start(Level::Global)?;
+        let sum = block.iallreduce(vec![1_u32], ReduceOp::Sum)?;
+        let finished = wait(block.finish(Timeout::Never))?;
+        assert_eq!(finished.take(sum)?, [world.size()]);
+    }
+    say(world, "all duplicates work")
 }
 
 /// rsmpi's communicators on both sides: the world is made from one, and gives one.

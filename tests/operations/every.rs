@@ -1,7 +1,8 @@
-//! Every operation of all ranks, posted with drawn numbers, and what must come out of it, said
-//! without the operation: all ranks' numbers can be had anywhere, from the same drawing.
+//! Every operation of all ranks, or of neighbours, posted with drawn numbers, and what must come
+//! out of it, said without the operation: all ranks' numbers can be had anywhere, from the same
+//! drawing.
 
-use fampi::{Error, Exchange, Rank, ReduceOp, Request, TryBlock, UserOp};
+use fampi::{Edges, Error, Exchange, Neighbours, Rank, ReduceOp, Request, TryBlock, UserOp};
 
 /// The operations.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,9 +23,13 @@ pub(crate) enum Kind {
     Allgatherv,
     Alltoall,
     Alltoallv,
+    NeighborAllgather,
+    NeighborAllgatherv,
+    NeighborAlltoall,
+    NeighborAlltoallv,
 }
 
-pub(crate) const KINDS: [Kind; 16] = [
+pub(crate) const KINDS: [Kind; 20] = [
     Kind::Barrier,
     Kind::Bcast,
     Kind::Reduce,
@@ -41,6 +46,10 @@ pub(crate) const KINDS: [Kind; 16] = [
     Kind::Allgatherv,
     Kind::Alltoall,
     Kind::Alltoallv,
+    Kind::NeighborAllgather,
+    Kind::NeighborAllgatherv,
+    Kind::NeighborAlltoall,
+    Kind::NeighborAlltoallv,
 ];
 
 /// What the reductions combine with.
@@ -111,11 +120,38 @@ impl Call {
         (self.draw(&[]) % (self.longest + 1)) as usize
     }
 
-    /// Length of what one rank has for another.
+    /// How far the neighbours are to whom a rank sends; some may be there twice. The next rank is
+    /// always one.
+    fn steps(&self) -> Vec<usize> {
+        let more = (0..self.draw(&[4]) % 3).map(|k| self.draw(&[5, k as usize]) as usize % 4);
+        [1].into_iter().chain(more).collect()
+    }
+
+    /// From whom a rank gets something, in the order of steps.
+    fn sources(&self, me: usize) -> Vec<usize> {
+        let steps = self.steps().into_iter();
+        steps.map(|step| (me + self.size - step % self.size) % self.size).collect()
+    }
+
+    /// What a rank sends to its neighbours.
+    fn sent(&self, me: usize) -> Vec<u64> {
+        let parts = if self.gives_all_the_same() { 1 } else { self.steps().len() };
+        (0..parts).flat_map(|step| self.part(me, step)).collect()
+    }
+
+    /// What its neighbours send to a rank.
+    fn received(&self, me: usize) -> Vec<u64> {
+        let sources = self.sources(me).into_iter().enumerate();
+        sources.flat_map(|(step, from)| self.part(from, step)).collect()
+    }
+
+    /// Length of what one rank has for another, or for the neighbour behind a step.
     fn count(&self, from: usize, to: usize) -> usize {
         match self.kind {
-            Kind::Alltoallv => (self.draw(&[1, from, to]) % (self.longest + 1)) as usize,
-            Kind::Gatherv | Kind::Allgatherv => {
+            Kind::Alltoallv | Kind::NeighborAlltoallv => {
+                (self.draw(&[1, from, to]) % (self.longest + 1)) as usize
+            }
+            Kind::Gatherv | Kind::Allgatherv | Kind::NeighborAllgatherv => {
                 (self.draw(&[1, from]) % (self.longest + 1)) as usize
             }
             Kind::Scatterv | Kind::ReduceScatter => {
@@ -129,7 +165,8 @@ impl Call {
     /// What one rank has for another.
     fn part(&self, from: usize, to: usize) -> Vec<u64> {
         let one = match self.kind {
-            Kind::Gather | Kind::Gatherv | Kind::Allgather | Kind::Allgatherv | Kind::Bcast => 0,
+            Kind::Gather | Kind::Gatherv | Kind::Bcast => 0,
+            _ if self.gives_all_the_same() => 0,
             _ => to,
         };
         (0..self.count(from, to)).map(|k| self.draw(&[2, from, one, k])).collect()
@@ -186,6 +223,9 @@ impl Call {
                 let room = (0..self.size).map(|from| self.count(from, me)).sum();
                 [self.parts_of(me), vec![7; room]].concat()
             }
+            _ if self.is_among_neighbours() => {
+                [self.sent(me), vec![7; self.received(me).len()]].concat()
+            }
             _ => self.parts_of(me),
         }
     }
@@ -207,7 +247,50 @@ impl Call {
             Kind::Allgather | Kind::Allgatherv | Kind::Alltoall => self.parts_for(me),
             Kind::Scatter | Kind::Scatterv if !is_root => self.part(self.root, me),
             Kind::Alltoallv => [self.parts_of(me), self.parts_for(me)].concat(),
+            _ if self.is_among_neighbours() => [self.sent(me), self.received(me)].concat(),
             _ => self.before(me),
+        }
+    }
+
+    fn gives_all_the_same(&self) -> bool {
+        let of_all = matches!(self.kind, Kind::Allgather | Kind::Allgatherv);
+        of_all || matches!(self.kind, Kind::NeighborAllgather | Kind::NeighborAllgatherv)
+    }
+
+    fn is_among_neighbours(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::NeighborAllgather
+                | Kind::NeighborAllgatherv
+                | Kind::NeighborAlltoall
+                | Kind::NeighborAlltoallv
+        )
+    }
+
+    fn post_among_neighbours(
+        &self,
+        block: &mut TryBlock,
+        me: usize,
+    ) -> Result<Request<u64>, Error> {
+        let sources: Vec<usize> = self.sources(me);
+        let destinations = self.steps().into_iter().map(|step| Rank::from((me + step) % self.size));
+        let neighbours = Neighbours::new(Edges {
+            sources: &sources.iter().copied().map(Rank::from).collect::<Vec<_>>(),
+            destinations: &destinations.collect::<Vec<_>>(),
+        });
+        let counts = |from: &dyn Fn(usize) -> usize| -> Vec<usize> {
+            (0..sources.len()).map(|step| self.count(from(step), step)).collect()
+        };
+        let (sent, received) = (counts(&|_| me), counts(&|step| sources[step]));
+        let buffer = self.before(me);
+        match self.kind {
+            Kind::NeighborAllgather => block.ineighbor_allgather(buffer, &neighbours),
+            Kind::NeighborAllgatherv => block.ineighbor_allgatherv(buffer, &received, &neighbours),
+            Kind::NeighborAlltoall => block.ineighbor_alltoall(buffer, &neighbours),
+            _ => {
+                let counts = Exchange { sent: &sent, received: &received };
+                block.ineighbor_alltoallv(buffer, counts, &neighbours)
+            }
         }
     }
 
@@ -234,6 +317,7 @@ impl Call {
             Kind::Alltoallv => {
                 block.ialltoallv(buffer, Exchange { sent: &from_me, received: &to_me })
             }
+            _ if self.is_among_neighbours() => self.post_among_neighbours(block, me),
             _ => match self.with() {
                 With::Sum => self.reduce(block, buffer, &from_me, ReduceOp::Sum),
                 With::Max => self.reduce(block, buffer, &from_me, ReduceOp::Max),

@@ -1,8 +1,11 @@
 //! Every operation on simulated ranks: what it does, and what becomes of it when somebody dies,
 //! forgets it, or leaves.
 
+mod duplicates;
 mod every;
 mod faults;
+mod grids;
+mod lattice;
 mod requests;
 
 use every::post_all;

@@ -1,8 +1,9 @@
 //! Programs that a policy drives.
 
-use fampi::{Error, Flow, Rank, ReduceOp, State, Timeout, TryBlock, World, policy};
+use fampi::{Error, Flow, Placement, Rank, ReduceOp, State, Timeout, TryBlock, World, policy};
 
 use super::{Ended, command, say};
+use crate::lattice;
 
 /// Some other process ends a rank of each generation, at a moment that nobody knows.
 pub(super) fn deaths(mut world: World) -> Ended {
@@ -25,6 +26,23 @@ pub(super) fn deaths(mut world: World) -> Ended {
     })?;
     ended.done()?;
     say(world, "all counted")
+}
+
+/// The ranks of a torus are ended one after the other, at moments that nobody knows.
+pub(super) fn lattice(mut world: World) -> Ended {
+    let deaths: u32 = std::env::var("DEATHS").expect("told").parse().expect("a number");
+    let mut threatened = false;
+    lattice::run(&mut world, Placement::SameRanks, |step| {
+        let (me, ranks) = (step.comm().rank().number(), step.comm().size());
+        let generation = step.world().generation();
+        if !threatened && generation < deaths && me == generation % ranks {
+            threatened = true;
+            let delay = (generation.wrapping_mul(7_919) + std::process::id()) % 20_000;
+            command(&format!("sleep 0.{delay:06}; kill -KILL PID"));
+        }
+        generation >= deaths
+    })?;
+    say(world, "all places are right")
 }
 
 /// Items that grow by one in each step, whoever has them.
