@@ -32,6 +32,7 @@ pub use {
     engine::{
         Level,
         buffer::Element,
+        lent::Elements,
         reduction::{ReduceOp, ReduceWith, Reducible, UserOp},
     },
     recovery::{

@@ -1,5 +1,6 @@
 //! What users see. Nothing here depends on the world underneath.
 
+mod array;
 mod block;
 mod collectives;
 mod comm;
@@ -12,6 +13,7 @@ mod simulated;
 mod wait;
 mod world;
 
+pub use array::Array;
 pub use block::{BlockOptions, TryBlock};
 pub use collectives::Exchange;
 pub use comm::{Color, Comm};

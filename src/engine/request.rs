@@ -63,7 +63,8 @@ impl Engine {
             }
             Err((code, buffer)) => {
                 let state = RequestState::Failed(code);
-                records.push(Record { need, state, post: None, buffer: Some(buffer) });
+                records.push(Record { need, state, post: None, buffer: None });
+                self.return_buffer(key, index, buffer);
                 self.after_failure(key, index);
             }
         }
@@ -132,11 +133,22 @@ impl Engine {
         let record = &mut self.block_mut(key).records[index];
         record.state = state;
         record.post = None;
-        record.buffer = Some(buffer);
+        self.return_buffer(key, index, buffer);
         if matches!(state, RequestState::Failed(_)) {
             self.after_failure(key, index);
         }
         state
+    }
+
+    /// The operation is over: its buffer waits for the application, unless it was only lent.
+    #[inline]
+    fn return_buffer(&mut self, key: BlockKey, index: usize, mut buffer: Box<dyn Buffer>) {
+        let block = self.block_mut(key);
+        if buffer.give_back() {
+            block.shells.keep(index, buffer);
+        } else {
+            block.records[index].buffer = Some(buffer);
+        }
     }
 
     /// Looks at all requests of a block.

@@ -18,6 +18,8 @@ pub(super) const PROC_FAILED_PENDING: i32 = 76;
 pub(super) const REVOKED: i32 = 77;
 /// `MPI_ERR_COUNT`, the same number in all libraries of this family.
 pub(super) const COUNT: i32 = 2;
+/// `MPI_ERR_BUFFER`, the same number in all libraries of this family.
+pub(super) const BUFFER: i32 = 1;
 
 /// A call that MPI refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

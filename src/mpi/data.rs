@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    calls::{COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
+    calls::{BUFFER, COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
     collectives::Layout,
     comm::Comm,
     matched::Matched,
@@ -126,6 +126,9 @@ fn start(
     // By reference: what is copied right after it was written is waited for.
     let exposed = buffer.expose();
     let exposure = exposed.as_ref().map_err(|code| *code)?;
+    if !exposure.writable && !matches!(operation, Operation::Send { .. }) {
+        return Err(FaultCode::Mpi(BUFFER));
+    }
     let mut layout = Layout::default();
     let started: Checked<Request> = match operation {
         Operation::Send { to, tag, synchronous } => {

@@ -1,7 +1,7 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
 //! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `collectives`, `reduce`,
-//! `ulfm`, has one checked function per call of MPI; what stands on it is ordinary code.
+//! `strided`, `ulfm`, has one checked function per call of MPI; what stands on it is ordinary code.
 //!
 //! ```text
 //! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
@@ -34,6 +34,7 @@ mod pidfd;
 mod reduce;
 mod request;
 mod spawn;
+mod strided;
 mod ulfm;
 mod watchdog;
 mod watcher;
@@ -371,6 +372,7 @@ impl Platform for MpiPlatform {
         self.posts.close(LAST_OPERATIONS_WITHIN);
         self.settle_last();
         self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
+        strided::free_all();
         // All is done; what MPI does below in a job that lost processes is no news.
         exit::orderly();
         exit::report_success();

@@ -382,7 +382,7 @@ const MPI_ERR_TRUNCATE: i32 = 15;
 
 /// Copies a message into a buffer, or tells the error class.
 fn fill(buffer: &mut dyn Buffer, payload: &dyn Buffer) -> Result<(), i32> {
-    if buffer.as_any().type_id() != payload.as_any().type_id() {
+    if buffer.element() != payload.element() {
         return Err(MPI_ERR_TYPE);
     }
     if buffer.fill(0, payload) { Ok(()) } else { Err(MPI_ERR_TRUNCATE) }

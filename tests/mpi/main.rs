@@ -11,6 +11,7 @@ mod launch;
 mod operations;
 mod programs;
 mod requests;
+mod sections;
 
 use std::path::PathBuf;
 
@@ -400,6 +401,31 @@ fn second_deaths_are_counted() {
     for spares in [0, 6] {
         println!("{spares} spares: {} of {trials} complete", second_deaths(spares, trials));
     }
+}
+
+#[test]
+#[serial]
+fn heat_spreads_over_faces_that_nobody_packs() {
+    for ranks in [1, 4] {
+        let run = example("faces", ranks).run();
+        let each = format!("{:.6} degrees", 100.0 / f64::from(ranks));
+        let expected: Vec<String> = (0..ranks).map(|rank| format!("rank {rank}: {each}")).collect();
+        assert_eq!(run.expect_orderly(ranks as usize).sorted_lines(), expected, "{run}");
+    }
+}
+
+#[test]
+#[serial]
+fn sections_of_arrays_are_exchanged_in_all_shapes() {
+    for ranks in [1, 4] {
+        all_say(&program("sections", ranks), ranks, "all sections are right");
+    }
+}
+
+#[test]
+#[serial]
+fn the_section_of_a_request_that_fails_is_given_back() {
+    all_say(&program("sections with deaths", 4), 4, "all sections survived");
 }
 
 #[test]

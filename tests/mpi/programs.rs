@@ -22,7 +22,7 @@ use signal_hook::{
 };
 use stats_alloc::Region;
 
-use crate::{operations, requests};
+use crate::{operations, requests, sections};
 
 const SOFT: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -51,6 +51,8 @@ pub(crate) fn run(name: &str) -> Ended {
         "operations" => operations::all(world),
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
+        "sections" => sections::all(world),
+        "sections with deaths" => sections::with_deaths(world),
         "requests" => requests::all(world),
         "many requests" => requests::many(world),
         "requests with deaths" => requests::with_deaths(world),

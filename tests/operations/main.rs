@@ -4,6 +4,7 @@
 mod every;
 mod faults;
 mod requests;
+mod sections;
 
 use every::post_all;
 use fampi::{Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, sim::Simulation};
