@@ -92,8 +92,9 @@ pub enum Error {
     #[error("another request uses elements of this section; wait for it, or take other elements")]
     SectionInUse,
 
-    /// Requests that are not over use the array, or somebody reads it. This rank.
-    #[error("the array is in use; end the block of its requests, or allocate another")]
+    /// Requests that are not over use the elements of an array or a channel, or somebody reads
+    /// them. This rank; nothing was started.
+    #[error("its elements are in use; end the block of their requests, or allocate others")]
     ArrayInUse,
 
     /// A request of another block, or one whose buffer was taken before. This rank.

@@ -121,8 +121,18 @@ impl TryBlock {
         to: Rank,
         tag: Tag,
     ) -> Result<RequestId, Error> {
+        self.send_part(array, section, (to, tag), false)
+    }
+
+    pub(super) fn send_part<T: Element, const N: usize>(
+        &mut self,
+        array: &Array<T, N>,
+        section: [Range<usize>; N],
+        (to, tag): (Rank, Tag),
+        synchronous: bool,
+    ) -> Result<RequestId, Error> {
         let part = array.lent.claim(section, Access::Read)?;
-        self.send(part, to, tag, false)
+        self.send(part, to, tag, synchronous)
     }
 
     /// Receives into a section of an array, at most as many elements as it has; a message that is

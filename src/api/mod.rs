@@ -2,6 +2,7 @@
 
 mod array;
 mod block;
+mod channel;
 mod collectives;
 mod comm;
 mod outcome;
@@ -15,6 +16,7 @@ mod world;
 
 pub use array::Array;
 pub use block::{BlockOptions, TryBlock};
+pub use channel::Channel;
 pub use collectives::Exchange;
 pub use comm::{Color, Comm};
 pub use outcome::{Finished, Outcome, Pending, Tried};

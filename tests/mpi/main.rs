@@ -424,6 +424,12 @@ fn sections_of_arrays_are_exchanged_in_all_shapes() {
 
 #[test]
 #[serial]
+fn channels_live_through_aborts_and_rebuilds_and_allocate_nothing() {
+    all_say(&program("channels", 4), 4, "all channels are right");
+}
+
+#[test]
+#[serial]
 fn the_section_of_a_request_that_fails_is_given_back() {
     all_say(&program("sections with deaths", 4), 4, "all sections survived");
 }

@@ -52,6 +52,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
         "sections" => sections::all(world),
+        "channels" => sections::channels(world),
         "sections with deaths" => sections::with_deaths(world),
         "requests" => requests::all(world),
         "many requests" => requests::many(world),

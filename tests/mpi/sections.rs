@@ -3,7 +3,8 @@
 use std::{ops::Range, time::Duration};
 
 use fampi::{
-    Array, Codes, Error, Finished, Level, Placement, Rank, RequestId, Tag, Timeout, TryBlock, World,
+    Array, Channel, Codes, Error, Finished, Level, Placement, Rank, RequestId, Tag, Timeout,
+    TryBlock, World,
 };
 use stats_alloc::Region;
 
@@ -167,4 +168,67 @@ pub(crate) fn with_deaths(mut world: World) -> Ended {
         drop(finished);
         world = world.rebuild(Placement::SameRanks)?;
     }
+}
+
+/// Channels around the ring, short and long: block by block, some aborted, through two deaths.
+pub(crate) fn channels(mut world: World) -> Ended {
+    let (me, size) = (world.rank(), world.size());
+    let ring = [size - 1, 0, 1].map(|step| Rank::new((me.number() + step) % size));
+    let mut channels: Vec<Channel<u64>> = Vec::new();
+    for (tag, elements) in [(Tag(1), 2), (Tag(2), 70_000)] {
+        channels.push(Channel::recv_init(vec![0; elements], ring[0], tag));
+        channels.push(Channel::send_init(vec![u64::MAX; elements], ring[2], tag));
+    }
+    while world.generation() < 2 {
+        quick_rounds(&world, ring, &mut channels)?;
+        let bad = Rank::new(1 + world.generation());
+        let mut block = world.start(Level::Global)?;
+        for channel in &mut channels {
+            block.start(channel)?;
+        }
+        if me == bad {
+            die();
+        }
+        let finished = wait(block.finish(Timeout::Never))?;
+        assert!(!finished.is_committed());
+        drop(finished);
+        world = world.rebuild(Placement::SameRanks)?;
+    }
+    quick_rounds(&world, ring, &mut channels)?;
+    for round in 0..20 {
+        let mut block = world.start(Level::Global)?;
+        for channel in &mut channels {
+            block.start(channel)?;
+        }
+        if round % 2 == me.number() % 2 {
+            block.raise_error(1);
+        }
+        assert!(!wait(block.finish(Timeout::Never))?.is_committed());
+    }
+    quick_rounds(&world, ring, &mut channels)?;
+    say(world, "all channels are right")
+}
+
+/// Blocks that commit, and allocate nothing.
+fn quick_rounds(world: &World, ring: [Rank; 3], channels: &mut [Channel<u64>]) -> Ended {
+    for round in 0..200_u64 {
+        let region = Region::new(crate::ALLOCATOR);
+        for channel in &mut *channels {
+            let mine = 1000 * round + u64::from(ring[1].number());
+            channel.elements_mut()?.fill(mine);
+        }
+        let mut block = world.start(Level::Global)?;
+        for channel in &mut *channels {
+            block.start(channel)?;
+        }
+        assert!(wait(block.finish(Timeout::Never))?.is_committed());
+        for (at, channel) in channels.iter_mut().enumerate() {
+            let from = if at % 2 == 0 { ring[0] } else { ring[1] };
+            let expected = 1000 * round + u64::from(from.number());
+            assert!(channel.elements_mut()?.iter().all(|found| *found == expected));
+        }
+        let allocations = region.change().allocations;
+        assert!(round < 100 || allocations == 0, "round {round}: {allocations} allocations");
+    }
+    Ok(())
 }

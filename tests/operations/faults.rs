@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use fampi::{
-    Array, Codes, Comm, Error, FaultCode, FaultReport, Finished, Level, Outcome, Rank, Request,
-    RequestId, Tag, Timeout, TryBlock, World,
+    Array, Channel, Codes, Comm, Error, FaultCode, FaultReport, Finished, Level, Outcome, Rank,
+    Request, RequestId, Tag, Timeout, TryBlock, World,
     sim::{self, Crash, Ending, Report, Simulation},
 };
 
@@ -32,6 +32,11 @@ enum Tested {
     Faces {
         rows: usize,
     },
+    /// The ring once more, with channels.
+    Channels {
+        synchronous: bool,
+        elements: usize,
+    },
 }
 
 /// Requests that own their buffers, and such that use an array.
@@ -39,13 +44,24 @@ enum Tested {
 struct Posted {
     owners: Vec<Request<u64>>,
     faces: Option<(Array<u64, 2>, Vec<RequestId>)>,
+    channels: Vec<(Channel<u64>, RequestId)>,
+}
+
+impl Posted {
+    fn ids(&self) -> Vec<RequestId> {
+        let owners = self.owners.iter().map(Request::id);
+        let faces = self.faces.iter().flat_map(|(_, ids)| ids.clone());
+        owners.chain(faces).chain(self.channels.iter().map(|(_, id)| *id)).collect()
+    }
 }
 
 fn tested() -> Vec<Tested> {
     let ring = |synchronous, elements| Tested::Ring { synchronous, elements };
     let rings = [ring(false, 3), ring(true, 3), ring(false, LONG), ring(true, LONG)];
     let faces = [Tested::Faces { rows: 3 }, Tested::Faces { rows: LONG }];
-    KINDS.into_iter().map(Tested::All).chain(rings).chain(faces).collect()
+    let channel = |synchronous, elements| Tested::Channels { synchronous, elements };
+    let channels = [channel(false, 3), channel(true, 3), channel(false, LONG)];
+    KINDS.into_iter().map(Tested::All).chain(rings).chain(faces).chain(channels).collect()
 }
 
 impl Tested {
@@ -86,6 +102,17 @@ impl Tested {
                 ];
                 Ok(Posted { faces: Some((field, ids)), ..Posted::default() })
             }
+            Self::Channels { synchronous, elements } => {
+                let content = vec![seed * 100 + u64::from(me); elements];
+                let sent = if synchronous { Channel::ssend_init } else { Channel::send_init };
+                let received = Channel::recv_init(vec![0; elements], left, Tag(3));
+                let mut channels = Vec::new();
+                for mut channel in [received, sent(content, right, Tag(3))] {
+                    let id = block.start(&mut channel)?;
+                    channels.push((channel, id));
+                }
+                Ok(Posted { channels, ..Posted::default() })
+            }
         }
     }
 
@@ -118,13 +145,23 @@ impl Tested {
     /// Makes sure that what is complete is right, and that nothing pending is handed out.
     fn verify(self, comm: &Comm, finished: &Finished, posted: &mut Posted, seed: u64) {
         let (me, size) = (comm.rank().number(), comm.size());
-        let owners = posted.owners.iter().map(Request::id);
-        for id in owners.chain(posted.faces.iter().flat_map(|(_, ids)| ids.clone())) {
+        for id in posted.ids() {
             let failed = finished.failed_requests(Codes::Any).contains(&id.index());
             assert_ne!(finished.status(id).is_some(), failed, "over, one way or the other");
         }
         if let Some(faces) = &mut posted.faces {
             Self::verify_faces(comm, finished, faces, seed);
+        }
+        for (position, (channel, id)) in posted.channels.iter_mut().enumerate() {
+            let complete = finished.status(*id).is_some();
+            let from = if position == 0 { (me + size - 1) % size } else { me };
+            match channel.elements_mut() {
+                Ok(found) if complete => {
+                    assert!(found.iter().all(|it| *it == seed * 100 + u64::from(from)));
+                }
+                Ok(_) => {}
+                Err(error) => assert!(!complete && error == Error::ArrayInUse, "{error}"),
+            }
         }
         for (position, request) in posted.owners.iter().enumerate() {
             let complete = finished.status(*request).is_some();
