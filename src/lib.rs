@@ -33,6 +33,7 @@ pub use {
         Level,
         buffer::Element,
         lent::Elements,
+        platform::FileMode,
         reduction::{ReduceOp, ReduceWith, Reducible, UserOp},
     },
     recovery::{

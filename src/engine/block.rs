@@ -106,6 +106,8 @@ pub(crate) enum Need {
     Peer(Rank),
     /// Possibly anybody: a receive from any source, or a collective.
     Anybody,
+    /// None but this one: a file.
+    Nobody,
     /// The verdict of an inner block.
     Inner(BlockKey),
 }

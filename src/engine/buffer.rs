@@ -101,6 +101,9 @@ pub trait Buffer: Any + Send + Exposed {
     /// Overwrites the elements from `at` with those of `other`, a `Vec`; false when they do not
     /// fit or are of another type.
     fn fill(&mut self, at: usize, other: &dyn Buffer) -> bool;
+    /// The same where the elements may lie beyond the end of this `Vec`, which grows then; what is
+    /// in between is as if it had been written by the first of `other`.
+    fn overwrite(&mut self, at: usize, other: &dyn Buffer) -> bool;
     /// Lets go of what was only lent, once the operation is over; false for what the application
     /// takes back itself.
     fn give_back(&mut self) -> bool {
@@ -136,6 +139,14 @@ impl<T: Element> Buffer for Vec<T> {
         let Some(target) = self.get_mut(at..at + other.len()) else { return false };
         target.copy_from_slice(other);
         true
+    }
+
+    fn overwrite(&mut self, at: usize, other: &dyn Buffer) -> bool {
+        let Some(written) = other.as_any().downcast_ref::<Self>() else { return false };
+        if let Some(first) = written.first() {
+            self.resize(self.len().max(at + written.len()), *first);
+        }
+        self.fill(at.min(self.len()), other)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -222,6 +222,10 @@ impl<T: Element, const N: usize> Buffer for Part<T, N> {
         filled.is_some()
     }
 
+    fn overwrite(&mut self, _: usize, _: &dyn Buffer) -> bool {
+        false
+    }
+
     fn give_back(&mut self) -> bool {
         self.claimed = None;
         true

@@ -45,7 +45,7 @@ impl Engine {
     ) -> usize {
         let block = self.block(key);
         let (comm, context) = (block.comm, block.context);
-        if context > self.comm(comm).settled_context {
+        if context > self.comm(comm).settled_context && need != Need::Nobody {
             self.settle_context(comm, context);
         }
         let doomed = self.doom(key, need, matches!(operation, Operation::Collective(_)));
@@ -89,7 +89,7 @@ impl Engine {
             Need::Anybody if of_all => !dead.is_empty(),
             // It may be the dead who was to send; once all know that, it is the user's risk.
             Need::Anybody => dead.len() > agreed.len(),
-            Need::Inner(_) => false,
+            Need::Nobody | Need::Inner(_) => false,
         };
         hopeless.then_some(FaultCode::ProcessFailed)
     }
@@ -256,7 +256,7 @@ impl Engine {
                 let needs = |need| match need {
                     Need::Peer(peer) => peer == dead,
                     Need::Anybody => true,
-                    Need::Inner(_) => false,
+                    Need::Nobody | Need::Inner(_) => false,
                 };
                 self.fail_pending(key, FaultCode::ProcessFailed, needs);
             }

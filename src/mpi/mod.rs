@@ -1,7 +1,8 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
 //! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `collectives`, `reduce`,
-//! `strided`, `ulfm`, has one checked function per call of MPI; what stands on it is ordinary code.
+//! `strided`, `files`, `ulfm`, has one checked function per call of MPI; what stands on it is
+//! ordinary code.
 //!
 //! ```text
 //! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
@@ -25,6 +26,7 @@ mod data;
 mod exit;
 mod expose;
 mod facts;
+mod files;
 mod groups;
 mod interop;
 mod matched;
@@ -42,6 +44,7 @@ mod wire;
 
 use std::{
     io::Write as _,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -62,8 +65,8 @@ use crate::{
     engine::{
         buffer::Buffer,
         platform::{
-            DataId, Derived, Idle, Incoming, MessageId, Operation, Origin, Platform, PostId,
-            Progress, Status, UniverseId,
+            DataId, Derived, FileId, FileMode, Idle, Incoming, MessageId, Operation, Origin,
+            Platform, PostId, Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -273,6 +276,9 @@ impl Platform for MpiPlatform {
         operation: Operation,
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+        if let Operation::File(access) = operation {
+            return self.posts.post_file(access, buffer);
+        }
         let place = self.data.get(data.0 as usize).and_then(Option::as_ref);
         match place.and_then(|place| place.context(context)) {
             Some(comm) => self.posts.post((data, context), comm, &operation, buffer),
@@ -302,6 +308,23 @@ impl Platform for MpiPlatform {
 
     fn drop_message(&mut self, message: MessageId) {
         self.posts.drop_message(message);
+    }
+
+    fn open_file(
+        &mut self,
+        path: &Path,
+        mode: FileMode,
+        like: &mut dyn Buffer,
+    ) -> Result<FileId, Error> {
+        self.posts.open_file(path, mode, like)
+    }
+
+    fn sync_file(&mut self, file: FileId) -> Result<(), Error> {
+        self.posts.sync_file(file)
+    }
+
+    fn close_file(&mut self, file: FileId) {
+        self.posts.close_file(file);
     }
 
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {

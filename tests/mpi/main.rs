@@ -6,6 +6,7 @@
 
 #[path = "../operations/every.rs"]
 mod every;
+mod files;
 #[allow(dead_code)]
 mod launch;
 mod operations;
@@ -412,26 +413,6 @@ fn heat_spreads_over_faces_that_nobody_packs() {
         let expected: Vec<String> = (0..ranks).map(|rank| format!("rank {rank}: {each}")).collect();
         assert_eq!(run.expect_orderly(ranks as usize).sorted_lines(), expected, "{run}");
     }
-}
-
-#[test]
-#[serial]
-fn sections_of_arrays_are_exchanged_in_all_shapes() {
-    for ranks in [1, 4] {
-        all_say(&program("sections", ranks), ranks, "all sections are right");
-    }
-}
-
-#[test]
-#[serial]
-fn channels_live_through_aborts_and_rebuilds_and_allocate_nothing() {
-    all_say(&program("channels", 4), 4, "all channels are right");
-}
-
-#[test]
-#[serial]
-fn the_section_of_a_request_that_fails_is_given_back() {
-    all_say(&program("sections with deaths", 4), 4, "all sections survived");
 }
 
 #[test]

@@ -6,9 +6,13 @@ use fampi::{
     Array, Channel, Codes, Error, Finished, Level, Placement, Rank, RequestId, Tag, Timeout,
     TryBlock, World,
 };
+use serial_test::serial;
 use stats_alloc::Region;
 
-use crate::programs::{Ended, die, say, wait};
+use crate::{
+    all_say, program,
+    programs::{Ended, die, say, wait},
+};
 
 /// The section that is the `number`-th in some order.
 fn section(shape: [usize; 3], number: usize) -> [Range<usize>; 3] {
@@ -231,4 +235,24 @@ fn quick_rounds(world: &World, ring: [Rank; 3], channels: &mut [Channel<u64>]) -
         assert!(round < 100 || allocations == 0, "round {round}: {allocations} allocations");
     }
     Ok(())
+}
+
+#[test]
+#[serial]
+fn sections_of_arrays_are_exchanged_in_all_shapes() {
+    for ranks in [1, 4] {
+        all_say(&program("sections", ranks), ranks, "all sections are right");
+    }
+}
+
+#[test]
+#[serial]
+fn channels_live_through_aborts_and_rebuilds_and_allocate_nothing() {
+    all_say(&program("channels", 4), 4, "all channels are right");
+}
+
+#[test]
+#[serial]
+fn the_section_of_a_request_that_fails_is_given_back() {
+    all_say(&program("sections with deaths", 4), 4, "all sections survived");
 }

@@ -4,6 +4,7 @@
 mod channels;
 mod every;
 mod faults;
+mod files;
 mod requests;
 mod sections;
 
