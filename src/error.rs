@@ -104,6 +104,28 @@ pub enum Error {
         /// Entries given.
         found: u32,
     },
+    /// A section reaches beyond its array. This rank; nothing was started.
+    #[error("{start}..{end} is no range of axis {axis}, which has {length}; give ranges inside")]
+    OutsideOfArray {
+        /// The axis, from 0.
+        axis: usize,
+        /// Where the range starts.
+        start: usize,
+        /// Where the range ends.
+        end: usize,
+        /// Length of the axis.
+        length: usize,
+    },
+
+    /// A section is used by another request, and one of the two writes. This rank; nothing was
+    /// started.
+    #[error("another request uses elements of this section; wait for it, or take other elements")]
+    SectionInUse,
+
+    /// Requests that are not over use the elements of an array or a channel, or somebody reads
+    /// them. This rank; nothing was started.
+    #[error("its elements are in use; end the block of their requests, or allocate others")]
+    ArrayInUse,
 
     /// A request of another block, or one whose buffer was taken before. This rank.
     #[error("the request does not belong to this block or its buffer was taken already")]

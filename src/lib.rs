@@ -32,6 +32,8 @@ pub use {
     engine::{
         Level,
         buffer::Element,
+        lent::Elements,
+        platform::FileMode,
         reduction::{ReduceOp, ReduceWith, Reducible, UserOp},
     },
     recovery::{

@@ -2,7 +2,11 @@
 
 use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
-    engine::{BlockKey, Engine, Level, Need, Shared, buffer::Element, platform::Operation},
+    engine::{
+        BlockKey, Engine, Level, Need, Shared,
+        buffer::{Buffer, Element},
+        platform::Operation,
+    },
     error::Error,
     fault::FaultCode,
     rank::Rank,
@@ -70,7 +74,7 @@ impl TryBlock {
         to: Rank,
         tag: Tag,
     ) -> Result<Request<T>, Error> {
-        self.send(buffer, to, tag, false)
+        self.send(buffer, to, tag, false).map(Request::of)
     }
 
     /// Sends a buffer; complete only when the receive has started (`MPI_Issend`).
@@ -85,7 +89,7 @@ impl TryBlock {
         to: Rank,
         tag: Tag,
     ) -> Result<Request<T>, Error> {
-        self.send(buffer, to, tag, true)
+        self.send(buffer, to, tag, true).map(Request::of)
     }
 
     /// Receives into a buffer, whose length is the most that is received (`MPI_Irecv`).
@@ -100,10 +104,7 @@ impl TryBlock {
         from: impl Into<Source>,
         tag: impl Into<TagSelector>,
     ) -> Result<Request<T>, Error> {
-        let mut engine = self.engine().borrow_mut();
-        let (from, tag) = envelope(&engine, self.key, from.into(), tag.into())?;
-        let need = from.map_or(Need::Anybody, Need::Peer);
-        Ok(post(&mut engine, self.key, need, Operation::Receive { from, tag }, buffer))
+        self.receive(buffer, from.into(), tag.into()).map(Request::of)
     }
 
     /// Makes an inner block's end an operation of this one: this block waits for it, and its
@@ -205,17 +206,30 @@ impl TryBlock {
     }
 
     #[inline]
-    fn send<T: Element>(
+    pub(super) fn send<B: Buffer>(
         &mut self,
-        buffer: Vec<T>,
+        buffer: B,
         to: Rank,
         tag: Tag,
         synchronous: bool,
-    ) -> Result<Request<T>, Error> {
+    ) -> Result<RequestId, Error> {
         let mut engine = self.engine().borrow_mut();
         let (to, tag) = (checked(&engine, self.key, to)?, wire_tag(&engine, self.key, tag)?);
         let operation = Operation::Send { to, tag, synchronous };
         Ok(post(&mut engine, self.key, Need::Peer(to), operation, buffer))
+    }
+
+    #[inline]
+    pub(super) fn receive<B: Buffer>(
+        &mut self,
+        buffer: B,
+        from: Source,
+        tag: TagSelector,
+    ) -> Result<RequestId, Error> {
+        let mut engine = self.engine().borrow_mut();
+        let (from, tag) = envelope(&engine, self.key, from, tag)?;
+        let need = from.map_or(Need::Anybody, Need::Peer);
+        Ok(post(&mut engine, self.key, need, Operation::Receive { from, tag }, buffer))
     }
 
     pub(super) fn post<T: Element>(
@@ -224,7 +238,7 @@ impl TryBlock {
         operation: Operation,
         buffer: Vec<T>,
     ) -> Request<T> {
-        post(&mut self.engine().borrow_mut(), self.key, need, operation, buffer)
+        Request::of(post(&mut self.engine().borrow_mut(), self.key, need, operation, buffer))
     }
 
     /// This rank, and how many there are.
@@ -262,16 +276,16 @@ impl Drop for TryBlock {
 }
 
 #[inline]
-fn post<T: Element>(
+fn post<B: Buffer>(
     engine: &mut Engine,
     key: BlockKey,
     need: Need,
     operation: Operation,
-    buffer: Vec<T>,
-) -> Request<T> {
+    buffer: B,
+) -> RequestId {
     let block = engine.block_mut(key);
     let buffer = block.shells.wrap(block.records.len(), buffer);
-    Request::new(key, engine.post(key, need, operation, buffer))
+    RequestId { block: key, index: engine.post(key, need, operation, buffer) }
 }
 
 #[inline]

@@ -36,7 +36,7 @@ impl TryBlock {
         }
         let barrier = Operation::Collective(Collective::Barrier);
         let asked: Request<u8> = self.post(Need::Anybody, barrier, Vec::new());
-        Ok(Request::new(self.key, asked.index()))
+        Ok(Request::of(asked.id()))
     }
 }
 

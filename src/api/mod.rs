@@ -1,9 +1,12 @@
 //! What users see. Nothing here depends on the world underneath.
 
+mod array;
 mod block;
+mod channel;
 mod collectives;
 mod comm;
 mod duplicate;
+mod file;
 mod grid;
 mod group;
 mod neighbours;
@@ -16,9 +19,12 @@ mod simulated;
 mod wait;
 mod world;
 
+pub use array::Array;
 pub use block::{BlockOptions, TryBlock};
+pub use channel::Channel;
 pub use collectives::Exchange;
 pub use comm::{Color, Comm};
+pub use file::{File, Number};
 pub use grid::{Grid, Shift};
 pub use group::{Comparison, Group};
 pub use neighbours::{Edges, Neighbours};

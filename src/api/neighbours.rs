@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Exchange, Request, TryBlock};
+use super::{Exchange, Request, RequestId, TryBlock};
 use crate::{
     engine::{
         Edge,
@@ -219,7 +219,8 @@ impl TryBlock {
         let mut engine = self.engine().borrow_mut();
         let block = engine.block_mut(self.key);
         let buffer = block.shells.wrap(block.records.len(), buffer);
-        Ok(Request::new(self.key, engine.post_neighbours(self.key, buffer, received, sent)))
+        let index = engine.post_neighbours(self.key, buffer, received, sent);
+        Ok(Request::of(RequestId { block: self.key, index }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Request, Source, Status, TagSelector, TryBlock, wait::public_status};
+use super::{Request, RequestId, Source, Status, TagSelector, TryBlock, wait::public_status};
 use crate::{
     engine::{BlockKey, buffer::Element, platform::MessageId},
     error::Error,
@@ -93,6 +93,6 @@ impl TryBlock {
             return Err(Error::NoSuchRequest);
         }
         let index = self.engine().borrow_mut().post_matched(block, (id, from), Box::new(buffer));
-        Ok(Request::new(block, index))
+        Ok(Request::of(RequestId { block, index }))
     }
 }

@@ -83,8 +83,9 @@ pub struct Request<T> {
 }
 
 impl<T> Request<T> {
-    pub(super) fn new(block: BlockKey, index: usize) -> Self {
-        Self { id: RequestId { block, index }, element: PhantomData }
+    #[inline]
+    pub(super) fn of(id: RequestId) -> Self {
+        Self { id, element: PhantomData }
     }
 
     /// The request without its type.
@@ -119,6 +120,13 @@ impl<T> Eq for Request<T> {}
 pub struct RequestId {
     pub(super) block: BlockKey,
     pub(super) index: usize,
+}
+
+impl RequestId {
+    /// The position of the request in its block's list, as fault queries report it.
+    pub fn index(self) -> usize {
+        self.index
+    }
 }
 
 impl<T> From<Request<T>> for RequestId {

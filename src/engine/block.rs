@@ -111,6 +111,8 @@ pub(crate) enum Need {
     Anybody,
     /// The ranks of this exchange of the block.
     Neighbours(usize),
+    /// None but this one: a file.
+    Nobody,
     /// The verdict of an inner block.
     Inner(BlockKey),
 }

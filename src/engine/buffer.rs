@@ -1,20 +1,23 @@
 //! Buffers of the application while an operation owns them.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::{any::Any, fmt::Debug};
+use core::{
+    any::{Any, TypeId},
+    fmt::Debug,
+};
 
 /// A type that operations can move between ranks: with the feature `mpi`, every `Equivalence`
 /// type of rsmpi whose datatype lives for ever (numbers, and structures that derive it).
 #[cfg(feature = "mpi")]
-pub trait Element: crate::mpi::MpiElement + Copy + Debug + Send + 'static {}
+pub trait Element: crate::mpi::MpiElement + Copy + Debug + Send + Sync + 'static {}
 #[cfg(feature = "mpi")]
-impl<T: crate::mpi::MpiElement + Copy + Debug + Send + 'static> Element for T {}
+impl<T: crate::mpi::MpiElement + Copy + Debug + Send + Sync + 'static> Element for T {}
 
 /// A type that operations can move between ranks.
 #[cfg(not(feature = "mpi"))]
-pub trait Element: Copy + Debug + Send + 'static {}
+pub trait Element: Copy + Debug + Send + Sync + 'static {}
 #[cfg(not(feature = "mpi"))]
-impl<T: Copy + Debug + Send + 'static> Element for T {}
+impl<T: Copy + Debug + Send + Sync + 'static> Element for T {}
 
 /// What the platform must be able to do with a buffer without knowing its element type.
 #[cfg(feature = "mpi")]
@@ -45,22 +48,22 @@ impl Foreign {
     }
 }
 
-/// Boxes whose vectors are gone, one for each request of an earlier block in the same place of the
+/// Boxes whose contents are gone, one for each request of an earlier block in the same place of the
 /// table: blocks that look alike allocate nothing.
 #[derive(Default)]
 pub(crate) struct Shells(Vec<Option<Box<dyn Buffer>>>);
 
 impl Shells {
-    /// The vector as a buffer of the request at this position.
+    /// The buffer of the request at this position, in a box.
     #[inline]
-    pub(crate) fn wrap<T: Element>(&mut self, at: usize, vector: Vec<T>) -> Box<dyn Buffer> {
+    pub(crate) fn wrap<B: Buffer>(&mut self, at: usize, buffer: B) -> Box<dyn Buffer> {
         if let Some(mut shell) = self.0.get_mut(at).and_then(Option::take)
-            && let Some(place) = shell.as_any_mut().downcast_mut::<Vec<T>>()
+            && let Some(place) = shell.as_any_mut().downcast_mut::<B>()
         {
-            *place = vector;
+            *place = buffer;
             return shell;
         }
-        Box::new(vector)
+        Box::new(buffer)
     }
 
     /// The vector of a buffer, if it is one of this type.
@@ -71,27 +74,43 @@ impl Shells {
         mut buffer: Box<dyn Buffer>,
     ) -> Option<Vec<T>> {
         let vector = core::mem::take(buffer.as_any_mut().downcast_mut::<Vec<T>>()?);
+        self.keep(at, buffer);
+        Some(vector)
+    }
+
+    /// Keeps the box of a request that is over.
+    #[inline]
+    pub(crate) fn keep(&mut self, at: usize, shell: Box<dyn Buffer>) {
         if self.0.len() <= at {
             self.0.resize_with(at + 1, || None);
         }
-        self.0[at] = Some(buffer);
-        Some(vector)
+        self.0[at] = Some(shell);
     }
 }
 
-/// A `Vec` of elements whose type the platform does not know.
+/// Elements whose type the platform does not know: a `Vec`, or a part of an array that is lent.
 pub trait Buffer: Any + Send + Exposed {
     /// Number of elements.
     fn elements(&self) -> usize;
     /// Bytes of one element.
     fn element_bytes(&self) -> usize;
-    /// A copy of the elements from `at`, `count` of them.
+    /// The type of the elements.
+    fn element(&self) -> TypeId;
+    /// A copy of the elements from `at`, `count` of them, in a `Vec`.
     fn copy(&self, at: usize, count: usize) -> Box<dyn Buffer>;
-    /// Overwrites the elements from `at` with those of `other`; false when they do not fit or
-    /// are of another type.
+    /// Overwrites the elements from `at` with those of `other`, a `Vec`; false when they do not
+    /// fit or are of another type.
     fn fill(&mut self, at: usize, other: &dyn Buffer) -> bool;
     /// Overwrites all elements with those of `other` from `at`; false as for [`Self::fill`].
     fn load(&mut self, other: &dyn Buffer, at: usize) -> bool;
+    /// The same where the elements may lie beyond the end of this `Vec`, which grows then; what is
+    /// in between is as if it had been written by the first of `other`.
+    fn overwrite(&mut self, at: usize, other: &dyn Buffer) -> bool;
+    /// Lets go of what was only lent, once the operation is over; false for what the application
+    /// takes back itself.
+    fn give_back(&mut self) -> bool {
+        false
+    }
     /// For downcasts.
     fn as_any(&self) -> &dyn Any;
     /// For downcasts.
@@ -107,6 +126,10 @@ impl<T: Element> Buffer for Vec<T> {
 
     fn element_bytes(&self) -> usize {
         size_of::<T>()
+    }
+
+    fn element(&self) -> TypeId {
+        TypeId::of::<T>()
     }
 
     fn copy(&self, at: usize, count: usize) -> Box<dyn Buffer> {
@@ -125,6 +148,14 @@ impl<T: Element> Buffer for Vec<T> {
         let Some(source) = other.get(at..at + self.len()) else { return false };
         self.copy_from_slice(source);
         true
+    }
+
+    fn overwrite(&mut self, at: usize, other: &dyn Buffer) -> bool {
+        let Some(written) = other.as_any().downcast_ref::<Self>() else { return false };
+        if let Some(first) = written.first() {
+            self.resize(self.len().max(at + written.len()), *first);
+        }
+        self.fill(at.min(self.len()), other)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -10,6 +10,7 @@
 //! | [`buffer`] | the application's buffers while an operation owns them |
 //! | [`collective`] | the operations of all ranks, and the shapes of their buffers |
 //! | [`reduction`] | what reductions do with the elements of two ranks |
+//! | [`section`], [`lent`] | parts of arrays that several requests use at once |
 //! | `comm` | what a process knows of a communicator |
 //! | `block` | an open block and its requests |
 //! | `neighbours` | operations among neighbours, made of messages |
@@ -22,12 +23,14 @@ mod block;
 pub mod buffer;
 pub mod collective;
 mod comm;
+pub mod lent;
 mod neighbours;
 pub mod platform;
 mod probe;
 mod progress;
 pub mod reduction;
 mod request;
+pub mod section;
 mod vote;
 
 use alloc::{boxed::Box, rc::Rc, vec::Vec};

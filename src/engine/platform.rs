@@ -49,6 +49,32 @@ pub struct PostId(pub u32);
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct MessageId(pub u32);
 
+/// A file that this process has opened.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct FileId(pub u32);
+
+/// What a file is opened for (MPI 4.1 §14.2.1). One that is written to is made if it is not there.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum FileMode {
+    /// `MPI_MODE_RDONLY`.
+    Read,
+    /// `MPI_MODE_WRONLY` and `MPI_MODE_CREATE`.
+    Write,
+    /// `MPI_MODE_RDWR` and `MPI_MODE_CREATE`.
+    ReadWrite,
+}
+
+/// Where in a file an operation reads or writes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FileAccess {
+    /// The file.
+    pub file: FileId,
+    /// Elements before the first.
+    pub at: u64,
+    /// `MPI_File_iwrite_at` instead of `MPI_File_iread_at`.
+    pub writes: bool,
+}
+
 /// How this process came to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Origin {
@@ -105,6 +131,8 @@ pub enum Operation {
     },
     /// An operation of all ranks, in place.
     Collective(Collective),
+    /// Read a file into the buffer, or write it. It needs nobody and is in no context.
+    File(FileAccess),
 }
 
 /// Where an operation stands.
@@ -221,6 +249,28 @@ pub trait Platform {
 
     /// Receives a matched message into nowhere, so that its sender can complete.
     fn drop_message(&mut self, message: MessageId);
+
+    /// Opens a file for this process alone, as a sequence of elements like those of `like`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mpi`] with the class; [`Error::Unsupported`].
+    fn open_file(
+        &mut self,
+        path: &std::path::Path,
+        mode: FileMode,
+        like: &mut dyn Buffer,
+    ) -> Result<FileId, Error>;
+
+    /// Returns when all that was written to a file is on the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mpi`] with the class.
+    fn sync_file(&mut self, file: FileId) -> Result<(), Error>;
+
+    /// Closes a file, as soon as no operation uses it any more.
+    fn close_file(&mut self, file: FileId);
 
     /// Takes the buffer of an operation that is over; the post is gone afterwards.
     fn take(&mut self, post: PostId) -> Box<dyn Buffer>;

@@ -44,7 +44,9 @@ impl Engine {
         operation: Operation,
         buffer: Box<dyn Buffer>,
     ) -> usize {
-        self.settle_block(key);
+        if need != Need::Nobody {
+            self.settle_block(key);
+        }
         let posted = self.start(key, need, operation, buffer);
         let records = &mut self.block_mut(key).records;
         let index = records.len();
@@ -55,7 +57,8 @@ impl Engine {
             }
             Err((code, buffer)) => {
                 let state = RequestState::Failed(code);
-                records.push(Record { need, state, post: None, buffer: Some(buffer) });
+                records.push(Record { need, state, post: None, buffer: None });
+                self.return_buffer(key, index, buffer);
                 self.after_failure(key, index);
             }
         }
@@ -98,7 +101,7 @@ impl Engine {
             // It may be the dead who was to send; once all know that, it is the user's risk.
             Need::Anybody => dead.len() > agreed.len(),
             // Asked for each of their messages.
-            Need::Neighbours(_) | Need::Inner(_) => false,
+            Need::Neighbours(_) | Need::Nobody | Need::Inner(_) => false,
         };
         hopeless.then_some(FaultCode::ProcessFailed)
     }
@@ -157,11 +160,22 @@ impl Engine {
         let record = &mut self.block_mut(key).records[index];
         record.state = state;
         record.post = None;
-        record.buffer = Some(buffer);
+        self.return_buffer(key, index, buffer);
         if matches!(state, RequestState::Failed(_)) {
             self.after_failure(key, index);
         }
         state
+    }
+
+    /// The operation is over: its buffer waits for the application, unless it was only lent.
+    #[inline]
+    fn return_buffer(&mut self, key: BlockKey, index: usize, mut buffer: Box<dyn Buffer>) {
+        let block = self.block_mut(key);
+        if buffer.give_back() {
+            block.shells.keep(index, buffer);
+        } else {
+            block.records[index].buffer = Some(buffer);
+        }
     }
 
     /// Looks at all requests of a block.
@@ -272,7 +286,7 @@ impl Engine {
                     Need::Peer(peer) => peer == dead,
                     Need::Anybody => true,
                     Need::Neighbours(at) => block.exchanges[at].needs(dead),
-                    Need::Inner(_) => false,
+                    Need::Nobody | Need::Inner(_) => false,
                 };
                 self.fail_pending(key, FaultCode::ProcessFailed, needs);
             }

@@ -18,6 +18,8 @@ pub(super) const PROC_FAILED_PENDING: i32 = 76;
 pub(super) const REVOKED: i32 = 77;
 /// `MPI_ERR_COUNT`, the same number in all libraries of this family.
 pub(super) const COUNT: i32 = 2;
+/// `MPI_ERR_BUFFER`, the same number in all libraries of this family.
+pub(super) const BUFFER: i32 = 1;
 
 /// A call that MPI refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -124,7 +126,27 @@ pub(super) fn control_variable(name: &CStr) -> Option<Vec<u8>> {
     value
 }
 
-fn read_control_variable(name: &CStr) -> Option<Vec<u8>> {
+/// Sets a control variable that is a text; false when there is none, or it cannot be set.
+pub(super) fn set_control_variable(name: &CStr, value: &CStr) -> bool {
+    let mut provided = 0;
+    // SAFETY: the pointer is to a variable of ours; the tool interface may be started repeatedly.
+    if unsafe { ffi::MPI_T_init_thread(0, &raw mut provided) } != 0 {
+        return false;
+    }
+    let written = handle_of(name).is_some_and(|(mut handle, _)| {
+        // SAFETY: the handle was allocated above; the text ends with a zero.
+        let code = unsafe { ffi::MPI_T_cvar_write(handle, value.as_ptr().cast()) };
+        // SAFETY: as above, and not used afterwards.
+        unsafe { ffi::MPI_T_cvar_handle_free(&raw mut handle) };
+        code == 0
+    });
+    // SAFETY: ends what was started above.
+    unsafe { ffi::MPI_T_finalize() };
+    written
+}
+
+/// A handle of a control variable, which the caller frees, and its number of elements.
+fn handle_of(name: &CStr) -> Option<(ffi::MPI_T_cvar_handle, c_int)> {
     let mut index = 0;
     // SAFETY: the name ends with a zero; the index is a variable of ours.
     if unsafe { ffi::MPI_T_cvar_get_index(name.as_ptr(), &raw mut index) } != 0 {
@@ -136,9 +158,11 @@ fn read_control_variable(name: &CStr) -> Option<Vec<u8>> {
         // SAFETY: the index is valid, no object is needed, results are variables of ours.
         unsafe { ffi::MPI_T_cvar_handle_alloc(index, object, &raw mut handle, &raw mut count) }
     };
-    if allocated != 0 {
-        return None;
-    }
+    (allocated == 0).then_some((handle, count))
+}
+
+fn read_control_variable(name: &CStr) -> Option<Vec<u8>> {
+    let (mut handle, count) = handle_of(name)?;
     // No element is longer than eight bytes; texts may grow after their length was told.
     let mut bytes = vec![0_u8; usize::try_from(count).ok()? * 8 + 4096];
     // SAFETY: the bytes have room for `count` elements.

@@ -3,12 +3,19 @@
 //! MPI forgets a request when it is over, ours stays until it is taken. A buffer leaves this
 //! module only after MPI has let go of it.
 
-use std::time::{Duration, Instant};
+use std::{
+    ffi::CString,
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use super::{
-    calls::{COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
+    calls::{BUFFER, COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
     collectives::Layout,
     comm::Comm,
+    files::{self, File},
     matched::Matched,
     request::{Done, Request, empty_status},
     ulfm::Ulfm,
@@ -16,12 +23,20 @@ use super::{
 use crate::{
     engine::{
         buffer::Buffer,
-        platform::{DataId, MessageId, Operation, PostId, Progress, Status},
+        platform::{
+            DataId, FileAccess, FileId, FileMode, MessageId, Operation, PostId, Progress, Status,
+        },
     },
+    error::Error,
     fault::FaultCode,
     rank::Rank,
 };
 
+/// `MPI_ERR_BAD_FILE` and `MPI_ERR_FILE` of Open MPI.
+const BAD_FILE: i32 = 23;
+const FILE: i32 = 30;
+/// What is on no communicator.
+const NO_DATA: DataId = DataId(u32::MAX);
 /// Operations of a revoked communicator are over within 0.5 ms.
 const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 
@@ -33,11 +48,22 @@ struct Post {
     held: Option<Held>,
     /// What it came to, if it was over before the engine asked.
     progress: Progress,
-    receives: bool,
+    kind: Kind,
     cancelling: bool,
     data: DataId,
     context: u32,
     comm: Comm,
+}
+
+/// What its status is good for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    /// Nothing.
+    Plain,
+    /// It tells of a message, and MPI can cancel it.
+    Receive,
+    /// It tells how many elements were read or written.
+    File,
 }
 
 /// All operations of this process.
@@ -51,6 +77,8 @@ pub(super) struct Posts {
     messages: Vec<(MessageId, Matched)>,
     /// How many messages were matched.
     matched: u32,
+    /// By their numbers; nothing in place of those that are closed.
+    files: Vec<Option<Rc<File>>>,
 }
 
 /// What the error class of an operation means to the application.
@@ -66,19 +94,20 @@ impl Post {
     /// A place for an operation.
     fn free(comm: Comm) -> Self {
         let (held, progress, data) = (None, Progress::Pending, DataId(0));
-        let (request, receives, cancelling, context) = (Request::null(), false, false, 0);
-        Self { request, held, progress, receives, cancelling, data, context, comm }
+        let (request, kind, cancelling, context) = (Request::null(), Kind::Plain, false, 0);
+        Self { request, held, progress, kind, cancelling, data, context, comm }
     }
 
-    /// What a receive that is over has got.
-    fn received(&mut self, done: &Done) -> Progress {
+    /// What an operation that is over has moved.
+    fn moved(&mut self, done: &Done) -> Progress {
         if self.cancelling && done.is_cancelled() {
             return Progress::Complete(Status { cancelled: true, ..Status::default() });
         }
         let Some(held) = &mut self.held else { return Progress::Pending };
         match held.buffer.expose().map(|exposure| done.elements(&exposure)) {
             Ok(Ok(elements)) => {
-                let (source, tag) = (done.source(), done.tag());
+                let message = self.kind == Kind::Receive;
+                let (source, tag) = if message { (done.source(), done.tag()) } else { (None, 0) };
                 Progress::Complete(Status { source, tag, elements, cancelled: false })
             }
             Ok(Err(refusal)) => Progress::Failed(fault(refusal)),
@@ -96,9 +125,9 @@ impl Post {
     #[inline]
     fn look(&mut self, ulfm: &Ulfm) -> Progress {
         let mut done = Done::new(empty_status());
-        match self.request.test_with(self.receives.then_some(&mut done)) {
+        match self.request.test_with((self.kind != Kind::Plain).then_some(&mut done)) {
             Ok(false) => Progress::Pending,
-            Ok(true) if self.receives => self.received(&done),
+            Ok(true) if self.kind != Kind::Plain => self.moved(&done),
             Ok(true) => {
                 let elements = self.held.as_ref().map_or(0, |held| held.buffer.elements());
                 Progress::Complete(Status { elements, ..Status::default() })
@@ -126,6 +155,9 @@ fn start(
     // By reference: what is copied right after it was written is waited for.
     let exposed = buffer.expose();
     let exposure = exposed.as_ref().map_err(|code| *code)?;
+    if !exposure.writable && !matches!(operation, Operation::Send { .. }) {
+        return Err(FaultCode::Mpi(BUFFER));
+    }
     let mut layout = Layout::default();
     let started: Checked<Request> = match operation {
         Operation::Send { to, tag, synchronous } => {
@@ -148,6 +180,7 @@ fn start(
             // SAFETY: as above, and so is the layout; the shape was checked.
             unsafe { Request::collective(comm, *exposure, collective, &layout) }
         }
+        Operation::File(_) => return Err(FaultCode::Mpi(FILE)),
     };
     Ok((started.map_err(fault)?, layout))
 }
@@ -156,6 +189,7 @@ fn start(
 struct Held {
     buffer: Box<dyn Buffer>,
     _layout: Layout,
+    _file: Option<Rc<File>>,
 }
 
 impl Posts {
@@ -175,19 +209,78 @@ impl Posts {
             Ok(started) => started,
             Err(code) => return Err((code, buffer)),
         };
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Post::free(*comm));
-            self.slots.len() as u32 - 1
-        });
+        let slot = self.free_slot(comm);
         let post = &mut self.slots[slot as usize];
         post.request = request;
-        post.held = Some(Held { buffer, _layout: layout });
+        post.held = Some(Held { buffer, _layout: layout, _file: None });
         post.progress = Progress::Pending;
-        post.receives =
+        let receives =
             matches!(operation, Operation::Receive { .. } | Operation::ReceiveMatched { .. });
+        post.kind = if receives { Kind::Receive } else { Kind::Plain };
         post.cancelling = false;
         (post.data, post.context, post.comm) = (data, context, *comm);
         Ok(PostId(slot))
+    }
+
+    #[inline]
+    fn free_slot(&mut self, comm: &Comm) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Post::free(*comm));
+            self.slots.len() as u32 - 1
+        })
+    }
+
+    /// Starts an access to a file.
+    pub(super) fn post_file(
+        &mut self,
+        access: FileAccess,
+        mut buffer: Box<dyn Buffer>,
+    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+        let file = self.files.get(access.file.0 as usize).cloned().flatten();
+        let start = |buffer: &mut dyn Buffer| {
+            let (file, exposure) = (file.as_ref().ok_or(FaultCode::Mpi(FILE))?, buffer.expose()?);
+            // SAFETY: the post, then the quarantine, keeps buffer and file until it is over.
+            let request = unsafe { file.start(access, &exposure) };
+            Ok((request.map_err(fault)?, Comm::alone().map_err(fault)?))
+        };
+        let (request, alone) = match start(buffer.as_mut()) {
+            Ok(started) => started,
+            Err(code) => return Err((code, buffer)),
+        };
+        let slot = self.free_slot(&alone);
+        let mut post = Post::free(alone);
+        (post.request, post.kind, post.data) = (request, Kind::File, NO_DATA);
+        post.held = Some(Held { buffer, _layout: Layout::default(), _file: file });
+        self.slots[slot as usize] = post;
+        Ok(PostId(slot))
+    }
+
+    /// Opens a file for this process alone.
+    pub(super) fn open_file(
+        &mut self,
+        path: &Path,
+        mode: FileMode,
+        like: &mut dyn Buffer,
+    ) -> Result<FileId, Error> {
+        if self.files.is_empty() {
+            files::choose_implementation()?;
+        }
+        let refused = |class| Error::Mpi { call: "MPI_File_open", class };
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| refused(BAD_FILE))?;
+        let like = like.expose().map_err(|_| refused(BUFFER))?;
+        self.files.push(Some(Rc::new(File::open(&path, mode, &like)?)));
+        Ok(FileId(self.files.len() as u32 - 1))
+    }
+
+    pub(super) fn sync_file(&self, file: FileId) -> Result<(), Error> {
+        let open = self.files.get(file.0 as usize).and_then(Option::as_ref);
+        open.map_or(Ok(()), |open| open.sync().map_err(Error::from))
+    }
+
+    pub(super) fn close_file(&mut self, file: FileId) {
+        if let Some(open) = self.files.get_mut(file.0 as usize) {
+            *open = None;
+        }
     }
 
     #[inline]
@@ -225,7 +318,7 @@ impl Posts {
     /// Asks MPI to end a receive.
     pub(super) fn cancel(&mut self, post: PostId) {
         let post = self.slot(post);
-        if post.receives && post.is_pending() {
+        if post.kind == Kind::Receive && post.is_pending() {
             post.cancelling = true;
             post.request.cancel();
         }
@@ -265,7 +358,8 @@ impl Posts {
         let Some(message) = self.take_message(id) else { return };
         match message.into_nowhere() {
             Ok((request, nowhere)) => {
-                let held = Held { buffer: Box::new(nowhere), _layout: Layout::default() };
+                let (buffer, layout) = (Box::new(nowhere), Layout::default());
+                let held = Held { buffer, _layout: layout, _file: None };
                 self.quarantine.push((request, held));
             }
             Err(refusal) => tracing::debug!(?refusal, "message not dropped"),
@@ -274,12 +368,12 @@ impl Posts {
 
     pub(super) fn abandon(&mut self, post: PostId) {
         let Some(held) = self.remove(post) else { return };
-        let Post { request, receives, .. } = self.slot(post);
+        let Post { request, kind, .. } = self.slot(post);
         if request.is_over() {
             return;
         }
         let mut request = std::mem::replace(request, Request::null());
-        if *receives {
+        if *kind == Kind::Receive {
             request.cancel();
         }
         if matches!(request.test(), Ok(None)) || !request.is_over() {
@@ -337,5 +431,6 @@ impl Posts {
         for (_, held) in self.quarantine.drain(..) {
             std::mem::forget(held);
         }
+        self.files.clear();
     }
 }

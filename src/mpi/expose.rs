@@ -4,8 +4,17 @@ use std::ffi::{c_int, c_void};
 
 use mpi::{datatype::DatatypeRef, ffi, raw::AsRaw as _, traits::Equivalence};
 
-use super::calls::COUNT;
-use crate::fault::FaultCode;
+use super::{
+    calls::{BUFFER, COUNT, Refusal},
+    strided,
+};
+use crate::{
+    engine::{
+        buffer::Element,
+        lent::{Access, Part},
+    },
+    fault::FaultCode,
+};
 
 /// A type with an MPI datatype that lives for ever: the numbers, and structures that derive
 /// rsmpi's `Equivalence`.
@@ -19,8 +28,26 @@ pub struct Exposure {
     pub(super) address: *mut c_void,
     pub(super) count: c_int,
     pub(super) datatype: ffi::MPI_Datatype,
-    /// Bytes from one element to the next.
+    /// The datatype of one element, and how many there are.
+    pub(super) element: ffi::MPI_Datatype,
+    pub(super) elements: usize,
+    /// Bytes from one adjacent element to the next.
     pub(super) stride: usize,
+    /// MPI may write to it.
+    pub(super) writable: bool,
+}
+
+impl Exposure {
+    /// Adjacent elements that MPI may write to.
+    pub(super) fn adjacent(
+        address: *mut c_void,
+        count: c_int,
+        datatype: ffi::MPI_Datatype,
+        stride: usize,
+    ) -> Self {
+        let (element, elements) = (datatype, count.cast_unsigned() as usize);
+        Self { address, count, datatype, element, elements, stride, writable: true }
+    }
 }
 
 /// A buffer that MPI can read and write.
@@ -45,7 +72,32 @@ unsafe impl<T: MpiElement> Expose for Vec<T> {
         let count = c_int::try_from(self.len()).map_err(|_| FaultCode::Mpi(COUNT))?;
         let datatype = T::equivalent_datatype().as_raw();
         let address = self.as_mut_ptr().cast();
-        Ok(Exposure { address, count, datatype, stride: size_of::<T>() })
+        Ok(Exposure::adjacent(address, count, datatype, size_of::<T>()))
+    }
+}
+
+// SAFETY: the elements of the array are on the heap, where they stay as long as the part keeps
+// its claim on them; the section is inside of the array, as the claim has made sure, and what may
+// be written is nobody else's; `Equivalence` promises that the datatype describes `T`.
+unsafe impl<T: Element, const N: usize> Expose for Part<T, N> {
+    fn expose(&mut self) -> Result<Exposure, FaultCode> {
+        let (stride, writable) = (size_of::<T>(), self.access() == Access::Write);
+        let elements = self.section().elements();
+        let start = self.section().start * stride;
+        let element = T::equivalent_datatype().as_raw();
+        let (count, datatype) = if self.section().pattern.steps.is_empty() {
+            (c_int::try_from(elements).map_err(|_| FaultCode::Mpi(COUNT))?, element)
+        } else {
+            let made = strided::datatype(element, stride, &self.section().pattern);
+            (1, made.map_err(|Refusal { class, .. }| FaultCode::Mpi(class))?)
+        };
+        let array = if writable {
+            self.with_array_mut(Vec::as_mut_ptr)
+        } else {
+            self.with_array(|array| array.as_ptr().cast_mut())
+        };
+        let address = array.ok_or(FaultCode::Mpi(BUFFER))?.wrapping_byte_add(start).cast();
+        Ok(Exposure { address, count, datatype, element, elements, stride, writable })
     }
 }
 

@@ -80,7 +80,7 @@ impl Matched {
         let address = nowhere.as_mut_ptr().cast::<c_void>();
         // MPI has counted them with an `int` itself.
         let (count, datatype, stride) = (self.elements as i32, self.datatype, self.stride);
-        let buffer = Exposure { address, count, datatype, stride };
+        let buffer = Exposure::adjacent(address, count, datatype, stride);
         // SAFETY: the memory is kept by our caller.
         let request = unsafe { self.receive(buffer) }?;
         Ok((request, nowhere))

@@ -1,8 +1,9 @@
 //! Memory that processes of one node share, without a name that could outlive them.
 //!
 //! The owner makes an anonymous file (`memfd_create`); a neighbour of the same user opens it
-//! through `/proc/<pid>/fd/<descriptor>`, as long as this door is open. The memory goes with the last process that has it. It
-//! cannot be made smaller, by anybody, so that nobody falls off its end.
+//! through `/proc/<pid>/fd/<descriptor>`, as long as this door is open. The memory goes with the
+//! last process that has it. It cannot be made smaller, by anybody, so that nobody falls off its
+//! end.
 
 use std::{
     ffi::c_int,

@@ -1,7 +1,8 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
 //! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `collectives`, `reduce`,
-//! `ulfm`, has one checked function per call of MPI; what stands on it is ordinary code.
+//! `strided`, `files`, `ulfm`, has one checked function per call of MPI; what stands on it is
+//! ordinary code.
 //!
 //! ```text
 //! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
@@ -26,6 +27,7 @@ mod data;
 mod exit;
 mod expose;
 mod facts;
+mod files;
 mod groups;
 mod interop;
 mod mailbox;
@@ -39,6 +41,7 @@ mod process;
 mod reduce;
 mod request;
 mod spawn;
+mod strided;
 mod ulfm;
 mod watchdog;
 mod watcher;
@@ -46,6 +49,7 @@ mod wire;
 
 use std::{
     io::Write as _,
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -68,8 +72,8 @@ use crate::{
     engine::{
         buffer::Buffer,
         platform::{
-            DataId, Derived, Idle, Incoming, MessageId, Operation, Origin, Platform, PostId,
-            Progress, Status, UniverseId,
+            DataId, Derived, FileId, FileMode, Idle, Incoming, MessageId, Operation, Origin,
+            Platform, PostId, Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -286,6 +290,9 @@ impl Platform for MpiPlatform {
         operation: Operation,
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+        if let Operation::File(access) = operation {
+            return self.posts.post_file(access, buffer);
+        }
         let place = self.data.get(data.0 as usize).and_then(Option::as_ref);
         match place.and_then(|place| place.context(context)) {
             Some(comm) => self.posts.post((data, context), comm, &operation, buffer),
@@ -315,6 +322,23 @@ impl Platform for MpiPlatform {
 
     fn drop_message(&mut self, message: MessageId) {
         self.posts.drop_message(message);
+    }
+
+    fn open_file(
+        &mut self,
+        path: &Path,
+        mode: FileMode,
+        like: &mut dyn Buffer,
+    ) -> Result<FileId, Error> {
+        self.posts.open_file(path, mode, like)
+    }
+
+    fn sync_file(&mut self, file: FileId) -> Result<(), Error> {
+        self.posts.sync_file(file)
+    }
+
+    fn close_file(&mut self, file: FileId) {
+        self.posts.close_file(file);
     }
 
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
@@ -385,6 +409,7 @@ impl Platform for MpiPlatform {
         self.posts.close(LAST_OPERATIONS_WITHIN);
         self.settle_last();
         self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
+        strided::free_all();
         // All is done; what MPI does below in a job that lost processes is no news.
         exit::orderly();
         exit::report_success();

@@ -45,11 +45,10 @@ impl Done {
     #[inline]
     pub(super) fn elements(&self, buffer: &Exposure) -> Checked<usize> {
         // What fills the buffer needs no division: where elements have gaps there is less.
-        let room = buffer.count.cast_unsigned() as usize;
-        if self.0._ucount == room * buffer.stride {
-            return Ok(room);
+        if self.0._ucount == buffer.elements * buffer.stride {
+            return Ok(buffer.elements);
         }
-        self.count(buffer.datatype)
+        self.count(buffer.element)
     }
 
     /// Number of elements of this type that were received.

@@ -26,12 +26,7 @@ impl Wire {
     #[inline]
     pub(super) fn exposure(&self, count: usize) -> Exposure {
         debug_assert!(count <= self.capacity(), "within the memory");
-        Exposure {
-            address: self.bytes.as_ptr().cast(),
-            count: count as i32,
-            datatype: Types::bytes(),
-            stride: 1,
-        }
+        Exposure::adjacent(self.bytes.as_ptr().cast(), count as i32, Types::bytes(), 1)
     }
 
     /// Copies the first `count` bytes out with `take`.

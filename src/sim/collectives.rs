@@ -324,7 +324,7 @@ impl Meeting {
         for entry in self.entries[ranks].iter().flatten() {
             let mut next = entry.payload.copy(0, entry.payload.elements());
             if let Some(left) = result {
-                let types = [left.as_any().type_id(), next.as_any().type_id()];
+                let types = [left.element(), next.element()];
                 if types[0] != types[1] || left.elements() != next.elements() {
                     return Err(MPI_ERR_TYPE);
                 }
@@ -350,7 +350,7 @@ impl Meeting {
                 continue;
             }
             let part = entry.payload.copy(given.start, given.len());
-            if part.as_any().type_id() != all.as_any().type_id() {
+            if part.element() != all.element() {
                 return Err(MPI_ERR_TYPE);
             }
             if given.len() != taken.len() || !all.fill(taken.start, &*part) {

@@ -93,7 +93,7 @@ impl Post {
             Operation::Send { to, .. } => Some(to),
             Operation::Receive { from, .. } => from,
             Operation::ReceiveMatched { from, .. } => Some(from),
-            Operation::Collective(_) => None,
+            Operation::Collective(_) | Operation::File(_) => None,
         }
     }
 
@@ -111,6 +111,9 @@ impl Post {
             }
             Operation::Collective(ref collective) => {
                 format!("{} {} {place}", collective.name(), self.number)
+            }
+            Operation::File(access) => {
+                format!("{} a file", if access.writes { "write to" } else { "read from" })
             }
         }
     }
@@ -140,10 +143,11 @@ impl World {
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
         let side = &self.comms[comm].sides[rank];
-        if context < side.revoked || context >= side.made {
+        let is_file = matches!(operation, Operation::File(_));
+        if !is_file && (context < side.revoked || context >= side.made) {
             return Err((FaultCode::Interrupted, buffer));
         }
-        if let Some(class) = refusal(&operation, self.comms[comm].members.len()) {
+        if let Some(class) = self.refusal(me, comm, &operation, buffer.elements()) {
             return Err((FaultCode::Mpi(class), buffer));
         }
         let it = &mut self.processes[me];
@@ -171,6 +175,7 @@ impl World {
             Operation::Receive { .. } => self.start_receive(me, id),
             Operation::ReceiveMatched { message, .. } => self.start_matched(me, id, message),
             Operation::Collective(collective) => self.start_collective(me, id, collective),
+            Operation::File(access) => self.start_file(me, id, access),
         }
         Ok(id)
     }
@@ -301,7 +306,10 @@ impl World {
         side.revoked = context;
         side.ports = side.ports.split_off(&context);
         let process = self.comms[comm].members[rank];
-        let here = |post: &Post| post.comm == comm && post.context < context;
+        let here = |post: &Post| {
+            let is_file = matches!(post.operation, Operation::File(_));
+            post.comm == comm && post.context < context && !is_file
+        };
         self.fail_posts(process, FaultCode::Interrupted, here);
     }
 
@@ -361,20 +369,22 @@ impl World {
             it.open_posts = it.posts.len() - abandoned;
         }
     }
-}
 
-/// The error class of an operation that cannot start.
-fn refusal(operation: &Operation, size: usize) -> Option<i32> {
-    let (rank, tag) = match *operation {
-        Operation::Send { to, tag, .. } => (Some(to), Some(tag)),
-        Operation::Receive { from, tag } => (from, tag),
-        Operation::ReceiveMatched { from, .. } => (Some(from), None),
-        Operation::Collective(ref collective) => (collective.root(), None),
-    };
-    if rank.is_some_and(|rank| rank.index() >= size) {
-        return Some(MPI_ERR_RANK);
+    /// The error class of an operation that cannot start.
+    fn refusal(&self, me: Pid, comm: usize, operation: &Operation, elements: usize) -> Option<i32> {
+        let size = self.comms[comm].members.len();
+        let (rank, tag) = match *operation {
+            Operation::Send { to, tag, .. } => (Some(to), Some(tag)),
+            Operation::Receive { from, tag } => (from, tag),
+            Operation::ReceiveMatched { from, .. } => (Some(from), None),
+            Operation::Collective(ref collective) => (collective.root(), None),
+            Operation::File(access) => return self.file_refusal(me, access, elements),
+        };
+        if rank.is_some_and(|rank| rank.index() >= size) {
+            return Some(MPI_ERR_RANK);
+        }
+        tag.is_some_and(|tag| tag > MAX_TAG).then_some(MPI_ERR_TAG)
     }
-    tag.is_some_and(|tag| tag > MAX_TAG).then_some(MPI_ERR_TAG)
 }
 
 const MPI_ERR_TYPE: i32 = 3;
@@ -382,7 +392,7 @@ const MPI_ERR_TRUNCATE: i32 = 15;
 
 /// Copies a message into a buffer, or tells the error class.
 fn fill(buffer: &mut dyn Buffer, payload: &dyn Buffer) -> Result<(), i32> {
-    if buffer.as_any().type_id() != payload.as_any().type_id() {
+    if buffer.element() != payload.element() {
         return Err(MPI_ERR_TYPE);
     }
     if buffer.fill(0, payload) { Ok(()) } else { Err(MPI_ERR_TRUNCATE) }

@@ -26,6 +26,8 @@ pub(super) enum Event {
     Arrival { comm: usize, context: u32, to: usize, message: Message },
     /// An operation is over.
     Completion { process: Pid, post: PostId, progress: Progress, payload: Option<Box<dyn Buffer>> },
+    /// An access to a file is over.
+    FileDone { process: Pid, post: PostId },
     /// A rank learns that another rank retired contexts.
     Retirement { comm: usize, rank: usize, context: u32 },
     /// A rank has more contexts.
@@ -42,6 +44,7 @@ impl Event {
             | Self::Timer { process }
             | Self::Crash { process }
             | Self::Completion { process, .. }
+            | Self::FileDone { process, .. }
             | Self::Return { process, .. } => process,
             Self::Frame { to, .. } => to,
             Self::Detection { observer, .. } => observer,
@@ -72,6 +75,7 @@ impl World {
             Event::Completion { process, post, progress, payload } => {
                 self.complete(process, post, progress, payload);
             }
+            Event::FileDone { process, post } => self.finish_file(process, post),
             Event::Retirement { comm, rank, context } => self.revoke(comm, rank, context),
             Event::ContextMade { comm, rank, made } => self.gain_contexts(comm, rank, made),
             Event::Return { process, creation, success } => {

@@ -41,6 +41,7 @@ mod baton;
 mod collectives;
 mod data;
 mod event;
+mod files;
 mod groups;
 mod here;
 mod matching;

@@ -2,6 +2,7 @@
 
 use std::{
     panic::resume_unwind,
+    path::Path,
     sync::{Arc, MutexGuard},
     thread,
     time::Duration,
@@ -18,8 +19,8 @@ use crate::{
     engine::{
         buffer::Buffer,
         platform::{
-            DataId, Derived, Idle, Incoming, MessageId, Operation, Origin, Platform, PostId,
-            Progress, Status, UniverseId,
+            DataId, Derived, FileId, FileMode, Idle, Incoming, MessageId, Operation, Origin,
+            Platform, PostId, Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -269,6 +270,25 @@ impl Platform for SimPlatform {
         if let Some(mut world) = self.enter(true) {
             world.drop_message(self.me, message);
         }
+    }
+
+    fn open_file(
+        &mut self,
+        path: &Path,
+        mode: FileMode,
+        like: &mut dyn Buffer,
+    ) -> Result<FileId, Error> {
+        let mut world = self.enter(true).ok_or(Error::Abandoned)?;
+        world.open_file(self.me, &path.to_string_lossy(), mode, like)
+    }
+
+    fn sync_file(&mut self, _: FileId) -> Result<(), Error> {
+        self.enter(true).map(drop).ok_or(Error::Abandoned)
+    }
+
+    fn close_file(&mut self, _: FileId) {
+        // What is under way goes on, and nobody names the file again.
+        let _ = self.enter(true);
     }
 
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {

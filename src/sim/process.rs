@@ -20,6 +20,7 @@ use super::{
     baton::Gate,
     data::Post,
     event::Event,
+    files::OpenFile,
     groups::Made,
     matching::Message,
     network::News,
@@ -91,6 +92,8 @@ pub(super) struct Process {
     pub(super) probes: bool,
     /// Messages that a probe has matched.
     pub(super) matched: BTreeMap<u32, Message>,
+    /// By number.
+    pub(super) files: Vec<OpenFile>,
     /// The creation that a spawned process joins.
     pub(super) born_of: Option<usize>,
     pub(super) returned: Option<Result<Made, Error>>,
@@ -138,6 +141,7 @@ impl World {
             next_post: 0,
             probes: false,
             matched: BTreeMap::new(),
+            files: Vec::new(),
             born_of: None,
             returned: None,
             finalized: false,

@@ -19,7 +19,11 @@ use super::{
     random::Random,
     report::Counters,
 };
-use crate::{engine::platform::Origin, ids::mix, rank::Rank};
+use crate::{
+    engine::{buffer::Buffer, platform::Origin},
+    ids::mix,
+    rank::Rank,
+};
 
 /// Nanoseconds of virtual time.
 pub(super) type Time = u64;
@@ -86,6 +90,8 @@ pub(super) struct World {
     pub(super) creations: Vec<Creation>,
     pub(super) creation_numbers: BTreeMap<CreationKey, usize>,
     pub(super) creation_calls: BTreeMap<CreationKey, u32>,
+    /// Contents of files, by path.
+    pub(super) files: BTreeMap<String, Box<dyn Buffer>>,
     pub(super) counters: Counters,
     pub(super) trace: Option<Vec<(Time, String)>>,
     pub(super) fingerprint: u64,
@@ -111,6 +117,7 @@ impl World {
             creations: Vec::new(),
             creation_numbers: BTreeMap::new(),
             creation_calls: BTreeMap::new(),
+            files: BTreeMap::new(),
             counters: Counters::default(),
             trace: settings.trace.then(Vec::new),
             fingerprint: settings.seed,

@@ -6,6 +6,7 @@
 
 #[path = "../operations/every.rs"]
 mod every;
+mod files;
 #[allow(dead_code)]
 #[path = "../operations/lattice.rs"]
 mod lattice;
@@ -14,6 +15,8 @@ mod launch;
 mod operations;
 mod programs;
 mod requests;
+mod sections;
+mod votes;
 
 use std::path::PathBuf;
 
@@ -288,29 +291,6 @@ fn deaths_are_replaced_by_spares_first() {
     all_say(&program("deaths", 4).spares(6).variable("DEATHS", &8), 4, "all counted");
 }
 
-/// Votes of ranks of one node go by memory; between nodes they go by MPI, as they do here. In
-/// the last launch some ranks have a mailbox and some have none.
-#[test]
-#[serial]
-fn votes_by_messages_are_as_good_as_votes_by_memory() {
-    let off = |launch: Launch| launch.variable("FAMPI_MAILBOX", &"off");
-    for ranks in [2, 5, 8] {
-        let run = off(example("hello_block", ranks)).run();
-        assert_eq!(
-            run.expect_orderly(ranks as usize).sorted_lines().len(),
-            ranks as usize,
-            "{run}"
-        );
-    }
-    all_say(&off(program("deaths", 4).variable("DEATHS", &10)), 4, "all counted");
-    all_say(&off(program("deaths", 8).spares(8)).variable("DEATHS", &8), 8, "all counted");
-    let own = std::env::current_exe().expect("this program has a path");
-    let odd = "test $((OMPI_COMM_WORLD_RANK % 2)) = 1 && export FAMPI_MAILBOX=off; exec \"$@\"";
-    let words = ["-c", odd, "odd ranks", &own.to_string_lossy()];
-    let mixed = Launch::new("/bin/sh", 8).words(words).words(A_RANK).variable(PROGRAM, &"deaths");
-    all_say(&mixed.spares(8).variable("DEATHS", &8), 8, "all counted");
-}
-
 #[test]
 #[serial]
 fn an_exit_without_finalize_is_a_death() {
@@ -450,6 +430,17 @@ fn second_deaths_are_counted() {
     let trials = trials.unwrap_or(40);
     for spares in [0, 6] {
         println!("{spares} spares: {} of {trials} complete", second_deaths(spares, trials));
+    }
+}
+
+#[test]
+#[serial]
+fn heat_spreads_over_faces_that_nobody_packs() {
+    for ranks in [1, 4] {
+        let run = example("faces", ranks).run();
+        let each = format!("{:.6} degrees", 100.0 / f64::from(ranks));
+        let expected: Vec<String> = (0..ranks).map(|rank| format!("rank {rank}: {each}")).collect();
+        assert_eq!(run.expect_orderly(ranks as usize).sorted_lines(), expected, "{run}");
     }
 }
 

@@ -22,7 +22,7 @@ use signal_hook::{
 };
 use stats_alloc::Region;
 
-use crate::{operations, requests};
+use crate::{files, operations, requests, sections};
 
 const SOFT: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -54,6 +54,12 @@ pub(crate) fn run(name: &str) -> Ended {
         "operations" => operations::all(world),
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
+        "files" => files::all(world),
+        "refused files" => files::refused(world),
+        "files with deaths" => files::with_deaths(world),
+        "sections" => sections::all(world),
+        "channels" => sections::channels(world),
+        "sections with deaths" => sections::with_deaths(world),
         "requests" => requests::all(world),
         "many requests" => requests::many(world),
         "requests with deaths" => requests::with_deaths(world),

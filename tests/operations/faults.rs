@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use fampi::{
-    Codes, Comm, Error, FaultCode, FaultReport, Finished, Level, Outcome, Rank, Request, Tag,
-    Timeout, TryBlock, World,
+    Array, Channel, Codes, Comm, Error, FaultCode, FaultReport, Finished, Level, Outcome, Rank,
+    Request, RequestId, Tag, Timeout, TryBlock, World,
     sim::{self, Crash, Ending, Report, Simulation},
 };
 
@@ -28,12 +28,40 @@ enum Tested {
         synchronous: bool,
         elements: usize,
     },
+    /// Each rank sends two columns of an array to its neighbours, and receives two others.
+    Faces {
+        rows: usize,
+    },
+    /// The ring once more, with channels.
+    Channels {
+        synchronous: bool,
+        elements: usize,
+    },
+}
+
+/// Requests that own their buffers, and such that use an array.
+#[derive(Default)]
+struct Posted {
+    owners: Vec<Request<u64>>,
+    faces: Option<(Array<u64, 2>, Vec<RequestId>)>,
+    channels: Vec<(Channel<u64>, RequestId)>,
+}
+
+impl Posted {
+    fn ids(&self) -> Vec<RequestId> {
+        let owners = self.owners.iter().map(Request::id);
+        let faces = self.faces.iter().flat_map(|(_, ids)| ids.clone());
+        owners.chain(faces).chain(self.channels.iter().map(|(_, id)| *id)).collect()
+    }
 }
 
 fn tested() -> Vec<Tested> {
     let ring = |synchronous, elements| Tested::Ring { synchronous, elements };
     let rings = [ring(false, 3), ring(true, 3), ring(false, LONG), ring(true, LONG)];
-    KINDS.into_iter().map(Tested::All).chain(rings).collect()
+    let faces = [Tested::Faces { rows: 3 }, Tested::Faces { rows: LONG }];
+    let channel = |synchronous, elements| Tested::Channels { synchronous, elements };
+    let channels = [channel(false, 3), channel(true, 3), channel(false, LONG)];
+    KINDS.into_iter().map(Tested::All).chain(rings).chain(faces).chain(channels).collect()
 }
 
 impl Tested {
@@ -45,18 +73,15 @@ impl Tested {
         Call { kind, size: size as usize, root: root.min(size as usize - 1), seed, longest }
     }
 
-    fn post(
-        self,
-        comm: &Comm,
-        block: &mut TryBlock,
-        seed: u64,
-    ) -> Result<Vec<Request<u64>>, Error> {
+    fn post(self, comm: &Comm, block: &mut TryBlock, seed: u64) -> Result<Posted, Error> {
         let (me, size) = (comm.rank().number(), comm.size());
+        let (left, right) = (Rank::new((me + size - 1) % size), Rank::new((me + 1) % size));
+        let owners = |owners| Posted { owners, ..Posted::default() };
         match self {
-            Self::All(kind) => Ok(vec![Self::call(kind, size, seed).post(block, me as usize)?]),
+            Self::All(kind) => {
+                Ok(owners(vec![Self::call(kind, size, seed).post(block, me as usize)?]))
+            }
             Self::Ring { synchronous, elements } => {
-                let left = Rank::new((me + size - 1) % size);
-                let right = Rank::new((me + 1) % size);
                 let received = block.irecv(vec![0; elements], left, Tag(3))?;
                 let content = vec![seed * 100 + u64::from(me); elements];
                 let sent = if synchronous {
@@ -64,18 +89,82 @@ impl Tested {
                 } else {
                     block.isend(content, right, Tag(3))?
                 };
-                Ok(vec![received, sent])
+                Ok(owners(vec![received, sent]))
+            }
+            Self::Faces { rows } => {
+                let field = Array::new([rows, 6], vec![seed * 100 + u64::from(me); 6 * rows])?;
+                let column = |at: usize| [0..rows, at..at + 1];
+                let ids = vec![
+                    block.irecv_section(&field, column(0), left, Tag(4))?,
+                    block.irecv_section(&field, column(5), right, Tag(5))?,
+                    block.isend_section(&field, column(1), left, Tag(5))?,
+                    block.isend_section(&field, column(4), right, Tag(4))?,
+                ];
+                Ok(Posted { faces: Some((field, ids)), ..Posted::default() })
+            }
+            Self::Channels { synchronous, elements } => {
+                let content = vec![seed * 100 + u64::from(me); elements];
+                let sent = if synchronous { Channel::ssend_init } else { Channel::send_init };
+                let received = Channel::recv_init(vec![0; elements], left, Tag(3));
+                let mut channels = Vec::new();
+                for mut channel in [received, sent(content, right, Tag(3))] {
+                    let id = block.start(&mut channel)?;
+                    channels.push((channel, id));
+                }
+                Ok(Posted { channels, ..Posted::default() })
+            }
+        }
+    }
+
+    /// Makes sure that ghosts are the neighbours', if they have come, and all else is as it was.
+    fn verify_faces(
+        comm: &Comm,
+        finished: &Finished,
+        (field, ids): &mut (Array<u64, 2>, Vec<RequestId>),
+        seed: u64,
+    ) {
+        let (me, size) = (comm.rank().number(), comm.size());
+        let complete: Vec<bool> = ids.iter().map(|id| finished.status(*id).is_some()).collect();
+        let Ok(elements) = field.elements_mut() else {
+            assert!(complete.contains(&false), "a request that is over has let go");
+            return;
+        };
+        let value = |rank: u32| seed * 100 + u64::from(rank % size);
+        for row in elements.chunks(6) {
+            for (at, found) in row.iter().enumerate() {
+                match at {
+                    0 if complete[0] => assert_eq!(*found, value(me + size - 1)),
+                    5 if complete[1] => assert_eq!(*found, value(me + 1)),
+                    0 | 5 => {}
+                    _ => assert_eq!(*found, value(me)),
+                }
             }
         }
     }
 
     /// Makes sure that what is complete is right, and that nothing pending is handed out.
-    fn verify(self, comm: &Comm, finished: &Finished, requests: &[Request<u64>], seed: u64) {
+    fn verify(self, comm: &Comm, finished: &Finished, posted: &mut Posted, seed: u64) {
         let (me, size) = (comm.rank().number(), comm.size());
-        for (position, request) in requests.iter().enumerate() {
+        for id in posted.ids() {
+            let failed = finished.failed_requests(Codes::Any).contains(&id.index());
+            assert_ne!(finished.status(id).is_some(), failed, "over, one way or the other");
+        }
+        if let Some(faces) = &mut posted.faces {
+            Self::verify_faces(comm, finished, faces, seed);
+        }
+        for (position, (channel, id)) in posted.channels.iter_mut().enumerate() {
+            let complete = finished.status(*id).is_some();
+            let from = if position == 0 { (me + size - 1) % size } else { me };
+            match channel.elements_mut() {
+                Ok(found) if complete => {
+                    assert!(found.iter().all(|it| *it == seed * 100 + u64::from(from)));
+                }
+                Ok(_) => {}
+                Err(error) => assert!(!complete && error == Error::ArrayInUse, "{error}"),
+            }
+        }
+        for (position, request) in posted.owners.iter().enumerate() {
             let complete = finished.status(*request).is_some();
-            let failed = finished.failed_requests(Codes::Any).contains(&request.index());
-            assert_ne!(complete, failed, "over, one way or the other");
             match (finished.take(*request), self) {
                 (Ok(found), Self::All(kind)) if complete => {
                     let call = Self::call(kind, size, seed);
@@ -85,8 +174,8 @@ impl Tested {
                     let from = if position == 0 { (me + size - 1) % size } else { me };
                     assert_eq!(found, vec![seed * 100 + u64::from(from); elements]);
                 }
-                (Ok(_), _) => assert!(failed),
-                (Err(error), _) => assert!(failed && error == Error::Quarantined, "{error}"),
+                (Ok(_), _) => assert!(!complete),
+                (Err(error), _) => assert!(!complete && error == Error::Quarantined, "{error}"),
             }
         }
     }
@@ -94,10 +183,10 @@ impl Tested {
     /// The operation in a block of its own, which must commit.
     fn works(self, comm: &Comm, seed: u64) {
         let mut block = comm.start(Level::Global).expect("in use");
-        let requests = self.post(comm, &mut block, seed).expect("right shapes");
+        let mut posted = self.post(comm, &mut block, seed).expect("right shapes");
         let finished = wait(block, Timeout::Never);
         assert!(finished.is_committed(), "{self:?} afterwards: {finished:?}");
-        self.verify(comm, &finished, &requests, seed);
+        self.verify(comm, &finished, &mut posted, seed);
     }
 }
 
@@ -133,9 +222,9 @@ fn disturbed(
     let finished = if world.rank() == Rank::new(BAD) {
         bad(block).expect("the dead do not come here")
     } else {
-        let requests = tested.post(world, &mut block, seed).expect("right shapes");
+        let mut posted = tested.post(world, &mut block, seed).expect("right shapes");
         let finished = wait(block, timeout);
-        tested.verify(world, &finished, &requests, seed);
+        tested.verify(world, &finished, &mut posted, seed);
         finished
     };
     assert!(!finished.is_committed(), "{tested:?}");
@@ -156,9 +245,9 @@ fn a_peer_that_is_dead_before_is_named_and_the_survivors_go_on() {
                 tested.works(&survivors, seed + 50);
                 // Once more on the broken communicator: it is known who is dead.
                 let mut block = world.start(Level::Global).expect("in use");
-                let requests = tested.post(&world, &mut block, seed).expect("right shapes");
+                let mut posted = tested.post(&world, &mut block, seed).expect("right shapes");
                 let finished = wait(block, Timeout::Never);
-                tested.verify(&world, &finished, &requests, seed);
+                tested.verify(&world, &finished, &mut posted, seed);
                 assert!(!finished.is_committed(), "it needs the dead");
                 let empty = wait(world.start(Level::Global).expect("in use"), Timeout::Never);
                 assert!(empty.is_committed());
@@ -191,9 +280,9 @@ fn a_peer_that_dies_anywhere_in_an_operation_leaves_one_verdict_and_right_result
                 let mut comm: Comm = Comm::clone(&world);
                 for round in 0..3 {
                     let mut block = comm.start(Level::Global).expect("in use");
-                    let requests = tested.post(&comm, &mut block, round).expect("right shapes");
+                    let mut posted = tested.post(&comm, &mut block, round).expect("right shapes");
                     let finished = wait(block, Timeout::Never);
-                    tested.verify(&comm, &finished, &requests, round);
+                    tested.verify(&comm, &finished, &mut posted, round);
                     verdicts.push(finished.report());
                     if !finished.is_committed() {
                         comm = comm.shrink().expect("nobody else dies");

@@ -1,12 +1,15 @@
 //! Every operation on simulated ranks: what it does, and what becomes of it when somebody dies,
 //! forgets it, or leaves.
 
+mod channels;
 mod duplicates;
 mod every;
 mod faults;
+mod files;
 mod grids;
 mod lattice;
 mod requests;
+mod sections;
 
 use every::post_all;
 use fampi::{Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, sim::Simulation};

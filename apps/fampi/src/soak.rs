@@ -12,7 +12,7 @@
 //! | recovered | somebody died; the result is right |
 //! | refused | the run ended with a sentence that says why, and with no result |
 //! | unstarted | the launcher could not start a job |
-//! | hang, wrong, crash, leak | a bug: no end in time, another result, no reason, or too much left |
+//! | hang, wrong, crash, leak | a bug: no end in time, another result, no reason, too much left |
 
 use std::fmt;
 use std::fs;

@@ -7,10 +7,10 @@
 //! step, of a commit, of a recovery, while they join, while they are parked.
 //!
 //! The last line on standard output is
-//! `ring: ranks=… steps=… digest=… generations=… communicators=… growth_kib=…`, and the exit status is 0
-//! only if the digest is that of the whole ring: the generations of the world, how many
-//! communicators of MPI this process holds, and how much memory it has taken since a fifth of its
-//! steps. Used by `cargo fampi soak`.
+//! `ring: ranks=… steps=… digest=… generations=… communicators=… growth_kib=…`, and the exit status
+//! is 0 only if the digest is that of the whole ring. `generations` counts the rebuilds,
+//! `communicators` those of MPI that this process holds, and `growth_kib` the memory that it has
+//! taken since a fifth of its steps. Used by `cargo fampi soak`.
 
 mod deaths;
 mod ring;
