@@ -82,9 +82,12 @@ pub enum Error {
     #[error("the request is not complete; wait for it before taking its buffer")]
     NotComplete,
 
-    /// The buffer of a request that never completed is still in MPI's hands; it is freed when MPI
-    /// lets go of it. This rank.
-    #[error("the request never completed and its buffer may still be written to; allocate another")]
+    /// The buffer of a request that never completed is still in MPI's hands. It can be taken once
+    /// MPI has let go of it, or is freed then. This rank.
+    #[error(
+        "the request did not complete and MPI may still use its buffer; \
+         take it later or allocate another"
+    )]
     Quarantined,
 
     /// Processes died while a communicator was made. All living ranks see it; nothing was made.

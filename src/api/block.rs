@@ -132,8 +132,9 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotComplete`], [`Error::Quarantined`], [`Error::NoSuchRequest`] when the buffer
-    /// was taken before or the request is another block's.
+    /// [`Error::NotComplete`], [`Error::Quarantined`] when it failed and MPI has the buffer still,
+    /// which can be taken later, [`Error::NoSuchRequest`] when the buffer was taken before or the
+    /// request is another block's.
     #[inline]
     pub fn take<T: Element>(&mut self, request: Request<T>) -> Result<Vec<T>, Error> {
         let index = self.index(request.id)?;

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::{
     BlockKey, CommKey, Engine, Need, Phase, Record, RequestState,
     buffer::Buffer,
-    platform::{Idle, Operation, Progress, Status},
+    platform::{Idle, Operation, PostId, Progress, Status},
 };
 use crate::{error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout};
 
@@ -209,12 +209,12 @@ impl Engine {
         }
     }
 
-    /// Ends a pending request without waiting for MPI: its buffer goes to quarantine.
+    /// Ends a pending request without waiting for MPI, which has its buffer until it lets go.
     pub(super) fn fail_request(&mut self, key: BlockKey, index: usize, code: FaultCode) {
         let record = &mut self.block_mut(key).records[index];
         record.state = RequestState::Failed(code);
-        if let Some(post) = record.post.take() {
-            self.platform.abandon(post);
+        if let Some(post) = record.post {
+            self.platform.cancel(post);
         }
         self.after_failure(key, index);
     }
@@ -274,11 +274,27 @@ impl Engine {
             return Ok(buffer);
         }
         let state = self.test_request(key, index);
-        match (self.block_mut(key).records[index].buffer.take(), state) {
-            (Some(buffer), _) => Ok(buffer),
-            (None, RequestState::Pending) => Err(Error::NotComplete),
-            (None, RequestState::Failed(_)) => Err(Error::Quarantined),
-            (None, RequestState::Complete(_)) => Err(Error::NoSuchRequest),
+        let record = &mut self.block_mut(key).records[index];
+        match (record.buffer.take(), state, record.post) {
+            (Some(buffer), ..) => Ok(buffer),
+            (None, RequestState::Pending, _) => Err(Error::NotComplete),
+            (None, RequestState::Failed(_), Some(post)) => self.reclaim_buffer(key, index, post),
+            (None, ..) => Err(Error::NoSuchRequest),
         }
+    }
+
+    /// The buffer of a request that failed while MPI still had it, once MPI has let go of it.
+    #[cold]
+    fn reclaim_buffer(
+        &mut self,
+        key: BlockKey,
+        index: usize,
+        post: PostId,
+    ) -> Result<Box<dyn Buffer>, Error> {
+        if self.left || self.platform.test(post) == Progress::Pending {
+            return Err(Error::Quarantined);
+        }
+        self.block_mut(key).records[index].post = None;
+        Ok(self.platform.take(post))
     }
 }

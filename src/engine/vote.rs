@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use super::{BlockKey, CommKey, Engine, Level, Need, Phase, RequestState, Verdict};
+use super::{
+    BlockKey, CommKey, Engine, Level, Need, Phase, RequestState, Verdict, progress::is_operation,
+};
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
@@ -54,7 +56,7 @@ impl Engine {
         }
         let (comm, scope, level) = (block.comm, block.scope, block.level);
         self.raise(key, code);
-        self.fail_pending(key, FaultCode::Interrupted, |need| !matches!(need, Need::Inner(_)));
+        self.fail_pending(key, FaultCode::Interrupted, is_operation);
         let mut inner = alloc::vec::Vec::new();
         for record in &mut self.block_mut(key).records {
             if let (RequestState::Pending, Need::Inner(block)) = (record.state, record.need) {
@@ -221,6 +223,22 @@ impl Engine {
         }
         if !committed {
             self.renew_children(comm, id, &decision.dead);
+            self.interrupt_hurried(comm, id, decision.next_context);
+        }
+    }
+
+    /// Blocks that we started after an aborted one, and before we knew its verdict, are in its
+    /// context. A rank that knew the verdict first has started them in the next one, where nobody
+    /// hears it, so it would wait for ever.
+    #[cold]
+    fn interrupt_hurried(&mut self, comm: CommKey, aborted: BlockId, next_context: u32) {
+        let open: alloc::vec::Vec<BlockId> = {
+            let blocks = self.comm(comm).open.iter().map(|key| self.block(*key));
+            let hurried = blocks.filter(|it| it.scope > aborted && it.context < next_context);
+            hurried.map(|block| block.scope).collect()
+        };
+        for block in open {
+            self.interrupt(comm, block);
         }
     }
 

@@ -6,6 +6,7 @@
 
 #[path = "../operations/every.rs"]
 mod every;
+mod interruption;
 #[allow(dead_code)]
 mod launch;
 mod operations;
@@ -454,6 +455,29 @@ fn requests_are_waited_for_cancelled_and_probed_in_every_way() {
     for ranks in [2, 5] {
         all_say(&program("requests", ranks), ranks, "all requests are right");
     }
+}
+
+#[test]
+#[serial]
+fn a_hundred_leaves_end_the_large_operations_of_all_and_leak_nothing() {
+    all_say(&program("interruption by leaves", 4).limit(120), 4, "all interrupted");
+}
+
+#[test]
+#[serial]
+fn deaths_end_the_large_operations_of_all() {
+    for spares in [0, 6] {
+        let run = program("interruption by deaths", 4).spares(spares).run();
+        let done = said(&run).iter().filter(|line| line.ends_with(": all interrupted")).count();
+        assert_eq!(done, 3, "{run}");
+    }
+}
+
+#[test]
+#[serial]
+fn a_sender_is_interrupted_before_its_receiver_looks() {
+    let launch = program("interruption before reading", 4);
+    all_say(&launch, 4, "nothing else than what was sent");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use signal_hook::{
 };
 use stats_alloc::Region;
 
-use crate::{operations, requests};
+use crate::{interruption, operations, requests};
 
 const SOFT: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -53,6 +53,9 @@ pub(crate) fn run(name: &str) -> Ended {
         "operations with deserters" => operations::with_deserters(world),
         "requests" => requests::all(world),
         "many requests" => requests::many(world),
+        "interruption by leaves" => interruption::by_leaves(world),
+        "interruption before reading" => interruption::before_the_message_is_read(world),
+        "interruption by deaths" => interruption::by_deaths(world),
         "requests with deaths" => requests::with_deaths(world),
         other => panic!("there is no program {other}"),
     }

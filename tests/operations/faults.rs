@@ -254,3 +254,53 @@ fn a_rank_that_leaves_ends_the_operation_of_the_others_and_the_next_block_works(
 }
 
 const FOREVER: fampi::BlockOptions = fampi::BlockOptions::global(Timeout::Never);
+
+/// One rank raises, leaves or drops the first block, and starts the second before it knows the
+/// verdict, while the others wait for the verdict first, so that their second block is in another
+/// context. Gives the number of blocks until one committed.
+fn hurried(world: World, tested: Tested, way: u64) -> u64 {
+    let seed = 40 + way;
+    let mut block = world.start(Level::Global).expect("in use");
+    let hurries = world.rank() == Rank::new(BAD);
+    let guilty = if way == 3 { Rank::new(0) } else { Rank::new(BAD) };
+    if world.rank() == guilty && way != 1 {
+        block.raise_error(5);
+    }
+    let mut first = None;
+    match (hurries, way) {
+        (true, 0) => drop(block),
+        (true, 1) => first = Some(block.leave(&Error::Raised(5))),
+        (true, _) => first = Some(block.finish(Timeout::Never)),
+        (false, _) => assert!(!wait(block, Timeout::Never).is_committed()),
+    }
+    for number in 1.. {
+        let mut block = world.start(Level::Global).expect("in use");
+        let requests = tested.post(&world, &mut block, seed).expect("right shapes");
+        // Some wait inside the block, for ever if nobody ends it.
+        if world.rank() == Rank::new(2) {
+            let _ = block.waitall_local(requests.clone(), Timeout::Never);
+        }
+        let finished = wait(block, Timeout::Never);
+        tested.verify(&world, &finished, &requests, seed);
+        if finished.is_committed() {
+            drop(first);
+            world.finalize();
+            return number;
+        }
+    }
+    unreachable!("it commits some time");
+}
+
+#[test]
+fn a_rank_that_starts_the_next_block_before_it_knows_the_verdict_holds_up_nobody() {
+    for tested in tested() {
+        for way in 0..4 {
+            for seed in 0..SEEDS {
+                let simulation = Simulation::new(SIZE).seed(seed);
+                let report = simulation.run_world(move |world| hurried(world, tested, way));
+                let what = format!("{tested:?}, way {way}, seed {seed}");
+                assert!(same(&report, &what) <= 2, "{what}");
+            }
+        }
+    }
+}
