@@ -160,7 +160,7 @@ pub enum Error {
     Unsupported(String),
 
     /// A call of MPI failed with this error class where no fault of a peer explains it.
-    #[error("{call} failed with MPI error class {class}")]
+    #[error("{call}: {}", FaultCode::Mpi(*class))]
     Mpi {
         /// The function.
         call: &'static str,

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    calls::{COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
+    calls::{COUNT, Checked, PROC_FAILED_PENDING, Refusal},
     collectives::Layout,
     comm::Comm,
     matched::Matched,
@@ -55,11 +55,7 @@ pub(super) struct Posts {
 
 /// What the error class of an operation means to the application.
 fn fault(refusal: Refusal) -> FaultCode {
-    match refusal.class {
-        PROC_FAILED => FaultCode::ProcessFailed,
-        REVOKED => FaultCode::Interrupted,
-        class => FaultCode::Mpi(class),
-    }
+    FaultCode::from_mpi_class(refusal.class)
 }
 
 impl Post {
