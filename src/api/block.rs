@@ -24,6 +24,11 @@ impl BlockOptions {
         Self { level: Level::Global, timeout }
     }
 
+    /// A block with a synchronising collective in it, whose requests have this long to complete.
+    pub const fn with_collective(timeout: Timeout) -> Self {
+        Self { level: Level::WithCollective, timeout }
+    }
+
     /// A local block whose requests have this long to complete.
     pub const fn local(timeout: Timeout) -> Self {
         Self { level: Level::Local, timeout }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Level, Need, Phase, RequestState,
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Need, Phase, RequestState,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
@@ -317,7 +317,7 @@ impl Engine {
             if block.serial > serial && matches!(block.phase, Phase::Open | Phase::Draining) {
                 let (comm, scope, level) = (block.comm, block.scope, block.level);
                 self.fail_pending(key, FaultCode::Interrupted, is_operation);
-                if level == Level::Global {
+                if level.is_agreed() {
                     self.interrupt_open(comm, scope);
                 }
             }

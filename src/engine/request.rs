@@ -48,7 +48,13 @@ impl Engine {
         if context > self.comm(comm).settled_context {
             self.settle_context(comm, context);
         }
-        let doomed = self.doom(key, need, matches!(operation, Operation::Collective(_)));
+        let of_all = matches!(operation, Operation::Collective(_));
+        let doomed = self.doom(key, need, of_all);
+        if let Operation::Collective(collective) = &operation {
+            let size = self.comm(comm).size();
+            let needs_all = collective.needs_every_rank(size, buffer.elements());
+            self.block_mut(key).has_synchronised |= needs_all;
+        }
         let state = self.comm(comm);
         let posted = match (doomed, state.data) {
             (None, Some(data)) => self.platform.post(data, context, operation, buffer),

@@ -120,6 +120,10 @@ fault_codes! {
     /// A state was to be restored that no commit has protected yet.
     NothingProtected = 9, "FAMPI_ERR_NOTHING_PROTECTED", "no commit has protected the state yet",
         "start again from the beginning";
+    /// A block of level `WithCollective` was finished without an operation that needs all ranks.
+    NoCollective = 10, "FAMPI_ERR_NO_COLLECTIVE",
+        "a block that was started with `WithCollective` has no collective that needs all ranks",
+        "post an iallreduce or a barrier in it, or start it with `Global`";
 }
 
 fn describe_class(class: i32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -237,7 +241,7 @@ mod tests {
     #[test]
     fn the_numbers_of_the_table_are_never_changed() {
         let kinds: Vec<u8> = FaultCode::PLAIN.iter().map(|code| code.to_numbers().0).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         assert_eq!(FaultCode::Mpi(15).to_numbers(), (16, 15));
         assert_eq!(FaultCode::Application(-3).to_numbers(), (17, -3));
         assert_eq!(FaultCode::TimedOut.number(), 262_144_003);

@@ -392,6 +392,13 @@ fn a_commit_without_faults_allocates_nothing() {
 
 #[test]
 #[serial]
+fn blocks_that_promise_a_collective_agree_with_it_without_it_and_after_a_death() {
+    let run = program("with collective", 5).run();
+    assert_eq!(said(&run), [1, 2, 3, 4].map(|rank| format!("rank {rank}: all agreed")), "{run}");
+}
+
+#[test]
+#[serial]
 fn a_rank_that_is_stopped_for_a_while_is_not_declared_dead() {
     for watcher in ["on", "off"] {
         let launch = program("stopped", 4).variable("FAMPI_NODE_WATCHER", &watcher);

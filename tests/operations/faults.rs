@@ -101,7 +101,7 @@ impl Tested {
     }
 }
 
-fn wait(block: TryBlock, timeout: Timeout) -> Finished {
+pub(crate) fn wait(block: TryBlock, timeout: Timeout) -> Finished {
     match block.finish(timeout).wait_local(Timeout::Never) {
         Ok(Outcome::Committed(finished) | Outcome::Faulty(finished)) => finished,
         _ => panic!("it is waited for without a limit"),
@@ -110,7 +110,7 @@ fn wait(block: TryBlock, timeout: Timeout) -> Finished {
 
 /// Makes sure that all living ranks tell the same, and gives it.
 #[track_caller]
-fn same<R: Clone + PartialEq + std::fmt::Debug>(report: &Report<R>, what: &str) -> R {
+pub(crate) fn same<R: Clone + PartialEq + std::fmt::Debug>(report: &Report<R>, what: &str) -> R {
     for process in &report.processes {
         let well = matches!(process.ending, Ending::Finished(_) | Ending::Crashed);
         assert!(well, "{what}: {report}");

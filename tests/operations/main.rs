@@ -3,6 +3,7 @@
 
 mod every;
 mod faults;
+mod levels;
 mod requests;
 
 use every::post_all;
