@@ -135,9 +135,12 @@ pub enum Error {
     #[error("the request is not complete; wait for it before taking its buffer")]
     NotComplete,
 
-    /// The buffer of a request that never completed is still in MPI's hands; it is freed when MPI
-    /// lets go of it. This rank.
-    #[error("the request never completed and its buffer may still be written to; allocate another")]
+    /// The buffer of a request that never completed is still in MPI's hands. It can be taken once
+    /// MPI has let go of it, or is freed then. This rank.
+    #[error(
+        "the request did not complete and MPI may still use its buffer; \
+         take it later or allocate another"
+    )]
     Quarantined,
 
     /// Something was asked of a local block that ranks have to agree upon. This rank; nothing was
@@ -219,7 +222,7 @@ pub enum Error {
     Unsupported(String),
 
     /// A call of MPI failed with this error class where no fault of a peer explains it.
-    #[error("{call} failed with MPI error class {class}")]
+    #[error("{call}: {}", FaultCode::Mpi(*class))]
     Mpi {
         /// The function.
         call: &'static str,

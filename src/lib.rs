@@ -106,4 +106,11 @@ impl Comm {
         let platform = platform.ok_or_else(|| Error::Unsupported(unsupported.into()))?;
         platform.duplicate_for_others(data, context)
     }
+
+    /// What this process holds in MPI, for those who look for a leak; `None` in a simulated world.
+    pub fn holdings(&self) -> Option<mpi::Holdings> {
+        let mut engine = self.engine().borrow_mut();
+        let platform = engine.platform.as_any().downcast_mut::<mpi::MpiPlatform>();
+        platform.map(|platform| platform.holdings())
+    }
 }

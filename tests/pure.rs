@@ -55,7 +55,7 @@ fn pure_crate(name: &str, more: &str) -> PathBuf {
         "#![no_std]\n#![forbid(unsafe_code)]\nextern crate alloc;\n{}{}{}{}{more}",
         module("rank.rs", "rank"),
         module("ids.rs", "ids"),
-        module("fault.rs", "fault"),
+        module("fault/mod.rs", "fault"),
         module("protocol/mod.rs", "protocol"),
     );
     fs::create_dir_all(&folder).expect("a folder below target");

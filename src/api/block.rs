@@ -28,6 +28,11 @@ impl BlockOptions {
         Self { level: Level::Global, timeout }
     }
 
+    /// A block with a synchronising collective in it, whose requests have this long to complete.
+    pub const fn with_collective(timeout: Timeout) -> Self {
+        Self { level: Level::WithCollective, timeout }
+    }
+
     /// A local block whose requests have this long to complete.
     pub const fn local(timeout: Timeout) -> Self {
         Self { level: Level::Local, timeout }
@@ -133,8 +138,9 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotComplete`], [`Error::Quarantined`], [`Error::NoSuchRequest`] when the buffer
-    /// was taken before or the request is another block's.
+    /// [`Error::NotComplete`], [`Error::Quarantined`] when it failed and MPI has the buffer still,
+    /// which can be taken later, [`Error::NoSuchRequest`] when the buffer was taken before or the
+    /// request is another block's.
     #[inline]
     pub fn take<T: Element>(&mut self, request: Request<T>) -> Result<Vec<T>, Error> {
         let index = self.index(request.id)?;

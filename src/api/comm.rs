@@ -91,7 +91,11 @@ impl Comm {
     }
 
     /// Starts a block: local, no message (`MPI_TryBlock_start`, paper §3.1). For
-    /// [`Level::Global`] every living rank does so, in the same order.
+    /// [`Level::Global`] and [`Level::WithCollective`] every living rank does so, in the same order
+    /// and with the same level.
+    ///
+    /// It may be started before the verdict on an earlier one is known. If that is faulty, this one
+    /// will be, too, unless all have voted: other ranks may have begun it in another context.
     ///
     /// # Errors
     ///

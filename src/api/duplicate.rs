@@ -13,7 +13,7 @@
 
 use super::{Comm, Finished, Forming, Request, TryBlock};
 use crate::{
-    engine::{Level, Need, collective::Collective, platform::Operation},
+    engine::{Need, collective::Collective, platform::Operation},
     error::Error,
     recovery::creation::Creation,
 };
@@ -31,7 +31,7 @@ impl TryBlock {
     ///
     /// [`Error::NotGlobal`] in a local block.
     pub fn idup(&mut self) -> Result<Request<Comm>, Error> {
-        if self.engine().borrow().block(self.key).level != Level::Global {
+        if !self.engine().borrow().block(self.key).level.is_agreed() {
             return Err(Error::NotGlobal);
         }
         let barrier = Operation::Collective(Collective::Barrier);

@@ -148,7 +148,8 @@ impl Finished {
     /// # Errors
     ///
     /// [`Error::Quarantined`] when the request never completed and MPI may still touch the
-    /// buffer, [`Error::NoSuchRequest`] when it was taken before or is another block's.
+    /// buffer: it can be taken later, or is freed when MPI has let go of it;
+    /// [`Error::NoSuchRequest`] when it was taken before or is another block's.
     #[inline]
     pub fn take<T: Element>(&self, request: Request<T>) -> Result<Vec<T>, Error> {
         if request.id.block != self.key {

@@ -23,6 +23,32 @@ pub enum Level {
     Local,
     /// All living ranks of the communicator, by an agreement (`MPI_TRYBLOCK_GLOBAL`).
     Global,
+    /// All living ranks, in a block whose operations hold up every rank until all have come to them
+    /// (`MPI_TRYBLOCK_WITH_COLLECTIVE`).
+    ///
+    /// Among the operations of the block is at least one that needs something of every rank: a
+    /// barrier, or an `iallreduce`, `iallgather(v)`, `ialltoall` or `ireduce_scatter_block` in
+    /// which nobody's part is empty. All ranks post it, or leave the block. A rank that finishes
+    /// the block without one leaves it with [`FaultCode::NoCollective`], and the block is faulty.
+    ///
+    /// The paper lets such a block commit as soon as all of its own operations are complete here,
+    /// as the collective shows that everybody was alive, and agree only when one of them fails:
+    /// right *with a certain probability*, since the collective can be complete on some ranks and
+    /// not on others. Here it is always right: a block of this level has the verdict and the
+    /// report of a [`Self::Global`] one. What the collective is good for is that the commit can
+    /// ride on it, without a message of its own; so far it does not, and costs what it costs for
+    /// [`Self::Global`].
+    ///
+    /// No collective works on a communicator with a dead rank, so recovery takes [`Self::Global`].
+    WithCollective,
+}
+
+impl Level {
+    /// True when the ranks agree on the verdict.
+    #[inline]
+    pub const fn is_agreed(self) -> bool {
+        !matches!(self, Self::Local)
+    }
 }
 
 /// Names a block in the engine's table, by its slot and how often that was used before; outdated
@@ -54,8 +80,8 @@ pub(crate) struct OpenBlock {
     pub(super) serial: u64,
     pub(crate) comm: CommKey,
     pub(crate) level: Level,
-    /// For global blocks their identifier; for local ones the global block they run in, as far as
-    /// tags are concerned.
+    /// For blocks that are agreed on their identifier; for local ones the block they run in, as far
+    /// as tags are concerned.
     pub(crate) scope: BlockId,
     pub(crate) context: u32,
     pub(crate) records: Vec<Record>,
@@ -65,6 +91,8 @@ pub(crate) struct OpenBlock {
     pub(crate) shells: Shells,
     /// All records below are over.
     pub(super) first_pending: usize,
+    /// One of its operations needs something of every rank.
+    pub(super) has_synchronised: bool,
     /// Messages that a probe has matched and nobody has received.
     pub(super) messages: Vec<MessageId>,
     pub(crate) faults: Vec<Fault>,
@@ -138,6 +166,7 @@ impl OpenBlock {
             exchanges: Vec::new(),
             shells: Shells::default(),
             first_pending: 0,
+            has_synchronised: false,
             messages: Vec::new(),
             faults: Vec::new(),
             phase: Phase::Free,
@@ -176,15 +205,15 @@ impl Engine {
         block.context = state.context;
         block.phase = Phase::Open;
         block.first_pending = 0;
+        block.has_synchronised = false;
         block.deadline = None;
         block.detached = false;
-        match level {
-            Level::Global => {
-                block.scope = state.next_block;
-                state.next_block = state.next_block.next();
-                state.open.push(key);
-            }
-            Level::Local => block.scope = BlockId(state.next_block.0.saturating_sub(1)),
+        if level.is_agreed() {
+            block.scope = state.next_block;
+            state.next_block = state.next_block.next();
+            state.open.push(key);
+        } else {
+            block.scope = BlockId(state.next_block.0.saturating_sub(1));
         }
         tracing::trace!(target: "fampi::block", block = block.scope.0, ?level, "started");
         key

@@ -126,6 +126,20 @@ impl Parts {
 }
 
 impl Collective {
+    /// True when no rank can complete it before every rank has started it, whatever the algorithm,
+    /// as far as all ranks can tell alike: each gets something of each.
+    pub fn needs_every_rank(&self, size: u32, elements: usize) -> bool {
+        match self {
+            Self::Barrier => true,
+            Self::Allreduce { .. } => elements > 0,
+            Self::Allgather { parts: Parts::Counts(counts) } => !counts.contains(&0),
+            Self::Allgather { parts: Parts::Even }
+            | Self::Alltoall
+            | Self::ReduceScatter { parts: Parts::Even, .. } => elements >= size as usize,
+            _ => false,
+        }
+    }
+
     /// What it is called in transcripts.
     pub fn name(&self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Level, Need, OpenBlock, Phase, RequestState,
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Need, OpenBlock, Phase, RequestState,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
@@ -301,6 +301,9 @@ impl Engine {
         tracing::debug!(target: "fampi::block", block = id.0, "interrupted");
         // Whether anybody died is only known with the decision.
         self.platform.retire_contexts(data, context + 1, false);
+        // Most are over by that. A message that its receiver has begun to fetch is not: MPI lets go
+        // of it when the receiver, who may compute for long, has all of it.
+        self.fail_pending(block, FaultCode::Interrupted, is_operation);
         if self.block(block).phase == Phase::Open {
             self.interrupt_inside(block);
         }
@@ -313,9 +316,8 @@ impl Engine {
             let Some(block) = self.current(key) else { continue };
             if block.serial > serial && matches!(block.phase, Phase::Open | Phase::Draining) {
                 let (comm, scope, level) = (block.comm, block.scope, block.level);
-                let operations = |_: &OpenBlock, need| !matches!(need, Need::Inner(_));
-                self.fail_pending(key, FaultCode::Interrupted, operations);
-                if level == Level::Global {
+                self.fail_pending(key, FaultCode::Interrupted, is_operation);
+                if level.is_agreed() {
                     self.interrupt_open(comm, scope);
                 }
             }
@@ -343,4 +345,9 @@ impl Engine {
             self.fail_dependents(CommKey(at), rank);
         }
     }
+}
+
+/// False for the end of an inner block.
+pub(super) fn is_operation(_: &OpenBlock, need: Need) -> bool {
+    !matches!(need, Need::Inner(_))
 }

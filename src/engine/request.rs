@@ -47,6 +47,11 @@ impl Engine {
         if need != Need::Nobody {
             self.settle_block(key);
         }
+        if let Operation::Collective(collective) = &operation {
+            let size = self.comm(self.block(key).comm).size();
+            let needs_all = collective.needs_every_rank(size, buffer.elements());
+            self.block_mut(key).has_synchronised |= needs_all;
+        }
         let posted = self.start(key, need, operation, buffer);
         let records = &mut self.block_mut(key).records;
         let index = records.len();
@@ -248,12 +253,12 @@ impl Engine {
         }
     }
 
-    /// Ends a pending request without waiting for MPI: its buffer goes to quarantine.
+    /// Ends a pending request without waiting for MPI, which has its buffer until it lets go.
     pub(super) fn fail_request(&mut self, key: BlockKey, index: usize, code: FaultCode) {
         let record = &mut self.block_mut(key).records[index];
         record.state = RequestState::Failed(code);
-        if let Some(post) = record.post.take() {
-            self.platform.abandon(post);
+        if let Some(post) = record.post {
+            self.platform.cancel(post);
         }
         self.end_exchange(key, index);
         self.after_failure(key, index);
@@ -316,11 +321,27 @@ impl Engine {
             return Ok(buffer);
         }
         let state = self.test_request(key, index);
-        match (self.block_mut(key).records[index].buffer.take(), state) {
-            (Some(buffer), _) => Ok(buffer),
-            (None, RequestState::Pending) => Err(Error::NotComplete),
-            (None, RequestState::Failed(_)) => Err(Error::Quarantined),
-            (None, RequestState::Complete(_)) => Err(Error::NoSuchRequest),
+        let record = &mut self.block_mut(key).records[index];
+        match (record.buffer.take(), state, record.post) {
+            (Some(buffer), ..) => Ok(buffer),
+            (None, RequestState::Pending, _) => Err(Error::NotComplete),
+            (None, RequestState::Failed(_), Some(post)) => self.reclaim_buffer(key, index, post),
+            (None, ..) => Err(Error::NoSuchRequest),
         }
+    }
+
+    /// The buffer of a request that failed while MPI still had it, once MPI has let go of it.
+    #[cold]
+    fn reclaim_buffer(
+        &mut self,
+        key: BlockKey,
+        index: usize,
+        post: PostId,
+    ) -> Result<Box<dyn Buffer>, Error> {
+        if self.left || self.platform.test(post) == Progress::Pending {
+            return Err(Error::Quarantined);
+        }
+        self.block_mut(key).records[index].post = None;
+        Ok(self.platform.take(post))
     }
 }

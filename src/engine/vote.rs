@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use super::{BlockKey, CommKey, Engine, Level, Need, Phase, RequestState, Verdict};
+use super::{
+    BlockKey, CommKey, Engine, Level, Need, Phase, RequestState, Verdict, progress::is_operation,
+};
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
@@ -19,6 +21,25 @@ impl Engine {
     /// requests are pending, it only moves the deadline.
     #[inline]
     pub(crate) fn finish_block(&mut self, key: BlockKey, timeout: Timeout) {
+        if self.lacks_collective(key) {
+            return self.leave_block(key, FaultCode::NoCollective);
+        }
+        self.drain_and_vote(key, timeout);
+    }
+
+    /// True when others may wait in an operation that this rank will not take part in, although it
+    /// said it would. In a block that is doomed already nobody waits.
+    #[inline]
+    fn lacks_collective(&self, key: BlockKey) -> bool {
+        let block = self.block(key);
+        block.level == Level::WithCollective
+            && !block.has_synchronised
+            && block.phase == Phase::Open
+            && !self.comm(block.comm).interrupts.contains(block.scope)
+    }
+
+    #[inline]
+    fn drain_and_vote(&mut self, key: BlockKey, timeout: Timeout) {
         if !self.block(key).messages.is_empty() {
             self.drop_messages(key);
         }
@@ -54,7 +75,7 @@ impl Engine {
         }
         let (comm, scope, level) = (block.comm, block.scope, block.level);
         self.raise(key, code);
-        self.fail_pending(key, FaultCode::Interrupted, |_, need| !matches!(need, Need::Inner(_)));
+        self.fail_pending(key, FaultCode::Interrupted, is_operation);
         let mut inner = alloc::vec::Vec::new();
         for record in &mut self.block_mut(key).records {
             if let (RequestState::Pending, Need::Inner(block)) = (record.state, record.need) {
@@ -65,10 +86,10 @@ impl Engine {
         for block in inner {
             self.detach(block);
         }
-        if level == Level::Global {
+        if level.is_agreed() {
             self.interrupt_open(comm, scope);
         }
-        self.finish_block(key, Timeout::Poll);
+        self.drain_and_vote(key, Timeout::Poll);
     }
 
     /// Records a fault of this rank in a block.
@@ -148,21 +169,18 @@ impl Engine {
         self.collect_faults(key);
         let block = self.block_mut(key);
         let faults = core::mem::take(&mut block.faults);
-        match block.level {
-            Level::Local => {
-                let committed = faults.is_empty();
-                let report = FaultReport::new(faults);
-                self.conclude_with(key, Verdict { committed, report });
-            }
-            Level::Global => {
-                block.phase = Phase::Voted;
-                self.voted.push(key);
-                let block = self.block(key);
-                let (comm, id, context) = (block.comm, block.scope, block.context);
-                self.drive(comm, |commit, out| {
-                    commit.handle_vote(id, Vote { faults, context }, out);
-                });
-            }
+        if block.level.is_agreed() {
+            block.phase = Phase::Voted;
+            self.voted.push(key);
+            let block = self.block(key);
+            let (comm, id, context) = (block.comm, block.scope, block.context);
+            self.drive(comm, |commit, out| {
+                commit.handle_vote(id, Vote { faults, context }, out);
+            });
+        } else {
+            let committed = faults.is_empty();
+            let report = FaultReport::new(faults);
+            self.conclude_with(key, Verdict { committed, report });
         }
     }
 
@@ -198,7 +216,7 @@ impl Engine {
         }
         let block = self.block_mut(key);
         block.faults.append(&mut faults);
-        if tainted && block.faults.is_empty() && block.level == Level::Global {
+        if tainted && block.faults.is_empty() && block.level.is_agreed() {
             block.faults.push(Fault { comm, rank: me, code: FaultCode::Interrupted });
         }
         block.faults.sort_unstable();
@@ -225,6 +243,22 @@ impl Engine {
         }
         if !committed {
             self.renew_children(comm, id, &decision.dead);
+            self.interrupt_hurried(comm, id, decision.next_context);
+        }
+    }
+
+    /// Blocks that we started after an aborted one, and before we knew its verdict, are in its
+    /// context. A rank that knew the verdict first has started them in the next one, where nobody
+    /// hears it, so it would wait for ever.
+    #[cold]
+    fn interrupt_hurried(&mut self, comm: CommKey, aborted: BlockId, next_context: u32) {
+        let open: alloc::vec::Vec<BlockId> = {
+            let blocks = self.comm(comm).open.iter().map(|key| self.block(*key));
+            let hurried = blocks.filter(|it| it.scope > aborted && it.context < next_context);
+            hurried.map(|block| block.scope).collect()
+        };
+        for block in open {
+            self.interrupt(comm, block);
         }
     }
 

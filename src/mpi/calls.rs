@@ -187,3 +187,43 @@ pub(super) fn greatest_tag(world: ffi::MPI_Comm) -> Checked<u32> {
     // SAFETY: the attribute is set, so the pointer is to a number that lives as long as MPI.
     Ok(unsafe { *value }.cast_unsigned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::{CLASSES, FaultCode, class_name};
+
+    /// Compares the names of the pure table with the constants of the library.
+    macro_rules! compare {
+        ($($name:ident)*) => {
+            vec![$((ffi::$name as i32, stringify!($name))),*]
+        };
+    }
+
+    #[test]
+    #[rustfmt::skip]
+    fn the_table_of_error_classes_is_that_of_the_library() {
+        let real = compare! {
+            MPI_ERR_BUFFER MPI_ERR_COUNT MPI_ERR_TYPE MPI_ERR_TAG MPI_ERR_COMM MPI_ERR_RANK
+            MPI_ERR_REQUEST MPI_ERR_ROOT MPI_ERR_GROUP MPI_ERR_OP MPI_ERR_TOPOLOGY MPI_ERR_DIMS
+            MPI_ERR_ARG MPI_ERR_UNKNOWN MPI_ERR_TRUNCATE MPI_ERR_OTHER MPI_ERR_INTERN
+            MPI_ERR_IN_STATUS MPI_ERR_PENDING MPI_ERR_ACCESS MPI_ERR_AMODE MPI_ERR_ASSERT
+            MPI_ERR_BAD_FILE MPI_ERR_BASE MPI_ERR_CONVERSION MPI_ERR_DISP MPI_ERR_DUP_DATAREP
+            MPI_ERR_FILE_EXISTS MPI_ERR_FILE_IN_USE MPI_ERR_FILE MPI_ERR_INFO_KEY
+            MPI_ERR_INFO_NOKEY MPI_ERR_INFO_VALUE MPI_ERR_INFO MPI_ERR_IO MPI_ERR_KEYVAL
+            MPI_ERR_LOCKTYPE MPI_ERR_NAME MPI_ERR_NO_MEM MPI_ERR_NOT_SAME MPI_ERR_NO_SPACE
+            MPI_ERR_NO_SUCH_FILE MPI_ERR_PORT MPI_ERR_QUOTA MPI_ERR_READ_ONLY
+            MPI_ERR_RMA_CONFLICT MPI_ERR_RMA_SYNC MPI_ERR_SERVICE MPI_ERR_SIZE MPI_ERR_SPAWN
+            MPI_ERR_UNSUPPORTED_DATAREP MPI_ERR_UNSUPPORTED_OPERATION MPI_ERR_WIN
+            MPI_ERR_RMA_RANGE MPI_ERR_RMA_ATTACH MPI_ERR_RMA_FLAVOR MPI_ERR_RMA_SHARED
+            MPI_ERR_PROC_ABORTED MPI_ERR_PROC_FAILED MPI_ERR_PROC_FAILED_PENDING MPI_ERR_REVOKED
+            MPI_ERR_SESSION MPI_ERR_VALUE_TOO_LARGE
+        };
+        for (class, name) in &real {
+            assert_eq!(class_name(*class), Some(*name));
+        }
+        assert_eq!(CLASSES.len(), real.len(), "each has been compared");
+        assert_eq!([PROC_FAILED, PROC_FAILED_PENDING, REVOKED, COUNT], [75, 76, 77, 2]);
+        assert_eq!(FaultCode::from_mpi_class(ffi::MPI_ERR_REVOKED as i32), FaultCode::Interrupted);
+    }
+}

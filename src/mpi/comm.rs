@@ -48,6 +48,11 @@ pub(super) unsafe fn free_all() {
     }
 }
 
+/// How many communicators were made and not freed.
+pub(super) fn live() -> usize {
+    LIVE.with_borrow(Vec::len)
+}
+
 fn null() -> ffi::MPI_Comm {
     // SAFETY: reading a constant that MPI's library defines.
     unsafe { ffi::RSMPI_COMM_NULL }

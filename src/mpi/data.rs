@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    calls::{BUFFER, COUNT, Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, Refusal},
+    calls::{BUFFER, COUNT, Checked, PROC_FAILED_PENDING, Refusal},
     collectives::Layout,
     comm::Comm,
     files::{self, File},
@@ -72,7 +72,7 @@ pub(super) struct Posts {
     slots: Vec<Post>,
     free: Vec<u32>,
     /// Given up by the engine, not yet by MPI.
-    quarantine: Vec<(Request, Held)>,
+    quarantine: Vec<Stray>,
     /// Matched and not received, by the order of their match.
     messages: Vec<(MessageId, Matched)>,
     /// How many messages were matched.
@@ -83,11 +83,7 @@ pub(super) struct Posts {
 
 /// What the error class of an operation means to the application.
 fn fault(refusal: Refusal) -> FaultCode {
-    match refusal.class {
-        PROC_FAILED => FaultCode::ProcessFailed,
-        REVOKED => FaultCode::Interrupted,
-        class => FaultCode::Mpi(class),
-    }
+    FaultCode::from_mpi_class(refusal.class)
 }
 
 impl Post {
@@ -183,6 +179,13 @@ fn start(
         Operation::File(_) => return Err(FaultCode::Mpi(FILE)),
     };
     Ok((started.map_err(fault)?, layout))
+}
+
+/// An operation that nobody but MPI knows any more, on a context unless it receives into nowhere.
+struct Stray {
+    request: Request,
+    held: Held,
+    context: Option<(DataId, u32)>,
 }
 
 /// What MPI may use until a request is over.
@@ -360,7 +363,7 @@ impl Posts {
             Ok((request, nowhere)) => {
                 let (buffer, layout) = (Box::new(nowhere), Layout::default());
                 let held = Held { buffer, _layout: layout, _file: None };
-                self.quarantine.push((request, held));
+                self.quarantine.push(Stray { request, held, context: None });
             }
             Err(refusal) => tracing::debug!(?refusal, "message not dropped"),
         }
@@ -368,24 +371,32 @@ impl Posts {
 
     pub(super) fn abandon(&mut self, post: PostId) {
         let Some(held) = self.remove(post) else { return };
-        let Post { request, kind, .. } = self.slot(post);
+        let Post { request, kind, data, context, .. } = self.slot(post);
         if request.is_over() {
             return;
         }
+        let context = Some((*data, *context));
         let mut request = std::mem::replace(request, Request::null());
         if *kind == Kind::Receive {
             request.cancel();
         }
         if matches!(request.test(), Ok(None)) || !request.is_over() {
-            self.quarantine.push((request, held));
+            self.quarantine.push(Stray { request, held, context });
         }
     }
 
     /// True when an operation of a context below `context` is pending.
-    pub(super) fn is_busy(&self, data: DataId, context: u32) -> bool {
+    fn is_busy(&self, data: DataId, context: u32) -> bool {
         let pending =
             |post: &Post| post.data == data && post.context < context && post.is_pending();
         self.slots.iter().any(pending)
+    }
+
+    /// True when MPI may still work for the operations of this context and those before it, or
+    /// somebody has not looked whether it does.
+    pub(super) fn needs(&self, data: DataId, context: u32) -> bool {
+        let stray = |it: &Stray| it.context.is_some_and(|(of, at)| of == data && at <= context);
+        self.is_busy(data, context + 1) || self.quarantine.iter().any(stray)
     }
 
     /// Tests the operations of the retired contexts until they are over, or for a moment.
@@ -403,6 +414,12 @@ impl Posts {
         }
     }
 
+    /// Operations whose buffers are here, and buffers in quarantine.
+    pub(super) fn held(&self) -> (usize, usize) {
+        let operations = self.slots.iter().filter(|post| post.held.is_some()).count();
+        (operations, self.quarantine.len())
+    }
+
     /// Gives up every operation of a data communicator.
     pub(super) fn discard(&mut self, data: DataId) {
         for at in 0..self.slots.len() {
@@ -416,7 +433,7 @@ impl Posts {
     pub(super) fn sweep(&mut self) {
         // An error ends a request as well as success does, except for a pending wildcard.
         self.quarantine
-            .retain_mut(|(request, _)| matches!(request.test(), Ok(None)) || !request.is_over());
+            .retain_mut(|it| matches!(it.request.test(), Ok(None)) || !it.request.is_over());
     }
 
     /// Ends everything; what MPI does not let go of is leaked.
@@ -428,8 +445,8 @@ impl Posts {
         while !self.quarantine.is_empty() && began.elapsed() < within {
             self.sweep();
         }
-        for (_, held) in self.quarantine.drain(..) {
-            std::mem::forget(held);
+        for stray in self.quarantine.drain(..) {
+            std::mem::forget(stray.held);
         }
         self.files.clear();
     }

@@ -9,7 +9,7 @@
 //! data      operations and buffers of the application  exit    every end is seen by the others
 //! contexts  the communicators they run on             interop  from and to rsmpi
 //! groups, spawn   communicators made with others      facts    which MPI this is
-//! baseline        MPI's own operations, to compare with
+//! baseline        MPI's own operations, to compare with   holdings  what is in use
 //! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
 //! ```
@@ -29,6 +29,7 @@ mod expose;
 mod facts;
 mod files;
 mod groups;
+mod holdings;
 mod interop;
 mod mailbox;
 mod matched;
@@ -66,6 +67,7 @@ pub use self::{
     comm::communicators,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
+    holdings::Holdings,
     reduce::UserFunction,
 };
 use crate::{
@@ -101,6 +103,8 @@ pub struct MpiPlatform {
     control: Control,
     posts: Posts,
     data: Vec<Option<DataComm>>,
+    /// Old contexts to be freed when nothing is pending on them.
+    unneeded: Vec<(DataId, u32, Comm)>,
     /// The link to the root, and the processes spawned with us.
     spawned: Option<(Comm, Comm)>,
     /// We initialised MPI, so we end it.
@@ -165,6 +169,7 @@ impl MpiPlatform {
             control,
             posts: Posts::default(),
             data: Vec::new(),
+            unneeded: Vec::new(),
             spawned: None,
             owns_mpi: false,
         })
@@ -182,8 +187,9 @@ impl MpiPlatform {
                 continue;
             };
             let unneeded = data.advance(self.ulfm);
-            self.free_context(DataId(at as u32), unneeded);
+            self.note_unneeded(DataId(at as u32), unneeded);
         }
+        self.free_unneeded();
         if self.spawned.is_some() && self.control.newest_is_revoked() {
             exit::leave_unneeded();
         }
@@ -197,10 +203,14 @@ impl MpiPlatform {
         }
     }
 
-    fn free_context(&self, data: DataId, unneeded: Option<(u32, Comm)>) {
-        if let Some((number, comm)) = unneeded
-            && !self.posts.is_busy(data, number + 1)
-        {
+    fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
+        self.unneeded.extend(unneeded.map(|(number, comm)| (data, number, comm)));
+    }
+
+    fn free_unneeded(&mut self) {
+        let posts = &self.posts;
+        let idle = |(data, number, _): &mut _| !posts.needs(*data, *number);
+        for (.., comm) in self.unneeded.extract_if(.., idle) {
             // SAFETY: its entry among the contexts is gone, and no post is left that names it.
             unsafe { comm.free() };
         }
@@ -279,7 +289,7 @@ impl Platform for MpiPlatform {
             return false;
         };
         let (comes, unneeded) = place.await_context(context, ulfm);
-        self.free_context(data, unneeded);
+        self.note_unneeded(data, unneeded);
         comes
     }
 
@@ -355,7 +365,7 @@ impl Platform for MpiPlatform {
         };
         let unneeded = place.retire(context, refill, self.ulfm);
         self.posts.drain(data, context, self.ulfm);
-        self.free_context(data, unneeded);
+        self.note_unneeded(data, unneeded);
     }
 
     fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {

@@ -7,6 +7,7 @@
 #[path = "../operations/every.rs"]
 mod every;
 mod files;
+mod interruption;
 #[allow(dead_code)]
 #[path = "../operations/lattice.rs"]
 mod lattice;
@@ -393,6 +394,13 @@ fn ten_thousand_blocks_on_a_broken_communicator_commit() {
 #[serial]
 fn a_commit_without_faults_allocates_nothing() {
     all_say(&program("allocations", 2), 2, "0 allocations");
+}
+
+#[test]
+#[serial]
+fn blocks_that_promise_a_collective_agree_with_it_without_it_and_after_a_death() {
+    let run = program("with collective", 5).run();
+    assert_eq!(said(&run), [1, 2, 3, 4].map(|rank| format!("rank {rank}: all agreed")), "{run}");
 }
 
 #[test]

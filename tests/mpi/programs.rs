@@ -9,8 +9,8 @@ use std::{
 };
 
 use fampi::{
-    BlockOptions, Codes, Color, Error, Finished, Level, Outcome, Pending, Placement, Rank,
-    ReduceOp, Tag, Timeout, Tried, TryBlock, World,
+    BlockOptions, Codes, Color, Error, FaultCode, Finished, Level, Outcome, Pending, Placement,
+    Rank, ReduceOp, Tag, Timeout, Tried, TryBlock, World,
 };
 use mpi::{
     collective::SystemOperation,
@@ -22,7 +22,7 @@ use signal_hook::{
 };
 use stats_alloc::Region;
 
-use crate::{files, operations, requests, sections};
+use crate::{files, interruption, operations, requests, sections};
 
 const SOFT: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -48,6 +48,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "partners" => partners(world),
         "broken" => broken(world),
         "allocations" => allocations(world),
+        "with collective" => with_collective(world),
         "stopped" => stopped(world),
         "duplicates" => duplicates(world),
         "idup" => idup(world),
@@ -62,6 +63,9 @@ pub(crate) fn run(name: &str) -> Ended {
         "sections with deaths" => sections::with_deaths(world),
         "requests" => requests::all(world),
         "many requests" => requests::many(world),
+        "interruption by leaves" => interruption::by_leaves(world),
+        "interruption before reading" => interruption::before_the_message_is_read(world),
+        "interruption by deaths" => interruption::by_deaths(world),
         "requests with deaths" => requests::with_deaths(world),
         other => panic!("there is no program {other}"),
     }
@@ -286,6 +290,34 @@ fn broken(world: World) -> Ended {
         committed += u32::from(finished.is_committed());
     }
     say(world, &format!("{committed} committed"))
+}
+
+/// Blocks that promise a collective: one rank forgets it now and then, and at last one dies.
+fn with_collective(world: World) -> Ended {
+    let (me, size) = (world.rank(), world.size());
+    for round in 0..40 {
+        let forgetful = (round % 4 == 3).then_some(Rank::new(round % size));
+        if round == 39 && me == Rank::new(0) {
+            die();
+        }
+        let mut block = world.start(Level::WithCollective)?;
+        if forgetful != Some(me) {
+            let sum = block.iallreduce(vec![1_u32; 1 << 16], ReduceOp::Sum)?;
+            // Nobody waits for ever for the one who forgets it, or is dead.
+            let _ = block.wait_local(sum, Timeout::Never);
+        }
+        let finished = wait(block.finish(Timeout::Never))?;
+        let codes = Codes::Of(&[FaultCode::NoCollective]);
+        let lacking = finished.failed_group(codes, &world);
+        assert_eq!(finished.is_committed(), forgetful.is_none(), "round {round}: {finished:?}");
+        if round < 39 {
+            assert!(lacking.iter().eq(forgetful), "round {round}: {finished:?}");
+        } else {
+            let dead = finished.failed_group(Codes::PROCESS_FAILURES, &world);
+            assert_eq!(dead.as_slice(), [Rank::new(0)], "{finished:?}");
+        }
+    }
+    say(world, "all agreed")
 }
 
 /// After a while the engine has all the memory that commits need.

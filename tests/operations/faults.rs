@@ -190,7 +190,7 @@ impl Tested {
     }
 }
 
-fn wait(block: TryBlock, timeout: Timeout) -> Finished {
+pub(crate) fn wait(block: TryBlock, timeout: Timeout) -> Finished {
     match block.finish(timeout).wait_local(Timeout::Never) {
         Ok(Outcome::Committed(finished) | Outcome::Faulty(finished)) => finished,
         _ => panic!("it is waited for without a limit"),
@@ -199,7 +199,7 @@ fn wait(block: TryBlock, timeout: Timeout) -> Finished {
 
 /// Makes sure that all living ranks tell the same, and gives it.
 #[track_caller]
-fn same<R: Clone + PartialEq + std::fmt::Debug>(report: &Report<R>, what: &str) -> R {
+pub(crate) fn same<R: Clone + PartialEq + std::fmt::Debug>(report: &Report<R>, what: &str) -> R {
     for process in &report.processes {
         let well = matches!(process.ending, Ending::Finished(_) | Ending::Crashed);
         assert!(well, "{what}: {report}");
@@ -343,3 +343,53 @@ fn a_rank_that_leaves_ends_the_operation_of_the_others_and_the_next_block_works(
 }
 
 const FOREVER: fampi::BlockOptions = fampi::BlockOptions::global(Timeout::Never);
+
+/// One rank raises, leaves or drops the first block, and starts the second before it knows the
+/// verdict, while the others wait for the verdict first, so that their second block is in another
+/// context. Gives the number of blocks until one committed.
+fn hurried(world: World, tested: Tested, way: u64) -> u64 {
+    let seed = 40 + way;
+    let mut block = world.start(Level::Global).expect("in use");
+    let hurries = world.rank() == Rank::new(BAD);
+    let guilty = if way == 3 { Rank::new(0) } else { Rank::new(BAD) };
+    if world.rank() == guilty && way != 1 {
+        block.raise_error(5);
+    }
+    let mut first = None;
+    match (hurries, way) {
+        (true, 0) => drop(block),
+        (true, 1) => first = Some(block.leave(&Error::Raised(5))),
+        (true, _) => first = Some(block.finish(Timeout::Never)),
+        (false, _) => assert!(!wait(block, Timeout::Never).is_committed()),
+    }
+    for number in 1.. {
+        let mut block = world.start(Level::Global).expect("in use");
+        let mut requests = tested.post(&world, &mut block, seed).expect("right shapes");
+        // Some wait inside the block, for ever if nobody ends it.
+        if world.rank() == Rank::new(2) {
+            let _ = block.waitall_local(requests.ids(), Timeout::Never);
+        }
+        let finished = wait(block, Timeout::Never);
+        tested.verify(&world, &finished, &mut requests, seed);
+        if finished.is_committed() {
+            drop(first);
+            world.finalize();
+            return number;
+        }
+    }
+    unreachable!("it commits some time");
+}
+
+#[test]
+fn a_rank_that_starts_the_next_block_before_it_knows_the_verdict_holds_up_nobody() {
+    for tested in tested() {
+        for way in 0..4 {
+            for seed in 0..SEEDS {
+                let simulation = Simulation::new(SIZE).seed(seed);
+                let report = simulation.run_world(move |world| hurried(world, tested, way));
+                let what = format!("{tested:?}, way {way}, seed {seed}");
+                assert!(same(&report, &what) <= 2, "{what}");
+            }
+        }
+    }
+}

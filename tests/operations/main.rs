@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod grids;
 mod lattice;
+mod levels;
 mod requests;
 mod sections;
 

@@ -1,58 +1,66 @@
 //! `fampi doctor`: is this MPI fit, what would be survived, and what is to be changed?
 //!
-//! Every sentence follows from something that was looked at or tried just now, or from what is
-//! known of this version of MPI. Nothing is installed or changed.
+//! Looks at what is set, kills processes of small launches, and has the table of
+//! [`checks`](crate::checks) say what it means. Nothing is installed or changed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::installation::Installation;
+use crate::checks::{self, Finding, Observed, STAGES, Weight};
+use crate::installation::{Installation, Version};
 use crate::launcher;
 use crate::probe::{Findings, Probe, Stage, Transports};
 use crate::processes;
 use crate::progress::Step;
-use crate::session::End;
 use crate::setup;
 use crate::workspace::{Workspace, shown};
 
-/// The stages after a death, with what each is good for.
-const STAGES: [(&str, &str); 7] = [
-    ("start", "start together"),
-    ("detection", "notice the death"),
-    ("revoke", "interrupt each other (revoke)"),
-    ("agreement", "agree on what happened"),
-    ("shrink", "go on without the dead (shrink)"),
-    ("spawn", "start a replacement (spawn)"),
-    ("finalize", "end in order (finalize)"),
-];
+/// Width of what is printed.
+const COLUMNS: usize = 80;
+
+/// In the environment, what these begin with is a parameter of MPI or its launcher.
+const PREFIXES: [&str; 3] = ["OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_"];
 
 pub(crate) fn main(workspace: &Workspace) -> Result<u8> {
     let mpi = setup::known_mpi(workspace)
         .context("no MPI is set up here: run `cargo fampi setup`, then ask again")?;
     // The record may be older than the MPI behind the link.
     let mpi = Installation::examine(&mpi.prefix)?;
-    let mut unfit = Vec::new();
     describe(&mpi);
-    unfit.extend(known_defects(&mpi));
-    match Probe::build(&mpi) {
-        Ok(probe) => unfit.extend(try_deaths(&probe)?),
-        Err(error) => unfit.push(format!("{error:#}.")),
+    let findings = match Probe::build(&mpi) {
+        Ok(probe) => {
+            let observed = observe(&mpi, &probe)?;
+            print_transports(&observed.transports);
+            print_stages(&observed.by_signal);
+            checks::examine(&observed)
+        }
+        Err(error) => {
+            let because = |why| Finding {
+                about: "the installation",
+                weight: Weight::Unfit,
+                text: format!("{why}."),
+            };
+            let reasons = [
+                mpi.facts.unfit().map(|why| format!("this MPI {why}")),
+                Some(format!("{error:#}")),
+            ];
+            reasons.into_iter().flatten().map(because).collect()
+        }
+    };
+    print_all("Survived", &findings, Weight::Survived);
+    print_all("Not survived, and what to do", &findings, Weight::NotSurvived);
+    print_all("To be mended", &findings, Weight::Care);
+    if findings.iter().any(|it| it.weight == Weight::Unfit) {
+        print_all("Unfit", &findings, Weight::Unfit);
+        return Ok(1);
     }
-    for note in overriding_variables().into_iter().chain(other_compiler(&mpi)) {
-        println!("\nNote: {note}");
-    }
-    if unfit.is_empty() {
-        println!("\nFit: programs started with `cargo fampi run` survive what is listed above.");
-        return Ok(0);
-    }
-    println!("\nUnfit:");
-    for reason in unfit {
-        println!("  - {reason}");
-    }
-    Ok(1)
+    println!("\nFit: programs started with `cargo fampi run` survive what is listed above.");
+    Ok(0)
 }
 
 fn describe(mpi: &Installation) {
@@ -64,80 +72,60 @@ fn describe(mpi: &Installation) {
     println!("launcher    {} {flags}", shown(&mpi.mpirun()));
 }
 
-fn known_defects(mpi: &Installation) -> Option<String> {
-    if let Some(why) = mpi.facts.unfit() {
-        return Some(format!("this MPI {why}: run `cargo fampi setup --force`."));
-    }
-    mpi.facts.version.crashes_survivors().then(|| {
-        format!(
-            "Open MPI {} crashes healthy ranks when the notice of a death reaches them while they \
-             create a communicator: run `cargo fampi setup --force` for one that does not.",
-            mpi.facts.version
-        )
-    })
-}
-
-/// Runs the probes, prints what they found, and returns what makes this MPI unfit.
-fn try_deaths(probe: &Probe<'_>) -> Result<Vec<String>> {
+/// Tries deaths, and looks at all that the checks want to know.
+fn observe(mpi: &Installation, probe: &Probe<'_>) -> Result<Observed> {
     let step = Step::begin("lose processes on four ranks, in several ways");
     let by_signal = probe.run("signal")?;
     let by_exit = probe.run("exit")?;
     let plain = probe.run_plain("signal")?;
     let transports = probe.transports()?;
     step.finish();
-    let mut unfit = report_transports(&transports);
-    println!("\nA process was killed (SIGKILL) among four, and the others could …");
-    for (stage, meaning) in STAGES {
-        let (mark, remark) = match by_signal.stage(stage) {
-            Stage::Works(Some(milliseconds)) => ("yes", format!("{milliseconds:.2} ms")),
-            Stage::Works(None) => ("yes", String::new()),
-            Stage::Fails => ("NO", "it had no effect".to_owned()),
-            Stage::Hangs => ("NO", "it did not end".to_owned()),
-            Stage::NotReached => ("?", "not reached".to_owned()),
-        };
-        println!("{}", format!("  {mark:<4}{meaning:<34}{remark}").trim_end());
-        if mark == "NO" {
-            unfit.push(format!("the ranks cannot {meaning}: {}.", explain(&by_signal)));
-        }
-    }
-    if unfit.is_empty() && by_signal.end != End::Exited(0) {
-        unfit.push(format!("the ranks survived but the launcher failed: {}.", explain(&by_signal)));
-    }
-    report_survival(&by_signal, &by_exit, &plain, why_no_watcher());
-    Ok(unfit)
+    Ok(Observed {
+        facts: mpi.facts.clone(),
+        by_signal,
+        by_exit,
+        plain,
+        transports,
+        parameters: parameters(&mpi.prefix),
+        no_watcher: why_no_watcher(),
+        machines: machines(),
+        other_compiler: other_compiler(mpi),
+        other_launcher: other_launcher(mpi),
+    })
 }
 
-fn report_transports([ours, plain]: &[Option<Transports>; 2]) -> Vec<String> {
-    let mut unfit = Vec::new();
-    if let Some(Transports { messaging, bytes }) = ours {
-        println!("transports  {messaging} over {}", bytes.join(", "));
-        if messaging != "ob1" {
-            unfit.push(format!(
-                "messages go through `{messaging}`, which does not report a dead peer: unset what \
-                 selects it (OMPI_MCA_pml, or the parameter files of this MPI)."
-            ));
+/// Parameters that are set in files, and those in the environment, which win.
+fn parameters(prefix: &Path) -> BTreeMap<String, (String, String)> {
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let mut found = BTreeMap::new();
+    for file in [
+        prefix.join("etc/openmpi-mca-params.conf"),
+        prefix.join("etc/prte-mca-params.conf"),
+        prefix.join("etc/prte.conf"),
+        home.join(".openmpi/mca-params.conf"),
+        home.join(".prte/mca-params.conf"),
+    ] {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        let place = file.display().to_string();
+        found.extend(in_file(&text).map(|(name, value)| (name, (value, place.clone()))));
+    }
+    for (variable, value) in env::vars_os() {
+        let variable = variable.to_string_lossy().into_owned();
+        if let Some(name) = PREFIXES.iter().find_map(|prefix| variable.strip_prefix(prefix)) {
+            let place = format!("the environment ({variable})");
+            found.insert(name.to_owned(), (value.to_string_lossy().into_owned(), place));
         }
-    } else {
-        unfit.push("no program starts, or its transports are unknown.".to_owned());
     }
-    if let Some(plain) = plain.as_ref().filter(|plain| plain.messaging != "ob1") {
-        println!(
-            "            a plain mpirun selects `{}` here, which does not report a dead peer",
-            plain.messaging
-        );
-    }
-    unfit
+    found
 }
 
-/// The last thing that the launcher said, or how the run ended.
-fn explain(findings: &Findings) -> String {
-    let mut said = findings.errors.lines().map(str::trim);
-    let last = said.rfind(|line| !line.is_empty() && !line.starts_with("---"));
-    match (findings.end, last) {
-        (End::TimedOut, _) => "the run hung and was ended".to_owned(),
-        (_, Some(line)) => format!("the launcher said \"{}\"", line.trim_end_matches('.')),
-        (end, None) => format!("the run ended with status {}", end.status()),
-    }
+/// The lines `name = value` of a file of parameters.
+fn in_file(text: &str) -> impl Iterator<Item = (String, String)> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    lines.filter_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        Some((name.trim().to_owned(), value.trim().to_owned()))
+    })
 }
 
 /// Why the library's ranks would not watch each other on this node, if that is so.
@@ -148,82 +136,127 @@ fn why_no_watcher() -> Option<&'static str> {
     (!processes::can_be_watched()).then_some("this system gives no descriptors of processes")
 }
 
-fn report_survival(
-    by_signal: &Findings,
-    by_exit: &Findings,
-    plain: &Findings,
-    no_watcher: Option<&str>,
-) {
-    let works = |findings: &Findings, stage| matches!(findings.stage(stage), Stage::Works(_));
-    println!("\nSurvived");
-    if works(by_signal, "detection") && works(by_signal, "shrink") {
-        println!("  - a process that dies by a signal: tried with SIGKILL");
-    }
-    if works(by_exit, "detection") {
-        println!("  - a process that leaves with a status other than 0, without finalize: tried");
-    } else if no_watcher.is_none() {
-        println!(
-            "  - on one node, a process that leaves with a status other than 0, without\n    \
-             finalize: this MPI tells nobody (tried), but the ranks of fampi watch each\n    \
-             other. The launcher ends a job when half of it has left so, unless it gets\n    \
-             the flags --prtemca state_base_error_non_zero_exit 0."
-        );
-    }
-    println!("\nNot survived, and what to do");
-    if let (false, Some(why)) = (works(by_exit, "detection"), no_watcher) {
-        println!(
-            "  - a process that leaves with a status other than 0, without finalize\n    \
-             (tried: nobody was told within 3 s), since {why}.\n    \
-             Let it die by a signal instead, for example with abort(); a time limit on\n    \
-             every wait finds the others."
-        );
-    }
-    if !works(plain, "shrink") {
-        println!(
-            "  - any death under a plain mpirun, as it leaves fault tolerance off\n    \
-             (tried: the job did not go on). Start with `cargo fampi run`, or with the\n    \
-             launcher line above."
-        );
-    }
-    println!(
-        "  - the loss of a whole node: the launcher of this MPI ends the job together\n    \
-         with its daemon. Keep checkpoints outside the job if nodes may fail.\n  \
-         - a process that lives but does not answer: that is no death, and only a time\n    \
-         limit on every wait shows it.\n  \
-         - a death inside collective windows (RMA), files and topologies: recover\n    \
-         these yourself."
-    );
-}
-
-/// Settings in the environment that work against the launch line.
-fn overriding_variables() -> Vec<String> {
-    let set = |name: &str| env::var_os(name).is_some();
-    let mut notes = Vec::new();
-    for name in ["OMPI_MCA_mpi_ft_detector", "OMPI_MCA_mpi_ft_detector_thread"] {
-        if set(name) {
-            notes.push(format!(
-                "{name} is set: the built-in heartbeat declares living ranks dead at short periods \
-                 and hangs in its thread variant; unset it."
-            ));
-        }
-    }
-    for name in ["OMPI_MCA_mpi_ft_enable", "PRTE_MCA_prte_enable_ft"] {
-        if set(name) {
-            notes.push(format!("{name} is set and may turn fault tolerance off; unset it."));
-        }
-    }
-    notes
+/// How many machines a batch system has given us.
+fn machines() -> usize {
+    let number = |name| env::var(name).ok().and_then(|text: String| text.parse().ok());
+    let listed = |name: &str| {
+        let text = fs::read_to_string(env::var_os(name)?).ok()?;
+        Some(
+            text.lines()
+                .filter_map(|line| line.split_whitespace().next())
+                .collect::<BTreeSet<_>>()
+                .len(),
+        )
+    };
+    let told = number("SLURM_JOB_NUM_NODES").or_else(|| number("SLURM_NNODES"));
+    told.or_else(|| listed("PBS_NODEFILE")).or_else(|| listed("PE_HOSTFILE")).unwrap_or(1)
 }
 
 /// An exported compiler wrapper of another MPI: what it builds would be launched by this one.
 fn other_compiler(mpi: &Installation) -> Option<String> {
     let exported = PathBuf::from(env::var_os("MPICC")?);
     let prefix = |wrapper: &Path| fs::canonicalize(wrapper.parent()?.parent()?).ok();
-    (prefix(&exported) != prefix(&mpi.mpicc())).then(|| {
-        format!(
-            "MPICC is exported as {}, so programs are built for another MPI than the one that \
-             launches them; unset it, or run `cargo fampi setup --mpi PREFIX`.",
-            exported.display()
-        )
-    })
+    (prefix(&exported) != prefix(&mpi.mpicc())).then(|| exported.display().to_string())
+}
+
+/// The launcher that a person would get who types its name, if it is of another MPI.
+fn other_launcher(mpi: &Installation) -> Option<String> {
+    let folders = env::var_os("PATH")?;
+    let first = env::split_paths(&folders).map(|it| it.join("mpirun")).find(|it| it.is_file())?;
+    if fs::canonicalize(&first).ok() == fs::canonicalize(mpi.mpirun()).ok() {
+        return None;
+    }
+    let said = Command::new(&first).arg("--version").stdin(Stdio::null()).output().ok()?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let name = launcher_name(&said);
+    (name != format!("Open MPI {}", mpi.facts.version))
+        .then(|| format!("{name} in {}", first.display()))
+}
+
+/// What a launcher is, from what it says about its version.
+fn launcher_name(said: &str) -> String {
+    let version = Version::in_text(said).map(|it| it.to_string()).unwrap_or_default();
+    let name = ["Open MPI", "HYDRA"].into_iter().find(|name| said.contains(name));
+    let name = match name {
+        Some("HYDRA") => "MPICH",
+        Some(name) => name,
+        None => "of another MPI",
+    };
+    format!("{name} {version}").trim_end().to_owned()
+}
+
+fn print_transports([ours, _]: &[Option<Transports>; 2]) {
+    if let Some(Transports { messaging, bytes }) = ours {
+        println!("transports  {messaging} over {}", bytes.join(", "));
+    }
+}
+
+fn print_stages(by_signal: &Findings) {
+    println!("\nA process was killed (SIGKILL) among four, and the others could …");
+    for (stage, meaning) in STAGES {
+        let (mark, remark) = match by_signal.stage(stage) {
+            Stage::Works(Some(milliseconds)) => ("yes", format!("{milliseconds:.2} ms")),
+            Stage::Works(None) => ("yes", String::new()),
+            Stage::Fails => ("NO", "it had no effect".to_owned()),
+            Stage::Hangs => ("NO", "it did not end".to_owned()),
+            Stage::NotReached => ("?", "not reached".to_owned()),
+        };
+        println!("{}", format!("  {mark:<4}{meaning:<34}{remark}").trim_end());
+    }
+}
+
+fn print_all(title: &str, findings: &[Finding], weight: Weight) {
+    let mut of_weight = findings.iter().filter(|it| it.weight == weight).peekable();
+    if of_weight.peek().is_some() {
+        println!("\n{title}");
+    }
+    for Finding { about, text, .. } in of_weight {
+        let bad = matches!(weight, Weight::Unfit | Weight::Care);
+        println!("{}", if bad { item(&format!("{about}: {text}")) } else { item(text) });
+    }
+}
+
+/// A sentence as an item of a list, in lines that fit.
+fn item(text: &str) -> String {
+    let mut lines = vec![String::from("  -")];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one");
+        if line.chars().count() + 1 + word.chars().count() > COLUMNS && line.len() > 3 {
+            lines.push(format!("    {word}"));
+        } else {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_from_files() {
+        let text = "# comment\n  pml = ucx  # why\n\nbtl=self,tcp\nnothing\n";
+        let found: Vec<(String, String)> = in_file(text).collect();
+        let expected = [("pml", "ucx"), ("btl", "self,tcp")];
+        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn launchers_are_known_by_what_they_say() {
+        let hydra = "HYDRA build details:\n    Version:   5.0.0\n    Release Date: …\n";
+        assert_eq!(launcher_name(hydra), "MPICH 5.0.0");
+        assert_eq!(launcher_name("mpirun (Open MPI) 4.1.6\n"), "Open MPI 4.1.6");
+        assert_eq!(launcher_name("Intel(R) MPI Library"), "of another MPI");
+    }
+
+    #[test]
+    fn a_long_sentence_is_printed_in_lines_that_fit() {
+        let text = "word ".repeat(40);
+        let printed = item(text.trim_end());
+        assert!(printed.starts_with("  - word word") && printed.contains("\n    word"));
+        assert!(printed.lines().all(|line| line.len() <= COLUMNS));
+        assert_eq!(printed.split_whitespace().filter(|it| *it == "word").count(), 40);
+    }
 }

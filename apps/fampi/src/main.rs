@@ -21,6 +21,7 @@
 
 mod bench;
 mod cargo;
+mod checks;
 mod demo;
 mod detect;
 mod doctor;

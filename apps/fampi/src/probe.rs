@@ -126,6 +126,18 @@ fn observe(mut command: Command, death: &str, folder: &Path) -> Result<Findings>
 }
 
 impl Findings {
+    /// As if a run had printed these lines.
+    #[cfg(test)]
+    pub(crate) fn of(lines: Vec<String>, end: End, errors: &str) -> Self {
+        Self { lines, end, errors: errors.to_owned() }
+    }
+
+    /// As if it had printed one more.
+    #[cfg(test)]
+    pub(crate) fn add_line(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
+    }
+
     pub(crate) fn stage(&self, name: &str) -> Stage {
         let word = |line: &'_ str, first: &str| -> Option<String> {
             let rest = line.strip_prefix(first)?.strip_prefix(' ')?.strip_prefix(name)?;
