@@ -2,7 +2,7 @@
 //! with deaths on order, in virtual time, every run the same for the same seed.
 //!
 //! ```text
-//!     program(p0)  program(p1)  program(p2)      one thread each, exactly one running
+//!     program(p0)  program(p1)  program(p2)      a stack each, exactly one running
 //!    ─────┬────────────┬────────────┬─────
 //!     SimPlatform  SimPlatform  SimPlatform      calls cost a little virtual time
 //!         └────────────┼────────────┘
@@ -38,6 +38,7 @@ use std::{
 };
 
 mod baton;
+mod carrier;
 mod collectives;
 mod data;
 mod event;

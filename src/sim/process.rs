@@ -6,18 +6,14 @@
 //!                            ▲                 │   │ collective call      │
 //!                            │   return        │   └────────▶ Blocked ──┐ │ news, timer
 //!                            └─────────────────┼────────────────────────┴─┘
-//!                                              ▼ the thread ends
+//!                                              ▼ its life ends
 //!                                            Gone
 //! ```
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     Crash, CrashPoint,
-    baton::Gate,
     data::Post,
     event::Event,
     groups::Made,
@@ -38,7 +34,7 @@ pub(super) enum State {
     Idle,
     /// It waits in a collective call.
     Blocked(usize),
-    /// Its thread has ended.
+    /// Its life has ended.
     Gone,
 }
 
@@ -56,7 +52,6 @@ pub(super) enum End {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one machine")]
 pub(super) struct Process {
     pub(super) origin: Origin,
-    pub(super) gate: Arc<Gate>,
     pub(super) state: State,
     /// Set when the process has to end or has ended.
     pub(super) end: Option<End>,
@@ -100,7 +95,7 @@ pub(super) struct Process {
 }
 
 impl World {
-    /// A new process, whose thread is launched before anything else runs.
+    /// A new process.
     pub(super) fn add_process(&mut self, origin: Origin, start: Time) -> Pid {
         let me = self.processes.len();
         let mine = |crash: &&Crash| crash.process as usize == me;
@@ -115,7 +110,6 @@ impl World {
         });
         let process = Process {
             origin,
-            gate: Arc::default(),
             state: State::Ready,
             end: None,
             dead: false,
@@ -149,7 +143,6 @@ impl World {
         }
         self.processes.push(process);
         self.living += 1;
-        self.newborn.push(me);
         self.make_ready(me, start);
         me
     }
@@ -248,7 +241,7 @@ impl World {
         }
     }
 
-    /// The process is dead from now on; its thread has still to unwind.
+    /// The process is dead from now on; it has still to unwind.
     pub(super) fn die(&mut self, process: Pid, at: Time) {
         note!(self, at, "p{process} crashes");
         let it = &mut self.processes[process];
@@ -266,7 +259,7 @@ impl World {
         self.choose_victims(process);
     }
 
-    /// The thread of the process has ended.
+    /// The life of the process has ended.
     pub(super) fn leave(&mut self, process: Pid, panic: Option<String>) {
         let local = self.processes[process].local;
         if let Some(message) = panic {
