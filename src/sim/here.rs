@@ -47,6 +47,11 @@ pub fn compute(time: Duration) {
     with(|platform| platform.compute(time));
 }
 
+/// Lets virtual time pass until this moment, if it has not come yet.
+pub fn compute_until(moment: Duration) {
+    with(|platform| platform.compute_until(moment));
+}
+
 /// Adds a line to the transcript.
 pub fn note(line: &str) {
     with(|platform| platform.note(line));

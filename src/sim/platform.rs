@@ -65,6 +65,15 @@ impl SimPlatform {
         }
     }
 
+    /// Lets virtual time pass until this moment, if it has not come yet.
+    pub fn compute_until(&self, moment: Duration) {
+        let now = self.enter(false).map(|world| world.processes[self.me].local);
+        let left = now.map(|now| moment.saturating_sub(Duration::from_nanos(now)));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            self.compute(left);
+        }
+    }
+
     /// Adds a line of the program's own to the transcript.
     pub fn note(&self, line: &str) {
         if let Some(mut world) = self.enter(false) {

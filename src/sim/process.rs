@@ -100,6 +100,7 @@ impl World {
         let me = self.processes.len();
         let mine = |crash: &&Crash| crash.process as usize == me;
         let points = || self.settings.crashes.iter().filter(mine).map(|crash| crash.at);
+        let calm_from = self.settings.calm_from;
         let times = points().filter_map(|at| match at {
             CrashPoint::Time(time) => Some(time.as_nanos() as Time),
             CrashPoint::Effect(_) => None,
@@ -119,7 +120,7 @@ impl World {
             undrained: false,
             until: None,
             timer: None,
-            crash_time: times.min(),
+            crash_time: times.min().filter(|time| *time < calm_from),
             crash_effect: effects.min(),
             effects: 0,
             ghost_calls: 0,
@@ -224,7 +225,7 @@ impl World {
     /// Counts a call of the running process, and an effect if it is one; the process may die
     /// right before it.
     pub(super) fn charge(&mut self, process: Pid, is_effect: bool) {
-        let cost = self.settings.call_cost;
+        let (cost, calm_from) = (self.settings.call_cost, self.settings.calm_from);
         let it = &mut self.processes[process];
         it.local += cost;
         let local = it.local;
@@ -234,7 +235,7 @@ impl World {
         if is_effect {
             it.effects += 1;
             let effects = it.effects;
-            if it.crash_effect == Some(effects) {
+            if it.crash_effect == Some(effects) && local < calm_from {
                 note!(self, local, "p{process} dies before its effect {effects}");
                 self.die(process, local);
             }

@@ -39,6 +39,7 @@ mod run;
 mod session;
 mod setup;
 mod sheet;
+mod sim;
 mod status;
 mod test;
 mod timeline;
@@ -71,6 +72,8 @@ enum Command {
     Demo(demo::Options),
     /// Build and run every test of the workspace, also those that launch and kill real ranks
     Test(test::Options),
+    /// Run whole programs on simulated ranks, with deaths anywhere, one for each seed
+    Sim(sim::Options),
     /// Measure, on real ranks, what fault tolerance costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
@@ -105,6 +108,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Run(options) => run::main(&workspace, &options),
         Command::Demo(options) => demo::main(&workspace, &options),
         Command::Test(options) => test::main(&workspace, &options),
+        Command::Sim(options) => sim::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
     }
 }
