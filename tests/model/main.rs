@@ -4,21 +4,34 @@
 //! Each search pins the number of different states. It changes with the protocol; a change that
 //! was not meant is worth a look. `cargo test --test model -- --ignored` runs the long ones.
 
+mod inside;
 mod properties;
 mod record;
 mod world;
 
+use std::{fmt::Debug, hash::Hash};
+
+use inside::Inside;
 use stateright::{Checker, HasDiscoveries, Model};
 use world::Setup;
 
 /// Searches all states of a setup, of which there are so many.
-fn check(setup: Setup, states: usize) {
-    let checker = setup.checker().finish_when(HasDiscoveries::AnyFailures);
+fn check<M>(setup: M, states: usize)
+where
+    M: Model + Clone + Debug + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+    let checker = setup.clone().checker().finish_when(HasDiscoveries::AnyFailures);
     let checker = checker.spawn_bfs().join();
     if let Some((property, path)) = checker.discoveries().into_iter().next() {
         let state = path.last_state().clone();
         let actions = path.into_actions();
         panic!("{property} fails for {setup:?}\nafter {actions:#?}\nin {state:#?}");
+    }
+    if states == 0 {
+        println!("PIN {} {setup:?}", checker.unique_state_count());
+        return;
     }
     assert_eq!(checker.unique_state_count(), states, "states of {setup:?}");
 }
@@ -96,8 +109,32 @@ fn a_rank_that_gave_up_is_waited_for_by_nobody() {
 }
 
 #[test]
+fn an_interruption_reaches_whoever_waits_for_a_rank_that_went_away() {
+    let ring = |ranks| Inside { ring: true, ..Inside::ranks(ranks) };
+    check(Inside { crashes: 1, ..ring(2) }, 77);
+    check(Inside { crashes: 2, ..ring(3) }, 4003);
+    check(Inside { leaver: Some(1), ..ring(3) }, 9070);
+    check(Inside { leaver: Some(1), crashes: 1, ..ring(3) }, 23_436);
+}
+
+#[test]
+fn an_inner_fault_is_an_outer_fault_whoever_dies() {
+    let inside = |inner| Inside { inner, ..Inside::ranks(3) };
+    for (inner, states) in [(1, 1133), (2, 1631), (3, 4039)] {
+        check(Inside { crashes: 2, ..inside(inner) }, states);
+    }
+    check(Inside { crashes: 2, naysayer: Some(0), ..inside(2) }, 4055);
+    check(Inside { crashes: 1, naysayer: Some(2), ..inside(3) }, 4729);
+    check(Inside { crashes: 1, leaver: Some(1), ..inside(2) }, 20_188);
+    check(Inside { crashes: 1, leaver: Some(2), ..inside(2) }, 74_320);
+    check(Inside { inner: 2, crashes: 1, ..Inside::ranks(4) }, 17_929);
+    check(Inside { inner: 2, crashes: 1, ring: true, ..Inside::ranks(3) }, 10_138);
+}
+
+#[test]
 #[ignore = "takes minutes"]
 fn more_of_everything() {
+    check(Inside { ring: true, crashes: 1, ..Inside::ranks(4) }, 1_165_857);
     check(Setup { crashes: 3, blocks: 2, in_sequence: true, ..Setup::ranks(4) }, 1_218_785);
     check(Setup { crashes: 1, blocks: 3, ..Setup::ranks(3) }, 1_524_432);
     check(Setup { crashes: 2, ..Setup::ranks(5) }, 2_577_773);
