@@ -11,7 +11,11 @@
 
 use alloc::vec::Vec;
 
-use super::{Effects, Event, message::Message};
+use super::{
+    Effects, Event,
+    message::Message,
+    planted::{Bug, planted},
+};
 use crate::{ids::BlockId, rank::Rank};
 
 /// Which blocks of one communicator have been interrupted.
@@ -31,11 +35,15 @@ impl Interrupts {
 
     /// Interrupts a block, because a request of this rank failed or because a neighbour said so.
     pub fn handle_interrupt(&mut self, block: BlockId, out: &mut impl Effects) {
-        if block < self.floor || self.contains(block) {
+        let known = self.contains(block) && !planted(Bug::EchoInterruptions);
+        if block < self.floor || known {
             return;
         }
         self.seen.push(block);
         for neighbour in neighbours(self.me, self.size) {
+            if planted(Bug::KeepTheInterruption) {
+                break;
+            }
             out.send(neighbour, Message::Interrupt(block));
         }
         out.emit(Event::Interrupted(block));

@@ -7,7 +7,7 @@
 /// Declares the bugs and the list of all of them.
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A way to get the commit wrong.
+        /// A way to get it wrong.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         pub enum Bug {
             $($(#[$doc])* $name,)*
@@ -58,6 +58,18 @@ bugs! {
     LeaveInSilence,
     /// A rank that gave up does not tell the one that waits for it unasked.
     SlipAway,
+    /// An interruption is not passed on.
+    KeepTheInterruption,
+    /// An interruption is passed on each time that it comes.
+    EchoInterruptions,
+    /// What was made is used although not all have it.
+    SkipTheConfirmation,
+    /// A rank whose call failed says that it has what it was to make.
+    HideAFailedCall,
+    /// Replacements do not get the ranks of those that they replace.
+    SwapRanks,
+    /// A dead spare is given a rank.
+    UseADeadSpare,
 }
 
 #[cfg(feature = "planted")]

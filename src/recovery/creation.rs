@@ -1,17 +1,25 @@
 //! Communicators derived from a communicator: split, duplicate, shrink.
 
-use super::{MAX_ATTEMPTS, roster::Child};
+use alloc::vec::Vec;
+
+use super::MAX_ATTEMPTS;
 use crate::{
     engine::{BlockKey, CommKey, Engine, platform::Derived},
     error::Error,
+    protocol::{
+        handshake::{Goal, Handshake, Order},
+        roster::Child,
+    },
 };
 
 /// A communicator in the making.
 pub(crate) struct Creation {
     parent: CommKey,
     kind: Kind,
-    stage: Stage,
-    attempts: u32,
+    handshake: Handshake,
+    /// The commit whose verdict the next step waits for.
+    awaits: Option<BlockKey>,
+    made: Option<Derived>,
 }
 
 /// What is to be made.
@@ -23,11 +31,6 @@ pub(crate) enum Kind {
     Shrink,
 }
 
-enum Stage {
-    Ready(BlockKey),
-    Confirm(BlockKey, Option<Derived>),
-}
-
 impl Creation {
     /// Starts to make a communicator; all living ranks of the parent do so, in the same order.
     pub(crate) fn start(engine: &mut Engine, parent: CommKey, kind: Kind) -> Result<Self, Error> {
@@ -35,47 +38,64 @@ impl Creation {
             return Err(Error::CreationPending);
         }
         engine.job.creating = true;
-        let stage = Stage::Ready(engine.start_step(parent, true));
-        Ok(Self { parent, kind, stage, attempts: 0 })
+        let goal = match kind {
+            Kind::Split { .. } => Goal::Split,
+            Kind::Shrink => Goal::Shrink,
+        };
+        let mut orders = Vec::new();
+        let handshake = Handshake::start(goal, MAX_ATTEMPTS, &mut orders);
+        let mut creation = Self { parent, kind, handshake, awaits: None, made: None };
+        creation.obey(engine, orders);
+        Ok(creation)
     }
 
     /// The block whose verdict the next step waits for.
     pub(crate) fn awaits(&self) -> BlockKey {
-        let (Stage::Ready(block) | Stage::Confirm(block, _)) = &self.stage;
-        *block
+        self.awaits.expect("every step but the last ends with a vote")
     }
 
     /// Goes on if possible. The result, when there is one, is the same kind on every living rank;
     /// `None` in it for ranks without a colour.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
-        let block = self.awaits();
-        let committed = engine.end_step(block)?;
-        let stage = core::mem::replace(&mut self.stage, Stage::Ready(block));
-        match (stage, self.kind) {
-            (Stage::Ready(_), Kind::Split { .. }) if !committed => Some(Err(Error::CreationFailed)),
-            (Stage::Ready(_), _) => {
-                let made = self.make(engine);
-                let confirm = engine.start_step(self.parent, made.is_some());
-                self.stage = Stage::Confirm(confirm, made);
-                self.step(engine)
-            }
-            (Stage::Confirm(_, Some(made)), _) if committed => {
-                Some(Ok(self.register(engine, made)))
-            }
-            (Stage::Confirm(_, made), _) => {
-                discard(engine, made);
-                self.attempts += 1;
-                let again = matches!(self.kind, Kind::Shrink) && self.attempts < MAX_ATTEMPTS;
-                if !again {
-                    return Some(Err(match self.kind {
-                        Kind::Split { .. } => Error::CreationFailed,
-                        Kind::Shrink => Error::RecoveryExhausted { attempts: self.attempts },
-                    }));
-                }
-                self.stage = Stage::Ready(engine.start_step(self.parent, true));
-                self.step(engine)
+        loop {
+            let committed = engine.end_step(self.awaits())?;
+            let mut orders = Vec::new();
+            self.handshake.handle_verdict(committed, 0, &mut orders);
+            if let Some(result) = self.obey(engine, orders) {
+                return Some(result);
             }
         }
+    }
+
+    /// Does what the handshake asks for, and what it asks for then.
+    fn obey(
+        &mut self,
+        engine: &mut Engine,
+        mut orders: Vec<Order>,
+    ) -> Option<Result<Option<CommKey>, Error>> {
+        let mut at = 0;
+        while let Some(order) = orders.get(at).copied() {
+            at += 1;
+            match order {
+                Order::Vote(yes) => self.awaits = Some(engine.start_step(self.parent, yes)),
+                Order::Call | Order::CallFor(_) => {
+                    self.made = self.make(engine);
+                    self.handshake.handle_return(self.made.is_some(), &mut orders);
+                }
+                Order::Discard => discard(engine, self.made.take()),
+                Order::Adopt | Order::Complete => {
+                    let made = self.made.take().expect("complete where the call worked");
+                    return Some(Ok(self.register(engine, made)));
+                }
+                Order::Fail => {
+                    return Some(Err(match self.kind {
+                        Kind::Split { .. } => Error::CreationFailed,
+                        Kind::Shrink => Error::RecoveryExhausted { attempts: MAX_ATTEMPTS },
+                    }));
+                }
+            }
+        }
+        None
     }
 
     fn make(&self, engine: &mut Engine) -> Option<Derived> {
@@ -88,7 +108,7 @@ impl Creation {
             }
             Kind::Shrink => {
                 let data = engine.platform.shrink(data, &dead).ok()?;
-                Some(Derived { data: Some(data), table: alloc::vec::Vec::new() })
+                Some(Derived { data: Some(data), table: Vec::new() })
             }
         }
     }
@@ -102,7 +122,7 @@ impl Creation {
                 comm.derived += 1;
                 let dead = comm.commit.agreed_dead();
                 let living = |rank: &u32| !dead.contains((*rank).into());
-                let ranks: alloc::vec::Vec<u32> = (0..comm.size()).filter(living).collect();
+                let ranks: Vec<u32> = (0..comm.size()).filter(living).collect();
                 let me = ranks.iter().position(|rank| *rank == comm.me.number())?;
                 let members = ranks.iter().map(|rank| comm.members[*rank as usize]).collect();
                 let universe = comm.universe;
@@ -128,7 +148,7 @@ impl Engine {
         let key = made.data.map(|data| {
             let comm = self.comm(parent);
             let mine = made.table[comm.me.index()].0;
-            let mut ranks: alloc::vec::Vec<usize> =
+            let mut ranks: Vec<usize> =
                 (0..made.table.len()).filter(|rank| made.table[*rank].0 == mine).collect();
             ranks.sort_by_key(|rank| made.table[*rank].1);
             let me = ranks.iter().position(|rank| *rank == comm.me.index());

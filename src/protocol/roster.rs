@@ -2,48 +2,60 @@
 
 use alloc::vec::Vec;
 
-use super::Placement;
+use super::planted::{Bug, planted};
 use crate::{
     ids::CommId,
     rank::{Rank, RankSet},
 };
 
+/// Where replacements go.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Placement {
+    /// Survivors keep their ranks, replacements take exactly the failed ranks
+    /// (`MPI_Comm_irebuild`, paper §3.3).
+    #[default]
+    SameRanks,
+    /// Survivors move together, replacements follow behind them (shrink, spawn and merge, paper
+    /// algorithm 1); `World::origin` tells whom a rank stands for.
+    Append,
+}
+
 /// The places in a universe; equal on all its members that belong to the world.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Roster {
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Roster {
     /// 0 for the launch, one more with each rebuild.
-    pub(crate) generation: u32,
+    pub generation: u32,
     /// Attempts at the recovery that made this roster.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// The last generation in which a run had the states of all ranks.
-    pub(crate) settled: u32,
+    pub settled: u32,
     /// The world was complete before: its ranks have data that replacements lack.
-    pub(crate) lived: bool,
+    pub lived: bool,
     /// Where the rebuild that made this roster put replacements: who joins in its middle goes on
     /// the same way.
-    pub(crate) placement: Placement,
+    pub placement: Placement,
     /// The process of each rank of the world.
-    pub(crate) members: Vec<Rank>,
+    pub members: Vec<Rank>,
     /// The rank of the launch that each rank of the world stands for.
-    pub(crate) origins: Vec<u32>,
+    pub origins: Vec<u32>,
     /// Parked processes.
-    pub(crate) spares: Vec<Rank>,
+    pub spares: Vec<Rank>,
     /// Communicators derived below the world, in order.
-    pub(crate) children: Vec<Child>,
+    pub children: Vec<Child>,
 }
 
 /// How a communicator was derived, so that it can be derived again.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Child {
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Child {
     /// 0 for the world, k for the k-th child.
-    pub(crate) parent: u32,
+    pub parent: u32,
     /// Colour and key of each rank of the parent.
-    pub(crate) table: Vec<(Option<u32>, u32)>,
+    pub table: Vec<(Option<u32>, u32)>,
 }
 
 impl Roster {
     /// The roster of a launch of `size` processes, the last `spares` of them parked.
-    pub(crate) fn launch(size: u32, spares: u32) -> Self {
+    pub fn launch(size: u32, spares: u32) -> Self {
         let ranks = size - spares;
         Self {
             members: (0..ranks).map(Rank::new).collect(),
@@ -54,18 +66,18 @@ impl Roster {
     }
 
     /// The identifier of the universe's communicator.
-    pub(crate) fn universe_id(&self) -> CommId {
+    pub fn universe_id(&self) -> CommId {
         CommId::universe(self.generation)
     }
 
     /// The identifier of the world of this generation.
-    pub(crate) fn world_id(&self) -> CommId {
+    pub fn world_id(&self) -> CommId {
         self.universe_id().derived(0)
     }
 
     /// The roster after a rebuild, in which these processes of a universe of `size` are dead, and
     /// how many processes have to be spawned for it: spares are used first.
-    pub(crate) fn rebuilt(
+    pub fn rebuilt(
         &self,
         size: u32,
         dead: &RankSet,
@@ -77,8 +89,9 @@ impl Roster {
             Rank::new(old.number() - before)
         };
         let failed = self.members.iter().filter(|member| dead.contains(**member)).count();
+        let usable = |spare: &&Rank| !dead.contains(**spare) || planted(Bug::UseADeadSpare);
         let mut spares: Vec<Rank> =
-            self.spares.iter().filter(|spare| !dead.contains(**spare)).map(|s| moved(*s)).collect();
+            self.spares.iter().filter(usable).map(|spare| moved(*spare)).collect();
         let parked = spares.split_off(failed.min(spares.len()));
         let spawn = (failed - spares.len()) as u32;
         let living = size - dead.len() as u32;
@@ -91,6 +104,7 @@ impl Roster {
                 places.push((moved(*member), *origin));
             } else if let Some(fresh) = fresh.next() {
                 match placement {
+                    Placement::SameRanks if planted(Bug::SwapRanks) => later.push((fresh, *origin)),
                     Placement::SameRanks => places.push((fresh, *origin)),
                     Placement::Append => later.push((fresh, *origin)),
                 }
@@ -117,18 +131,18 @@ impl Roster {
     }
 
     /// The rank of the world that this process holds.
-    pub(crate) fn rank_of(&self, process: Rank) -> Option<Rank> {
+    pub fn rank_of(&self, process: Rank) -> Option<Rank> {
         self.members.iter().position(|member| *member == process).map(Rank::from)
     }
 
     /// The rank that stands for a rank of the launch.
-    pub(crate) fn standing_for(&self, origin: u32) -> Rank {
+    pub fn standing_for(&self, origin: u32) -> Rank {
         let at = self.origins.iter().position(|known| *known == origin);
         Rank::from(at.expect("every rank of the launch has somebody standing for it"))
     }
 
     /// The rank that a rank of the world has in a derived communicator.
-    pub(crate) fn place_in(&self, child: usize, rank: Rank) -> Option<usize> {
+    pub fn place_in(&self, child: usize, rank: Rank) -> Option<usize> {
         let at = match self.children[child].parent.checked_sub(1) {
             None => self.origins[rank.index()] as usize,
             Some(parent) => self.place_in(parent as usize, rank)?,
@@ -142,7 +156,7 @@ impl Roster {
     }
 
     /// The bytes that replacements receive.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let append = u32::from(self.placement == Placement::Append);
         let lived = u32::from(self.lived);
         let mut words = alloc::vec![self.generation, self.attempts, self.settled, lived, append];
@@ -164,7 +178,7 @@ impl Roster {
     }
 
     /// The roster in these bytes, if they are one.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (chunks, rest) = bytes.as_chunks::<4>();
         let mut words = chunks.iter().map(|word| u32::from_le_bytes(*word));
         if !rest.is_empty() {
