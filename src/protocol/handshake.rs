@@ -16,6 +16,9 @@
 //! so nobody enters a call that the others do not; a death in any step makes a commit faulty and
 //! leads to the next attempt, until there were as many as allowed.
 //!
+//! A replacement whose universe never had a committed block, and in which all who spawned it are
+//! dead, goes: they may have given that universe up, and recovered in another one.
+//!
 //! **Assumes** that calls return, in success or failure, when a member of theirs dies.
 //!
 //! Reference: `papers/fa-mpi.txt` §3.3 and algorithm 1.
@@ -72,19 +75,20 @@ pub struct Handshake {
     stage: Stage,
     attempts: u32,
     limit: u32,
+    welcome: bool,
 }
 
 impl Handshake {
     /// Begins the first of at most `limit` attempts; every living rank does.
     pub fn start(goal: Goal, limit: u32, out: &mut Vec<Order>) -> Self {
         out.push(Order::Vote(true));
-        Self { goal, stage: Stage::Ready, attempts: 1, limit }
+        Self { goal, stage: Stage::Ready, attempts: 1, limit, welcome: true }
     }
 
     /// Joins a rebuild that is in this attempt, in its new universe.
     pub fn join(attempts: u32, limit: u32, out: &mut Vec<Order>) -> Self {
         out.push(Order::Vote(true));
-        Self { goal: Goal::Rebuild, stage: Stage::Made(0), attempts, limit }
+        Self { goal: Goal::Rebuild, stage: Stage::Made(0), attempts, limit, welcome: false }
     }
 
     /// The attempt under way; the first is 1, and that of a launch 0.
@@ -92,8 +96,15 @@ impl Handshake {
         self.attempts
     }
 
+    /// True when those who made our universe are known to have taken it over: from its first
+    /// committed block on.
+    pub fn is_welcome(&self) -> bool {
+        self.welcome
+    }
+
     /// The commit that was asked for has its verdict. `communicators` is how many a universe has.
     pub fn handle_verdict(&mut self, committed: bool, communicators: u32, out: &mut Vec<Order>) {
+        self.welcome |= committed;
         let trusted = committed || planted(Bug::SkipTheConfirmation);
         match self.stage {
             Stage::Ready if self.goal == Goal::Split && !committed => out.push(Order::Fail),

@@ -68,6 +68,8 @@ bugs! {
     HideAFailedCall,
     /// Replacements do not get the ranks of those that they replace.
     SwapRanks,
+    /// Replacements go on with a universe that those who spawned them may have given up.
+    OutliveTheElders,
     /// A dead spare is given a rank.
     UseADeadSpare,
 }

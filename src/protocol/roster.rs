@@ -34,6 +34,8 @@ pub struct Roster {
     /// Where the rebuild that made this roster put replacements: who joins in its middle goes on
     /// the same way.
     pub placement: Placement,
+    /// So many processes of the universe were there before it; the others were spawned for it.
+    pub elders: u32,
     /// The process of each rank of the world.
     pub members: Vec<Rank>,
     /// The rank of the launch that each rank of the world stands for.
@@ -58,6 +60,7 @@ impl Roster {
     pub fn launch(size: u32, spares: u32) -> Self {
         let ranks = size - spares;
         Self {
+            elders: size,
             members: (0..ranks).map(Rank::new).collect(),
             origins: (0..ranks).collect(),
             spares: (ranks..size).map(Rank::new).collect(),
@@ -122,12 +125,20 @@ impl Roster {
             settled,
             lived,
             placement,
+            elders: living,
             members,
             origins,
             spares,
             children,
         };
         (next, spawn)
+    }
+
+    /// True when only processes that were spawned for this universe are left. They cannot know
+    /// whether it was given up for another one before those who spawned them died.
+    pub fn is_orphaned(&self, dead: &RankSet) -> bool {
+        let mut elders = (0..self.elders).map(Rank::new);
+        !planted(Bug::OutliveTheElders) && elders.all(|elder| dead.contains(elder))
     }
 
     /// The rank of the world that this process holds.
@@ -159,7 +170,8 @@ impl Roster {
     pub fn encode(&self) -> Vec<u8> {
         let append = u32::from(self.placement == Placement::Append);
         let lived = u32::from(self.lived);
-        let mut words = alloc::vec![self.generation, self.attempts, self.settled, lived, append];
+        let mut words =
+            alloc::vec![self.generation, self.attempts, self.settled, lived, append, self.elders,];
         let mut list = |items: &[u32]| {
             words.push(items.len() as u32);
             words.extend_from_slice(items);
@@ -187,6 +199,7 @@ impl Roster {
         let (generation, attempts, settled) = (words.next()?, words.next()?, words.next()?);
         let lived = words.next()? != 0;
         let append = words.next()? != 0;
+        let elders = words.next()?;
         let placement = if append { Placement::Append } else { Placement::SameRanks };
         let mut list = || -> Option<Vec<u32>> {
             let length = words.next()? as usize;
@@ -210,6 +223,7 @@ impl Roster {
             settled,
             lived,
             placement,
+            elders,
             members,
             origins,
             spares,

@@ -113,7 +113,7 @@ impl Rebuild {
                 return Some(Err(Error::NotNeeded));
             }
             let committed = engine.end_step(self.awaits())?;
-            if everybody_is_dead(engine) {
+            if everybody_is_dead(engine) || self.is_orphaned(engine) {
                 engine.job.creating = false;
                 return Some(Err(Error::NotNeeded));
             }
@@ -125,6 +125,12 @@ impl Rebuild {
                 return Some(result);
             }
         }
+    }
+
+    /// Those who spawned us died before we were welcome.
+    fn is_orphaned(&self, engine: &Engine) -> bool {
+        let dead = engine.comm(universe(engine)).commit.agreed_dead();
+        !self.handshake.is_welcome() && engine.job.roster.is_orphaned(dead)
     }
 
     /// Does what the handshake asks for, and what it asks for then.
