@@ -29,7 +29,7 @@ pub mod message;
 pub mod planted;
 #[cfg(not(feature = "planted"))]
 #[allow(unreachable_pub)]
-mod planted;
+pub(crate) mod planted;
 pub mod roster;
 pub mod tree;
 pub mod view;

@@ -60,18 +60,24 @@ bugs! {
     SlipAway,
     /// An interruption is not passed on.
     KeepTheInterruption,
-    /// An interruption is passed on each time that it comes.
-    EchoInterruptions,
     /// What was made is used although not all have it.
     SkipTheConfirmation,
-    /// A rank whose call failed says that it has what it was to make.
-    HideAFailedCall,
     /// Replacements do not get the ranks of those that they replace.
     SwapRanks,
     /// Replacements go on with a universe that those who spawned them may have given up.
     OutliveTheElders,
     /// A dead spare is given a rank.
     UseADeadSpare,
+    /// After an abort the next attempt runs in the data context of the last.
+    KeepTheContext,
+    /// Whoever waits in an interrupted block goes on waiting.
+    WaitInTheInterrupted,
+    /// The copies of a block become valid though it was not committed.
+    KeepAbortedCopies,
+    /// After an abort the communicators below go by their old name.
+    KeepTheName,
+    /// Who begins a rebuild answers no more for the old world.
+    LeaveTheOldWorld,
 }
 
 #[cfg(feature = "planted")]

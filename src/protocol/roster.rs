@@ -264,6 +264,25 @@ mod tests {
         assert_eq!((spawn, next.members), (0, ranks(&[3, 0, 1, 2])));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn bytes_from_outside_never_panic(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+        ) {
+            let _ = Roster::decode(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_roster_is_another_or_none(at in 0_usize..100, bit in 0_u8..8) {
+            let mut bytes = Roster::launch(9, 2).encode();
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << bit;
+                let read = Roster::decode(&bytes);
+                assert_ne!(read, Some(Roster::launch(9, 2)));
+            }
+        }
+    }
+
     #[test]
     fn a_roster_survives_the_wire_and_damage_is_refused() {
         let mut roster = Roster::launch(5, 1);

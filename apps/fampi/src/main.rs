@@ -29,6 +29,7 @@ mod installation;
 mod launcher;
 mod noise;
 mod plan;
+mod plot;
 mod probe;
 mod processes;
 mod program;
@@ -36,6 +37,7 @@ mod progress;
 mod recovery;
 mod refusal;
 mod run;
+mod scale;
 mod session;
 mod setup;
 mod sheet;
@@ -110,5 +112,69 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Test(options) => test::main(&workspace, &options),
         Command::Sim(options) => sim::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Words that mean something here, numbers, and others.
+    fn word() -> impl Strategy<Value = String> {
+        let known = [
+            "setup",
+            "doctor",
+            "run",
+            "demo",
+            "test",
+            "bench",
+            "sim",
+            "scale",
+            "commit",
+            "detect",
+            "-n",
+            "--kill",
+            "--seeds",
+            "--seed",
+            "--job",
+            "--ranks",
+            "--csv",
+            "--spares",
+            "--",
+            "-",
+            "--help",
+            "--version",
+            "1@1.5s",
+            "0@iteration:3",
+            "2-16",
+            "minife",
+            "4",
+            "=",
+            "",
+        ];
+        prop_oneof![
+            prop::sample::select(&known[..]).prop_map(str::to_owned),
+            any::<i64>().prop_map(|number| number.to_string()),
+            ".{0,12}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_typed_is_understood_or_refused(
+            words in prop::collection::vec(word(), 0..8),
+        ) {
+            let line = std::iter::once("fampi".to_owned()).chain(words);
+            if let Err(error) = Arguments::try_parse_from(line) {
+                // What a person would be told.
+                prop_assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        <Arguments as clap::CommandFactory>::command().debug_assert();
     }
 }

@@ -1,17 +1,21 @@
-//! `fampi sim`: whole programs on simulated ranks, as many as there are seeds.
+//! `fampi sim`: whole programs on simulated ranks, one for each seed.
 //!
 //! The work is done by a program of the library that links no MPI, so that this needs none.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
+use crate::scale;
 use crate::workspace::Workspace;
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// How many seeds to run; the first that fails is made smaller and told
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     seeds: u64,
@@ -27,6 +31,12 @@ pub(crate) struct Options {
     /// Run this job, as a failure or `--seed` prints it, and tell its story
     #[arg(long, value_name = "LINE", conflicts_with_all = ["seeds", "from"])]
     job: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum Other {
+    /// Agreements on up to a million ranks, by a cost model: a table, and plots
+    Scale(scale::Options),
 }
 
 impl Options {
@@ -47,6 +57,9 @@ impl Options {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    if let Some(Other::Scale(options)) = &options.other {
+        return scale::main(workspace, options);
+    }
     let program = cargo::build(workspace, Program::without_mpi("swarm"))?;
     let status = Command::new(&program).args(options.words()).status();
     let status = status.with_context(|| format!("cannot start {}", program.display()))?;

@@ -1,7 +1,7 @@
 //! "… a set of new functions that rebuilds a communicator without processes losing their pre-fault
 //! ranks" (`papers/fa-mpi.txt` §3.3); and a recovery ends alike for all.
 
-use fampi::protocol::roster::Roster;
+use fampi::{protocol::roster::Roster, rank::Rank};
 
 /// How a recovery ended for a living process.
 pub(crate) struct End<'a> {
@@ -29,11 +29,14 @@ pub(crate) fn old_ranks_are_kept<'a>(
     is_dead: impl Fn(usize) -> bool,
 ) -> bool {
     ends.all(|end| {
-        let holders: Vec<usize> =
-            end.roster.members.iter().map(|place| end.members[place.index()]).collect();
+        let holder = |place: &Rank| end.members.get(place.index()).copied();
+        let Some(holders) = end.roster.members.iter().map(holder).collect::<Option<Vec<usize>>>()
+        else {
+            return false;
+        };
         let once = (1..holders.len()).all(|at| !holders[..at].contains(&holders[at]));
         let kept = holders.iter().enumerate().all(|(rank, it)| *it == rank || is_dead(rank));
-        let mine = end.process >= ranks as usize || holders[end.process] == end.process;
+        let mine = end.process >= ranks as usize || holders.get(end.process) == Some(&end.process);
         !end.complete || (holders.len() == ranks as usize && once && kept && mine)
     })
 }
