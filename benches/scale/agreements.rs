@@ -63,10 +63,10 @@ pub(crate) fn commit(ranks: u32, deaths: u32, cost: Cost) -> Outcome {
 /// So many ranks, spread evenly by a fixed rule over all of them.
 fn dead_ranks(ranks: u32, deaths: u32) -> Vec<bool> {
     let mut dead = vec![false; ranks as usize];
-    let mut at = 1;
+    let mut at = 1_u64;
     for _ in 0..deaths {
         // The golden ratio spreads numbers evenly, and hits all kinds of places in a tree.
-        at = (u64::from(at) + u64::from(ranks) * 618_034 / 1_000_000) % u64::from(ranks);
+        at = (at + u64::from(ranks) * 618_034 / 1_000_000) % u64::from(ranks);
         while dead[at as usize] {
             at = (at + 1) % u64::from(ranks);
         }

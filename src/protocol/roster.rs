@@ -147,6 +147,10 @@ impl Roster {
     }
 
     /// The rank that stands for a rank of the launch.
+    ///
+    /// # Panics
+    ///
+    /// When the launch had no such rank.
     pub fn standing_for(&self, origin: u32) -> Rank {
         let at = self.origins.iter().position(|known| *known == origin);
         Rank::from(at.expect("every rank of the launch has somebody standing for it"))

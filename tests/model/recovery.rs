@@ -78,6 +78,9 @@ struct Process {
     outcome: Option<Outcome>,
 }
 
+/// A message, and the universe that it belongs to.
+type Letter = (usize, Arc<Message>);
+
 /// Processes with a control channel.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Universe {
@@ -93,7 +96,7 @@ pub(crate) struct State {
     universes: Vec<Arc<Universe>>,
     /// Who has entered a call, by universe and number of votes before it, and what it has made.
     calls: BTreeMap<(usize, u64), (RankSet, Option<usize>)>,
-    links: BTreeMap<(usize, usize), Vec<(usize, Arc<Message>)>>,
+    links: BTreeMap<(usize, usize), Vec<Letter>>,
     panicked: bool,
 }
 
@@ -112,7 +115,7 @@ impl Recovery {
         Self { ranks, spares: 0, crashes: 0, goal: Goal::Rebuild, bug: None }
     }
 
-    fn turns(&self, state: &State, me: usize) -> Vec<Turn> {
+    fn turns(state: &State, me: usize) -> Vec<Turn> {
         let process = &state.processes[me];
         if process.outcome == Some(Outcome::Gone) {
             return Vec::new();
@@ -120,7 +123,7 @@ impl Recovery {
         let mut turns = Vec::new();
         if let Some((number, _)) = process.calls {
             let (entered, _) = &state.calls[&(process.universe, number)];
-            let expected = || self.expected(state, process);
+            let expected = || Self::expected(state, process);
             if expected().all(|(place, _)| entered.contains(place)) {
                 turns.push(Turn::Return(true));
             }
@@ -146,7 +149,6 @@ impl Recovery {
 
     /// The members of a caller's universe that it does not know dead, by the last report.
     fn expected<'a>(
-        &self,
         state: &'a State,
         process: &'a Process,
     ) -> impl Iterator<Item = (Rank, usize)> + 'a {
@@ -155,9 +157,9 @@ impl Recovery {
         members.map(|(at, it)| (Rank::from(at), it)).filter(|(place, _)| !dead.contains(*place))
     }
 
-    fn at_rest(&self, state: &State) -> bool {
+    fn at_rest(state: &State) -> bool {
         let mut living = (0..state.processes.len()).filter(|it| state.alive[*it]);
-        living.all(|it| self.turns(state, it).is_empty())
+        living.all(|it| Self::turns(state, it).is_empty())
     }
 
     /// Nobody waits for ever, but for a replacement that nobody living has taken over: its own
@@ -178,7 +180,7 @@ impl Recovery {
     }
 
     /// The living that did not go, with how it ended and who holds which rank.
-    fn ends<'a>(&'a self, state: &'a State) -> impl Iterator<Item = places::End<'a>> + 'a {
+    fn ends(state: &State) -> impl Iterator<Item = places::End<'_>> {
         let living = (0..state.processes.len()).filter(|it| state.alive[*it]);
         living.filter_map(|it| {
             let process = &state.processes[it];
@@ -374,7 +376,7 @@ impl Play<'_> {
         let (roster, spawn) =
             self.process.roster.rebuilt(size, dead, Placement::SameRanks, attempt);
         let mut members: Vec<usize> =
-            self.setup.expected(self.state, &self.process).map(|(_, member)| member).collect();
+            Recovery::expected(self.state, &self.process).map(|(_, member)| member).collect();
         let made = self.state.universes.len();
         let newborn = self.state.processes.len();
         members.extend(newborn..newborn + spawn as usize);
@@ -425,7 +427,7 @@ impl Model for Recovery {
             outcome: None,
         };
         let mut state = State {
-            processes: vec![Arc::new(process); size as usize],
+            processes: (0..size).map(|_| Arc::new(process.clone())).collect(),
             alive: vec![true; size as usize],
             universes: vec![Arc::new(Universe { members, roster })],
             calls: BTreeMap::new(),
@@ -449,7 +451,7 @@ impl Model for Recovery {
         let dead = state.alive.iter().filter(|alive| !**alive).count();
         let may_die = dead < 1 + self.crashes && dead + 1 < state.alive.len();
         for me in (0..state.processes.len()).filter(|me| state.alive[*me]) {
-            actions.extend(self.turns(state, me).into_iter().map(|turn| (me, turn)));
+            actions.extend(Self::turns(state, me).into_iter().map(|turn| (me, turn)));
             let out = state.processes[me].outcome == Some(Outcome::Gone);
             actions.extend((may_die && !out).then_some((me, Turn::Die)));
         }
@@ -473,18 +475,18 @@ impl Model for Recovery {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("termination", |setup: &Self, state: &State| {
-                !setup.at_rest(state) || setup.all_ended(state)
+                !Self::at_rest(state) || setup.all_ended(state)
             }),
-            Property::always("one end", |setup: &Self, state: &State| {
-                places::all_end_alike(setup.ends(state))
+            Property::always("one end", |_, state: &State| {
+                places::all_end_alike(Self::ends(state))
             }),
             Property::always("places", |setup: &Self, state: &State| {
                 let dead = |process: usize| !state.alive[process];
                 setup.goal != Goal::Rebuild
-                    || places::old_ranks_are_kept(setup.ends(state), setup.ranks, dead)
+                    || places::old_ranks_are_kept(Self::ends(state), setup.ranks, dead)
             }),
-            Property::sometimes("recovered", |setup: &Self, state: &State| {
-                setup.at_rest(state) && setup.ends(state).any(|end| end.complete)
+            Property::sometimes("recovered", |_, state: &State| {
+                Self::at_rest(state) && Self::ends(state).any(|end| end.complete)
             }),
             Property::always("no panic", |_, state: &State| !state.panicked),
         ]

@@ -88,7 +88,7 @@ fn ends(line: &str) -> String {
                 format!("{role}{} rounds, {} recoveries, {end}", log.rounds_done, log.recoveries)
             }
         };
-        text += &format!("p{process} {end}\n");
+        text.extend([format!("p{process} {end}\n")]);
     }
     match checks::check(&job, &report) {
         Ok(_) => text + "nothing is wrong\n",

@@ -130,7 +130,7 @@ impl Stage {
             match effect {
                 Effect::Send(to, message) => {
                     sends += 1;
-                    text += &format!("{rank} → {to}: {}\n", in_words(&message));
+                    text.extend([format!("{rank} → {to}: {}\n", in_words(&message))]);
                     if self.alive[to.index()] {
                         self.links.entry((rank, to.number())).or_default().push_back(message);
                     }
@@ -139,11 +139,11 @@ impl Stage {
                     let decision = self.machines[rank as usize].decision(block);
                     let decision = decision.expect("it was decided in this turn");
                     let words = verdict(&decision);
-                    text += &format!("{rank} decides block {}: {words}\n", block.0);
+                    text.extend([format!("{rank} decides block {}: {words}\n", block.0)]);
                     self.decided.insert((rank, block.0), decision);
                 }
                 Effect::Emit(Event::Learned(dead)) => {
-                    text += &format!("{rank} knows that {dead} is dead\n");
+                    text.extend([format!("{rank} knows that {dead} is dead\n")]);
                 }
                 Effect::Emit(Event::Interrupted(_)) => {}
             }
@@ -170,10 +170,10 @@ fn verdict(decision: &Decision) -> String {
     }
     let mut words = "faulty".to_owned();
     if !decision.dead.is_empty() {
-        words += &format!(", dead {}", decision.dead);
+        words.extend([format!(", dead {}", decision.dead)]);
     }
     for fault in &decision.faults {
-        words += &format!(", rank {}: {}", fault.rank, fault.code);
+        words.extend([format!(", rank {}: {}", fault.rank, fault.code)]);
     }
     words
 }

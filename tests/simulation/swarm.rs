@@ -76,11 +76,8 @@ fn range(text: &str) -> Result<RangeInclusive<u32>, String> {
 fn run_seeds(first: u64, count: u64, ranks: &RangeInclusive<u32>) -> ExitCode {
     let (began, tally) = (Instant::now(), Mutex::new(Tally::default()));
     let ended = seeds::each_seed(first, count, |seed| {
-        let job = Job::drawn_from(seed, ranks);
-        match job.run() {
-            Ok(seen) => tally.lock().expect("nobody panics with it").add(&seen),
-            Err(violation) => return Err((job, violation)),
-        }
+        let seen = Job::drawn_from(seed, ranks).run()?;
+        tally.lock().expect("nobody panics with it").add(&seen);
         Ok(())
     });
     let took = began.elapsed().as_secs_f64();
@@ -91,7 +88,9 @@ fn run_seeds(first: u64, count: u64, ranks: &RangeInclusive<u32>) -> ExitCode {
             println!("{count} seeds in {took:.1} s, {rate:.0} a second: {tally}");
             ExitCode::SUCCESS
         }
-        Err((seed, (job, violation))) => {
+        Err((seed, violation)) => {
+            let job = Job::drawn_from(seed, ranks);
+            let violation: String = violation;
             println!("seed {seed} fails: {violation}\n  {job}\n");
             let (small, violation) = shrink::shrink(job, violation);
             println!("{}\n\nit fails, too: {violation}", small.report(true));

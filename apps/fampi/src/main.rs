@@ -122,7 +122,7 @@ mod tests {
 
     /// Words that mean something here, numbers, and others.
     fn word() -> impl Strategy<Value = String> {
-        let known = [
+        const KNOWN: &[&str] = &[
             "setup",
             "doctor",
             "run",
@@ -154,7 +154,7 @@ mod tests {
             "",
         ];
         prop_oneof![
-            prop::sample::select(&known[..]).prop_map(str::to_owned),
+            prop::sample::select(KNOWN).prop_map(str::to_owned),
             any::<i64>().prop_map(|number| number.to_string()),
             ".{0,12}",
         ]

@@ -66,6 +66,8 @@ impl Chart<'_> {
             .configure_mesh()
             .x_desc(self.x)
             .y_desc(self.y)
+            .x_label_formatter(&|x| format!("{x}"))
+            .y_label_formatter(&|y| format!("{y}"))
             .axis_desc_style(("sans-serif", 17))
             .label_style(("sans-serif", 14))
             .draw()?;

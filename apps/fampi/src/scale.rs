@@ -138,7 +138,7 @@ fn charts<'a>(rows: &[Row], caption: &'a str) -> [(&'static str, Chart<'a>); 3] 
     deaths.sort_by_key(|deaths| deaths.parse::<u32>().unwrap_or_default());
     deaths.dedup();
     let with = |dead: &&String| Series {
-        name: format!("{dead} deaths"),
+        name: format!("dead: {dead}"),
         points: points(rows, 3, |row| row[1] == "commit" && row[2] == **dead),
     };
     let by_deaths = deaths.iter().map(with).collect();
