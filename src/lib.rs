@@ -3,6 +3,7 @@
 #![doc = include_str!("docs/overview.md")]
 #![doc = include_str!("docs/guide.md")]
 #![doc = include_str!("docs/semantics.md")]
+#![doc = include_str!("docs/proof.md")]
 #![doc = include_str!("docs/map.md")]
 #![cfg_attr(any(target_os = "none", target_os = "unknown"), no_std)]
 #![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]

@@ -1,8 +1,20 @@
-//! Who checks the checkers: bugs planted in the commit, each of which they must catch.
+//! Who checks the checkers: bugs planted on purpose, each of which one of them must catch.
 //!
-//! The table that a run prints says for each bug how many seeds the swarm needed, and which
-//! property failed in the exhaustive search after how many states.
+//! The table that a run prints says for each bug how many seeds the swarm of machines needed, how
+//! many jobs that of whole programs, and which property failed in which exhaustive search, after
+//! how many states.
 
+#[allow(dead_code)]
+#[path = "simulation/checks.rs"]
+mod checks;
+#[allow(dead_code)]
+#[path = "operations/every.rs"]
+mod every;
+#[path = "model/inside.rs"]
+mod inside;
+#[allow(dead_code)]
+#[path = "simulation/job.rs"]
+mod job;
 #[path = "machines/plan.rs"]
 mod plan;
 #[path = "model/properties/mod.rs"]
@@ -11,26 +23,52 @@ mod properties;
 mod random;
 #[path = "model/record.rs"]
 mod record;
+#[path = "model/recovery.rs"]
+mod recovery;
+#[path = "simulation/rounds.rs"]
+mod rounds;
 #[path = "machines/swarm.rs"]
 mod swarm;
 #[path = "model/world.rs"]
 mod world;
 
 use std::{
+    hash::Hash,
     panic::{self, catch_unwind},
     thread,
 };
 
-use fampi::protocol::planted::{self, Bug};
-use stateright::{Checker, HasDiscoveries, Model};
+use fampi::protocol::{
+    handshake::Goal,
+    planted::{self, Bug},
+};
+use inside::Inside;
+use job::{Job, RANKS};
+use recovery::Recovery;
+use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 use swarm::Swarm;
 use world::Setup;
 
 /// Seeds given to the swarm for each bug.
 const SEEDS: u64 = 20_000;
 
-/// States given to each exhaustive search; a bug can make the ranks talk for ever.
+/// Jobs of whole programs given to each bug that another checker has caught, and to the others.
+const JOBS: [u64; 2] = [300, 50_000];
+
+/// Bugs that are not in the machines.
+const IN_THE_ENGINE: [Bug; 5] = [
+    Bug::KeepTheContext,
+    Bug::WaitInTheInterrupted,
+    Bug::KeepAbortedCopies,
+    Bug::KeepTheName,
+    Bug::LeaveTheOldWorld,
+];
+
+/// States given to each exhaustive search, each as often as it is reached; a bug can make the
+/// ranks talk for ever.
 const STATES: usize = 300_000;
+/// The same for a large search, made for what nobody else has caught.
+const MANY_STATES: usize = 5_000_000;
 
 /// Searches that end in a second when there is no bug.
 fn setups() -> [Setup; 8] {
@@ -58,20 +96,72 @@ fn swarm_catches(bug: Option<Bug>) -> Option<(u64, String)> {
     caught
 }
 
+/// How many jobs run until one catches the bug, and what it says.
+fn jobs_catch(bug: Option<Bug>, jobs: u64) -> Option<(u64, String)> {
+    planted::plant(bug);
+    let caught = (0..jobs).find_map(|seed| {
+        let run = catch_unwind(|| Job::drawn_from(seed, &RANKS).run());
+        let wrong = run.unwrap_or_else(|_| Err("the simulator panicked".into())).err()?;
+        Some((seed + 1, wrong))
+    });
+    planted::plant(None);
+    caught
+}
+
 /// How many states the searches see until one catches the bug, and the properties that failed.
-fn search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
+fn search_catches(bug: Option<Bug>, large: bool) -> Option<(usize, String)> {
     let mut states = 0;
-    for setup in setups() {
-        let checker = Setup { bug, ..setup }.checker();
-        let checker = checker.finish_when(HasDiscoveries::AnyFailures).target_state_count(STATES);
-        let checker = checker.spawn_bfs().join();
-        states += checker.unique_state_count();
-        let failed: Vec<_> = checker.discoveries().into_keys().collect();
-        if !failed.is_empty() {
-            return Some((states, failed.join(", ")));
-        }
+    let rebuild = |ranks| Recovery { crashes: 1, bug, ..Recovery::rebuild(ranks) };
+    let spare = Recovery { crashes: 2, spares: 1, ..rebuild(2) };
+    let shrink = Recovery { goal: Goal::Shrink, ..rebuild(3) };
+    let small = [rebuild(2), spare, shrink, rebuild(3)];
+    let ring = Inside { ring: true, bug, ..Inside::ranks(3) };
+    let inner = Inside { inner: 2, naysayer: Some(0), bug, ..Inside::ranks(3) };
+    let inside = [Inside { crashes: 1, ..ring }, Inside { leaver: Some(1), ..ring }, inner];
+    let mut small = small.into_iter();
+    let mut inside = inside.into_iter();
+    let mut commits = setups().into_iter().map(|it| Setup { bug, ..it });
+    let caught = small.find_map(|it| search("recovery", it, &mut states));
+    let caught = caught.or_else(|| inside.find_map(|it| search("inside", it, &mut states)));
+    let caught = caught.or_else(|| commits.find_map(|it| search("commit", it, &mut states)));
+    if caught.is_some() || !large {
+        return caught;
     }
-    None
+    search_up_to(MANY_STATES, "recovery", Recovery { crashes: 2, ..rebuild(3) }, &mut states)
+}
+
+fn search<M>(model: &str, setup: M, states: &mut usize) -> Option<(usize, String)>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + PartialEq + Send + Sync,
+{
+    search_up_to(STATES, model, setup, states)
+}
+
+/// The properties that failed in a search, if any did, and how many states it saw.
+fn search_up_to<M>(
+    limit: usize,
+    model: &str,
+    setup: M,
+    states: &mut usize,
+) -> Option<(usize, String)>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + PartialEq + Send + Sync,
+{
+    let always = |properties: Vec<Property<M>>| -> Vec<&'static str> {
+        let always = properties.iter().filter(|it| matches!(it.expectation, Expectation::Always));
+        always.map(|property| property.name).collect()
+    };
+    let always = always(setup.properties());
+    let checker = setup.checker().finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.target_state_count(limit).spawn_bfs().join();
+    *states += checker.unique_state_count();
+    let mut failed: Vec<_> = checker.discoveries().into_keys().collect();
+    failed.retain(|name| always.contains(name));
+    (!failed.is_empty()).then(|| (*states, format!("{model}: {}", failed.join(", "))))
 }
 
 /// Keeps the panics that bugs provoke in the machines off the screen. They happen in the threads
@@ -87,32 +177,65 @@ fn hush() {
     }));
 }
 
-/// What a checker says of each bug, and without one.
-fn hushed<T: Send + 'static>(check: fn(Option<Bug>) -> Option<T>) -> (Vec<Option<T>>, Option<T>) {
-    let all = move || (Bug::ALL.iter().map(|bug| check(Some(*bug))).collect(), check(None));
-    let thread = thread::Builder::new().name("hushed".into()).spawn(all).expect("a thread");
+/// Runs a checker in a thread whose panics are not shown.
+fn hushed<T: Send + 'static>(check: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = thread::Builder::new().name("hushed".into()).spawn(check).expect("a thread");
     thread.join().expect("a checker survives what it finds")
+}
+
+/// What the checkers say of a bug, or of none.
+struct Findings {
+    swarm: Option<(u64, String)>,
+    search: Option<(usize, String)>,
+    jobs: Option<(u64, String)>,
+}
+
+impl Findings {
+    fn of(bug: Option<Bug>) -> Self {
+        hushed(move || {
+            // The models and the swarm of machines have no engine.
+            let machines = bug.is_none_or(|bug| !IN_THE_ENGINE.contains(&bug));
+            let swarm = machines.then(|| swarm_catches(bug)).flatten();
+            let large = bug.is_some() && swarm.is_none();
+            let search = machines.then(|| search_catches(bug, large)).flatten();
+            let caught = swarm.is_some() || search.is_some();
+            let jobs = jobs_catch(bug, JOBS[usize::from(!caught && bug.is_some())]);
+            Self { swarm, search, jobs }
+        })
+    }
 }
 
 #[test]
 fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
     hush();
-    let (swarmed, unplanted) = hushed(swarm_catches);
-    assert_eq!(unplanted, None, "the swarm sees a bug that is not there");
-    let (searched, unplanted) = hushed(search_catches);
-    assert_eq!(unplanted, None, "the searches see a bug that is not there");
+    let none = Findings::of(None);
+    assert_eq!(none.swarm, None, "the swarm sees a bug that is not there");
+    assert_eq!(none.search, None, "the searches see a bug that is not there");
+    assert_eq!(none.jobs, None, "the jobs see a bug that is not there");
 
+    let half = Bug::ALL.len() / 2;
+    let all = |bugs: &'static [Bug]| bugs.iter().map(|bug| Findings::of(Some(*bug))).collect();
+    let findings: Vec<Findings> = thread::scope(|scope| {
+        let other: thread::ScopedJoinHandle<'_, Vec<Findings>> =
+            scope.spawn(move || all(&Bug::ALL[half..]));
+        let mut findings: Vec<Findings> = all(&Bug::ALL[..half]);
+        findings.extend(other.join().expect("the checkers survive what they find"));
+        findings
+    });
     let mut missed = Vec::new();
-    for (bug, (swarm, search)) in Bug::ALL.iter().zip(swarmed.iter().zip(&searched)) {
-        let name = format!("{bug:?}");
-        let seeds = swarm.as_ref().map_or("-".into(), |(seeds, _)| seeds.to_string());
-        let states = search.as_ref().map_or("-".into(), |(states, _)| states.to_string());
-        let properties = search.as_ref().map_or("", |(_, properties)| properties);
-        println!("{name:>18}: {seeds:>6} seeds {states:>8} states  {properties}");
-        if let Some((_, wrong)) = swarm {
-            println!("{:>20}{}", "", wrong.chars().take(100).collect::<String>());
+    println!("{:>20} {:>8} {:>8} {:>8}", "bug", "machines", "jobs", "states");
+    for (bug, found) in Bug::ALL.iter().zip(findings) {
+        let count = |seeds: &Option<(u64, String)>| {
+            seeds.as_ref().map_or("-".into(), |(seeds, _)| seeds.to_string())
+        };
+        let states = found.search.as_ref().map_or("-".into(), |(states, _)| states.to_string());
+        let property = found.search.as_ref().map_or("", |(_, properties)| properties);
+        let (machines, jobs) = (count(&found.swarm), count(&found.jobs));
+        println!("{:>20} {machines:>8} {jobs:>8} {states:>8} {property}", format!("{bug:?}"));
+        for (_, wrong) in found.swarm.iter().chain(&found.jobs) {
+            println!("{:>22}{}", "", wrong.chars().take(100).collect::<String>());
         }
-        if swarm.is_none() && search.is_none() {
+        if found.swarm.is_none() && found.search.is_none() && found.jobs.is_none() {
             missed.push(bug);
         }
     }

@@ -82,7 +82,7 @@ impl Forming {
 #[must_use = "the rebuild happens in `wait_local`"]
 pub struct Rebuilding {
     shared: Shared,
-    rebuild: Rebuild,
+    rebuild: Box<Rebuild>,
 }
 
 /// What waiting for a rebuild came to.
@@ -95,7 +95,7 @@ pub enum Rebuilt {
 
 impl Rebuilding {
     pub(super) fn new(shared: Shared, rebuild: Rebuild) -> Self {
-        Self { shared, rebuild }
+        Self { shared, rebuild: Box::new(rebuild) }
     }
 
     /// Waits until the world is complete again.

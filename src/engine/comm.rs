@@ -15,6 +15,7 @@ use crate::{
         commit::Commit,
         interrupt::Interrupts,
         message::{Message, Yes},
+        planted::{Bug, planted},
     },
     rank::{Rank, RankSet},
 };
@@ -178,7 +179,9 @@ impl Engine {
         let old = &self.comms[key.0];
         let (universe, me, data) = (old.universe, old.me, old.data);
         let mut fresh = CommState::new(old.id, universe, old.members.clone(), me, data);
-        fresh.wire = old.wire.after_abort(ancestor, block);
+        if !planted(Bug::KeepTheName) {
+            fresh.wire = old.wire.after_abort(ancestor, block);
+        }
         (fresh.parent, fresh.lineage) = (old.parent, old.lineage);
         (fresh.derived, fresh.context) = (old.derived, old.context + 1);
         fresh.settled_context = old.settled_context;

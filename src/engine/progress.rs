@@ -13,6 +13,7 @@ use crate::{
         Event,
         codec::{self, Frame},
         message::Message,
+        planted::{Bug, planted},
     },
     rank::Rank,
     timeout::Timeout,
@@ -291,7 +292,7 @@ impl Engine {
             return;
         };
         let open = comm.open.iter().copied().find(|block| self.block(*block).scope == id);
-        let Some(block) = open else { return };
+        let Some(block) = open.filter(|_| !planted(Bug::WaitInTheInterrupted)) else { return };
         if !matches!(self.block(block).phase, Phase::Open | Phase::Draining) {
             return;
         }

@@ -8,7 +8,10 @@ use super::{
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
-    protocol::agreement::{Decision, Vote},
+    protocol::{
+        agreement::{Decision, Vote},
+        planted::{Bug, planted},
+    },
     rank::Rank,
     timeout::Timeout,
 };
@@ -271,7 +274,7 @@ impl Engine {
             target: "fampi::commit", rank = %state.me, block = id.0, dead = %decision.dead,
             report = %report, "report agreed"
         );
-        if decision.next_context > state.context {
+        if decision.next_context > state.context && !planted(Bug::KeepTheContext) {
             state.context = decision.next_context;
             if let Some(data) = state.data {
                 let refill = decision.dead.is_empty() && state.commit.dead().is_empty();
@@ -285,7 +288,7 @@ impl Engine {
     fn conclude_with(&mut self, key: BlockKey, verdict: Verdict) {
         let block = self.block_mut(key);
         if !block.copies.is_empty() {
-            let committed = verdict.committed;
+            let committed = verdict.committed || planted(Bug::KeepAbortedCopies);
             self.settle_copies(key, committed);
         }
         let block = self.block_mut(key);

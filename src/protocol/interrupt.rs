@@ -11,7 +11,11 @@
 
 use alloc::vec::Vec;
 
-use super::{Effects, Event, message::Message};
+use super::{
+    Effects, Event,
+    message::Message,
+    planted::{Bug, planted},
+};
 use crate::{ids::BlockId, rank::Rank};
 
 /// Which blocks of one communicator have been interrupted.
@@ -36,6 +40,9 @@ impl Interrupts {
         }
         self.seen.push(block);
         for neighbour in neighbours(self.me, self.size) {
+            if planted(Bug::KeepTheInterruption) {
+                break;
+            }
             out.send(neighbour, Message::Interrupt(block));
         }
         out.emit(Event::Interrupted(block));

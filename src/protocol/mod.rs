@@ -12,6 +12,8 @@
 //! | [`agreement`] | the slow path's contribution and decision | ulfm, "Logarithmic Agreement" |
 //! | [`tree`] | a tree of the living that mends itself | ulfm, "Logarithmic Agreement" |
 //! | [`view`] | the agreed live set and its fingerprint | – |
+//! | [`handshake`] | the steps of a recovery, and what follows a death in each | fa-mpi §3.3 |
+//! | [`roster`] | who holds which rank, before and after a rebuild | fa-mpi §3.3 |
 //! | [`interrupt`] | the flood that cuts a doomed block short | ulfm, "Logarithmic Revoke" |
 //! | [`message`], [`codec`] | what travels, and its bytes | – |
 
@@ -19,6 +21,7 @@ pub mod agreement;
 pub mod codec;
 pub mod commit;
 pub mod doubling;
+pub mod handshake;
 pub mod interrupt;
 pub mod message;
 #[cfg(feature = "planted")]
@@ -26,7 +29,8 @@ pub mod message;
 pub mod planted;
 #[cfg(not(feature = "planted"))]
 #[allow(unreachable_pub)]
-mod planted;
+pub(crate) mod planted;
+pub mod roster;
 pub mod tree;
 pub mod view;
 

@@ -7,7 +7,7 @@
 /// Declares the bugs and the list of all of them.
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A way to get the commit wrong.
+        /// A way to get it wrong.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         pub enum Bug {
             $($(#[$doc])* $name,)*
@@ -58,6 +58,26 @@ bugs! {
     LeaveInSilence,
     /// A rank that gave up does not tell the one that waits for it unasked.
     SlipAway,
+    /// An interruption is not passed on.
+    KeepTheInterruption,
+    /// What was made is used although not all have it.
+    SkipTheConfirmation,
+    /// Replacements do not get the ranks of those that they replace.
+    SwapRanks,
+    /// Replacements go on with a universe that those who spawned them may have given up.
+    OutliveTheElders,
+    /// A dead spare is given a rank.
+    UseADeadSpare,
+    /// After an abort the next attempt runs in the data context of the last.
+    KeepTheContext,
+    /// Whoever waits in an interrupted block goes on waiting.
+    WaitInTheInterrupted,
+    /// The copies of a block become valid though it was not committed.
+    KeepAbortedCopies,
+    /// After an abort the communicators below go by their old name.
+    KeepTheName,
+    /// Who begins a rebuild answers no more for the old world.
+    LeaveTheOldWorld,
 }
 
 #[cfg(feature = "planted")]

@@ -2,10 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::{MAX_ATTEMPTS, roster::Child};
+use super::MAX_ATTEMPTS;
 use crate::{
     engine::{BlockKey, CommKey, Engine, platform::Derived},
     error::Error,
+    protocol::{
+        handshake::{Goal, Handshake, Order},
+        roster::Child,
+    },
     rank::Rank,
 };
 
@@ -13,8 +17,11 @@ use crate::{
 pub(crate) struct Creation {
     parent: CommKey,
     kind: Kind,
-    stage: Stage,
-    attempts: u32,
+    handshake: Handshake,
+    /// The commit whose verdict the next step waits for; nothing before the first step of what a
+    /// block has agreed on.
+    awaits: Option<BlockKey>,
+    made: Option<Derived>,
     /// A block has committed it: if it fails now, a rebuild makes it.
     due: bool,
 }
@@ -29,13 +36,6 @@ pub(crate) enum Kind {
     Shrink,
 }
 
-enum Stage {
-    /// All are here, says the commit of a block.
-    Agreed,
-    Ready(BlockKey),
-    Confirm(BlockKey, Option<Derived>),
-}
-
 impl Creation {
     /// Starts to make a communicator; all living ranks of the parent do so, in the same order.
     pub(crate) fn start(engine: &mut Engine, parent: CommKey, kind: Kind) -> Result<Self, Error> {
@@ -43,8 +43,15 @@ impl Creation {
             return Err(Error::CreationPending);
         }
         engine.job.creating = true;
-        let stage = Stage::Ready(engine.start_step(parent, true));
-        Ok(Self { parent, kind, stage, attempts: 0, due: false })
+        let goal = match kind {
+            Kind::Split { .. } => Goal::Split,
+            Kind::Shrink => Goal::Shrink,
+        };
+        let mut orders = Vec::new();
+        let handshake = Handshake::start(goal, MAX_ATTEMPTS, &mut orders);
+        let mut creation = Self { parent, kind, handshake, awaits: None, made: None, due: false };
+        creation.obey(engine, orders);
+        Ok(creation)
     }
 
     /// Starts to make a duplicate that a block of `parent` has committed, on all its ranks.
@@ -55,56 +62,61 @@ impl Creation {
         engine.job.creating = true;
         let key = engine.comm(parent).me.number();
         let kind = Kind::Split { color: Some(0), key, of_grid: false };
-        Ok(Self { parent, kind, stage: Stage::Agreed, attempts: 0, due: true })
+        let handshake = Handshake::agreed();
+        Ok(Self { parent, kind, handshake, awaits: None, made: None, due: true })
     }
 
     /// The block whose verdict the next step waits for.
     pub(crate) fn awaits(&self) -> BlockKey {
-        match &self.stage {
-            Stage::Agreed => unreachable!("a step comes before the first wait"),
-            Stage::Ready(block) | Stage::Confirm(block, _) => *block,
-        }
+        self.awaits.expect("a step comes before the first wait, and ends with a vote")
     }
 
     /// Goes on if possible. The result, when there is one, is the same kind on every living rank;
     /// `None` in it for ranks without a colour.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
-        if matches!(self.stage, Stage::Agreed) {
-            return self.make_and_confirm(engine);
-        }
-        let block = self.awaits();
-        let committed = engine.end_step(block)?;
-        let stage = core::mem::replace(&mut self.stage, Stage::Ready(block));
-        match (stage, self.kind) {
-            (Stage::Ready(_), Kind::Split { .. }) if !committed => Some(Err(Error::CreationFailed)),
-            (Stage::Agreed | Stage::Ready(_), _) => self.make_and_confirm(engine),
-            (Stage::Confirm(_, Some(made)), _) if committed => {
-                Some(Ok(self.register(engine, &made)))
-            }
-            (Stage::Confirm(_, made), _) => {
-                discard(engine, made);
-                if self.due {
-                    self.leave_to_rebuild(engine);
-                }
-                self.attempts += 1;
-                let again = matches!(self.kind, Kind::Shrink) && self.attempts < MAX_ATTEMPTS;
-                if !again {
-                    return Some(Err(match self.kind {
-                        Kind::Split { .. } => Error::CreationFailed,
-                        Kind::Shrink => Error::RecoveryExhausted { attempts: self.attempts },
-                    }));
-                }
-                self.stage = Stage::Ready(engine.start_step(self.parent, true));
-                self.step(engine)
+        loop {
+            let mut orders = Vec::new();
+            // A block that all have committed says the same as a first vote.
+            let committed = self.awaits.map_or(Some(true), |block| engine.end_step(block))?;
+            self.handshake.handle_verdict(committed, 0, &mut orders);
+            if let Some(result) = self.obey(engine, orders) {
+                return Some(result);
             }
         }
     }
 
-    fn make_and_confirm(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
-        let made = self.make(engine);
-        let confirm = engine.start_step(self.parent, made.is_some());
-        self.stage = Stage::Confirm(confirm, made);
-        self.step(engine)
+    /// Does what the handshake asks for, and what it asks for then.
+    fn obey(
+        &mut self,
+        engine: &mut Engine,
+        mut orders: Vec<Order>,
+    ) -> Option<Result<Option<CommKey>, Error>> {
+        let mut at = 0;
+        while let Some(order) = orders.get(at).copied() {
+            at += 1;
+            match order {
+                Order::Vote(yes) => self.awaits = Some(engine.start_step(self.parent, yes)),
+                Order::Call | Order::CallFor(_) => {
+                    self.made = self.make(engine);
+                    self.handshake.handle_return(self.made.is_some(), &mut orders);
+                }
+                Order::Discard => discard(engine, self.made.take()),
+                Order::Adopt | Order::Complete => {
+                    let made = self.made.take().expect("complete where the call worked");
+                    return Some(Ok(self.register(engine, &made)));
+                }
+                Order::Fail => {
+                    if self.due {
+                        self.leave_to_rebuild(engine);
+                    }
+                    return Some(Err(match self.kind {
+                        Kind::Split { .. } => Error::CreationFailed,
+                        Kind::Shrink => Error::RecoveryExhausted { attempts: MAX_ATTEMPTS },
+                    }));
+                }
+            }
+        }
+        None
     }
 
     /// What a block has committed exists with the next rebuild, as if it had been made.

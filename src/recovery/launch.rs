@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
-use super::{Placement, rebuild::Rebuild, roster::Roster};
+use super::{Placement, rebuild::Rebuild};
 use crate::{
     engine::{
         Engine, Level,
         platform::{Idle, Origin},
     },
     error::Error,
+    protocol::roster::Roster,
     timeout::Timeout,
 };
 

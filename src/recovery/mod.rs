@@ -1,17 +1,11 @@
 //! Recovery: communicators are made, shrunk and rebuilt, replacements join, data come back; and
 //! the policies that say which of it to do.
 //!
-//! Making a communicator takes three steps, none of which can hang:
-//!
-//! ```text
-//! ready    a commit: all are here, and all know the same deaths
-//! make     one short collective call of the platform; it may fail on some ranks only
-//! confirm  a commit: it worked everywhere. If not, all discard what they have and start again
-//! ```
-//!
-//! A rebuild runs them over the *universe* (ranks and spares) and adds a fourth, `welcome`, the
-//! first commit of the new universe, in which replacements take part. A death in any step makes
-//! its commit faulty, with the same report everywhere, and leads to the next attempt.
+//! Making a communicator takes three steps, none of which can hang: a commit (*ready*), one short
+//! collective call of the platform, a commit (*confirm*). A rebuild runs them over the *universe*
+//! (ranks and spares) and adds a fourth, *welcome*, the first commit of the new universe, in which
+//! replacements take part. [`handshake`](crate::protocol::handshake) decides which comes next; the
+//! drivers here do it.
 //!
 //! Reference: `papers/fa-mpi.txt` §3.3; the three steps replace the agreement inside ULFM's shrink.
 
@@ -20,27 +14,18 @@ pub(crate) mod creation;
 pub(crate) mod launch;
 pub mod policy;
 pub(crate) mod rebuild;
-pub(crate) mod roster;
 
 use alloc::vec::Vec;
 
-use crate::engine::{CommKey, Engine, Level};
-use roster::Roster;
+use crate::{
+    engine::{CommKey, Engine, Level},
+    protocol::roster::Roster,
+};
+
+pub use crate::protocol::roster::Placement;
 
 /// How many attempts a recovery gets; each but the last ended by a further failure.
 pub const MAX_ATTEMPTS: u32 = 16;
-
-/// Where replacements go.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Placement {
-    /// Survivors keep their ranks, replacements take exactly the failed ranks
-    /// (`MPI_Comm_irebuild`, paper §3.3).
-    #[default]
-    SameRanks,
-    /// Survivors move together, replacements follow behind them (shrink, spawn and merge, paper
-    /// algorithm 1); [`crate::World::origin`] tells whom a rank stands for.
-    Append,
-}
 
 /// What a process knows about the job beside its communicators.
 #[derive(Default)]
@@ -57,8 +42,6 @@ pub(crate) struct Job {
     pub(crate) creating: bool,
     /// The others have ended their part in the job.
     pub(crate) dismissed: bool,
-    /// Attempts at the present recovery.
-    pub(crate) attempts: u32,
     /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
     pub(crate) protected_steps: u64,
 }

@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use super::{MAX_ATTEMPTS, Placement, roster::Roster};
+use super::{MAX_ATTEMPTS, Placement};
 use crate::{
     engine::{
         BlockKey, CommKey, Engine,
@@ -24,25 +24,25 @@ use crate::{
     },
     error::Error,
     ids::BlockId,
-    protocol::{codec, message::Message},
+    protocol::{
+        codec,
+        handshake::{Goal, Handshake, Order},
+        message::Message,
+        planted::{Bug, planted},
+        roster::Roster,
+    },
     rank::Rank,
 };
 
 /// A rebuild under way, at a survivor, a spare or a replacement.
 pub(crate) struct Rebuild {
     placement: Placement,
-    stage: Stage,
+    handshake: Handshake,
+    /// The commit whose verdict the next step waits for.
+    awaits: Option<BlockKey>,
+    next: Option<Next>,
     world: Option<DataId>,
     children: Vec<Derived>,
-}
-
-enum Stage {
-    /// All living processes of the universe are here and know the same deaths.
-    Ready(BlockKey),
-    /// The new universe exists on all members of the old one.
-    Regrouped(BlockKey, Option<Next>),
-    /// All members of the newest universe have this many of its communicators.
-    Made(BlockKey, usize),
 }
 
 /// A universe that is not in use yet.
@@ -63,12 +63,19 @@ impl Rebuild {
         // Whoever still starts a block on the old world is not left waiting for us.
         let universe = engine.comm(universe(engine)).universe;
         for key in engine.comms_of(universe) {
-            if engine.comm(key).data.is_some() {
+            if engine.comm(key).data.is_some() && !planted(Bug::LeaveTheOldWorld) {
                 engine.retire(key);
             }
         }
-        let stage = ready(engine);
-        Ok(Self { placement, stage, world: None, children: Vec::new() })
+        let mut orders = Vec::new();
+        let handshake = Handshake::start(Goal::Rebuild, MAX_ATTEMPTS, &mut orders);
+        let mut rebuild = Self::new(placement, handshake);
+        rebuild.obey(engine, orders);
+        Ok(rebuild)
+    }
+
+    fn new(placement: Placement, handshake: Handshake) -> Self {
+        Self { placement, handshake, awaits: None, next: None, world: None, children: Vec::new() }
     }
 
     /// The part of a process that was launched, in universe 0.
@@ -86,65 +93,78 @@ impl Rebuild {
     }
 
     fn enter(engine: &mut Engine, next: Next) -> Self {
-        let placement = next.roster.placement;
-        let stage = next.adopt(engine);
-        Self { placement, stage, world: None, children: Vec::new() }
+        let mut orders = Vec::new();
+        let handshake = Handshake::join(next.roster.attempts, MAX_ATTEMPTS, &mut orders);
+        let mut rebuild = Self::new(next.roster.placement, handshake);
+        next.adopt(engine);
+        rebuild.obey(engine, orders);
+        rebuild
     }
 
     /// The block whose verdict the next step waits for.
     pub(crate) fn awaits(&self) -> BlockKey {
-        let (Stage::Ready(block) | Stage::Regrouped(block, _) | Stage::Made(block, _)) =
-            &self.stage;
-        *block
+        self.awaits.expect("every step but the last ends with a vote")
     }
 
     /// Goes on if possible; the result, when there is one, is the same on all living ranks.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<(), Error>> {
-        if engine.job.dismissed {
-            engine.job.creating = false;
-            return Some(Err(Error::NotNeeded));
-        }
-        let block = self.awaits();
-        let committed = engine.end_step(block)?;
-        let stage = core::mem::replace(&mut self.stage, Stage::Ready(block));
-        self.stage = match stage {
-            Stage::Ready(_) if everybody_is_dead(engine) => {
+        loop {
+            if engine.job.dismissed {
                 engine.job.creating = false;
                 return Some(Err(Error::NotNeeded));
             }
-            Stage::Ready(_) => {
-                let next = self.regroup(engine);
-                let confirm = engine.start_step(universe(engine), next.is_some());
-                Stage::Regrouped(confirm, next)
+            let committed = engine.end_step(self.awaits())?;
+            if everybody_is_dead(engine) || self.is_orphaned(engine) {
+                engine.job.creating = false;
+                return Some(Err(Error::NotNeeded));
             }
-            Stage::Regrouped(_, Some(next)) if committed => {
-                self.placement = next.roster.placement;
-                next.adopt(engine)
+            let communicators = 1 + engine.job.roster.children.len() as u32;
+            let mut orders = Vec::new();
+            self.handshake.handle_verdict(committed, communicators, &mut orders);
+            if let Some(result) = self.obey(engine, orders) {
+                engine.job.creating = false;
+                return Some(result);
             }
-            Stage::Regrouped(_, next) => {
-                if let Some(next) = next {
-                    next.give_up(engine);
+        }
+    }
+
+    /// Those who spawned us died before we were welcome.
+    fn is_orphaned(&self, engine: &Engine) -> bool {
+        let dead = engine.comm(universe(engine)).commit.agreed_dead();
+        !self.handshake.is_welcome() && engine.job.roster.is_orphaned(dead)
+    }
+
+    /// Does what the handshake asks for, and what it asks for then.
+    fn obey(&mut self, engine: &mut Engine, mut orders: Vec<Order>) -> Option<Result<(), Error>> {
+        let mut at = 0;
+        while let Some(order) = orders.get(at).copied() {
+            at += 1;
+            match order {
+                Order::Vote(yes) => self.awaits = Some(engine.start_step(universe(engine), yes)),
+                Order::Call => {
+                    self.next = self.regroup(engine);
+                    self.handshake.handle_return(self.next.is_some(), &mut orders);
                 }
-                ready(engine)
-            }
-            Stage::Made(_, made) if committed => {
-                if made == 1 + engine.job.roster.children.len() {
+                Order::CallFor(number) => {
+                    let made = self.make(engine, number as usize);
+                    self.handshake.handle_return(made, &mut orders);
+                }
+                Order::Adopt => {
+                    let next = self.next.take().expect("adopted where the call worked");
+                    self.placement = next.roster.placement;
+                    next.adopt(engine);
+                }
+                Order::Discard => self.discard(engine),
+                Order::Complete => {
                     self.complete(engine);
                     return Some(Ok(()));
                 }
-                let ok = self.make(engine, made);
-                Stage::Made(engine.start_step(universe(engine), ok), made + 1)
+                Order::Fail => {
+                    return Some(Err(Error::RecoveryExhausted { attempts: MAX_ATTEMPTS }));
+                }
             }
-            Stage::Made(..) => {
-                self.discard(engine);
-                ready(engine)
-            }
-        };
-        if engine.job.attempts > MAX_ATTEMPTS {
-            engine.job.creating = false;
-            return Some(Err(Error::RecoveryExhausted { attempts: MAX_ATTEMPTS }));
         }
-        self.step(engine)
+        None
     }
 
     /// The call that makes the next universe.
@@ -152,7 +172,7 @@ impl Rebuild {
         let comm = engine.comm(universe(engine));
         let (old, size, me) = (comm.universe, comm.size(), comm.me);
         let dead = comm.commit.agreed_dead().clone();
-        let attempt = engine.job.attempts;
+        let attempt = self.handshake.attempts();
         let (planned, spawn) = engine.job.roster.rebuilt(size, &dead, self.placement, attempt);
         let member = engine.job.roster.rank_of(me).is_some();
         let brought = member.then(|| planned.encode());
@@ -216,8 +236,6 @@ impl Rebuild {
 
     /// Everything is made, on all members of the universe: this is the world now.
     fn complete(&mut self, engine: &mut Engine) {
-        engine.job.creating = false;
-        engine.job.attempts = 0;
         let roster = &mut engine.job.roster;
         if !roster.lived {
             roster.settled = roster.generation;
@@ -249,6 +267,9 @@ impl Rebuild {
 
     /// The attempt failed on the way: what was made is of no use.
     fn discard(&mut self, engine: &mut Engine) {
+        if let Some(next) = self.next.take() {
+            next.give_up(engine);
+        }
         let children = self.children.drain(..).filter_map(|derived| derived.data);
         for data in children.chain(self.world.take()) {
             engine.platform.discard_data(data);
@@ -257,8 +278,8 @@ impl Rebuild {
 }
 
 impl Next {
-    /// Puts the new universe in the place of the old one; the next step is its first commit.
-    fn adopt(self, engine: &mut Engine) -> Stage {
+    /// Puts the new universe in the place of the old one.
+    fn adopt(self, engine: &mut Engine) {
         let Self { universe, roster, me } = self;
         if let Some(old) = engine.job.universe {
             let old = engine.comm(old).universe;
@@ -277,11 +298,9 @@ impl Next {
         });
         engine.job.replacement |= roster.lived && !had_rank && roster.rank_of(me).is_some();
         engine.job.universe = Some(key);
-        engine.job.attempts = roster.attempts;
         engine.job.children.clear();
         engine.job.world = None;
         engine.job.roster = roster;
-        Stage::Made(engine.start_step(key, true), 0)
     }
 
     /// The attempt failed: processes that are only in the new universe are told to go.
@@ -311,11 +330,4 @@ fn universe(engine: &Engine) -> CommKey {
 fn everybody_is_dead(engine: &Engine) -> bool {
     let dead = engine.comm(universe(engine)).commit.agreed_dead();
     engine.job.roster.members.iter().all(|member| dead.contains(*member))
-}
-
-/// Starts the first step of the next attempt.
-fn ready(engine: &mut Engine) -> Stage {
-    engine.job.attempts += 1;
-    let comm = universe(engine);
-    Stage::Ready(engine.start_step(comm, true))
 }

@@ -1,52 +1,26 @@
-//! One thread per process, exactly one running: whoever holds the baton.
+//! Exactly one process runs: whoever holds the baton.
 //!
-//! The thread that suspends takes the next event itself, under the one lock, and wakes exactly the
-//! thread that this event lets run; when that is itself, it simply goes on. There is no scheduler
-//! thread, so a switch costs one wake-up.
+//! The process that suspends takes the next event itself; when that lets it run again, it simply
+//! goes on. Otherwise the baton goes back to the loop, which resumes the right carrier.
 //!
 //! ```text
-//!  thread A (runs)          world (locked)            thread B (parked at its gate)
-//!   idle() ───────────────▶ next event: B runs
-//!   opens B's gate ─────────────────────────────────▶ goes on
-//!   parks at its own gate
+//!  process A (runs)           world (locked)             process B (suspended)
+//!   idle() ────────────────▶ next event: B runs
+//!   suspends ──▶ loop ──────────────────────────────────▶ goes on
 //! ```
 
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, LockResult, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, Thread},
+    sync::{Arc, LockResult, Mutex, MutexGuard},
 };
 
 use super::{
+    carrier::{self, Carrier},
     here,
     platform::SimPlatform,
     world::{Next, Pid, World},
 };
-
-/// Where one thread waits for the baton.
-#[derive(Debug, Default)]
-pub(super) struct Gate {
-    open: AtomicBool,
-    thread: OnceLock<Thread>,
-}
-
-impl Gate {
-    /// Waits until the gate is opened, and closes it.
-    fn pass(&self) {
-        while !self.open.swap(false, Ordering::Acquire) {
-            thread::park();
-        }
-    }
-
-    fn open(&self) {
-        self.open.store(true, Ordering::Release);
-        self.thread.get().expect("set when the thread was started").unpark();
-    }
-}
 
 /// What unwinds a process that the world ends: no panic, so no hook prints anything.
 pub(super) struct Marker;
@@ -54,115 +28,76 @@ pub(super) struct Marker;
 /// The program of every process; it keeps its result itself.
 pub(super) type Program = Box<dyn Fn(SimPlatform) + Send + Sync>;
 
-/// What all threads of a simulation share.
+/// What all processes of a simulation share.
 pub(super) struct Shared {
     world: Mutex<World>,
-    over: Gate,
     program: Program,
 }
 
 impl Shared {
     pub(super) fn new(world: World, program: Program) -> Arc<Self> {
-        Arc::new(Self { world: Mutex::new(world), over: Gate::default(), program })
+        Arc::new(Self { world: Mutex::new(world), program })
     }
 
-    /// The world; an error when a thread panicked inside of it, which is a bug of the simulator.
+    /// The world; an error when a process panicked inside of it, which is a bug of the simulator.
     pub(super) fn lock(&self) -> LockResult<MutexGuard<'_, World>> {
         self.world.lock()
     }
 
-    /// Runs the whole simulation, from the caller's thread.
+    /// Runs the whole simulation.
     pub(super) fn run(self: &Arc<Self>) {
-        self.over.thread.set(thread::current()).expect("a simulation runs once");
-        self.hand_over(self.lock().expect("nobody else has it yet"));
-        self.over.pass();
-        let mut world = self.lock().unwrap_or_else(|_| panic!("{FAILED}"));
-        let threads = std::mem::take(&mut world.threads);
-        drop(world);
-        for thread in threads {
-            // A thread catches the panics of its program, so this cannot fail.
-            let _ = thread.join();
+        let mut carriers: Vec<Carrier> = Vec::new();
+        loop {
+            let mut world = self.lock().unwrap_or_else(|_| panic!("{FAILED}"));
+            let chosen = world.chosen.take();
+            let next = chosen.unwrap_or_else(|| world.next());
+            // Processes are numbered in the order of their birth.
+            for newborn in carriers.len()..world.processes.len() {
+                let shared = Arc::clone(self);
+                carriers.push(Carrier::new(move || shared.live(newborn)));
+            }
+            drop(world);
+            match next {
+                Next::Run(process) => carriers[process].resume(),
+                Next::Over => return,
+            }
         }
     }
 
     /// Gives the baton away and waits until it comes back.
     pub(super) fn pause<'a>(
-        self: &'a Arc<Self>,
+        &'a self,
         mut world: MutexGuard<'a, World>,
         me: Pid,
     ) -> MutexGuard<'a, World> {
-        let next = self.next(&mut world);
+        let next = world.next();
         if next == Next::Run(me) {
             return world;
         }
-        let mine = Arc::clone(&world.processes[me].gate);
-        self.open(world, next);
-        mine.pass();
+        world.chosen = Some(next);
+        drop(world);
+        here::leave_for(carrier::suspend);
         self.lock().unwrap_or_else(|_| panic!("{FAILED}"))
     }
 
-    /// Gives the baton away for good.
-    fn hand_over(self: &Arc<Self>, mut world: MutexGuard<'_, World>) {
-        let next = self.next(&mut world);
-        self.open(world, next);
-    }
-
-    fn next(self: &Arc<Self>, world: &mut World) -> Next {
-        let next = world.next();
-        for newborn in std::mem::take(&mut world.newborn) {
-            self.launch(world, newborn);
-        }
-        next
-    }
-
-    fn open(&self, world: MutexGuard<'_, World>, next: Next) {
-        match next {
-            Next::Run(process) => {
-                let gate = Arc::clone(&world.processes[process].gate);
-                drop(world);
-                gate.open();
-            }
-            Next::Over => {
-                drop(world);
-                self.over.open();
-            }
-        }
-    }
-
-    fn launch(self: &Arc<Self>, world: &mut World, process: Pid) {
-        let gate = Arc::clone(&world.processes[process].gate);
-        let shared = Arc::clone(self);
-        let mine = Arc::clone(&gate);
-        let builder = thread::Builder::new().name(format!("process {process}"));
-        let thread = builder.spawn(move || shared.live(process, &mine));
-        let thread = thread.expect("the system has room for a thread per process");
-        gate.thread.set(thread.thread().clone()).expect("a process is launched once");
-        world.threads.push(thread);
-    }
-
     /// The life of one process.
-    fn live(self: &Arc<Self>, me: Pid, gate: &Gate) {
-        gate.pass();
-        let platform = || SimPlatform::new(Arc::clone(self), me);
+    fn live(self: Arc<Self>, me: Pid) {
+        let platform = || SimPlatform::new(Arc::clone(&self), me);
         let end = catch_unwind(AssertUnwindSafe(|| {
             here::live(platform(), || {
                 platform().begin();
                 (self.program)(platform());
             });
         }));
+        here::forget();
         let panic = end.err().filter(|payload| !payload.is::<Marker>());
-        let handed_over = catch_unwind(AssertUnwindSafe(|| {
-            let mut world = self.lock().unwrap_or_else(|_| panic!("{FAILED}"));
+        if let Ok(mut world) = self.lock() {
             world.leave(me, panic.as_deref().map(message));
-            self.hand_over(world);
-        }));
-        if handed_over.is_err() {
-            self.over.open();
         }
     }
 }
 
-/// Said when a thread panicked under the lock; the panic itself was printed before.
+/// Said when a process panicked under the lock; the panic itself was printed before.
 pub(super) const FAILED: &str = "the simulator failed; its own panic was printed before this one";
 
 /// The words of a panic.

@@ -1,4 +1,5 @@
-//! What a program may ask of its simulation without holding a platform: the thread knows.
+//! What a program may ask of its simulation without holding a platform: the running thread knows
+//! whose turn it is.
 //!
 //! Applications see a world, not the platform under it; these functions reach it from anywhere in
 //! their code. Outside of a simulation they do nothing, so that the same code runs on real ranks.
@@ -15,11 +16,25 @@ thread_local! {
 pub(super) fn live(platform: SimPlatform, life: impl FnOnce()) {
     HERE.set(Some(platform));
     life();
+    forget();
+}
+
+/// The process of this thread has ended.
+pub(super) fn forget() {
     HERE.take();
 }
 
+/// Lets other processes have this thread for as long as `others` takes.
+pub(super) fn leave_for(others: impl FnOnce()) {
+    let me = HERE.take();
+    others();
+    HERE.set(me);
+}
+
 fn with<T>(ask: impl FnOnce(&SimPlatform) -> T) -> Option<T> {
-    HERE.with_borrow(|here| here.as_ref().map(ask))
+    // Not borrowed during the question, in which others may run on this thread.
+    let here = HERE.with_borrow(|here| here.as_ref().map(SimPlatform::again));
+    here.as_ref().map(ask)
 }
 
 /// The number of the simulated process that calls: its launch position, spawned ones onwards.
@@ -30,6 +45,11 @@ pub fn process() -> Option<usize> {
 /// Lets virtual time pass, as a computation would.
 pub fn compute(time: Duration) {
     with(|platform| platform.compute(time));
+}
+
+/// Lets virtual time pass until this moment, if it has not come yet.
+pub fn compute_until(moment: Duration) {
+    with(|platform| platform.compute_until(moment));
 }
 
 /// Adds a line to the transcript.

@@ -2,7 +2,7 @@
 //! with deaths on order, in virtual time, every run the same for the same seed.
 //!
 //! ```text
-//!     program(p0)  program(p1)  program(p2)      one thread each, exactly one running
+//!     program(p0)  program(p1)  program(p2)      a stack each, exactly one running
 //!    ─────┬────────────┬────────────┬─────
 //!     SimPlatform  SimPlatform  SimPlatform      calls cost a little virtual time
 //!         └────────────┼────────────┘
@@ -38,6 +38,7 @@ use std::{
 };
 
 mod baton;
+mod carrier;
 mod collectives;
 mod data;
 mod event;
@@ -54,7 +55,7 @@ mod report;
 mod tests;
 mod world;
 
-pub use here::{compute, crash, note, process};
+pub use here::{compute, compute_until, crash, note, process};
 pub use platform::SimPlatform;
 pub use report::{Counters, Ending, ProcessReport, Report};
 
@@ -102,6 +103,7 @@ pub struct Simulation {
     spawn_time: RangeInclusive<Time>,
     call_cost: Time,
     crashes: Vec<Crash>,
+    calm_from: Time,
     time_limit: Time,
     trace: bool,
 }
@@ -119,6 +121,7 @@ impl Simulation {
             spawn_time: 5_000_000..=20_000_000,
             call_cost: 50,
             crashes: Vec::new(),
+            calm_from: Time::MAX,
             time_limit: 60_000_000_000,
             trace: false,
         }
@@ -177,6 +180,13 @@ impl Simulation {
     #[must_use]
     pub fn crashes(mut self, crashes: impl IntoIterator<Item = Crash>) -> Self {
         self.crashes.extend(crashes);
+        self
+    }
+
+    /// From this moment of virtual time on nobody dies any more, whatever was ordered.
+    #[must_use]
+    pub fn calm_from(mut self, moment: Duration) -> Self {
+        self.calm_from = moment.as_nanos() as Time;
         self
     }
 

@@ -47,6 +47,11 @@ impl SimPlatform {
         Self { shared, me }
     }
 
+    /// Another handle of the same process.
+    pub(super) fn again(&self) -> Self {
+        Self::new(Arc::clone(&self.shared), self.me)
+    }
+
     /// The number of this process: its launch position, or the order of spawns after those.
     pub fn process(&self) -> usize {
         self.me
@@ -58,6 +63,15 @@ impl SimPlatform {
             let done = world.processes[self.me].local + nanoseconds(time);
             world.make_ready(self.me, done);
             self.pause(world);
+        }
+    }
+
+    /// Lets virtual time pass until this moment, if it has not come yet.
+    pub fn compute_until(&self, moment: Duration) {
+        let now = self.enter(false).map(|world| world.processes[self.me].local);
+        let left = now.map(|now| moment.saturating_sub(Duration::from_nanos(now)));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            self.compute(left);
         }
     }
 
@@ -78,7 +92,7 @@ impl SimPlatform {
         }
     }
 
-    /// The first thing that the thread does: it may be dead already.
+    /// The first thing in a life: it may be over already.
     pub(super) fn begin(&self) {
         let _ = self.enter(false);
     }
@@ -86,7 +100,11 @@ impl SimPlatform {
     /// Begins a call. `None` when the process has ended and unwinds: then nothing may happen.
     fn enter(&self, is_effect: bool) -> Option<Guard<'_>> {
         let mut world = self.lock()?;
-        if world.processes[self.me].finalized && !thread::panicking() {
+        if thread::panicking() {
+            // Nobody else may run in the middle of an unwinding, on whose thread they all are.
+            return self.unless_ended(world);
+        }
+        if world.processes[self.me].finalized {
             drop(world);
             panic!("process {} calls its platform after it has finalized", self.me);
         }
@@ -116,14 +134,15 @@ impl SimPlatform {
 
     /// Unwinds when the process has ended, unless it unwinds already.
     fn unless_ended<'a>(&self, mut world: Guard<'a>) -> Option<Guard<'a>> {
-        if world.is_active(self.me) {
+        let unwinds = thread::panicking();
+        if world.is_active(self.me) && !unwinds {
             return Some(world);
         }
         world.processes[self.me].ghost_calls += 1;
         let spins = world.processes[self.me].ghost_calls > GHOST_CALLS;
         drop(world);
         assert!(!spins, "process {} waits in a destructor although it has ended", self.me);
-        if thread::panicking() {
+        if unwinds {
             return None;
         }
         resume_unwind(Box::new(Marker));

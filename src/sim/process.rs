@@ -6,18 +6,14 @@
 //!                            ▲                 │   │ collective call      │
 //!                            │   return        │   └────────▶ Blocked ──┐ │ news, timer
 //!                            └─────────────────┼────────────────────────┴─┘
-//!                                              ▼ the thread ends
+//!                                              ▼ its life ends
 //!                                            Gone
 //! ```
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     Crash, CrashPoint,
-    baton::Gate,
     data::Post,
     event::Event,
     files::OpenFile,
@@ -39,7 +35,7 @@ pub(super) enum State {
     Idle,
     /// It waits in a collective call.
     Blocked(usize),
-    /// Its thread has ended.
+    /// Its life has ended.
     Gone,
 }
 
@@ -57,7 +53,6 @@ pub(super) enum End {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one machine")]
 pub(super) struct Process {
     pub(super) origin: Origin,
-    pub(super) gate: Arc<Gate>,
     pub(super) state: State,
     /// Set when the process has to end or has ended.
     pub(super) end: Option<End>,
@@ -103,11 +98,12 @@ pub(super) struct Process {
 }
 
 impl World {
-    /// A new process, whose thread is launched before anything else runs.
+    /// A new process.
     pub(super) fn add_process(&mut self, origin: Origin, start: Time) -> Pid {
         let me = self.processes.len();
         let mine = |crash: &&Crash| crash.process as usize == me;
         let points = || self.settings.crashes.iter().filter(mine).map(|crash| crash.at);
+        let calm_from = self.settings.calm_from;
         let times = points().filter_map(|at| match at {
             CrashPoint::Time(time) => Some(time.as_nanos() as Time),
             CrashPoint::Effect(_) => None,
@@ -118,7 +114,6 @@ impl World {
         });
         let process = Process {
             origin,
-            gate: Arc::default(),
             state: State::Ready,
             end: None,
             dead: false,
@@ -128,7 +123,7 @@ impl World {
             undrained: false,
             until: None,
             timer: None,
-            crash_time: times.min(),
+            crash_time: times.min().filter(|time| *time < calm_from),
             crash_effect: effects.min(),
             effects: 0,
             ghost_calls: 0,
@@ -153,7 +148,6 @@ impl World {
         }
         self.processes.push(process);
         self.living += 1;
-        self.newborn.push(me);
         self.make_ready(me, start);
         me
     }
@@ -235,7 +229,7 @@ impl World {
     /// Counts a call of the running process, and an effect if it is one; the process may die
     /// right before it.
     pub(super) fn charge(&mut self, process: Pid, is_effect: bool) {
-        let cost = self.settings.call_cost;
+        let (cost, calm_from) = (self.settings.call_cost, self.settings.calm_from);
         let it = &mut self.processes[process];
         it.local += cost;
         let local = it.local;
@@ -245,14 +239,14 @@ impl World {
         if is_effect {
             it.effects += 1;
             let effects = it.effects;
-            if it.crash_effect == Some(effects) {
+            if it.crash_effect == Some(effects) && local < calm_from {
                 note!(self, local, "p{process} dies before its effect {effects}");
                 self.die(process, local);
             }
         }
     }
 
-    /// The process is dead from now on; its thread has still to unwind.
+    /// The process is dead from now on; it has still to unwind.
     pub(super) fn die(&mut self, process: Pid, at: Time) {
         note!(self, at, "p{process} crashes");
         let it = &mut self.processes[process];
@@ -270,7 +264,7 @@ impl World {
         self.choose_victims(process);
     }
 
-    /// The thread of the process has ended.
+    /// The life of the process has ended.
     pub(super) fn leave(&mut self, process: Pid, panic: Option<String>) {
         let local = self.processes[process].local;
         if let Some(message) = panic {

@@ -7,7 +7,6 @@
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BinaryHeap},
-    thread::JoinHandle,
 };
 
 use super::{
@@ -95,9 +94,8 @@ pub(super) struct World {
     pub(super) counters: Counters,
     pub(super) trace: Option<Vec<(Time, String)>>,
     pub(super) fingerprint: u64,
-    /// Spawned processes that have no thread yet.
-    pub(super) newborn: Vec<Pid>,
-    pub(super) threads: Vec<JoinHandle<()>>,
+    /// Who runs next, when a process that suspended has found out already.
+    pub(super) chosen: Option<Next>,
     queue: BinaryHeap<Entry>,
     sequence: u64,
     pub(super) running: Pid,
@@ -121,8 +119,7 @@ impl World {
             counters: Counters::default(),
             trace: settings.trace.then(Vec::new),
             fingerprint: settings.seed,
-            newborn: Vec::new(),
-            threads: Vec::new(),
+            chosen: None,
             queue: BinaryHeap::new(),
             sequence: 0,
             running: 0,

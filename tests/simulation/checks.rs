@@ -105,7 +105,7 @@ pub(crate) fn check(job: &Job, report: &Report<Log>) -> Result<Tally, String> {
         tally.recoveries += log.recoveries;
         tally.replacements += u64::from(log.replacement);
         match log.gave_up {
-            None if log.rounds_done != job.rounds => {
+            None if log.rounds_done != job.work.len() as u64 => {
                 return Err(format!("process {process} ended after {} rounds", log.rounds_done));
             }
             None => {}

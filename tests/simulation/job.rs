@@ -1,8 +1,11 @@
-//! A job drawn from one seed.
+//! A job: everything that a run of the whole library depends on, drawn from one seed.
+//!
+//! Its first rounds run in a storm, in which processes and nodes die; from `calm_from` on nobody
+//! dies any more, the last rounds are made, and everything must complete.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
-use fampi::sim::{Crash, Simulation};
+use fampi::sim::{Crash, Report, Simulation};
 
 use crate::{
     checks::{self, Log, Tally},
@@ -17,76 +20,169 @@ pub(crate) enum Answer {
     Shrink,
 }
 
-/// Everything about a job but its programs.
-#[derive(Clone, Debug)]
+/// What all ranks do in one round.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Work {
+    Nothing,
+    Ring,
+    LongRing,
+    Sum,
+    FanIn,
+    /// One rank votes no, the first time.
+    Vote,
+    /// Local blocks in a global one.
+    Nested,
+    /// A global block on a part of the world in one of the world.
+    Row,
+    /// Several blocks at a time.
+    Outstanding,
+    /// One rank forgets to send, the first time.
+    Late,
+    Collectives,
+}
+
+impl Work {
+    /// Every kind of round, and its name.
+    pub(crate) const ALL: [(Self, &'static str); 11] = [
+        (Self::Nothing, "nothing"),
+        (Self::Ring, "ring"),
+        (Self::LongRing, "long-ring"),
+        (Self::Sum, "sum"),
+        (Self::FanIn, "fan-in"),
+        (Self::Vote, "vote"),
+        (Self::Nested, "nested"),
+        (Self::Row, "row"),
+        (Self::Outstanding, "outstanding"),
+        (Self::Late, "late"),
+        (Self::Collectives, "collectives"),
+    ];
+}
+
+/// Everything about a job but its programs. Times are in microseconds of virtual time.
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Job {
     pub(crate) seed: u64,
     pub(crate) ranks: u32,
     pub(crate) spares: u32,
     pub(crate) answer: Answer,
-    pub(crate) rounds: u64,
+    /// The rounds, of which the last `calm` ones come after the storm.
+    pub(crate) work: Vec<Work>,
+    pub(crate) calm: usize,
+    pub(crate) calm_from: u64,
     pub(crate) crashes: Vec<Crash>,
     pub(crate) detection: [u64; 2],
     pub(crate) latency: [u64; 2],
+    /// How long a process that was spawned takes to run.
+    pub(crate) spawn: [u64; 2],
+    /// A rank of the launch that computes for so long in every round.
+    pub(crate) slow: Option<(u32, u64)>,
+    /// Local blocks inside each other in a nested round.
+    pub(crate) depth: u64,
+    /// Blocks at a time in an outstanding round.
+    pub(crate) outstanding: u64,
+    /// There is a communicator of every other rank.
+    pub(crate) rows: bool,
 }
 
+/// How long after the storm a job may take, in virtual time, until it counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What jobs have when nobody says how many ranks.
+pub(crate) const RANKS: RangeInclusive<u32> = 2..=16;
+
 impl Job {
-    pub(crate) fn drawn_from(seed: u64) -> Self {
+    pub(crate) fn drawn_from(seed: u64, ranks: &RangeInclusive<u32>) -> Self {
         let mut draw = Draw(seed);
-        let ranks =
-            2 + draw.below(7) as u32 + if draw.one_in(4) { draw.below(8) as u32 } else { 0 };
+        let more = u64::from(ranks.end() - ranks.start()) + 1;
+        let ranks = ranks.start() + draw.below(more).min(draw.below(more)) as u32;
         let spares = if draw.one_in(3) { 1 + draw.below(2) as u32 } else { 0 };
         let answer = match draw.below(6) {
             0 => Answer::Shrink,
             1 => Answer::Merge,
             _ => Answer::Rebuild,
         };
-        let rounds = 2 + draw.below(5);
-        let deaths = draw.below(4).min(u64::from(ranks) - 1);
-        let crashes = (0..deaths).map(|_| {
-            // Some strike those that were spawned to replace others.
-            let process = draw.below(u64::from(ranks + spares + 2)) as u32;
-            // Not before the job has begun: nobody could answer.
-            if draw.one_in(3) {
-                Crash::at_time(process, Duration::from_micros(200 + draw.below(3000)))
-            } else {
-                Crash::before_effect(process, 4 + draw.below(120))
-            }
-        });
-        let crashes = crashes.collect();
-        let detection = [draw.below(200), 200 + draw.below(600)];
-        let latency = [1 + draw.below(3), 4 + draw.below(40)];
-        Self { seed, ranks, spares, answer, rounds, crashes, detection, latency }
+        let calm = 1;
+        let rounds = 1 + draw.below(5) as usize + calm;
+        let kinds = Work::ALL.len() as u64;
+        let work = (0..rounds).map(|_| Work::ALL[draw.below(kinds) as usize].0).collect();
+        let calm_from = draw.one_of(&[2_000, 5_000, 40_000]);
+        Self {
+            seed,
+            ranks,
+            spares,
+            answer,
+            work,
+            calm,
+            calm_from,
+            crashes: deaths(&mut draw, ranks, spares, calm_from),
+            detection: [draw.below(200), 200 + draw.below(600)],
+            latency: [1 + draw.below(3), 4 + draw.below(40)],
+            spawn: [1_000, draw.one_of(&[2_000, 20_000])],
+            slow: draw.one_in(6).then(|| (draw.below(u64::from(ranks)) as u32, draw.below(2_000))),
+            depth: 1 + draw.below(3),
+            outstanding: 2 + draw.below(3),
+            rows: draw.one_in(3),
+        }
     }
 
     fn simulation(&self) -> Simulation {
         let micros =
             |range: [u64; 2]| Duration::from_micros(range[0])..=Duration::from_micros(range[1]);
+        let calm_from = Duration::from_micros(self.calm_from);
         Simulation::new(self.ranks)
             .seed(self.seed)
             .spares(self.spares)
             .detection(micros(self.detection))
             .latency(micros(self.latency))
+            .spawn_time(micros(self.spawn))
             .crashes(self.crashes.iter().copied())
-            .time_limit(Duration::from_secs(20))
+            .calm_from(calm_from)
+            .time_limit(calm_from + PATIENCE)
     }
 
-    pub(crate) fn run(&self, aloud: bool) -> Result<Tally, String> {
+    /// What happened, if nothing was wrong.
+    pub(crate) fn run(&self) -> Result<Tally, String> {
+        checks::check(self, &self.report(false))
+    }
+
+    /// The whole story, with a transcript if it is to be told.
+    pub(crate) fn report(&self, told: bool) -> Report<Log> {
         let job = self.clone();
-        let report =
-            self.simulation().trace(aloud).run_world(move |world| rounds::run(world, &job));
-        if aloud {
-            println!("{report}");
-        }
-        checks::check(self, &report)
+        self.simulation().trace(told).run_world(move |world| rounds::run(world, &job))
     }
 
     pub(crate) fn fingerprint(&self) -> u64 {
-        let job = self.clone();
-        let report = self.simulation().run_world(move |world| rounds::run(world, &job));
+        let report = self.report(false);
         let logs: Vec<&Log> = report.results().collect();
         report.fingerprint ^ logs.iter().map(|log| log.entries.len() as u64).sum::<u64>()
     }
+}
+
+/// Who dies: single processes, some of them spawned to replace others, and whole nodes.
+fn deaths(draw: &mut Draw, ranks: u32, spares: u32, calm_from: u64) -> Vec<Crash> {
+    let deaths = draw.below(4).min(u64::from(ranks) - 1);
+    let mut crashes = Vec::new();
+    // Not before the job has begun: nobody could answer.
+    let moment = |draw: &mut Draw| Duration::from_micros(200 + draw.below(calm_from.min(3_200)));
+    for _ in 0..deaths {
+        let process = draw.below(u64::from(ranks + spares + 2)) as u32;
+        crashes.push(if draw.one_in(3) {
+            Crash::at_time(process, moment(draw))
+        } else {
+            Crash::before_effect(process, 4 + draw.below(160))
+        });
+    }
+    if draw.one_in(6) {
+        let per_node = 2 + draw.below(3) as u32;
+        let node = draw.below(u64::from(ranks.div_ceil(per_node))) as u32;
+        let at = moment(draw);
+        let processes = node * per_node..((node + 1) * per_node).min(ranks);
+        // Somebody has to be left.
+        if processes.len() < ranks as usize {
+            crashes.extend(processes.map(|process| Crash::at_time(process, at)));
+        }
+    }
+    crashes
 }
 
 /// Draws numbers from a seed.
@@ -107,5 +203,9 @@ impl Draw {
 
     pub(crate) fn one_in(&mut self, chances: u64) -> bool {
         self.below(chances) == 0
+    }
+
+    pub(crate) fn one_of(&mut self, choices: &[u64]) -> u64 {
+        choices[self.below(choices.len() as u64) as usize]
     }
 }

@@ -1,14 +1,12 @@
 //! Whole programs on simulated ranks: the real engine and interface, with deaths cut anywhere.
 //!
-//! Each seed draws a job (ranks, spares, latencies, deaths, a sequence of rounds of many kinds)
-//! and runs it twice as long as it must. Checked are agreement (all living ranks hold the same
-//! verdict and report of every block), validity (a committed block had no *no*), isolation (a
-//! completed receive holds what was sent in the same attempt of the same block), restored states
-//! and termination.
+//! Each seed draws a job (ranks, spares, latencies, deaths of processes and nodes, a sequence of
+//! rounds of many kinds): first a storm, then a calm in which everything must complete. Checked
+//! are agreement (all living ranks hold the same verdict and report of every block), validity (a
+//! committed block had no *no*), isolation (a completed receive holds what was sent in the same
+//! attempt of the same block), restored states and termination.
 //!
-//! `FAMPI_SEEDS=100000 cargo test --release --test simulation` runs more seeds;
-//! `FAMPI_SEED=42 cargo test --release --test simulation -- one_seed --nocapture` repeats one,
-//! with its transcript.
+//! `cargo fampi sim` runs more seeds, and makes one that fails smaller; `swarm.rs` is its program.
 
 mod checks;
 #[allow(dead_code)]
@@ -17,11 +15,14 @@ mod every;
 mod job;
 mod rounds;
 mod runs;
+mod seeds;
+mod shrink;
+mod text;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use job::Job;
+use fampi::protocol::planted::{self, Bug};
+use job::{Job, RANKS};
 use runs::RunJob;
+use seeds::each_seed;
 
 /// How many seeds run when nobody says how many.
 const SEEDS: u64 = 20_000;
@@ -33,10 +34,16 @@ fn thousands_of_jobs_end_with_one_story_on_all_living_ranks() {
     let seeds = seeds(SEEDS);
     let began = std::time::Instant::now();
     let tally = std::sync::Mutex::new(checks::Tally::default());
-    each_seed(seeds, |seed| match Job::drawn_from(seed).run(false) {
-        Ok(seen) => tally.lock().expect("no panic holds it").add(&seen),
-        Err(violation) => panic!("{violation}\n{}", reproduce(seed, "one_seed")),
+    let ended = each_seed(0, seeds, |seed| {
+        let seen = Job::drawn_from(seed, &RANKS).run()?;
+        tally.lock().expect("no panic holds it").add(&seen);
+        Ok(())
     });
+    if let Err((seed, violation)) = ended {
+        let violation: String = violation;
+        let (small, again) = shrink::shrink(Job::drawn_from(seed, &RANKS), violation.clone());
+        panic!("seed {seed}: {violation}\n{again}:\ncargo fampi sim --job '{small}'");
+    }
     let tally = tally.into_inner().expect("no panic holds it");
     println!("{seeds} seeds in {:?}: {tally}", began.elapsed());
     if seeds >= 1000 {
@@ -48,10 +55,15 @@ fn thousands_of_jobs_end_with_one_story_on_all_living_ranks() {
 fn runs_under_all_policies_end_as_without_failures_or_with_one_error() {
     let seeds = seeds(RUNS);
     let seen = std::sync::Mutex::new(std::collections::BTreeMap::new());
-    each_seed(seeds, |seed| match RunJob::drawn_from(seed).run(false) {
-        Ok(end) => *seen.lock().expect("no panic holds it").entry(end).or_insert(0_u64) += 1,
-        Err(violation) => panic!("{violation}\n{}", reproduce(seed, "one_run")),
+    let ended = each_seed(0, seeds, |seed| {
+        let end = RunJob::drawn_from(seed).run(false)?;
+        *seen.lock().expect("no panic holds it").entry(end).or_insert(0_u64) += 1;
+        Ok(())
     });
+    if let Err((seed, violation)) = ended {
+        let violation: String = violation;
+        panic!("{violation}\n{}", reproduce(seed));
+    }
     let seen = seen.into_inner().expect("no panic holds it");
     println!("{seeds} seeds: {seen:?}");
     assert!(seeds < 1000 || seen.len() >= 5, "the jobs are too tame: {seen:?}");
@@ -63,44 +75,31 @@ fn seeds(otherwise: u64) -> u64 {
     asked.unwrap_or(otherwise)
 }
 
-/// Runs the seeds on all cores, until one panics.
-fn each_seed(seeds: u64, run: impl Fn(u64) + Sync) {
-    let next = AtomicU64::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut seed = next.fetch_add(1, Ordering::Relaxed);
-                while seed < seeds {
-                    let stop = Stop(&next, seeds);
-                    run(seed);
-                    std::mem::forget(stop);
-                    seed = next.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-    });
-}
-
-/// Dropped by a panic only: the other threads find no more seeds.
-struct Stop<'a>(&'a AtomicU64, u64);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(self.1, Ordering::Relaxed);
+#[test]
+fn a_job_is_what_its_line_says() {
+    for seed in 0..1000 {
+        let job = Job::drawn_from(seed, &RANKS);
+        assert_eq!(Job::from_line(&job.to_string()), Ok(job));
+    }
+    for wrong in ["ranks", "ranks=x", "ranks=0", "work=", "crashes=1", "name=1", "calm=2"] {
+        assert!(Job::from_line(wrong).is_err(), "{wrong}");
     }
 }
 
 #[test]
-fn one_seed() {
-    let Some(seed) = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok()) else {
-        return;
-    };
-    let job = Job::drawn_from(seed);
-    println!("{job:#?}");
-    if let Err(violation) = job.run(true) {
-        panic!("{violation}\n{}", reproduce(seed, "one_seed"));
-    }
+fn a_failing_job_becomes_a_small_one_that_fails() {
+    planted::plant(Some(Bug::WaitForTheDead));
+    let mut jobs = (0..1000).map(|seed| Job::drawn_from(seed, &RANKS));
+    let (job, violation) = jobs
+        .find_map(|job| shrink::try_run(&job).map(|violation| (job, violation)))
+        .expect("the bug is seen");
+    let (small, _) = shrink::shrink(job, violation);
+    let again = Job::from_line(&small.to_string()).expect("a job");
+    assert!(shrink::try_run(&again).is_some(), "{again}");
+    assert!(again.ranks <= 6 && again.crashes.len() == 1 && again.work.len() <= 2, "{again}");
+    println!("{again}");
+    planted::plant(None);
+    assert_eq!(shrink::try_run(&again), None, "it fails without the bug: {again}");
 }
 
 #[test]
@@ -112,21 +111,21 @@ fn one_run() {
     println!("{job:#?}");
     match job.run(true) {
         Ok(end) => println!("all: {end}"),
-        Err(violation) => panic!("{violation}\n{}", reproduce(seed, "one_run")),
+        Err(violation) => panic!("{violation}\n{}", reproduce(seed)),
     }
 }
 
 #[test]
 fn equal_seeds_tell_equal_stories() {
     for seed in 0..20 {
-        let [one, other] = [0; 2].map(|_| Job::drawn_from(seed).fingerprint());
-        assert_eq!(one, other, "{}", reproduce(seed, "one_seed"));
+        let [one, other] = [0; 2].map(|_| Job::drawn_from(seed, &RANKS).fingerprint());
+        assert_eq!(one, other, "seed {seed}");
     }
 }
 
-fn reproduce(seed: u64, test: &str) -> String {
+fn reproduce(seed: u64) -> String {
     format!(
-        "REPRODUCE WITH: FAMPI_SEED={seed} cargo test --release --test simulation -- {test} \
+        "REPRODUCE WITH: FAMPI_SEED={seed} cargo test --release --test simulation -- one_run \
          --nocapture"
     )
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use fampi::{
     BlockOptions, Codes, Color, Comm, CommId, Error, Finished, Level, Outcome, Pending, Placement,
-    Rank, ReduceOp, Source, Tag, TagSelector, Timeout, Tried, TryBlock, World,
+    Rank, ReduceOp, Source, Tag, TagSelector, Timeout, Tried, TryBlock, World, sim,
 };
 
 use crate::{
     checks::{Entry, Log},
     every::{Call, KINDS},
-    job::{Answer, Draw, Job},
+    job::{Answer, Draw, Job, Work},
 };
 
 /// Where a round leads.
@@ -56,7 +56,7 @@ impl Run<'_> {
             _ => Placement::SameRanks,
         };
         let mut next = if world.is_replacement() { self.restore(&world) } else { Ok(Next::Again) };
-        while self.round < self.job.rounds {
+        while self.round < self.job.work.len() as u64 {
             next = match next {
                 Err(error) => return (Some(world), Err(error)),
                 Ok(Next::Recover) => {
@@ -76,7 +76,7 @@ impl Run<'_> {
 
     fn with_shrink(&mut self, world: &Comm) -> Result<(), Error> {
         let mut comm = world.clone();
-        while self.round < self.job.rounds {
+        while self.round < self.job.work.len() as u64 {
             match self.one_round(&comm, None)? {
                 Next::Done => self.advance(),
                 Next::Again => self.attempt += 1,
@@ -106,7 +106,7 @@ impl Run<'_> {
 
     /// A communicator of the even, or of the odd, ranks; made once, rebuilt with the world.
     fn row_of(&self, world: &World) -> Result<Option<Comm>, Error> {
-        if !self.job.seed.is_multiple_of(3) {
+        if !self.job.rows {
             return Ok(None);
         }
         if let Some(row) = world.children().pop() {
@@ -131,7 +131,7 @@ impl Run<'_> {
         };
         self.note(world, number, &finished, error.is_none());
         if let Some(state) = state {
-            if state[1] != u64::from(world.origin()) || state[0] > self.job.rounds {
+            if state[1] != u64::from(world.origin()) || state[0] > self.job.work.len() as u64 {
                 self.log.wrong = Some(format!("rank {} restored {state:?}", world.rank()));
             }
             self.round = state[0];
@@ -153,7 +153,7 @@ impl Run<'_> {
         comm: &Comm,
         state: Option<(&World, Option<&Comm>)>,
     ) -> Result<Next, Error> {
-        let kind = Draw(self.job.seed ^ (self.round << 32)).below(12);
+        let work = self.await_round();
         let number = self.count(comm);
         let mut block = comm.start(Level::Global)?;
         if let Some((world, _)) = &state {
@@ -162,23 +162,37 @@ impl Run<'_> {
                 return self.end(comm, number, block.leave(&error), false);
             }
         }
-        let result = match (kind, &state) {
-            (0 | 1, _) => self.ring(comm, &mut block, number, 8),
-            (2, _) => self.ring(comm, &mut block, number, 2000),
-            (3, _) => self.sum(comm, &mut block),
-            (4, _) => self.fan_in(comm, &mut block, number),
-            (5, _) => self.vote(comm),
-            (6, _) => self.nested(comm, &mut block, number),
-            (7, Some((_, Some(row)))) => self.inner_row(row, &mut block, number),
-            (10 | 11, _) => self.all_ranks(comm, &mut block),
-            (8, _) => return self.outstanding(comm, block, number),
-            (9, _) => return self.late(comm, block, number),
-            _ => Ok(()),
+        let result = match (work, &state) {
+            (Work::Ring, _) => self.ring(comm, &mut block, number, 8),
+            (Work::LongRing, _) => self.ring(comm, &mut block, number, 2000),
+            (Work::Sum, _) => self.sum(comm, &mut block),
+            (Work::FanIn, _) => self.fan_in(comm, &mut block, number),
+            (Work::Vote, _) => self.vote(comm),
+            (Work::Nested, _) => self.nested(comm, &mut block, number, self.job.depth),
+            (Work::Row, Some((_, Some(row)))) => self.inner_row(row, &mut block, number),
+            (Work::Collectives, _) => self.all_ranks(comm, &mut block),
+            (Work::Outstanding, _) => return self.outstanding(comm, block, number),
+            (Work::Late, _) => return self.late(comm, block, number),
+            (Work::Nothing | Work::Row, _) => Ok(()),
         };
         match result {
             Ok(()) => self.end(comm, number, block.finish(Timeout::Never), true),
             Err(error) => self.end(comm, number, block.leave(&error), false),
         }
+    }
+
+    /// What is to be done in this round; the calm ones wait for the end of the storm.
+    fn await_round(&self) -> Work {
+        let job = self.job;
+        if self.round as usize + job.calm >= job.work.len() {
+            sim::compute_until(Duration::from_micros(job.calm_from));
+        }
+        if let Some((slow, time)) = job.slow
+            && sim::process() == Some(slow as usize)
+        {
+            sim::compute(Duration::from_micros(time));
+        }
+        job.work[self.round as usize]
     }
 
     /// Everybody sends to the right and receives from the left.
@@ -264,15 +278,24 @@ impl Run<'_> {
         if raises { Err(Error::Raised(41)) } else { Ok(()) }
     }
 
-    /// A local block inside, handed to the outer one in one of two ways.
-    fn nested(&mut self, comm: &Comm, block: &mut TryBlock, stamp: u64) -> Result<(), Error> {
+    /// Local blocks inside each other, each handed to its outer one in one of two ways.
+    fn nested(
+        &mut self,
+        comm: &Comm,
+        block: &mut TryBlock,
+        stamp: u64,
+        depth: u64,
+    ) -> Result<(), Error> {
         let mut inner = comm.start(Level::Local)?;
-        let result = self.ring(comm, &mut inner, stamp, 4);
+        let result = match depth {
+            1 => self.ring(comm, &mut inner, stamp, 4),
+            _ => self.nested(comm, &mut inner, stamp, depth - 1),
+        };
         let pending = match result {
             Ok(()) => inner.finish(Timeout::Never),
             Err(error) => inner.leave(&error),
         };
-        if self.round.is_multiple_of(2) {
+        if (self.round + depth).is_multiple_of(2) {
             block.nest(pending);
         } else {
             block.escalate(&wait(pending)?);
@@ -299,24 +322,27 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Two blocks at a time, ended in either order.
-    fn outstanding(&mut self, comm: &Comm, mut one: TryBlock, first: u64) -> Result<Next, Error> {
-        let second = self.count(comm);
-        let mut two = comm.start(Level::Global)?;
-        let results = [
-            self.exchange_without_wait(comm, &mut one, first),
-            self.exchange_without_wait(comm, &mut two, second),
-        ];
-        let votes = [results[0].is_ok(), results[1].is_ok()];
-        let mut ends = [(one, first, votes[0]), (two, second, votes[1])];
+    /// Several blocks at a time, ended in either order.
+    fn outstanding(&mut self, comm: &Comm, first: TryBlock, number: u64) -> Result<Next, Error> {
+        let mut blocks = vec![(first, number)];
+        for _ in 1..self.job.outstanding {
+            let number = self.count(comm);
+            blocks.push((comm.start(Level::Global)?, number));
+        }
+        let mut ends = Vec::new();
+        for (mut block, number) in blocks {
+            let result = self.exchange_without_wait(comm, &mut block, number);
+            ends.push((block, number, result));
+        }
         if !self.round.is_multiple_of(2) {
             ends.reverse();
         }
         let mut pending = Vec::new();
-        for ((block, number, yes), result) in ends.into_iter().zip(results) {
+        for (block, number, result) in ends {
+            let yes = result.is_ok();
             let end = match result {
-                Err(error) if !yes => block.leave(&error),
-                _ => block.finish(Timeout::Never),
+                Err(error) => block.leave(&error),
+                Ok(()) => block.finish(Timeout::Never),
             };
             pending.push((end, number, yes));
         }

@@ -50,30 +50,40 @@ pub(crate) struct Program<'a> {
     pub(crate) flag: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) name: &'a str,
+    /// False for what is built without the library's default features, of which MPI is one.
+    pub(crate) needs_mpi: bool,
 }
 
 impl<'a> Program<'a> {
     pub(crate) fn application(name: &'a str) -> Self {
-        Self { flag: "--package", kind: "bin", name }
+        Self { flag: "--package", kind: "bin", name, needs_mpi: true }
     }
 
     pub(crate) fn example(name: &'a str) -> Self {
-        Self { flag: "--example", kind: "example", name }
+        Self { flag: "--example", kind: "example", name, needs_mpi: true }
     }
 
     pub(crate) fn benchmark(name: &'a str) -> Self {
-        Self { flag: "--bench", kind: "bench", name }
+        Self { flag: "--bench", kind: "bench", name, needs_mpi: true }
+    }
+
+    /// A measuring program of the library on simulated ranks.
+    pub(crate) fn without_mpi(name: &'a str) -> Self {
+        Self { needs_mpi: false, ..Self::benchmark(name) }
     }
 }
 
 /// Builds a program with optimisation and returns where it is. cargo shows its own progress to a
 /// person; otherwise one line is left.
 pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathBuf> {
-    let Program { flag, kind, name } = program;
+    let Program { flag, kind, name, needs_mpi } = program;
     let watched = stderr().is_terminal();
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
     let mut cargo = command(workspace);
     cargo.args(["build", "--release", flag, name]);
+    if !needs_mpi {
+        cargo.args(["--package", "fampi", "--no-default-features"]);
+    }
     cargo.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
     if !watched {
         cargo.arg("--quiet");

@@ -30,6 +30,7 @@ mod installation;
 mod launcher;
 mod noise;
 mod plan;
+mod plot;
 mod probe;
 mod processes;
 mod program;
@@ -37,9 +38,11 @@ mod progress;
 mod recovery;
 mod refusal;
 mod run;
+mod scale;
 mod session;
 mod setup;
 mod sheet;
+mod sim;
 mod soak;
 mod status;
 mod test;
@@ -73,6 +76,8 @@ enum Command {
     Demo(demo::Options),
     /// Build and run every test of the workspace, also those that launch and kill real ranks
     Test(test::Options),
+    /// Run whole programs on simulated ranks, with deaths anywhere, one for each seed
+    Sim(sim::Options),
     /// Measure, on real ranks, what fault tolerance costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
@@ -109,7 +114,72 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Run(options) => run::main(&workspace, &options),
         Command::Demo(options) => demo::main(&workspace, &options),
         Command::Test(options) => test::main(&workspace, &options),
+        Command::Sim(options) => sim::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
         Command::Soak(options) => soak::main(&workspace, &options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Words that mean something here, numbers, and others.
+    fn word() -> impl Strategy<Value = String> {
+        const KNOWN: &[&str] = &[
+            "setup",
+            "doctor",
+            "run",
+            "demo",
+            "test",
+            "bench",
+            "sim",
+            "scale",
+            "commit",
+            "detect",
+            "-n",
+            "--kill",
+            "--seeds",
+            "--seed",
+            "--job",
+            "--ranks",
+            "--csv",
+            "--spares",
+            "--",
+            "-",
+            "--help",
+            "--version",
+            "1@1.5s",
+            "0@iteration:3",
+            "2-16",
+            "minife",
+            "4",
+            "=",
+            "",
+        ];
+        prop_oneof![
+            prop::sample::select(KNOWN).prop_map(str::to_owned),
+            any::<i64>().prop_map(|number| number.to_string()),
+            ".{0,12}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_typed_is_understood_or_refused(
+            words in prop::collection::vec(word(), 0..8),
+        ) {
+            let line = std::iter::once("fampi".to_owned()).chain(words);
+            if let Err(error) = Arguments::try_parse_from(line) {
+                // What a person would be told.
+                prop_assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        <Arguments as clap::CommandFactory>::command().debug_assert();
     }
 }

@@ -2,56 +2,71 @@
 
 use alloc::vec::Vec;
 
-use super::Placement;
+use super::planted::{Bug, planted};
 use crate::{
     ids::CommId,
     rank::{Rank, RankSet},
 };
 
+/// Where replacements go.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Placement {
+    /// Survivors keep their ranks, replacements take exactly the failed ranks
+    /// (`MPI_Comm_irebuild`, paper §3.3).
+    #[default]
+    SameRanks,
+    /// Survivors move together, replacements follow behind them (shrink, spawn and merge, paper
+    /// algorithm 1); `World::origin` tells whom a rank stands for.
+    Append,
+}
+
 /// The places in a universe; equal on all its members that belong to the world.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Roster {
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Roster {
     /// 0 for the launch, one more with each rebuild.
-    pub(crate) generation: u32,
+    pub generation: u32,
     /// Attempts at the recovery that made this roster.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// The last generation in which a run had the states of all ranks.
-    pub(crate) settled: u32,
+    pub settled: u32,
     /// The world was complete before: its ranks have data that replacements lack.
-    pub(crate) lived: bool,
+    pub lived: bool,
     /// Where the rebuild that made this roster put replacements: who joins in its middle goes on
     /// the same way.
-    pub(crate) placement: Placement,
+    pub placement: Placement,
+    /// So many processes of the universe were there before it; the others were spawned for it.
+    pub elders: u32,
     /// The process of each rank of the world.
-    pub(crate) members: Vec<Rank>,
+    pub members: Vec<Rank>,
     /// The rank of the launch that each rank of the world stands for.
-    pub(crate) origins: Vec<u32>,
+    pub origins: Vec<u32>,
     /// Parked processes.
-    pub(crate) spares: Vec<Rank>,
+    pub spares: Vec<Rank>,
     /// The number of each process of the universe, which it keeps as long as it lives.
-    pub(crate) processes: Vec<u32>,
+    pub processes: Vec<u32>,
     /// Numbers that were given to processes, of which many may have died.
-    pub(crate) entered: u32,
+    pub entered: u32,
     /// Communicators derived below the world, in order.
-    pub(crate) children: Vec<Child>,
+    pub children: Vec<Child>,
 }
 
 /// How a communicator was derived, so that it can be derived again.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Child {
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Child {
     /// 0 for the world, k for the k-th child.
-    pub(crate) parent: u32,
+    pub parent: u32,
     /// It is a part of a grid, which is made once and then found.
-    pub(crate) of_grid: bool,
+    pub of_grid: bool,
     /// Colour and key of each rank of the parent; of the world, each rank of the launch.
-    pub(crate) table: Vec<(Option<u32>, u32)>,
+    pub table: Vec<(Option<u32>, u32)>,
 }
 
 impl Roster {
     /// The roster of a launch of `size` processes, the last `spares` of them parked.
-    pub(crate) fn launch(size: u32, spares: u32) -> Self {
+    pub fn launch(size: u32, spares: u32) -> Self {
         let ranks = size - spares;
         Self {
+            elders: size,
             members: (0..ranks).map(Rank::new).collect(),
             origins: (0..ranks).collect(),
             spares: (ranks..size).map(Rank::new).collect(),
@@ -62,18 +77,18 @@ impl Roster {
     }
 
     /// The identifier of the universe's communicator.
-    pub(crate) fn universe_id(&self) -> CommId {
+    pub fn universe_id(&self) -> CommId {
         CommId::universe(self.generation)
     }
 
     /// The identifier of the world of this generation.
-    pub(crate) fn world_id(&self) -> CommId {
+    pub fn world_id(&self) -> CommId {
         self.universe_id().derived(0)
     }
 
     /// The roster after a rebuild, in which these processes of a universe of `size` are dead, and
     /// how many processes have to be spawned for it: spares are used first.
-    pub(crate) fn rebuilt(
+    pub fn rebuilt(
         &self,
         size: u32,
         dead: &RankSet,
@@ -85,8 +100,9 @@ impl Roster {
             Rank::new(old.number() - before)
         };
         let failed = self.members.iter().filter(|member| dead.contains(**member)).count();
+        let usable = |spare: &&Rank| !dead.contains(**spare) || planted(Bug::UseADeadSpare);
         let mut spares: Vec<Rank> =
-            self.spares.iter().filter(|spare| !dead.contains(**spare)).map(|s| moved(*s)).collect();
+            self.spares.iter().filter(usable).map(|spare| moved(*spare)).collect();
         let parked = spares.split_off(failed.min(spares.len()));
         let spawn = (failed - spares.len()) as u32;
         let living = size - dead.len() as u32;
@@ -99,6 +115,7 @@ impl Roster {
                 places.push((moved(*member), *origin));
             } else if let Some(fresh) = fresh.next() {
                 match placement {
+                    Placement::SameRanks if planted(Bug::SwapRanks) => later.push((fresh, *origin)),
                     Placement::SameRanks => places.push((fresh, *origin)),
                     Placement::Append => later.push((fresh, *origin)),
                 }
@@ -120,6 +137,7 @@ impl Roster {
             settled,
             lived,
             placement,
+            elders: living,
             members,
             origins,
             spares,
@@ -130,19 +148,30 @@ impl Roster {
         (next, spawn)
     }
 
+    /// True when only processes that were spawned for this universe are left. They cannot know
+    /// whether it was given up for another one before those who spawned them died.
+    pub fn is_orphaned(&self, dead: &RankSet) -> bool {
+        let mut elders = (0..self.elders).map(Rank::new);
+        !planted(Bug::OutliveTheElders) && elders.all(|elder| dead.contains(elder))
+    }
+
     /// The rank of the world that this process holds.
-    pub(crate) fn rank_of(&self, process: Rank) -> Option<Rank> {
+    pub fn rank_of(&self, process: Rank) -> Option<Rank> {
         self.members.iter().position(|member| *member == process).map(Rank::from)
     }
 
     /// The rank that stands for a rank of the launch.
-    pub(crate) fn standing_for(&self, origin: u32) -> Rank {
+    ///
+    /// # Panics
+    ///
+    /// When the launch had no such rank.
+    pub fn standing_for(&self, origin: u32) -> Rank {
         let at = self.origins.iter().position(|known| *known == origin);
         Rank::from(at.expect("every rank of the launch has somebody standing for it"))
     }
 
     /// The rank that a rank of the world has in a derived communicator.
-    pub(crate) fn place_in(&self, child: usize, rank: Rank) -> Option<usize> {
+    pub fn place_in(&self, child: usize, rank: Rank) -> Option<usize> {
         let at = match self.children[child].parent.checked_sub(1) {
             None => self.origins[rank.index()] as usize,
             Some(parent) => self.place_in(parent as usize, rank)?,
@@ -157,11 +186,7 @@ impl Roster {
 
     /// Colours and keys of a split so that a rebuild can repeat it, whoever stands for whom by
     /// then: of the world by ranks of the launch, and no two ranks of one colour have one key.
-    pub(crate) fn lasting(
-        &self,
-        parent: u32,
-        table: &[(Option<u32>, u32)],
-    ) -> Vec<(Option<u32>, u32)> {
+    pub fn lasting(&self, parent: u32, table: &[(Option<u32>, u32)]) -> Vec<(Option<u32>, u32)> {
         let mut ranks: Vec<usize> = (0..table.len()).collect();
         ranks.sort_by_key(|rank| table[*rank]);
         let mut lasting = alloc::vec![(None, 0); table.len()];
@@ -177,11 +202,11 @@ impl Roster {
     }
 
     /// The bytes that replacements receive.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let append = u32::from(self.placement == Placement::Append);
         let lived = u32::from(self.lived);
         let mut words = alloc::vec![self.generation, self.attempts, self.settled, lived, append];
-        words.push(self.entered);
+        words.extend([self.elders, self.entered]);
         let mut list = |items: &[u32]| {
             words.push(items.len() as u32);
             words.extend_from_slice(items);
@@ -201,7 +226,7 @@ impl Roster {
     }
 
     /// The roster in these bytes, if they are one.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (chunks, rest) = bytes.as_chunks::<4>();
         let mut words = chunks.iter().map(|word| u32::from_le_bytes(*word));
         if !rest.is_empty() {
@@ -210,7 +235,7 @@ impl Roster {
         let (generation, attempts, settled) = (words.next()?, words.next()?, words.next()?);
         let lived = words.next()? != 0;
         let append = words.next()? != 0;
-        let entered = words.next()?;
+        let (elders, entered) = (words.next()?, words.next()?);
         let placement = if append { Placement::Append } else { Placement::SameRanks };
         let mut list = || -> Option<Vec<u32>> {
             let length = words.next()? as usize;
@@ -236,6 +261,7 @@ impl Roster {
             settled,
             lived,
             placement,
+            elders,
             members,
             origins,
             spares,
@@ -276,6 +302,25 @@ mod tests {
         let dead: RankSet = ranks(&[0, 4]).into_iter().collect();
         let (next, spawn) = launch.rebuilt(6, &dead, Placement::SameRanks, 1);
         assert_eq!((spawn, next.members), (0, ranks(&[3, 0, 1, 2])));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn bytes_from_outside_never_panic(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+        ) {
+            let _ = Roster::decode(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_roster_is_another_or_none(at in 0_usize..100, bit in 0_u8..8) {
+            let mut bytes = Roster::launch(9, 2).encode();
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << bit;
+                let read = Roster::decode(&bytes);
+                assert_ne!(read, Some(Roster::launch(9, 2)));
+            }
+        }
     }
 
     #[test]

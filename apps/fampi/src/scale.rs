@@ -1,0 +1,155 @@
+//! `fampi sim scale`: agreements on up to a million simulated ranks, as a table and as plots.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::cargo::{self, Program};
+use crate::plot::{Chart, Series};
+use crate::progress::Step;
+use crate::sheet::{self, Csv, Row};
+use crate::workspace::{Workspace, shown};
+
+const COLUMNS: &str =
+    "ranks,agreement,deaths,latency_us,delays,messages_mean,messages_max,bytes_mean";
+const HEADER: [&str; 8] = [
+    "ranks",
+    "agreement",
+    "deaths",
+    "latency/µs",
+    "delays",
+    "messages/rank",
+    "most messages",
+    "bytes/rank",
+];
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Numbers of ranks
+    #[arg(long, value_name = "N,…", value_delimiter = ',',
+          default_value = "16,64,256,1024,4096,16384,65536,262144,1048576",
+          value_parser = clap::value_parser!(u32).range(2..=1 << 22))]
+    ranks: Vec<u32>,
+    /// Numbers of ranks that are dead when the others vote
+    #[arg(long, value_name = "D,…", value_delimiter = ',', default_value = "0,1,10,100,1000")]
+    deaths: Vec<u32>,
+    /// L of `LogGP` in ns, as the three that follow a default of the simulator `LogGOPSim`
+    #[arg(long, value_name = "NS", default_value_t = 2500)]
+    latency: u32,
+    /// o: what a message takes of its sender and of its receiver, in ns
+    #[arg(long, value_name = "NS", default_value_t = 1500)]
+    overhead: u32,
+    /// g: between two messages of one sender, in ns
+    #[arg(long, value_name = "NS", default_value_t = 1000)]
+    gap: u32,
+    /// G: for each byte, in ns
+    #[arg(long, value_name = "NS", default_value_t = 6)]
+    byte: u32,
+    /// Until a rank that needs a dead one knows of its death, in ns
+    #[arg(long, value_name = "NS", default_value_t = 0)]
+    detection: u32,
+    /// Also what takes more than a few GiB, such as 1000 deaths on 1048576 ranks (14 GiB)
+    #[arg(long)]
+    large: bool,
+    /// Write the rows to this file, too
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw `latency`, `messages` and `deaths` into this folder, as SVG and PNG
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
+}
+
+impl Options {
+    fn words(&self) -> Vec<String> {
+        let list =
+            |numbers: &[u32]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let numbers = [
+            ("latency", self.latency),
+            ("overhead", self.overhead),
+            ("gap", self.gap),
+            ("byte", self.byte),
+            ("detection", self.detection),
+            ("large", u32::from(self.large)),
+        ];
+        let lists = [("ranks", list(&self.ranks)), ("deaths", list(&self.deaths))];
+        let numbers = numbers.map(|(name, number)| (name, number.to_string()));
+        let all = lists.into_iter().chain(numbers);
+        all.flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    }
+
+    fn caption(&self) -> String {
+        format!(
+            "LogGP, one level: L = {} ns, o = {} ns, g = {} ns, G = {} ns/byte; detection {} ns",
+            self.latency, self.overhead, self.gap, self.byte, self.detection
+        )
+    }
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let csv = Csv::open(options.csv.as_deref())?;
+    if let Some(folder) = &options.plots {
+        let made = fs::create_dir_all(folder);
+        made.with_context(|| format!("choose another --plots than {}", folder.display()))?;
+    }
+    let program = cargo::build(workspace, Program::without_mpi("scale"))?;
+    let most = options.ranks.iter().max().copied().unwrap_or_default();
+    let step = Step::begin(format!("simulate up to {most} ranks"));
+    let mut command = Command::new(&program);
+    command.args(options.words()).stderr(Stdio::inherit());
+    let output = command.output();
+    let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+    if !output.status.success() {
+        bail!("the simulation failed: see above");
+    }
+    let lines: Vec<String> =
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    let rows = sheet::rows_of(&lines, COLUMNS);
+    step.finish();
+    csv.write(COLUMNS, &rows)?;
+    println!("{}", sheet::table(&HEADER, &rows));
+    if let Some(folder) = &options.plots {
+        for (name, chart) in charts(&rows, &options.caption()) {
+            for file in chart.write(folder, name)? {
+                eprintln!("fampi: {}", shown(&file));
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// The points of the rows that are meant, in this column.
+fn points(rows: &[Row], column: usize, meant: impl Fn(&Row) -> bool) -> Vec<(f64, f64)> {
+    let number = |row: &Row, column: usize| row[column].parse().unwrap_or(f64::NAN);
+    rows.iter().filter(|row| meant(row)).map(|row| (number(row, 0), number(row, column))).collect()
+}
+
+fn charts<'a>(rows: &[Row], caption: &'a str) -> [(&'static str, Chart<'a>); 3] {
+    let compared = |column: usize| {
+        let one = |name: &str| Series {
+            name: name.to_owned(),
+            points: points(rows, column, |row| row[1] == name && row[2] == "0"),
+        };
+        ["commit", "reduce-broadcast", "star"].map(one).into()
+    };
+    let mut deaths: Vec<&String> = rows.iter().map(|row| &row[2]).collect();
+    deaths.sort_by_key(|deaths| deaths.parse::<u32>().unwrap_or_default());
+    deaths.dedup();
+    let with = |dead: &&String| Series {
+        name: format!("dead: {dead}"),
+        points: points(rows, 3, |row| row[1] == "commit" && row[2] == **dead),
+    };
+    let by_deaths = deaths.iter().map(with).collect();
+    let x = "ranks";
+    let chart = |title, y, series| Chart { title, caption, x, y, series };
+    [
+        ("latency", chart("Agreement without faults", "latency in µs", compared(3))),
+        (
+            "messages",
+            chart("Messages without faults", "messages sent by a rank, mean", compared(5)),
+        ),
+        ("deaths", chart("Commit with simultaneous deaths", "latency in µs", by_deaths)),
+    ]
+}
