@@ -221,6 +221,11 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
 
+    /// A process died before the job had started. Raised by `init`, on the ranks that see it; a job
+    /// has no data to lose then.
+    #[error("a process died while the job started; start it again")]
+    DiedAtStart,
+
     /// A call of MPI failed with this error class where no fault of a peer explains it.
     #[error("{call}: {}", FaultCode::Mpi(*class))]
     Mpi {

@@ -57,7 +57,8 @@ pub use {
 ///
 /// # Errors
 ///
-/// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch.
+/// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch;
+/// [`Error::DiedAtStart`].
 #[cfg(feature = "mpi")]
 pub fn init() -> Result<World, Error> {
     World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::new()?))

@@ -136,7 +136,13 @@ impl MpiPlatform {
             watchdog::set_parent(None);
         }
         let spares = spares_wanted()?;
-        let mut platform = Self::over(world, spares, parent.is_some())?;
+        let mut platform = Self::over(world, spares, parent.is_some()).map_err(|error| {
+            let died = |class| FaultCode::from_mpi_class(class).is_process_failure();
+            match error {
+                Error::Mpi { class, .. } if died(class) => Error::DiedAtStart,
+                other => other,
+            }
+        })?;
         platform.spawned = parent.map(|parent| (parent, world));
         platform.owns_mpi = owns_mpi;
         Ok(platform)
