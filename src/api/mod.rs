@@ -10,6 +10,7 @@ mod file;
 mod grid;
 mod group;
 mod neighbours;
+pub mod guest;
 mod outcome;
 mod probe;
 mod recover;

@@ -14,6 +14,7 @@
 //! | `comm` | what a process knows of a communicator |
 //! | `block` | an open block and its requests |
 //! | `neighbours` | operations among neighbours, made of messages |
+//! | `guest` | blocks over requests that somebody else started |
 //! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
@@ -25,6 +26,7 @@ pub mod collective;
 mod comm;
 pub mod lent;
 mod neighbours;
+mod guest;
 pub mod platform;
 mod probe;
 mod progress;
