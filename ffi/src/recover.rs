@@ -215,8 +215,8 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 /// All living ranks call it, after a block on `comm` that named the dead.
 ///
 /// `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
-/// communicator). `ranks`, of meaning at rank `root` of `comm`, says who takes which place: its
-/// k-th entry is the rank, in the group of `aux_intercomm` that is not ours (`is_local` 0), of the
+/// communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
+/// that is dead, says who takes which place: its k-th entry is the rank, in the group of `aux_intercomm` that is not ours (`is_local` 0), of the
 /// process that takes the k-th failed rank. The replacements call `FAMPI_Comm_irebuild_join`.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
@@ -254,7 +254,12 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
         taken.sort_unstable();
         taken.dedup();
         let fits = taken.len() == dead.len() && taken.first().is_none_or(|first| *first >= 0);
-        if !(0..size).contains(&root) || me == root && !fits {
+        if !(0..size).contains(&root) {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let is_dead = |rank: c_int| dead.contains((rank as u32).into());
+        let root = (root..size).chain(0..root).find(|rank| !is_dead(*rank)).unwrap_or(root);
+        if me == root && !fits {
             return Err(FAMPI_ERR_ARG);
         }
         let seats = (me == root).then(|| {

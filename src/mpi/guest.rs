@@ -253,6 +253,7 @@ impl MpiPlatform {
         let ulfm = ulfm::require()?;
         watchdog::start();
         exit::guard();
+        exit::ignore_broken_pipes();
         exit::report_start();
         let world = Comm::world()?;
         watchdog::set_rank(world.rank().number());
