@@ -171,7 +171,7 @@ extern "C" {
 /*
  The version of the library. Needs no MPI. Returns `FAMPI_ERR_ARG` for null pointers.
 
- # Safety
+ Pointers:
 
  The pointers are null or to variables.
  */
@@ -183,7 +183,7 @@ int FAMPI_Get_version(int *major, int *minor, int *patch);
 
  Returns `FAMPI_ERR_ARG` for null pointers; an unknown name is a feature that is not there.
 
- # Safety
+ Pointers:
 
  The name is null or ends with a zero, the other pointer is null or to a variable.
  */
@@ -196,7 +196,7 @@ int FAMPI_Has_feature(const char *name, int *flag);
 
  Returns `FAMPI_ERR_ARG`, `FAMPI_ERR_COUNT`.
 
- # Safety
+ Pointers:
 
  The text is null, with a size of 0, or has room for `size` characters; `length` is null or to a
  variable.
@@ -209,7 +209,7 @@ int FAMPI_Doctor(char *text, int size, int *length);
 
  Returns `FAMPI_ERR_ARG` for a null pointer, a negative number, or not a number.
 
- # Safety
+ Pointers:
 
  The pointer is null or to a timeout.
  */
@@ -220,7 +220,7 @@ int FAMPI_Timeout_set_seconds(FAMPI_Timeout *timeout, double seconds);
 
  Returns `FAMPI_ERR_ARG` for a null pointer or a number that is no timeout.
 
- # Safety
+ Pointers:
 
  The pointer is null or to a number.
  */
@@ -248,7 +248,7 @@ int FAMPI_Init(MPI_Comm comm);
 
  Returns `FAMPI_ERR_ARG` for an unknown flag or a null pointer; else as `FAMPI_Init`.
 
- # Safety
+ Pointers:
 
  The pointer is null or to a request variable.
  */
@@ -269,7 +269,7 @@ int FAMPI_TryBlock_start(MPI_Comm comm, int flag, MPI_Request *tb_request);
  Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list,
  `FAMPI_ERR_STATE` for an inner block that is not finished, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.
 
- # Safety
+ Pointers:
 
  The array is null or has `count` requests, each of them live.
  */
@@ -311,7 +311,7 @@ const char *FAMPI_Error_string(int code);
  Returns `FAMPI_ERR_REQUEST` for anything but a block, `FAMPI_ERR_STATE` for one that is not
  decided, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.
 
- # Safety
+ Pointers:
 
  The arrays are null or as long as their numbers say, `count` is null or to a variable.
  */
@@ -329,7 +329,7 @@ int FAMPI_Get_failed_requests(MPI_Request tb_request,
 
  Returns as `FAMPI_Get_failed_requests`.
 
- # Safety
+ Pointers:
 
  As `FAMPI_Get_failed_requests`.
  */
@@ -348,7 +348,7 @@ int FAMPI_Get_failed_communicators(MPI_Request tb_request,
  Returns `FAMPI_ERR_COMM` for a communicator that is not in use; else as
  `FAMPI_Get_failed_requests`.
 
- # Safety
+ Pointers:
 
  The array is null or has as many codes as told, `fgroup` is null or to a variable.
  */
@@ -363,7 +363,7 @@ int FAMPI_Get_failed_group(MPI_Request tb_request,
 
  Returns `FAMPI_ERR_REQUEST`, `FAMPI_ERR_STATE`, `FAMPI_ERR_ARG`.
 
- # Safety
+ Pointers:
 
  The pointer is null or to a variable.
  */
@@ -372,7 +372,7 @@ int FAMPI_Report_get(MPI_Request tb_request, struct FAMPI_Report **report);
 /*
  Number of faults in a report; 0 for null.
 
- # Safety
+ Pointers:
 
  The pointer is null or a report that was not freed.
  */
@@ -383,7 +383,7 @@ int FAMPI_Report_count(const struct FAMPI_Report *report);
 
  Returns `FAMPI_ERR_ARG` for null pointers and places outside of the report.
 
- # Safety
+ Pointers:
 
  The pointers are null, or a report that was not freed, and variables.
  */
@@ -392,7 +392,7 @@ int FAMPI_Report_fault(const struct FAMPI_Report *report, int index, int *rank, 
 /*
  Frees a report; nothing happens to null.
 
- # Safety
+ Pointers:
 
  The pointer is null or a report that was not freed.
  */
@@ -404,7 +404,7 @@ void FAMPI_Report_free(struct FAMPI_Report *report);
 
  Returns `FAMPI_ERR_COMM` for a communicator that is not in use, `FAMPI_ERR_ARG`.
 
- # Safety
+ Pointers:
 
  The pointer is null or to a variable.
  */
@@ -421,7 +421,7 @@ int FAMPI_Comm_known_failed(MPI_Comm comm, MPI_Group *fgroup);
  often. This call returns `FAMPI_ERR_PENDING` while another one is being made by fampi,
  `FAMPI_ERR_COMM`, `FAMPI_ERR_ARG`.
 
- # Safety
+ Pointers:
 
  The pointers are null, or to variables that live until the request is complete.
  */
@@ -432,15 +432,15 @@ int FAMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
  All living ranks call it, after a block on `comm` that named the dead.
 
  `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
- communicator). `ranks`, of meaning at rank `root` of `comm`, says who takes which place: its
- k-th entry is the rank, in the group of `aux_intercomm` that is not ours (`is_local` 0), of the
+ communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
+ that is dead, says who takes which place: its k-th entry is the rank, in the group of `aux_intercomm` that is not ours (`is_local` 0), of the
  process that takes the k-th failed rank. The replacements call `FAMPI_Comm_irebuild_join`.
 
  Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
  and spawn again. This call returns `FAMPI_ERR_ARG`, also for another number than that of the
  failed ranks and for `is_local` 1; `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
 
- # Safety
+ Pointers:
 
  The pointers are null, or to variables that live until the request is complete; the array has
  `N_ranks` numbers.
@@ -460,7 +460,7 @@ int FAMPI_Comm_irebuild(MPI_Comm comm,
 
  Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed.
 
- # Safety
+ Pointers:
 
  The pointers are null, or to variables that live until the request is complete.
  */
@@ -479,7 +479,7 @@ int FAMPI_Comm_irebuild_join(MPI_Comm aux_intercomm, MPI_Comm *newcomm, MPI_Requ
  failed (`FAMPI_ERR_PROC_FAILED`, `FAMPI_ERR_INTERRUPTED`, an error class of MPI),
  `FAMPI_ERR_STATE` for a block that is not finished, `FAMPI_ERR_ARG`.
 
- # Safety
+ Pointers:
 
  The pointers are null, or to a live request and to a status.
  */
@@ -491,7 +491,7 @@ int FAMPI_Wait_local(MPI_Request *request, MPI_Status *status, FAMPI_Timeout tim
  Of several failures the code of the first in the list is returned; `MPI_ERROR` of each status
  has that of its request.
 
- # Safety
+ Pointers:
 
  The arrays are null or have `count` live requests and `count` statuses.
  */
@@ -506,7 +506,7 @@ int FAMPI_Waitall_local(int count,
 
  Returns as `FAMPI_Wait_local`, about the request found.
 
- # Safety
+ Pointers:
 
  The array is null or has `count` live requests; the other pointers are null or to variables.
  */
@@ -523,7 +523,7 @@ int FAMPI_Waitany_local(int count,
 
  Returns as `FAMPI_Waitall_local`, about the requests found.
 
- # Safety
+ Pointers:
 
  The arrays are null or have room for `incount`; the requests are live.
  */
@@ -537,7 +537,7 @@ int FAMPI_Waitsome_local(int incount,
 /*
  `MPI_Wait` that makes blocks go on meanwhile. The request is freed.
 
- # Safety
+ Pointers:
 
  As `MPI_Wait`.
  */
@@ -546,7 +546,7 @@ int FAMPI_Wait(MPI_Request *request, MPI_Status *status);
 /*
  `MPI_Test` that makes blocks go on. A request that is over is freed.
 
- # Safety
+ Pointers:
 
  As `MPI_Test`.
  */
@@ -555,7 +555,7 @@ int FAMPI_Test(MPI_Request *request, int *flag, MPI_Status *status);
 /*
  `MPI_Waitall` that makes blocks go on meanwhile. The requests are freed.
 
- # Safety
+ Pointers:
 
  As `MPI_Waitall`.
  */
@@ -564,7 +564,7 @@ int FAMPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses);
 /*
  `MPI_Request_get_status` that makes blocks go on. The request stays.
 
- # Safety
+ Pointers:
 
  As `MPI_Request_get_status`.
  */
@@ -574,7 +574,7 @@ int FAMPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
  `MPI_Request_free`, for any request; nothing happens to `MPI_REQUEST_NULL`. A block that was
  not finished is left: it is faulty.
 
- # Safety
+ Pointers:
 
  The pointer is null or to a live request, or `MPI_REQUEST_NULL`.
  */

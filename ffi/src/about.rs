@@ -62,11 +62,7 @@ pub unsafe extern "C" fn FAMPI_Has_feature(name: *const c_char, flag: *mut c_int
 /// The text is null, with a size of 0, or has room for `size` characters; `length` is null or to a
 /// variable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn FAMPI_Doctor(
-    text: *mut c_char,
-    size: c_int,
-    length: *mut c_int,
-) -> c_int {
+pub unsafe extern "C" fn FAMPI_Doctor(text: *mut c_char, size: c_int, length: *mut c_int) -> c_int {
     let Ok(room) = usize::try_from(size) else { return FAMPI_ERR_COUNT };
     if length.is_null() || text.is_null() && room > 0 {
         return FAMPI_ERR_ARG;

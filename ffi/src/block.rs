@@ -2,10 +2,7 @@
 
 use std::{ffi::c_int, rc::Rc, slice, time::Duration};
 
-use fampi_core::{
-    Level, Timeout,
-    guest::Part,
-};
+use fampi_core::{Level, Timeout, guest::Part};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
@@ -150,8 +147,7 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
         let comm = state.comm(comm)?;
         let block = state.guest.start(comm, level);
         let (places, operations) = (Vec::new(), Vec::new());
-        let made =
-            state.add(Kind::Block(Block { block, comm, finished: false, places, operations }))?;
+        let made = state.add(Kind::Block(Block { block, finished: false, places, operations }))?;
         // SAFETY: our caller's promise.
         unsafe { put(tb_request, made) }
     })

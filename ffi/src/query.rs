@@ -256,4 +256,3 @@ pub unsafe extern "C" fn FAMPI_Comm_known_failed(comm: MPI_Comm, fgroup: *mut MP
         unsafe { put(fgroup, part_of_group(comm, &ranks)?) }
     })
 }
-

@@ -20,9 +20,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Request};
 
 use crate::{
     block::{list, put},
-    codes::{
-        FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, of_error,
-    },
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, of_error},
     state::{Entry, Kind, Result, State, check_comm, enter},
 };
 

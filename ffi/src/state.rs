@@ -39,7 +39,6 @@ pub(crate) struct Operation {
 /// A block and the list that was given to its finish.
 pub(crate) struct Block {
     pub(crate) block: GuestBlock,
-    pub(crate) comm: GuestComm,
     pub(crate) finished: bool,
     /// For each part of the block its place in the list.
     pub(crate) places: Vec<usize>,
@@ -128,12 +127,7 @@ unsafe extern "C" fn comm_is_freed(
 }
 
 /// `MPI_Finalize` deletes the attributes of `MPI_COMM_SELF` first: the moment to leave.
-unsafe extern "C" fn mpi_ends(
-    _: ffi::MPI_Comm,
-    _: c_int,
-    _: *mut c_void,
-    _: *mut c_void,
-) -> c_int {
+unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
     let left = catch_unwind(|| {
         STATE.with(|state| {
             if let Ok(mut state) = state.try_borrow_mut()
@@ -346,9 +340,8 @@ pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool
                 if look && mpi.ended(post).is_none() {
                     fampi_core::engine::platform::Platform::test(mpi, post);
                 }
-                mpi.ended(post).map(|ended| {
-                    (ended.status, ended.fault.map_or(0, crate::codes::of_fault))
-                })
+                mpi.ended(post)
+                    .map(|ended| (ended.status, ended.fault.map_or(0, crate::codes::of_fault)))
             })
         }
         Kind::Block(block) => guest.verdict(block.block).map(|committed| {

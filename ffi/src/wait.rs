@@ -8,8 +8,8 @@ use std::{
 
 use fampi_core::{
     Timeout,
-    guest::{GuestBlock, Wait},
     engine::platform::PostId,
+    guest::{GuestBlock, Wait},
 };
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
@@ -67,11 +67,14 @@ fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize
         if entry.handle.is_complete() {
             continue;
         }
-        found.push((at, match &entry.kind {
-            Kind::Operation(operation) => Awaited::Operation(operation.post),
-            Kind::Block(block) => Awaited::Block(block.block),
-            Kind::Making(_) => Awaited::Making,
-        }));
+        found.push((
+            at,
+            match &entry.kind {
+                Kind::Operation(operation) => Awaited::Operation(operation.post),
+                Kind::Block(block) => Awaited::Block(block.block),
+                Kind::Making(_) => Awaited::Making,
+            },
+        ));
     }
     Ok(found)
 }

@@ -67,9 +67,8 @@ impl Engine {
     /// Somebody in the block's communicator died: do its pending requests have a chance?
     pub(super) fn doubt(&mut self, key: BlockKey) {
         let Some(block) = self.current(key) else { return };
-        let foreign = |record: &Record| {
-            record.need == Need::Foreign && record.state == RequestState::Pending
-        };
+        let foreign =
+            |record: &Record| record.need == Need::Foreign && record.state == RequestState::Pending;
         if !block.records.iter().any(foreign) {
             return;
         }

@@ -47,10 +47,11 @@ pub(crate) fn libraries() -> &'static Path {
 /// The folder with MPI's compilers.
 pub(crate) fn compilers() -> PathBuf {
     let named = std::env::var_os("MPICC").map(PathBuf::from);
-    let mut folders =
-        named.iter().filter_map(|path| path.parent()).map(Path::to_path_buf).chain(
-            here().ancestors().map(|folder| folder.join("target/mpi/bin")),
-        );
+    let mut folders = named
+        .iter()
+        .filter_map(|path| path.parent())
+        .map(Path::to_path_buf)
+        .chain(here().ancestors().map(|folder| folder.join("target/mpi/bin")));
     let found = folders.find(|folder| folder.join("mpicc").is_file());
     found.expect("no MPI is set up for the tests: run `cargo fampi setup`")
 }
@@ -61,35 +62,38 @@ fn compiler(source: &Path) -> Command {
     let (name, standard) = if is_c { ("mpicc", "-std=c99") } else { ("mpicxx", "-std=c++17") };
     let mut command = Command::new(compilers().join(name));
     command.args([standard, "-g", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
-    command.arg("-I").arg(here().join("include"));
+    command.arg("-I").arg(here().join("include")).arg("-I").arg(here().join("examples"));
     command
 }
 
 /// What a program that has the library in it needs beside MPI.
-pub(crate) const SYSTEM: [&str; 5] = ["-lpthread", "-ldl", "-lm", "-lrt", "-lgcc_s"];
+const SYSTEM: [&str; 5] = ["-lpthread", "-ldl", "-lm", "-lrt", "-lgcc_s"];
 
-/// Builds a program; its path.
+/// Builds a program of these sources, in C and C++; its path.
 #[track_caller]
-pub(crate) fn program(source: &str, link: Link, flags: &[&str]) -> PathBuf {
-    let source = here().join(source);
-    let name = source.file_stem().expect("a name").to_string_lossy().into_owned();
+pub(crate) fn program(sources: &[&str], link: Link, flags: &[&str]) -> PathBuf {
+    let name = Path::new(sources[0]).file_stem().expect("a name").to_string_lossy().into_owned();
     let variant = flags.iter().fold(format!("{link:?}"), |name, flag| name + flag);
     let variant: String = variant.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{variant}"));
-    let mut command = compiler(&source);
-    command.args(flags).arg(&source).arg("-o").arg(&made);
-    let mpi = compilers().join("../lib");
+    let mut linker = Command::new(compilers().join("mpicxx"));
+    linker.args(flags).arg("-o").arg(&made);
+    for (number, source) in sources.iter().enumerate() {
+        let (source, object) = (here().join(source), made.with_extension(format!("{number}.o")));
+        run(compiler(&source).args(flags).arg("-c").arg(&source).arg("-o").arg(&object));
+        linker.arg(object);
+    }
     match link {
         Link::Shared => {
-            command.arg("-L").arg(libraries()).arg("-lfampi");
-            command.arg(format!("-Wl,-rpath,{}", libraries().display()));
+            linker.arg("-L").arg(libraries()).args(["-lfampi", "-lm"]);
+            linker.arg(format!("-Wl,-rpath,{}", libraries().display()));
         }
         Link::Static => {
-            command.arg(libraries().join("libfampi.a")).args(SYSTEM);
+            linker.arg(libraries().join("libfampi.a")).args(SYSTEM);
         }
     }
-    command.arg(format!("-Wl,-rpath,{}", mpi.display()));
-    run(&mut command);
+    linker.arg(format!("-Wl,-rpath,{}", compilers().join("../lib").display()));
+    run(&mut linker);
     made
 }
 
