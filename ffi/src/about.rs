@@ -1,6 +1,9 @@
 //! What this library is and what it can do here.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::{
+    ffi::{CStr, c_char, c_int},
+    fmt::Write as _,
+};
 
 use crate::{
     block::put,
@@ -73,7 +76,7 @@ pub unsafe extern "C" fn FAMPI_Doctor(text: *mut c_char, size: c_int, length: *m
         // SAFETY: there is room for them and the zero.
         unsafe { text.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         // SAFETY: as above.
-        unsafe { text.cast::<u8>().add(bytes.len()).write(0) };
+        unsafe { text.wrapping_add(bytes.len()).write(0) };
     }
     // SAFETY: not null; our caller's promise.
     unsafe { length.write(said.len() as c_int) };
@@ -96,10 +99,10 @@ fn diagnosis() -> String {
         text += "This version crashes healthy ranks in recoveries: use 5.0.9.\n";
     }
     if let Some(why) = facts.node_watcher_is_off {
-        text += &format!("Deaths on this node are seen late, or never after `_exit`: {why}.\n");
+        let _ = writeln!(text, "Deaths on this node are seen late, or never: {why}.");
     }
     for (name, value) in facts.settings {
-        text += &format!("{name} is '{value}'.\n");
+        let _ = writeln!(text, "{name} is '{value}'.");
     }
     text
 }

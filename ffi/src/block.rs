@@ -147,7 +147,8 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
         let comm = state.comm(comm)?;
         let block = state.guest.start(comm, level);
         let (places, operations) = (Vec::new(), Vec::new());
-        let made = state.add(Kind::Block(Block { block, finished: false, places, operations }))?;
+        let made =
+            state.add(Kind::Block(Block { name: block, finished: false, places, operations }))?;
         // SAFETY: our caller's promise.
         unsafe { put(tb_request, made) }
     })
@@ -176,7 +177,7 @@ fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result
             Ok(Item::Operation(State::share(operation)))
         }
         Some(Entry { kind: Kind::Block(inner), .. }) if inner.finished => {
-            Ok(Item::Inner(inner.block))
+            Ok(Item::Inner(inner.name))
         }
         Some(Entry { kind: Kind::Making(making), .. }) if making.outcome() == Some(0) => {
             Ok(Item::Done)
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish(
         let requests = unsafe { list(count, array_of_requests) }?;
         let (block, finished) = {
             let found = state.block(tb_request)?;
-            (found.block, found.finished)
+            (found.name, found.finished)
         };
         if finished {
             state.guest.finish(block, &[], limit);
@@ -295,5 +296,5 @@ pub extern "C" fn FAMPI_TryBlock_interrupt(tb_request: MPI_Request) -> c_int {
 
 fn open_block(state: &mut State, raw: MPI_Request) -> Result<fampi_core::guest::GuestBlock> {
     let block = state.block(raw)?;
-    if block.finished { Err(FAMPI_ERR_STATE) } else { Ok(block.block) }
+    if block.finished { Err(FAMPI_ERR_STATE) } else { Ok(block.name) }
 }

@@ -18,7 +18,7 @@ pub struct FAMPI_Report {
 }
 
 fn report(state: &mut State, tb_request: MPI_Request) -> Result<FaultReport> {
-    let block = state.block(tb_request)?.block;
+    let block = state.block(tb_request)?.name;
     state.guest.report(block).map(|(_, report)| report).ok_or(FAMPI_ERR_STATE)
 }
 
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_requests(
         }
         report(state, tb_request)?;
         let block = state.block(tb_request)?;
-        let (places, block) = (block.places.clone(), block.block);
+        let (places, block) = (block.places.clone(), block.name);
         let failed = state.guest.failed_requests(block);
         let found: Vec<c_int> = failed
             .into_iter()

@@ -21,7 +21,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Request};
 use crate::{
     block::{list, put},
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, of_error},
-    state::{Entry, Kind, Result, State, check_comm, enter},
+    state::{Entry, Kind, Result, State, enter, links_two_groups},
 };
 
 /// A communicator in the making, and where the program wants its handle.
@@ -51,7 +51,7 @@ struct Plan {
 }
 
 impl Making {
-    fn new(stage: Stage, target: *mut MPI_Comm) -> Kind {
+    fn kind(stage: Stage, target: *mut MPI_Comm) -> Kind {
         Kind::Making(Box::new(Self { stage, target }))
     }
 
@@ -174,7 +174,7 @@ fn add(
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    let made = state.add(Making::new(stage, newcomm))?;
+    let made = state.add(Making::kind(stage, newcomm))?;
     // SAFETY: our callers' promise, asked for null before.
     unsafe { put(request, made) }
 }
@@ -297,19 +297,7 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild_join(
 
 /// MPI knows this handle, and it links two groups.
 fn check_link(raw: MPI_Comm) -> Result<()> {
-    match check_comm(raw) {
-        Ok(()) => Err(FAMPI_ERR_COMM),
-        Err(_) => {
-            let mut flag = 0;
-            // SAFETY: reading a constant that MPI's library defines.
-            if raw.0.is_null() || raw == unsafe { ffi::RSMPI_COMM_NULL } {
-                return Err(FAMPI_ERR_COMM);
-            }
-            // SAFETY: the result is ours; that the handle is MPI's is the program's promise.
-            let code = unsafe { ffi::MPI_Comm_test_inter(raw, &raw mut flag) };
-            if code == 0 && flag != 0 { Ok(()) } else { Err(FAMPI_ERR_COMM) }
-        }
-    }
+    if links_two_groups(raw)? { Ok(()) } else { Err(FAMPI_ERR_COMM) }
 }
 
 fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {

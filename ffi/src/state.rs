@@ -38,7 +38,7 @@ pub(crate) struct Operation {
 
 /// A block and the list that was given to its finish.
 pub(crate) struct Block {
-    pub(crate) block: GuestBlock,
+    pub(crate) name: GuestBlock,
     pub(crate) finished: bool,
     /// For each part of the block its place in the list.
     pub(crate) places: Vec<usize>,
@@ -102,12 +102,11 @@ pub(crate) fn enter(body: impl FnOnce(&mut Option<State>) -> Result<()>) -> c_in
             body(&mut state)
         })
     }));
-    match guarded {
-        Ok(done) => done.err().unwrap_or(0),
-        Err(_) => {
-            CLOSED.set(true);
-            FAMPI_ERR_INTERNAL
-        }
+    if let Ok(done) = guarded {
+        done.err().unwrap_or(0)
+    } else {
+        CLOSED.set(true);
+        FAMPI_ERR_INTERNAL
     }
 }
 
@@ -241,7 +240,7 @@ impl State {
         match kind {
             Kind::Operation(operation) => self.unuse(&operation),
             Kind::Block(block) => {
-                self.guest.release(block.block);
+                self.guest.release(block.name);
                 for operation in block.operations {
                     self.unuse(&operation);
                 }
@@ -262,7 +261,9 @@ impl State {
         if let Some(known) = self.comms.iter().find(|known| known.raw == raw) {
             return Ok(known.comm);
         }
-        check_comm(raw)?;
+        if links_two_groups(raw)? {
+            return Err(FAMPI_ERR_COMM);
+        }
         // SAFETY: live, as MPI has just answered for it; `comm_is_freed` tells of its end.
         let adopted = self.guest.with_mpi(|mpi| unsafe { mpi.adopt_comm(raw) });
         let adopted = adopted.map_err(|error| of_error(&error))?;
@@ -344,7 +345,7 @@ pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool
                     .map(|ended| (ended.status, ended.fault.map_or(0, crate::codes::of_fault)))
             })
         }
-        Kind::Block(block) => guest.verdict(block.block).map(|committed| {
+        Kind::Block(block) => guest.verdict(block.name).map(|committed| {
             let faulty = crate::codes::FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
             (empty_status(), if committed { 0 } else { faulty })
         }),
@@ -356,8 +357,8 @@ pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool
     entry.handle.is_complete()
 }
 
-/// MPI knows this handle, and it has one group.
-pub(crate) fn check_comm(raw: ffi::MPI_Comm) -> Result<()> {
+/// Whether a communicator has two groups; an error for what is no communicator.
+pub(crate) fn links_two_groups(raw: ffi::MPI_Comm) -> Result<bool> {
     // SAFETY: reading a constant that MPI's library defines.
     if raw.0.is_null() || raw == unsafe { ffi::RSMPI_COMM_NULL } {
         return Err(FAMPI_ERR_COMM);
@@ -365,5 +366,5 @@ pub(crate) fn check_comm(raw: ffi::MPI_Comm) -> Result<()> {
     let mut flag = 0;
     // SAFETY: the result is ours; that the handle is one of MPI's is the program's promise.
     let code = unsafe { ffi::MPI_Comm_test_inter(raw, &raw mut flag) };
-    if code != 0 || flag != 0 { Err(FAMPI_ERR_COMM) } else { Ok(()) }
+    if code == 0 { Ok(flag != 0) } else { Err(FAMPI_ERR_COMM) }
 }

@@ -71,7 +71,7 @@ fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize
             at,
             match &entry.kind {
                 Kind::Operation(operation) => Awaited::Operation(operation.post),
-                Kind::Block(block) => Awaited::Block(block.block),
+                Kind::Block(block) => Awaited::Block(block.name),
                 Kind::Making(_) => Awaited::Making,
             },
         ));
@@ -270,7 +270,7 @@ unsafe fn wait_all(
 unsafe fn put_statuses(statuses: *mut MPI_Status, at: usize, status: MPI_Status) {
     if statuses != status_ignored() && !statuses.is_null() {
         // SAFETY: our caller's promise.
-        unsafe { put_status(statuses.add(at), status) };
+        unsafe { put_status(statuses.wrapping_add(at), status) };
     }
 }
 
@@ -491,7 +491,7 @@ pub unsafe extern "C" fn FAMPI_Request_free(request: *mut MPI_Request) -> c_int 
         if let Kind::Block(block) = &entry.kind
             && !block.finished
         {
-            let block = block.block;
+            let block = block.name;
             state.guest.leave_block(block);
             state.settle(false);
         }

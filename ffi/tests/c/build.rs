@@ -74,7 +74,7 @@ const SYSTEM: [&str; 5] = ["-lpthread", "-ldl", "-lm", "-lrt", "-lgcc_s"];
 pub(crate) fn program(sources: &[&str], link: Link, flags: &[&str]) -> PathBuf {
     let name = Path::new(sources[0]).file_stem().expect("a name").to_string_lossy().into_owned();
     let variant = flags.iter().fold(format!("{link:?}"), |name, flag| name + flag);
-    let variant: String = variant.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    let variant: String = variant.chars().filter(char::is_ascii_alphanumeric).collect();
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{variant}"));
     let mut linker = Command::new(compilers().join("mpicxx"));
     linker.args(flags).arg("-o").arg(&made);
