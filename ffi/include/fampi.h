@@ -433,8 +433,9 @@ int FAMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
 
  `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
  communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
- that is dead, says who takes which place: its k-th entry is the rank, in the group of `aux_intercomm` that is not ours (`is_local` 0), of the
- process that takes the k-th failed rank. The replacements call `FAMPI_Comm_irebuild_join`.
+ that is dead, says who takes which place: its k-th entry is the rank, in the group of
+ `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
+ rank. The replacements call `FAMPI_Comm_irebuild_join`.
 
  Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
  and spawn again. This call returns `FAMPI_ERR_ARG`, also for another number than that of the
@@ -465,6 +466,52 @@ int FAMPI_Comm_irebuild(MPI_Comm comm,
  The pointers are null, or to variables that live until the request is complete.
  */
 int FAMPI_Comm_irebuild_join(MPI_Comm aux_intercomm, MPI_Comm *newcomm, MPI_Request *request);
+
+/*
+ `MPI_Wait` that makes blocks go on meanwhile. The request is freed.
+
+ Pointers:
+
+ As `MPI_Wait`.
+ */
+int FAMPI_Wait(MPI_Request *request, MPI_Status *status);
+
+/*
+ `MPI_Test` that makes blocks go on. A request that is over is freed.
+
+ Pointers:
+
+ As `MPI_Test`.
+ */
+int FAMPI_Test(MPI_Request *request, int *flag, MPI_Status *status);
+
+/*
+ `MPI_Waitall` that makes blocks go on meanwhile. The requests are freed.
+
+ Pointers:
+
+ As `MPI_Waitall`.
+ */
+int FAMPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses);
+
+/*
+ `MPI_Request_get_status` that makes blocks go on. The request stays.
+
+ Pointers:
+
+ As `MPI_Request_get_status`.
+ */
+int FAMPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status);
+
+/*
+ `MPI_Request_free`, for any request; nothing happens to `MPI_REQUEST_NULL`. A block that was
+ not finished is left: it is faulty.
+
+ Pointers:
+
+ The pointer is null or to a live request, or `MPI_REQUEST_NULL`.
+ */
+int FAMPI_Request_free(MPI_Request *request);
 
 /*
  Waits for one request: any of MPI's, or a finished block. When the block that this rank is in
@@ -533,52 +580,6 @@ int FAMPI_Waitsome_local(int incount,
                          int *indices,
                          MPI_Status *statuses,
                          FAMPI_Timeout timeout);
-
-/*
- `MPI_Wait` that makes blocks go on meanwhile. The request is freed.
-
- Pointers:
-
- As `MPI_Wait`.
- */
-int FAMPI_Wait(MPI_Request *request, MPI_Status *status);
-
-/*
- `MPI_Test` that makes blocks go on. A request that is over is freed.
-
- Pointers:
-
- As `MPI_Test`.
- */
-int FAMPI_Test(MPI_Request *request, int *flag, MPI_Status *status);
-
-/*
- `MPI_Waitall` that makes blocks go on meanwhile. The requests are freed.
-
- Pointers:
-
- As `MPI_Waitall`.
- */
-int FAMPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses);
-
-/*
- `MPI_Request_get_status` that makes blocks go on. The request stays.
-
- Pointers:
-
- As `MPI_Request_get_status`.
- */
-int FAMPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status);
-
-/*
- `MPI_Request_free`, for any request; nothing happens to `MPI_REQUEST_NULL`. A block that was
- not finished is left: it is faulty.
-
- Pointers:
-
- The pointer is null or to a live request, or `MPI_REQUEST_NULL`.
- */
-int FAMPI_Request_free(MPI_Request *request);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,10 +1,11 @@
 //! The C interface of fampi: blocks over communicators and requests that belong to the program.
 //!
 //! ```text
-//! codes    numbers and their sentences      block    start, finish, raise; timeouts
-//! request  generalized requests of MPI      wait     the local waits, and MPI's own
-//! state    tables, progress, the boundary   query    what a decided block says
-//! recover  ishrink, irebuild, join          about    version, features, diagnosis
+//! codes    numbers and their sentences      block     start, finish, raise; timeouts
+//! request  generalized requests of MPI      wait      the local waits
+//! state    tables, progress, the boundary   standard  MPI's own calls
+//! recover  ishrink, irebuild, join          query     what a decided block says
+//! about    version, features, diagnosis
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -26,5 +27,6 @@ pub mod codes;
 pub mod query;
 pub mod recover;
 pub mod request;
+pub mod standard;
 pub mod state;
 pub mod wait;

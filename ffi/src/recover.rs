@@ -214,8 +214,9 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 ///
 /// `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
 /// communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
-/// that is dead, says who takes which place: its k-th entry is the rank, in the group of `aux_intercomm` that is not ours (`is_local` 0), of the
-/// process that takes the k-th failed rank. The replacements call `FAMPI_Comm_irebuild_join`.
+/// that is dead, says who takes which place: its k-th entry is the rank, in the group of
+/// `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
+/// rank. The replacements call `FAMPI_Comm_irebuild_join`.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
 /// and spawn again. This call returns `FAMPI_ERR_ARG`, also for another number than that of the

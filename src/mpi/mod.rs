@@ -11,6 +11,7 @@
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! guest     a program that owns its MPI               holdings  what is in use
 //! baseline  MPI's own operations, to compare with
+//! guest     a program that owns its MPI               baseline MPI's own, to compare with
 //! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
 //! ```
