@@ -31,9 +31,9 @@ thread_local! {
     static FREED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The requests that the program has freed, as keys.
-pub(crate) fn take_freed() -> Vec<usize> {
-    FREED.with_borrow_mut(std::mem::take)
+/// The key of a request that the program has freed; each is told once.
+pub(crate) fn take_freed() -> Option<usize> {
+    FREED.with_borrow_mut(Vec::pop)
 }
 
 /// A status that says nothing.

@@ -7,10 +7,10 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     ffi::{c_int, c_void},
+    hash::{BuildHasherDefault, Hasher},
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
-    sync::OnceLock,
-    thread::{self, ThreadId},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use fampi_core::{
@@ -66,10 +66,31 @@ pub(crate) struct Known {
     pub(crate) comm: GuestComm,
 }
 
+/// Addresses are spread by a multiplication; nobody attacks a table with them.
+#[derive(Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        let product = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+}
+
 pub(crate) struct State {
     pub(crate) guest: Guest,
     pub(crate) comms: Vec<Known>,
-    pub(crate) entries: HashMap<usize, Entry>,
+    pub(crate) entries: HashMap<usize, Entry, BuildHasherDefault<Spread>>,
     /// Requests that are not complete.
     pub(crate) pending: Vec<usize>,
     attribute: c_int,
@@ -79,17 +100,23 @@ thread_local! {
     static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
     /// Communicators that the program has freed since somebody looked.
     static FREED_COMMS: RefCell<Vec<ffi::MPI_Comm>> = const { RefCell::new(Vec::new()) };
+    /// It is this one.
+    static OWNER: Cell<bool> = const { Cell::new(false) };
     /// A panic was caught, or MPI is being finalised.
     static CLOSED: Cell<bool> = const { Cell::new(false) };
 }
 
-static OWNER: OnceLock<ThreadId> = OnceLock::new();
+/// Some thread has called us.
+static OWNED: AtomicBool = AtomicBool::new(false);
 
 /// Runs the body of a function; its result becomes the return code.
 pub(crate) fn enter(body: impl FnOnce(&mut Option<State>) -> Result<()>) -> c_int {
     let guarded = catch_unwind(AssertUnwindSafe(|| {
-        if *OWNER.get_or_init(|| thread::current().id()) != thread::current().id() {
-            return Err(FAMPI_ERR_THREAD);
+        if !OWNER.get() {
+            if OWNED.swap(true, Ordering::Relaxed) {
+                return Err(FAMPI_ERR_THREAD);
+            }
+            OWNER.set(true);
         }
         if CLOSED.get() {
             return Err(FAMPI_ERR_INTERNAL);
@@ -201,7 +228,7 @@ impl State {
         Ok(Self {
             guest: Guest::new(Box::new(platform)),
             comms: Vec::new(),
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             pending: Vec::new(),
             attribute: attribute(comm_is_freed)?,
         })
@@ -226,7 +253,7 @@ impl State {
                 }
             }
         }
-        for key in take_freed() {
+        while let Some(key) = take_freed() {
             // The number may belong to a newer request already.
             if self.entries.get(&key).is_some_and(|entry| entry.handle.is_freed())
                 && let Some(entry) = self.entries.remove(&key)

@@ -23,7 +23,8 @@ use crate::workspace::{Workspace, shown};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const HEADERS: [&str; 3] = ["fampi.h", "fampi_names.h", "fampi.hpp"];
-const LIBRARIES: [&str; 2] = ["libfampi.so", "libfampi.a"];
+/// With their permissions.
+const LIBRARIES: [(&str, u32); 2] = [("libfampi.so", 0o755), ("libfampi.a", 0o644)];
 /// What is filled in and copied, and where to.
 const DESCRIPTIONS: [(&str, &str); 3] = [
     ("fampi.pc", "lib/pkgconfig"),
@@ -45,8 +46,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         .with_context(|| format!("cannot make the folder {}", options.prefix.display()))?;
     let prefix = fs::canonicalize(&options.prefix)?;
     let source = workspace.root().join("ffi");
-    for name in LIBRARIES {
-        let mode = if name.ends_with(".so") { 0o755 } else { 0o644 };
+    for (name, mode) in LIBRARIES {
         place(&fs::read(built.join(name))?, &prefix.join("lib").join(name), mode)?;
     }
     for name in HEADERS {
