@@ -19,7 +19,7 @@ int step(MPI_Comm world, int number, int rank, int size)
   if (block.commit() == fampi::Verdict::Committed) return 0;
   int dead = 0;
   for (const fampi::Fault &fault : block.report())
-    dead += fault.code == FAMPI_ERR_PROC_FAILED;
+    dead += fault.code == FAMPI_ERR_PROC_FAILED_SOFT;
   return dead > 0 ? FAMPI_ERR_PROC_FAILED : FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
 }
 
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     int rank, size;
     MPI_Comm_rank(world, &rank);
     MPI_Comm_size(world, &size);
-    int code = FAMPI_ERR_LEFT_BLOCK;
+    int code = FAMPI_ERR_LEFT;
     try {
       code = step(world, number, rank, size);
     } catch (const std::runtime_error &error) {

@@ -23,111 +23,116 @@
 #define FAMPI_SUCCESS 0
 
 /*
- A process died; its node lives, as far as is known. Queries for MPI's own
- `MPI_ERR_PROC_FAILED` find it, too.
+ In the list of a query: the death of processes, soft and hard. MPI's own `MPI_ERR_PROC_FAILED`
+ asks for the same.
  */
-#define FAMPI_ERR_PROC_FAILED 1000001
+#define FAMPI_ERR_PROC_FAILED 262144000
+
+/*
+ A process died; its node lives, as far as is known.
+ */
+#define FAMPI_ERR_PROC_FAILED_SOFT 262144001
 
 /*
  A node was lost with all its processes.
  */
-#define FAMPI_ERR_NODE_FAILED 1000002
+#define FAMPI_ERR_PROC_FAILED_HARD 262144002
 
 /*
  As a return code: not over within the timeout, which says nothing about the outcome: wait
  again. As the code of a fault: a request was not complete at the deadline of finish.
  */
-#define FAMPI_ERR_TIMEOUT 1000003
+#define FAMPI_ERR_TIMEOUT 262144003
 
 /*
  Cut short, because a failure elsewhere has doomed the block: finish it.
  */
-#define FAMPI_ERR_INTERRUPTED 1000004
+#define FAMPI_ERR_INTERRUPTED 262144004
 
 /*
  A rank released the block's request without finishing the block.
  */
-#define FAMPI_ERR_LEFT_BLOCK 1000005
+#define FAMPI_ERR_LEFT 262144005
 
 /*
  A rank has freed the communicator and starts no further block on it.
  */
-#define FAMPI_ERR_ABANDONED 1000006
+#define FAMPI_ERR_ABANDONED 262144006
 
 /*
  A block in the list of this one was faulty.
  */
-#define FAMPI_ERR_INNER_BLOCK 1000007
+#define FAMPI_ERR_INNER 262144007
 
 /*
  A code for applications: a fault that trying again may cure.
  */
-#define FAMPI_ERR_TRANSIENT 1000020
+#define FAMPI_ERR_TRANSIENT 262144120
 
 /*
  A code for applications: a fault that stays.
  */
-#define FAMPI_ERR_PERMANENT 1000021
+#define FAMPI_ERR_PERMANENT 262144121
 
 /*
  In the list of a query: every code matches.
  */
-#define FAMPI_ERR_CODES_ANY 1000030
+#define FAMPI_ERR_RCODES_ANY 262144255
 
 /*
  The block is faulty, on all living ranks if it is global: ask the queries, recover.
  */
-#define FAMPI_ERR_TRYBLOCK_FOUND_ERRORS 1000040
+#define FAMPI_ERR_TRYBLOCK_FOUND_ERRORS 262144140
 
 /*
  A null pointer, or a value that has no meaning here.
  */
-#define FAMPI_ERR_ARG 1000041
+#define FAMPI_ERR_ARG 262144141
 
 /*
  A negative number of things.
  */
-#define FAMPI_ERR_COUNT 1000042
+#define FAMPI_ERR_COUNT 262144142
 
 /*
  Not a request, or not one of the kind that is needed: freed, null, no block.
  */
-#define FAMPI_ERR_REQUEST 1000043
+#define FAMPI_ERR_REQUEST 262144143
 
 /*
  No communicator that this call can work on.
  */
-#define FAMPI_ERR_COMM 1000044
+#define FAMPI_ERR_COMM 262144144
 
 /*
  The block was finished already, or is not finished, or is not decided yet.
  */
-#define FAMPI_ERR_STATE 1000045
+#define FAMPI_ERR_STATE 262144145
 
 /*
  Another communicator is being made; one at a time.
  */
-#define FAMPI_ERR_PENDING 1000046
+#define FAMPI_ERR_PENDING 262144146
 
 /*
  Processes died while a communicator was made; nothing was made, on no living rank.
  */
-#define FAMPI_ERR_CREATION 1000047
+#define FAMPI_ERR_CREATION 262144147
 
 /*
  This MPI, or this launch, will not do; `FAMPI_Doctor` says why.
  */
-#define FAMPI_ERR_UNSUPPORTED 1000048
+#define FAMPI_ERR_UNSUPPORTED 262144148
 
 /*
  One thread calls fampi: the one that called it first.
  */
-#define FAMPI_ERR_THREAD 1000049
+#define FAMPI_ERR_THREAD 262144149
 
 /*
  A defect of fampi; every later call returns this, too.
  */
-#define FAMPI_ERR_INTERNAL 1000050
+#define FAMPI_ERR_INTERNAL 262144150
 
 /*
  A block of this rank alone: no message, faults known here only.
@@ -523,7 +528,7 @@ int FAMPI_Request_free(MPI_Request *request);
 
  Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
  `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
- failed (`FAMPI_ERR_PROC_FAILED`, `FAMPI_ERR_INTERRUPTED`, an error class of MPI),
+ failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, an error class of MPI),
  `FAMPI_ERR_STATE` for a block that is not finished, `FAMPI_ERR_ARG`.
 
  Pointers:

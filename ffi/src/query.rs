@@ -2,12 +2,12 @@
 
 use std::ffi::c_int;
 
-use fampi_core::{Fault, FaultReport};
+use fampi_core::{Codes, Fault, FaultReport};
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
 use crate::{
     block::{list, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_STATE, matches, of_fault},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_STATE},
     state::{Result, State, enter, enter_started},
 };
 
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_requests(
         let failed = state.guest.failed_requests(block);
         let found: Vec<c_int> = failed
             .into_iter()
-            .filter(|(_, code)| matches(codes, *code))
+            .filter(|(_, code)| Codes::Numbers(codes).matches(*code))
             .filter_map(|(part, _)| places.get(part).map(|place| *place as c_int))
             .collect();
         for (slot, place) in room.iter_mut().zip(&found) {
@@ -94,7 +94,9 @@ pub unsafe extern "C" fn FAMPI_Get_failed_communicators(
         }
         let report = report(state, tb_request)?;
         let guest = &state.guest;
-        let failed = |id| report.faults().iter().any(|it| it.comm == id && matches(codes, it.code));
+        let failed = |id| {
+            report.faults().iter().any(|it| it.comm == id && Codes::Numbers(codes).matches(it.code))
+        };
         let comms = state.comms.iter().filter(|known| failed(guest.id(known.comm)));
         let found: Vec<MPI_Comm> = comms.map(|known| known.raw).collect();
         for (slot, comm) in room.iter_mut().zip(&found) {
@@ -132,7 +134,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
         let report = report(state, tb_request)?;
         let known = state.comms.iter().find(|known| known.raw == comm).ok_or(FAMPI_ERR_COMM)?;
         let id = state.guest.id(known.comm);
-        let asked = |fault: &&Fault| fault.comm == id && matches(codes, fault.code);
+        let asked = |fault: &&Fault| fault.comm == id && Codes::Numbers(codes).matches(fault.code);
         let mut ranks: Vec<c_int> =
             report.faults().iter().filter(asked).map(|it| it.rank.number() as c_int).collect();
         ranks.sort_unstable();
@@ -176,7 +178,7 @@ pub unsafe extern "C" fn FAMPI_Report_get(
             return Err(FAMPI_ERR_ARG);
         }
         let found = self::report(state, tb_request)?;
-        let line = |fault: &Fault| (fault.rank.number() as c_int, of_fault(fault.code));
+        let line = |fault: &Fault| (fault.rank.number() as c_int, fault.code.number());
         let made = FAMPI_Report { faults: found.faults().iter().map(line).collect() };
         // SAFETY: our caller's promise.
         unsafe { put(report, Box::into_raw(Box::new(made))) }

@@ -368,8 +368,9 @@ pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool
                 if look && mpi.ended(post).is_none() {
                     fampi_core::engine::platform::Platform::test(mpi, post);
                 }
-                mpi.ended(post)
-                    .map(|ended| (ended.status, ended.fault.map_or(0, crate::codes::of_fault)))
+                mpi.ended(post).map(|ended| {
+                    (ended.status, ended.fault.map_or(0, fampi_core::FaultCode::number))
+                })
             })
         }
         Kind::Block(block) => guest.verdict(block.name).map(|committed| {

@@ -189,7 +189,7 @@ unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
 ///
 /// Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
 /// `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
-/// failed (`FAMPI_ERR_PROC_FAILED`, `FAMPI_ERR_INTERRUPTED`, an error class of MPI),
+/// failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, an error class of MPI),
 /// `FAMPI_ERR_STATE` for a block that is not finished, `FAMPI_ERR_ARG`.
 ///
 /// # Safety

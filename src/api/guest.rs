@@ -131,7 +131,7 @@ impl Guest {
         let mut engine = self.engine.borrow_mut();
         engine.raise(block.0, FaultCode::Interrupted);
         let (comm, scope) = (engine.block(block.0).comm, engine.block(block.0).scope);
-        if engine.block(block.0).level == Level::Global {
+        if engine.block(block.0).level.is_agreed() {
             engine.interrupt(comm, scope);
         }
     }

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Level, Need, Phase, Record, RequestState, Waited,
+    BlockKey, CommKey, Engine, Need, Phase, Record, RequestState, Waited,
     platform::{DataId, Idle, PostId, Progress, UniverseId},
 };
 use crate::{ids::CommId, rank::Rank, timeout::Timeout};
@@ -73,14 +73,12 @@ impl Engine {
             return;
         }
         let (comm, scope) = (block.comm, block.scope);
-        match block.level {
-            Level::Global => self.interrupt_open(comm, scope),
-            Level::Local => {
-                let limit = self.platform.now() + LOCAL_GRACE;
-                let deadline = &mut self.block_mut(key).deadline;
-                *deadline = Some(deadline.map_or(limit, |deadline| deadline.min(limit)));
-            }
+        if block.level.is_agreed() {
+            return self.interrupt_open(comm, scope);
         }
+        let limit = self.platform.now() + LOCAL_GRACE;
+        let deadline = &mut self.block_mut(key).deadline;
+        *deadline = Some(deadline.map_or(limit, |deadline| deadline.min(limit)));
     }
 
     /// Waits for requests of this process until `done` holds, or until a block that this process

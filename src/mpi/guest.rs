@@ -16,7 +16,7 @@ use mpi::ffi;
 
 use super::{
     MpiPlatform, calls,
-    calls::{Checked, PROC_FAILED, PROC_FAILED_PENDING, REVOKED},
+    calls::{Checked, PROC_FAILED, PROC_FAILED_PENDING},
     comm::Comm,
     contexts::DataComm,
     control::Control,
@@ -96,6 +96,15 @@ impl Buffer for Theirs {
     fn element_bytes(&self) -> usize {
         0
     }
+    fn element(&self) -> std::any::TypeId {
+        std::any::TypeId::of::<()>()
+    }
+    fn load(&mut self, _: &dyn Buffer, _: usize) -> bool {
+        false
+    }
+    fn overwrite(&mut self, _: usize, _: &dyn Buffer) -> bool {
+        false
+    }
     fn copy(&self, _: usize, _: usize) -> Box<dyn Buffer> {
         Box::new(Self)
     }
@@ -151,11 +160,7 @@ impl Operation {
             } else if class != 0 {
                 let mut status = done.into_raw();
                 status.MPI_ERROR = class;
-                let fault = match class {
-                    PROC_FAILED => FaultCode::ProcessFailed,
-                    REVOKED => FaultCode::Interrupted,
-                    class => FaultCode::Mpi(class),
-                };
+                let fault = FaultCode::from_mpi_class(class);
                 self.end(status, Some(fault));
             }
         }
@@ -267,6 +272,7 @@ impl MpiPlatform {
             posts: Posts::default(),
             guests: Guests { invited: true, ..Guests::default() },
             data: Vec::new(),
+            unneeded: Vec::new(),
             spawned: None,
             owns_mpi: false,
         })

@@ -11,7 +11,6 @@
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! guest     a program that owns its MPI               holdings  what is in use
 //! baseline  MPI's own operations, to compare with
-//! guest     a program that owns its MPI               baseline MPI's own, to compare with
 //! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
 //! ```
@@ -31,8 +30,8 @@ mod expose;
 mod facts;
 mod files;
 mod groups;
-mod holdings;
 mod guest;
+mod holdings;
 mod interop;
 mod mailbox;
 mod matched;
@@ -71,8 +70,8 @@ pub use self::{
     comm::communicators,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
-    holdings::Holdings,
     guest::{Adopted, Ended, Seat},
+    holdings::Holdings,
     reduce::UserFunction,
 };
 use crate::{

@@ -88,6 +88,22 @@ fn algorithm_2_gets_the_same_digits_whoever_dies() {
 }
 
 #[test]
+fn algorithm_3_counts_each_exchange_once() {
+    let cycles = program(&["examples/cycles.c", "examples/ftlib.cpp"], Link::Shared, &[]);
+    for (ranks, how, kills) in [
+        (4, "rebuild", ""),
+        (4, "rebuild", "5:1"),
+        (4, "merge", "3:0 7:2"),
+        (8, "rebuild", "5:1 5:4"),
+    ] {
+        let launch = Launch::new(&cycles, ranks).words([how]).variable("FTLIB_KILL", &kills);
+        // Each of four cells begins with 1, 2, … on the ranks, and what one gives another gets.
+        let sum = 2 * ranks * (ranks + 1);
+        expect(&launch, 1, &format!("{ranks} ranks, 20 cycles: the sum is {sum}.000000000"));
+    }
+}
+
+#[test]
 fn the_examples_do_what_they_say() {
     let halo = program(&["examples/halo.c"], Link::Shared, &[]);
     expect(&Launch::new(&halo, 4), 3, ": done, 1.5000").expect_orderly(3);

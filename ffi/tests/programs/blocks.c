@@ -92,7 +92,7 @@ static void nested(void)
   MPI_Request outer, inner[2];
   MPI_Comm failed[2];
   int count, code, round;
-  int any[1] = {FAMPI_ERR_CODES_ANY};
+  int any[1] = {FAMPI_ERR_RCODES_ANY};
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
   for (round = 0; round < 2; round++) {
     OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &outer));
