@@ -248,8 +248,8 @@ int FAMPI_Init(MPI_Comm comm);
  communicator in the same order; several may be open at once.
 
  `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
- is decided, and stays until `MPI_Request_free`. A block that is freed before it was finished
- makes the block faulty on all ranks.
+ is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
+ with `FAMPI_Request_free`: it is faulty then on all ranks. MPI's own call would not tell fampi.
 
  Returns `FAMPI_ERR_ARG` for an unknown flag or a null pointer; else as `FAMPI_Init`.
 

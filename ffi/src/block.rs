@@ -120,8 +120,8 @@ pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
 /// communicator in the same order; several may be open at once.
 ///
 /// `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
-/// is decided, and stays until `MPI_Request_free`. A block that is freed before it was finished
-/// makes the block faulty on all ranks.
+/// is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
+/// with `FAMPI_Request_free`: it is faulty then on all ranks. MPI's own call would not tell fampi.
 ///
 /// Returns `FAMPI_ERR_ARG` for an unknown flag or a null pointer; else as `FAMPI_Init`.
 ///
@@ -224,12 +224,14 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish(
             return Ok(());
         }
         check_inner(state, tb_request, requests)?;
+        let data = state.guest.data_of(block);
         let (mut parts, mut places, mut operations) = (Vec::new(), Vec::new(), Vec::new());
         for (place, slot) in requests.iter_mut().enumerate() {
             match item(state, tb_request, slot)? {
                 Item::Done => continue,
                 Item::Inner(inner) => parts.push(Part::Block(inner)),
                 Item::Operation(operation) => {
+                    state.guest.with_mpi(|mpi| mpi.assign(operation.post, data));
                     parts.push(Part::Request(operation.post));
                     operations.push(operation);
                 }

@@ -7,7 +7,10 @@ use std::ffi::c_int;
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use crate::{
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_TIMEOUT, FAMPI_TIMEOUT_NEVER, FAMPI_TIMEOUT_POLL},
+    codes::{
+        FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_TIMEOUT, FAMPI_TIMEOUT_NEVER,
+        FAMPI_TIMEOUT_POLL,
+    },
     request::null,
     state::{Kind, enter},
     wait::wait_all,
@@ -23,6 +26,17 @@ fn is_ours(request: *mut MPI_Request) -> bool {
         Ok(())
     });
     ours
+}
+
+/// True while a request of ours is not over.
+fn is_pending(raw: MPI_Request) -> bool {
+    let mut pending = false;
+    enter(|state| {
+        let entry = state.as_mut().and_then(|state| state.entry(raw));
+        pending = entry.is_some_and(|entry| !entry.handle.is_complete());
+        Ok(())
+    });
+    pending
 }
 
 /// `MPI_Wait` that makes blocks go on meanwhile. The request is freed.
@@ -59,8 +73,11 @@ pub unsafe extern "C" fn FAMPI_Test(
         return FAMPI_ERR_ARG;
     }
     // SAFETY: our caller's promise.
+    let before = unsafe { *request };
+    // SAFETY: our caller's promise.
     let code = unsafe { wait_all(1, request, status, FAMPI_TIMEOUT_POLL, true) };
-    let pending = code == FAMPI_ERR_TIMEOUT;
+    // SAFETY: our caller's promise. What is over is freed, or itself again.
+    let pending = unsafe { *request } == before;
     // SAFETY: our caller's promise.
     unsafe { flag.write(c_int::from(!pending)) };
     if pending { 0 } else { code }
@@ -107,8 +124,9 @@ pub unsafe extern "C" fn FAMPI_Request_get_status(
     }
     // SAFETY: our caller's promise.
     let code = unsafe { wait_all(1, &raw mut copy, status, FAMPI_TIMEOUT_POLL, false) };
+    let pending = [FAMPI_ERR_TIMEOUT, FAMPI_ERR_INTERRUPTED].contains(&code) && is_pending(copy);
     // SAFETY: our caller's promise.
-    unsafe { flag.write(c_int::from(code != FAMPI_ERR_TIMEOUT)) };
+    unsafe { flag.write(c_int::from(!pending)) };
     0
 }
 

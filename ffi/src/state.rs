@@ -311,7 +311,11 @@ impl State {
         let handle = Handle::new()?;
         let raw = handle.raw;
         self.pending.push(request::key(raw));
-        self.entries.insert(request::key(raw), Entry { handle, kind, abandoned: false });
+        let entry = Entry { handle, kind, abandoned: false };
+        // A request that was freed in this very call may have had the same place.
+        if let Some(old) = self.entries.insert(request::key(raw), entry) {
+            self.drop_kind(old.kind);
+        }
         Ok(raw)
     }
 

@@ -15,8 +15,7 @@ use mpi::ffi::{self, MPI_Request, MPI_Status};
 use crate::{
     block::{list, put, timeout},
     codes::{
-        FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE,
-        FAMPI_ERR_TIMEOUT, FAMPI_Timeout,
+        FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_STATE, FAMPI_ERR_TIMEOUT, FAMPI_Timeout,
     },
     request::{empty_status, null},
     state::{Kind, Result, State, enter},
@@ -247,7 +246,8 @@ pub(crate) unsafe fn wait_all(
         unfinished(wait(state, requests, limit, Much::All)?)?;
         let mut first = 0;
         for (at, slot) in requests.iter_mut().enumerate() {
-            let (status, code) = outcome(state, *slot).ok_or(FAMPI_ERR_REQUEST)?;
+            // One that MPI does not let go of is over for its block only.
+            let (status, code) = outcome(state, *slot).ok_or(FAMPI_ERR_INTERRUPTED)?;
             first = if first == 0 { code } else { first };
             // SAFETY: our caller's promise.
             unsafe { put_statuses(statuses, at, status) };

@@ -94,6 +94,12 @@ impl Guest {
         self.engine.borrow().comm(comm.0).data
     }
 
+    /// The data communicator of a block.
+    pub fn data_of(&self, block: GuestBlock) -> Option<DataId> {
+        let engine = self.engine.borrow();
+        engine.comm(engine.block(block.0).comm).data
+    }
+
     /// The name by which reports call it.
     pub fn id(&self, comm: GuestComm) -> CommId {
         self.engine.borrow().comm(comm.0).id

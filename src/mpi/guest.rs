@@ -72,6 +72,8 @@ struct Operation {
     ended: Option<Ended>,
     /// Nobody asks for it any more.
     orphan: bool,
+    /// The communicator of its block.
+    block: Option<DataId>,
     /// Its block was doomed while it was pending.
     given_up: Option<FaultCode>,
 }
@@ -188,7 +190,7 @@ impl Guests {
     }
 
     fn add(&mut self, request: Request) -> PostId {
-        let made = Operation { request, ended: None, orphan: false, given_up: None };
+        let made = Operation { request, ended: None, orphan: false, block: None, given_up: None };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.operations.push(None);
             self.operations.len() as u32 - 1
@@ -220,6 +222,10 @@ impl Guests {
         Some((found.1, found.2))
     }
 
+    fn of_blocks_on(&mut self, data: DataId) -> impl Iterator<Item = &mut Operation> {
+        self.operations.iter_mut().flatten().filter(move |it| it.block == Some(data))
+    }
+
     /// A doomed block, or one with a dead member: what is pending on the user's communicator ends
     /// now. False when it is none of the user's.
     pub(super) fn retire(&mut self, data: DataId, everybody_lives: bool, ulfm: &Ulfm) -> bool {
@@ -230,12 +236,11 @@ impl Guests {
         users.revoke(ulfm);
         let began = Instant::now();
         while began.elapsed() < DRAIN_WITHIN {
-            let mut all = self.operations.iter_mut().flatten();
-            if all.all(|operation| operation.look() != Progress::Pending) {
+            if self.of_blocks_on(data).all(|operation| operation.look() != Progress::Pending) {
                 break;
             }
         }
-        for operation in self.operations.iter_mut().flatten() {
+        for operation in self.of_blocks_on(data) {
             operation.given_up.get_or_insert(FaultCode::Interrupted);
         }
         true
@@ -325,6 +330,13 @@ impl MpiPlatform {
     pub unsafe fn adopt_request(&mut self, raw: ffi::MPI_Request) -> PostId {
         // SAFETY: live and ours to test, says our caller.
         self.guests.add(unsafe { Request::from_raw(raw) })
+    }
+
+    /// The request belongs to a block on this communicator, and ends with it.
+    pub fn assign(&mut self, post: PostId, data: Option<DataId>) {
+        if let Some(operation) = self.guests.operation(post) {
+            (operation.block, operation.given_up) = (data, None);
+        }
     }
 
     /// What became of a request, as far as is known without another look.
