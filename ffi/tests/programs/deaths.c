@@ -65,6 +65,36 @@ static int doomed(MPI_Comm world, int victim)
   return 1;
 }
 
+/* A block of two ranks on a communicator of their own. It is pending while others die. */
+static MPI_Comm pair = MPI_COMM_NULL;
+static MPI_Request pair_block, pair_requests[2];
+static int pair_got = -1;
+
+static void begin_apart(void)
+{
+  MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &pair);
+  if (pair == MPI_COMM_NULL) return;
+  OK(FAMPI_TryBlock_start(pair, FAMPI_TRYBLOCK_GLOBAL, &pair_block));
+  MPI_Irecv(&pair_got, 1, MPI_INT, 1 - rank, 1, pair, &pair_requests[0]);
+  MPI_Irecv(&pair_got, 0, MPI_INT, 1 - rank, 2, pair, &pair_requests[1]);
+  OK(FAMPI_TryBlock_finish(pair_block, 2, pair_requests, FAMPI_TIMEOUT_NEVER));
+}
+
+static void end_apart(void)
+{
+  if (pair == MPI_COMM_NULL) return;
+  EXPECT(FAMPI_ERR_TIMEOUT,
+         FAMPI_Wait_local(&pair_block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_POLL));
+  MPI_Send(&rank, 1, MPI_INT, 1 - rank, 1, pair);
+  MPI_Send(&rank, 0, MPI_INT, 1 - rank, 2, pair);
+  OK(FAMPI_Wait_local(&pair_block, MPI_STATUS_IGNORE, seconds(20)));
+  CHECK(pair_got == 1 - rank);
+  OK(FAMPI_Request_free(&pair_requests[0]));
+  OK(FAMPI_Request_free(&pair_requests[1]));
+  OK(FAMPI_Request_free(&pair_block));
+  MPI_Comm_free(&pair);
+}
+
 static MPI_Comm shrunken(MPI_Comm world)
 {
   MPI_Comm smaller = MPI_COMM_NULL;
@@ -97,6 +127,7 @@ int main(int argc, char **argv)
   }
   for (round = 0; round < 2; round++) {
     MPI_Comm_size(world, &size);
+    if (round == 0) begin_apart();
     while (!doomed(world, round == 0 ? size - 1 : 0)) {
     }
     /* Blocks go on working on what has lost a rank. */
@@ -105,6 +136,7 @@ int main(int argc, char **argv)
       OK(commit(&block, 0, NULL));
       MPI_Request_free(&block);
     }
+    if (round == 0) end_apart();
     next = shrunken(world);
     MPI_Comm_free(&world);
     world = next;
