@@ -43,6 +43,7 @@ mod pidfd;
 mod process;
 mod reduce;
 mod request;
+mod seats;
 mod spawn;
 mod strided;
 mod ulfm;
@@ -70,9 +71,10 @@ pub use self::{
     comm::communicators,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
-    guest::{Adopted, Ended, Seat},
+    guest::{Adopted, Ended},
     holdings::Holdings,
     reduce::UserFunction,
+    seats::Seat,
 };
 use crate::{
     engine::{
