@@ -85,6 +85,21 @@ where
 }
 
 #[cfg(feature = "mpi")]
+impl guest::Guest {
+    /// The platform as what it is.
+    ///
+    /// # Panics
+    ///
+    /// In a simulated world.
+    pub fn with_mpi<R>(&self, use_it: impl FnOnce(&mut mpi::MpiPlatform) -> R) -> R {
+        self.with_platform(|platform| {
+            let platform = platform.as_any().downcast_mut::<mpi::MpiPlatform>();
+            use_it(platform.expect("a guest of MPI"))
+        })
+    }
+}
+
+#[cfg(feature = "mpi")]
 impl Comm {
     /// A communicator of rsmpi with the same ranks, for calls into other libraries. It is the
     /// caller's, who drops it before the world is finalized.

@@ -9,6 +9,7 @@ mod duplicate;
 mod file;
 mod grid;
 mod group;
+pub mod guest;
 mod neighbours;
 mod outcome;
 mod probe;

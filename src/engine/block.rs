@@ -101,6 +101,8 @@ pub(crate) struct OpenBlock {
     pub(super) deadline: Option<Duration>,
     /// Nobody holds the block's handle any more.
     pub(super) detached: bool,
+    /// How many handles there are beside the first.
+    pub(super) held: u32,
     /// Slots of partner copies that become valid when the block commits.
     pub(crate) copies: Vec<crate::recovery::copies::PendingCopy>,
 }
@@ -143,6 +145,8 @@ pub(crate) enum Need {
     Nobody,
     /// The verdict of an inner block.
     Inner(BlockKey),
+    /// Somebody else started it and knows.
+    Foreign,
 }
 
 /// Where a request stands.
@@ -172,6 +176,7 @@ impl OpenBlock {
             phase: Phase::Free,
             deadline: None,
             detached: false,
+            held: 0,
             copies: Vec::new(),
         }
     }
@@ -254,11 +259,13 @@ impl Engine {
         used.map(|(slot, block)| BlockKey::new(slot, block.generation)).collect()
     }
 
-    /// The handle is gone: the block is released now, or as soon as it is decided.
+    /// A handle is gone. With the last one the block is released now, or as soon as it is decided.
     #[inline]
     pub(crate) fn detach(&mut self, key: BlockKey) {
         let block = self.block_mut(key);
-        if matches!(block.phase, Phase::Decided(_)) {
+        if block.held > 0 {
+            block.held -= 1;
+        } else if matches!(block.phase, Phase::Decided(_)) {
             self.release(key);
         } else {
             block.detached = true;

@@ -14,6 +14,7 @@
 //! | `comm` | what a process knows of a communicator |
 //! | `block` | an open block and its requests |
 //! | `neighbours` | operations among neighbours, made of messages |
+//! | `guest` | blocks over requests that somebody else started |
 //! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
@@ -23,6 +24,7 @@ mod block;
 pub mod buffer;
 pub mod collective;
 mod comm;
+mod guest;
 pub mod lent;
 mod neighbours;
 pub mod platform;

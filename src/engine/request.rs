@@ -106,7 +106,7 @@ impl Engine {
             // It may be the dead who was to send; once all know that, it is the user's risk.
             Need::Anybody => dead.len() > agreed.len(),
             // Asked for each of their messages.
-            Need::Neighbours(_) | Need::Nobody | Need::Inner(_) => false,
+            Need::Neighbours(_) | Need::Nobody | Need::Inner(_) | Need::Foreign => false,
         };
         hopeless.then_some(FaultCode::ProcessFailed)
     }
@@ -291,9 +291,10 @@ impl Engine {
                     Need::Peer(peer) => peer == dead,
                     Need::Anybody => true,
                     Need::Neighbours(at) => block.exchanges[at].needs(dead),
-                    Need::Nobody | Need::Inner(_) => false,
+                    Need::Nobody | Need::Inner(_) | Need::Foreign => false,
                 };
                 self.fail_pending(key, FaultCode::ProcessFailed, needs);
+                self.doubt(key);
             }
         }
     }

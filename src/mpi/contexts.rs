@@ -62,6 +62,12 @@ impl DataComm {
         Self { source, contexts, making: None, retired: 0, wanted: 2, broken: false }
     }
 
+    /// One without contexts: operations run on a communicator that somebody else made.
+    pub(super) fn bare(source: Comm) -> Self {
+        let contexts = Vec::new();
+        Self { source, contexts, making: None, retired: 0, wanted: 0, broken: true }
+    }
+
     pub(super) fn source(&self) -> Comm {
         self.source
     }

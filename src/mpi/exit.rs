@@ -62,6 +62,17 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
     die_by_signal("this process exits without `finalize`; it counts as failed");
 }
 
+/// A connection to a dead process is an error of a call, and no signal that ends this one: Rust's
+/// runtime sees to that, C's does not. A handler of the program's own stays.
+pub(super) fn ignore_broken_pipes() {
+    // SAFETY: the call takes numbers; ignoring a signal runs no code of ours.
+    let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    if before != libc::SIG_DFL && before != libc::SIG_ERR {
+        // SAFETY: what was there before is put back.
+        unsafe { libc::signal(libc::SIGPIPE, before) };
+    }
+}
+
 /// Writes out what C code has printed.
 pub(super) fn flush_streams() {
     // SAFETY: a null pointer means all of C's output streams.

@@ -93,7 +93,7 @@ impl MpiPlatform {
     }
 
     /// The living of `comm`, when they are all but `dead`: everybody gets the same answer.
-    fn shrink_exactly(&mut self, comm: &Comm, dead: &RankSet) -> Result<Comm, Error> {
+    pub(super) fn shrink_exactly(&mut self, comm: &Comm, dead: &RankSet) -> Result<Comm, Error> {
         self.settle();
         comm.acknowledge_failures(self.ulfm);
         let made = comm.shrink(self.ulfm);
@@ -188,7 +188,7 @@ impl MpiPlatform {
         Ok(data.map(|data| self.add_data(data)))
     }
 
-    fn add_data(&mut self, data: DataComm) -> DataId {
+    pub(super) fn add_data(&mut self, data: DataComm) -> DataId {
         self.data.push(Some(data));
         DataId(self.data.len() as u32 - 1)
     }

@@ -9,7 +9,8 @@
 //! data      operations and buffers of the application  exit    every end is seen by the others
 //! contexts  the communicators they run on             interop  from and to rsmpi
 //! groups, spawn   communicators made with others      facts    which MPI this is
-//! baseline        MPI's own operations, to compare with   holdings  what is in use
+//! guest     a program that owns its MPI               holdings  what is in use
+//! baseline  MPI's own operations, to compare with
 //! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
 //! ```
@@ -29,6 +30,7 @@ mod expose;
 mod facts;
 mod files;
 mod groups;
+mod guest;
 mod holdings;
 mod interop;
 mod mailbox;
@@ -41,6 +43,7 @@ mod pidfd;
 mod process;
 mod reduce;
 mod request;
+mod seats;
 mod spawn;
 mod strided;
 mod ulfm;
@@ -59,6 +62,7 @@ use comm::Comm;
 use contexts::DataComm;
 use control::Control;
 use data::Posts;
+use guest::Guests;
 use process::Acquaintance;
 use ulfm::Ulfm;
 
@@ -67,8 +71,10 @@ pub use self::{
     comm::communicators,
     expose::{Expose, Exposure, MpiElement},
     facts::{Facts, facts},
+    guest::{Adopted, Ended},
     holdings::Holdings,
     reduce::UserFunction,
+    seats::Seat,
 };
 use crate::{
     engine::{
@@ -102,6 +108,7 @@ pub struct MpiPlatform {
     max_tag: u32,
     control: Control,
     posts: Posts,
+    guests: Guests,
     data: Vec<Option<DataComm>>,
     /// Old contexts to be freed when nothing is pending on them.
     unneeded: Vec<(DataId, u32, Comm)>,
@@ -174,6 +181,7 @@ impl MpiPlatform {
             max_tag: calls::greatest_tag(comm.raw())?,
             control,
             posts: Posts::default(),
+            guests: Guests::default(),
             data: Vec::new(),
             unneeded: Vec::new(),
             spawned: None,
@@ -188,6 +196,7 @@ impl MpiPlatform {
             self.watch();
         }
         self.posts.sweep();
+        self.guests.sweep();
         for at in 0..self.data.len() {
             let Some(data) = self.data[at].as_mut().filter(|data| data.is_making()) else {
                 continue;
@@ -318,10 +327,16 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn test(&mut self, post: PostId) -> Progress {
+        if guest::is_guest(post) {
+            return self.guests.test(post);
+        }
         self.posts.test(post, self.ulfm)
     }
 
     fn cancel(&mut self, post: PostId) {
+        if guest::is_guest(post) {
+            return self.cancel_request(post);
+        }
         self.posts.cancel(post);
     }
 
@@ -358,14 +373,23 @@ impl Platform for MpiPlatform {
     }
 
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
+        if guest::is_guest(post) {
+            return guest::no_buffer();
+        }
         self.posts.take(post)
     }
 
     fn abandon(&mut self, post: PostId) {
-        self.posts.abandon(post);
+        // What the user started is the user's to end.
+        if !guest::is_guest(post) {
+            self.posts.abandon(post);
+        }
     }
 
     fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool) {
+        if self.guests.retire(data, refill, self.ulfm) {
+            return;
+        }
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -379,7 +403,8 @@ impl Platform for MpiPlatform {
     }
 
     fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
-        self.make_shrunken(parent, dead)
+        let of_user = self.make_shrunken_guest(parent, dead);
+        of_user.unwrap_or_else(|| self.make_shrunken(parent, dead))
     }
 
     fn regroup(
@@ -429,11 +454,14 @@ impl Platform for MpiPlatform {
         // All is done; what MPI does below in a job that lost processes is no news.
         exit::orderly();
         exit::report_success();
-        if !self.owns_mpi {
+        if !self.owns_mpi && !self.guests.are_in_use() {
             return;
         }
         // SAFETY: the very end; nothing of ours is on any communicator any more.
         unsafe { comm::free_all() };
+        if !self.owns_mpi {
+            return;
+        }
         if let Err(refusal) = calls::finalize() {
             tracing::warn!(?refusal, "MPI does not end in order");
         }

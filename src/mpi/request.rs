@@ -25,6 +25,11 @@ impl Done {
         Self(status)
     }
 
+    /// As MPI has it.
+    pub(super) fn into_raw(self) -> ffi::MPI_Status {
+        self.0
+    }
+
     /// `MPI_Test_cancelled`.
     pub(super) fn is_cancelled(&self) -> bool {
         let mut flag = 0;
@@ -101,6 +106,20 @@ impl Request {
     pub(super) fn null() -> Self {
         // SAFETY: reading a constant that MPI's library defines.
         Self(unsafe { ffi::RSMPI_REQUEST_NULL })
+    }
+
+    /// Takes a request that somebody else started.
+    ///
+    /// # Safety
+    ///
+    /// It is live, and nobody else tests or frees it any more.
+    pub(super) unsafe fn from_raw(raw: ffi::MPI_Request) -> Self {
+        Self(raw)
+    }
+
+    /// The handle.
+    pub(super) fn raw(&self) -> ffi::MPI_Request {
+        self.0
     }
 
     /// Where a starting call writes the request.

@@ -4,7 +4,8 @@
 //! this fault tolerance needs; the tool itself does not link MPI and needs none to be built.
 //!
 //! ```text
-//!  setup ──▶ target/mpi, target/libclang      doctor ──▶ is it fit, and what would be survived?
+//!  setup ──▶ target/mpi, target/libclang      install ──▶ the C library elsewhere
+//!                                            doctor ──▶ is it fit, and what would be survived?
 //!
 //!  run · demo · test · bench · soak
 //!     │ plan (who is killed, when)
@@ -26,6 +27,7 @@ mod demo;
 mod detect;
 mod doctor;
 mod guard;
+mod install;
 mod installation;
 mod launcher;
 mod noise;
@@ -70,6 +72,8 @@ enum Command {
     Setup(setup::Options),
     /// Check the MPI by killing a process on it: what would be survived, and what to change
     Doctor,
+    /// Install the C library, for programs outside of this checkout
+    Install(install::Options),
     /// Run a program, or one of our applications or examples by its name, on several ranks
     Run(run::Options),
     /// Lose a process in the middle of a solve, recover, and compare with the failure-free run
@@ -111,6 +115,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
     match command {
         Command::Setup(options) => setup::main(&workspace, &options),
         Command::Doctor => doctor::main(&workspace),
+        Command::Install(options) => install::main(&workspace, &options),
         Command::Run(options) => run::main(&workspace, &options),
         Command::Demo(options) => demo::main(&workspace, &options),
         Command::Test(options) => test::main(&workspace, &options),

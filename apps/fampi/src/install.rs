@@ -1,0 +1,91 @@
+//! `fampi install`: the C library for programs outside of this checkout.
+//!
+//! ```text
+//!  PREFIX/lib/libfampi.so, libfampi.a        PREFIX/include/fampi.h, fampi_names.h, fampi.hpp
+//!  PREFIX/lib/pkgconfig/fampi.pc             PREFIX/lib/cmake/fampi/
+//! ```
+//!
+//! **Guarantees.** A file appears under its name only when it is complete, so that a program which
+//! runs with an older library goes on with it, and an interrupted installation is repeated. The
+//! installed tree can be moved: its files find each other by relative paths.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::cargo;
+use crate::setup;
+use crate::workspace::{Workspace, shown};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const HEADERS: [&str; 3] = ["fampi.h", "fampi_names.h", "fampi.hpp"];
+/// With their permissions.
+const LIBRARIES: [(&str, u32); 2] = [("libfampi.so", 0o755), ("libfampi.a", 0o644)];
+/// What is filled in and copied, and where to.
+const DESCRIPTIONS: [(&str, &str); 3] = [
+    ("fampi.pc", "lib/pkgconfig"),
+    ("fampi-config.cmake", "lib/cmake/fampi"),
+    ("fampi-config-version.cmake", "lib/cmake/fampi"),
+];
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The folder to install below: lib/ and include/ are made in it
+    #[arg(long, value_name = "DIR")]
+    prefix: PathBuf,
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    setup::ensure(workspace)?;
+    let built = build(workspace)?;
+    fs::create_dir_all(&options.prefix)
+        .with_context(|| format!("cannot make the folder {}", options.prefix.display()))?;
+    let prefix = fs::canonicalize(&options.prefix)?;
+    let source = workspace.root().join("ffi");
+    for (name, mode) in LIBRARIES {
+        place(&fs::read(built.join(name))?, &prefix.join("lib").join(name), mode)?;
+    }
+    for name in HEADERS {
+        let header = fs::read(source.join("include").join(name))?;
+        place(&header, &prefix.join("include").join(name), 0o644)?;
+    }
+    for (name, folder) in DESCRIPTIONS {
+        let text = fs::read_to_string(source.join("package").join(name))?;
+        let text = text.replace("@VERSION@", VERSION);
+        place(text.as_bytes(), &prefix.join(folder).join(name), 0o644)?;
+    }
+    eprintln!(
+        "fampi: installed below {}: set PKG_CONFIG_PATH to its lib/pkgconfig, or \
+         CMAKE_PREFIX_PATH to it",
+        shown(&prefix)
+    );
+    Ok(0)
+}
+
+/// Builds both libraries with optimisation; the folder that they are in.
+fn build(workspace: &Workspace) -> Result<PathBuf> {
+    let mut cargo = cargo::command(workspace);
+    cargo.args(["build", "--quiet", "--release", "--package", "fampi-ffi"]);
+    if !cargo.status().context("cannot start cargo")?.success() {
+        bail!("the C library cannot be built: see above");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.map_or_else(|| workspace.target(), |it| workspace.root().join(it));
+    Ok(target.join("release"))
+}
+
+/// Writes a file beside its place, and moves it there.
+fn place(contents: &[u8], path: &Path, mode: u32) -> Result<()> {
+    let folder = path.parent().context("a file lies in a folder")?;
+    let refused = || format!("cannot write {}: choose a prefix that is yours", path.display());
+    fs::create_dir_all(folder).with_context(refused)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(refused)?;
+    file.write_all(contents).with_context(refused)?;
+    fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).with_context(refused)?;
+    file.persist(path).with_context(refused)?;
+    Ok(())
+}

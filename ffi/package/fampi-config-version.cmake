@@ -1,0 +1,10 @@
+set(PACKAGE_VERSION "@VERSION@")
+# Before 1.0 a minor version may change the interface.
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" fampi_series "${PACKAGE_VERSION}")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" fampi_wanted "${PACKAGE_FIND_VERSION}")
+if(fampi_series STREQUAL fampi_wanted AND NOT PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
+if(PACKAGE_VERSION VERSION_EQUAL PACKAGE_FIND_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()

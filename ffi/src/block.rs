@@ -1,0 +1,302 @@
+//! Blocks: start, finish, raise, interrupt; and timeouts.
+
+use std::{ffi::c_int, rc::Rc, slice, time::Duration};
+
+use fampi_core::{Level, Timeout, guest::Part};
+use mpi::ffi::{MPI_Comm, MPI_Request};
+
+use crate::{
+    codes::{
+        FAMPI_ERR_ARG, FAMPI_ERR_COUNT, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, FAMPI_TIMEOUT_NEVER,
+        FAMPI_TIMEOUT_POLL, FAMPI_TRYBLOCK_GLOBAL, FAMPI_TRYBLOCK_LOCAL,
+        FAMPI_TRYBLOCK_WITH_COLLECTIVE, FAMPI_Timeout, may_be_raised,
+    },
+    request::null,
+    state::{Block, Entry, Kind, Operation, Result, State, enter, enter_started},
+};
+
+/// The timeout that a number stands for.
+pub(crate) fn timeout(nanoseconds: FAMPI_Timeout) -> Result<Timeout> {
+    match nanoseconds {
+        FAMPI_TIMEOUT_POLL => Ok(Timeout::Poll),
+        FAMPI_TIMEOUT_NEVER => Ok(Timeout::Never),
+        nanoseconds => u64::try_from(nanoseconds)
+            .map(|nanoseconds| Timeout::After(Duration::from_nanos(nanoseconds)))
+            .map_err(|_| FAMPI_ERR_ARG),
+    }
+}
+
+/// The list that the program gives as pointer and number.
+///
+/// # Safety
+///
+/// The pointer is null, or to so many values that live, and are nobody else's, for `'a`.
+pub(crate) unsafe fn list<'a, T>(count: c_int, pointer: *mut T) -> Result<&'a mut [T]> {
+    let count = usize::try_from(count).map_err(|_| FAMPI_ERR_COUNT)?;
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    if pointer.is_null() {
+        return Err(FAMPI_ERR_ARG);
+    }
+    // SAFETY: not null, and the rest is our caller's promise.
+    Ok(unsafe { slice::from_raw_parts_mut(pointer, count) })
+}
+
+/// Writes a result.
+///
+/// # Safety
+///
+/// The pointer is null or to a variable of the program.
+pub(crate) unsafe fn put<T>(pointer: *mut T, value: T) -> Result<()> {
+    if pointer.is_null() {
+        return Err(FAMPI_ERR_ARG);
+    }
+    // SAFETY: not null, and the rest is our caller's promise.
+    unsafe { pointer.write(value) };
+    Ok(())
+}
+
+/// Sets a timeout to so many seconds, fractions included. 0 is `FAMPI_TIMEOUT_POLL`, infinity and
+/// what does not fit are `FAMPI_TIMEOUT_NEVER`.
+///
+/// Returns `FAMPI_ERR_ARG` for a null pointer, a negative number, or not a number.
+///
+/// # Safety
+///
+/// The pointer is null or to a timeout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Timeout_set_seconds(
+    timeout: *mut FAMPI_Timeout,
+    seconds: f64,
+) -> c_int {
+    if seconds.is_nan() || seconds < 0.0 {
+        return FAMPI_ERR_ARG;
+    }
+    let nanoseconds = seconds * 1e9;
+    let fits = nanoseconds < i64::MAX as f64;
+    let value = if fits { nanoseconds as i64 } else { FAMPI_TIMEOUT_NEVER };
+    // What is too short to count is still not a poll.
+    let value = if seconds > 0.0 && value == 0 { 1 } else { value };
+    // SAFETY: our caller's promise.
+    unsafe { put(timeout, value) }.err().unwrap_or(0)
+}
+
+/// The seconds of a timeout; infinity for `FAMPI_TIMEOUT_NEVER`.
+///
+/// Returns `FAMPI_ERR_ARG` for a null pointer or a number that is no timeout.
+///
+/// # Safety
+///
+/// The pointer is null or to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Timeout_get_seconds(
+    timeout: FAMPI_Timeout,
+    seconds: *mut f64,
+) -> c_int {
+    let value = match timeout {
+        FAMPI_TIMEOUT_NEVER => f64::INFINITY,
+        timeout if timeout < 0 => return FAMPI_ERR_ARG,
+        timeout => timeout as f64 * 1e-9,
+    };
+    // SAFETY: our caller's promise.
+    unsafe { put(seconds, value) }.err().unwrap_or(0)
+}
+
+/// Takes a communicator into use, which the first `FAMPI_TryBlock_start` on it does otherwise.
+///
+/// Collective over the communicator, and blocking: two `MPI_Comm_dup` and two small exchanges,
+/// about a millisecond. Its errors return from now on. Call it while everybody is alive.
+///
+/// Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
+/// in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
+    enter(|state| State::started(state)?.comm(comm).map(|_| ()))
+}
+
+/// Starts a block on a communicator: local, no message, except that the first call with a
+/// communicator takes it into use (`FAMPI_Init`). All living ranks start their blocks on one
+/// communicator in the same order; several may be open at once.
+///
+/// `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
+/// is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
+/// with `FAMPI_Request_free`: it is faulty then on all ranks. MPI's own call would not tell fampi.
+///
+/// Returns `FAMPI_ERR_ARG` for an unknown flag or a null pointer; else as `FAMPI_Init`.
+///
+/// # Safety
+///
+/// The pointer is null or to a request variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_TryBlock_start(
+    comm: MPI_Comm,
+    flag: c_int,
+    tb_request: *mut MPI_Request,
+) -> c_int {
+    enter(|state| {
+        let level = match flag {
+            FAMPI_TRYBLOCK_LOCAL => Level::Local,
+            FAMPI_TRYBLOCK_GLOBAL | FAMPI_TRYBLOCK_WITH_COLLECTIVE => Level::Global,
+            _ => return Err(FAMPI_ERR_ARG),
+        };
+        if tb_request.is_null() {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let state = State::started(state)?;
+        let comm = state.comm(comm)?;
+        let block = state.guest.start(comm, level);
+        let (places, operations) = (Vec::new(), Vec::new());
+        let made =
+            state.add(Kind::Block(Block { name: block, finished: false, places, operations }))?;
+        // SAFETY: our caller's promise.
+        unsafe { put(tb_request, made) }
+    })
+}
+
+/// What one request of a list is to its block.
+enum Item {
+    Operation(Rc<Operation>),
+    Inner(fampi_core::guest::GuestBlock),
+    Done,
+}
+
+/// What the request is; one that is the program's own is taken over.
+fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result<Item> {
+    if *slot == null() {
+        return Ok(Item::Done);
+    }
+    if *slot == block {
+        return Err(FAMPI_ERR_REQUEST);
+    }
+    if state.entry(*slot).is_none() {
+        *slot = state.adopt(*slot)?;
+    }
+    match state.entry(*slot) {
+        Some(Entry { kind: Kind::Operation(operation), .. }) => {
+            Ok(Item::Operation(State::share(operation)))
+        }
+        Some(Entry { kind: Kind::Block(inner), .. }) if inner.finished => {
+            Ok(Item::Inner(inner.name))
+        }
+        Some(Entry { kind: Kind::Making(making), .. }) if making.outcome() == Some(0) => {
+            Ok(Item::Done)
+        }
+        _ => Err(FAMPI_ERR_STATE),
+    }
+}
+
+/// Ends a block: when the requests of the list are over, this rank votes. Does not wait.
+///
+/// The list may hold any requests: point-to-point, collective, persistent, of files, of windows,
+/// finished blocks, and `MPI_REQUEST_NULL`, which counts as complete. It is taken over: each
+/// handle in the array is replaced by one of fampi's, which stays, with its status, until
+/// `MPI_Request_free`. Copies of the handles that were made before are not to be used any more,
+/// except those of persistent requests, which are inactive once the new handle is complete.
+///
+/// A request that is not complete after `timeout` is a fault. Called again on the same block, the
+/// list is ignored, and the deadline is moved as long as requests are pending.
+///
+/// Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list,
+/// `FAMPI_ERR_STATE` for an inner block that is not finished, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.
+///
+/// # Safety
+///
+/// The array is null or has `count` requests, each of them live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_TryBlock_finish(
+    tb_request: MPI_Request,
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    timeout: FAMPI_Timeout,
+) -> c_int {
+    enter_started(|state| {
+        let limit = self::timeout(timeout)?;
+        // SAFETY: our caller's promise.
+        let requests = unsafe { list(count, array_of_requests) }?;
+        let (block, finished) = {
+            let found = state.block(tb_request)?;
+            (found.name, found.finished)
+        };
+        if finished {
+            state.guest.finish(block, &[], limit);
+            state.settle(false);
+            return Ok(());
+        }
+        check_inner(state, tb_request, requests)?;
+        let data = state.guest.data_of(block);
+        let (mut parts, mut places, mut operations) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, slot) in requests.iter_mut().enumerate() {
+            match item(state, tb_request, slot)? {
+                Item::Done => continue,
+                Item::Inner(inner) => parts.push(Part::Block(inner)),
+                Item::Operation(operation) => {
+                    state.guest.with_mpi(|mpi| mpi.assign(operation.post, data));
+                    parts.push(Part::Request(operation.post));
+                    operations.push(operation);
+                }
+            }
+            places.push(place);
+        }
+        let found = state.block(tb_request)?;
+        (found.finished, found.places, found.operations) = (true, places, operations);
+        state.guest.finish(block, &parts, limit);
+        state.settle(false);
+        Ok(())
+    })
+}
+
+/// Refuses a list before anything of it is taken over.
+fn check_inner(state: &mut State, block: MPI_Request, requests: &[MPI_Request]) -> Result<()> {
+    for request in requests {
+        if *request == block {
+            return Err(FAMPI_ERR_REQUEST);
+        }
+        match state.entry(*request).map(|entry| &entry.kind) {
+            Some(Kind::Block(inner)) if !inner.finished => return Err(FAMPI_ERR_STATE),
+            Some(Kind::Making(making)) if making.outcome() != Some(0) => {
+                return Err(FAMPI_ERR_STATE);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Raises a fault of the application in a block between its start and its finish: the block is
+/// faulty on all ranks, with this code and this rank. Nobody is interrupted.
+///
+/// The code is any number but 0 and fampi's own (`FAMPI_ERR_TRANSIENT` and `FAMPI_ERR_PERMANENT`
+/// are for applications).
+///
+/// Returns `FAMPI_ERR_REQUEST` for anything but a block, `FAMPI_ERR_STATE` for a finished one,
+/// `FAMPI_ERR_ARG` for a code that may not be raised.
+#[unsafe(no_mangle)]
+pub extern "C" fn FAMPI_Request_raise_error(request: MPI_Request, error_code: c_int) -> c_int {
+    enter_started(|state| {
+        let block = open_block(state, request)?;
+        if !may_be_raised(error_code) {
+            return Err(FAMPI_ERR_ARG);
+        }
+        state.guest.raise(block, error_code);
+        Ok(())
+    })
+}
+
+/// Makes a block faulty and ends the waits of all ranks that are in it: what is pending on its
+/// communicator ends with an error, as the communicator is revoked.
+///
+/// Returns `FAMPI_ERR_REQUEST` for anything but a block, `FAMPI_ERR_STATE` for a finished one.
+#[unsafe(no_mangle)]
+pub extern "C" fn FAMPI_TryBlock_interrupt(tb_request: MPI_Request) -> c_int {
+    enter_started(|state| {
+        let block = open_block(state, tb_request)?;
+        state.guest.interrupt(block);
+        Ok(())
+    })
+}
+
+fn open_block(state: &mut State, raw: MPI_Request) -> Result<fampi_core::guest::GuestBlock> {
+    let block = state.block(raw)?;
+    if block.finished { Err(FAMPI_ERR_STATE) } else { Ok(block.name) }
+}

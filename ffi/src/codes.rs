@@ -1,0 +1,147 @@
+//! Numbers of the interface: return codes, codes of faults, levels, timeouts.
+//!
+//! A fault has the number of its kind, or, where MPI or the application gave one, that number
+//! itself. Numbers are never used again for something else.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use fampi_core::{Codes, Error, FaultCode};
+
+/// Done. The same number as `MPI_SUCCESS`.
+pub const FAMPI_SUCCESS: c_int = 0;
+
+/// In the list of a query: the death of processes, soft and hard. MPI's own `MPI_ERR_PROC_FAILED`
+/// asks for the same.
+pub const FAMPI_ERR_PROC_FAILED: c_int = 262_144_000;
+/// A process died; its node lives, as far as is known.
+pub const FAMPI_ERR_PROC_FAILED_SOFT: c_int = 262_144_001;
+/// A node was lost with all its processes.
+pub const FAMPI_ERR_PROC_FAILED_HARD: c_int = 262_144_002;
+/// As a return code: not over within the timeout, which says nothing about the outcome: wait
+/// again. As the code of a fault: a request was not complete at the deadline of finish.
+pub const FAMPI_ERR_TIMEOUT: c_int = 262_144_003;
+/// Cut short, because a failure elsewhere has doomed the block: finish it.
+pub const FAMPI_ERR_INTERRUPTED: c_int = 262_144_004;
+/// A rank released the block's request without finishing the block.
+pub const FAMPI_ERR_LEFT: c_int = 262_144_005;
+/// A rank has freed the communicator and starts no further block on it.
+pub const FAMPI_ERR_ABANDONED: c_int = 262_144_006;
+/// A block in the list of this one was faulty.
+pub const FAMPI_ERR_INNER: c_int = 262_144_007;
+/// A code for applications: a fault that trying again may cure.
+pub const FAMPI_ERR_TRANSIENT: c_int = 262_144_120;
+/// A code for applications: a fault that stays.
+pub const FAMPI_ERR_PERMANENT: c_int = 262_144_121;
+/// In the list of a query: every code matches.
+pub const FAMPI_ERR_RCODES_ANY: c_int = 262_144_255;
+
+/// The block is faulty, on all living ranks if it is global: ask the queries, recover.
+pub const FAMPI_ERR_TRYBLOCK_FOUND_ERRORS: c_int = 262_144_140;
+/// A null pointer, or a value that has no meaning here.
+pub const FAMPI_ERR_ARG: c_int = 262_144_141;
+/// A negative number of things.
+pub const FAMPI_ERR_COUNT: c_int = 262_144_142;
+/// Not a request, or not one of the kind that is needed: freed, null, no block.
+pub const FAMPI_ERR_REQUEST: c_int = 262_144_143;
+/// No communicator that this call can work on.
+pub const FAMPI_ERR_COMM: c_int = 262_144_144;
+/// The block was finished already, or is not finished, or is not decided yet.
+pub const FAMPI_ERR_STATE: c_int = 262_144_145;
+/// Another communicator is being made; one at a time.
+pub const FAMPI_ERR_PENDING: c_int = 262_144_146;
+/// Processes died while a communicator was made; nothing was made, on no living rank.
+pub const FAMPI_ERR_CREATION: c_int = 262_144_147;
+/// This MPI, or this launch, will not do; `FAMPI_Doctor` says why.
+pub const FAMPI_ERR_UNSUPPORTED: c_int = 262_144_148;
+/// One thread calls fampi: the one that called it first.
+pub const FAMPI_ERR_THREAD: c_int = 262_144_149;
+/// A defect of fampi; every later call returns this, too.
+pub const FAMPI_ERR_INTERNAL: c_int = 262_144_150;
+
+/// A block of this rank alone: no message, faults known here only.
+pub const FAMPI_TRYBLOCK_LOCAL: c_int = 0;
+/// A block of all living ranks of its communicator, which agree at its end.
+pub const FAMPI_TRYBLOCK_GLOBAL: c_int = 1;
+/// A block with a synchronising collective among its requests. Taken as a global one.
+pub const FAMPI_TRYBLOCK_WITH_COLLECTIVE: c_int = 2;
+
+/// How long to wait, in nanoseconds; `FAMPI_TIMEOUT_POLL` and `FAMPI_TIMEOUT_NEVER` are special.
+#[allow(non_camel_case_types)]
+pub type FAMPI_Timeout = i64;
+
+/// Look once, do not wait.
+pub const FAMPI_TIMEOUT_POLL: FAMPI_Timeout = 0;
+/// No limit.
+pub const FAMPI_TIMEOUT_NEVER: FAMPI_Timeout = -1;
+
+/// The numbers of fampi's own codes.
+const OWN: std::ops::RangeInclusive<c_int> = FAMPI_ERR_PROC_FAILED..=FAMPI_ERR_RCODES_ANY;
+
+// The numbers of faults are those of the library.
+const _: () = {
+    assert!(FAMPI_ERR_PROC_FAILED == Codes::NUMBER_OF_PROCESS_FAILURES);
+    assert!(FAMPI_ERR_PROC_FAILED_SOFT == FaultCode::ProcessFailed.number());
+    assert!(FAMPI_ERR_PROC_FAILED_HARD == FaultCode::NodeFailed.number());
+    assert!(FAMPI_ERR_TIMEOUT == FaultCode::TimedOut.number());
+    assert!(FAMPI_ERR_INTERRUPTED == FaultCode::Interrupted.number());
+    assert!(FAMPI_ERR_LEFT == FaultCode::LeftBlock.number());
+    assert!(FAMPI_ERR_ABANDONED == FaultCode::Abandoned.number());
+    assert!(FAMPI_ERR_INNER == FaultCode::InnerBlock.number());
+    assert!(FAMPI_ERR_RCODES_ANY == Codes::NUMBER_OF_ANY);
+};
+
+/// The return code for an error.
+pub(crate) fn of_error(error: &Error) -> c_int {
+    match error {
+        Error::Request(code) => code.number(),
+        Error::WaitTimedOut => FAMPI_ERR_TIMEOUT,
+        Error::Abandoned => FAMPI_ERR_COMM,
+        Error::CreationPending => FAMPI_ERR_PENDING,
+        Error::CreationFailed | Error::RecoveryExhausted { .. } => FAMPI_ERR_CREATION,
+        Error::Unsupported(_) => FAMPI_ERR_UNSUPPORTED,
+        Error::Mpi { class, .. } => *class,
+        _ => FAMPI_ERR_INTERNAL,
+    }
+}
+
+/// True when an application may raise this code.
+pub(crate) fn may_be_raised(code: c_int) -> bool {
+    let own = [FAMPI_ERR_TRANSIENT, FAMPI_ERR_PERMANENT];
+    code != FAMPI_SUCCESS && (!OWN.contains(&code) || own.contains(&code))
+}
+
+/// A sentence for each number.
+fn sentence(code: c_int) -> &'static CStr {
+    match code {
+        FAMPI_SUCCESS => c"done",
+        FAMPI_ERR_PROC_FAILED | FAMPI_ERR_PROC_FAILED_SOFT => c"a process failed",
+        FAMPI_ERR_PROC_FAILED_HARD => c"the node of a process failed",
+        FAMPI_ERR_TIMEOUT => c"not over within the timeout; wait again",
+        FAMPI_ERR_INTERRUPTED => c"cut short by a failure elsewhere; finish the block",
+        FAMPI_ERR_LEFT => c"a rank left the block without finishing it",
+        FAMPI_ERR_ABANDONED => c"a rank has freed the communicator",
+        FAMPI_ERR_INNER => c"a block in the list of this one was faulty",
+        FAMPI_ERR_TRANSIENT => c"the application raised a transient fault",
+        FAMPI_ERR_PERMANENT => c"the application raised a permanent fault",
+        FAMPI_ERR_RCODES_ANY => c"any code",
+        FAMPI_ERR_TRYBLOCK_FOUND_ERRORS => c"the block is faulty; query its faults and recover",
+        FAMPI_ERR_ARG => c"a null pointer, or a value that has no meaning here",
+        FAMPI_ERR_COUNT => c"a count is negative",
+        FAMPI_ERR_REQUEST => c"not a request of the kind that is needed",
+        FAMPI_ERR_COMM => c"not a communicator that this call can work on",
+        FAMPI_ERR_STATE => c"the block is not in the state that this call needs",
+        FAMPI_ERR_PENDING => c"another communicator is being made; wait for it first",
+        FAMPI_ERR_CREATION => c"a process died while a communicator was made; recover again",
+        FAMPI_ERR_UNSUPPORTED => c"this MPI or this launch will not do; see FAMPI_Doctor",
+        FAMPI_ERR_THREAD => c"called from another thread than the first call",
+        FAMPI_ERR_INTERNAL => c"a defect of fampi; please report it",
+        code if OWN.contains(&code) => c"a number without a meaning",
+        _ => c"a code of the application or an error class of MPI",
+    }
+}
+
+/// A sentence about a code, which lives as long as the program. Never null. Local, needs no MPI.
+#[unsafe(no_mangle)]
+pub extern "C" fn FAMPI_Error_string(code: c_int) -> *const c_char {
+    sentence(code).as_ptr()
+}

@@ -1,0 +1,32 @@
+//! The C interface of fampi: blocks over communicators and requests that belong to the program.
+//!
+//! ```text
+//! codes    numbers and their sentences      block     start, finish, raise; timeouts
+//! request  generalized requests of MPI      wait      the local waits
+//! state    tables, progress, the boundary   standard  MPI's own calls
+//! recover  ishrink, irebuild, join          query     what a decided block says
+//! about    version, features, diagnosis
+//! ```
+//!
+//! `include/fampi.h` is generated from the functions here, with their documentation.
+//!
+//! **Guarantees.** Nothing is written when a call fails. No panic crosses the boundary. No call
+//! of MPI is made by another thread than the program's.
+//!
+//! **Assumes** that handles which the program passes are null, live, or were fampi's; MPI itself
+//! cannot tell more.
+//!
+//! Reference: `papers/fa-mpi.txt` appendix A.
+
+// The names and the order of arguments are those of the papers.
+#![allow(non_snake_case, non_camel_case_types)]
+
+pub mod about;
+pub mod block;
+pub mod codes;
+pub mod query;
+pub mod recover;
+pub mod request;
+pub mod standard;
+pub mod state;
+pub mod wait;

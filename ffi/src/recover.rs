@@ -1,0 +1,311 @@
+//! Communicators after a failure: of the survivors, or complete again with replacements.
+//!
+//! ```text
+//! ishrink   ready ─ shrink ─ confirm                      (commits of the old communicator)
+//! irebuild  ready ─ merge, who goes where, split ─ confirm ─ welcome  (of the new one)
+//! join              merge, who goes where, split ─────────── welcome
+//! ```
+//!
+//! Each step is a commit or one short call of MPI, and is taken while somebody waits for the
+//! request. A death in any of them ends in the same error on all living ranks.
+
+use std::ffi::c_int;
+
+use fampi_core::{
+    Level, Timeout,
+    guest::{GuestBlock, GuestComm, Shrinking},
+    mpi::Seat,
+};
+use mpi::ffi::{self, MPI_Comm, MPI_Request};
+
+use crate::{
+    block::{list, put},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, of_error},
+    state::{Entry, Kind, Result, State, enter, links_two_groups},
+};
+
+/// A communicator in the making, and where the program wants its handle.
+pub(crate) struct Making {
+    stage: Stage,
+    target: *mut MPI_Comm,
+}
+
+enum Stage {
+    Shrink(Shrinking),
+    /// All survivors are here and know the same deaths.
+    Ready(GuestBlock, Plan),
+    /// A new process has nothing to agree on before.
+    Join(Plan),
+    /// All survivors have made it, or not.
+    Confirm(GuestBlock, Option<(MPI_Comm, GuestComm)>),
+    /// The first commit with the replacements.
+    Welcome(GuestBlock, MPI_Comm, GuestComm),
+    Over(c_int),
+}
+
+/// What a rebuild is told.
+struct Plan {
+    link: MPI_Comm,
+    failed: Option<GuestComm>,
+    seat: Seat,
+}
+
+impl Making {
+    fn kind(stage: Stage, target: *mut MPI_Comm) -> Kind {
+        Kind::Making(Box::new(Self { stage, target }))
+    }
+
+    /// The return code, once it is over.
+    pub(crate) fn outcome(&self) -> Option<c_int> {
+        match self.stage {
+            Stage::Over(code) => Some(code),
+            _ => None,
+        }
+    }
+}
+
+/// Goes on with a communicator in the making as far as possible.
+pub(crate) fn advance(state: &mut State, raw: MPI_Request) {
+    loop {
+        let Some(Entry { kind: Kind::Making(making), .. }) = state.entry(raw) else { return };
+        let target = making.target;
+        let stage = std::mem::replace(&mut making.stage, Stage::Over(FAMPI_ERR_CREATION));
+        let (stage, moved) = step(state, stage, target);
+        if let Some(Entry { kind: Kind::Making(making), .. }) = state.entry(raw) {
+            making.stage = stage;
+        }
+        if !moved {
+            return;
+        }
+    }
+}
+
+/// One step; false when it has to wait.
+fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> (Stage, bool) {
+    match stage {
+        Stage::Shrink(mut shrinking) => match state.guest.step(&mut shrinking) {
+            None => (Stage::Shrink(shrinking), false),
+            Some(Err(error)) => (Stage::Over(of_error(&error)), false),
+            Some(Ok(comm)) => (Stage::Over(shrunk(state, comm, target)), false),
+        },
+        Stage::Ready(block, plan) => match end(state, block) {
+            None => (Stage::Ready(block, plan), false),
+            Some(committed) => {
+                let made = if committed { make(state, &plan) } else { give_up(state, &plan) };
+                let Some(failed) = plan.failed else { return (Stage::Over(FAMPI_ERR_COMM), false) };
+                let confirm = commit(state, failed, made.is_some());
+                (Stage::Confirm(confirm, made), true)
+            }
+        },
+        Stage::Join(plan) => match make(state, &plan) {
+            None => (Stage::Over(FAMPI_ERR_CREATION), false),
+            Some((raw, comm)) => (Stage::Welcome(commit(state, comm, true), raw, comm), true),
+        },
+        Stage::Confirm(block, made) => match (end(state, block), made) {
+            (None, made) => (Stage::Confirm(block, made), false),
+            (Some(true), Some((raw, comm))) => {
+                (Stage::Welcome(commit(state, comm, true), raw, comm), true)
+            }
+            (Some(_), made) => {
+                // The replacements are not left waiting for a welcome.
+                if let Some((_, comm)) = made {
+                    state.guest.abandon(comm);
+                }
+                (Stage::Over(FAMPI_ERR_CREATION), false)
+            }
+        },
+        Stage::Welcome(block, raw, comm) => match end(state, block) {
+            None => (Stage::Welcome(block, raw, comm), false),
+            Some(true) => {
+                // SAFETY: the program keeps the variable until the request is complete.
+                let _ = unsafe { put(target, raw) };
+                (Stage::Over(0), false)
+            }
+            Some(false) => (Stage::Over(FAMPI_ERR_CREATION), false),
+        },
+        over @ Stage::Over(_) => (over, false),
+    }
+}
+
+/// A commit of a communicator, with our vote.
+fn commit(state: &State, comm: GuestComm, ok: bool) -> GuestBlock {
+    let block = state.guest.start(comm, Level::Global);
+    if !ok {
+        state.guest.raise(block, FAMPI_ERR_CREATION);
+    }
+    state.guest.finish(block, &[], Timeout::Never);
+    block
+}
+
+/// The verdict, once it is there.
+fn end(state: &State, block: GuestBlock) -> Option<bool> {
+    let committed = state.guest.verdict(block)?;
+    state.guest.release(block);
+    Some(committed)
+}
+
+fn shrunk(state: &mut State, comm: GuestComm, target: *mut MPI_Comm) -> c_int {
+    let data = state.guest.data(comm);
+    let raw = data.and_then(|data| state.guest.with_mpi(|mpi| mpi.users_comm(data)));
+    let Some(raw) = raw else { return FAMPI_ERR_CREATION };
+    // SAFETY: the program keeps the variable until the request is complete.
+    let told = state.know(raw, comm).and_then(|()| unsafe { put(target, raw) });
+    told.err().unwrap_or(0)
+}
+
+/// The short calls of a rebuild.
+fn make(state: &mut State, plan: &Plan) -> Option<(MPI_Comm, GuestComm)> {
+    // SAFETY: the link is live, as the program has promised.
+    let made = state.guest.with_mpi(|mpi| unsafe { mpi.seat(plan.link, &plan.seat) });
+    let raw = made.ok()?;
+    Some((raw, state.comm(raw).ok()?))
+}
+
+/// The replacements wait in the same calls: they are told that it is in vain.
+fn give_up(state: &mut State, plan: &Plan) -> Option<(MPI_Comm, GuestComm)> {
+    // SAFETY: the link is live, as the program has promised.
+    state.guest.with_mpi(|mpi| unsafe { mpi.cut(plan.link) });
+    None
+}
+
+fn add(
+    state: &mut State,
+    stage: Stage,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let made = state.add(Making::kind(stage, newcomm))?;
+    // SAFETY: our callers' promise, asked for null before.
+    unsafe { put(request, made) }
+}
+
+/// Starts to make a communicator of the living ranks, in the same order. All of them call it; a
+/// block on `comm` that named the dead comes before. Progress is made in waits for the request.
+///
+/// `newcomm` is written when the request is complete; the program frees it. Its errors return,
+/// and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it.
+///
+/// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when further deaths disturbed it too
+/// often. This call returns `FAMPI_ERR_PENDING` while another one is being made by fampi,
+/// `FAMPI_ERR_COMM`, `FAMPI_ERR_ARG`.
+///
+/// # Safety
+///
+/// The pointers are null, or to variables that live until the request is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Comm_ishrink(
+    comm: MPI_Comm,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    enter(|state| {
+        if newcomm.is_null() || request.is_null() {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let state = State::started(state)?;
+        let comm = state.comm(comm)?;
+        let shrinking = state.guest.shrink(comm).map_err(|error| of_error(&error))?;
+        add(state, Stage::Shrink(shrinking), newcomm, request)
+    })
+}
+
+/// Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
+/// All living ranks call it, after a block on `comm` that named the dead.
+///
+/// `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
+/// communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
+/// that is dead, says who takes which place: its k-th entry is the rank, in the group of
+/// `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
+/// rank. The replacements call `FAMPI_Comm_irebuild_join`.
+///
+/// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
+/// and spawn again. This call returns `FAMPI_ERR_ARG`, also for another number than that of the
+/// failed ranks and for `is_local` 1; `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
+///
+/// # Safety
+///
+/// The pointers are null, or to variables that live until the request is complete; the array has
+/// `N_ranks` numbers.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub unsafe extern "C" fn FAMPI_Comm_irebuild(
+    comm: MPI_Comm,
+    root: c_int,
+    aux_intercomm: MPI_Comm,
+    N_ranks: c_int,
+    ranks: *mut c_int,
+    is_local: c_int,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    enter(|state| {
+        // SAFETY: our caller's promise.
+        let ranks = unsafe { list(N_ranks, ranks) }?;
+        if newcomm.is_null() || request.is_null() || is_local != 0 {
+            return Err(FAMPI_ERR_ARG);
+        }
+        check_link(aux_intercomm)?;
+        let state = State::started(state)?;
+        let failed = state.comm(comm)?;
+        let dead = state.guest.known_failed(failed);
+        let (me, size) = place_in(comm)?;
+        let mut taken: Vec<c_int> = ranks.to_vec();
+        taken.sort_unstable();
+        taken.dedup();
+        let fits = taken.len() == dead.len() && taken.first().is_none_or(|first| *first >= 0);
+        if !(0..size).contains(&root) {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let is_dead = |rank: c_int| dead.contains((rank as u32).into());
+        let root = (root..size).chain(0..root).find(|rank| !is_dead(*rank)).unwrap_or(root);
+        if me == root && !fits {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let seats = (me == root).then(|| {
+            ranks.iter().zip(dead.iter()).map(|(new, dead)| (*new as u32, dead.number())).collect()
+        });
+        let seat = Seat::Survivor { rank: me as u32, seats };
+        let plan = Plan { link: aux_intercomm, failed: Some(failed), seat };
+        let ready = commit(state, failed, true);
+        add(state, Stage::Ready(ready, plan), newcomm, request)
+    })
+}
+
+/// The part of a replacement in `FAMPI_Comm_irebuild`: `aux_intercomm` links it to the survivors
+/// (`MPI_Comm_get_parent`). Waiting for the request blocks until the survivors come.
+///
+/// Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed.
+///
+/// # Safety
+///
+/// The pointers are null, or to variables that live until the request is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Comm_irebuild_join(
+    aux_intercomm: MPI_Comm,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    enter(|state| {
+        if newcomm.is_null() || request.is_null() {
+            return Err(FAMPI_ERR_ARG);
+        }
+        check_link(aux_intercomm)?;
+        let state = State::started(state)?;
+        let plan = Plan { link: aux_intercomm, failed: None, seat: Seat::Replacement };
+        add(state, Stage::Join(plan), newcomm, request)
+    })
+}
+
+/// MPI knows this handle, and it links two groups.
+fn check_link(raw: MPI_Comm) -> Result<()> {
+    if links_two_groups(raw)? { Ok(()) } else { Err(FAMPI_ERR_COMM) }
+}
+
+fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {
+    let (mut me, mut size) = (0, 0);
+    // SAFETY: the communicator is in use; the results are ours.
+    let rank = unsafe { ffi::MPI_Comm_rank(comm, &raw mut me) };
+    // SAFETY: as above.
+    let count = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
+    if rank == 0 && count == 0 { Ok((me, size)) } else { Err(FAMPI_ERR_COMM) }
+}

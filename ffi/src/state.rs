@@ -1,0 +1,402 @@
+//! All that this process knows: communicators, requests, blocks. One thread owns it.
+//!
+//! Every function of the interface goes through [`enter`]: no panic leaves it, no other thread
+//! comes in, and what the program has freed since the last call is taken off the tables first.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    ffi::{c_int, c_void},
+    hash::{BuildHasherDefault, Hasher},
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use fampi_core::{
+    engine::platform::PostId,
+    guest::{Guest, GuestBlock, GuestComm},
+    mpi::MpiPlatform,
+};
+use mpi::ffi;
+
+use crate::{
+    codes::{FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD, of_error},
+    recover::Making,
+    request::{self, Handle, empty_status, take_freed},
+};
+
+/// What a function of the interface comes to: success, or the code to return.
+pub(crate) type Result<T> = std::result::Result<T, c_int>;
+
+/// A request of the program that we test.
+pub(crate) struct Operation {
+    pub(crate) post: PostId,
+    /// The table and the blocks that ask for it.
+    uses: Cell<u32>,
+}
+
+/// A block and the list that was given to its finish.
+pub(crate) struct Block {
+    pub(crate) name: GuestBlock,
+    pub(crate) finished: bool,
+    /// For each part of the block its place in the list.
+    pub(crate) places: Vec<usize>,
+    pub(crate) operations: Vec<Rc<Operation>>,
+}
+
+/// What a request of ours stands for.
+pub(crate) enum Kind {
+    Operation(Rc<Operation>),
+    Block(Block),
+    Making(Box<Making>),
+}
+
+pub(crate) struct Entry {
+    pub(crate) handle: Handle,
+    pub(crate) kind: Kind,
+    /// The program has freed it before it was over.
+    pub(crate) abandoned: bool,
+}
+
+/// A communicator in use.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) raw: ffi::MPI_Comm,
+    pub(crate) comm: GuestComm,
+}
+
+/// Addresses are spread by a multiplication; nobody attacks a table with them.
+#[derive(Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        let product = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) guest: Guest,
+    pub(crate) comms: Vec<Known>,
+    pub(crate) entries: HashMap<usize, Entry, BuildHasherDefault<Spread>>,
+    /// Requests that are not complete.
+    pub(crate) pending: Vec<usize>,
+    attribute: c_int,
+}
+
+thread_local! {
+    static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
+    /// Communicators that the program has freed since somebody looked.
+    static FREED_COMMS: RefCell<Vec<ffi::MPI_Comm>> = const { RefCell::new(Vec::new()) };
+    /// It is this one.
+    static OWNER: Cell<bool> = const { Cell::new(false) };
+    /// A panic was caught, or MPI is being finalised.
+    static CLOSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Some thread has called us.
+static OWNED: AtomicBool = AtomicBool::new(false);
+
+/// Runs the body of a function; its result becomes the return code.
+pub(crate) fn enter(body: impl FnOnce(&mut Option<State>) -> Result<()>) -> c_int {
+    let guarded = catch_unwind(AssertUnwindSafe(|| {
+        if !OWNER.get() {
+            if OWNED.swap(true, Ordering::Relaxed) {
+                return Err(FAMPI_ERR_THREAD);
+            }
+            OWNER.set(true);
+        }
+        if CLOSED.get() {
+            return Err(FAMPI_ERR_INTERNAL);
+        }
+        STATE.with(|state| {
+            let mut state = state.try_borrow_mut().map_err(|_| FAMPI_ERR_INTERNAL)?;
+            if let Some(state) = state.as_mut() {
+                state.clear();
+            }
+            body(&mut state)
+        })
+    }));
+    if let Ok(done) = guarded {
+        done.err().unwrap_or(0)
+    } else {
+        CLOSED.set(true);
+        FAMPI_ERR_INTERNAL
+    }
+}
+
+/// The same for functions that need a first block, or a first communicator, before.
+pub(crate) fn enter_started(body: impl FnOnce(&mut State) -> Result<()>) -> c_int {
+    enter(|state| body(state.as_mut().ok_or(FAMPI_ERR_REQUEST)?))
+}
+
+unsafe extern "C" fn comm_is_freed(
+    comm: ffi::MPI_Comm,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    let _ = FREED_COMMS.try_with(|freed| freed.borrow_mut().push(comm));
+    0
+}
+
+/// `MPI_Finalize` deletes the attributes of `MPI_COMM_SELF` first: the moment to leave.
+unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    let left = catch_unwind(|| {
+        STATE.with(|state| {
+            if let Ok(mut state) = state.try_borrow_mut()
+                && let Some(state) = state.take()
+            {
+                state.guest.leave();
+                // Nothing of it may touch MPI any more.
+                std::mem::forget(state);
+            }
+        });
+    });
+    CLOSED.set(true);
+    c_int::from(left.is_err())
+}
+
+/// MPI waits inside a call of its own: our blocks go on meanwhile.
+extern "C" fn mpi_is_waiting() -> c_int {
+    let _ = catch_unwind(|| {
+        let _ = STATE.try_with(|state| {
+            if let Ok(mut state) = state.try_borrow_mut()
+                && let Some(state) = state.as_mut()
+                && !state.pending.is_empty()
+            {
+                state.guest.progress();
+                state.settle(true);
+            }
+        });
+    });
+    0
+}
+
+type Delete = unsafe extern "C" fn(ffi::MPI_Comm, c_int, *mut c_void, *mut c_void) -> c_int;
+
+unsafe extern "C" fn not_copied(
+    _: ffi::MPI_Comm,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: MPI gives a flag to be filled.
+    unsafe { *flag = 0 };
+    0
+}
+
+/// A new kind of attribute, which is not copied by duplicates.
+fn attribute(delete: Delete) -> Result<c_int> {
+    let (copy, mut made) = (Some(not_copied as _), 0);
+    // SAFETY: both functions have the right types and live for ever.
+    let code = unsafe {
+        ffi::MPI_Comm_create_keyval(copy, Some(delete), &raw mut made, std::ptr::null_mut())
+    };
+    if code == 0 { Ok(made) } else { Err(code) }
+}
+
+fn mark(comm: ffi::MPI_Comm, attribute: c_int) -> Result<()> {
+    // SAFETY: the communicator is live, the attribute ours; no value is needed.
+    let code = unsafe { ffi::MPI_Comm_set_attr(comm, attribute, std::ptr::null_mut()) };
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
+impl State {
+    fn new() -> Result<Self> {
+        let platform = MpiPlatform::guest().map_err(|error| {
+            eprintln!("fampi: {error}");
+            of_error(&error)
+        })?;
+        platform.call_back(mpi_is_waiting);
+        // SAFETY: reading a constant that MPI's library defines.
+        mark(unsafe { ffi::RSMPI_COMM_SELF }, attribute(mpi_ends)?)?;
+        Ok(Self {
+            guest: Guest::new(Box::new(platform)),
+            comms: Vec::new(),
+            entries: HashMap::default(),
+            pending: Vec::new(),
+            attribute: attribute(comm_is_freed)?,
+        })
+    }
+
+    /// The state, which the first call makes.
+    pub(crate) fn started(state: &mut Option<Self>) -> Result<&mut Self> {
+        if state.is_none() {
+            *state = Some(Self::new()?);
+        }
+        state.as_mut().ok_or(FAMPI_ERR_INTERNAL)
+    }
+
+    /// Takes off the tables what the program has freed.
+    fn clear(&mut self) {
+        for raw in FREED_COMMS.with_borrow_mut(std::mem::take) {
+            if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {
+                let comm = self.comms.swap_remove(at).comm;
+                self.guest.abandon(comm);
+                if let Some(data) = self.guest.data(comm) {
+                    self.guest.with_mpi(|mpi| mpi.forget_comm(data));
+                }
+            }
+        }
+        while let Some(key) = take_freed() {
+            // The number may belong to a newer request already.
+            if self.entries.get(&key).is_some_and(|entry| entry.handle.is_freed())
+                && let Some(entry) = self.entries.remove(&key)
+            {
+                self.drop_kind(entry.kind);
+            }
+        }
+    }
+
+    fn drop_kind(&mut self, kind: Kind) {
+        match kind {
+            Kind::Operation(operation) => self.unuse(&operation),
+            Kind::Block(block) => {
+                self.guest.release(block.name);
+                for operation in block.operations {
+                    self.unuse(&operation);
+                }
+            }
+            Kind::Making(_) => {}
+        }
+    }
+
+    fn unuse(&mut self, operation: &Operation) {
+        operation.uses.set(operation.uses.get() - 1);
+        if operation.uses.get() == 0 {
+            self.guest.with_mpi(|mpi| mpi.forget_request(operation.post));
+        }
+    }
+
+    /// The communicator in use, which it is taken into if it is not.
+    pub(crate) fn comm(&mut self, raw: ffi::MPI_Comm) -> Result<GuestComm> {
+        if let Some(known) = self.comms.iter().find(|known| known.raw == raw) {
+            return Ok(known.comm);
+        }
+        if links_two_groups(raw)? {
+            return Err(FAMPI_ERR_COMM);
+        }
+        // SAFETY: live, as MPI has just answered for it; `comm_is_freed` tells of its end.
+        let adopted = self.guest.with_mpi(|mpi| unsafe { mpi.adopt_comm(raw) });
+        let adopted = adopted.map_err(|error| of_error(&error))?;
+        let comm = self.guest.adopt(adopted.id, adopted.universe, adopted.place, adopted.data);
+        self.know(raw, comm)?;
+        Ok(comm)
+    }
+
+    /// From now on this communicator of the program is that one of ours.
+    pub(crate) fn know(&mut self, raw: ffi::MPI_Comm, comm: GuestComm) -> Result<()> {
+        mark(raw, self.attribute)?;
+        self.comms.push(Known { raw, comm });
+        Ok(())
+    }
+
+    /// Adds a request of ours.
+    pub(crate) fn add(&mut self, kind: Kind) -> Result<ffi::MPI_Request> {
+        let handle = Handle::new()?;
+        let raw = handle.raw;
+        self.pending.push(request::key(raw));
+        let entry = Entry { handle, kind, abandoned: false };
+        // A request that was freed in this very call may have had the same place.
+        if let Some(old) = self.entries.insert(request::key(raw), entry) {
+            self.drop_kind(old.kind);
+        }
+        Ok(raw)
+    }
+
+    /// The entry of a request of ours that the program has not freed.
+    pub(crate) fn entry(&mut self, raw: ffi::MPI_Request) -> Option<&mut Entry> {
+        self.entries.get_mut(&request::key(raw)).filter(|entry| !entry.abandoned)
+    }
+
+    /// The block behind a request.
+    pub(crate) fn block(&mut self, raw: ffi::MPI_Request) -> Result<&mut Block> {
+        match self.entry(raw) {
+            Some(Entry { kind: Kind::Block(block), .. }) => Ok(block),
+            _ => Err(FAMPI_ERR_REQUEST),
+        }
+    }
+
+    /// Takes a request of the program's own under our wing and gives what stands for it.
+    pub(crate) fn adopt(&mut self, raw: ffi::MPI_Request) -> Result<ffi::MPI_Request> {
+        // SAFETY: the program gave it as a live request, and has ours in its place from now on.
+        let post = self.guest.with_mpi(|mpi| unsafe { mpi.adopt_request(raw) });
+        self.add(Kind::Operation(Rc::new(Operation { post, uses: Cell::new(1) })))
+    }
+
+    /// Another block asks for an operation.
+    pub(crate) fn share(operation: &Rc<Operation>) -> Rc<Operation> {
+        operation.uses.set(operation.uses.get() + 1);
+        operation.clone()
+    }
+
+    /// Completes the requests of ours whose end is known; with `look`, asks MPI about each.
+    pub(crate) fn settle(&mut self, look: bool) {
+        let mut at = 0;
+        while at < self.pending.len() {
+            let key = self.pending[at];
+            let over = match self.entries.get_mut(&key) {
+                Some(entry) => settle_entry(&self.guest, entry, look),
+                None => true,
+            };
+            if over {
+                self.pending.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+/// True when a request is complete now.
+pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool {
+    let ended = match &mut entry.kind {
+        Kind::Operation(operation) => {
+            let post = operation.post;
+            guest.with_mpi(|mpi| {
+                if look && mpi.ended(post).is_none() {
+                    fampi_core::engine::platform::Platform::test(mpi, post);
+                }
+                mpi.ended(post).map(|ended| {
+                    (ended.status, ended.fault.map_or(0, fampi_core::FaultCode::number))
+                })
+            })
+        }
+        Kind::Block(block) => guest.verdict(block.name).map(|committed| {
+            let faulty = crate::codes::FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
+            (empty_status(), if committed { 0 } else { faulty })
+        }),
+        Kind::Making(making) => making.outcome().map(|code| (empty_status(), code)),
+    };
+    if let Some((status, code)) = ended {
+        entry.handle.complete(status, code);
+    }
+    entry.handle.is_complete()
+}
+
+/// Whether a communicator has two groups; an error for what is no communicator.
+pub(crate) fn links_two_groups(raw: ffi::MPI_Comm) -> Result<bool> {
+    // SAFETY: reading a constant that MPI's library defines.
+    if raw.0.is_null() || raw == unsafe { ffi::RSMPI_COMM_NULL } {
+        return Err(FAMPI_ERR_COMM);
+    }
+    let mut flag = 0;
+    // SAFETY: the result is ours; that the handle is one of MPI's is the program's promise.
+    let code = unsafe { ffi::MPI_Comm_test_inter(raw, &raw mut flag) };
+    if code == 0 { Ok(flag != 0) } else { Err(FAMPI_ERR_COMM) }
+}

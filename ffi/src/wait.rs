@@ -1,0 +1,368 @@
+//! Waits: with a timeout, and ended when the block that this rank is in is doomed.
+
+use std::{
+    ffi::c_int,
+    time::{Duration, Instant},
+};
+
+use fampi_core::{
+    Timeout,
+    engine::platform::PostId,
+    guest::{GuestBlock, Wait},
+};
+use mpi::ffi::{self, MPI_Request, MPI_Status};
+
+use crate::{
+    block::{list, put, timeout},
+    codes::{
+        FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_STATE, FAMPI_ERR_TIMEOUT, FAMPI_Timeout,
+    },
+    request::{empty_status, null},
+    state::{Kind, Result, State, enter},
+};
+
+/// What is waited for.
+#[derive(Clone, Copy)]
+enum Awaited {
+    Operation(PostId),
+    Block(GuestBlock),
+    Making,
+}
+
+/// How much of a list has to be over.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Much {
+    All,
+    One,
+}
+
+/// What a request of a list came to; `None` while it is pending.
+fn outcome(state: &mut State, raw: MPI_Request) -> Option<(MPI_Status, c_int)> {
+    if raw == null() {
+        return Some((empty_status(), 0));
+    }
+    state.entry(raw)?.handle.outcome()
+}
+
+/// Takes over the requests of a list that are the program's own, and says what to look at.
+fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize, Awaited)>> {
+    for request in requests.iter() {
+        if let Some(Kind::Block(block)) = state.entry(*request).map(|entry| &entry.kind)
+            && !block.finished
+        {
+            return Err(FAMPI_ERR_STATE);
+        }
+    }
+    let mut found = Vec::new();
+    for (at, slot) in requests.iter_mut().enumerate() {
+        if *slot == null() {
+            continue;
+        }
+        if state.entry(*slot).is_none() {
+            *slot = state.adopt(*slot)?;
+        }
+        let Some(entry) = state.entry(*slot) else { continue };
+        if entry.handle.is_complete() {
+            continue;
+        }
+        found.push((
+            at,
+            match &entry.kind {
+                Kind::Operation(operation) => Awaited::Operation(operation.post),
+                Kind::Block(block) => Awaited::Block(block.name),
+                Kind::Making(_) => Awaited::Making,
+            },
+        ));
+    }
+    Ok(found)
+}
+
+/// Waits for requests; those that are over are complete afterwards.
+fn wait(
+    state: &mut State,
+    requests: &mut [MPI_Request],
+    limit: Timeout,
+    much: Much,
+) -> Result<Wait> {
+    let mut left = awaited(state, requests)?;
+    let any_over = requests.iter().any(|raw| *raw != null() && outcome(state, *raw).is_some());
+    if left.is_empty() || much == Much::One && any_over {
+        return Ok(Wait::Done);
+    }
+    if left.iter().any(|(_, what)| matches!(what, Awaited::Making)) {
+        return wait_making(state, requests, limit, much);
+    }
+    let waited = match left[..] {
+        [(_, Awaited::Block(block))] => state.guest.wait_block(block, limit),
+        _ => state.guest.wait(limit, |probe| {
+            let before = left.len();
+            left.retain(|(_, what)| match what {
+                Awaited::Operation(post) => !probe.request(*post),
+                Awaited::Block(block) => !probe.block(*block),
+                Awaited::Making => false,
+            });
+            left.is_empty() || much == Much::One && left.len() < before
+        }),
+    };
+    state.settle(false);
+    Ok(waited)
+}
+
+/// The same when a communicator in the making is among them, which goes on in its own steps.
+fn wait_making(
+    state: &mut State,
+    requests: &mut [MPI_Request],
+    limit: Timeout,
+    much: Much,
+) -> Result<Wait> {
+    const STEP: Duration = Duration::from_micros(200);
+    let began = Instant::now();
+    loop {
+        for request in requests.iter() {
+            crate::recover::advance(state, *request);
+        }
+        state.settle(true);
+        let mut over = requests.iter().map(|raw| outcome(state, *raw).is_some());
+        if if much == Much::All { over.all(|it| it) } else { over.any(|it| it) } {
+            return Ok(Wait::Done);
+        }
+        let expired = match limit {
+            Timeout::Poll => true,
+            Timeout::After(limit) => began.elapsed() >= limit,
+            Timeout::Never => false,
+        };
+        if expired {
+            return Ok(Wait::TimedOut);
+        }
+        if state.guest.wait(Timeout::After(STEP), |_| false) == Wait::Doomed {
+            state.guest.progress();
+        }
+    }
+}
+
+/// Gives a persistent request back to the program, which may start it again.
+fn give_back(state: &mut State, slot: &mut MPI_Request) {
+    let Some(entry) = state.entry(*slot) else { return };
+    let Kind::Operation(operation) = &entry.kind else { return };
+    let post = operation.post;
+    let ended = state.guest.with_mpi(|mpi| mpi.ended(post));
+    if let Some(original) = ended.and_then(|ended| ended.persistent) {
+        let mut ours = std::mem::replace(slot, original);
+        // SAFETY: complete and ours; the program has never seen it.
+        unsafe { ffi::MPI_Request_free(&raw mut ours) };
+    }
+}
+
+/// The code for waits that did not come to their end.
+fn unfinished(waited: Wait) -> Result<()> {
+    match waited {
+        Wait::Done => Ok(()),
+        Wait::TimedOut => Err(FAMPI_ERR_TIMEOUT),
+        Wait::Doomed => Err(FAMPI_ERR_INTERRUPTED),
+    }
+}
+
+fn status_ignored() -> *mut MPI_Status {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_STATUS_IGNORE }
+}
+
+/// Writes a status, unless the program ignores it.
+///
+/// # Safety
+///
+/// The pointer is `MPI_STATUS_IGNORE` or to a status of the program.
+unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
+    if pointer != status_ignored() && !pointer.is_null() {
+        // SAFETY: our caller's promise.
+        unsafe { pointer.write(status) };
+    }
+}
+
+/// Waits for one request: any of MPI's, or a finished block. When the block that this rank is in
+/// is doomed by a failure elsewhere, the wait ends.
+///
+/// The handle stays valid and can be given to a finish, or waited for again, until
+/// `MPI_Request_free`; a request that is not fampi's is replaced by one that is. A persistent
+/// request is itself again when it is complete.
+///
+/// Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
+/// `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
+/// failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, an error class of MPI),
+/// `FAMPI_ERR_STATE` for a block that is not finished, `FAMPI_ERR_ARG`.
+///
+/// # Safety
+///
+/// The pointers are null, or to a live request and to a status.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Wait_local(
+    request: *mut MPI_Request,
+    status: *mut MPI_Status,
+    timeout: FAMPI_Timeout,
+) -> c_int {
+    // SAFETY: our caller's promise.
+    unsafe { wait_all(1, request, status, timeout, false) }
+}
+
+/// Waits for all requests of a list, as `FAMPI_Wait_local` does for one.
+///
+/// Of several failures the code of the first in the list is returned; `MPI_ERROR` of each status
+/// has that of its request.
+///
+/// # Safety
+///
+/// The arrays are null or have `count` live requests and `count` statuses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Waitall_local(
+    count: c_int,
+    requests: *mut MPI_Request,
+    statuses: *mut MPI_Status,
+    timeout: FAMPI_Timeout,
+) -> c_int {
+    // SAFETY: our caller's promise.
+    unsafe { wait_all(count, requests, statuses, timeout, false) }
+}
+
+/// `release` frees the requests that are over, as MPI's own waits do.
+pub(crate) unsafe fn wait_all(
+    count: c_int,
+    requests: *mut MPI_Request,
+    statuses: *mut MPI_Status,
+    limit: FAMPI_Timeout,
+    release: bool,
+) -> c_int {
+    enter(|state| {
+        let limit = timeout(limit)?;
+        // SAFETY: our caller's promise.
+        let requests = unsafe { list(count, requests) }?;
+        if requests.iter().all(|raw| *raw == null()) {
+            for at in 0..requests.len() {
+                // SAFETY: our caller's promise.
+                unsafe { put_statuses(statuses, at, empty_status()) };
+            }
+            return Ok(());
+        }
+        let state = State::started(state)?;
+        unfinished(wait(state, requests, limit, Much::All)?)?;
+        let mut first = 0;
+        for (at, slot) in requests.iter_mut().enumerate() {
+            // One that MPI does not let go of is over for its block only.
+            let (status, code) = outcome(state, *slot).ok_or(FAMPI_ERR_INTERRUPTED)?;
+            first = if first == 0 { code } else { first };
+            // SAFETY: our caller's promise.
+            unsafe { put_statuses(statuses, at, status) };
+            give_back(state, slot);
+            if release && state.entry(*slot).is_some() {
+                // SAFETY: complete and ours.
+                unsafe { ffi::MPI_Request_free(slot) };
+            }
+        }
+        if first == 0 { Ok(()) } else { Err(first) }
+    })
+}
+
+/// Writes the k-th status of an array.
+///
+/// # Safety
+///
+/// The pointer is `MPI_STATUSES_IGNORE`, null, or to an array with more than `at` statuses.
+unsafe fn put_statuses(statuses: *mut MPI_Status, at: usize, status: MPI_Status) {
+    if statuses != status_ignored() && !statuses.is_null() {
+        // SAFETY: our caller's promise.
+        unsafe { put_status(statuses.wrapping_add(at), status) };
+    }
+}
+
+/// Waits for the next request of a list. `index` becomes its place, `MPI_UNDEFINED` when all are
+/// `MPI_REQUEST_NULL`. A request that is over stays in the list: take it out before the next call.
+///
+/// Returns as `FAMPI_Wait_local`, about the request found.
+///
+/// # Safety
+///
+/// The array is null or has `count` live requests; the other pointers are null or to variables.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Waitany_local(
+    count: c_int,
+    requests: *mut MPI_Request,
+    index: *mut c_int,
+    status: *mut MPI_Status,
+    timeout: FAMPI_Timeout,
+) -> c_int {
+    enter(|state| {
+        let limit = self::timeout(timeout)?;
+        // SAFETY: our caller's promise.
+        let requests = unsafe { list(count, requests) }?;
+        if index.is_null() {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let state = State::started(state)?;
+        unfinished(wait(state, requests, limit, Much::One)?)?;
+        for (at, slot) in requests.iter_mut().enumerate().filter(|(_, slot)| **slot != null()) {
+            if let Some((found, code)) = outcome(state, *slot) {
+                // SAFETY: our caller's promise.
+                unsafe { put(index, at as c_int) }?;
+                // SAFETY: as above.
+                unsafe { put_status(status, found) };
+                give_back(state, slot);
+                return if code == 0 { Ok(()) } else { Err(code) };
+            }
+        }
+        // SAFETY: our caller's promise, and reading a constant that MPI's library defines.
+        unsafe { put(index, undefined()) }
+    })
+}
+
+fn undefined() -> c_int {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_UNDEFINED }
+}
+
+/// Waits until at least one request of a list is over, and names all that are: `outcount` of
+/// them, `MPI_UNDEFINED` when all are `MPI_REQUEST_NULL`. They stay in the list: take them out
+/// before the next call.
+///
+/// Returns as `FAMPI_Waitall_local`, about the requests found.
+///
+/// # Safety
+///
+/// The arrays are null or have room for `incount`; the requests are live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Waitsome_local(
+    incount: c_int,
+    requests: *mut MPI_Request,
+    outcount: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut MPI_Status,
+    timeout: FAMPI_Timeout,
+) -> c_int {
+    enter(|state| {
+        let limit = self::timeout(timeout)?;
+        // SAFETY: our caller's promise.
+        let requests = unsafe { list(incount, requests) }?;
+        // SAFETY: our caller's promise.
+        let indices = unsafe { list(incount, indices) }?;
+        if outcount.is_null() {
+            return Err(FAMPI_ERR_ARG);
+        }
+        if requests.iter().all(|raw| *raw == null()) {
+            // SAFETY: our caller's promise.
+            return unsafe { put(outcount, undefined()) };
+        }
+        let state = State::started(state)?;
+        unfinished(wait(state, requests, limit, Much::One)?)?;
+        let (mut found, mut first) = (0, 0);
+        for (at, slot) in requests.iter_mut().enumerate().filter(|(_, slot)| **slot != null()) {
+            if let Some((status, code)) = outcome(state, *slot) {
+                indices[found] = at as c_int;
+                // SAFETY: our caller's promise.
+                unsafe { put_statuses(statuses, found, status) };
+                (found, first) = (found + 1, if first == 0 { code } else { first });
+                give_back(state, slot);
+            }
+        }
+        // SAFETY: our caller's promise.
+        unsafe { put(outcount, found as c_int) }?;
+        if first == 0 { Ok(()) } else { Err(first) }
+    })
+}

@@ -1,0 +1,132 @@
+//! The C interface on real ranks: programs in C and C++ are built, launched and killed.
+
+#[path = "../../../tests/mpi/launch.rs"]
+#[allow(dead_code)]
+mod launch;
+
+mod build;
+
+use build::{Link, compiles, program};
+use launch::{Launch, Run};
+
+/// Launches a program and makes sure that so many ranks said the word.
+#[track_caller]
+fn expect(launch: &Launch, ranks: usize, word: &str) -> Run {
+    let run = launch.run();
+    let said = run.output.lines().filter(|line| line.contains(word)).count();
+    assert_eq!(said, ranks, "ranks that said `{word}`: {run}");
+    run
+}
+
+#[test]
+fn a_block_of_each_kind_is_decided() {
+    let blocks = program(&["tests/programs/blocks.c"], Link::Shared, &[]);
+    for ranks in [2, 4] {
+        expect(&Launch::new(&blocks, ranks), ranks as usize, ": passed")
+            .expect_orderly(ranks as usize);
+    }
+}
+
+#[test]
+fn survivors_agree_wherever_a_rank_dies() {
+    let deaths = program(&["tests/programs/deaths.c"], Link::Shared, &[]);
+    for place in ["halo", "start", "collective", "silent", "wildcard", "after"] {
+        expect(&Launch::new(&deaths, 5).words([place]), 3, ": survived").expect_orderly(3);
+    }
+}
+
+#[test]
+fn a_program_can_have_the_library_in_it() {
+    let hello = program(&["examples/hello_block.c"], Link::Static, &[]);
+    expect(&Launch::new(&hello, 4), 4, ": done, got").expect_orderly(4);
+}
+
+#[test]
+fn misuse_returns_the_code_of_the_table() {
+    let misuse = program(&["tests/programs/misuse.c"], Link::Shared, &[]);
+    expect(&Launch::new(&misuse, 2), 2, ": passed").expect_orderly(2);
+}
+
+#[test]
+fn headers_can_be_included_twice_alone_and_by_cpp() {
+    let text = "#include <fampi_names.h>\n#include <fampi.h>\n#include <fampi_names.h>\n\
+                int (*start)(MPI_Comm, int, MPI_Request *) = MPI_TryBlock_start;\n";
+    compiles("twice.c", text);
+    compiles("twice.cpp", text);
+    let alone = "#include <fampi.h>\nint code = FAMPI_ERR_TIMEOUT;\n";
+    compiles("alone.c", alone);
+    compiles("alone.cpp", alone);
+}
+
+#[test]
+fn algorithm_2_gets_the_same_digits_whoever_dies() {
+    let sources = ["examples/cg.c", "examples/ftlib.cpp"];
+    let solver = program(&sources, Link::Shared, &[]);
+    let four = [
+        ("rebuild", "30:2"),
+        ("rebuild", "0:0"),
+        ("rebuild", "20:1 40:3"),
+        ("rebuild", "30:1 30:3"),
+        ("merge", "30:2"),
+        ("merge", "20:0 40:3"),
+    ];
+    let eight = [("rebuild", "30:1 30:3"), ("merge", "20:0 40:7")];
+    for (ranks, plans) in [(4, &four[..]), (8, &eight)] {
+        let run = |how: &str, kills: &str| {
+            let launch = Launch::new(&solver, ranks).words([how]);
+            launch.variable("FTLIB_KILL", &kills).run()
+        };
+        let undisturbed = run("rebuild", "");
+        undisturbed.expect_orderly(ranks as usize);
+        assert_eq!(undisturbed.output.lines().count(), ranks as usize, "{undisturbed}");
+        for (how, kills) in plans {
+            let recovered = run(how, kills);
+            let same = recovered.sorted_lines() == undisturbed.sorted_lines();
+            assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
+        }
+    }
+}
+
+#[test]
+fn algorithm_3_counts_each_exchange_once() {
+    let cycles = program(&["examples/cycles.c", "examples/ftlib.cpp"], Link::Shared, &[]);
+    for (ranks, how, kills) in [
+        (4, "rebuild", ""),
+        (4, "rebuild", "5:1"),
+        (4, "merge", "3:0 7:2"),
+        (8, "rebuild", "5:1 5:4"),
+    ] {
+        let launch = Launch::new(&cycles, ranks).words([how]).variable("FTLIB_KILL", &kills);
+        // Each of four cells begins with 1, 2, … on the ranks, and what one gives another gets.
+        let sum = 2 * ranks * (ranks + 1);
+        expect(&launch, 1, &format!("{ranks} ranks, 20 cycles: the sum is {sum}.000000000"));
+    }
+}
+
+#[test]
+fn the_examples_do_what_they_say() {
+    let halo = program(&["examples/halo.c"], Link::Shared, &[]);
+    expect(&Launch::new(&halo, 4), 3, ": done, 1.5000").expect_orderly(3);
+    let object = program(&["examples/raii.cpp"], Link::Shared, &[]);
+    expect(&Launch::new(&object, 4), 3, "committed 3 of 5").expect_orderly(3);
+}
+
+#[test]
+fn the_benchmark_runs() {
+    let commit = program(&["benches/commit.c"], Link::Shared, &["-O2"]);
+    expect(&Launch::new(&commit, 2), 1, "ratio").expect_orderly(2);
+}
+
+#[test]
+fn programs_of_ours_touch_no_memory_that_is_not_theirs() {
+    // MPI itself never gives back all that it takes.
+    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
+    for source in ["tests/programs/misuse.c", "tests/programs/blocks.c"] {
+        let program = program(&[source], Link::Shared, &flags);
+        let launch = Launch::new(&program, 2).variable("ASAN_OPTIONS", &"detect_leaks=0");
+        expect(&launch, 2, ": passed").expect_orderly(2);
+    }
+    let deaths = program(&["tests/programs/deaths.c"], Link::Shared, &flags);
+    let launch = Launch::new(&deaths, 5).words(["halo"]);
+    expect(&launch.variable("ASAN_OPTIONS", &"detect_leaks=0"), 3, ": survived");
+}

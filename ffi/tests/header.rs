@@ -1,0 +1,23 @@
+//! The header is the one that the functions in `src` make. `FAMPI_WRITE_HEADER=1` writes it.
+
+use std::{fs, path::Path};
+
+#[test]
+fn the_header_is_fresh() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).expect("a configuration");
+    let made = cbindgen::Builder::new().with_crate(here).with_config(config).generate();
+    let mut text = Vec::new();
+    made.expect("the sources can be read").write(&mut text);
+    let text = String::from_utf8(text).expect("text");
+    let text = text.replace("# Safety\n", "Pointers:\n").replace(" \n", "\n");
+    let header = here.join("include/fampi.h");
+    if std::env::var_os("FAMPI_WRITE_HEADER").is_some() {
+        fs::write(&header, &text).expect("written");
+    }
+    let committed = fs::read_to_string(&header).unwrap_or_default();
+    assert!(
+        committed == text,
+        "ffi/include/fampi.h is stale: FAMPI_WRITE_HEADER=1 cargo test -p fampi-ffi --test header"
+    );
+}

@@ -1,0 +1,231 @@
+/* Blocks without failures: requests of all kinds, nesting, timeouts, raised errors, waits. */
+#include "check.h"
+
+static void requests_of_all_kinds(void)
+{
+  int right = (rank + 1) % size, left = (rank + size - 1) % size, i, round;
+  int sent = rank, got = -1, sum = 0, one = 1, again = -1, window_value = 0, code;
+  int *memory;
+  MPI_Request block, requests[6], persistent;
+  MPI_Status status;
+  MPI_Win window;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window);
+  *memory = 100 + rank;
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Win_lock_all(0, window);
+  MPI_Recv_init(&again, 1, MPI_INT, left, 2, MPI_COMM_WORLD, &persistent);
+
+  for (round = 0; round < 3; round++) {
+    got = again = -1;
+    OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+    MPI_Irecv(&got, 1, MPI_INT, left, 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(&sent, 1, MPI_INT, right, 1, MPI_COMM_WORLD, &requests[1]);
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[2]);
+    MPI_Start(&persistent);
+    requests[3] = persistent;
+    MPI_Send(&sent, 1, MPI_INT, right, 2, MPI_COMM_WORLD);
+    requests[4] = MPI_REQUEST_NULL;
+    MPI_Rget(&window_value, 1, MPI_INT, right, 0, 1, MPI_INT, window, &requests[5]);
+    code = commit(&block, 6, requests);
+    EXPECT(FAMPI_SUCCESS, code);
+    CHECK(got == left && sum == size && again == left && window_value == 100 + right);
+    CHECK(requests[4] == MPI_REQUEST_NULL);
+    /* The status stays until the request is freed. */
+    OK(FAMPI_Wait_local(&requests[0], &status, FAMPI_TIMEOUT_POLL));
+    CHECK(status.MPI_SOURCE == left && status.MPI_TAG == 1);
+    OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
+    CHECK(requests[1] == MPI_REQUEST_NULL);
+    for (i = 0; i < 6; i++)
+      if (requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&requests[i]);
+    MPI_Request_free(&block);
+  }
+  MPI_Request_free(&persistent);
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+}
+
+static void waits_inside(void)
+{
+  int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  int sent[3] = {1, 2, 3}, got[3] = {0, 0, 0}, i, index, count, indices[3], seen = 0;
+  MPI_Request block, sends[3], receives[3], list[6], kept;
+  MPI_Status status, statuses[3];
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  for (i = 0; i < 3; i++)
+    MPI_Irecv(&got[i], 1, MPI_INT, left, 10 + i, MPI_COMM_WORLD, &receives[i]);
+  EXPECT(FAMPI_ERR_TIMEOUT, FAMPI_Wait_local(&receives[0], &status, FAMPI_TIMEOUT_POLL));
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (i = 0; i < 3; i++)
+    MPI_Isend(&sent[i], 1, MPI_INT, right, 10 + i, MPI_COMM_WORLD, &sends[i]);
+  OK(FAMPI_Wait_local(&receives[0], &status, seconds(5)));
+  CHECK(status.MPI_TAG == 10 && got[0] == 1);
+  kept = receives[0];
+  OK(FAMPI_Waitany_local(3, receives, &index, &status, FAMPI_TIMEOUT_NEVER));
+  CHECK(index == 0);
+  list[0] = receives[1];
+  list[1] = receives[2];
+  while (seen < 2) {
+    OK(FAMPI_Waitsome_local(2, list, &count, indices, statuses, FAMPI_TIMEOUT_NEVER));
+    CHECK(count >= 1 && count <= 2);
+    for (i = 0; i < count; i++) {
+      CHECK(statuses[i].MPI_TAG == 11 + indices[i]);
+      receives[1 + indices[i]] = list[indices[i]];
+      list[indices[i]] = MPI_REQUEST_NULL;
+      seen++;
+    }
+  }
+  OK(FAMPI_Waitsome_local(2, list, &count, indices, statuses, FAMPI_TIMEOUT_NEVER));
+  CHECK(count == MPI_UNDEFINED);
+  OK(FAMPI_Waitall_local(3, sends, MPI_STATUSES_IGNORE, FAMPI_TIMEOUT_NEVER));
+  memcpy(list, receives, sizeof receives);
+  memcpy(list + 3, sends, sizeof sends);
+  CHECK(list[0] == kept);
+  EXPECT(FAMPI_SUCCESS, commit(&block, 6, list));
+  CHECK(got[1] == 2 && got[2] == 3);
+  for (i = 0; i < 6; i++) MPI_Request_free(&list[i]);
+  MPI_Request_free(&block);
+}
+
+static void nested(void)
+{
+  MPI_Comm half;
+  MPI_Request outer, inner[2];
+  MPI_Comm failed[2];
+  int count, code, round;
+  int any[1] = {FAMPI_ERR_RCODES_ANY};
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+  for (round = 0; round < 2; round++) {
+    OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &outer));
+    OK(FAMPI_TryBlock_start(half, FAMPI_TRYBLOCK_GLOBAL, &inner[0]));
+    OK(FAMPI_TryBlock_start(half, FAMPI_TRYBLOCK_LOCAL, &inner[1]));
+    if (round == 1 && rank == 1) OK(FAMPI_Request_raise_error(inner[0], 7));
+    OK(FAMPI_TryBlock_finish(inner[0], 0, NULL, FAMPI_TIMEOUT_NEVER));
+    OK(FAMPI_TryBlock_finish(inner[1], 0, NULL, FAMPI_TIMEOUT_NEVER));
+    code = commit(&outer, 2, inner);
+    EXPECT(round == 1 ? FAMPI_ERR_TRYBLOCK_FOUND_ERRORS : FAMPI_SUCCESS, code);
+    OK(FAMPI_Wait_local(&inner[1], MPI_STATUS_IGNORE, FAMPI_TIMEOUT_POLL));
+    if (round == 1) {
+      /* The inner block is still there to be asked. */
+      code = FAMPI_Wait_local(&inner[0], MPI_STATUS_IGNORE, FAMPI_TIMEOUT_POLL);
+      EXPECT(rank % 2 ? FAMPI_ERR_TRYBLOCK_FOUND_ERRORS : FAMPI_SUCCESS, code);
+      OK(FAMPI_Get_failed_requests(outer, 1, any, 0, NULL, &count));
+      CHECK(count == rank % 2);
+      OK(FAMPI_Get_failed_communicators(outer, 1, any, 2, failed, &count));
+      if (rank % 2) CHECK(count == 1 && failed[0] == half);
+    }
+    MPI_Request_free(&inner[0]);
+    MPI_Request_free(&inner[1]);
+    MPI_Request_free(&outer);
+  }
+  MPI_Comm_free(&half);
+}
+
+static void timeouts_and_repeated_finish(void)
+{
+  int got = 0, sent = 5, count, index, right = (rank + 1) % size;
+  int codes[1] = {FAMPI_ERR_TIMEOUT};
+  MPI_Request block, request, send;
+  /* The timeout of the wait says nothing; finish again, wait again. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  MPI_Irecv(&got, 1, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &request);
+  OK(FAMPI_TryBlock_finish(block, 1, &request, FAMPI_TIMEOUT_NEVER));
+  EXPECT(FAMPI_ERR_TIMEOUT, FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, seconds(0.01)));
+  OK(FAMPI_TryBlock_finish(block, 1, &request, seconds(20)));
+  EXPECT(FAMPI_ERR_TIMEOUT, FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_POLL));
+  EXPECT(FAMPI_ERR_STATE, FAMPI_Get_failed_requests(block, 1, codes, 1, &index, &count));
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Isend(&sent, 1, MPI_INT, right, 3, MPI_COMM_WORLD, &send);
+  OK(FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  CHECK(got == 5);
+  MPI_Wait(&send, MPI_STATUS_IGNORE);
+  MPI_Request_free(&request);
+  MPI_Request_free(&block);
+
+  /* The timeout of finish is a fault, on all ranks. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  request = MPI_REQUEST_NULL;
+  if (rank == 0) MPI_Irecv(&got, 1, MPI_INT, 1, 4, MPI_COMM_WORLD, &request);
+  OK(FAMPI_TryBlock_finish(block, 1, &request, seconds(0.05)));
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS,
+         FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Get_failed_requests(block, 1, codes, 1, &index, &count));
+  CHECK(count == (rank == 0));
+  if (rank == 0) CHECK(index == 0);
+  MPI_Barrier(MPI_COMM_WORLD);
+  /* What was late may still come. */
+  if (rank == 1) MPI_Send(&sent, 1, MPI_INT, 0, 4, MPI_COMM_WORLD);
+  if (rank == 0) {
+    OK(FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+    MPI_Request_free(&request);
+  }
+  MPI_Request_free(&block);
+}
+
+static void raised_errors(void)
+{
+  int i, code, count, found, who;
+  int codes[2] = {99, 1234};
+  MPI_Request block;
+  MPI_Group group;
+  FAMPI_Report *report;
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  if (rank == size - 1) OK(FAMPI_Request_raise_error(block, 1234));
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  OK(FAMPI_Get_failed_group(block, 2, codes, MPI_COMM_WORLD, &group));
+  MPI_Group_size(group, &count);
+  CHECK(count == 1);
+  MPI_Group_free(&group);
+  OK(FAMPI_Get_failed_group(block, 1, codes, MPI_COMM_WORLD, &group));
+  MPI_Group_size(group, &count);
+  CHECK(count == 0);
+  MPI_Group_free(&group);
+  OK(FAMPI_Report_get(block, &report));
+  MPI_Request_free(&block);
+  found = 0;
+  for (i = 0; i < FAMPI_Report_count(report); i++) {
+    OK(FAMPI_Report_fault(report, i, &who, &code));
+    found += who == size - 1 && code == 1234;
+  }
+  CHECK(found == 1);
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Report_fault(report, i, &who, &code));
+  FAMPI_Report_free(report);
+  FAMPI_Report_free(NULL);
+}
+
+/* MPI's own calls work on blocks: they go on inside of them. */
+static void waits_of_mpi(void)
+{
+  MPI_Request block;
+  MPI_Status status;
+  int flag = 0;
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  OK(MPI_Wait(&block, &status));
+  CHECK(block == MPI_REQUEST_NULL);
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  while (!flag) OK(MPI_Test(&block, &flag, &status));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Wait(&block, &status));
+  CHECK(block == MPI_REQUEST_NULL);
+  /* A request may be freed before its block is decided. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Request_free(&block));
+}
+
+int main(int argc, char **argv)
+{
+  int i;
+  begin(&argc, &argv);
+  requests_of_all_kinds();
+  waits_inside();
+  nested();
+  timeouts_and_repeated_finish();
+  raised_errors();
+  for (i = 0; i < 100; i++) waits_of_mpi();
+  passed("passed");
+  MPI_Finalize();
+  return 0;
+}

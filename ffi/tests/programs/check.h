@@ -1,0 +1,70 @@
+/* What the test programs share: a check that ends the job, and a death. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <fampi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size;
+
+#define CHECK(condition)                                                              \
+  do {                                                                                \
+    if (!(condition)) {                                                               \
+      printf("rank %d: %s:%d: not true: %s\n", rank, __FILE__, __LINE__, #condition); \
+      fflush(stdout);                                                                 \
+      MPI_Abort(MPI_COMM_WORLD, 1);                                                   \
+    }                                                                                 \
+  } while (0)
+
+#define EXPECT(expected, call)                                                          \
+  do {                                                                                  \
+    int code_ = (call);                                                                 \
+    if (code_ != (expected)) {                                                          \
+      printf("rank %d: %s:%d: %s gave %d, %s\n", rank, __FILE__, __LINE__, #call, code_, \
+             FAMPI_Error_string(code_));                                                \
+      fflush(stdout);                                                                   \
+      MPI_Abort(MPI_COMM_WORLD, 1);                                                     \
+    }                                                                                   \
+  } while (0)
+
+#define OK(call) EXPECT(FAMPI_SUCCESS, call)
+
+static void begin(int *argc, char ***argv)
+{
+  MPI_Init(argc, argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+}
+
+static inline void die(void)
+{
+  fflush(stdout);
+  raise(SIGKILL);
+}
+
+static inline FAMPI_Timeout seconds(double number)
+{
+  FAMPI_Timeout timeout;
+  OK(FAMPI_Timeout_set_seconds(&timeout, number));
+  return timeout;
+}
+
+/* Ends a block without requests, or with some, and frees its request. */
+static inline int commit(MPI_Request *block, int count, MPI_Request *requests)
+{
+  int code;
+  OK(FAMPI_TryBlock_finish(*block, count, requests, FAMPI_TIMEOUT_NEVER));
+  code = FAMPI_Wait_local(block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER);
+  return code;
+}
+
+static inline void passed(const char *what)
+{
+  printf("rank %d: %s\n", rank, what);
+  fflush(stdout);
+}
+
+#endif

@@ -1,0 +1,232 @@
+/*
+ * What each function returns when it is misused; it never crashes and writes nothing.
+ *
+ * One line per misuse: the code, the call. `FAILS` also looks at the results.
+ */
+#include "check.h"
+
+#define UNTOUCHED 4711
+
+static int number, other;
+static MPI_Request made;
+static MPI_Comm comm;
+static MPI_Group group;
+
+/* The call returns the code, and none of the results was written. */
+#define FAILS(code, call)                                            \
+  do {                                                               \
+    number = other = UNTOUCHED;                                      \
+    made = MPI_REQUEST_NULL;                                         \
+    comm = MPI_COMM_NULL;                                            \
+    group = MPI_GROUP_NULL;                                          \
+    EXPECT(code, call);                                              \
+    CHECK(number == UNTOUCHED && other == UNTOUCHED);                \
+    CHECK(made == MPI_REQUEST_NULL && comm == MPI_COMM_NULL);        \
+    CHECK(group == MPI_GROUP_NULL);                                  \
+  } while (0)
+
+static void before_the_first_block(void)
+{
+  int codes[1] = {FAMPI_ERR_RCODES_ANY};
+  MPI_Request null = MPI_REQUEST_NULL;
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(null, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(null, 5));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_interrupt(null));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Get_failed_requests(null, 1, codes, 0, NULL, &number));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Get_failed_group(null, 1, codes, MPI_COMM_WORLD, &group));
+  FAILS(FAMPI_ERR_COMM, FAMPI_Comm_known_failed(MPI_COMM_WORLD, &group));
+  OK(FAMPI_Wait_local(&null, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Waitall_local(0, NULL, MPI_STATUSES_IGNORE, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Request_free(&null));
+}
+
+static void starts(void)
+{
+  MPI_Comm link, parts;
+  FAILS(FAMPI_ERR_COMM, FAMPI_Init(MPI_COMM_NULL));
+  FAILS(FAMPI_ERR_COMM, FAMPI_TryBlock_start(MPI_COMM_NULL, FAMPI_TRYBLOCK_LOCAL, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_TryBlock_start(MPI_COMM_WORLD, 17, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_LOCAL, NULL));
+  MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &parts);
+  MPI_Intercomm_create(parts, 0, MPI_COMM_WORLD, 1 - rank, 5, &link);
+  FAILS(FAMPI_ERR_COMM, FAMPI_TryBlock_start(link, FAMPI_TRYBLOCK_LOCAL, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild_join(link, NULL, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild_join(link, &comm, NULL));
+  FAILS(FAMPI_ERR_COMM, FAMPI_Comm_irebuild_join(parts, &comm, &made));
+  FAILS(FAMPI_ERR_COMM, FAMPI_Comm_irebuild_join(MPI_COMM_NULL, &comm, &made));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, -1, NULL, 0, &comm, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 1, NULL, 0, &comm, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 0, NULL, 1, &comm, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 9, link, 0, NULL, 0, &comm, &made));
+  FAILS(FAMPI_ERR_COMM, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, parts, 0, NULL, 0, &comm, &made));
+  MPI_Comm_free(&link);
+  MPI_Comm_free(&parts);
+}
+
+static void finishes(void)
+{
+  MPI_Request block, copy, inner, list[2];
+  int i;
+  enum { MANY = 3000 };
+  static MPI_Request many[MANY];
+  static int got[MANY], sent[MANY];
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_TryBlock_finish(block, -1, NULL, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_ARG, FAMPI_TryBlock_finish(block, 1, NULL, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_ARG, FAMPI_TryBlock_finish(block, 0, NULL, -5));
+  list[0] = block;
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(block, 1, list, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_TryBlock_start(MPI_COMM_SELF, FAMPI_TRYBLOCK_LOCAL, &inner));
+  list[0] = MPI_REQUEST_NULL;
+  list[1] = inner;
+  FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_finish(block, 2, list, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Wait_local(&inner, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Waitall_local(2, list, MPI_STATUSES_IGNORE, 1));
+  OK(FAMPI_Request_free(&inner));
+  /* A huge list. */
+  for (i = 0; i < MANY / 2; i++) {
+    sent[i] = i;
+    MPI_Irecv(&got[i], 1, MPI_INT, 1 - rank, i, MPI_COMM_WORLD, &many[i]);
+  }
+  for (i = 0; i < MANY / 2; i++)
+    MPI_Isend(&sent[i], 1, MPI_INT, 1 - rank, i, MPI_COMM_WORLD, &many[MANY / 2 + i]);
+  EXPECT(FAMPI_SUCCESS, commit(&block, MANY, many));
+  for (i = 0; i < MANY / 2; i++) CHECK(got[i] == i);
+  for (i = 0; i < MANY; i++) OK(MPI_Request_free(&many[i]));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Request_raise_error(block, 5));
+  FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_interrupt(block));
+  OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  copy = block;
+  OK(FAMPI_Request_free(&block));
+  CHECK(block == MPI_REQUEST_NULL);
+  OK(FAMPI_Request_free(&block));
+  /* A freed handle is no block. */
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(copy, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(copy, 5));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Request_free(NULL));
+}
+
+static void raises_and_queries(void)
+{
+  MPI_Request block, request = MPI_REQUEST_NULL;
+  int codes[1] = {FAMPI_ERR_RCODES_ANY}, value = 1, got;
+  FAMPI_Report *report = NULL;
+  MPI_Comm unused;
+  MPI_Comm_dup(MPI_COMM_SELF, &unused);
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Request_raise_error(block, 0));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Request_raise_error(block, FAMPI_ERR_PROC_FAILED));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Get_failed_requests(block, 1, codes, 0, NULL, &number));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Get_failed_communicators(block, 1, codes, 0, NULL, &number));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Get_failed_group(block, 1, codes, MPI_COMM_WORLD, &group));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Report_get(block, &report));
+  OK(FAMPI_Request_raise_error(block, FAMPI_ERR_TRANSIENT));
+  MPI_Irecv(&got, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD, &request);
+  MPI_Send(&value, 1, MPI_INT, 1 - rank, 0, MPI_COMM_WORLD);
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 1, &request));
+  /* A request that is no block. */
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(request, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(request, 5));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Get_failed_requests(request, 1, codes, 0, NULL, &number));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_Get_failed_requests(block, -1, codes, 0, NULL, &number));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_Get_failed_requests(block, 1, codes, -1, NULL, &number));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Get_failed_requests(block, 1, NULL, 0, NULL, &number));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Get_failed_requests(block, 1, codes, 3, NULL, &number));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Get_failed_requests(block, 1, codes, 0, NULL, NULL));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Get_failed_communicators(block, 1, codes, 1, NULL, &number));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Get_failed_communicators(block, 1, codes, 0, NULL, NULL));
+  FAILS(FAMPI_ERR_COMM, FAMPI_Get_failed_group(block, 1, codes, unused, &group));
+  FAILS(FAMPI_ERR_COMM, FAMPI_Get_failed_group(block, 1, codes, MPI_COMM_NULL, &group));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Get_failed_group(block, 1, codes, MPI_COMM_WORLD, NULL));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Report_get(block, NULL));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Report_fault(NULL, 0, &number, &other));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_known_failed(MPI_COMM_WORLD, NULL));
+  MPI_Comm_free(&unused);
+  CHECK(FAMPI_Report_count(NULL) == 0 && report == NULL);
+  FAMPI_Report_free(NULL);
+  OK(FAMPI_Request_free(&request));
+  OK(FAMPI_Request_free(&block));
+}
+
+static void waits_and_timeouts(void)
+{
+  MPI_Request nulls[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  double value = UNTOUCHED;
+  FAMPI_Timeout timeout = UNTOUCHED;
+  volatile double zero = 0.0;
+  FAILS(FAMPI_ERR_ARG, FAMPI_Wait_local(NULL, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Wait_local(nulls, MPI_STATUS_IGNORE, -7));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_Waitall_local(-1, nulls, MPI_STATUSES_IGNORE, 1));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Waitall_local(2, NULL, MPI_STATUSES_IGNORE, 1));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Waitany_local(2, nulls, NULL, MPI_STATUS_IGNORE, 1));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_Waitany_local(-2, nulls, &number, MPI_STATUS_IGNORE, 1));
+  OK(FAMPI_Waitany_local(2, nulls, &number, MPI_STATUS_IGNORE, 1));
+  CHECK(number == MPI_UNDEFINED);
+  FAILS(FAMPI_ERR_ARG, FAMPI_Waitsome_local(2, nulls, NULL, &other, MPI_STATUSES_IGNORE, 1));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Waitsome_local(2, nulls, &number, NULL, MPI_STATUSES_IGNORE, 1));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_Waitsome_local(-2, nulls, &number, &other, NULL, 1));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Timeout_set_seconds(NULL, 1.0));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Timeout_set_seconds(&timeout, -1.0));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Timeout_set_seconds(&timeout, zero / zero));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Timeout_get_seconds(FAMPI_TIMEOUT_NEVER, NULL));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Timeout_get_seconds(-9, &value));
+  CHECK(timeout == UNTOUCHED && value == UNTOUCHED);
+  OK(FAMPI_Timeout_set_seconds(&timeout, 1.0 / zero));
+  CHECK(timeout == FAMPI_TIMEOUT_NEVER);
+  OK(FAMPI_Timeout_set_seconds(&timeout, 1e-12));
+  CHECK(timeout != FAMPI_TIMEOUT_POLL);
+  OK(FAMPI_Timeout_set_seconds(&timeout, 0));
+  CHECK(timeout == FAMPI_TIMEOUT_POLL);
+  OK(FAMPI_Timeout_set_seconds(&timeout, 2.5));
+  OK(FAMPI_Timeout_get_seconds(timeout, &value));
+  CHECK(value == 2.5);
+}
+
+static void recoveries_and_the_rest(void)
+{
+  MPI_Request request, block;
+  MPI_Comm same;
+  char text[64];
+  int major, minor, patch, flag, length;
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  FAILS(FAMPI_ERR_COMM, FAMPI_Comm_ishrink(MPI_COMM_NULL, &comm, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_ishrink(MPI_COMM_WORLD, NULL, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_ishrink(MPI_COMM_WORLD, &comm, NULL));
+  OK(FAMPI_Comm_ishrink(MPI_COMM_WORLD, &same, &request));
+  FAILS(FAMPI_ERR_PENDING, FAMPI_Comm_ishrink(MPI_COMM_WORLD, &comm, &made));
+  FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_finish(block, 1, &request, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  EXPECT(FAMPI_SUCCESS, commit(&block, 1, &request));
+  OK(FAMPI_Request_free(&block));
+  OK(FAMPI_Request_free(&request));
+  MPI_Comm_free(&same);
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Get_version(NULL, &minor, &patch));
+  OK(FAMPI_Get_version(&major, &minor, &patch));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Has_feature(NULL, &flag));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Has_feature("shrink", NULL));
+  OK(FAMPI_Has_feature("shrink", &flag));
+  CHECK(flag == 1);
+  OK(FAMPI_Has_feature("teleport", &flag));
+  CHECK(flag == 0);
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Doctor(NULL, 5, &length));
+  EXPECT(FAMPI_ERR_ARG, FAMPI_Doctor(text, 5, NULL));
+  EXPECT(FAMPI_ERR_COUNT, FAMPI_Doctor(text, -5, &length));
+  OK(FAMPI_Doctor(text, (int)sizeof text, &length));
+  CHECK(length > (int)sizeof text && strlen(text) == sizeof text - 1);
+  CHECK(strstr(FAMPI_Error_string(FAMPI_ERR_TIMEOUT), "timeout") != NULL);
+  CHECK(FAMPI_Error_string(-1) != NULL && FAMPI_Error_string(262144077) != NULL);
+}
+
+int main(int argc, char **argv)
+{
+  begin(&argc, &argv);
+  before_the_first_block();
+  starts();
+  finishes();
+  raises_and_queries();
+  waits_and_timeouts();
+  recoveries_and_the_rest();
+  passed("passed");
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,252 @@
+//! The entrance for bindings to other languages, whose programs own their MPI.
+//!
+//! A [`Guest`] runs blocks on communicators that the program made, over requests that the program
+//! started. Handles are plain numbers, as a C interface needs them; who keeps one past its
+//! release gets a panic, so the binding has its own table. Programs in Rust use
+//! [`crate::World`].
+
+use std::{cell::RefCell, rc::Rc};
+
+use crate::{
+    engine::{
+        BlockKey, CommKey, Engine, Level, RequestState, Shared, Waited,
+        platform::{DataId, Platform, PostId, Progress, UniverseId},
+    },
+    error::Error,
+    fault::{FaultCode, FaultReport},
+    ids::CommId,
+    rank::{Rank, RankSet},
+    recovery::creation::{Creation, Kind},
+    timeout::Timeout,
+};
+
+/// A process whose program owns its MPI.
+pub struct Guest {
+    engine: Shared,
+}
+
+/// A communicator that was adopted.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct GuestComm(CommKey);
+
+/// A block, until [`Guest::release`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct GuestBlock(BlockKey);
+
+/// What [`Guest::finish`] takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// A request that the platform knows.
+    Request(PostId),
+    /// An inner block.
+    Block(GuestBlock),
+}
+
+/// What waiting came to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Wait {
+    /// It is over.
+    Done,
+    /// Not within the timeout.
+    TimedOut,
+    /// A block that this process is in is doomed: finish it.
+    Doomed,
+}
+
+/// A communicator of survivors in the making.
+pub struct Shrinking {
+    creation: Creation,
+}
+
+impl Guest {
+    /// Enters with a platform that has no universe yet.
+    pub fn new(platform: Box<dyn Platform>) -> Self {
+        Self { engine: Rc::new(RefCell::new(Engine::new(platform))) }
+    }
+
+    /// The platform.
+    pub fn with_platform<R>(&self, use_it: impl FnOnce(&mut dyn Platform) -> R) -> R {
+        use_it(&mut *self.engine.borrow_mut().platform)
+    }
+
+    /// Takes a communicator of a whole universe into use. All its ranks do so, with the same name.
+    pub fn adopt(
+        &self,
+        id: CommId,
+        universe: UniverseId,
+        (size, me): (u32, Rank),
+        data: DataId,
+    ) -> GuestComm {
+        GuestComm(self.engine.borrow_mut().adopt_comm(id, universe, (size, me), data))
+    }
+
+    /// This process gives the communicator up: it votes *no* on what others still start there.
+    pub fn abandon(&self, comm: GuestComm) {
+        let mut engine = self.engine.borrow_mut();
+        engine.retire(comm.0);
+        if engine.job.world == Some(comm.0) {
+            engine.job.world = None;
+        }
+    }
+
+    /// The data communicator.
+    pub fn data(&self, comm: GuestComm) -> Option<DataId> {
+        self.engine.borrow().comm(comm.0).data
+    }
+
+    /// The data communicator of a block.
+    pub fn data_of(&self, block: GuestBlock) -> Option<DataId> {
+        let engine = self.engine.borrow();
+        engine.comm(engine.block(block.0).comm).data
+    }
+
+    /// The name by which reports call it.
+    pub fn id(&self, comm: GuestComm) -> CommId {
+        self.engine.borrow().comm(comm.0).id
+    }
+
+    /// All ranks that some report has named dead.
+    pub fn known_failed(&self, comm: GuestComm) -> RankSet {
+        self.engine.borrow().comm(comm.0).commit.agreed_dead().clone()
+    }
+
+    /// Starts a block.
+    pub fn start(&self, comm: GuestComm, level: Level) -> GuestBlock {
+        GuestBlock(self.engine.borrow_mut().start_block(comm.0, level))
+    }
+
+    /// Ends a block: its requests, in this order, are its parts. Repeated, it moves the deadline.
+    pub fn finish(&self, block: GuestBlock, parts: &[Part], timeout: Timeout) {
+        let mut engine = self.engine.borrow_mut();
+        for part in parts {
+            match part {
+                Part::Request(post) => engine.adopt_request(block.0, *post),
+                Part::Block(inner) => engine.adopt_block(block.0, inner.0),
+            }
+        }
+        engine.finish_adopted(block.0, timeout);
+    }
+
+    /// Records a fault of this process in a block that is not finished.
+    pub fn raise(&self, block: GuestBlock, code: i32) {
+        self.engine.borrow_mut().raise(block.0, FaultCode::Application(code));
+    }
+
+    /// Makes a block faulty and ends the waits of all that are in it.
+    pub fn interrupt(&self, block: GuestBlock) {
+        let mut engine = self.engine.borrow_mut();
+        engine.raise(block.0, FaultCode::Interrupted);
+        let (comm, scope) = (engine.block(block.0).comm, engine.block(block.0).scope);
+        if engine.block(block.0).level.is_agreed() {
+            engine.interrupt(comm, scope);
+        }
+    }
+
+    /// Waits for the verdict on a block that was finished.
+    pub fn wait_block(&self, block: GuestBlock, timeout: Timeout) -> Wait {
+        match self.engine.borrow_mut().wait_block(block.0, timeout) {
+            Waited::Decided => Wait::Done,
+            Waited::TimedOut => Wait::TimedOut,
+            Waited::Doomed => Wait::Doomed,
+        }
+    }
+
+    /// Waits until `done` holds of the platform.
+    pub fn wait(&self, timeout: Timeout, mut done: impl FnMut(&mut Probe<'_>) -> bool) -> Wait {
+        let mut engine = self.engine.borrow_mut();
+        let waited = engine.wait_inside(timeout, |engine| done(&mut Probe { engine }));
+        match waited {
+            Waited::Decided => Wait::Done,
+            Waited::TimedOut => Wait::TimedOut,
+            Waited::Doomed => Wait::Doomed,
+        }
+    }
+
+    /// The verdict, if there is one: whether the block committed, and its report.
+    pub fn report(&self, block: GuestBlock) -> Option<(bool, FaultReport)> {
+        let engine = self.engine.borrow();
+        engine.verdict(block.0).map(|verdict| (verdict.committed, verdict.report.clone()))
+    }
+
+    /// Whether the block committed, once it is decided.
+    pub fn verdict(&self, block: GuestBlock) -> Option<bool> {
+        self.engine.borrow().verdict(block.0).map(|verdict| verdict.committed)
+    }
+
+    /// The faults of this rank's requests, by their place in the block.
+    pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
+        let engine = self.engine.borrow();
+        let records = engine.block(block.0).records.iter().enumerate();
+        let failed = records.filter_map(|(index, record)| match record.state {
+            RequestState::Failed(code) => Some((index, code)),
+            _ => None,
+        });
+        failed.collect()
+    }
+
+    /// Leaves a block that is not finished: it is faulty.
+    pub fn leave_block(&self, block: GuestBlock) {
+        self.engine.borrow_mut().leave_block(block.0, FaultCode::LeftBlock);
+    }
+
+    /// Releases a block: now, or as soon as it is decided. One that was not finished leaves.
+    pub fn release(&self, block: GuestBlock) {
+        let mut engine = self.engine.borrow_mut();
+        engine.leave_block(block.0, FaultCode::LeftBlock);
+        engine.detach(block.0);
+    }
+
+    /// Starts to make a communicator of the survivors; all of them do so.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationPending`]: one communicator is made at a time.
+    pub fn shrink(&self, comm: GuestComm) -> Result<Shrinking, Error> {
+        let mut engine = self.engine.borrow_mut();
+        Ok(Shrinking { creation: Creation::start(&mut engine, comm.0, Kind::Shrink)? })
+    }
+
+    /// Goes on with it as far as possible.
+    pub fn step(&self, shrinking: &mut Shrinking) -> Option<Result<GuestComm, Error>> {
+        let mut engine = self.engine.borrow_mut();
+        let made = shrinking.creation.step(&mut engine)?;
+        engine.job.creating = false;
+        Some(made.and_then(|key| {
+            engine.job.world = key.or(engine.job.world);
+            key.map(GuestComm).ok_or(Error::CreationFailed)
+        }))
+    }
+
+    /// One step of everything.
+    pub fn progress(&self) {
+        if let Ok(mut engine) = self.engine.try_borrow_mut()
+            && !engine.left
+        {
+            engine.wait(Timeout::Poll, crate::engine::platform::Idle::Busy, |_| false);
+        }
+    }
+
+    /// Leaves in order, before MPI is finalised.
+    pub fn leave(&self) {
+        self.engine.borrow_mut().leave();
+    }
+}
+
+/// What a wait may look at.
+pub struct Probe<'a> {
+    engine: &'a mut Engine,
+}
+
+impl Probe<'_> {
+    /// Looks at a request of the platform.
+    pub fn request(&mut self, post: PostId) -> bool {
+        let progress = self.engine.platform.test(post);
+        self.engine.note_foreign_loss(progress);
+        progress != Progress::Pending
+    }
+
+    /// Looks at a block.
+    pub fn block(&mut self, block: GuestBlock) -> bool {
+        self.engine.verdict(block.0).is_some()
+    }
+}

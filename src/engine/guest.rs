@@ -1,0 +1,147 @@
+//! Blocks of a program that owns its MPI: communicators and requests that somebody else made.
+//!
+//! Of such a request nothing is known but how to test it: not its peer, not its communicator. A
+//! death in the block's communicator therefore dooms every pending one. A global block is
+//! interrupted, upon which the platform revokes the communicator, so that MPI ends what is
+//! pending there; a local block, whose peers may all be alive, gets a moment to be complete.
+
+use core::time::Duration;
+
+use super::{
+    BlockKey, CommKey, Engine, Need, Phase, Record, RequestState, Waited,
+    platform::{DataId, Idle, PostId, Progress, UniverseId},
+};
+use crate::{ids::CommId, rank::Rank, timeout::Timeout};
+
+/// How long requests of a local block may go on after a death in its communicator.
+const LOCAL_GRACE: Duration = Duration::from_secs(1);
+
+impl Engine {
+    /// Registers a communicator whose ranks are the processes of a universe of their own.
+    pub(crate) fn adopt_comm(
+        &mut self,
+        id: CommId,
+        universe: UniverseId,
+        (size, me): (u32, Rank),
+        data: DataId,
+    ) -> CommKey {
+        let everybody = (0..size).map(Rank::new).collect();
+        let key = self.register(id, universe, everybody, me, Some(data));
+        self.job.world = Some(key);
+        key
+    }
+
+    /// Makes a request that somebody else started the next one of a block.
+    pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId) {
+        let state = RequestState::Pending;
+        let record = Record { need: Need::Foreign, state, post: Some(post), buffer: None };
+        self.block_mut(key).records.push(record);
+    }
+
+    /// The same for a block, which stays its owner's, too.
+    pub(crate) fn adopt_block(&mut self, key: BlockKey, inner: BlockKey) {
+        self.block_mut(inner).held += 1;
+        self.nest(key, inner);
+    }
+
+    /// Ends the attempt at a block whose requests were adopted, perhaps after its end was clear.
+    pub(crate) fn finish_adopted(&mut self, key: BlockKey, timeout: Timeout) {
+        let block = self.block(key);
+        let open = block.phase == Phase::Open;
+        let (comm, scope, context) = (block.comm, block.scope, block.context);
+        self.finish_block(key, timeout);
+        if !open || self.current(key).is_none_or(|block| block.phase != Phase::Draining) {
+            return;
+        }
+        let state = self.comm(comm);
+        if state.interrupts.contains(scope) || self.doomed_around(key) {
+            if let Some(data) = self.comm(comm).data {
+                self.platform.retire_contexts(data, context + 1, false);
+            }
+        } else if state.commit.dead().len() > state.commit.agreed_dead().len() {
+            self.doubt(key);
+        }
+        self.drain(key);
+    }
+
+    /// Somebody in the block's communicator died: do its pending requests have a chance?
+    pub(super) fn doubt(&mut self, key: BlockKey) {
+        let Some(block) = self.current(key) else { return };
+        let foreign =
+            |record: &Record| record.need == Need::Foreign && record.state == RequestState::Pending;
+        if !block.records.iter().any(foreign) {
+            return;
+        }
+        let (comm, scope) = (block.comm, block.scope);
+        if block.level.is_agreed() {
+            return self.interrupt_open(comm, scope);
+        }
+        let limit = self.platform.now() + LOCAL_GRACE;
+        let deadline = &mut self.block_mut(key).deadline;
+        *deadline = Some(deadline.map_or(limit, |deadline| deadline.min(limit)));
+    }
+
+    /// Waits for requests of this process until `done` holds, or until a block that this process
+    /// is in has become doomed.
+    pub(crate) fn wait_inside(
+        &mut self,
+        timeout: Timeout,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> Waited {
+        let mut doomed = false;
+        let over = self.wait(timeout, Idle::Busy, |engine| {
+            // What ended because of the doom is over all the same.
+            doomed = engine.inside_a_doomed_block();
+            done(engine) || doomed
+        });
+        match (over, doomed) {
+            (true, true) if done(self) => Waited::Decided,
+            (true, false) => Waited::Decided,
+            (_, true) => Waited::Doomed,
+            (false, false) => Waited::TimedOut,
+        }
+    }
+
+    /// A request failed because a process died, outside of any `finish`: everybody in the blocks
+    /// that this process is in hears of it.
+    pub(crate) fn note_foreign_loss(&mut self, progress: Progress) {
+        if let Progress::Failed(code) = progress
+            && code.is_process_failure()
+        {
+            for at in 0..self.comms.len() {
+                let comm = CommKey::new(at);
+                for key in self.comm(comm).open.clone() {
+                    let block = self.block(key);
+                    let (scope, context, phase) = (block.scope, block.context, &block.phase);
+                    if *phase == Phase::Open {
+                        self.comm_mut(comm).tainted = Some(context);
+                        self.interrupt_open(comm, scope);
+                    }
+                }
+            }
+        }
+    }
+
+    /// True when a global block that this process has not finished is interrupted, or lost a
+    /// member; the others of the block are told.
+    fn inside_a_doomed_block(&mut self) -> bool {
+        for at in 0..self.comms.len() {
+            let state = &self.comms[at];
+            if state.open.is_empty()
+                || state.commit.dead().len() == state.commit.agreed_dead().len()
+            {
+                continue;
+            }
+            for key in state.open.clone() {
+                let block = self.block(key);
+                let (comm, scope) = (block.comm, block.scope);
+                let is_new = !self.comm(comm).interrupts.contains(scope);
+                if self.block(key).phase == Phase::Open && is_new {
+                    self.interrupt_open(comm, scope);
+                }
+            }
+        }
+        let open = |key: &BlockKey| self.current(*key).is_some_and(|it| it.phase == Phase::Open);
+        self.interrupted.iter().any(open)
+    }
+}

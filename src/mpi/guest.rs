@@ -1,0 +1,414 @@
+//! A program that owns its MPI: its communicators and its requests, as the engine sees them.
+//!
+//! ```text
+//! users' communicator ── MPI_Comm_dup ──▶ frames   control channel of a universe
+//!                     ── MPI_Comm_dup ──▶ source   shrunken communicators are made from it
+//! ```
+//!
+//! Operations are the user's: they run on the user's communicator and write to the user's memory.
+//! All that is done to them is `MPI_Test`; when their block is doomed, their communicator is
+//! revoked, which ends them. One that does not end even so, as it runs on another communicator,
+//! is over for its block, while MPI still has it.
+
+use std::time::{Duration, Instant};
+
+use mpi::ffi;
+
+use super::{
+    MpiPlatform, calls,
+    calls::{Checked, PROC_FAILED_PENDING},
+    comm::Comm,
+    contexts::DataComm,
+    control::Control,
+    data::Posts,
+    exit, groups,
+    process::{self, Acquaintance},
+    request::{Done, Request, empty_status},
+    ulfm::{self, Ulfm},
+    watchdog, watcher,
+};
+use crate::{
+    engine::{
+        buffer::Buffer,
+        platform::{DataId, Origin, PostId, Progress, Status, UniverseId},
+    },
+    error::Error,
+    fault::FaultCode,
+    ids::CommId,
+    rank::{Rank, RankSet},
+};
+
+/// Numbers of the users' operations have this bit, those of our own have not.
+const GUEST: u32 = 1 << 31;
+/// Operations of a revoked communicator are over within 0.5 ms.
+const DRAIN_WITHIN: Duration = Duration::from_millis(2);
+
+/// A communicator of the user that was taken into use.
+#[derive(Clone, Copy, Debug)]
+pub struct Adopted {
+    /// Its processes, in the order of its ranks.
+    pub universe: UniverseId,
+    /// Where its operations run.
+    pub data: DataId,
+    /// Our rank, and how many there are.
+    pub place: (u32, Rank),
+    /// The same name on all ranks.
+    pub id: CommId,
+}
+
+/// What became of an operation of the user.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// What MPI says, with the error class in it.
+    pub status: ffi::MPI_Status,
+    /// Why it failed, if it did.
+    pub fault: Option<FaultCode>,
+    /// A persistent request that is inactive now; MPI has forgotten all others.
+    pub persistent: Option<ffi::MPI_Request>,
+}
+
+struct Operation {
+    request: Request,
+    ended: Option<Ended>,
+    /// Nobody asks for it any more.
+    orphan: bool,
+    /// The communicator of its block.
+    block: Option<DataId>,
+    /// Its block was doomed while it was pending.
+    given_up: Option<FaultCode>,
+}
+
+/// All that is the user's.
+#[derive(Default)]
+pub(super) struct Guests {
+    comms: Vec<(DataId, UniverseId, Comm)>,
+    operations: Vec<Option<Operation>>,
+    free: Vec<u32>,
+    invited: bool,
+}
+
+/// A buffer that is not ours.
+#[derive(Debug)]
+struct Theirs;
+
+impl Buffer for Theirs {
+    fn elements(&self) -> usize {
+        0
+    }
+    fn element_bytes(&self) -> usize {
+        0
+    }
+    fn element(&self) -> std::any::TypeId {
+        std::any::TypeId::of::<()>()
+    }
+    fn load(&mut self, _: &dyn Buffer, _: usize) -> bool {
+        false
+    }
+    fn overwrite(&mut self, _: usize, _: &dyn Buffer) -> bool {
+        false
+    }
+    fn copy(&self, _: usize, _: usize) -> Box<dyn Buffer> {
+        Box::new(Self)
+    }
+    fn fill(&mut self, _: usize, _: &dyn Buffer) -> bool {
+        false
+    }
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+    fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
+        self
+    }
+}
+
+// SAFETY: it describes no memory at all.
+unsafe impl super::Expose for Theirs {
+    fn expose(&mut self) -> Result<super::Exposure, FaultCode> {
+        Err(FaultCode::Interrupted)
+    }
+}
+
+/// Nothing to give back: the buffer was never ours.
+pub(super) fn no_buffer() -> Box<dyn Buffer> {
+    Box::new(Theirs)
+}
+
+/// True for operations of the user.
+#[inline]
+pub(super) fn is_guest(post: PostId) -> bool {
+    post.0 & GUEST != 0
+}
+
+impl Operation {
+    fn look(&mut self) -> Progress {
+        if self.ended.is_none() {
+            let mut done = Done::new(empty_status());
+            let tested = self.request.test_with(Some(&mut done));
+            let class = match tested {
+                Ok(false) => 0,
+                Ok(true) => {
+                    self.end(done.into_raw(), None);
+                    0
+                }
+                Err(refusal) => refusal.class,
+            };
+            if class == PROC_FAILED_PENDING {
+                // A wildcard whose sender may be the dead: the block is doomed.
+                self.request.cancel();
+                self.given_up = Some(FaultCode::ProcessFailed);
+            } else if class != 0 {
+                let mut status = done.into_raw();
+                status.MPI_ERROR = class;
+                let fault = FaultCode::from_mpi_class(class);
+                self.end(status, Some(fault));
+            }
+        }
+        match &self.ended {
+            Some(Ended { fault: Some(code), .. }) => Progress::Failed(*code),
+            Some(_) => Progress::Complete(Status::default()),
+            None => self.given_up.map_or(Progress::Pending, Progress::Failed),
+        }
+    }
+
+    fn end(&mut self, status: ffi::MPI_Status, fault: Option<FaultCode>) {
+        let persistent = (!self.request.is_over()).then(|| self.request.raw());
+        self.ended = Some(Ended { status, fault, persistent });
+    }
+}
+
+impl Guests {
+    fn operation(&mut self, post: PostId) -> Option<&mut Operation> {
+        self.operations.get_mut((post.0 & !GUEST) as usize)?.as_mut()
+    }
+
+    pub(super) fn test(&mut self, post: PostId) -> Progress {
+        let gone = Progress::Failed(FaultCode::Interrupted);
+        self.operation(post).map_or(gone, Operation::look)
+    }
+
+    fn add(&mut self, request: Request) -> PostId {
+        let made = Operation { request, ended: None, orphan: false, block: None, given_up: None };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.operations.push(None);
+            self.operations.len() as u32 - 1
+        });
+        self.operations[slot as usize] = Some(made);
+        PostId(slot | GUEST)
+    }
+
+    /// Operations that nobody asks for are tested to their end, as MPI wants it.
+    pub(super) fn sweep(&mut self) {
+        for slot in 0..self.operations.len() {
+            if let Some(operation) = self.operations[slot].as_mut().filter(|it| it.orphan)
+                && operation.look() != Progress::Pending
+            {
+                self.operations[slot] = None;
+                self.free.push(slot as u32);
+            }
+        }
+    }
+
+    /// True when a program that owns its MPI has come in.
+    pub(super) fn are_in_use(&self) -> bool {
+        self.invited
+    }
+
+    /// The user's communicator, if this is one.
+    fn users(&self, data: DataId) -> Option<(UniverseId, Comm)> {
+        let found = self.comms.iter().find(|(known, ..)| *known == data)?;
+        Some((found.1, found.2))
+    }
+
+    fn of_blocks_on(&mut self, data: DataId) -> impl Iterator<Item = &mut Operation> {
+        self.operations.iter_mut().flatten().filter(move |it| it.block == Some(data))
+    }
+
+    /// A doomed block, or one with a dead member: what is pending on the user's communicator ends
+    /// now. False when it is none of the user's.
+    pub(super) fn retire(&mut self, data: DataId, everybody_lives: bool, ulfm: &Ulfm) -> bool {
+        let Some((_, users)) = self.users(data) else { return false };
+        if everybody_lives {
+            return true;
+        }
+        users.revoke(ulfm);
+        let began = Instant::now();
+        while began.elapsed() < DRAIN_WITHIN {
+            if self.of_blocks_on(data).all(|operation| operation.look() != Progress::Pending) {
+                break;
+            }
+        }
+        for operation in self.of_blocks_on(data) {
+            operation.given_up.get_or_insert(FaultCode::Interrupted);
+        }
+        true
+    }
+}
+
+impl MpiPlatform {
+    /// A platform for a program that has initialised MPI and will finalise it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] says in a sentence why this MPI, or this launch, will not do.
+    pub fn guest() -> Result<Self, Error> {
+        if !calls::initialized()? {
+            return Err(Error::Unsupported("call MPI_Init before fampi".into()));
+        }
+        if calls::finalized()? {
+            return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
+        }
+        let ulfm = ulfm::require()?;
+        watchdog::start();
+        exit::guard();
+        exit::ignore_broken_pipes();
+        exit::report_start();
+        let world = Comm::world()?;
+        watchdog::set_rank(world.rank().number());
+        Comm::alone()?;
+        Ok(Self {
+            ulfm,
+            started: Instant::now(),
+            origin: Origin::Launched { rank: Rank::new(0), size: 1, spares: 0 },
+            max_tag: calls::greatest_tag(world.raw())?,
+            control: Control::new(ulfm),
+            posts: Posts::default(),
+            guests: Guests { invited: true, ..Guests::default() },
+            data: Vec::new(),
+            unneeded: Vec::new(),
+            spawned: None,
+            owns_mpi: false,
+        })
+    }
+
+    /// Takes a communicator of the user into use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`] when a process died in it, on all living ranks: the user's
+    /// communicator is revoked then.
+    ///
+    /// # MPI
+    ///
+    /// Collective and blocking: two duplicates and two small exchanges. Errors of the
+    /// communicator return from now on.
+    ///
+    /// # Safety
+    ///
+    /// The handle is a live communicator, and stays so until [`Self::forget_comm`].
+    pub unsafe fn adopt_comm(&mut self, raw: ffi::MPI_Comm) -> Result<Adopted, Error> {
+        // SAFETY: live, says our caller.
+        let users = unsafe { Comm::from_raw(raw) }?;
+        let ulfm = self.ulfm;
+        let met = meet(&users);
+        let (frames, source, Acquaintance { processes, mailbox }, id) =
+            met.map_err(|refusal| groups::failed(refusal, &[users], ulfm))?;
+        let universe = self.control.add(frames, source, mailbox);
+        watcher::add(universe, processes);
+        let data = self.add_data(DataComm::bare(source));
+        self.guests.comms.push((data, universe, users));
+        Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })
+    }
+
+    /// The user's communicator.
+    pub fn users_comm(&self, data: DataId) -> Option<ffi::MPI_Comm> {
+        self.guests.users(data).map(|(_, comm)| comm.raw())
+    }
+
+    /// The user has freed the communicator, or is about to.
+    pub fn forget_comm(&mut self, data: DataId) {
+        self.guests.comms.retain(|(known, ..)| *known != data);
+    }
+
+    /// Takes a request that the user started.
+    ///
+    /// # Safety
+    ///
+    /// The request is live, and nobody else tests or frees it any more.
+    pub unsafe fn adopt_request(&mut self, raw: ffi::MPI_Request) -> PostId {
+        // SAFETY: live and ours to test, says our caller.
+        self.guests.add(unsafe { Request::from_raw(raw) })
+    }
+
+    /// The request belongs to a block on this communicator, and ends with it.
+    pub fn assign(&mut self, post: PostId, data: Option<DataId>) {
+        if let Some(operation) = self.guests.operation(post) {
+            (operation.block, operation.given_up) = (data, None);
+        }
+    }
+
+    /// What became of a request, as far as is known without another look.
+    pub fn ended(&mut self, post: PostId) -> Option<Ended> {
+        self.guests.operation(post)?.ended
+    }
+
+    /// Asks MPI to end a request.
+    pub fn cancel_request(&mut self, post: PostId) {
+        if let Some(operation) = self.guests.operation(post).filter(|it| it.ended.is_none()) {
+            operation.request.cancel();
+        }
+    }
+
+    /// Nobody asks for this request any more; MPI completes it in its own time.
+    pub fn forget_request(&mut self, post: PostId) {
+        if let Some(operation) = self.guests.operation(post) {
+            operation.orphan = true;
+            if operation.ended.is_some() {
+                self.guests.operations[(post.0 & !GUEST) as usize] = None;
+                self.guests.free.push(post.0 & !GUEST);
+            }
+        }
+    }
+
+    /// Makes MPI call this function while it waits inside its own calls, where that is possible.
+    pub fn call_back(&self, function: extern "C" fn() -> std::ffi::c_int) -> bool {
+        let notice = super::notice::find();
+        notice.inspect(|notice| notice.call_back(function)).is_some()
+    }
+
+    /// A shrunken communicator for the user, who frees it.
+    pub(super) fn make_shrunken_guest(
+        &mut self,
+        parent: DataId,
+        dead: &RankSet,
+    ) -> Option<Result<DataId, Error>> {
+        let (universe, _) = self.guests.users(parent)?;
+        Some(self.shrink_guest(parent, universe, dead))
+    }
+
+    fn shrink_guest(
+        &mut self,
+        parent: DataId,
+        universe: UniverseId,
+        dead: &RankSet,
+    ) -> Result<DataId, Error> {
+        let data = self.data[parent.0 as usize].as_ref().ok_or(Error::CreationFailed)?;
+        let (old, ulfm) = (data.source(), self.ulfm);
+        let all = self.control.source(universe).ok_or(Error::CreationFailed)?;
+        if let Ok(places) = all.positions_of(&old) {
+            let place = |rank: Rank| places.get(rank.index()).copied().flatten();
+            watcher::tell(universe, dead.iter().filter_map(place));
+        }
+        let source = self.shrink_exactly(&old, dead)?;
+        let users =
+            source.duplicate().map_err(|refusal| groups::failed(refusal, &[source], ulfm))?;
+        let data = self.add_data(DataComm::bare(source));
+        self.guests.comms.push((data, universe, users.given_away()));
+        Ok(data)
+    }
+}
+
+/// Two duplicates, who is who, and a name that the first of them invents.
+fn meet(users: &Comm) -> Checked<(Comm, Comm, Acquaintance, u64)> {
+    let (frames, source) = (users.duplicate()?, users.duplicate()?);
+    let met = process::meet(&source)?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_nanos() as u64);
+    let mut name = (now ^ u64::from(std::process::id()) << 40).to_le_bytes();
+    source.spread(&mut name, 0)?;
+    // Whoever comes out of here knows that all came in.
+    source.least(0)?;
+    Ok((frames, source, met, u64::from_le_bytes(name)))
+}
