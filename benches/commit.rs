@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use fampi::{Error, Level, Outcome, Timeout, World, mpi::MpiPlatform};
+use fampi::{Error, Level, Outcome, ReduceOp, Reduced, Timeout, World, mpi::MpiPlatform};
 
 /// Operations in a batch: enough to make the clock's own cost vanish.
 const BATCH: u32 = 200;
@@ -25,6 +25,7 @@ fn main() -> Result<(), Error> {
     let mut operations: Vec<Operation<'_>> = vec![
         ("iallreduce", Box::new(|| baseline.borrow_mut().iallreduce())),
         ("commit", Box::new(|| commit(&world, Level::Global))),
+        ("fused", Box::new(|| fused(&world))),
         ("exchange", Box::new(|| baseline.borrow_mut().exchange())),
         ("allreduce", Box::new(|| baseline.borrow_mut().allreduce())),
         ("agree", Box::new(|| baseline.borrow_mut().agree())),
@@ -62,6 +63,16 @@ fn main() -> Result<(), Error> {
     drop(operations);
     world.finalize();
     Ok(())
+}
+
+/// The same with a number of each rank, beside which `allreduce` sums one.
+fn fused(world: &World) -> Result<(), Error> {
+    let block = world.start(Level::Global)?;
+    let reducing = block.finish_allreduce([1.0_f64], ReduceOp::Sum, Timeout::Never)?;
+    match reducing.wait_local(Timeout::Never)? {
+        Reduced::Committed(..) => Ok(()),
+        Reduced::Faulty(_) | Reduced::TimedOut(_) => Err(Error::CreationFailed),
+    }
 }
 
 /// Start, finish without requests, wait.

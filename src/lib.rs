@@ -47,6 +47,7 @@ pub use {
     error::Error,
     fault::{Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
+    protocol::fused::Fusible,
     rank::{Rank, RankSet},
     timeout::Timeout,
 };

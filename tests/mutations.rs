@@ -71,7 +71,7 @@ const STATES: usize = 300_000;
 const MANY_STATES: usize = 5_000_000;
 
 /// Searches that end in a second when there is no bug.
-fn setups() -> [Setup; 8] {
+fn setups() -> [Setup; 12] {
     [
         Setup { crashes: 1, cuts: true, ..Setup::ranks(2) },
         Setup { crashes: 2, cuts: true, ..Setup::ranks(3) },
@@ -81,6 +81,10 @@ fn setups() -> [Setup; 8] {
         Setup { crashes: 1, blocks: 2, ..Setup::ranks(3) },
         Setup { crashes: 2, ..Setup::ranks(4) },
         Setup { crashes: 1, blocks: 2, in_sequence: true, ..Setup::ranks(4) },
+        Setup { crashes: 1, fused: true, ..Setup::ranks(3) },
+        Setup { crashes: 1, fused: true, ..Setup::ranks(4) },
+        Setup { crashes: 1, fused: true, ..Setup::ranks(5) },
+        Setup { fused: true, misfit: Some(1), ..Setup::ranks(3) },
     ]
 }
 

@@ -62,7 +62,7 @@ impl TryBlock {
 
     /// The handle of the block from now on.
     #[inline]
-    fn end(mut self) -> Pending {
+    pub(super) fn end(mut self) -> Pending {
         Pending::new(self.engine.take().expect("a block ends once"), self.key)
     }
 

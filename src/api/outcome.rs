@@ -125,7 +125,7 @@ impl Drop for Pending {
 /// All queries are local; those about communicators and groups give the same on every living rank
 /// of a global block (paper §3.2).
 pub struct Finished {
-    engine: Shared,
+    pub(super) engine: Shared,
     pub(super) key: BlockKey,
 }
 

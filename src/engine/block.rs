@@ -12,6 +12,7 @@ use super::{
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
+    protocol::fused::Values,
     rank::Rank,
 };
 
@@ -96,6 +97,8 @@ pub(crate) struct OpenBlock {
     /// Messages that a probe has matched and nobody has received.
     pub(super) messages: Vec<MessageId>,
     pub(crate) faults: Vec<Fault>,
+    /// What this rank brings to the fused reduction; its result when the block is committed.
+    pub(super) values: Option<Values>,
     pub(super) phase: Phase,
     /// When the pending requests become faults; known once somebody looked at the clock.
     pub(super) deadline: Option<Duration>,
@@ -173,6 +176,7 @@ impl OpenBlock {
             has_synchronised: false,
             messages: Vec::new(),
             faults: Vec::new(),
+            values: None,
             phase: Phase::Free,
             deadline: None,
             detached: false,
@@ -292,6 +296,7 @@ impl Engine {
             self.interrupted.retain(|interrupted| *interrupted != key);
         }
         block.faults.clear();
+        block.values = None;
         block.copies.clear();
         block.phase = Phase::Free;
         block.generation = block.generation.wrapping_add(1);

@@ -14,7 +14,7 @@ use crate::{
         Effects, Event, codec,
         commit::Commit,
         interrupt::Interrupts,
-        message::{Message, Yes},
+        message::{Fused, Message, Yes},
         planted::{Bug, planted},
     },
     rank::{Rank, RankSet},
@@ -128,6 +128,11 @@ impl Effects for Outlet<'_> {
     #[inline]
     fn send_yes(&mut self, to: Rank, yes: Yes) {
         self.platform.send_yes(self.universe, self.members[to.index()], self.comm, &yes);
+    }
+
+    #[inline]
+    fn send_fused(&mut self, to: Rank, fused: &Fused) {
+        self.platform.send_fused(self.universe, self.members[to.index()], self.comm, fused);
     }
 
     #[inline]

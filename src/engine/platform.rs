@@ -28,7 +28,7 @@ use crate::{
     ids::CommId,
     protocol::{
         codec::{self, Frame},
-        message::Yes,
+        message::{Fused, Yes},
     },
     rank::{Rank, RankSet},
 };
@@ -99,6 +99,8 @@ pub enum Incoming {
     Frame(UniverseId, Rank, Frame),
     /// The same for a message of the fast path that the platform has decoded on the spot.
     Yes(UniverseId, Rank, CommId, Yes),
+    /// The same for one with values.
+    Fused(UniverseId, Rank, CommId, Fused),
     /// A process of this universe died. Told once per universe and process.
     Failure(UniverseId, Rank),
 }
@@ -194,6 +196,11 @@ pub trait Platform {
     /// The same for a message of the fast path, which the platform may put into another form.
     fn send_yes(&mut self, universe: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
         self.send(universe, to, &codec::encode_yes(comm, yes));
+    }
+
+    /// The same for a message of the fast path with values.
+    fn send_fused(&mut self, universe: UniverseId, to: Rank, comm: CommId, fused: &Fused) {
+        self.send(universe, to, &codec::encode_fused(comm, fused));
     }
 
     /// Makes progress and takes the next news, if any. `awaits` names the process whose fast

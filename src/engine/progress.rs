@@ -205,6 +205,14 @@ impl Engine {
                     self.keep_early(universe, from, comm, frame);
                 }
             }
+            Incoming::Fused(universe, from, comm, fused) => {
+                if let Some((key, from)) = self.place(universe, from, comm) {
+                    self.drive(key, |commit, out| commit.handle_fused(from, &fused, out));
+                } else {
+                    let frame = codec::encode_fused(comm, &fused);
+                    self.keep_early(universe, from, comm, frame);
+                }
+            }
             Incoming::Frame(universe, from, frame) => match codec::decode(&frame) {
                 Some((comm, message)) => {
                     if !self.handle_message(universe, from, comm, message) {

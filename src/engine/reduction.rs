@@ -2,23 +2,7 @@
 
 use super::buffer::{Buffer, Element, Foreign};
 use crate::error::Error;
-
-/// The predefined reductions (MPI 4.1 §6.9.2). `And` and `Or` work on the bits of integers.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum ReduceOp {
-    /// `MPI_SUM`
-    Sum,
-    /// `MPI_PROD`
-    Product,
-    /// `MPI_MIN`
-    Min,
-    /// `MPI_MAX`
-    Max,
-    /// `MPI_BAND`
-    And,
-    /// `MPI_BOR`
-    Or,
-}
+pub use crate::protocol::fused::{Fusible, MAX_VALUES, ReduceOp, Values};
 
 /// A number that predefined reductions work on.
 pub trait Reducible: Element {

@@ -10,6 +10,7 @@ use crate::{
     ids::BlockId,
     protocol::{
         agreement::{Decision, Vote},
+        fused::Values,
         planted::{Bug, planted},
     },
     rank::Rank,
@@ -67,6 +68,19 @@ impl Engine {
             }
             _ => {}
         }
+    }
+
+    /// Ends the attempt at a global block with values for a reduction over all ranks.
+    pub(crate) fn finish_fused(&mut self, key: BlockKey, values: Values, timeout: Timeout) {
+        self.block_mut(key).values = Some(values);
+        self.finish_block(key, timeout);
+    }
+
+    /// The result of the fused reduction of a committed block.
+    pub(crate) fn fused(&self, key: BlockKey) -> Option<&Values> {
+        let block = self.block(key);
+        let committed = matches!(&block.phase, Phase::Decided(verdict) if verdict.committed);
+        block.values.as_ref().filter(|_| committed)
     }
 
     /// Leaves a block early: pending requests are given up, the vote is *no*, and the others are
@@ -177,8 +191,10 @@ impl Engine {
             self.voted.push(key);
             let block = self.block(key);
             let (comm, id, context) = (block.comm, block.scope, block.context);
-            self.drive(comm, |commit, out| {
-                commit.handle_vote(id, Vote { faults, context }, out);
+            let (vote, values) = (Vote { faults, context }, block.values);
+            self.drive(comm, |commit, out| match values {
+                None => commit.handle_vote(id, vote, out),
+                Some(values) => commit.handle_fused_vote(id, vote, &values, out),
             });
         } else {
             let committed = faults.is_empty();
@@ -230,11 +246,12 @@ impl Engine {
     #[inline]
     pub(super) fn handle_decided(&mut self, comm: CommKey, id: BlockId) {
         let state = &mut self.comms[comm.0];
-        let decision = state.commit.decision(id).expect("it was decided in this turn");
-        let committed = decision.committed;
+        let committed = state.commit.is_committed(id).expect("it was decided in this turn");
+        let values = state.commit.values(id);
+        let faulty = if committed { None } else { state.commit.decision(id) };
         state.interrupts.forget_below(state.commit.base());
-        let report =
-            if committed { FaultReport::default() } else { self.note_faulty(comm, id, &decision) };
+        let report = faulty.as_ref().map(|decision| self.note_faulty(comm, id, decision));
+        let report = report.unwrap_or_default();
         let blocks = &self.blocks;
         let state = &mut self.comms[comm.0];
         let open = &mut state.open;
@@ -242,9 +259,13 @@ impl Engine {
         if let Some(at) = at {
             let key = open.remove(at);
             self.voted.retain(|voted| *voted != key);
+            let fused = &mut self.block_mut(key).values;
+            if fused.is_some() {
+                *fused = values;
+            }
             self.conclude_with(key, Verdict { committed, report });
         }
-        if !committed {
+        if let Some(decision) = faulty {
             self.renew_children(comm, id, &decision.dead);
             self.interrupt_hurried(comm, id, decision.next_context);
         }

@@ -124,6 +124,10 @@ fault_codes! {
     NoCollective = 10, "FAMPI_ERR_NO_COLLECTIVE",
         "a block that was started with `WithCollective` has no collective that needs all ranks",
         "post an iallreduce or a barrier in it, or start it with `Global`";
+    /// The rank brought values to a reduction in the commit, and not all ranks brought as many
+    /// numbers of the same type for the same operation.
+    Mismatched = 11, "FAMPI_ERR_MISMATCHED", "not all ranks gave the commit the same reduction",
+        "end the block on all ranks with as many numbers of one type, for one operation";
 }
 
 fn describe_class(class: i32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn the_numbers_of_the_table_are_never_changed() {
         let kinds: Vec<u8> = FaultCode::PLAIN.iter().map(|code| code.to_numbers().0).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
         assert_eq!(FaultCode::Mpi(15).to_numbers(), (16, 15));
         assert_eq!(FaultCode::Application(-3).to_numbers(), (17, -3));
         assert_eq!(FaultCode::TimedOut.number(), 262_144_003);

@@ -16,7 +16,7 @@ use std::{
 use super::{
     calls::{Checked, PROC_FAILED, REVOKED, Refusal},
     comm::Comm,
-    mailbox::{Found, Mailbox},
+    mailbox::{Found, Letter, Mailbox},
     request::{self, Request},
     ulfm::Ulfm,
     wire::Wire,
@@ -25,16 +25,14 @@ use crate::{
     engine::platform::{Incoming, UniverseId},
     ids::CommId,
     protocol::{
-        codec::{Frame, YES_BYTES, decode_yes, encode_yes, is_fast},
-        message::Yes,
+        codec::{self, FAST_BYTES, Frame, YES_BYTES, decode_yes, is_fast},
+        message::{Fused, Yes},
     },
     rank::Rank,
 };
 
 const FAST: u32 = 1;
 const SLOW: u32 = 2;
-/// Room for a fast frame.
-const FAST_BYTES: usize = 64;
 /// Awaiting polls that find nothing between two looks at everything else.
 const LOOK_EVERY: u32 = 16;
 /// Looks between two questions for deaths and two rounds through what is pending.
@@ -109,7 +107,7 @@ impl Link {
 
     /// The next frame, if there is one. After an error the receive is not posted.
     #[inline]
-    fn take(&mut self) -> Checked<Option<(CommId, Yes)>> {
+    fn take(&mut self) -> Checked<Option<Letter>> {
         if !self.posted {
             self.request.restart()?;
             self.posted = true;
@@ -118,8 +116,11 @@ impl Link {
             return Ok(None);
         }
         self.posted = false;
-        Ok(self.memory.read(YES_BYTES, |bytes| {
-            bytes.try_into().ok().and_then(|frame: &[u8; YES_BYTES]| decode_yes(frame))
+        Ok(self.memory.read(FAST_BYTES, |bytes| {
+            let yes = bytes.first_chunk::<YES_BYTES>().and_then(decode_yes);
+            let yes = yes.map(|(comm, yes)| Letter::Yes(comm, yes));
+            // Bytes of the frame before this one may follow it.
+            yes.or_else(|| codec::decode_fused(bytes).map(|(comm, it)| Letter::Fused(comm, it)))
         }))
     }
 
@@ -140,13 +141,13 @@ impl Link {
 impl Universe {
     /// The next fast frame of a process, wherever it comes; a receive is posted if it must be.
     #[inline]
-    fn take(&mut self, from: Rank) -> Checked<Option<(CommId, Yes)>> {
+    fn take(&mut self, from: Rank) -> Checked<Option<Letter>> {
         if self.revoked || self.dead.get(from.index()).is_none_or(|dead| *dead) {
             return Ok(None);
         }
         if let Some(mailbox) = &mut self.mailbox {
             match mailbox.take(from) {
-                Found::Letter(comm, yes) => return Ok(Some((comm, yes))),
+                Found::Letter(letter) => return Ok(Some(letter)),
                 Found::Nothing => return Ok(None),
                 Found::Elsewhere => {}
             }
@@ -164,8 +165,8 @@ impl Universe {
     fn bury(&mut self, from: Rank, news: &mut VecDeque<Incoming>) {
         let mut last = Vec::new();
         if let Some(mailbox) = &mut self.mailbox {
-            while let Found::Letter(comm, yes) = mailbox.take(from) {
-                last.push((comm, yes));
+            while let Found::Letter(letter) = mailbox.take(from) {
+                last.push(letter);
             }
             mailbox.close(from);
         }
@@ -177,7 +178,7 @@ impl Universe {
             }
             link.close();
         }
-        news.extend(last.into_iter().map(|(comm, yes)| Incoming::Yes(self.id, from, comm, yes)));
+        news.extend(last.into_iter().map(|letter| letter.incoming(self.id, from)));
     }
 
     fn close_link(&mut self, from: Rank) {
@@ -244,8 +245,13 @@ impl Control {
         };
         universe.links.drain(..).flatten().for_each(Link::close);
         self.news.retain(|news| {
-            let (Incoming::Frame(of, ..) | Incoming::Yes(of, ..) | Incoming::Failure(of, _)) = news;
-            *of != id
+            let of = match news {
+                Incoming::Frame(of, ..)
+                | Incoming::Yes(of, ..)
+                | Incoming::Fused(of, ..)
+                | Incoming::Failure(of, _) => *of,
+            };
+            of != id
         });
     }
 
@@ -255,7 +261,17 @@ impl Control {
         let Some(universe) = self.open_to(id, to) else { return };
         let mailbox = universe.mailbox.as_mut();
         if !mailbox.is_some_and(|mailbox| mailbox.send(to, comm, yes)) {
-            self.send(id, to, &encode_yes(comm, yes));
+            self.send(id, to, &codec::encode_yes(comm, yes));
+        }
+    }
+
+    /// The same for a message with values.
+    #[inline]
+    pub(super) fn send_fused(&mut self, id: UniverseId, to: Rank, comm: CommId, fused: &Fused) {
+        let Some(universe) = self.open_to(id, to) else { return };
+        let mailbox = universe.mailbox.as_mut();
+        if !mailbox.is_some_and(|mailbox| mailbox.send_fused(to, comm, fused)) {
+            self.send(id, to, &codec::encode_fused(comm, fused));
         }
     }
 
@@ -316,7 +332,7 @@ impl Control {
     fn awaited(&mut self, id: UniverseId, from: Rank) -> Option<Incoming> {
         let universe = self.universes.get_mut(id.0 as usize)?.as_mut()?;
         match universe.take(from) {
-            Ok(yes) => yes.map(|(comm, yes)| Incoming::Yes(id, from, comm, yes)),
+            Ok(letter) => letter.map(|letter| letter.incoming(id, from)),
             Err(refusal) => {
                 self.close_link(id, from);
                 self.handle_refusal(id, from, refusal);

@@ -1,14 +1,17 @@
 //! Fast frames between processes of one node, through memory that both see.
 //!
-//! A frame to a neighbour is five words written where it reads them, without a call of MPI; a
-//! commit among the ranks of a node is as fast as their caches. What this way does not reach, and
-//! all that is not a fast frame, goes by MPI.
+//! A frame to a neighbour is five words (more with values) written where it reads them, without a
+//! call of MPI; a commit among the ranks of a node is as fast as their caches. What this way does
+//! not reach, and all that is not a fast frame, goes by MPI.
 //!
 //! ```text
 //! inbox   of a process, for one universe: │ token │ lane of sender 0 │ lane of sender 1 │ …
 //! lane    │ frames read (owner), attached (sender) │ slot 0 │ … │ slot 31 │, a cache line each
 //! slot    │ number of the frame, written last │ its bytes │
 //! ```
+//!
+//! A frame with values of a fused reduction has a word for each: two fit beside the vote, more go
+//! to the next slot, which is written first.
 //!
 //! **Guarantees.** A frame is seen whole or not at all, once, and in order. What a process wrote
 //! before its death is read. A sender takes this way for all of its frames or for none: it says
@@ -34,13 +37,21 @@ use super::{
     process::{Process, processors},
 };
 use crate::{
+    engine::platform::{Incoming, UniverseId},
     ids::{BlockId, CommId},
-    protocol::message::Yes,
+    protocol::{
+        fused::{MAX_VALUES, Values},
+        message::{Fused, Yes},
+    },
     rank::Rank,
 };
 
-/// A message as it lies in a slot.
-type Letter = [u64; WORDS];
+/// A message.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Letter {
+    Yes(CommId, Yes),
+    Fused(CommId, Fused),
+}
 
 const SWITCH: &str = "FAMPI_MAILBOX";
 /// Words of a cache line.
@@ -53,9 +64,13 @@ const TELL_EVERY: u64 = 8;
 const LANE: usize = (1 + SLOTS) * LINE;
 /// Looks for a frame before the caller sees to other things.
 const LOOKS: u32 = 32;
-/// Words of a message, after its number.
+/// Words of a vote, after its number.
 const WORDS: usize = 5;
-const _: () = assert!(WORDS < LINE, "a message and its number fit in a line");
+/// Words of a slot, after its number.
+const ROOM: usize = LINE - 1;
+/// Values that fit beside the vote.
+const BESIDE: usize = ROOM - WORDS;
+const _: () = assert!(BESIDE + ROOM >= MAX_VALUES, "a message fits in two slots");
 
 /// Positions in the first line of a lane.
 const READ: usize = 0;
@@ -63,11 +78,14 @@ const ATTACHED: usize = 1;
 
 /// What a look into a lane found.
 pub(super) enum Found {
-    Letter(CommId, Yes),
+    Letter(Letter),
     Nothing,
     /// The sender does not write here, as far as we know.
     Elsewhere,
 }
+
+/// The words of a message, and how many they are.
+type Kept = ([u64; WORDS + MAX_VALUES], usize);
 
 /// What neighbours find an inbox by.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,7 +113,7 @@ struct Outbox {
     /// How many of them were read when we last looked.
     read: u64,
     /// They wait for room.
-    kept: VecDeque<Letter>,
+    kept: VecDeque<Kept>,
 }
 
 /// The inbox of this process in a universe, and the ways to its neighbours.
@@ -149,17 +167,19 @@ impl Outbox {
     }
 
     #[inline]
-    fn send(&mut self, me: usize, letter: &Letter) {
+    fn send(&mut self, me: usize, letter: &[u64]) {
         self.flush(me);
         if !self.kept.is_empty() || !self.put(me, letter) {
-            self.kept.push_back(*letter);
+            let mut words = [0; WORDS + MAX_VALUES];
+            words[..letter.len()].copy_from_slice(letter);
+            self.kept.push_back((words, letter.len()));
         }
     }
 
     #[inline]
     fn flush(&mut self, me: usize) {
-        while let Some(first) = self.kept.front().copied()
-            && self.put(me, &first)
+        while let Some((first, length)) = self.kept.front().copied()
+            && self.put(me, &first[..length])
         {
             self.kept.pop_front();
         }
@@ -167,20 +187,22 @@ impl Outbox {
 
     /// Writes a frame if there is room.
     #[inline]
-    fn put(&mut self, me: usize, letter: &Letter) -> bool {
+    fn put(&mut self, me: usize, letter: &[u64]) -> bool {
         let lane = lane(&self.memory, me);
-        if self.sent - self.read == SLOTS as u64 {
+        let slots = if letter.len() > ROOM { 2 } else { 1 };
+        if self.sent + slots - self.read > SLOTS as u64 {
             // Never beyond what was sent, whatever stands there.
             self.read = lane[READ].load(Acquire).clamp(self.read, self.sent);
-            if self.sent - self.read == SLOTS as u64 {
+            if self.sent + slots - self.read > SLOTS as u64 {
                 return false;
             }
         }
-        self.sent += 1;
-        let slot = slot(lane, self.sent);
-        let (number, body) = slot.split_at(1);
-        body.iter().zip(letter).for_each(|(place, word)| place.store(*word, Relaxed));
-        number[0].store(self.sent, Release);
+        let first = self.sent + 1;
+        self.sent += slots;
+        if let Some(rest) = letter.get(ROOM..).filter(|rest| !rest.is_empty()) {
+            write(lane, first + 1, rest);
+        }
+        write(lane, first, letter);
         true
     }
 }
@@ -215,6 +237,22 @@ impl Mailbox {
         true
     }
 
+    /// The same with values.
+    #[inline]
+    pub(super) fn send_fused(&mut self, to: Rank, comm: CommId, fused: &Fused) -> bool {
+        let Some(way) = self.ways.get_mut(to.index()).and_then(Option::as_mut) else {
+            return false;
+        };
+        let Fused { yes: Yes { block, round, view, floor }, values } = fused;
+        let header = u64::from(values.shape()) << 8 | u64::from(*round);
+        let (values, vote) = (values.words(), [comm.0, block.0, header, *view, floor.0]);
+        let mut letter = [0; WORDS + MAX_VALUES];
+        letter[..WORDS].copy_from_slice(&vote);
+        letter[WORDS..WORDS + values.len()].copy_from_slice(values);
+        way.send(self.me, &letter[..WORDS + values.len()]);
+        true
+    }
+
     /// The next frame of a process.
     #[inline]
     pub(super) fn take(&mut self, from: Rank) -> Found {
@@ -230,14 +268,22 @@ impl Mailbox {
                 return Found::Nothing;
             }
         }
-        let [comm, block, round, view, floor]: Letter =
+        let [comm, block, header, view, floor]: [u64; WORDS] =
             std::array::from_fn(|at| body[at].load(Relaxed));
-        *read += 1;
-        if read.is_multiple_of(TELL_EVERY) {
+        let yes = Yes { block: BlockId(block), round: header as u8, view, floor: BlockId(floor) };
+        let shape = (header >> 8) as u32;
+        let (letter, slots) = if shape == 0 {
+            (Some(Letter::Yes(CommId(comm), yes)), 1)
+        } else {
+            let (values, slots) = values(lane, *read + 1, shape);
+            (values.map(|values| Letter::Fused(CommId(comm), Fused { yes, values })), slots)
+        };
+        let told = *read / TELL_EVERY;
+        *read += slots;
+        if *read / TELL_EVERY != told {
             lane[READ].store(*read, Release);
         }
-        let (block, floor) = (BlockId(block), BlockId(floor));
-        Found::Letter(CommId(comm), Yes { block, round: round as u8, view, floor })
+        letter.map_or(Found::Nothing, Found::Letter)
     }
 
     /// Sends what has waited for room.
@@ -255,6 +301,43 @@ impl Mailbox {
     pub(super) fn close(&mut self, to: Rank) {
         self.ways[to.index()] = None;
     }
+}
+
+impl Letter {
+    #[inline]
+    pub(super) fn incoming(self, universe: UniverseId, from: Rank) -> Incoming {
+        match self {
+            Self::Yes(comm, yes) => Incoming::Yes(universe, from, comm, yes),
+            Self::Fused(comm, fused) => Incoming::Fused(universe, from, comm, fused),
+        }
+    }
+}
+
+/// The values of a frame that has come, if they are any, and the slots that it takes.
+#[inline]
+fn values(lane: &[AtomicU64], number: u64, shape: u32) -> (Option<Values>, u64) {
+    let count = (shape as usize & 0xff).min(MAX_VALUES);
+    let mut numbers = [0; MAX_VALUES];
+    let (beside, rest) = numbers[..count].split_at_mut(count.min(BESIDE));
+    read(&slot(lane, number)[1 + WORDS..], beside);
+    if rest.is_empty() {
+        return (Values::from_words(shape, numbers), 1);
+    }
+    read(&slot(lane, number + 1)[1..], rest);
+    (Values::from_words(shape, numbers), 2)
+}
+
+#[inline]
+fn read(from: &[AtomicU64], to: &mut [u64]) {
+    to.iter_mut().zip(from).for_each(|(to, word)| *to = word.load(Relaxed));
+}
+
+/// Writes what fits into a slot, its number last.
+#[inline]
+fn write(lane: &[AtomicU64], number: u64, words: &[u64]) {
+    let (place, body) = slot(lane, number).split_at(1);
+    body.iter().zip(words).for_each(|(place, word)| place.store(*word, Relaxed));
+    place[0].store(number, Release);
 }
 
 /// Gives a frame a moment to come; true when it came. A core that others wait for is theirs.

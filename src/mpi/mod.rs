@@ -87,7 +87,7 @@ use crate::{
     error::Error,
     fault::FaultCode,
     ids::CommId,
-    protocol::message::Yes,
+    protocol::message::{Fused, Yes},
     rank::{Rank, RankSet},
 };
 
@@ -275,6 +275,11 @@ impl Platform for MpiPlatform {
     #[inline]
     fn send_yes(&mut self, universe: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
         self.control.send_yes(universe, to, comm, yes);
+    }
+
+    #[inline]
+    fn send_fused(&mut self, universe: UniverseId, to: Rank, comm: CommId, fused: &Fused) {
+        self.control.send_fused(universe, to, comm, fused);
     }
 
     #[inline]

@@ -2,13 +2,16 @@
 //!
 //! Reference: `papers/ulfm.txt`, "Logarithmic Agreement Routine" (early returning agreement).
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
-use super::planted::{Bug, planted};
+use super::{
+    fused::{Values, combined},
+    planted::{Bug, planted},
+};
 use crate::{
     fault::{Fault, FaultCode},
     ids::{BlockId, CommId},
-    rank::RankSet,
+    rank::{Rank, RankSet},
 };
 
 /// A rank's vote on a block: *yes* when it has no fault to report.
@@ -57,6 +60,13 @@ pub struct Tally {
     pub context_min: u32,
     /// The highest data context of their attempts.
     pub context_max: u32,
+    /// The least [`Values::shape`] that they brought; 0 when one of them brought no values.
+    pub shape_min: u32,
+    /// The greatest.
+    pub shape_max: u32,
+    /// What each of them brought to a fused reduction: they are combined when all are known, in
+    /// the one order that does not depend on the tree by which they came.
+    pub values: Vec<(Rank, Values)>,
 }
 
 impl Tally {
@@ -68,6 +78,11 @@ impl Tally {
         self.floor = self.floor.min(other.floor);
         self.context_min = self.context_min.min(other.context_min);
         self.context_max = self.context_max.max(other.context_max);
+        self.shape_min = self.shape_min.min(other.shape_min);
+        self.shape_max = self.shape_max.max(other.shape_max);
+        if !planted(Bug::OwnValues) {
+            self.values.extend_from_slice(&other.values);
+        }
     }
 
     /// The decision that follows when all living ranks have contributed to this tally.
@@ -75,14 +90,26 @@ impl Tally {
     /// A death is known, and not reported again, once earlier blocks have reported it to all of
     /// these ranks. If only some had been told, and they died, a committed block would have left
     /// out a rank of whose death nobody living has heard. Attempts in different data contexts
-    /// cannot have exchanged data, so such a block is never committed.
-    pub fn decide(mut self) -> Decision {
+    /// cannot have exchanged data, so such a block is never committed; nor is one in which not
+    /// all ranks brought values of one shape, which is a fault of those that brought any.
+    pub fn decide(mut self, comm: CommId) -> Decision {
         if planted(Bug::ReportAgain) {
             self.agreed.clear();
         }
         let dead = self.dead.difference(&self.agreed);
         let torn = self.context_min != self.context_max && !planted(Bug::MixContexts);
-        let committed = self.faults.is_empty() && dead.is_empty() && !torn;
+        let agreeing = self.faults.is_empty() && dead.is_empty() && !torn;
+        let mixed = self.shape_min != self.shape_max && !planted(Bug::MixShapes);
+        if agreeing && mixed {
+            let code = FaultCode::Mismatched;
+            self.faults.extend(self.values.iter().map(|(rank, _)| Fault {
+                comm,
+                rank: *rank,
+                code,
+            }));
+        }
+        let committed = agreeing && !mixed;
+        let values = committed.then(|| self.combined()).flatten();
         let cause = |fault: &Fault| fault.code != FaultCode::Interrupted;
         if !dead.is_empty() || self.faults.iter().any(cause) {
             // Who was only held up is not worth reporting beside what held it up.
@@ -91,7 +118,24 @@ impl Tally {
         self.faults.sort_unstable();
         self.faults.dedup();
         let next_context = if committed { self.context_max } else { self.context_max + 1 };
-        Decision { committed, faults: self.faults, dead, next_context, floor: self.floor }
+        Decision { committed, faults: self.faults, dead, next_context, floor: self.floor, values }
+    }
+
+    /// The values of all contributors; they are the ranks of a view, in its order.
+    fn combined(&mut self) -> Option<Box<Values>> {
+        self.values.sort_unstable_by_key(|(rank, _)| *rank);
+        let values: Vec<Values> = self.values.iter().map(|(_, values)| *values).collect();
+        if planted(Bug::FoldInARow) {
+            let mut rest = values.into_iter();
+            return rest.next().map(|first| {
+                let both = |mut all: Values, one| {
+                    all.combine(&one);
+                    all
+                };
+                Box::new(rest.fold(first, both))
+            });
+        }
+        combined(&values).map(Box::new)
     }
 }
 
@@ -108,13 +152,22 @@ pub struct Decision {
     pub next_context: u32,
     /// All living ranks have decided the blocks below this one.
     pub floor: BlockId,
+    /// The result of the fused reduction, if the block had one and is committed.
+    pub values: Option<Box<Values>>,
 }
 
 impl Decision {
     /// The decision of the fast path.
     pub const fn all_yes(context: u32, floor: BlockId) -> Self {
         let dead = RankSet::new();
-        Self { committed: true, faults: Vec::new(), dead, next_context: context, floor }
+        Self {
+            committed: true,
+            faults: Vec::new(),
+            dead,
+            next_context: context,
+            floor,
+            values: None,
+        }
     }
 
     /// The new faults of the block as its users see them, deaths included.

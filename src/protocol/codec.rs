@@ -3,21 +3,24 @@
 //! ```text
 //! frame   = comm u64 · kind u8 · body
 //! Yes     = round u8 · block u64 · view u64 · floor u64                      (34 bytes in all)
+//! Fused   = Yes · shape u32 · (word u64) per value                           (46 to 102 bytes)
 //! slow    = block u64 · ballot u32 · set(dead) · [contribution | decision]
 //! set     = count u32 · rank u32 …
+//! values  = shape u32 · (word u64) …
 //! faults  = count u32 · (comm u64 · rank u32 · kind u8 · value i32) …
 //! ```
 //!
 //! Decoding never panics and never allocates more than the frame's own length can justify: what
 //! is not a message is `None`.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use smallvec::SmallVec;
 
 use super::{
     agreement::{Contribution, Decision, Tally},
-    message::{Message, Slow, Yes},
+    fused::{MAX_VALUES, Values},
+    message::{Fused, Message, Slow, Yes},
 };
 use crate::{
     fault::{Fault, FaultCode},
@@ -35,9 +38,13 @@ const CONTRIBUTE_DECIDED: u8 = 4;
 const DECIDE: u8 = 5;
 const INTERRUPT: u8 = 6;
 const RETIRED: u8 = 7;
+const FUSED: u8 = 8;
 
 /// Bytes of the fast path's message.
 pub const YES_BYTES: usize = 34;
+
+/// The most bytes of a message of the fast path.
+pub const FAST_BYTES: usize = YES_BYTES + 4 + 8 * MAX_VALUES;
 
 /// The bytes of a message of the fast path.
 #[inline]
@@ -55,16 +62,27 @@ pub fn encode_yes(comm: CommId, yes: &Yes) -> [u8; YES_BYTES] {
 /// The message of the fast path in these bytes, if they are one.
 #[inline]
 pub fn decode_yes(frame: &[u8; YES_BYTES]) -> Option<(CommId, Yes)> {
+    Reader(frame).yes(YES)
+}
+
+/// The bytes of a message of the fast path with values.
+pub fn encode_fused(comm: CommId, Fused { yes, values }: &Fused) -> Frame {
+    let mut frame = Frame::from_slice(&encode_yes(comm, yes));
+    frame[8] = FUSED;
+    put_values(&mut frame, values);
+    frame
+}
+
+/// The message of the fast path with values at the start of these bytes, if there is one.
+pub fn decode_fused(frame: &[u8]) -> Option<(CommId, Fused)> {
     let mut rest = Reader(frame);
-    let (comm, YES) = (CommId(rest.u64()?), rest.u8()?) else { return None };
-    let (round, block, view) = (rest.u8()?, BlockId(rest.u64()?), rest.u64()?);
-    Some((comm, Yes { block, round, view, floor: BlockId(rest.u64()?) }))
+    rest.fused()
 }
 
 /// True when these bytes claim to be a message of the fast path.
 #[inline]
 pub fn is_fast(frame: &[u8]) -> bool {
-    frame.get(8) == Some(&YES)
+    matches!(frame.get(8), Some(&(YES | FUSED)))
 }
 
 /// The bytes of a message about a block of this communicator.
@@ -74,6 +92,7 @@ pub fn encode(comm: CommId, message: &Message) -> Frame {
     put_u64(&mut frame, comm.0);
     match message {
         Message::Yes(yes) => return Frame::from_slice(&encode_yes(comm, yes)),
+        Message::Fused(fused) => return encode_fused(comm, fused),
         Message::Ask(slow) => put_slow(&mut frame, ASK, slow),
         Message::Contribute(slow, Contribution::Undecided(tally)) => {
             put_slow(&mut frame, UNDECIDED, slow);
@@ -105,6 +124,10 @@ pub fn decode(frame: &[u8]) -> Option<(CommId, Message)> {
         YES => {
             let (comm, yes) = decode_yes(frame.try_into().ok()?)?;
             return Some((comm, Message::Yes(yes)));
+        }
+        FUSED => {
+            rest = Reader(frame);
+            Message::Fused(rest.fused()?.1)
         }
         ASK => Message::Ask(rest.slow()?),
         UNDECIDED => Message::Contribute(rest.slow()?, Contribution::Undecided(rest.tally()?)),
@@ -153,6 +176,11 @@ fn put_slow(frame: &mut Frame, kind: u8, slow: &Slow) {
     put_set(frame, &slow.dead);
 }
 
+fn put_values(frame: &mut Frame, values: &Values) {
+    put_u32(frame, values.shape());
+    values.words().iter().for_each(|word| put_u64(frame, *word));
+}
+
 fn put_tally(frame: &mut Frame, tally: &Tally) {
     put_faults(frame, &tally.faults);
     put_set(frame, &tally.dead);
@@ -160,6 +188,13 @@ fn put_tally(frame: &mut Frame, tally: &Tally) {
     put_u64(frame, tally.floor.0);
     put_u32(frame, tally.context_min);
     put_u32(frame, tally.context_max);
+    put_u32(frame, tally.shape_min);
+    put_u32(frame, tally.shape_max);
+    put_u32(frame, tally.values.len() as u32);
+    for (rank, values) in &tally.values {
+        put_u32(frame, rank.number());
+        put_values(frame, values);
+    }
 }
 
 fn put_decision(frame: &mut Frame, decision: &Decision) {
@@ -168,6 +203,10 @@ fn put_decision(frame: &mut Frame, decision: &Decision) {
     put_set(frame, &decision.dead);
     put_u32(frame, decision.next_context);
     put_u64(frame, decision.floor.0);
+    match &decision.values {
+        Some(values) => put_values(frame, values),
+        None => put_u32(frame, 0),
+    }
 }
 
 /// Takes values from the front of a slice.
@@ -200,6 +239,32 @@ impl Reader<'_> {
         (count <= self.0.len() / item_bytes).then_some(count)
     }
 
+    #[inline]
+    fn yes(&mut self, kind: u8) -> Option<(CommId, Yes)> {
+        let comm = CommId(self.u64()?);
+        if self.u8()? != kind {
+            return None;
+        }
+        let (round, block, view) = (self.u8()?, BlockId(self.u64()?), self.u64()?);
+        Some((comm, Yes { block, round, view, floor: BlockId(self.u64()?) }))
+    }
+
+    fn fused(&mut self) -> Option<(CommId, Fused)> {
+        let (comm, yes) = self.yes(FUSED)?;
+        let shape = self.u32()?;
+        Some((comm, Fused { yes, values: self.values(shape)? }))
+    }
+
+    /// Values of a shape that was read before them.
+    fn values(&mut self, shape: u32) -> Option<Values> {
+        let count = usize::from(shape.to_le_bytes()[0]);
+        let mut words = [0; MAX_VALUES];
+        for word in words.get_mut(..count)? {
+            *word = self.u64()?;
+        }
+        Values::from_words(shape, words)
+    }
+
     fn set(&mut self) -> Option<RankSet> {
         (0..self.count(4)?).map(|_| self.u32().map(Rank::new)).collect()
     }
@@ -230,7 +295,15 @@ impl Reader<'_> {
             floor: BlockId(self.u64()?),
             context_min: self.u32()?,
             context_max: self.u32()?,
+            shape_min: self.u32()?,
+            shape_max: self.u32()?,
+            values: (0..self.count(16)?).map(|_| self.ranks_values()).collect::<Option<_>>()?,
         })
+    }
+
+    fn ranks_values(&mut self) -> Option<(Rank, Values)> {
+        let (rank, shape) = (Rank::new(self.u32()?), self.u32()?);
+        Some((rank, self.values(shape)?))
     }
 
     fn decision(&mut self) -> Option<Decision> {
@@ -240,6 +313,10 @@ impl Reader<'_> {
             dead: self.set()?,
             next_context: self.u32()?,
             floor: BlockId(self.u64()?),
+            values: match self.u32()? {
+                0 => None,
+                shape => Some(Box::new(self.values(shape)?)),
+            },
         })
     }
 }
@@ -247,6 +324,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::fused::ReduceOp;
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -254,6 +332,7 @@ mod tests {
         let dead: RankSet = [1, 6].into_iter().map(Rank::new).collect();
         let slow = Slow { block: BlockId(7), ballot: Ballot(3), dead: dead.clone() };
         let fault = Fault { comm: CommId(9), rank: Rank::new(4), code: FaultCode::Application(-2) };
+        let values = Values::new(ReduceOp::Max, &[1.5, -2.0, 0.25]).expect("defined");
         let tally = Tally {
             faults: vec![fault; 300],
             dead: dead.clone(),
@@ -261,10 +340,18 @@ mod tests {
             floor: BlockId(2),
             context_min: 1,
             context_max: 2,
+            shape_min: 0,
+            shape_max: values.shape(),
+            values: vec![(Rank::new(3), values); 5],
         };
-        let decision = tally.clone().decide();
+        let decision = tally.clone().decide(CommId(9));
+        let committed =
+            Decision { values: Some(Box::new(values)), ..Decision::all_yes(3, BlockId(8)) };
+        let yes = Yes { block: BlockId(1), round: 2, view: 3, floor: BlockId(4) };
         vec![
-            Message::Yes(Yes { block: BlockId(1), round: 2, view: 3, floor: BlockId(4) }),
+            Message::Yes(yes),
+            Message::Fused(Fused { yes, values }),
+            Message::Decide(slow.clone(), committed),
             Message::Ask(slow.clone()),
             Message::Contribute(slow.clone(), Contribution::Undecided(tally)),
             Message::Contribute(slow.clone(), Contribution::Decided(decision.clone())),
@@ -279,7 +366,8 @@ mod tests {
         for message in samples() {
             let frame = encode(CommId(11), &message);
             assert_eq!(decode(&frame), Some((CommId(11), message.clone())));
-            assert_eq!(is_fast(&frame), matches!(message, Message::Yes(_)));
+            let fast = matches!(message, Message::Yes(_) | Message::Fused(_));
+            assert_eq!(is_fast(&frame), fast);
             assert!(!is_fast(&frame) || !frame.spilled(), "the fast message fits inline");
         }
     }
@@ -304,7 +392,7 @@ mod tests {
 
         #[test]
         fn damaged_messages_never_panic(
-            which in 0_usize..7, at in any::<prop::sample::Index>(), byte in any::<u8>()
+            which in 0_usize..9, at in any::<prop::sample::Index>(), byte in any::<u8>()
         ) {
             let mut frame = encode(CommId(11), &samples()[which]);
             let at = at.index(frame.len());

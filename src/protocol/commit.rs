@@ -11,6 +11,12 @@
 //!        root → children → …: Decide         (relayed before it is delivered)
 //! ```
 //!
+//! In a block with a fused reduction each *yes* carries what its sender has combined ([`fused`]);
+//! on the slow path the values of all ranks go up to the root, which combines them in the same
+//! order. The result is part of the decision.
+//!
+//! [`fused`]: super::fused
+//!
 //! The slow path is entered by a rank that learns of a death, that votes *no*, that meets another
 //! view, or that receives any slow-path message for the block.
 //!
@@ -34,6 +40,7 @@
 //!
 //! Reference: `papers/fa-mpi.txt` §3.1; `papers/ulfm.txt`, "Logarithmic Agreement Routine".
 
+mod fast;
 mod slow;
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
@@ -42,7 +49,8 @@ use super::{
     Effects, Event,
     agreement::{Decision, Vote},
     doubling::Doubling,
-    message::{Message, Yes},
+    fused::{Fusion, Values},
+    message::Message,
     planted::{Bug, planted},
     view::View,
 };
@@ -51,6 +59,7 @@ use crate::{
     ids::{Ballot, BlockId, CommId},
     rank::{Rank, RankSet},
 };
+use fast::Fast;
 use slow::Gathering;
 
 /// How far ahead of the blocks known here a message may be; a later one can only be damaged.
@@ -72,6 +81,8 @@ pub struct Commit {
     retired: bool,
     /// A rank whose vote would come to us unasked gave the communicator up.
     forsaken: bool,
+    /// Room for the values of another block, so that a fused commit allocates nothing.
+    spare: Option<Box<Fusion>>,
 }
 
 /// One block, from the first news of it until all living ranks have decided it.
@@ -81,6 +92,8 @@ struct Block {
     fast: Fast,
     slow: Option<Box<Gathering>>,
     decided: Option<Decided>,
+    /// Values of a fused reduction.
+    fusion: Option<Box<Fusion>>,
 }
 
 /// How a block was decided; small, since most are decided by the fast path.
@@ -91,33 +104,12 @@ enum Decided {
 }
 
 impl Decided {
-    #[inline]
-    fn decision(&self) -> Decision {
-        match self {
-            Self::Fast { context, floor } => Decision::all_yes(*context, *floor),
-            Self::Slow(agreed) => agreed.0.clone(),
-        }
-    }
-
     fn ballot(&self) -> Ballot {
         match self {
             Self::Fast { .. } => Ballot::FAST,
             Self::Slow(agreed) => agreed.1,
         }
     }
-}
-
-/// The fast path of a block.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum Fast {
-    /// Not voted yet; rounds of messages that came early, all in one view.
-    Open { rounds: u64, view: u64, floor: BlockId },
-    /// Not voted yet, and early messages came from different views.
-    Torn,
-    /// Voted *yes*; combining.
-    Exchanging { doubling: Doubling, view: u64, floor: BlockId },
-    /// Decided, or promised to the slow path.
-    Left,
 }
 
 impl Block {
@@ -127,7 +119,40 @@ impl Block {
         fast: Fast::Open { rounds: 0, view: 0, floor: BlockId(u64::MAX) },
         slow: None,
         decided: None,
+        fusion: None,
     };
+
+    #[inline]
+    fn decision(&self) -> Option<Decision> {
+        match self.decided.as_ref()? {
+            Decided::Fast { context, floor } => {
+                let mut decision = Decision::all_yes(*context, *floor);
+                if self.fusion.is_some() {
+                    decision.values = self.values().map(Box::new);
+                }
+                Some(decision)
+            }
+            Decided::Slow(agreed) => Some(agreed.0.clone()),
+        }
+    }
+
+    /// The result of the fused reduction.
+    #[inline]
+    fn values(&self) -> Option<Values> {
+        match self.decided.as_ref()? {
+            Decided::Fast { .. } => {
+                let fusion = self.fusion.as_ref()?;
+                if planted(Bug::PassOnOwn) { fusion.own } else { fusion.combined }
+            }
+            Decided::Slow(agreed) => agreed.0.values.as_deref().copied(),
+        }
+    }
+
+    /// What this rank brings to the fused reduction; nothing unless it votes *yes*.
+    #[inline]
+    fn own_values(&self) -> Option<Values> {
+        self.fusion.as_ref()?.own
+    }
 }
 
 impl Commit {
@@ -145,7 +170,26 @@ impl Commit {
             floor: BlockId(0),
             retired: false,
             forsaken: false,
+            spare: None,
         }
+    }
+
+    /// As [`Self::handle_vote`], with values for a fused reduction; they count if the vote is
+    /// *yes*.
+    #[inline]
+    pub fn handle_fused_vote(
+        &mut self,
+        id: BlockId,
+        vote: Vote,
+        values: &Values,
+        out: &mut impl Effects,
+    ) {
+        self.forget();
+        self.reach(id);
+        if vote.is_yes() && !self.retired {
+            self.fusion(id).vote(values);
+        }
+        self.handle_vote(id, vote, out);
     }
 
     /// This rank ends its attempt at a block with this vote. Once per block and rank.
@@ -166,6 +210,7 @@ impl Commit {
         let mine = self.view.fingerprint(vote.context);
         let (position, live) = (self.view.position_of(self.me), self.view.live());
         let block = self.block_mut(id);
+        let mine = mine ^ block.own_values().map_or(0, |values| values.fingerprint());
         assert!(block.vote.is_none(), "rank votes once on block {id:?}");
         let yes = vote.is_yes();
         block.vote = Some(vote);
@@ -191,6 +236,9 @@ impl Commit {
         if let Message::Yes(yes) = message {
             return self.handle_yes(from, yes, out);
         }
+        if let Message::Fused(fused) = message {
+            return self.handle_fused(from, &fused, out);
+        }
         self.forget();
         if !self.listens_to(from) {
             return;
@@ -200,7 +248,7 @@ impl Commit {
             Message::Contribute(slow, what) => self.handle_ask(from, &slow, Some(what), out),
             Message::Decide(slow, decision) => self.handle_decide(&slow, decision, out),
             Message::Retired => self.handle_retired(out),
-            Message::Yes(_) | Message::Interrupt(_) => {}
+            Message::Yes(_) | Message::Fused(_) | Message::Interrupt(_) => {}
         }
     }
 
@@ -235,8 +283,23 @@ impl Commit {
     /// next turn.
     #[inline]
     pub fn decision(&self, id: BlockId) -> Option<Decision> {
-        let block = self.holds(id).then(|| self.block(id))?;
-        block.decided.as_ref().map(Decided::decision)
+        self.holds(id).then(|| self.block(id))?.decision()
+    }
+
+    /// Whether a block is committed, as long as there is its decision.
+    #[inline]
+    pub fn is_committed(&self, id: BlockId) -> Option<bool> {
+        match self.holds(id).then(|| self.block(id))?.decided.as_ref()? {
+            Decided::Fast { .. } => Some(true),
+            Decided::Slow(agreed) => Some(agreed.0.committed),
+        }
+    }
+
+    /// The result of the fused reduction of a block, as long as there is its decision; nothing
+    /// unless it is committed.
+    #[inline]
+    pub fn values(&self, id: BlockId) -> Option<Values> {
+        self.holds(id).then(|| self.block(id))?.values()
     }
 
     /// The rank whose message the fast path of a block waits for.
@@ -270,44 +333,6 @@ impl Commit {
         self.blocks.len()
     }
 
-    /// A message of the fast path; the same as [`Self::handle_message`] with it.
-    #[inline]
-    pub fn handle_yes(&mut self, from: Rank, yes: Yes, out: &mut impl Effects) {
-        self.forget();
-        if !self.listens_to(from) || !self.locate(yes.block) {
-            return;
-        }
-        let (position, retired) = (self.view.position_of(from), self.retired);
-        let block = self.block_mut(yes.block);
-        if retired && block.vote.is_none() {
-            self.enter_slow_path(yes.block, out);
-            return;
-        }
-        match &mut block.fast {
-            Fast::Exchanging { doubling, view, floor }
-                if *view == yes.view || planted(Bug::MixViews) =>
-            {
-                if doubling.arrive(position, yes.round) {
-                    if !planted(Bug::OwnFloor) {
-                        *floor = yes.floor.min(*floor);
-                    }
-                    self.exchange(yes.block, out);
-                }
-            }
-            Fast::Exchanging { .. } => self.enter_slow_path(yes.block, out),
-            Fast::Open { rounds, view, floor } => {
-                if *rounds != 0 && *view != yes.view {
-                    block.fast = Fast::Torn;
-                } else {
-                    *rounds |= 1 << (yes.round & 63);
-                    *view = yes.view;
-                    *floor = yes.floor.min(*floor);
-                }
-            }
-            Fast::Torn | Fast::Left => {}
-        }
-    }
-
     /// Makes sure that a rank which gave up is asked about every block: the partners of the fast
     /// path's rounds all ask, but for the one that only waits for us.
     fn tell_retired(&self, out: &mut impl Effects) {
@@ -326,27 +351,6 @@ impl Commit {
             if self.holds(id) && matches!(self.block(id).fast, Fast::Exchanging { .. }) {
                 self.enter_slow_path(id, out);
             }
-        }
-    }
-
-    /// Goes on with the fast path of a block; decides when all votes are combined.
-    #[inline]
-    fn exchange(&mut self, id: BlockId, out: &mut impl Effects) {
-        let (undecided, index) = (self.undecided, (id.0 - self.base.0) as usize);
-        let block = &mut self.blocks[index];
-        let Fast::Exchanging { doubling, view, floor } = &mut block.fast else { return };
-        *floor = undecided.min(*floor);
-        let (view, floor) = (*view, *floor);
-        let live = &self.view;
-        let complete = doubling.advance(|position, round| {
-            let yes = Yes { block: id, round, view, floor };
-            out.send_yes(live.rank_at(position), yes);
-        });
-        if complete {
-            let context = block.vote.as_ref().map_or(0, |vote| vote.context);
-            block.fast = Fast::Left;
-            block.decided = Some(Decided::Fast { context, floor });
-            self.finish_decision(id, floor, out);
         }
     }
 
@@ -369,9 +373,20 @@ impl Commit {
         while self.base < self.floor
             && self.blocks.front().is_some_and(|block| block.decided.is_some())
         {
-            self.blocks.pop_front();
+            if let Some(Block { fusion: Some(mut fusion), .. }) = self.blocks.pop_front() {
+                fusion.clear();
+                self.spare = Some(fusion);
+            }
             self.base = self.base.next();
         }
+    }
+
+    /// The values of a block.
+    #[inline]
+    fn fusion(&mut self, id: BlockId) -> &mut Fusion {
+        let spare = &mut self.spare;
+        let block = &mut self.blocks[(id.0 - self.base.0) as usize];
+        block.fusion.get_or_insert_with(|| spare.take().unwrap_or_default())
     }
 
     /// Notes deaths and lets every block react to them.

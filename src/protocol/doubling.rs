@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Assumes that what is combined is idempotent (votes that are all *yes*, a minimum), so that an
-//! early message may be merged before its round.
+//! early message may be merged before its round; what is not ([`super::fused`]) waits for it.
 
 /// The state of one exchange at one position.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -38,6 +38,12 @@ impl Doubling {
     /// The position that waits for this one and has nothing to say to it before that.
     pub fn folds_into(position: u32, size: u32) -> Option<u32> {
         position.checked_sub(1 << size.ilog2())
+    }
+
+    /// True when this position is told the result, and has no part in combining it.
+    #[inline]
+    pub fn follows(&self) -> bool {
+        self.position >= self.core
     }
 
     /// Notes the message of a round; true when it comes from the position expected for it.

@@ -1,6 +1,9 @@
 //! What ranks tell each other about one communicator's blocks.
 
-use super::agreement::{Contribution, Decision};
+use super::{
+    agreement::{Contribution, Decision},
+    fused::Values,
+};
 use crate::{
     ids::{Ballot, BlockId},
     rank::RankSet,
@@ -11,6 +14,8 @@ use crate::{
 pub enum Message {
     /// Fast path: all votes combined by the sender so far are *yes*.
     Yes(Yes),
+    /// The same with values of a fused reduction.
+    Fused(Fused),
     /// Slow path: contribute to this block under this ballot.
     Ask(Slow),
     /// Slow path: the sender's subtree has contributed this.
@@ -34,6 +39,15 @@ pub struct Yes {
     pub view: u64,
     /// The lowest block that any of the combined voters has not decided.
     pub floor: BlockId,
+}
+
+/// The message of the fast path in a block with a fused reduction.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Fused {
+    /// The vote; its view names the shape of the values, too.
+    pub yes: Yes,
+    /// What the sender has combined so far.
+    pub values: Values,
 }
 
 /// The header of every slow-path message.

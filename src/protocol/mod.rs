@@ -10,6 +10,7 @@
 //! | [`commit`] | agreement on a block's verdict: fast path, then slow path | fa-mpi §3.1 |
 //! | [`doubling`] | the fast path's exchange, recursive doubling | fa-mpi §3.1 |
 //! | [`agreement`] | the slow path's contribution and decision | ulfm, "Logarithmic Agreement" |
+//! | [`fused`] | the numbers that ride on a commit | – |
 //! | [`tree`] | a tree of the living that mends itself | ulfm, "Logarithmic Agreement" |
 //! | [`view`] | the agreed live set and its fingerprint | – |
 //! | [`handshake`] | the steps of a recovery, and what follows a death in each | fa-mpi §3.3 |
@@ -21,6 +22,7 @@ pub mod agreement;
 pub mod codec;
 pub mod commit;
 pub mod doubling;
+pub mod fused;
 pub mod handshake;
 pub mod interrupt;
 pub mod message;
@@ -35,7 +37,7 @@ pub mod tree;
 pub mod view;
 
 use crate::{ids::BlockId, rank::Rank};
-use message::{Message, Yes};
+use message::{Fused, Message, Yes};
 
 /// Where a machine puts what it wants done, in order.
 pub trait Effects {
@@ -44,6 +46,10 @@ pub trait Effects {
     /// Send a message of the fast path.
     fn send_yes(&mut self, to: Rank, yes: Yes) {
         self.send(to, Message::Yes(yes));
+    }
+    /// Send a message of the fast path with values.
+    fn send_fused(&mut self, to: Rank, fused: &Fused) {
+        self.send(to, Message::Fused(*fused));
     }
     /// Tell the engine what happened.
     fn emit(&mut self, event: Event);

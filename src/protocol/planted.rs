@@ -78,6 +78,18 @@ bugs! {
     KeepTheName,
     /// Who begins a rebuild answers no more for the old world.
     LeaveTheOldWorld,
+    /// Values of a fused reduction are combined before their round.
+    CombineEarly,
+    /// The slow path combines values one rank after another.
+    FoldInARow,
+    /// Who is told the result of a fused reduction adds its own values once more.
+    CountTwice,
+    /// The slow path leaves out the values of the subtrees.
+    OwnValues,
+    /// A decision that the fast path came to is passed on with this rank's own values.
+    PassOnOwn,
+    /// Votes with values of different shapes, or without, can be committed.
+    MixShapes,
 }
 
 #[cfg(feature = "planted")]

@@ -36,6 +36,10 @@ pub(crate) struct Plan {
     pub(crate) notice: u64,
     /// Who dies: the rank, from when on, and how.
     pub(crate) deaths: Vec<(u32, u64, Death)>,
+    /// Votes bring values for a fused reduction.
+    pub(crate) fused: bool,
+    /// A rank that brings values for another one.
+    pub(crate) misfit: Option<u32>,
     /// A rank that gives the communicator up, and when.
     pub(crate) leaver: Option<(u32, u64)>,
 }
@@ -75,6 +79,8 @@ impl Plan {
             notice: random.one_of(&[1, 10, 100]),
             deaths,
             leaver: leaves.then_some(leaver),
+            fused: random.once_in(2),
+            misfit: random.once_in(16).then(|| random.below(u64::from(ranks)) as u32),
         }
     }
 }

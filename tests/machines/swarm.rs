@@ -14,7 +14,7 @@ use crate::{
     plan::{Death, Plan},
     properties::{ALWAYS, AT_REST, Verdict},
     random::Random,
-    record::Record,
+    record::{Record, values_of},
 };
 
 const COMM: CommId = CommId(1);
@@ -132,7 +132,13 @@ impl Swarm {
                 }
                 entry.vote = Some(vote.clone());
                 entry.known = machine.agreed_dead().clone();
-                machine.handle_vote(block, vote, &mut out);
+                if self.plan.fused {
+                    let values = values_of(rank, self.plan.misfit == Some(rank.number()));
+                    entry.values = vote.is_yes().then_some(values);
+                    machine.handle_fused_vote(block, vote, &values, &mut out);
+                } else {
+                    machine.handle_vote(block, vote, &mut out);
+                }
             }
             Happening::Doom(Death::Idle) => self.die(rank),
             Happening::Doom(how) => self.doom[rank.index()] = Some(how),

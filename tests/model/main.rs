@@ -153,6 +153,29 @@ fn a_recovery_ends_alike_for_all_whoever_dies_in_whichever_step() {
 }
 
 #[test]
+fn values_ride_on_every_commit_alike() {
+    let fused = |ranks| Setup { fused: true, ..Setup::ranks(ranks) };
+    check(Setup { crashes: 1, cuts: true, ..fused(2) }, 43);
+    check(Setup { crashes: 2, cuts: true, ..fused(3) }, 1368);
+    check(Setup { crashes: 2, naysayer: Some(1), ..fused(3) }, 1781);
+    check(Setup { crashes: 2, leaver: Some(1), ..fused(3) }, 1029);
+    check(Setup { crashes: 3, ..fused(4) }, 203_560);
+    check(Setup { crashes: 1, ..fused(5) }, 638_250);
+    check(Setup { crashes: 2, blocks: 2, ..fused(3) }, 101_906);
+    check(Setup { crashes: 2, blocks: 3, in_sequence: true, ..fused(3) }, 12_650);
+}
+
+#[test]
+fn values_that_do_not_fit_are_never_committed() {
+    let fused = |ranks| Setup { fused: true, ..Setup::ranks(ranks) };
+    for misfit in 0..3 {
+        let states = [3538, 3004, 2327][misfit];
+        check(Setup { crashes: 2, misfit: Some(misfit as u32), ..fused(3) }, states);
+    }
+    check(Setup { crashes: 1, misfit: Some(2), ..fused(4) }, 93_094);
+}
+
+#[test]
 #[ignore = "takes minutes"]
 fn more_of_everything() {
     check(Recovery { crashes: 1, ..Recovery::rebuild(4) }, 1_372_318);

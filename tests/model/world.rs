@@ -30,7 +30,7 @@ use stateright::{Model, Property};
 
 use crate::{
     properties::{ALWAYS, AT_REST, Verdict},
-    record::Record,
+    record::{Record, values_of},
 };
 
 const COMM: CommId = CommId(1);
@@ -51,6 +51,10 @@ pub(crate) struct Setup {
     /// Each rank votes on a block only after it decided the one before; otherwise all blocks are
     /// outstanding at once and votes come in any order.
     pub(crate) in_sequence: bool,
+    /// All votes bring values for a fused reduction.
+    pub(crate) fused: bool,
+    /// The rank that brings values for another one.
+    pub(crate) misfit: Option<u32>,
     /// A death can fall between two messages of one turn.
     pub(crate) cuts: bool,
     /// A planted bug.
@@ -148,7 +152,13 @@ impl Setup {
                 let entry = &mut state.records[rank.index()].blocks[block.0 as usize];
                 entry.vote = Some(vote.clone());
                 entry.known = machine.agreed_dead().clone();
-                machine.handle_vote(block, vote, &mut out);
+                if self.fused {
+                    let values = values_of(rank, self.misfit == Some(rank.number()));
+                    entry.values = vote.is_yes().then_some(values);
+                    machine.handle_fused_vote(block, vote, &values, &mut out);
+                } else {
+                    machine.handle_vote(block, vote, &mut out);
+                }
             }
             Turn::Retire => {
                 state.records[rank.index()].retired = true;
@@ -282,7 +292,7 @@ impl Model for Setup {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties =
-            always!["agreement", "commitment", "participation", "report", "retention"];
+            always!["agreement", "commitment", "fusion", "participation", "report", "retention"];
         properties.push(Property::always("termination", |setup: &Setup, state: &State| {
             !setup.at_rest(state) || setup.wrong(state, AT_REST.0).is_ok()
         }));

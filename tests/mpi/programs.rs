@@ -1,6 +1,7 @@
 //! What launched copies of the test program do, each until a last line on standard output.
 
 mod driven;
+mod fused;
 
 use std::{
     process::{Command, Stdio},
@@ -39,6 +40,7 @@ pub(crate) fn run(name: &str) -> Ended {
     match name {
         "rounds" => rounds(world),
         "deaths" => deaths(world),
+        "fused" => fused::deaths(world),
         "driven" => driven::deaths(world),
         "shrinking" => driven::shrinking(world),
         "exits" => exits(world),

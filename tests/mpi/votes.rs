@@ -26,3 +26,31 @@ fn votes_by_messages_are_as_good_as_votes_by_memory() {
     let mixed = Launch::new("/bin/sh", 8).words(words).words(A_RANK).variable(PROGRAM, &"deaths");
     all_say(&mixed.spares(8).variable("DEATHS", &8), 8, "all counted");
 }
+
+/// Sums in the commit have the bits of the reference, by memory, by messages, and with both.
+#[test]
+#[serial]
+fn fused_sums_have_the_same_bits_on_all_ranks_through_deaths_at_random_moments() {
+    for (ranks, spares, deaths) in [(2, 4, 4), (5, 0, 12), (6, 14, 14)] {
+        for mailbox in ["on", "off"] {
+            let launch = program("fused", ranks).spares(spares).variable("DEATHS", &deaths);
+            let launch = launch.variable("FAMPI_MAILBOX", &mailbox).limit(120);
+            all_say(&launch, ranks, "all sums are right");
+        }
+    }
+}
+
+#[test]
+#[serial]
+fn a_time_step_is_agreed_with_the_commit_and_does_not_know_the_dead() {
+    let run = example("time_step", 4).run();
+    let lines = run.expect_orderly(3).sorted_lines();
+    for line in [
+        "step 3: time 0.1875, next 0.0625, slowest 0.5",
+        "step 4: time 0.25, next 0.125, slowest 0.5",
+        "rank 0: time 0.5",
+        "rank 2: time 0.5",
+    ] {
+        assert!(lines.contains(&line), "{run}");
+    }
+}

@@ -6,6 +6,7 @@ mod duplicates;
 mod every;
 mod faults;
 mod files;
+mod fused;
 mod grids;
 mod lattice;
 mod levels;

@@ -181,6 +181,7 @@ fn verdict(decision: &Decision) -> String {
 fn in_words(message: &Message) -> String {
     match message {
         Message::Yes(yes) => format!("yes, round {}", yes.round),
+        Message::Fused(fused) => format!("yes with values, round {}", fused.yes.round),
         Message::Ask(_) => "ask".into(),
         Message::Contribute(_, Contribution::Decided(it)) => format!("decided: {}", verdict(it)),
         Message::Contribute(_, Contribution::Undecided(tally)) => {

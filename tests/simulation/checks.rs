@@ -18,6 +18,8 @@ pub(crate) struct Entry {
     pub(crate) committed: bool,
     pub(crate) voted_yes: bool,
     pub(crate) report: FaultReport,
+    /// The bits of the fused reduction, which only a committed block has.
+    pub(crate) fused: Option<[u64; 2]>,
 }
 
 /// What one process saw.
@@ -129,6 +131,13 @@ fn agreement_and_validity(
                     "agreement: block {number} of {comm:?}: process {first} has committed={} \
                      ({}), process {process} committed={} ({})",
                     expected.committed, expected.report, entry.committed, entry.report
+                ));
+            }
+            if entry.fused != expected.fused {
+                return Err(format!(
+                    "fusion: block {number} of {comm:?}: {:x?} at process {first} and {:x?} at \
+                     process {process}",
+                    expected.fused, entry.fused
                 ));
             }
             if entry.committed && !entry.voted_yes {

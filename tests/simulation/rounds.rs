@@ -1,5 +1,8 @@
 //! The program of a rank: rounds of blocks, each repeated until it commits.
 
+#[path = "fused.rs"]
+mod fused;
+
 use std::time::Duration;
 
 use fampi::{
@@ -176,6 +179,7 @@ impl Run<'_> {
             (Work::Nothing | Work::Row, _) => Ok(()),
         };
         match result {
+            Ok(()) if self.fuses(comm, number) => self.end_fused(comm, number, block),
             Ok(()) => self.end(comm, number, block.finish(Timeout::Never), true),
             Err(error) => self.end(comm, number, block.leave(&error), false),
         }
@@ -408,7 +412,14 @@ impl Run<'_> {
 
     fn note(&mut self, comm: &Comm, number: u64, finished: &Finished, voted_yes: bool) {
         let (committed, report) = (finished.is_committed(), finished.report());
-        self.log.entries.push(Entry { comm: comm.id(), number, committed, voted_yes, report });
+        self.log.entries.push(Entry {
+            comm: comm.id(),
+            number,
+            committed,
+            voted_yes,
+            report,
+            fused: None,
+        });
     }
 
     /// The number of the block that is started next on this communicator.

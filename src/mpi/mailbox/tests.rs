@@ -1,6 +1,7 @@
 //! Mailboxes of one process, as if it were several.
 
 use super::*;
+use crate::protocol::fused::ReduceOp;
 
 /// Mailboxes of so many neighbours; each has all the ways that `is_reached` lets it have.
 fn mailboxes(size: usize, is_reached: impl Fn(usize, usize) -> bool) -> Vec<Mailbox> {
@@ -18,19 +19,29 @@ fn mailboxes(size: usize, is_reached: impl Fn(usize, usize) -> bool) -> Vec<Mail
     boxes.collect()
 }
 
-fn letter(number: u64) -> (CommId, Yes) {
+/// Votes without values and with any number of them.
+fn letter(number: u64) -> Letter {
     let (block, floor) = (BlockId(number), BlockId(number.rotate_left(32)));
-    (CommId(!number), Yes { block, round: number as u8, view: number << 8 | 7, floor })
+    let (comm, round) = (CommId(!number), number as u8);
+    let yes = Yes { block, round, view: number << 8 | 7, floor };
+    let words: Vec<u64> =
+        (0..number % (MAX_VALUES as u64 + 1)).map(|at| number << 4 | at).collect();
+    match Values::new(ReduceOp::Max, &words) {
+        None => Letter::Yes(comm, yes),
+        Some(values) => Letter::Fused(comm, Fused { yes, values }),
+    }
 }
 
 fn send(mailbox: &mut Mailbox, to: u32, number: u64) -> bool {
-    let (comm, yes) = letter(number);
-    mailbox.send(Rank::new(to), comm, &yes)
+    match letter(number) {
+        Letter::Yes(comm, yes) => mailbox.send(Rank::new(to), comm, &yes),
+        Letter::Fused(comm, fused) => mailbox.send_fused(Rank::new(to), comm, &fused),
+    }
 }
 
-fn taken(mailbox: &mut Mailbox, from: u32) -> Option<(CommId, Yes)> {
+fn taken(mailbox: &mut Mailbox, from: u32) -> Option<Letter> {
     match mailbox.take(Rank::new(from)) {
-        Found::Letter(comm, yes) => Some((comm, yes)),
+        Found::Letter(letter) => Some(letter),
         Found::Nothing | Found::Elsewhere => None,
     }
 }

@@ -66,14 +66,15 @@ impl Commit {
             return;
         }
         let (id, ballot) = (slow.block, self.ballot());
-        if let Some(decided) = &self.block(id).decided
+        let block = self.block(id);
+        if let Some(decided) = &block.decided
             && decided.ballot() >= slow.ballot
+            && let Some(decision) = block.decision()
         {
             if planted(Bug::DecideAndLeave) {
                 return;
             }
             let header = Slow { block: id, ballot: decided.ballot(), dead: self.dead.clone() };
-            let decision = decided.decision();
             out.send(from, Message::Decide(header, decision));
             return;
         }
@@ -145,7 +146,7 @@ impl Commit {
                 self.settle(id, decision, ballot, out);
             }
             (Some(Contribution::Undecided(tally)), None) => {
-                self.settle(id, tally.decide(), ballot, out);
+                self.settle(id, tally.decide(self.comm), ballot, out);
             }
             (Some(contribution), Some(parent)) => {
                 let sent = gathering.sent_to.is_some() && planted(Bug::ContributeOnce);
@@ -165,12 +166,13 @@ impl Commit {
 
     /// What our subtree contributes, as soon as it is complete or somebody in it has decided.
     fn combine(&self, id: BlockId, children: &[Rank]) -> Option<Contribution> {
-        let Block { vote, slow, decided, .. } = self.block(id);
-        if let Some(decided) = decided
+        let block = self.block(id);
+        if let Some(decision) = block.decision()
             && !planted(Bug::DenyTheDecision)
         {
-            return Some(Contribution::Decided(decided.decision()));
+            return Some(Contribution::Decided(decision));
         }
+        let Block { vote, slow, .. } = block;
         let gathering = slow.as_ref()?;
         let decided = |(_, contribution): &&(Rank, Contribution)| {
             matches!(contribution, Contribution::Decided(_))
@@ -184,6 +186,8 @@ impl Commit {
         if !children.iter().all(|child| gathering.contributed(*child)) {
             return None;
         }
+        let values = block.own_values();
+        let shape = values.map_or(0, |values| values.shape());
         let mut tally = Tally {
             faults: vote.faults.clone(),
             dead: self.dead.clone(),
@@ -191,6 +195,9 @@ impl Commit {
             floor: self.undecided,
             context_min: vote.context,
             context_max: vote.context,
+            shape_min: shape,
+            shape_max: shape,
+            values: values.map(|values| (self.me, values)).into_iter().collect(),
         };
         for (_, contribution) in &gathering.contributions {
             if let Contribution::Undecided(other) = contribution {
@@ -211,9 +218,9 @@ impl Commit {
         let (floor, dead) = (decision.floor, decision.dead.clone());
         let block = self.block_mut(id);
         block.fast = Fast::Left;
-        if let Some(decided) = &mut block.decided {
-            debug_assert_eq!(decided.decision(), decision, "two decisions on {id:?}");
-            *decided = Decided::Slow(Box::new((decision, ballot)));
+        if block.decided.is_some() {
+            debug_assert_eq!(block.decision().as_ref(), Some(&decision), "two decisions on {id:?}");
+            block.decided = Some(Decided::Slow(Box::new((decision, ballot))));
             return;
         }
         block.decided = Some(Decided::Slow(Box::new((decision, ballot))));

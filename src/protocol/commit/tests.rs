@@ -3,7 +3,11 @@
 use alloc::{vec, vec::Vec};
 
 use super::*;
-use crate::protocol::Effect;
+use crate::protocol::{
+    Effect,
+    fused::{ReduceOp, combined},
+    message::Yes,
+};
 
 const COMM: CommId = CommId(1);
 const FIRST: BlockId = BlockId(0);
@@ -37,6 +41,10 @@ impl Ranks {
 
     fn vote_on(&mut self, block: BlockId, rank: u32, vote: Vote) {
         self.turn(rank, |machine, out| machine.handle_vote(block, vote, out));
+    }
+
+    fn vote_with(&mut self, rank: u32, values: &Values) {
+        self.turn(rank, |m, out| m.handle_fused_vote(FIRST, Vote::yes(0), values, out));
     }
 
     fn deliver_all(&mut self) {
@@ -256,4 +264,123 @@ fn attempts_in_different_contexts_are_never_committed() {
         assert!(!decision.committed);
         assert_eq!(decision.next_context, 4);
     }
+}
+
+/// Numbers whose sum depends on the grouping.
+fn brought_by(rank: u32) -> Values {
+    let number = [1e16, 1.0, -1e16, 3.5, 1e-3][rank as usize % 5] / f64::from(rank + 1);
+    Values::new(ReduceOp::Sum, &[number, f64::from(rank)]).expect("defined")
+}
+
+#[test]
+fn fused_values_have_the_same_bits_on_both_paths_and_on_all_ranks() {
+    for size in 1..20_u32 {
+        let all: Vec<Values> = (0..size).map(brought_by).collect();
+        let expected = combined(&all);
+        for slow in [false, true] {
+            let mut ranks = Ranks::new(size);
+            for rank in 0..size {
+                if slow {
+                    ranks.turn(rank, |machine, out| {
+                        machine.reach(FIRST);
+                        machine.enter_slow_path(FIRST, out);
+                    });
+                }
+                ranks.vote_with(rank, &all[rank as usize]);
+            }
+            ranks.deliver_all();
+            for (machine, decision) in ranks.machines.iter().zip(ranks.decisions(FIRST)) {
+                let decision = decision.expect("decided");
+                assert!(decision.committed);
+                assert_eq!(decision.values.as_deref(), expected.as_ref(), "{size} {slow}");
+                assert_eq!(machine.values(FIRST), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn values_that_come_early_wait_for_their_round() {
+    // The last rank votes first and the messages of the later rounds arrive before the others.
+    for size in [4, 5, 8, 11] {
+        let all: Vec<Values> = (0..size).map(brought_by).collect();
+        let mut ranks = Ranks::new(size);
+        for rank in (0..size).rev() {
+            ranks.vote_with(rank, &all[rank as usize]);
+            for to in (0..size).rev().filter(|to| to % 2 == rank % 2) {
+                ranks.deliver_to(to);
+            }
+        }
+        ranks.deliver_all();
+        for decision in ranks.decisions(FIRST) {
+            let decision = decision.expect("decided");
+            assert_eq!(decision.values.as_deref(), combined(&all).as_ref(), "{size}");
+        }
+    }
+}
+
+#[test]
+fn who_decided_with_values_and_died_does_not_change_them() {
+    let all: Vec<Values> = (0..4).map(brought_by).collect();
+    let mut ranks = Ranks::new(4);
+    (0..4).for_each(|rank| ranks.vote_with(rank, &all[rank as usize]));
+    // Ranks 0 and 3 hear everything, 1 and 2 nothing of the second round.
+    while let Some(at) = ranks.links.iter().position(|(_, to, message)| {
+        let Message::Fused(fused) = message else { return true };
+        fused.yes.round < 2 || [0, 3].contains(&to.number())
+    }) {
+        let (from, to, message) = ranks.links.remove(at);
+        ranks.turn(to.number(), |m, out| m.handle_message(from, message, out));
+    }
+    assert!(ranks.machines[0].values(FIRST).is_some() && ranks.machines[1].values(FIRST).is_none());
+    ranks.die(3);
+    ranks.deliver_all();
+    for decision in ranks.decisions(FIRST) {
+        assert_eq!(decision.expect("decided").values.as_deref(), combined(&all).as_ref());
+    }
+}
+
+#[test]
+fn values_of_different_shapes_are_a_fault_of_those_that_brought_them() {
+    let other = Values::new(ReduceOp::Max, &[1.0, 2.0]).expect("defined");
+    for size in 2..7_u32 {
+        for plain in [false, true] {
+            let mut ranks = Ranks::new(size);
+            (1..size).for_each(|rank| ranks.vote_with(rank, &brought_by(rank)));
+            if plain {
+                ranks.vote(0, Vote::yes(0));
+            } else {
+                ranks.vote_with(0, &other);
+            }
+            ranks.deliver_all();
+            for decision in ranks.decisions(FIRST) {
+                let decision = decision.expect("decided");
+                assert!(!decision.committed && decision.values.is_none());
+                let blamed = decision.faults.iter().map(|fault| fault.rank.number());
+                assert_eq!(
+                    blamed.collect::<Vec<_>>(),
+                    (u32::from(plain)..size).collect::<Vec<_>>()
+                );
+                assert!(decision.faults.iter().all(|it| it.code == FaultCode::Mismatched));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_result_of_a_faulty_block() {
+    let mut ranks = Ranks::new(5);
+    (0..4).for_each(|rank| ranks.vote_with(rank, &brought_by(rank)));
+    ranks.turn(4, |m, out| m.handle_fused_vote(FIRST, no(4), &brought_by(4), out));
+    ranks.deliver_all();
+    for (machine, decision) in ranks.machines.iter().zip(ranks.decisions(FIRST)) {
+        let decision = decision.expect("decided");
+        assert_eq!((decision.committed, decision.faults), (false, no(4).faults));
+        assert_eq!((machine.values(FIRST), decision.values), (None, None));
+    }
+}
+
+#[test]
+fn a_block_without_values_stays_small() {
+    assert!(size_of::<Block>() <= 104, "{}", size_of::<Block>());
 }

@@ -17,7 +17,9 @@ fn use_universe(platform: &mut SimPlatform, universe: UniverseId, me: u32, size:
                 assert_eq!((of, from), (universe, rank(left)));
                 return number(&frame);
             }
-            Some(Incoming::Yes(..)) => unreachable!("the simulator decodes nothing"),
+            Some(Incoming::Yes(..) | Incoming::Fused(..)) => {
+                unreachable!("the simulator decodes nothing")
+            }
             Some(Incoming::Failure(of, _)) => assert_ne!(of, universe),
             None => platform.idle(None, Idle::Busy),
         }

@@ -78,7 +78,7 @@ fn next_news(platform: &mut SimPlatform, awaits: Option<u32>) -> Incoming {
 fn next_number(platform: &mut SimPlatform, awaits: Option<u32>) -> Option<u64> {
     match next_news(platform, awaits) {
         Incoming::Frame(_, _, frame) => Some(number(&frame)),
-        Incoming::Yes(..) => unreachable!("the simulator decodes nothing"),
+        Incoming::Yes(..) | Incoming::Fused(..) => unreachable!("the simulator decodes nothing"),
         Incoming::Failure(..) => None,
     }
 }

@@ -8,6 +8,7 @@ mod commitment;
 // The checkers of the commit alone have nothing inside their blocks, and recover nothing.
 #[allow(dead_code)]
 pub(crate) mod escalation;
+mod fusion;
 mod participation;
 #[allow(dead_code)]
 pub(crate) mod places;
@@ -24,9 +25,10 @@ pub(crate) type Verdict = Result<(), String>;
 pub(crate) type Property = (&'static str, fn(&[Record], usize) -> Verdict);
 
 /// What holds at any time.
-pub(crate) const ALWAYS: [Property; 5] = [
+pub(crate) const ALWAYS: [Property; 6] = [
     ("agreement", agreement::living_ranks_agree),
     ("commitment", commitment::committed_means_that_all_voted_yes),
+    ("fusion", fusion::the_result_is_that_of_all_voters),
     ("participation", participation::a_decided_rank_has_voted),
     ("report", report::the_report_is_true_and_complete),
     ("retention", retention::decisions_stay_while_a_living_rank_may_ask),

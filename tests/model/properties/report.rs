@@ -45,12 +45,13 @@ pub(crate) fn the_report_is_true_and_complete(records: &[Record], block: usize) 
     Ok(())
 }
 
-/// True when the rank that a fault names voted it, or gave up.
+/// True when the rank that a fault names voted it, or gave up, or brought values that do not fit.
 fn reported(records: &[Record], block: usize, fault: &Fault) -> bool {
     let record = &records[fault.rank.index()];
     let voted = record.blocks[block].vote.as_ref();
     voted.is_some_and(|vote| vote.faults.contains(fault))
         || (fault.code == FaultCode::Abandoned && record.retired)
+        || (fault.code == FaultCode::Mismatched && record.blocks[block].values.is_some())
 }
 
 /// True when earlier blocks had told everybody of a death before it voted on this block.

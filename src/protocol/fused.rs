@@ -1,0 +1,428 @@
+//! Fused reductions: a few numbers that ride on the votes of a block, and their combination.
+//!
+//! Intuition: the exchange of the fast path already brings something of everybody to everybody;
+//! numbers that come along are reduced for nothing.
+//!
+//! ```text
+//! values of positions   a b c d e        (core 4, e folds in)
+//! combined              ((a∘e)∘b)∘(c∘d)
+//! ```
+//!
+//! **Guarantees.** Whoever combines, and on whatever path, the result has the same bits: each
+//! operation commutes bit for bit (of floats: there is one NaN, and −0 is less than +0), and the
+//! grouping is the one tree of [`combined`], which the exchange of [`super::doubling`] follows.
+//!
+//! **Assumes** processors that agree on IEEE 754 arithmetic.
+
+use smallvec::SmallVec;
+
+use super::{
+    Effects,
+    message::{Fused, Yes},
+    planted::{Bug, planted},
+};
+use crate::{ids::mix, rank::Rank};
+
+/// The most numbers in one fused reduction.
+pub const MAX_VALUES: usize = 8;
+
+/// Gives variants their numbers on the wire.
+macro_rules! numbered {
+    ($(#[$doc:meta])* $name:ident { $($(#[$what:meta])* $variant:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        pub enum $name {
+            $($(#[$what])* $variant,)*
+        }
+
+        impl $name {
+            const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The variant with this number.
+            #[inline]
+            fn numbered(number: u8) -> Option<Self> {
+                Self::ALL.get(usize::from(number)).copied()
+            }
+        }
+    };
+}
+
+numbered! {
+    /// The predefined reductions (MPI 4.1 §6.9.2). `And` and `Or` work on the bits of integers.
+    ReduceOp {
+        /// `MPI_SUM`
+        Sum,
+        /// `MPI_PROD`
+        Product,
+        /// `MPI_MIN`
+        Min,
+        /// `MPI_MAX`
+        Max,
+        /// `MPI_BAND`
+        And,
+        /// `MPI_BOR`
+        Or,
+    }
+}
+
+numbered! {
+    /// The type of the numbers of a fused reduction.
+    Kind {
+        /// `i8`
+        I8,
+        /// `i16`
+        I16,
+        /// `i32`
+        I32,
+        /// `i64`
+        I64,
+        /// `u8`
+        U8,
+        /// `u16`
+        U16,
+        /// `u32`
+        U32,
+        /// `u64`
+        U64,
+        /// `f32`
+        F32,
+        /// `f64`
+        F64,
+    }
+}
+
+/// A number that can ride on a commit.
+pub trait Fusible: Copy + 'static {
+    /// Its type.
+    const KIND: Kind;
+    /// Its bits, in a word.
+    fn to_word(self) -> u64;
+    /// The number with these bits.
+    fn from_word(word: u64) -> Self;
+    /// True when the operation is defined for this type (bit operations are not, for floats).
+    fn fuses(op: ReduceOp) -> bool;
+    /// One step of the reduction; commutes bit for bit. Of two floats one of which is no number,
+    /// `Min` and `Max` give the other.
+    #[must_use]
+    fn fuse(self, other: Self, op: ReduceOp) -> Self;
+}
+
+macro_rules! integers {
+    ($($number:ty = $kind:ident)*) => {$(
+        impl Fusible for $number {
+            const KIND: Kind = Kind::$kind;
+
+            #[inline]
+            #[allow(clippy::cast_lossless, clippy::cast_sign_loss, clippy::unnecessary_cast)]
+            fn to_word(self) -> u64 {
+                self as u64
+            }
+
+            #[inline]
+            #[allow(clippy::cast_possible_wrap, clippy::unnecessary_cast)]
+            fn from_word(word: u64) -> Self {
+                word as Self
+            }
+
+            fn fuses(_: ReduceOp) -> bool {
+                true
+            }
+
+            #[inline]
+            fn fuse(self, other: Self, op: ReduceOp) -> Self {
+                match op {
+                    ReduceOp::Sum => self.wrapping_add(other),
+                    ReduceOp::Product => self.wrapping_mul(other),
+                    ReduceOp::Min => self.min(other),
+                    ReduceOp::Max => self.max(other),
+                    ReduceOp::And => self & other,
+                    ReduceOp::Or => self | other,
+                }
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($number:ty = $kind:ident of $bits:ty)*) => {$(
+        impl Fusible for $number {
+            const KIND: Kind = Kind::$kind;
+
+            #[inline]
+            fn to_word(self) -> u64 {
+                u64::from(self.to_bits())
+            }
+
+            #[inline]
+            #[allow(clippy::unnecessary_cast)]
+            fn from_word(word: u64) -> Self {
+                Self::from_bits(word as $bits)
+            }
+
+            fn fuses(op: ReduceOp) -> bool {
+                !matches!(op, ReduceOp::And | ReduceOp::Or)
+            }
+
+            #[inline]
+            fn fuse(self, other: Self, op: ReduceOp) -> Self {
+                let less = self.total_cmp(&other).is_lt();
+                let result = match op {
+                    ReduceOp::Sum => self + other,
+                    ReduceOp::Product => self * other,
+                    _ if self.is_nan() => other,
+                    _ if other.is_nan() => self,
+                    ReduceOp::Min if less => self,
+                    ReduceOp::Max if !less => self,
+                    _ => other,
+                };
+                if result.is_nan() { Self::NAN } else { result }
+            }
+        }
+    )*};
+}
+
+integers!(i8 = I8 i16 = I16 i32 = I32 i64 = I64 u8 = U8 u16 = U16 u32 = U32 u64 = U64);
+floats!(f32 = F32 of u32 f64 = F64 of u64);
+
+/// What a rank, or several, bring to a fused reduction.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Values {
+    op: ReduceOp,
+    kind: Kind,
+    count: u8,
+    words: [u64; MAX_VALUES],
+}
+
+impl Values {
+    /// Numbers to be reduced by this operation; nothing when it is not defined for them, or when
+    /// there are none or more than [`MAX_VALUES`].
+    #[inline]
+    pub fn new<T: Fusible>(op: ReduceOp, numbers: &[T]) -> Option<Self> {
+        if !T::fuses(op) || !(1..=MAX_VALUES).contains(&numbers.len()) {
+            return None;
+        }
+        let mut words = [0; MAX_VALUES];
+        words.iter_mut().zip(numbers).for_each(|(word, number)| *word = number.to_word());
+        Some(Self { op, kind: T::KIND, count: numbers.len() as u8, words })
+    }
+
+    /// The values with this shape and these words, if it is one.
+    #[inline]
+    pub fn from_words(shape: u32, words: [u64; MAX_VALUES]) -> Option<Self> {
+        let [count, kind, op, 0] = shape.to_le_bytes() else { return None };
+        let (kind, op) = (Kind::numbered(kind)?, ReduceOp::numbered(op)?);
+        let bits = matches!(op, ReduceOp::And | ReduceOp::Or);
+        let defined = !(bits && matches!(kind, Kind::F32 | Kind::F64));
+        let fits = (1..=MAX_VALUES as u8).contains(&count);
+        (defined && fits).then_some(Self { op, kind, count, words })
+    }
+
+    /// What must be the same on all ranks, below 2²⁴: operation, type, how many. Never 0.
+    #[inline]
+    pub const fn shape(&self) -> u32 {
+        u32::from_le_bytes([self.count, self.kind as u8, self.op as u8, 0])
+    }
+
+    /// The bits of the numbers, a word for each.
+    #[inline]
+    pub fn words(&self) -> &[u64] {
+        &self.words[..usize::from(self.count)]
+    }
+
+    /// The numbers.
+    pub fn numbers<T: Fusible, const N: usize>(&self) -> Option<[T; N]> {
+        let fits = self.kind == T::KIND && usize::from(self.count) == N;
+        fits.then(|| core::array::from_fn(|at| T::from_word(self.words[at])))
+    }
+
+    /// The difference that values of this shape make to the fingerprint of a view, so that votes
+    /// with different shapes, or without values, are never combined.
+    #[inline]
+    pub fn fingerprint(&self) -> u64 {
+        if planted(Bug::MixShapes) { 0 } else { mix(1 << 63 | u64::from(self.shape())) }
+    }
+
+    /// Reduces with values of the same shape.
+    #[inline]
+    pub fn combine(&mut self, other: &Self) {
+        debug_assert_eq!(self.shape(), other.shape(), "the view names the shape");
+        match self.kind {
+            Kind::I8 => self.fuse::<i8>(other),
+            Kind::I16 => self.fuse::<i16>(other),
+            Kind::I32 => self.fuse::<i32>(other),
+            Kind::I64 => self.fuse::<i64>(other),
+            Kind::U8 => self.fuse::<u8>(other),
+            Kind::U16 => self.fuse::<u16>(other),
+            Kind::U32 => self.fuse::<u32>(other),
+            Kind::U64 => self.fuse::<u64>(other),
+            Kind::F32 => self.fuse::<f32>(other),
+            Kind::F64 => self.fuse::<f64>(other),
+        }
+    }
+
+    #[inline]
+    fn fuse<T: Fusible>(&mut self, other: &Self) {
+        let count = usize::from(self.count);
+        for (mine, theirs) in self.words[..count].iter_mut().zip(other.words) {
+            *mine = T::from_word(*mine).fuse(T::from_word(theirs), self.op).to_word();
+        }
+    }
+}
+
+/// All values, in the order of the positions of a view, combined in the order in which the fast
+/// path does it. Nothing for nobody.
+pub fn combined(of: &[Values]) -> Option<Values> {
+    let core = 1 << of.len().checked_ilog2()?;
+    let (core, extra) = of.split_at(core);
+    let mut tree = core.to_vec();
+    tree.iter_mut().zip(extra).for_each(|(one, extra)| one.combine(extra));
+    while tree.len() > 1 {
+        tree = tree
+            .chunks(2)
+            .map(|pair| {
+                let mut both = pair[0];
+                both.combine(&pair[1]);
+                both
+            })
+            .collect();
+    }
+    Some(tree[0])
+}
+
+/// The values of one block at one rank.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Fusion {
+    /// What this rank brings; nothing before it votes.
+    pub(super) own: Option<Values>,
+    /// What the exchange has combined so far.
+    pub(super) combined: Option<Values>,
+    /// What came for rounds that the exchange has not finished. Unlike votes, values may not be
+    /// combined before their round: that would be another grouping.
+    arrived: SmallVec<[(u8, Values); 3]>,
+}
+
+impl Fusion {
+    /// Forgets everything but the room for it.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        (self.own, self.combined) = (None, None);
+        self.arrived.clear();
+    }
+
+    #[inline]
+    pub(super) fn vote(&mut self, values: &Values) {
+        self.own = Some(*values);
+        self.combined = Some(*values);
+    }
+
+    /// Notes the values of a round; those of a round come once.
+    #[inline]
+    pub(super) fn arrive(&mut self, round: u8, values: &Values) {
+        if planted(Bug::CombineEarly)
+            && let Some(combined) = &mut self.combined
+        {
+            combined.combine(values);
+        } else if self.arrived.iter().all(|(known, _)| *known != round) {
+            self.arrived.push((round, *values));
+        }
+    }
+
+    /// Sends the vote of a round with all that came before it.
+    #[inline]
+    pub(super) fn send(&mut self, to: Rank, yes: Yes, follows: bool, out: &mut impl Effects) {
+        self.absorb(yes.round, follows);
+        match self.combined {
+            Some(values) => out.send_fused(to, &Fused { yes, values }),
+            None => out.send_yes(to, yes),
+        }
+    }
+
+    /// Combines what came for the rounds below this one; `follows` says that we are told the
+    /// result instead of combining it.
+    #[inline]
+    pub(super) fn absorb(&mut self, below: u8, follows: bool) {
+        let Some(combined) = &mut self.combined else { return };
+        while let Some(at) = self.arrived.iter().position(|(round, _)| *round < below) {
+            let (_, values) = self.arrived.swap_remove(at);
+            if follows && !planted(Bug::CountTwice) {
+                *combined = values;
+            } else {
+                combined.combine(&values);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn values<T: Fusible>(op: ReduceOp, numbers: &[T]) -> Values {
+        Values::new(op, numbers).expect("defined")
+    }
+
+    #[test]
+    fn each_operation_does_what_it_says() {
+        let reduce = |op| {
+            let all = [[3_i32, -5], [4, 6], [7, 1]].map(|numbers| values(op, &numbers));
+            combined(&all).and_then(|all| all.numbers::<i32, 2>()).expect("two numbers")
+        };
+        assert_eq!(reduce(ReduceOp::Sum), [14, 2]);
+        assert_eq!(reduce(ReduceOp::Product), [84, -30]);
+        assert_eq!(reduce(ReduceOp::Min), [3, -5]);
+        assert_eq!(reduce(ReduceOp::Max), [7, 6]);
+        assert_eq!(reduce(ReduceOp::And), [0, -5 & 6 & 1]);
+        assert_eq!(reduce(ReduceOp::Or), [3 | 4 | 7, -5 | 6 | 1]);
+    }
+
+    #[test]
+    fn the_grouping_is_a_tree_with_the_last_ones_folded_in_first() {
+        let [a, b, c, d, e] = [1e16, 1.0, -1e16, 3.0, 1.0];
+        let all = [a, b, c, d, e].map(|number| values(ReduceOp::Sum, &[number]));
+        let sum = combined(&all).and_then(|sum| sum.numbers::<f64, 1>());
+        assert_eq!(sum, Some([((a + e) + b) + (c + d)]));
+        assert_eq!(combined(&[]), None);
+    }
+
+    #[test]
+    fn what_is_not_defined_is_refused() {
+        assert_eq!(Values::new(ReduceOp::And, &[1.0_f64]), None);
+        assert_eq!(Values::new::<u8>(ReduceOp::Sum, &[]), None);
+        assert_eq!(Values::new(ReduceOp::Sum, &[0_u8; 9]), None);
+        let three = values(ReduceOp::Max, &[1_u8, 2, 3]);
+        assert_eq!(three.numbers::<u8, 2>(), None);
+        assert_eq!(three.numbers::<i8, 3>(), None);
+    }
+
+    #[test]
+    fn shapes_survive_the_wire_and_differ() {
+        let mut seen = Vec::new();
+        for shape in 0..1 << 20 {
+            if let Some(values) = Values::from_words(shape, [0; MAX_VALUES]) {
+                assert_eq!(values.shape(), shape);
+                seen.push(values.fingerprint());
+            }
+        }
+        let total = seen.len();
+        assert_eq!(total, (8 * 6 + 2 * 4) * MAX_VALUES);
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), total);
+    }
+
+    proptest! {
+        #[test]
+        fn floats_commute_bit_for_bit(one in any::<u64>(), other in any::<u64>(), op in 0_u8..4) {
+            let op = ReduceOp::numbered(op).expect("four of them");
+            let [nan, infinity] = [f64::NAN, f64::INFINITY].map(f64::to_bits);
+            for special in [one, 0, 1 << 63, nan, u64::MAX, infinity] {
+                let [a, b] = [special, other].map(f64::from_bits);
+                prop_assert_eq!(a.fuse(b, op).to_bits(), b.fuse(a, op).to_bits());
+                let [a, b] = [special as u32, other as u32].map(f32::from_bits);
+                prop_assert_eq!(a.fuse(b, op).to_bits(), b.fuse(a, op).to_bits());
+            }
+        }
+    }
+}
