@@ -7,6 +7,8 @@
 //!
 //! All fields that a cycle needs beside the [`State`] are allocated once.
 
+use std::rc::Rc;
+
 use crate::eos::{self, After, Before};
 use crate::forces;
 use crate::geometry;
@@ -46,7 +48,7 @@ pub enum Broken {
 #[derive(Clone, Debug)]
 pub struct Domain {
     mesh: Mesh,
-    halo: Halo,
+    halo: Rc<Halo>,
     state: State,
     regions: Vec<Region>,
     /// The nodes that stay on their side, for each axis.
@@ -79,7 +81,7 @@ impl Domain {
         let rank = mesh.towards([0; 3]).expect("a rank is where it is");
         let mut domain = Self {
             mesh,
-            halo: Halo::new(mesh),
+            halo: Rc::new(Halo::new(mesh)),
             state: State::at_rest(mesh, step),
             regions: division.divide(mesh.elements(), rank),
             fixed: [0, 1, 2].map(|axis| state::fixed_nodes(mesh, axis)),
@@ -116,8 +118,8 @@ impl Domain {
 
     /// The neighbours and the exchanges with them.
     #[must_use]
-    pub const fn halo(&self) -> &Halo {
-        &self.halo
+    pub fn halo(&self) -> Rc<Halo> {
+        Rc::clone(&self.halo)
     }
 
     /// The state.

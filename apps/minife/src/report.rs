@@ -7,7 +7,7 @@
 use std::fmt::{self, Write as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::digest::Digest;
+use harness::digest::Digest;
 use crate::mesh::Mesh;
 use crate::rows::RowMap;
 use crate::system::SetupTimes;
