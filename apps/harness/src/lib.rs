@@ -6,7 +6,9 @@
 pub mod block;
 pub mod buffers;
 pub mod digest;
+pub mod draw;
 pub mod kill_plan;
 pub mod process;
+pub mod random_plan;
 pub mod timeline;
 pub mod words;

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(costs(11, 1), [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 20]);
         assert_eq!(costs(11, 0)[10], 10);
         assert_eq!(costs(1, 1), [2]);
-        assert_eq!(costs(22, 2)[19..], [3, 30, 30][..]);
+        assert_eq!(costs(25, 2)[22..], [3, 30, 30][..]);
     }
 
     #[test]

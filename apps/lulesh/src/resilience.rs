@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use fampi::{Error, FaultCode, Finished, Level, Timeout, TryBlock, World};
+use fampi::{BlockOptions, Error, FaultCode, Finished, Level, Timeout, Tried, TryBlock, World};
 use harness::block::{lost_ranks, wait};
 use harness::buffers::Places;
 
@@ -306,22 +306,23 @@ impl Simulation<'_, '_> {
 
     fn restore(&mut self) -> Result<Next, SimulationError> {
         let began = Instant::now();
-        let mut block = self.world.start(Level::Global)?;
-        let restored = block.restore::<f64>(STATE).and_then(|copy| {
+        let world = self.world.comm();
+        let tried = world.try_block(BlockOptions::global(Timeout::Never), |block| {
+            let copy = block.restore::<f64>(STATE)?;
             self.domain.state_mut().decode_from(&copy);
-            self.prepare(&mut block, self.domain.state().clock.cycle)
-        });
-        let next = match restored {
-            Ok(lost) => match self.commit(block, Next::Restore)? {
-                Ok(_) => self.resume(lost),
-                Err(next) => next,
-            },
-            Err(error) => match (self.leave(block, &error, Next::Restore)?, error) {
-                (Next::Rebuild, _) => Next::Rebuild,
-                (_, Error::NothingProtected) => Next::Start,
-                (_, error @ Error::StateLost { .. }) => return Err(error.into()),
-                (next, _) => next,
-            },
+            self.prepare(block, self.domain.state().clock.cycle)
+        })?;
+        let next = match tried {
+            Tried::Committed(lost, _) => self.resume(lost),
+            // The error is the same on all ranks where it says what to do.
+            Tried::Faulty(finished, error) => {
+                match (self.after(&finished, Next::Restore)?, error) {
+                    (Next::Rebuild, _) => Next::Rebuild,
+                    (_, Some(Error::NothingProtected)) => Next::Start,
+                    (_, Some(error @ Error::StateLost { .. })) => return Err(error.into()),
+                    (next, _) => next,
+                }
+            }
         };
         self.resilience.recovery += began.elapsed();
         Ok(next)
