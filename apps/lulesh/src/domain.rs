@@ -68,9 +68,7 @@ impl Domain {
     pub fn new(mesh: Mesh, division: Division) -> Self {
         let energy = state::deposited(mesh);
         let origin = Mesh { place: [0; 3], ..mesh };
-        let first = |place: [usize; 3]| {
-            [0, 1, 2].map(|axis| origin.coordinate(axis, place[axis]))
-        };
+        let first = |place: [usize; 3]| [0, 1, 2].map(|axis| origin.coordinate(axis, place[axis]));
         let bottom = [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]];
         let corner = |n: usize| {
             let [i, j, _] = bottom[n % 4];

@@ -118,15 +118,7 @@ mod tests {
 
     fn before(energy: f64, volume: f64, change: f64) -> Before<f64> {
         let pressure = GAMMA_LESS_ONE * energy / (volume - change);
-        Before {
-            energy,
-            pressure,
-            viscosity: 0.0,
-            volume,
-            change,
-            linear: 0.0,
-            quadratic: 0.0,
-        }
+        Before { energy, pressure, viscosity: 0.0, volume, change, linear: 0.0, quadratic: 0.0 }
     }
 
     #[test]
@@ -155,9 +147,8 @@ mod tests {
 
     #[test]
     fn viscosity_resists_compression_only() {
-        let viscous = |change| {
-            apply(&Before { linear: 0.1, quadratic: 0.5, ..before(10.0, 1.0, change) })
-        };
+        let viscous =
+            |change| apply(&Before { linear: 0.1, quadratic: 0.5, ..before(10.0, 1.0, change) });
         assert_eq!(viscous(1e-3).viscosity, 0.0);
         assert!(viscous(-1e-3).viscosity > 0.5);
         assert!(viscous(-1e-3).energy > apply(&before(10.0, 1.0, -1e-3)).energy);

@@ -22,12 +22,7 @@ const HOURGLASS: f64 = 3.0 * 0.01;
 /// Adds the forces of all elements to those at the nodes, `reference` being the elements' volumes
 /// at the beginning. False if the volume of an element is not positive.
 #[must_use]
-pub fn add_forces(
-    mesh: Mesh,
-    state: &State,
-    reference: &[f64],
-    force: &mut [Vec<f64>; 3],
-) -> bool {
+pub fn add_forces(mesh: Mesh, state: &State, reference: &[f64], force: &mut [Vec<f64>; 3]) -> bool {
     let mut kernel = Forces { mesh, state, reference, force, sound_mesh: true };
     mesh.sweep(&mut kernel);
     kernel.sound_mesh
@@ -78,40 +73,56 @@ fn hourglass<R: Lanes>(
 ) -> Corners<R> {
     let gradient = geometry::volume_gradient(position);
     let per_volume = R::all(1.0) / volume;
+    let mut shapes = [[R::all(0.0); 8]; 4];
+    for (shape, mode) in shapes.iter_mut().zip(&MODES) {
+        let h = in_mode(mode, position, per_volume);
+        for n in 0..8 {
+            shape[n] = R::all(mode[n]) - geometry::dot(gradient[n], h);
+        }
+    }
     let mut forces = [[R::all(0.0); 3]; 8];
-    for mode in MODES {
-        let h: Vector<R> = in_mode(&mode, position).map(|sum| sum * per_volume);
-        let shape: [R; 8] = std::array::from_fn(|n| R::all(mode[n]) - geometry::dot(gradient[n], h));
-        for axis in 0..3 {
-            let mut motion = shape[0] * velocity[0][axis];
+    for axis in 0..3 {
+        let mut motion = [R::all(0.0); 4];
+        for (motion, shape) in motion.iter_mut().zip(&shapes) {
+            let mut sum = shape[0] * velocity[0][axis];
             for n in 1..8 {
-                motion = motion + shape[n] * velocity[n][axis];
+                sum = sum + shape[n] * velocity[n][axis];
             }
-            let motion = strength * motion;
-            for n in 0..8 {
-                forces[n][axis] = forces[n][axis] + shape[n] * motion;
-            }
+            *motion = strength * sum;
+        }
+        let [s0, s1, s2, s3] = &shapes;
+        for n in 0..8 {
+            let (one, other) = (s0[n] * motion[0] + s1[n] * motion[1], s2[n] * motion[2]);
+            forces[n][axis] = one + other + s3[n] * motion[3];
         }
     }
     forces
 }
 
-/// The sum over the corners, with the signs of a mode.
+/// The sum over the corners, with the signs of a mode, times a factor.
 #[inline(always)]
-fn in_mode<R: Lanes>(mode: &[f64; 8], of: &Corners<R>) -> Vector<R> {
-    std::array::from_fn(|axis| {
-        let mut sum = R::all(0.0);
+fn in_mode<R: Lanes>(mode: &[f64; 8], of: &Corners<R>, factor: R) -> Vector<R> {
+    let mut sums = [R::all(0.0); 3];
+    for axis in 0..3 {
         for n in 0..8 {
-            sum = if mode[n] > 0.0 { sum + of[n][axis] } else { sum - of[n][axis] };
+            let sum = sums[axis];
+            sums[axis] = if mode[n] > 0.0 { sum + of[n][axis] } else { sum - of[n][axis] };
         }
-        sum
-    })
+        sums[axis] = factor * sums[axis];
+    }
+    sums
 }
 
 /// The values of the three components of a field at the corners.
 #[inline(always)]
 pub(crate) fn gather<R: Lanes>(field: &[Vec<f64>; 3], at: &[usize; 8]) -> Corners<R> {
-    at.map(|node| [0, 1, 2].map(|axis| R::load(&field[axis], node)))
+    let mut values = [[R::all(0.0); 3]; 8];
+    for (value, &node) in values.iter_mut().zip(at) {
+        for axis in 0..3 {
+            value[axis] = R::load(&field[axis], node);
+        }
+    }
+    values
 }
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! Corners are numbered 0 to 3 around the bottom face and 4 to 7 around the top face, so that
 //! corner n + 4 is above corner n.
 
-use std::array;
-
 use crate::lanes::Lanes;
 
 /// A vector in space.
@@ -112,20 +110,25 @@ pub fn normals<R: Lanes>(r: &Corners<R>) -> Corners<R> {
 #[inline(always)]
 pub fn volume_gradient<R: Lanes>(r: &Corners<R>) -> Corners<R> {
     let twelfth = R::all(1.0 / 12.0);
-    AROUND.map(|around| {
-        let [x, y, z]: Vector<[R; 6]> = array::from_fn(|axis| around.map(|n| r[n][axis]));
-        [
-            twelfth * area_form(&y, &z),
-            twelfth * area_form(&z, &x),
-            twelfth * area_form(&x, &y),
-        ]
-    })
+    let mut gradient = [[R::all(0.0); 3]; 8];
+    // A closure for each corner would not be inlined.
+    for (corner, around) in gradient.iter_mut().zip(&AROUND) {
+        let mut near = [[R::all(0.0); 6]; 3];
+        for (at, &n) in around.iter().enumerate() {
+            for axis in 0..3 {
+                near[axis][at] = r[n][axis];
+            }
+        }
+        let [x, y, z] = near;
+        *corner =
+            [twelfth * area_form(&y, &z), twelfth * area_form(&z, &x), twelfth * area_form(&x, &y)];
+    }
+    gradient
 }
 
 #[inline(always)]
 fn area_form<R: Lanes>(a: &[R; 6], b: &[R; 6]) -> R {
-    (a[1] + a[2]) * (b[0] + b[1]) - (a[0] + a[1]) * (b[1] + b[2])
-        + (a[0] + a[4]) * (b[3] + b[4])
+    (a[1] + a[2]) * (b[0] + b[1]) - (a[0] + a[1]) * (b[1] + b[2]) + (a[0] + a[4]) * (b[3] + b[4])
         - (a[3] + a[4]) * (b[0] + b[4])
         - (a[2] + a[5]) * (b[3] + b[5])
         + (a[3] + a[5]) * (b[2] + b[5])
@@ -176,7 +179,7 @@ mod tests {
             [1, 1, 1],
             [0, 1, 1],
         ];
-        unit.map(|corner| array::from_fn(|axis| f64::from(corner[axis]) * lengths[axis]))
+        unit.map(|corner| std::array::from_fn(|axis| f64::from(corner[axis]) * lengths[axis]))
     }
 
     /// No corner where a brick would have it.

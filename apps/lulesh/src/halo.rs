@@ -139,8 +139,10 @@ impl Halo {
             .iter()
             .enumerate()
             .filter(|(_, other)| other.side.is_some())
-            .map(|(neighbour, other)| {
-                Message { rank: other.rank, length: mesh.edge.pow(2), neighbour }
+            .map(|(neighbour, other)| Message {
+                rank: other.rank,
+                length: mesh.edge.pow(2),
+                neighbour,
             })
             .collect();
         let gradients = Plan { tag: 3072, receives: faces.clone(), sends: faces };

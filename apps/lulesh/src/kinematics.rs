@@ -175,8 +175,12 @@ impl Kernel for Kinematics<'_> {
 /// The divergence of the velocity, half a step before.
 #[inline(always)]
 fn divergence<R: Lanes>(position: &Corners<R>, velocity: &Corners<R>, half_step: R) -> R {
-    let back = |axis: usize, n: usize| position[n][axis] - half_step * velocity[n][axis];
-    let middle: Corners<R> = std::array::from_fn(|n| [0, 1, 2].map(|axis| back(axis, n)));
+    let mut middle = *position;
+    for (position, velocity) in middle.iter_mut().zip(velocity) {
+        for axis in 0..3 {
+            position[axis] = position[axis] - half_step * velocity[axis];
+        }
+    }
     let (derivatives, jacobian) = geometry::shape_derivatives(&middle);
     let mut sum = [R::all(0.0); 3];
     for (n, opposite) in [6, 7, 4, 5].into_iter().enumerate() {
@@ -190,12 +194,16 @@ fn divergence<R: Lanes>(position: &Corners<R>, velocity: &Corners<R>, half_step:
 
 /// Sizes and velocity gradients along ξ, η, ζ.
 #[inline(always)]
-fn gradients<R: Lanes>(position: &Corners<R>, velocity: &Corners<R>, volume: R) -> ([R; 3], [R; 3]) {
+fn gradients<R: Lanes>(
+    position: &Corners<R>,
+    velocity: &Corners<R>,
+    volume: R,
+) -> ([R; 3], [R; 3]) {
     let tiny = R::all(TINY);
     let per_volume = R::all(1.0) / (volume + tiny);
     let (along, change) = (geometry::mean_edges(position), geometry::mean_edges(velocity));
-    let areas: [Vector<R>; 3] = [[1, 2], [2, 0], [0, 1]]
-        .map(|[one, other]| geometry::cross(along[one], along[other]));
+    let areas: [Vector<R>; 3] =
+        [[1, 2], [2, 0], [0, 1]].map(|[one, other]| geometry::cross(along[one], along[other]));
     let size = |axis: usize| volume / (geometry::dot(areas[axis], areas[axis]) + tiny).sqrt();
     let gradient =
         |axis: usize| geometry::dot(areas[axis].map(|area| area * per_volume), change[axis]);

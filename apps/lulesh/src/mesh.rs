@@ -149,8 +149,7 @@ pub trait Kernel {
 /// All places between two, both included, x fastest.
 pub fn places(first: Index, last: Index) -> impl Iterator<Item = Index> {
     let along = move |axis: usize| first[axis]..=last[axis];
-    along(2)
-        .flat_map(move |k| along(1).flat_map(move |j| along(0).map(move |i| [i, j, k])))
+    along(2).flat_map(move |k| along(1).flat_map(move |j| along(0).map(move |i| [i, j, k])))
 }
 
 #[cfg(test)]

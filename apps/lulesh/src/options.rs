@@ -2,8 +2,8 @@
 //!
 //! `-s 20`, `s=20`, `edge=20`, `--edge=20` and `--edge 20` are the same. Later words win.
 
-use harness::words::{count, split};
 pub use harness::words::{FaultTolerance, Recovery};
+use harness::words::{count, split};
 
 use crate::kill_plan::{Kill, KillError, KillPlan};
 use crate::mesh::{Mesh, NotCubic};

@@ -130,8 +130,7 @@ pub fn simulate(
     let result = simulation.run();
     let Simulation { world, mut resilience, .. } = simulation;
     resilience.recoveries = world.generation();
-    let simulated =
-        result.map(|(summary, elapsed)| Simulated { summary, elapsed, resilience });
+    let simulated = result.map(|(summary, elapsed)| Simulated { summary, elapsed, resilience });
     (world, simulated)
 }
 

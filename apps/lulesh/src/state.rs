@@ -125,8 +125,7 @@ impl State {
 
     /// All fields: six of nodes, then five of elements.
     pub fn fields(&self) -> impl Iterator<Item = &Vec<f64>> {
-        let elements =
-            [&self.energy, &self.pressure, &self.viscosity, &self.volume, &self.sound];
+        let elements = [&self.energy, &self.pressure, &self.viscosity, &self.volume, &self.sound];
         self.position.iter().chain(&self.velocity).chain(elements)
     }
 

@@ -5,10 +5,10 @@
 //! This is the yardstick for every other way to run the same problem.
 
 use crate::cg::{Cg, Judgement, Limits, Stop};
-use harness::digest::Digest;
 use crate::partition::PartitionError;
 use crate::system::{Problem, System};
 use crate::verify::{self, LocalError};
+use harness::digest::Digest;
 
 /// What came out of a solve.
 #[derive(Clone, Debug, PartialEq)]

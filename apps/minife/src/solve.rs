@@ -6,12 +6,12 @@ use std::time::Instant;
 use fampi::Error;
 
 use crate::cg::{Cg, Judgement};
-use harness::digest::Digest;
 use crate::exchange::Network;
 use crate::kill_plan::Phase;
 use crate::report::SolveTimes;
 use crate::system::System;
 use crate::verify;
+use harness::digest::Digest;
 
 /// A point that the solve passes; the caller may have plans for it.
 pub type Passing<'a> = &'a mut dyn FnMut(Phase);
