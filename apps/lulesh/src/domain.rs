@@ -76,7 +76,7 @@ impl Domain {
         };
         let volume: f64 = geometry::volume(&std::array::from_fn(corner));
         let step = 0.5 * volume.cbrt() / (2.0 * energy).sqrt();
-        let rank = mesh.towards([0; 3]).expect("a rank is where it is");
+        let rank = mesh.rank();
         let mut domain = Self {
             mesh,
             halo: Rc::new(Halo::new(mesh)),
@@ -356,6 +356,53 @@ impl Batch {
             state.pressure[element] = self.after.pressure[at];
             state.viscosity[element] = self.after.viscosity[at];
             state.sound[element] = self.after.sound[at];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn domain() -> Domain {
+        Domain::new(Mesh::new(3, 0, 1).unwrap(), Division::default())
+    }
+
+    #[test]
+    fn a_cycle_of_a_body_at_rest_moves_nothing_and_heats_the_origin_only() {
+        let mut domain = domain();
+        let before = domain.state().clone();
+        domain.compute_forces().unwrap();
+        domain.move_nodes();
+        domain.compute_motion().unwrap();
+        domain.update_material().unwrap();
+        assert_eq!(domain.state().position, before.position);
+        assert_eq!(domain.state().energy, before.energy);
+        let hot: Vec<usize> = (0..27).filter(|at| domain.state().pressure[*at] > 0.0).collect();
+        assert_eq!(hot, [0]);
+        assert_eq!(domain.state().clock.courant, NO_BOUND);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_an_error() {
+        let mut exploding = domain();
+        exploding.state.viscosity[13] = 2.0 * MOST_VISCOSITY;
+        assert_eq!(exploding.update_material(), Err(Broken::Viscosity));
+        let mut flat = domain();
+        flat.state.position[2].fill(0.0);
+        assert_eq!(flat.compute_forces(), Err(Broken::Volume));
+        assert_eq!(flat.compute_motion(), Err(Broken::Volume));
+    }
+
+    #[test]
+    fn masses_are_those_of_the_own_elements_until_they_are_exchanged() {
+        let mut domain = domain();
+        let sum = |masses: &[f64]| masses.iter().sum::<f64>();
+        let whole = 1.125_f64.powi(3);
+        for _ in 0..2 {
+            assert!((sum(domain.masses()) - whole).abs() < 1e-12);
+            assert!((sum(&domain.nodal_mass) - whole).abs() < 1e-12);
+            domain.reset_nodal_masses();
         }
     }
 }

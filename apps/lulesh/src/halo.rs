@@ -110,7 +110,7 @@ impl Halo {
     /// The neighbours of the rank that has this cube.
     #[must_use]
     pub fn new(mesh: Mesh) -> Self {
-        let me = mesh.towards([0; 3]).expect("a rank is where it is");
+        let me = mesh.rank();
         let neighbours: Vec<Neighbour> = DIRECTIONS
             .into_iter()
             .filter_map(|direction| {
@@ -147,7 +147,7 @@ impl Halo {
             .collect();
         let gradients = Plan { tag: 3072, receives: faces.clone(), sends: faces };
         let (masses, forces) = (both(1024, 1), both(1024, 3));
-        Self { masses, forces, positions, gradients, neighbours }
+        Self { neighbours, masses, forces, positions, gradients }
     }
 }
 

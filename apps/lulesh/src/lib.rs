@@ -8,7 +8,7 @@
 //!  options ─ kill_plan
 //!  lanes ── geometry ── forces ── kinematics ── viscosity ── eos
 //!    │                     │           │            │         │
-//!  mesh ── halo          state      regions ─────────────── domain
+//!  mesh ── halo          state      layered      regions ─── domain
 //!                                                             │
 //!                            verify · report      cycle ── exchange (blocks, or bare MPI)
 //!                                                   │
@@ -28,6 +28,11 @@
 //! - No pictures are written.
 
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::inline_always,
+    reason = "a kernel must be one function, or nothing is in registers"
+)]
+#![allow(clippy::needless_range_loop, reason = "formulas have an index for the axis or the corner")]
 
 pub mod cycle;
 pub mod domain;
@@ -39,6 +44,7 @@ pub mod halo;
 pub mod kill_plan;
 pub mod kinematics;
 pub mod lanes;
+pub mod layered;
 pub mod mesh;
 pub mod options;
 pub mod plain;

@@ -13,7 +13,7 @@ use lulesh::options::{FaultTolerance, HELP, Options, Request};
 use lulesh::plain;
 use lulesh::report::{FinalLine, Report};
 use lulesh::resilience::{self, Hooks, Simulated};
-use lulesh::state::Clock;
+use lulesh::state::{Clock, State};
 
 fn main() -> ExitCode {
     let options = match options() {
@@ -49,7 +49,7 @@ fn resilient(options: &Options) -> ExitCode {
         Err(error) => return refuse(launched_as_first(), &error.to_string()),
     };
     let first = world.rank().number() == 0;
-    let mut watch = |clock: &Clock| print_progress(options, first, clock);
+    let mut watch = |state: &mut State| print_progress(options, first, &state.clock);
     let hooks = Hooks { die: &die, watch: &mut watch };
     let (world, result) = resilience::simulate(world, options, hooks);
     let first = world.rank().number() == 0;

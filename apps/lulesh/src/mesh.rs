@@ -42,12 +42,20 @@ impl Mesh {
     /// # Errors
     /// [`NotCubic`].
     pub fn new(edge: usize, rank: usize, ranks: usize) -> Result<Self, NotCubic> {
-        let root = (1..).take_while(|root: &usize| root.pow(3) <= ranks).last().unwrap_or(0);
+        let root = (ranks as f64).cbrt().round() as usize;
         if root.pow(3) != ranks {
-            return Err(NotCubic { ranks, below: root.pow(3), above: (root + 1).pow(3) });
+            let below = if root.pow(3) < ranks { root } else { root - 1 };
+            return Err(NotCubic { ranks, below: below.pow(3), above: (below + 1).pow(3) });
         }
         let place = [rank % root, rank / root % root, rank / (root * root)];
         Ok(Self { edge, ranks_per_edge: root, place })
+    }
+
+    /// The number of the rank.
+    #[must_use]
+    pub const fn rank(self) -> usize {
+        let [column, row, plane] = self.place;
+        column + self.ranks_per_edge * (row + self.ranks_per_edge * plane)
     }
 
     /// The number of own elements.

@@ -79,7 +79,7 @@ impl Division {
             left -= weight(*pick);
             left < 0.0
         });
-        region(drawn.or_else(|| free().last()).unwrap_or(0))
+        region(drawn.or_else(|| free().next_back()).unwrap_or(0))
     }
 }
 

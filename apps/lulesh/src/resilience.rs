@@ -22,7 +22,7 @@ use crate::kill_plan::{Mode, Phase};
 use crate::mesh::Mesh;
 use crate::options::{Options, OptionsError};
 use crate::report::Resilience;
-use crate::state::Clock;
+use crate::state::State;
 use crate::verify::Summary;
 
 /// The number of the protected state.
@@ -35,8 +35,8 @@ const CODES: [(Broken, i32); 2] = [(Broken::Volume, -1), (Broken::Viscosity, -2)
 pub struct Hooks<'a> {
     /// Ends the process in this way.
     pub die: &'a dyn Fn(Mode),
-    /// Sees the clock after each committed cycle.
-    pub watch: &'a mut dyn FnMut(&Clock),
+    /// Sees the state after each committed cycle, and may disturb it.
+    pub watch: &'a mut dyn FnMut(&mut State),
 }
 
 /// Why a simulation could not be brought to its end.
@@ -224,7 +224,7 @@ impl Simulation<'_, '_> {
             return Ok(next);
         }
         passing(Phase::Update);
-        (self.hooks.watch)(&self.domain.state().clock);
+        (self.hooks.watch)(self.domain.state_mut());
         Ok(Next::Cycle)
     }
 

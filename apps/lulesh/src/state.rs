@@ -57,7 +57,7 @@ impl Clock {
     pub fn advance(&mut self, bound: f64) {
         if self.cycle != 0 {
             let ratio = bound / self.step;
-            let step = if ratio >= 1.0 && ratio < GROWTH[0] {
+            let step = if (1.0..GROWTH[0]).contains(&ratio) {
                 self.step
             } else if ratio > GROWTH[1] {
                 self.step * GROWTH[1]
@@ -163,13 +163,6 @@ impl State {
         }
         assert!(rest.is_empty(), "an encoded state has the length of the state");
     }
-}
-
-/// Two axes of which the third is neither.
-#[must_use]
-pub fn others(axis: usize) -> [usize; 2] {
-    let mut others = (0..3).filter(|other| *other != axis);
-    [0; 2].map(|_: usize| others.by_ref().next().unwrap_or(axis))
 }
 
 /// The nodes of a rank on the side of the domain at the beginning of an axis, which stay there.

@@ -4,6 +4,8 @@
 //! `FAMPI_PLANS=50 cargo test --release -p lulesh --test resilience -- random_plans --nocapture`
 //! runs more random plans; each failure prints the line that repeats it.
 
+#![allow(clippy::excessive_precision, reason = "the specification has 17 digits")]
+
 #[path = "resilience/final_line.rs"]
 mod final_line;
 #[path = "../../../tests/mpi/launch.rs"]

@@ -10,10 +10,12 @@ use std::time::Duration;
 use fampi::Error;
 use fampi::sim::{Crash, Ending, Report, Simulation, crash};
 use harness::draw::Draw;
+use lulesh::domain::Broken;
 use lulesh::kill_plan::Mode;
 use lulesh::options::{Options, Recovery, Request};
 use lulesh::report::FinalLine;
 use lulesh::resilience::{self, Hooks, SimulationError};
+use lulesh::state::State;
 
 const RANKS: u32 = 8;
 /// How many seeds run when nobody says how many.
@@ -73,7 +75,7 @@ impl Case {
             .crashes(self.crashes.iter().copied())
             .trace(trace)
             .run_world(move |world| {
-                let mut watch = |_: &_| {};
+                let mut watch = |_: &mut State| {};
                 let die = |_: Mode| crash();
                 let hooks = Hooks { die: &die, watch: &mut watch };
                 let (world, result) = resilience::simulate(world, &options, hooks);
@@ -202,6 +204,28 @@ fn partners_that_die_together_are_named_on_all_living_ranks() {
             panic!("{result:?}")
         };
         assert_eq!([rank.number(), partner.number()], [1, 5]);
+    }
+}
+
+#[test]
+fn a_simulation_that_makes_no_sense_ends_with_the_same_sentence_on_all_ranks() {
+    let report = Simulation::new(RANKS).run_world(|world| {
+        let options = Options { edge: 2, most_cycles: CYCLES, ..Options::default() };
+        let me = world.rank().number();
+        let mut watch = |state: &mut State| {
+            if me == 3 && state.clock.cycle == 5 {
+                state.volume[7] = f64::NAN;
+            }
+        };
+        let hooks = Hooks { die: &|_| (), watch: &mut watch };
+        let (world, result) = resilience::simulate(world, &options, hooks);
+        world.finalize();
+        result.map(|_| ())
+    });
+    for result in report.expect_orderly() {
+        let error = result.expect_err("a volume is impossible");
+        let broken = Broken::Volume;
+        assert_eq!(error, SimulationError::Broken { broken, rank: 3, cycle: 6 });
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! `cargo test --release -p lulesh --test specification -- --ignored` also runs the long ones.
 
+#![allow(clippy::excessive_precision, reason = "the specification has 17 digits")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +17,7 @@ use lulesh::mesh::Mesh;
 use lulesh::options::{Options, Request};
 use lulesh::regions::Division;
 use lulesh::resilience::{self, Hooks};
-use lulesh::state::Clock;
+use lulesh::state::{Clock, State};
 use lulesh::verify::Summary;
 
 /// The final result, the same on all ranks but for the bounds, and the clock after each cycle.
@@ -28,9 +30,9 @@ fn simulate(ranks: u32, line: &str) -> (Summary, Vec<Clock>) {
     let seen = Arc::clone(&clocks);
     let report = Simulation::new(ranks).run_world(move |world| {
         let first = world.rank().number() == 0;
-        let mut watch = |clock: &Clock| {
+        let mut watch = |state: &mut State| {
             if first {
-                seen.lock().expect("one runs at a time").push(*clock);
+                seen.lock().expect("one runs at a time").push(state.clock);
             }
         };
         let hooks = Hooks { die: &|_| (), watch: &mut watch };
@@ -198,8 +200,11 @@ fn all_copies_of_a_shared_node_have_the_same_bits() {
     }
 }
 
-/// Global places of the nodes of this rank after some cycles, with their positions and velocities.
-fn copies(world: &World) -> Result<Vec<([u64; 3], [u64; 6])>, Error> {
+/// Nodes: their global places, and the bits of their positions and velocities.
+type Nodes = Vec<([u64; 3], [u64; 6])>;
+
+/// The nodes of this rank after some cycles.
+fn copies(world: &World) -> Result<Nodes, Error> {
     let (rank, ranks) = (world.rank().index(), world.size() as usize);
     let mesh = Mesh::new(3, rank, ranks).expect("a cube");
     let mut domain = Domain::new(mesh, Division::default());
