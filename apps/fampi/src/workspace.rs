@@ -49,7 +49,7 @@ impl Workspace {
     }
 
     pub(crate) fn has_application(&self, name: &str) -> bool {
-        name != "fampi" && self.root.join("apps").join(name).join("Cargo.toml").is_file()
+        name != "fampi" && self.root.join("apps").join(name).join("src/main.rs").is_file()
     }
 
     pub(crate) fn has_example(&self, name: &str) -> bool {
@@ -98,11 +98,13 @@ mod tests {
         let workspace = Workspace::find().expect("the tests run inside the workspace");
         assert!(workspace.root().join("Cargo.toml").is_file());
         assert!(!workspace.has_application("fampi"));
+        // A library of the applications.
+        assert!(!workspace.has_application("harness"));
         assert!(!workspace.has_application("no-such-application"));
         assert!(!workspace.has_example("no-such-example"));
         let programs = workspace.programs();
         assert!(
-            programs.starts_with(&["minife", "ring", "count"].map(str::to_owned)),
+            programs.starts_with(&["lulesh", "minife", "ring", "count"].map(str::to_owned)),
             "{programs:?}"
         );
     }

@@ -33,8 +33,9 @@ fn bare_checkout() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for package in ["fampi", "minife"] {
         let package = folder.path().join("apps").join(package);
-        fs::create_dir_all(&package).expect("made");
+        fs::create_dir_all(package.join("src")).expect("made");
         fs::write(package.join("Cargo.toml"), "").expect("written");
+        fs::write(package.join("src/main.rs"), "").expect("written");
     }
     folder
 }

@@ -3,7 +3,8 @@
 //! The solve is written once, against [`Network`]. [`InBlock`] runs it inside a block that
 //! commits; [`Plain`] is the same exchange on bare MPI, for measuring what the blocks cost.
 
-use fampi::{Error, Rank, ReduceOp, Request, Tag, Timeout, TryBlock, World};
+use fampi::{Error, ReduceOp, Request, Tag, Timeout, TryBlock};
+use harness::buffers::{Buffers, Places};
 use mpi::collective::SystemOperation;
 use mpi::request::WaitGuard;
 use mpi::topology::SimpleCommunicator;
@@ -56,36 +57,6 @@ pub trait Network {
     }
 }
 
-/// Buffers that go into messages and come back: an iteration allocates none.
-#[derive(Default)]
-pub struct Buffers {
-    idle: Vec<Vec<f64>>,
-}
-
-impl Buffers {
-    /// A buffer of this length; its content means nothing.
-    pub(crate) fn get(&mut self, length: usize) -> Vec<f64> {
-        let fits = self.idle.iter().position(|buffer| buffer.len() == length);
-        fits.map_or_else(|| vec![0.0; length], |at| self.idle.swap_remove(at))
-    }
-
-    /// Takes a buffer back.
-    pub(crate) fn put(&mut self, buffer: Vec<f64>) {
-        self.idle.push(buffer);
-    }
-}
-
-/// The ranks that hold the parts of the mesh; they move when a world is merged.
-pub struct Places(Vec<Rank>);
-
-impl Places {
-    /// Where the parts are in this world.
-    #[must_use]
-    pub fn of(world: &World) -> Self {
-        Self((0..world.size()).map(|part| world.standing_for(part)).collect())
-    }
-}
-
 /// Communication inside a block: a failure ends the block, not the program.
 pub struct InBlock<'a> {
     /// The block that all requests belong to.
@@ -117,12 +88,12 @@ impl Network for InBlock<'_> {
     fn begin_exchange(&mut self, system: &System, vector: &[f64]) -> Result<(), Error> {
         self.receives.clear();
         for neighbour in system.neighbours() {
-            let from = self.places.0[neighbour.rank];
+            let from = self.places.rank(neighbour.rank);
             let buffer = self.buffers.get(neighbour.receive_length());
             self.receives.push(self.block.irecv(buffer, from, HALO)?);
         }
         for neighbour in system.neighbours() {
-            let to = self.places.0[neighbour.rank];
+            let to = self.places.rank(neighbour.rank);
             let mut buffer = self.buffers.get(neighbour.send_length());
             neighbour.pack(vector, &mut buffer);
             self.sends.push(self.block.isend(buffer, to, HALO)?);

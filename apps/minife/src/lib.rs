@@ -15,7 +15,7 @@
 //!                                  │
 //!                               system ── cg ── lockstep (all ranks in one process)
 //!                                  │        │
-//!           verify · digest · report      solve ── exchange (blocks, or bare MPI)
+//!           verify · report      solve ── exchange (blocks, or bare MPI)
 //!                                           │
 //!                                 resilience · plain
 //! ```
@@ -33,7 +33,6 @@
 pub mod assembly;
 pub mod boundary;
 pub mod cg;
-pub mod digest;
 pub mod element;
 pub mod exchange;
 pub mod exchange_lists;

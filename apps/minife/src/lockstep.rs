@@ -5,10 +5,10 @@
 //! This is the yardstick for every other way to run the same problem.
 
 use crate::cg::{Cg, Judgement, Limits, Stop};
-use crate::digest::Digest;
 use crate::partition::PartitionError;
 use crate::system::{Problem, System};
 use crate::verify::{self, LocalError};
+use harness::digest::Digest;
 
 /// What came out of a solve.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,7 +148,7 @@ impl Lockstep {
             solution.error.max_error = solution.error.max_error.max(local.max_error);
             solution.error.points += local.points;
             solution.centre += verify::local_centre(mesh, numbering, x);
-            solution.digest = solution.digest.and(Digest::of_part(mesh, numbering, x));
+            solution.digest = solution.digest.and(verify::local_digest(mesh, numbering, x));
         }
         solution
     }

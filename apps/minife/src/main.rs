@@ -1,25 +1,20 @@
 //! `MiniFE` on the ranks of an MPI job, surviving the loss of processes.
 
-mod timeline;
-
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
+use harness::process::{self, die, launched_as_first, once};
+use harness::timeline;
 use indicatif::{ProgressBar, ProgressStyle};
-use nix::sys::signal::{self, Signal};
-use nix::unistd::Pid;
 
 use minife::exchange::Plain;
-use minife::kill_plan::{Kill, Mode};
+use minife::kill_plan::Kill;
 use minife::options::{FaultTolerance, HELP, Options, Progress, Request, YamlTarget};
 use minife::plain;
 use minife::report::{FinalLine, Report};
 use minife::resilience::{self, Hooks, Solved};
 use minife::verify::Check;
-
-/// Exit status for a command line that cannot be followed.
-const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let began = Instant::now();
@@ -171,40 +166,6 @@ fn progress_bar(options: &Options, first: bool) -> ProgressBar {
     bar
 }
 
-/// Ends this process as the plan says.
-fn die(mode: Mode) {
-    let me = Pid::this();
-    let signal = match mode {
-        Mode::Kill => Signal::SIGKILL,
-        Mode::Segv => Signal::SIGSEGV,
-        Mode::Stop => Signal::SIGSTOP,
-        Mode::Exit => std::process::exit(1),
-        Mode::Panic => panic!("killed by plan"),
-    };
-    let _ = signal::kill(me, signal);
-}
-
-/// The launcher's word, before MPI has been asked.
-fn launched_as_first() -> bool {
-    ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok())
-        .is_none_or(|rank| rank == "0")
-}
-
-fn once(text: &str) -> ExitCode {
-    if launched_as_first() {
-        print!("{text}");
-    }
-    ExitCode::SUCCESS
-}
-
 fn refuse(aloud: bool, sentence: &str) -> ExitCode {
-    if aloud {
-        eprintln!("minife: {sentence}");
-    } else {
-        // The launcher ends all ranks when the first of them fails: let the sentence out before.
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    ExitCode::from(USAGE)
+    process::refuse("minife", aloud, sentence)
 }

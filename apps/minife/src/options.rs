@@ -6,28 +6,13 @@
 
 use std::path::PathBuf;
 
+pub use harness::words::{FaultTolerance, Recovery};
+use harness::words::{count, split, switch};
+
 use crate::cg::Limits;
 use crate::kill_plan::{Kill, KillError, KillPlan};
 use crate::mesh::Mesh;
 use crate::system::Problem;
-
-/// How a lost rank is dealt with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// A replacement takes the rank; the result has the bits of the undisturbed run.
-    Rebuild,
-    /// The survivors shrink, and merge with a new process at the end of the ranks.
-    Merge,
-}
-
-/// Whether the solve survives failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultTolerance {
-    /// Every iteration is a block that commits.
-    On,
-    /// The plain program, for measuring.
-    Off,
-}
 
 /// Where the report goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,15 +224,6 @@ impl Options {
     }
 }
 
-/// The name of a word, dashes made equal, and its value if it carries one.
-fn split(word: &str) -> (String, Option<String>) {
-    let bare = word.strip_prefix("--").or_else(|| word.strip_prefix('-')).unwrap_or(word);
-    match bare.split_once(['=', ':']) {
-        Some((name, value)) => (name.replace('-', "_"), Some(value.to_owned())),
-        None => (bare.replace('-', "_"), None),
-    }
-}
-
 fn read_words(path: &str) -> Result<Vec<String>, OptionsError> {
     let text = std::fs::read_to_string(path).map_err(|error| OptionsError::InputFile {
         path: path.to_owned(),
@@ -307,15 +283,11 @@ impl Reader {
             "source" => options.source = switch(value).ok_or_else(|| needs(SWITCH))?,
             "name" => value.clone_into(&mut options.name),
             "fault_tolerance" => {
-                let on = switch(value).ok_or_else(|| needs("on or off"))?;
-                options.fault_tolerance = if on { FaultTolerance::On } else { FaultTolerance::Off };
+                options.fault_tolerance =
+                    FaultTolerance::of(value).ok_or_else(|| needs(FaultTolerance::NEEDS))?;
             }
             "recovery" => {
-                options.recovery = match value {
-                    "rebuild" => Recovery::Rebuild,
-                    "merge" => Recovery::Merge,
-                    _ => return Err(needs("rebuild or merge")),
-                };
+                options.recovery = Recovery::of(value).ok_or_else(|| needs(Recovery::NEEDS))?;
             }
             "protect_every" => {
                 options.protect_every =
@@ -362,20 +334,8 @@ fn is_known(name: &str) -> bool {
     KNOWN.contains(&name) || IGNORED.contains(&name) || name == "progress"
 }
 
-fn count(value: &str) -> Option<usize> {
-    value.parse().ok().filter(|&count| count > 0)
-}
-
 fn measure(value: &str) -> Option<f64> {
     value.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0)
-}
-
-fn switch(value: &str) -> Option<bool> {
-    match value {
-        "1" | "on" | "true" | "yes" => Some(true),
-        "0" | "off" | "false" | "no" => Some(false),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

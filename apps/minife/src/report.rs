@@ -7,10 +7,10 @@
 use std::fmt::{self, Write as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::digest::Digest;
 use crate::mesh::Mesh;
 use crate::rows::RowMap;
 use crate::system::SetupTimes;
+use harness::digest::Digest;
 
 /// The last line on standard output, by which two runs are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]

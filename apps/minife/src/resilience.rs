@@ -7,15 +7,14 @@
 
 use std::time::Instant;
 
-use fampi::{
-    BlockOptions, Codes, Error, Finished, Level, Outcome, Pending, Placement, Timeout, TryBlock,
-    World,
-};
+use fampi::{BlockOptions, Error, Finished, Level, Timeout, TryBlock, World};
+use harness::block::{lost_ranks, wait};
+use harness::buffers::{Buffers, Places};
 
 use crate::cg::{Cg, Judgement, Stop};
-use crate::exchange::{Buffers, InBlock, Places};
+use crate::exchange::InBlock;
 use crate::kill_plan::{Mode, Phase};
-use crate::options::{Options, Recovery};
+use crate::options::Options;
 use crate::partition::PartitionError;
 use crate::report::{Resilience, SolveTimes};
 use crate::rows::RowMap;
@@ -305,20 +304,14 @@ impl Solver<'_, '_> {
 
     /// What follows from a faulty block, the same on all ranks: its report is.
     fn after(finished: &Finished, otherwise: Next) -> Next {
-        let report = finished.report();
-        let died = |fault: &fampi::Fault| Codes::PROCESS_FAILURES.matches(fault.code);
-        if report.faults().iter().any(died) { Next::Rebuild } else { otherwise }
+        if lost_ranks(finished) { Next::Rebuild } else { otherwise }
     }
 
     fn rebuild(&mut self) -> Result<Next, SolveError> {
         let began = Instant::now();
         self.recoveries_joined += 1;
         self.end_if_planned(Phase::Recovery, self.recoveries_joined);
-        let placement = match self.options.recovery {
-            Recovery::Rebuild => Placement::SameRanks,
-            Recovery::Merge => Placement::Append,
-        };
-        self.world = self.world.rebuild(placement)?;
+        self.world = self.world.rebuild(self.options.recovery.placement())?;
         self.places = Places::of(&self.world);
         self.resilience.recoveries += 1;
         self.resilience.recovery += began.elapsed();
@@ -364,15 +357,5 @@ impl Solver<'_, '_> {
             tracing::info!(target: "fampi::app", rank, "killed by plan");
             (self.hooks.die)(mode);
         }
-    }
-}
-
-/// The end of a block, however long it takes.
-fn wait(mut pending: Pending) -> Result<Finished, Error> {
-    loop {
-        pending = match pending.wait_local(Timeout::Never)? {
-            Outcome::Committed(finished) | Outcome::Faulty(finished) => return Ok(finished),
-            Outcome::TimedOut(pending) => pending,
-        };
     }
 }

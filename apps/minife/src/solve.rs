@@ -6,12 +6,12 @@ use std::time::Instant;
 use fampi::Error;
 
 use crate::cg::{Cg, Judgement};
-use crate::digest::Digest;
 use crate::exchange::Network;
 use crate::kill_plan::Phase;
 use crate::report::SolveTimes;
 use crate::system::System;
 use crate::verify;
+use harness::digest::Digest;
 
 /// A point that the solve passes; the caller may have plans for it.
 pub type Passing<'a> = &'a mut dyn FnMut(Phase);
@@ -106,7 +106,7 @@ pub fn iterate(
 pub fn summarize(net: &mut impl Network, cg: &Cg, system: &System) -> Result<Summary, Error> {
     let (mesh, numbering, x) = (system.mesh(), system.numbering(), &cg.state().x);
     let error = verify::local_error(mesh, numbering, x);
-    let [low, high] = Digest::of_part(mesh, numbering, x).to_limbs();
+    let [low, high] = verify::local_digest(mesh, numbering, x).to_limbs();
     let centre = verify::local_centre(mesh, numbering, x);
     net.begin_sum(&[error.points as f64, centre, low, high])?;
     let sums = net.end_sum()?;

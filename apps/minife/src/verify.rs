@@ -14,6 +14,8 @@
 
 use std::f64::consts::PI;
 
+use harness::digest::Digest;
+
 use crate::mesh::Mesh;
 use crate::numbering::Numbering;
 
@@ -85,6 +87,14 @@ fn larger(a: f64, b: f64) -> f64 {
 pub fn local_centre(mesh: Mesh, numbering: &Numbering, x: &[f64]) -> f64 {
     let (own, centre) = (numbering.own_nodes(), mesh.centre());
     if own.contains(centre) { x[own.offset(centre)] } else { 0.0 }
+}
+
+/// The fingerprint of the own part of a solution; those of all ranks together are that of the
+/// whole, whatever the partition is.
+#[must_use]
+pub fn local_digest(mesh: Mesh, numbering: &Numbering, x: &[f64]) -> Digest {
+    let ids = numbering.own_nodes().iter().map(|node| mesh.node_id(node));
+    ids.zip(x).map(|(id, &value)| Digest::of(id, value)).fold(Digest::EMPTY, Digest::and)
 }
 
 /// The temperature at a point of the cube without source: the boundary values on the faces, the

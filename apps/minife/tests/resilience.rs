@@ -4,26 +4,29 @@
 //! `FAMPI_PLANS=50 cargo test --release -p minife --test resilience -- random_plans --nocapture`
 //! runs more random plans; each failure prints the line that repeats it.
 
-mod draw;
 #[path = "resilience/final_line.rs"]
 mod final_line;
 #[path = "../../../tests/mpi/launch.rs"]
 #[allow(dead_code)]
 mod launch;
-#[path = "resilience/random_plan.rs"]
-mod random_plan;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use final_line::FinalLine;
+use harness::random_plan::{Choice, RandomPlan};
 use launch::{Launch, Run};
-use random_plan::RandomPlan;
 use serial_test::serial;
 
 /// Large enough for 65 iterations, small enough for dozens of runs.
 const MESH: &str = "nx=20";
+
+const PLANS: Choice = Choice {
+    ranks: &[3, 4, 4, 5, 6, 8],
+    phases: &["iteration", "exchange", "spmv", "dot", "finish", "update"],
+    last_iteration: 60,
+};
 
 fn minife(ranks: u32, words: &[&str]) -> Launch {
     let launch = Launch::new(env!("CARGO_BIN_EXE_minife"), ranks);
@@ -312,7 +315,7 @@ fn random_plans() {
     // A new one each time would make the ordinary run a lottery.
     let first = number("FAMPI_PLAN_SEED").unwrap_or(1);
     for seed in first..first + plans {
-        let plan = RandomPlan::drawn_from(seed);
+        let plan = RandomPlan::drawn_from(seed, &PLANS);
         println!("plan {seed}: {plan}");
         let launch = minife(plan.ranks, &[MESH]).spares(plan.spares).words(plan.words());
         let again = format!(

@@ -4,14 +4,12 @@
 //! `FAMPI_SEED=42 cargo test --release -p minife --test simulated -- one_seed --nocapture` repeats
 //! one, with its transcript.
 
-mod draw;
-
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use draw::Draw;
 use fampi::Error;
 use fampi::sim::{Crash, Ending, Report, Simulation, crash};
+use harness::draw::Draw;
 use minife::options::{Options, Recovery, Request};
 use minife::resilience::{self, Hooks, SolveError};
 

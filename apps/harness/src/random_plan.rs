@@ -4,25 +4,37 @@ use std::fmt;
 
 use crate::draw::Draw;
 
-const PHASES: [&str; 6] = ["iteration", "exchange", "spmv", "dot", "finish", "update"];
 const MODES: [&str; 6] = ["kill", "kill", "kill", "segv", "exit", "panic"];
 /// So many iterations between two deaths are enough for new copies to be committed.
 const HEALED_AFTER: u64 = 4;
-/// Most plans come due before the solve is over.
-const LAST_ITERATION: u64 = 60;
+
+/// What plans are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Numbers of ranks.
+    pub ranks: &'static [u32],
+    /// Points of an iteration.
+    pub phases: &'static [&'static str],
+    /// Most plans come due before the run is over.
+    pub last_iteration: u64,
+}
 
 /// A run with deaths.
-pub(crate) struct RandomPlan {
-    pub(crate) ranks: u32,
-    pub(crate) spares: u32,
+#[derive(Clone, Debug)]
+pub struct RandomPlan {
+    /// How many ranks.
+    pub ranks: u32,
+    /// How many spares.
+    pub spares: u32,
     kills: Vec<String>,
 }
 
 impl RandomPlan {
     /// The plan of this seed.
-    pub(crate) fn drawn_from(seed: u64) -> Self {
+    #[must_use]
+    pub fn drawn_from(seed: u64, choice: &Choice) -> Self {
         let mut draw = Draw(seed);
-        let ranks = [3, 4, 4, 5, 6, 8][draw.below(6) as usize];
+        let ranks = draw.one_of(choice.ranks);
         let spares = draw.below(3) as u32;
         let mut struck: Vec<(u32, u64)> = Vec::new();
         let mut kills = Vec::new();
@@ -30,7 +42,7 @@ impl RandomPlan {
             // Some strike at once.
             let k = match struck.last() {
                 Some(&(_, k)) if draw.below(2) == 0 => k,
-                _ => 1 + draw.below(LAST_ITERATION),
+                _ => 1 + draw.below(choice.last_iteration),
             };
             let rank = draw.below(u64::from(ranks)) as u32;
             let is_safe = |&(other, at): &(u32, u64)| {
@@ -39,7 +51,7 @@ impl RandomPlan {
             if !struck.iter().all(is_safe) {
                 continue;
             }
-            let (phase, mode) = (PHASES[draw.below(6) as usize], MODES[draw.below(6) as usize]);
+            let (phase, mode) = (draw.one_of(choice.phases), draw.one_of(&MODES));
             struck.push((rank, k));
             kills.push(format!("{rank}@{phase}:{k}:{mode}"));
         }
@@ -60,7 +72,7 @@ impl RandomPlan {
     }
 
     /// For the command line.
-    pub(crate) fn words(&self) -> impl Iterator<Item = String> {
+    pub fn words(&self) -> impl Iterator<Item = String> {
         self.kills.iter().map(|kill| format!("kill={kill}"))
     }
 }

@@ -11,7 +11,7 @@ use tracing_subscriber::filter::LevelFilter;
 ///
 /// # Errors
 /// A sentence, when the file cannot be made.
-pub(crate) fn record() -> Result<(), String> {
+pub fn record() -> Result<(), String> {
     let Some(directory) = std::env::var_os("FAMPI_TRACE_DIR") else { return Ok(()) };
     let path = Path::new(&directory).join(format!("{}.jsonl", std::process::id()));
     let file =

@@ -1,20 +1,17 @@
-//! A fingerprint of the whole solution that needs no gather.
+//! A fingerprint of numbers on all ranks that needs no gather.
 //!
-//! Every unknown is hashed together with its global node number, and the hashes are added modulo
-//! 2⁶⁴. Addition does not care about order, so each rank adds up its own nodes and the ranks'
-//! sums are added in any order: the digest depends on the bits of the solution in global order
+//! Every number is hashed together with its place in the whole, and the hashes are added modulo
+//! 2⁶⁴. Addition does not care about order, so each rank adds up its own ones and the ranks'
+//! sums are added in any order: the digest depends on the bits of the whole in its order
 //! and on nothing else, neither the number of ranks nor the partition. Two runs agree in their
-//! digest if and (but for one chance in 2⁶⁴) only if they agree in every bit of every unknown.
+//! digest if and (but for one chance in 2⁶⁴) only if they agree in every bit of every number.
 //!
 //! A reduction that knows only `f64` can add digests exactly: [`Digest::to_limbs`] cuts one into
 //! two numbers below 2³², whose sums stay exact for up to two million ranks.
 
 use std::fmt;
 
-use crate::mesh::Mesh;
-use crate::numbering::Numbering;
-
-/// The sum of the hashes of some unknowns.
+/// The sum of the hashes of some numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Digest(u64);
 
@@ -22,18 +19,11 @@ impl Digest {
     /// The digest of nothing, with which sums begin.
     pub const EMPTY: Self = Self(0);
 
-    /// The digest of one unknown: its global number and the bits of its value.
+    /// The digest of one number: its place in the whole and its bits.
     #[must_use]
-    pub fn of(node_id: u64, value: f64) -> Self {
-        let position = mix(node_id.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1));
+    pub fn of(place: u64, value: f64) -> Self {
+        let position = mix(place.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1));
         Self(mix(position ^ mix(value.to_bits())))
-    }
-
-    /// The digest of the own part of a solution.
-    #[must_use]
-    pub fn of_part(mesh: Mesh, numbering: &Numbering, x: &[f64]) -> Self {
-        let ids = numbering.own_nodes().iter().map(|node| mesh.node_id(node));
-        ids.zip(x).map(|(id, &value)| Self::of(id, value)).fold(Self::EMPTY, Self::and)
     }
 
     /// The digest of two disjoint parts together.

@@ -1,0 +1,58 @@
+//! Beginning and ending as a process among many.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
+use crate::kill_plan::Mode;
+
+/// Exit status for a command line that cannot be followed.
+const USAGE: u8 = 2;
+
+/// Ends this process as a plan says.
+///
+/// # Panics
+/// When the plan says so.
+pub fn die(mode: Mode) {
+    let me = Pid::this();
+    let signal = match mode {
+        Mode::Kill => Signal::SIGKILL,
+        Mode::Segv => Signal::SIGSEGV,
+        Mode::Stop => Signal::SIGSTOP,
+        Mode::Exit => std::process::exit(1),
+        Mode::Panic => panic!("killed by plan"),
+    };
+    let _ = signal::kill(me, signal);
+}
+
+/// The launcher's word, before MPI has been asked.
+#[must_use]
+pub fn launched_as_first() -> bool {
+    ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok())
+        .is_none_or(|rank| rank == "0")
+}
+
+/// Prints a text once for all ranks.
+#[must_use]
+pub fn once(text: &str) -> ExitCode {
+    if launched_as_first() {
+        print!("{text}");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Ends with a sentence, which one rank says for all.
+#[must_use]
+pub fn refuse(program: &str, aloud: bool, sentence: &str) -> ExitCode {
+    if aloud {
+        eprintln!("{program}: {sentence}");
+    } else {
+        // The launcher ends all ranks when the first of them fails: let the sentence out before.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    ExitCode::from(USAGE)
+}

@@ -1,0 +1,80 @@
+//! Words of a command line: `nx=20`, `nx:20`, `nx 20`, `--nx=20` and `--nx 20` are the same.
+
+/// How a lost rank is dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// A replacement takes the rank; the result has the bits of the undisturbed run.
+    Rebuild,
+    /// The survivors shrink, and merge with a new process at the end of the ranks.
+    Merge,
+}
+
+impl Recovery {
+    /// What the words are.
+    pub const NEEDS: &'static str = "rebuild or merge";
+
+    /// The recovery of this word.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        match word {
+            "rebuild" => Some(Self::Rebuild),
+            "merge" => Some(Self::Merge),
+            _ => None,
+        }
+    }
+
+    /// Where the replacements go.
+    #[must_use]
+    pub const fn placement(self) -> fampi::Placement {
+        match self {
+            Self::Rebuild => fampi::Placement::SameRanks,
+            Self::Merge => fampi::Placement::Append,
+        }
+    }
+}
+
+/// Whether an application survives failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultTolerance {
+    /// Every iteration is a block that commits.
+    On,
+    /// The plain program, for measuring.
+    Off,
+}
+
+impl FaultTolerance {
+    /// What the words are.
+    pub const NEEDS: &'static str = "on or off";
+
+    /// What this word says.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        switch(word).map(|on| if on { Self::On } else { Self::Off })
+    }
+}
+
+/// The name of a word, dashes made underscores, and its value if it carries one.
+#[must_use]
+pub fn split(word: &str) -> (String, Option<String>) {
+    let bare = word.strip_prefix("--").or_else(|| word.strip_prefix('-')).unwrap_or(word);
+    match bare.split_once(['=', ':']) {
+        Some((name, value)) => (name.replace('-', "_"), Some(value.to_owned())),
+        None => (bare.replace('-', "_"), None),
+    }
+}
+
+/// A whole number of at least 1.
+#[must_use]
+pub fn count(value: &str) -> Option<usize> {
+    value.parse().ok().filter(|&count| count > 0)
+}
+
+/// Yes or no.
+#[must_use]
+pub fn switch(value: &str) -> Option<bool> {
+    match value {
+        "1" | "on" | "true" | "yes" => Some(true),
+        "0" | "off" | "false" | "no" => Some(false),
+        _ => None,
+    }
+}

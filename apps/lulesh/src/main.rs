@@ -1,0 +1,116 @@
+//! `LULESH` on the ranks of an MPI job, surviving the loss of processes.
+
+use std::process::ExitCode;
+
+use harness::process::{self, die, launched_as_first, once};
+use harness::timeline;
+use mpi::traits::Communicator;
+
+use lulesh::exchange::Plain;
+use lulesh::kill_plan::Kill;
+use lulesh::mesh::Mesh;
+use lulesh::options::{FaultTolerance, HELP, Options, Request};
+use lulesh::plain;
+use lulesh::report::{FinalLine, Report};
+use lulesh::resilience::{self, Hooks, Simulated};
+use lulesh::state::{Clock, State};
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(Request::Run(options)) => *options,
+        Ok(Request::Help) => return once(HELP),
+        Ok(Request::Version) => return once(concat!("lulesh ", env!("CARGO_PKG_VERSION"), "\n")),
+        Err(sentence) => return refuse(launched_as_first(), &sentence),
+    };
+    if let Err(sentence) = timeline::record() {
+        return refuse(launched_as_first(), &sentence);
+    }
+    match options.fault_tolerance {
+        FaultTolerance::On => resilient(&options),
+        FaultTolerance::Off => bare(&options),
+    }
+}
+
+/// The command line, and the kills that the launcher asks for.
+fn options() -> Result<Request, String> {
+    let mut request =
+        Options::parse(std::env::args().skip(1)).map_err(|error| error.to_string())?;
+    if let (Request::Run(options), Ok(kills)) = (&mut request, std::env::var("FAMPI_KILL")) {
+        for kill in kills.split(',').filter(|kill| !kill.is_empty()) {
+            options.kills.add(kill.parse::<Kill>().map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(request)
+}
+
+fn resilient(options: &Options) -> ExitCode {
+    let world = match fampi::init() {
+        Ok(world) => world,
+        Err(error) => return refuse(launched_as_first(), &error.to_string()),
+    };
+    let first = world.rank().number() == 0;
+    let mut watch = |state: &mut State| print_progress(options, first, &state.clock);
+    let hooks = Hooks { die: &die, watch: &mut watch };
+    let (world, result) = resilience::simulate(world, options, hooks);
+    let first = world.rank().number() == 0;
+    let mesh = options.mesh(0, world.size() as usize);
+    let status = match (result, mesh) {
+        (Ok(simulated), Ok(mesh)) => announce(options, mesh, &simulated, first),
+        (Err(error), _) => refuse(first, &error.to_string()),
+        (_, Err(error)) => refuse(first, &error.to_string()),
+    };
+    world.finalize();
+    status
+}
+
+fn bare(options: &Options) -> ExitCode {
+    let Some(universe) = mpi::initialize() else {
+        return refuse(true, "MPI cannot be initialised; start this program with fampi run");
+    };
+    let world = universe.world();
+    let (rank, ranks) = (world.rank() as usize, world.size() as usize);
+    let mesh = match options.mesh(rank, ranks) {
+        Ok(mesh) => mesh,
+        Err(error) => return refuse(rank == 0, &error.to_string()),
+    };
+    let mut net = Plain::new(world);
+    let mut watch = |clock: &Clock| print_progress(options, rank == 0, clock);
+    match plain::simulate(&mut net, mesh, options, &mut watch) {
+        Ok(simulated) => announce(options, mesh, &simulated, rank == 0),
+        Err(error) => {
+            eprintln!("lulesh: {error} on rank {rank}; the simulation cannot go on");
+            // The others wait for this rank.
+            net.world().abort(1)
+        }
+    }
+}
+
+fn print_progress(options: &Options, first: bool, clock: &Clock) {
+    if options.progress && !options.quiet && first {
+        let Clock { cycle, time, step, .. } = clock;
+        println!("cycle = {cycle}, time = {time:.6e}, dt={step:.6e}");
+    }
+}
+
+/// Writes the report and the last line, and judges the result.
+fn announce(options: &Options, mesh: Mesh, simulated: &Simulated, first: bool) -> ExitCode {
+    let Simulated { summary, elapsed, resilience } = simulated;
+    if first {
+        let resilience = (options.fault_tolerance == FaultTolerance::On).then_some(*resilience);
+        if !options.quiet {
+            print!("{}", Report { mesh, summary, elapsed: *elapsed, resilience });
+        }
+        println!("{}", FinalLine::new(mesh, summary));
+    }
+    if summary.totals.asymmetry.passes() {
+        return ExitCode::SUCCESS;
+    }
+    if first {
+        eprintln!("lulesh: the result is not symmetric; see MaxAbsDiff");
+    }
+    ExitCode::FAILURE
+}
+
+fn refuse(aloud: bool, sentence: &str) -> ExitCode {
+    process::refuse("lulesh", aloud, sentence)
+}

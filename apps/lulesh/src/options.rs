@@ -1,0 +1,291 @@
+//! The command line: the letters of the reference program, and options in the style of `MiniFE`.
+//!
+//! `-s 20`, `s=20`, `edge=20`, `--edge=20` and `--edge 20` are the same. Later words win.
+
+pub use harness::words::{FaultTolerance, Recovery};
+use harness::words::{count, split};
+
+use crate::kill_plan::{Kill, KillError, KillPlan};
+use crate::mesh::{Mesh, NotCubic};
+use crate::regions::Division;
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Elements along an edge of each rank's cube.
+    pub edge: usize,
+    /// The most cycles.
+    pub most_cycles: u32,
+    /// How elements are divided into regions.
+    pub division: Division,
+    /// Print a line for each cycle.
+    pub progress: bool,
+    /// Print nothing but the last line.
+    pub quiet: bool,
+    /// Whether the simulation survives failures.
+    pub fault_tolerance: FaultTolerance,
+    /// How a lost rank is dealt with.
+    pub recovery: Recovery,
+    /// Cycles between copies of the state to a partner; zero for none.
+    pub protect_every: u32,
+    /// Who dies when.
+    pub kills: KillPlan,
+}
+
+impl Default for Options {
+    /// Those of the reference.
+    fn default() -> Self {
+        Self {
+            edge: 30,
+            most_cycles: 9_999_999,
+            division: Division::default(),
+            progress: false,
+            quiet: false,
+            fault_tolerance: FaultTolerance::On,
+            recovery: Recovery::Rebuild,
+            protect_every: 1,
+            kills: KillPlan::default(),
+        }
+    }
+}
+
+/// What a command line means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Simulate.
+    Run(Box<Options>),
+    /// Print [`HELP`].
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// Why a command line cannot be followed. Nothing has been done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// A name that is no option.
+    #[error("there is no option '{0}'; --help lists them")]
+    Unknown(String),
+    /// An option at the end without its value.
+    #[error("the option '{0}' needs a value")]
+    ValueMissing(String),
+    /// A value that the option cannot have.
+    #[error("the option '{name}' cannot be '{value}', it needs {needs}")]
+    ValueWrong {
+        /// The option.
+        name: String,
+        /// What was given.
+        value: String,
+        /// What can be given.
+        needs: &'static str,
+    },
+    /// An option of the reference that this program does not have.
+    #[error("the option '{0}' is for pictures by VisIt, which this program does not write")]
+    NoPictures(String),
+    /// A kill that cannot be understood.
+    #[error(transparent)]
+    Kill(#[from] KillError),
+    /// A kill of a rank beyond the last.
+    #[error("the kill {kill} names a rank that does not exist, there are {ranks} ranks")]
+    KillBeyond {
+        /// The kill.
+        kill: String,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// A number of ranks that cannot share the domain.
+    #[error(transparent)]
+    NotCubic(#[from] NotCubic),
+}
+
+/// The text of `--help`.
+pub const HELP: &str = "\
+LULESH: a blast wave through hexahedra, by shock hydrodynamics, surviving lost ranks
+
+Options are written -s 20, edge=20, edge:20, --edge=20 or --edge 20. The number of ranks is a cube.
+
+  s, edge N               elements along an edge of each rank's cube [30]
+  i, cycles N             most cycles [9999999]
+  r, regions N            regions of elements with a cost of their own [11]
+  b, balance N            region k has a size of about k to the power N [1]
+  c, cost N               how much more the costly regions cost [1]
+  p, progress             print a line for each cycle
+  q, quiet                print nothing but the last line
+  fault-tolerance on|off  survive failures, or be the plain program [on]
+  recovery rebuild|merge  what to do after a failure [rebuild]
+  protect-every K         cycles between copies to a partner, 0 for none [1]
+  kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is cycle, step, forces, positions,
+                          gradients, finish, update, recovery or join; MODE kill, segv, exit, panic
+                          or stop
+  h, help; version
+";
+
+/// The most elements along an edge: node numbers have 32 bits.
+const LARGEST_EDGE: usize = 1000;
+const MOST_REGIONS: usize = 10_000;
+const MOST_BALANCE: u32 = 60;
+const MOST_COST: u32 = 1_000_000;
+
+impl Options {
+    /// Reads the words after the program's name.
+    ///
+    /// # Errors
+    /// [`OptionsError`] about the first word that cannot be followed.
+    pub fn parse<I>(words: I) -> Result<Request, OptionsError>
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        let mut options = Self::default();
+        let mut words = words.into_iter().map(Into::into);
+        while let Some(word) = words.next() {
+            let (name, value) = split(&word);
+            match (name.as_str(), &value) {
+                ("h" | "help", None) => return Ok(Request::Help),
+                ("V" | "version", None) => return Ok(Request::Version),
+                ("p" | "progress", None) => options.progress = true,
+                ("q" | "quiet", None) => options.quiet = true,
+                ("f" | "v", _) => return Err(OptionsError::NoPictures(word)),
+                (
+                    "s" | "edge" | "i" | "cycles" | "r" | "regions" | "b" | "balance" | "c"
+                    | "cost" | "fault_tolerance" | "recovery" | "protect_every" | "kill",
+                    _,
+                ) => match value.or_else(|| words.next()) {
+                    Some(value) => options.set(&name, &value)?,
+                    None => return Err(OptionsError::ValueMissing(word)),
+                },
+                _ => return Err(OptionsError::Unknown(word)),
+            }
+        }
+        Ok(Request::Run(Box::new(options)))
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
+        let needs = |needs| OptionsError::ValueWrong {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            needs,
+        };
+        match name {
+            "s" | "edge" => {
+                self.edge = count(value)
+                    .filter(|edge| *edge <= LARGEST_EDGE)
+                    .ok_or_else(|| needs("a whole number from 1 to 1000"))?;
+            }
+            "i" | "cycles" => {
+                self.most_cycles = value.parse().map_err(|_| needs("a whole number"))?;
+            }
+            "r" | "regions" => {
+                self.division.regions = count(value)
+                    .filter(|regions| *regions <= MOST_REGIONS)
+                    .ok_or_else(|| needs("a whole number from 1 to 10000"))?;
+            }
+            "b" | "balance" => {
+                self.division.balance = number(value, MOST_BALANCE)
+                    .ok_or_else(|| needs("a whole number from 0 to 60"))?;
+            }
+            "c" | "cost" => {
+                self.division.extra_cost = number(value, MOST_COST)
+                    .ok_or_else(|| needs("a whole number from 0 to 1000000"))?;
+            }
+            "fault_tolerance" => {
+                self.fault_tolerance =
+                    FaultTolerance::of(value).ok_or_else(|| needs(FaultTolerance::NEEDS))?;
+            }
+            "recovery" => {
+                self.recovery = Recovery::of(value).ok_or_else(|| needs(Recovery::NEEDS))?;
+            }
+            "protect_every" => {
+                self.protect_every =
+                    value.parse().map_err(|_| needs("a whole number, 0 for no copies"))?;
+            }
+            _ => self.kills.add(value.parse::<Kill>()?),
+        }
+        Ok(())
+    }
+
+    /// The cube of `rank` of `ranks`.
+    ///
+    /// # Errors
+    /// [`OptionsError::NotCubic`]; [`OptionsError::KillBeyond`] if the plan kills a rank that does
+    /// not exist.
+    pub fn mesh(&self, rank: usize, ranks: usize) -> Result<Mesh, OptionsError> {
+        if let Some(kill) = self.kills.beyond(ranks) {
+            return Err(OptionsError::KillBeyond { kill: kill.to_string(), ranks });
+        }
+        Ok(Mesh::new(self.edge, rank, ranks)?)
+    }
+}
+
+fn number(value: &str, most: u32) -> Option<u32> {
+    value.parse().ok().filter(|number| *number <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kill_plan::{Mode, Phase};
+
+    fn run(line: &str) -> Options {
+        match Options::parse(line.split_whitespace()) {
+            Ok(Request::Run(options)) => *options,
+            other => panic!("'{line}' gives {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_letters_of_the_reference_and_the_words_mean_the_same() {
+        assert_eq!(run(""), Options::default());
+        let options = run("-s 10 -i 50 -r 22 -b 2 -c 8 -p -q");
+        assert_eq!((options.edge, options.most_cycles), (10, 50));
+        assert_eq!(options.division, Division { regions: 22, balance: 2, extra_cost: 8 });
+        assert!(options.progress && options.quiet);
+        let words = "edge=10 --cycles=50 --regions 22 balance:2 cost 8 progress --quiet";
+        assert_eq!(run(words), options);
+    }
+
+    #[test]
+    fn the_resilience_options_are_those_of_minife() {
+        let line = "--fault-tolerance off --recovery merge --protect-every 5 kill=1@forces:4:exit";
+        let options = run(line);
+        assert_eq!(options.fault_tolerance, FaultTolerance::Off);
+        assert_eq!(options.recovery, Recovery::Merge);
+        assert_eq!(options.protect_every, 5);
+        assert_eq!(options.kills.due(1, Phase::Forces, 4), Some(Mode::Exit));
+        assert!(options.mesh(0, 8).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_said_in_one_sentence() {
+        for (line, complaint) in [
+            ("lunch", "there is no option 'lunch'"),
+            ("-s", "the option '-s' needs a value"),
+            ("-s 0", "the option 's' cannot be '0', it needs a whole number from 1 to 1000"),
+            ("-i -1", "cannot be '-1', it needs a whole number"),
+            ("-b 61", "from 0 to 60"),
+            ("regions=none", "from 1 to 10000"),
+            ("-v", "pictures by VisIt"),
+            ("recovery=prayer", "rebuild or merge"),
+            ("kill=1@lunch:3", "'lunch' is not a phase; the phases are cycle, step"),
+        ] {
+            let error = Options::parse(line.split_whitespace()).expect_err(line).to_string();
+            assert!(error.contains(complaint), "{error}");
+        }
+        let complaint = |ranks| run("kill=9@cycle:1").mesh(0, ranks).unwrap_err().to_string();
+        assert!(complaint(8).contains("there are 8 ranks"));
+        assert!(complaint(10).contains("start it on 8 or 27"));
+    }
+
+    #[test]
+    fn help_and_version_are_asked_for_in_two_ways() {
+        for (word, request) in [
+            ("-h", Request::Help),
+            ("--help", Request::Help),
+            ("-V", Request::Version),
+            ("--version", Request::Version),
+        ] {
+            assert_eq!(Options::parse([word]), Ok(request));
+        }
+    }
+}
