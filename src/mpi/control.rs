@@ -34,7 +34,7 @@ use crate::{
 const FAST: u32 = 1;
 const SLOW: u32 = 2;
 /// Awaiting polls that find nothing between two looks at everything else.
-const LOOK_EVERY: u32 = 16;
+const LOOK_EVERY: u32 = 4;
 /// Looks between two questions for deaths and two rounds through what is pending.
 const CHORES_EVERY: u32 = 4;
 /// The same for polls of any result.
