@@ -12,7 +12,7 @@ use fampi::{
         agreement::Vote,
         codec,
         commit::Commit,
-        doubling::Doubling,
+        exchange::{Exchange, Shape},
         message::{Message, Yes},
     },
 };
@@ -30,18 +30,18 @@ enum Wire {
 }
 
 /// One block on all these ranks, of which so many are dead when the others vote *yes*.
-pub(crate) fn commit(ranks: u32, deaths: u32, cost: Cost) -> Outcome {
+pub(crate) fn commit(ranks: u32, deaths: u32, shape: Shape, cost: Cost) -> Outcome {
     let mut network = Network::new(ranks, cost);
-    let mut machines: Vec<Commit> =
-        (0..ranks).map(|rank| Commit::new(COMM, Rank::new(rank), ranks)).collect();
+    let machine = |rank| Commit::new(COMM, Rank::new(rank), ranks).with_shape(shape);
+    let mut machines: Vec<Commit> = (0..ranks).map(machine).collect();
     let dead = dead_ranks(ranks, deaths);
     let mut out = Vec::new();
     let mut undecided = ranks - deaths;
     for rank in (0..ranks).filter(|rank| !dead[*rank as usize]) {
         // The one message that a rank waits for without having sent any before.
         let extra = rank + (1 << ranks.ilog2());
-        if extra < ranks && dead[extra as usize] {
-            debug_assert_eq!(Doubling::folds_into(extra, ranks), Some(rank));
+        let waits = Exchange::folds_into(extra, ranks, shape) == Some(rank);
+        if waits && extra < ranks && dead[extra as usize] {
             network.detect(rank, extra, Wire::Death);
         }
         machines[rank as usize].handle_vote(BLOCK, Vote::yes(0), &mut out);
@@ -145,7 +145,7 @@ impl Kind {
 
 /// One such agreement; its messages are as long as the commit's.
 pub(crate) fn usual(kind: Kind, ranks: u32, cost: Cost) -> Outcome {
-    let yes = Yes { block: BLOCK, round: 0, view: 0, floor: BLOCK };
+    let yes = Yes { block: BLOCK, step: 0, view: 0, floor: BLOCK };
     let bytes = codec::encode_yes(COMM, &yes).len();
     let mut network = Network::new(ranks, cost);
     let mut missing: Vec<u32> =

@@ -1,7 +1,8 @@
 //! The program behind `cargo fampi sim scale`: agreements on up to a million simulated ranks.
 //!
 //! The commit is the engine's own machine; beside it stand the two usual agreements, a reduction
-//! with a broadcast over a tree, and a centre that everybody tells. Time passes as in `network.rs`.
+//! with a broadcast over a tree, and a centre that everybody tells, and the commit with exchanges
+//! of other widths. Time passes as in `network.rs`.
 //! Prints one row for each agreement, number of ranks and number of deaths.
 //!
 //! `scale ranks 1024,65536 deaths 0,10 latency 2500 overhead 1500 gap 1000 byte 6`
@@ -12,11 +13,16 @@ mod network;
 use std::process::ExitCode;
 
 use agreements::Kind;
+use fampi::protocol::exchange::Shape;
 use network::{Cost, Outcome};
 
 /// Ranks times deaths up to which a run is made unasked: every rank keeps what it knows of the
 /// dead, in three places. 1,000 deaths on 2^20 ranks take 14 GiB.
 const MEMORY: u64 = 1 << 28;
+
+/// Commits with other exchanges than the engine's, for comparison.
+const SHAPES: [(&str, Shape); 2] =
+    [("commit-doubling", Shape::DOUBLING), ("commit-8x4", Shape::new(8, 4))];
 
 /// What to simulate.
 struct Plan {
@@ -59,6 +65,9 @@ fn plan(words: &[String]) -> Result<Plan, String> {
             "gap" => plan.cost.gap = first,
             "byte" => plan.cost.per_byte = first,
             "large" => plan.large = first == 1,
+            "node" => plan.cost.node = numbers[0].max(1),
+            "near-latency" => plan.cost.near_latency = first,
+            "near-overhead" => plan.cost.near_overhead = first,
             "detection" => plan.cost.detection = first,
             _ => return Err(format!("`{name}` is not known here")),
         }
@@ -78,7 +87,11 @@ fn simulate(plan: &Plan) {
                 eprintln!("left out, as it takes much memory: {deaths} deaths on {ranks} ranks");
                 continue;
             }
-            print(ranks, deaths, "commit", &agreements::commit(ranks, deaths, plan.cost));
+            let outcome = agreements::commit(ranks, deaths, Shape::WIDE, plan.cost);
+            print(ranks, deaths, "commit", &outcome);
+        }
+        for (name, shape) in SHAPES {
+            print(ranks, 0, name, &agreements::commit(ranks, 0, shape, plan.cost));
         }
         for kind in [Kind::Tree, Kind::Star] {
             print(ranks, 0, kind.name(), &agreements::usual(kind, ranks, plan.cost));

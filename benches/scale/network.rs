@@ -14,8 +14,8 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Costs in nanoseconds. The defaults are those of the simulator `LogGOPSim` (Hoefler, Schneider,
-/// Lumsdaine, HPDC 2010), about a cluster with `InfiniBand` of that time.
+/// Costs in nanoseconds. The defaults between nodes are those of the simulator `LogGOPSim`
+/// (Hoefler, Schneider, Lumsdaine, HPDC 2010), about a cluster with `InfiniBand` of that time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
     /// L: from the end of sending to the arrival.
@@ -26,13 +26,34 @@ pub(crate) struct Cost {
     pub(crate) gap: u64,
     /// G: for each byte after the first.
     pub(crate) per_byte: u64,
+    /// Ranks on a node, which have lower costs among them.
+    pub(crate) node: u32,
+    /// L on a node.
+    pub(crate) near_latency: u64,
+    /// o and g on a node.
+    pub(crate) near_overhead: u64,
     /// From the moment that a rank needs a dead one until it knows of the death.
     pub(crate) detection: u64,
 }
 
 impl Default for Cost {
     fn default() -> Self {
-        Self { latency: 2500, overhead: 1500, gap: 1000, per_byte: 6, detection: 0 }
+        Self {
+            latency: 2500,
+            overhead: 1500,
+            gap: 1000,
+            per_byte: 6,
+            node: 1,
+            near_latency: 100,
+            near_overhead: 50,
+            detection: 0,
+        }
+    }
+}
+
+impl Cost {
+    const fn are_near(&self, one: u32, other: u32) -> bool {
+        one / self.node == other / self.node
     }
 }
 
@@ -106,13 +127,18 @@ impl<T> Network<T> {
 
     /// A message leaves a rank, as soon as it can.
     pub(crate) fn send(&mut self, from: u32, to: u32, bytes: usize, what: T) {
-        let long = (bytes as u64).saturating_sub(1) * self.cost.per_byte;
+        let near = self.cost.are_near(from, to);
+        let (latency, overhead, gap, per_byte) = match (near, self.cost) {
+            (true, cost) => (cost.near_latency, cost.near_overhead, cost.near_overhead, 0),
+            (false, cost) => (cost.latency, cost.overhead, cost.gap, cost.per_byte),
+        };
+        let long = (bytes as u64).saturating_sub(1) * per_byte;
         let station = &mut self.stations[from as usize];
         let begins = station.busy.max(station.next_send);
-        station.busy = begins + self.cost.overhead;
-        station.next_send = begins + self.cost.gap.max(self.cost.overhead) + long;
+        station.busy = begins + overhead;
+        station.next_send = begins + gap.max(overhead) + long;
         station.sent += 1;
-        let (arrives, chain) = (station.busy + self.cost.latency + long, station.chain + 1);
+        let (arrives, chain) = (station.busy + latency + long, station.chain + 1);
         self.outcome.messages += 1;
         self.outcome.bytes += bytes as u64;
         self.outcome.messages_max = self.outcome.messages_max.max(station.sent);
@@ -132,7 +158,9 @@ impl<T> Network<T> {
         let happening = self.happenings[slot as usize].take().expect("each happens once");
         self.free.push(slot);
         let station = &mut self.stations[happening.to as usize];
-        station.busy = station.busy.max(at) + self.cost.overhead;
+        let near = self.cost.are_near(happening.from, happening.to);
+        let overhead = if near { self.cost.near_overhead } else { self.cost.overhead };
+        station.busy = station.busy.max(at) + overhead;
         station.chain = station.chain.max(happening.chain);
         Some((happening.to, happening.from, happening.what))
     }

@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 
 use super::{BlockOptions, Finished, Forming, Tried, TryBlock};
 use crate::{
-    engine::{CommKey, Level, Shared},
+    engine::{BlockKey, CommKey, Level, Shared},
     error::Error,
     ids::CommId,
     rank::{Rank, RankSet},
@@ -102,12 +102,15 @@ impl Comm {
     /// [`Error::Abandoned`] when the communicator was replaced by a rebuild.
     #[inline]
     pub fn start(&self, level: Level) -> Result<TryBlock, Error> {
-        let mut engine = self.engine().borrow_mut();
-        if engine.comm(self.key()).retired {
-            return Err(Error::Abandoned);
-        }
-        let key = engine.start_block(self.key(), level);
+        let key = self.begin(level).ok_or(Error::Abandoned)?;
         Ok(TryBlock::new(self.engine().clone(), key))
+    }
+
+    /// Nothing when the communicator was replaced. What it returns fits in registers.
+    fn begin(&self, level: Level) -> Option<BlockKey> {
+        let mut engine = self.engine().borrow_mut();
+        let retired = engine.comm(self.key()).retired;
+        (!retired).then(|| engine.start_block(self.key(), level))
     }
 
     /// Runs a block as a closure: what it returns with `Ok` counts only if the block commits on

@@ -66,13 +66,11 @@ impl Pending {
     ///
     /// [`Error::Request`] when this rank waits inside an outer block that has become doomed, so
     /// that the verdict may never come before it leaves that one: pass it on by `?`.
-    #[inline]
+    // What it returns is taken apart at once, and is slow to carry through memory.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
     pub fn wait_local(self, timeout: Timeout) -> Result<Outcome, Error> {
-        let (waited, committed) = {
-            let mut engine = self.engine().borrow_mut();
-            let waited = engine.wait_block(self.key, timeout);
-            (waited, engine.verdict(self.key).is_some_and(|verdict| verdict.committed))
-        };
+        let (waited, committed) = self.waited(timeout);
         match waited {
             Waited::Decided => {}
             Waited::TimedOut => return Ok(Outcome::TimedOut(self)),
@@ -80,6 +78,13 @@ impl Pending {
         }
         let finished = self.end();
         Ok(if committed { Outcome::Committed(finished) } else { Outcome::Faulty(finished) })
+    }
+
+    /// What the wait came to, and whether the block is committed.
+    fn waited(&self, timeout: Timeout) -> (Waited, bool) {
+        let mut engine = self.engine().borrow_mut();
+        let waited = engine.wait_block(self.key, timeout);
+        (waited, engine.verdict(self.key).is_some_and(|verdict| verdict.committed))
     }
 
     /// Looks once; like [`Self::wait_local`] with [`Timeout::Poll`].

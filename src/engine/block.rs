@@ -221,10 +221,15 @@ impl Engine {
             block.scope = state.next_block;
             state.next_block = state.next_block.next();
             state.open.push(key);
+            if state.interrupts.contains(block.scope) {
+                // Others were in it, and left it, while we were still in the one before.
+                let scope = block.scope;
+                self.handle_interrupted(comm, scope);
+            }
         } else {
             block.scope = BlockId(state.next_block.0.saturating_sub(1));
         }
-        tracing::trace!(target: "fampi::block", block = block.scope.0, ?level, "started");
+        tracing::trace!(target: "fampi::block", block = self.block(key).scope.0, ?level, "started");
         key
     }
 

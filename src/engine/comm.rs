@@ -13,8 +13,10 @@ use crate::{
     protocol::{
         Effects, Event, codec,
         commit::Commit,
+        exchange::Shape,
+        fused::Values,
         interrupt::Interrupts,
-        message::{Fused, Message, Yes},
+        message::{Message, Yes},
         planted::{Bug, planted},
     },
     rank::{Rank, RankSet},
@@ -70,6 +72,7 @@ impl CommState {
         members: Vec<Rank>,
         me: Rank,
         data: Option<DataId>,
+        shape: Shape,
     ) -> Self {
         let size = members.len() as u32;
         Self {
@@ -79,7 +82,7 @@ impl CommState {
             universe,
             members,
             me,
-            commit: Commit::new(id, me, size),
+            commit: Commit::new(id, me, size).with_shape(shape),
             interrupts: Interrupts::new(me, size),
             data,
             context: 0,
@@ -131,8 +134,9 @@ impl Effects for Outlet<'_> {
     }
 
     #[inline]
-    fn send_fused(&mut self, to: Rank, fused: &Fused) {
-        self.platform.send_fused(self.universe, self.members[to.index()], self.comm, fused);
+    fn send_fused(&mut self, to: Rank, yes: Yes, values: &Values) {
+        let (universe, to) = (self.universe, self.members[to.index()]);
+        self.platform.send_fused(universe, to, self.comm, &yes, values);
     }
 
     #[inline]
@@ -152,8 +156,8 @@ impl Engine {
             // Other events can lead to a vote, after which the machine may forget a decision.
             events.sort_by_key(|event| !matches!(event, Event::Decided(_)));
         }
-        for at in 0..events.len() {
-            self.handle_event(key, events[at]);
+        for event in &events {
+            self.handle_event(key, event);
         }
     }
 
@@ -183,7 +187,8 @@ impl Engine {
     fn renew(&mut self, key: CommKey, ancestor: CommId, block: BlockId, dead: &[Rank]) {
         let old = &self.comms[key.0];
         let (universe, me, data) = (old.universe, old.me, old.data);
-        let mut fresh = CommState::new(old.id, universe, old.members.clone(), me, data);
+        let shape = self.platform.shape();
+        let mut fresh = CommState::new(old.id, universe, old.members.clone(), me, data, shape);
         if !planted(Bug::KeepTheName) {
             fresh.wire = old.wire.after_abort(ancestor, block);
         }
@@ -215,7 +220,7 @@ impl Engine {
         let mut events = Events::new();
         let (_, interrupts, mut outlet) = self.machines(key, &mut events);
         interrupts.handle_interrupt(block, &mut outlet);
-        for event in events {
+        for event in &events {
             self.handle_event(key, event);
         }
     }

@@ -136,7 +136,8 @@ impl Engine {
         data: Option<DataId>,
     ) -> CommKey {
         let key = CommKey(self.comms.len());
-        self.comms.push(CommState::new(id, universe, members, me, data));
+        let shape = self.platform.shape();
+        self.comms.push(CommState::new(id, universe, members, me, data, shape));
         if !self.universes.iter().any(|known| known.id == universe) {
             let (dead, processes) = (RankSet::new(), Vec::new());
             self.universes.push(UniverseState { id: universe, dead, processes });

@@ -28,7 +28,9 @@ use crate::{
     ids::CommId,
     protocol::{
         codec::{self, Frame},
-        message::{Fused, Yes},
+        exchange::Shape,
+        fused::Values,
+        message::Yes,
     },
     rank::{Rank, RankSet},
 };
@@ -99,8 +101,8 @@ pub enum Incoming {
     Frame(UniverseId, Rank, Frame),
     /// The same for a message of the fast path that the platform has decoded on the spot.
     Yes(UniverseId, Rank, CommId, Yes),
-    /// The same for one with values.
-    Fused(UniverseId, Rank, CommId, Fused),
+    /// The same for one with values, which [`Platform::values`] has until the next poll.
+    Fused(UniverseId, Rank, CommId, Yes),
     /// A process of this universe died. Told once per universe and process.
     Failure(UniverseId, Rank),
 }
@@ -199,14 +201,31 @@ pub trait Platform {
     }
 
     /// The same for a message of the fast path with values.
-    fn send_fused(&mut self, universe: UniverseId, to: Rank, comm: CommId, fused: &Fused) {
-        self.send(universe, to, &codec::encode_fused(comm, fused));
+    fn send_fused(
+        &mut self,
+        universe: UniverseId,
+        to: Rank,
+        comm: CommId,
+        yes: &Yes,
+        values: &Values,
+    ) {
+        self.send(universe, to, &codec::encode_fused(comm, yes, values));
     }
 
     /// Makes progress and takes the next news, if any. `awaits` names the process whose fast
     /// frame the caller waits for; fast frames of other processes may stay where they are until
     /// they are awaited, everything else is found whoever is awaited.
     fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming>;
+
+    /// The values of the last [`Incoming::Fused`].
+    fn values(&self) -> Option<&Values> {
+        None
+    }
+
+    /// The shape of the exchanges of votes; the same on all processes of a job, replacements too.
+    fn shape(&self) -> Shape {
+        Shape::WIDE
+    }
 
     /// Called between polls that found nothing. The simulator lets others run here, until
     /// something happens to this process or the time `until` comes.

@@ -205,11 +205,12 @@ impl Engine {
                     self.keep_early(universe, from, comm, frame);
                 }
             }
-            Incoming::Fused(universe, from, comm, fused) => {
+            Incoming::Fused(universe, from, comm, yes) => {
+                let Some(values) = self.platform.values().copied() else { return };
                 if let Some((key, from)) = self.place(universe, from, comm) {
-                    self.drive(key, |commit, out| commit.handle_fused(from, &fused, out));
+                    self.drive(key, |commit, out| commit.handle_fused(from, yes, &values, out));
                 } else {
-                    let frame = codec::encode_fused(comm, &fused);
+                    let frame = codec::encode_fused(comm, &yes, &values);
                     self.keep_early(universe, from, comm, frame);
                 }
             }
@@ -279,8 +280,8 @@ impl Engine {
     }
 
     #[inline]
-    pub(super) fn handle_event(&mut self, key: CommKey, event: Event) {
-        match event {
+    pub(super) fn handle_event(&mut self, key: CommKey, event: &Event) {
+        match *event {
             Event::Decided(id) => self.handle_decided(key, id),
             Event::Learned(rank) => {
                 let comm = self.comm(key);
@@ -292,7 +293,7 @@ impl Engine {
     }
 
     /// A block is doomed: nobody waits inside it any more.
-    fn handle_interrupted(&mut self, key: CommKey, id: BlockId) {
+    pub(super) fn handle_interrupted(&mut self, key: CommKey, id: BlockId) {
         let comm = self.comm(key);
         let Some(data) = comm.data else {
             // A universe carries no operations; an interruption of it ends the job.

@@ -191,11 +191,13 @@ impl Engine {
             self.voted.push(key);
             let block = self.block(key);
             let (comm, id, context) = (block.comm, block.scope, block.context);
-            let (vote, values) = (Vote { faults, context }, block.values);
-            self.drive(comm, |commit, out| match values {
-                None => commit.handle_vote(id, vote, out),
-                Some(values) => commit.handle_fused_vote(id, vote, &values, out),
-            });
+            let vote = Vote { faults, context };
+            match block.values {
+                None => self.drive(comm, |commit, out| commit.handle_vote(id, vote, out)),
+                Some(values) => self.drive(comm, |commit, out| {
+                    commit.handle_fused_vote(id, vote, &values, out);
+                }),
+            }
         } else {
             let committed = faults.is_empty();
             let report = FaultReport::new(faults);
@@ -247,7 +249,6 @@ impl Engine {
     pub(super) fn handle_decided(&mut self, comm: CommKey, id: BlockId) {
         let state = &mut self.comms[comm.0];
         let committed = state.commit.is_committed(id).expect("it was decided in this turn");
-        let values = state.commit.values(id);
         let faulty = if committed { None } else { state.commit.decision(id) };
         state.interrupts.forget_below(state.commit.base());
         let report = faulty.as_ref().map(|decision| self.note_faulty(comm, id, decision));
@@ -259,9 +260,8 @@ impl Engine {
         if let Some(at) = at {
             let key = open.remove(at);
             self.voted.retain(|voted| *voted != key);
-            let fused = &mut self.block_mut(key).values;
-            if fused.is_some() {
-                *fused = values;
+            if self.block(key).values.is_some() {
+                self.block_mut(key).values = self.comm(comm).commit.values(id);
             }
             self.conclude_with(key, Verdict { committed, report });
         }

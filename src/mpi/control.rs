@@ -26,7 +26,8 @@ use crate::{
     ids::CommId,
     protocol::{
         codec::{self, FAST_BYTES, Frame, YES_BYTES, decode_yes, is_fast},
-        message::{Fused, Yes},
+        fused::Values,
+        message::Yes,
     },
     rank::Rank,
 };
@@ -83,6 +84,7 @@ pub(super) struct Control {
     /// The next fast frame is sent from here.
     spare: Wire,
     news: VecDeque<Incoming>,
+    values: Option<Values>,
     /// Awaiting polls since the last look at everything else.
     polls: u32,
     /// Those that have found nothing since one did.
@@ -92,6 +94,16 @@ pub(super) struct Control {
     chores: bool,
     /// The last look was taken because nothing had come for a while.
     waiting: bool,
+}
+
+impl Letter {
+    /// Its bytes.
+    fn frame(self, values: Option<&Values>) -> Frame {
+        match values.filter(|_| self.has_values) {
+            None => Frame::from_slice(&codec::encode_yes(self.comm, &self.yes)),
+            Some(values) => codec::encode_fused(self.comm, &self.yes, values),
+        }
+    }
 }
 
 impl Link {
@@ -107,7 +119,7 @@ impl Link {
 
     /// The next frame, if there is one. After an error the receive is not posted.
     #[inline]
-    fn take(&mut self) -> Checked<Option<Letter>> {
+    fn take(&mut self, values: &mut Option<Values>) -> Checked<Option<Letter>> {
         if !self.posted {
             self.request.restart()?;
             self.posted = true;
@@ -118,9 +130,13 @@ impl Link {
         self.posted = false;
         Ok(self.memory.read(FAST_BYTES, |bytes| {
             let yes = bytes.first_chunk::<YES_BYTES>().and_then(decode_yes);
-            let yes = yes.map(|(comm, yes)| Letter::Yes(comm, yes));
+            let yes = yes.map(|(comm, yes)| Letter { comm, yes, has_values: false });
             // Bytes of the frame before this one may follow it.
-            yes.or_else(|| codec::decode_fused(bytes).map(|(comm, it)| Letter::Fused(comm, it)))
+            yes.or_else(|| {
+                let (comm, fused) = codec::decode_fused(bytes)?;
+                *values = Some(fused.values);
+                Some(Letter { comm, yes: fused.yes, has_values: true })
+            })
         }))
     }
 
@@ -141,12 +157,12 @@ impl Link {
 impl Universe {
     /// The next fast frame of a process, wherever it comes; a receive is posted if it must be.
     #[inline]
-    fn take(&mut self, from: Rank) -> Checked<Option<Letter>> {
+    fn take(&mut self, from: Rank, values: &mut Option<Values>) -> Checked<Option<Letter>> {
         if self.revoked || self.dead.get(from.index()).is_none_or(|dead| *dead) {
             return Ok(None);
         }
         if let Some(mailbox) = &mut self.mailbox {
-            match mailbox.take(from) {
+            match mailbox.take(from, values) {
                 Found::Letter(letter) => return Ok(Some(letter)),
                 Found::Nothing => return Ok(None),
                 Found::Elsewhere => {}
@@ -157,28 +173,30 @@ impl Universe {
             Some(link) => link,
             None => place.insert(Link::new(&self.control, from)?),
         }
-        .take()
+        .take(values)
     }
 
     /// Fast frames that a process sent before its death are news like any other; then nothing
     /// comes from it any more.
     fn bury(&mut self, from: Rank, news: &mut VecDeque<Incoming>) {
-        let mut last = Vec::new();
+        let mut values = None;
+        let mut keep = |letter: Letter, values: &Option<Values>| {
+            news.push_back(Incoming::Frame(self.id, from, letter.frame(values.as_ref())));
+        };
         if let Some(mailbox) = &mut self.mailbox {
-            while let Found::Letter(letter) = mailbox.take(from) {
-                last.push(letter);
+            while let Found::Letter(letter) = mailbox.take(from, &mut values) {
+                keep(letter, &values);
             }
             mailbox.close(from);
         }
         if let Some(mut link) = self.links[from.index()].take() {
             while link.posted
-                && let Ok(Some(frame)) = link.take()
+                && let Ok(Some(letter)) = link.take(&mut values)
             {
-                last.push(frame);
+                keep(letter, &values);
             }
             link.close();
         }
-        news.extend(last.into_iter().map(|letter| letter.incoming(self.id, from)));
     }
 
     fn close_link(&mut self, from: Rank) {
@@ -196,6 +214,7 @@ impl Control {
             outgoing: Vec::new(),
             spare: Wire::new(FAST_BYTES),
             news: VecDeque::new(),
+            values: None,
             polls: 0,
             quiet: 0,
             looks: 0,
@@ -267,11 +286,18 @@ impl Control {
 
     /// The same for a message with values.
     #[inline]
-    pub(super) fn send_fused(&mut self, id: UniverseId, to: Rank, comm: CommId, fused: &Fused) {
+    pub(super) fn send_fused(
+        &mut self,
+        id: UniverseId,
+        to: Rank,
+        comm: CommId,
+        yes: &Yes,
+        values: &Values,
+    ) {
         let Some(universe) = self.open_to(id, to) else { return };
         let mailbox = universe.mailbox.as_mut();
-        if !mailbox.is_some_and(|mailbox| mailbox.send_fused(to, comm, fused)) {
-            self.send(id, to, &codec::encode_fused(comm, fused));
+        if !mailbox.is_some_and(|mailbox| mailbox.send_fused(to, comm, yes, values)) {
+            self.send(id, to, &codec::encode_fused(comm, yes, values));
         }
     }
 
@@ -304,6 +330,11 @@ impl Control {
         (living && !universe.revoked).then_some(universe)
     }
 
+    /// Of the last vote that had any.
+    pub(super) const fn values(&self) -> Option<&Values> {
+        self.values.as_ref()
+    }
+
     /// The next news; `None` when there is none, or when it is not yet time to look.
     #[inline]
     pub(super) fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming> {
@@ -331,8 +362,11 @@ impl Control {
     #[inline]
     fn awaited(&mut self, id: UniverseId, from: Rank) -> Option<Incoming> {
         let universe = self.universes.get_mut(id.0 as usize)?.as_mut()?;
-        match universe.take(from) {
-            Ok(letter) => letter.map(|letter| letter.incoming(id, from)),
+        match universe.take(from, &mut self.values) {
+            Ok(letter) => letter.map(|Letter { comm, yes, has_values }| {
+                let kind = if has_values { Incoming::Fused } else { Incoming::Yes };
+                kind(id, from, comm, yes)
+            }),
             Err(refusal) => {
                 self.close_link(id, from);
                 self.handle_refusal(id, from, refusal);

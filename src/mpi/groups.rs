@@ -167,10 +167,10 @@ impl MpiPlatform {
         let made = source
             .duplicate()
             .and_then(|control| Ok((control, process::meet(&source)?, share(&source, roster)?)));
-        let (control, Acquaintance { processes, mailbox }, roster) =
+        let (control, Acquaintance { processes, mailbox, wills }, roster) =
             made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
         let universe = self.control.add(control, source, mailbox);
-        watcher::add(universe, processes);
+        watcher::add(universe, processes, wills);
         Ok((universe, roster))
     }
 

@@ -303,10 +303,10 @@ impl MpiPlatform {
         let users = unsafe { Comm::from_raw(raw) }?;
         let ulfm = self.ulfm;
         let met = meet(&users);
-        let (frames, source, Acquaintance { processes, mailbox }, id) =
+        let (frames, source, Acquaintance { processes, mailbox, wills }, id) =
             met.map_err(|refusal| groups::failed(refusal, &[users], ulfm))?;
         let universe = self.control.add(frames, source, mailbox);
-        watcher::add(universe, processes);
+        watcher::add(universe, processes, wills);
         let data = self.add_data(DataComm::bare(source));
         self.guests.comms.push((data, universe, users));
         Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })

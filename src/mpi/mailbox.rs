@@ -5,7 +5,7 @@
 //! not reach, and all that is not a fast frame, goes by MPI.
 //!
 //! ```text
-//! inbox   of a process, for one universe: │ token │ lane of sender 0 │ lane of sender 1 │ …
+//! inbox   of a process, for one universe: │ token, will │ lane of sender 0 │ lane of sender 1 │ …
 //! lane    │ frames read (owner), attached (sender) │ slot 0 │ … │ slot 31 │, a cache line each
 //! slot    │ number of the frame, written last │ its bytes │
 //! ```
@@ -24,10 +24,12 @@
 use std::{
     collections::VecDeque,
     hash::{BuildHasher as _, RandomState},
-    hint,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     thread,
 };
@@ -35,22 +37,23 @@ use std::{
 use super::{
     memory::{Door, Shared},
     process::{Process, processors},
+    will::{self, Will},
 };
 use crate::{
-    engine::platform::{Incoming, UniverseId},
     ids::{BlockId, CommId},
     protocol::{
         fused::{MAX_VALUES, Values},
-        message::{Fused, Yes},
+        message::Yes,
     },
     rank::Rank,
 };
 
-/// A message.
+/// A message. Its values, if it has any, are elsewhere: most have none, and are to stay small.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Letter {
-    Yes(CommId, Yes),
-    Fused(CommId, Fused),
+pub(super) struct Letter {
+    pub(super) comm: CommId,
+    pub(super) yes: Yes,
+    pub(super) has_values: bool,
 }
 
 const SWITCH: &str = "FAMPI_MAILBOX";
@@ -62,15 +65,19 @@ const SLOTS: usize = 32;
 /// looks there when the lane seems full, a way to the other's cache.
 const TELL_EVERY: u64 = 8;
 const LANE: usize = (1 + SLOTS) * LINE;
-/// Looks for a frame before the caller sees to other things.
-const LOOKS: u32 = 32;
+/// Looks for a frame, close together, before the caller sees to other things.
+const LOOKS: u32 = 256;
 /// Words of a vote, after its number.
 const WORDS: usize = 5;
 /// Words of a slot, after its number.
 const ROOM: usize = LINE - 1;
 /// Values that fit beside the vote.
 const BESIDE: usize = ROOM - WORDS;
+const _: () = assert!(WILL + will::WORDS <= LINE, "the will fits");
 const _: () = assert!(BESIDE + ROOM >= MAX_VALUES, "a message fits in two slots");
+
+/// Where the will of the owner is, in the first line.
+const WILL: usize = 2;
 
 /// Positions in the first line of a lane.
 const READ: usize = 0;
@@ -84,8 +91,8 @@ pub(super) enum Found {
     Elsewhere,
 }
 
-/// The words of a message, and how many they are.
-type Kept = ([u64; WORDS + MAX_VALUES], usize);
+/// The words of a vote.
+type Vote = [u64; WORDS];
 
 /// What neighbours find an inbox by.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,7 +106,9 @@ pub(super) struct Address {
 /// Memory that neighbours write to.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    memory: Shared,
+    memory: Arc<Shared>,
+    /// Opened when this process begins to end.
+    _will: Option<will::Own>,
     token: u64,
     /// Open until the neighbours have come in.
     door: Option<Door>,
@@ -108,12 +117,12 @@ pub(super) struct Inbox {
 /// Where a neighbour reads what we write.
 #[derive(Debug)]
 struct Outbox {
-    memory: Shared,
+    memory: Arc<Shared>,
     sent: u64,
     /// How many of them were read when we last looked.
     read: u64,
     /// They wait for room.
-    kept: VecDeque<Kept>,
+    kept: VecDeque<(Vote, Vec<u64>)>,
 }
 
 /// The inbox of this process in a universe, and the ways to its neighbours.
@@ -136,10 +145,13 @@ impl Inbox {
         }
         let made = Shared::new(words(senders));
         let (memory, door) = made.inspect_err(|error| tracing::debug!(%error, "no inbox")).ok()?;
+        let memory = Arc::new(memory);
+        let will = will::Own::make(&memory, WILL);
+        let will = will.inspect_err(|error| tracing::debug!(%error, "no will")).ok();
         // The standard library gives each of these another, random seed.
         let token = RandomState::new().hash_one(0).max(1);
         memory.words()[0].store(token, Release);
-        Some(Self { memory, token, door: Some(door) })
+        Some(Self { memory, _will: will, token, door: Some(door) })
     }
 
     pub(super) fn address(&self) -> Address {
@@ -163,33 +175,32 @@ impl Outbox {
             return None;
         }
         lane(&memory, me)[ATTACHED].store(1, Release);
-        Some(Self { memory, sent: 0, read: 0, kept: VecDeque::new() })
+        Some(Self { memory: Arc::new(memory), sent: 0, read: 0, kept: VecDeque::new() })
     }
 
     #[inline]
-    fn send(&mut self, me: usize, letter: &[u64]) {
-        self.flush(me);
-        if !self.kept.is_empty() || !self.put(me, letter) {
-            let mut words = [0; WORDS + MAX_VALUES];
-            words[..letter.len()].copy_from_slice(letter);
-            self.kept.push_back((words, letter.len()));
+    fn send(&mut self, me: usize, vote: &Vote, values: &[u64]) {
+        if !self.kept.is_empty() {
+            self.flush(me);
+        }
+        if !self.kept.is_empty() || !self.put(me, vote, values) {
+            self.kept.push_back((*vote, values.to_vec()));
         }
     }
 
-    #[inline]
     fn flush(&mut self, me: usize) {
-        while let Some((first, length)) = self.kept.front().copied()
-            && self.put(me, &first[..length])
-        {
-            self.kept.pop_front();
+        while let Some((vote, values)) = self.kept.pop_front() {
+            if !self.put(me, &vote, &values) {
+                return self.kept.push_front((vote, values));
+            }
         }
     }
 
     /// Writes a frame if there is room.
     #[inline]
-    fn put(&mut self, me: usize, letter: &[u64]) -> bool {
+    fn put(&mut self, me: usize, vote: &Vote, values: &[u64]) -> bool {
         let lane = lane(&self.memory, me);
-        let slots = if letter.len() > ROOM { 2 } else { 1 };
+        let slots = if values.len() > BESIDE { 2 } else { 1 };
         if self.sent + slots - self.read > SLOTS as u64 {
             // Never beyond what was sent, whatever stands there.
             self.read = lane[READ].load(Acquire).clamp(self.read, self.sent);
@@ -199,10 +210,14 @@ impl Outbox {
         }
         let first = self.sent + 1;
         self.sent += slots;
-        if let Some(rest) = letter.get(ROOM..).filter(|rest| !rest.is_empty()) {
-            write(lane, first + 1, rest);
+        if slots == 2 {
+            write(lane, first + 1, &values[BESIDE..], &[]);
         }
-        write(lane, first, letter);
+        write(lane, first, vote, values);
+        if self.sent < self.read + SLOTS as u64 {
+            // Our core owns the next slot before there is something to write.
+            slot(lane, self.sent + 1)[0].store(0, Relaxed);
+        }
         true
     }
 }
@@ -221,6 +236,12 @@ impl Mailbox {
         Self { me, inbox, crowded, read: vec![0; size], ways }
     }
 
+    /// The wills of the neighbours, by rank.
+    pub(super) fn wills(&self) -> Vec<Option<Will>> {
+        let will = |way: &Outbox| Will::of(&way.memory, WILL);
+        self.ways.iter().map(|way| way.as_ref().map(will)).collect()
+    }
+
     /// All neighbours have opened their ways, or never will.
     pub(super) fn close_door(&mut self) {
         self.inbox.door = None;
@@ -232,30 +253,32 @@ impl Mailbox {
         let Some(way) = self.ways.get_mut(to.index()).and_then(Option::as_mut) else {
             return false;
         };
-        let Yes { block, round, view, floor } = *yes;
-        way.send(self.me, &[comm.0, block.0, u64::from(round), view, floor.0]);
+        let Yes { block, step, view, floor } = *yes;
+        way.send(self.me, &[comm.0, block.0, u64::from(step), view, floor.0], &[]);
         true
     }
 
     /// The same with values.
     #[inline]
-    pub(super) fn send_fused(&mut self, to: Rank, comm: CommId, fused: &Fused) -> bool {
+    pub(super) fn send_fused(
+        &mut self,
+        to: Rank,
+        comm: CommId,
+        yes: &Yes,
+        values: &Values,
+    ) -> bool {
         let Some(way) = self.ways.get_mut(to.index()).and_then(Option::as_mut) else {
             return false;
         };
-        let Fused { yes: Yes { block, round, view, floor }, values } = fused;
-        let header = u64::from(values.shape()) << 8 | u64::from(*round);
-        let (values, vote) = (values.words(), [comm.0, block.0, header, *view, floor.0]);
-        let mut letter = [0; WORDS + MAX_VALUES];
-        letter[..WORDS].copy_from_slice(&vote);
-        letter[WORDS..WORDS + values.len()].copy_from_slice(values);
-        way.send(self.me, &letter[..WORDS + values.len()]);
+        let Yes { block, step, view, floor } = *yes;
+        let header = u64::from(values.shape()) << 8 | u64::from(step);
+        way.send(self.me, &[comm.0, block.0, header, view, floor.0], values.words());
         true
     }
 
-    /// The next frame of a process.
+    /// The next frame of a process; its values, if it has any, go to `values`.
     #[inline]
-    pub(super) fn take(&mut self, from: Rank) -> Found {
+    pub(super) fn take(&mut self, from: Rank, values: &mut Option<Values>) -> Found {
         let lane = lane(&self.inbox.memory, from.index());
         let read = &mut self.read[from.index()];
         let (number, body) = slot(lane, *read + 1).split_at(1);
@@ -270,20 +293,16 @@ impl Mailbox {
         }
         let [comm, block, header, view, floor]: [u64; WORDS] =
             std::array::from_fn(|at| body[at].load(Relaxed));
-        let yes = Yes { block: BlockId(block), round: header as u8, view, floor: BlockId(floor) };
+        let yes = Yes { block: BlockId(block), step: header as u8, view, floor: BlockId(floor) };
         let shape = (header >> 8) as u32;
-        let (letter, slots) = if shape == 0 {
-            (Some(Letter::Yes(CommId(comm), yes)), 1)
-        } else {
-            let (values, slots) = values(lane, *read + 1, shape);
-            (values.map(|values| Letter::Fused(CommId(comm), Fused { yes, values })), slots)
-        };
+        let letter = Letter { comm: CommId(comm), yes, has_values: shape != 0 };
+        let slots = if shape == 0 { 1 } else { take_values(lane, *read + 1, shape, values) };
         let told = *read / TELL_EVERY;
         *read += slots;
         if *read / TELL_EVERY != told {
             lane[READ].store(*read, Release);
         }
-        letter.map_or(Found::Nothing, Found::Letter)
+        if shape != 0 && values.is_none() { Found::Nothing } else { Found::Letter(letter) }
     }
 
     /// Sends what has waited for room.
@@ -303,28 +322,19 @@ impl Mailbox {
     }
 }
 
-impl Letter {
-    #[inline]
-    pub(super) fn incoming(self, universe: UniverseId, from: Rank) -> Incoming {
-        match self {
-            Self::Yes(comm, yes) => Incoming::Yes(universe, from, comm, yes),
-            Self::Fused(comm, fused) => Incoming::Fused(universe, from, comm, fused),
-        }
-    }
-}
-
-/// The values of a frame that has come, if they are any, and the slots that it takes.
+/// Takes the values of a frame that has come, if they are any; the slots that it takes.
 #[inline]
-fn values(lane: &[AtomicU64], number: u64, shape: u32) -> (Option<Values>, u64) {
+fn take_values(lane: &[AtomicU64], number: u64, shape: u32, values: &mut Option<Values>) -> u64 {
     let count = (shape as usize & 0xff).min(MAX_VALUES);
     let mut numbers = [0; MAX_VALUES];
     let (beside, rest) = numbers[..count].split_at_mut(count.min(BESIDE));
     read(&slot(lane, number)[1 + WORDS..], beside);
-    if rest.is_empty() {
-        return (Values::from_words(shape, numbers), 1);
+    let slots = if rest.is_empty() { 1 } else { 2 };
+    if slots == 2 {
+        read(&slot(lane, number + 1)[1..], rest);
     }
-    read(&slot(lane, number + 1)[1..], rest);
-    (Values::from_words(shape, numbers), 2)
+    *values = Values::from_words(shape, numbers);
+    slots
 }
 
 #[inline]
@@ -334,9 +344,9 @@ fn read(from: &[AtomicU64], to: &mut [u64]) {
 
 /// Writes what fits into a slot, its number last.
 #[inline]
-fn write(lane: &[AtomicU64], number: u64, words: &[u64]) {
+fn write(lane: &[AtomicU64], number: u64, words: &[u64], more: &[u64]) {
     let (place, body) = slot(lane, number).split_at(1);
-    body.iter().zip(words).for_each(|(place, word)| place.store(*word, Relaxed));
+    body.iter().zip(words.iter().chain(more)).for_each(|(place, word)| place.store(*word, Relaxed));
     place[0].store(number, Release);
 }
 
@@ -347,10 +357,7 @@ fn wait(crowded: bool, came: impl Fn() -> bool) -> bool {
         thread::yield_now();
         return came();
     }
-    (0..LOOKS).any(|_| {
-        hint::spin_loop();
-        came()
-    })
+    (0..LOOKS).any(|_| came())
 }
 
 /// Words of an inbox.

@@ -36,6 +36,8 @@ impl Door {
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is reached by atomic words.
 unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
 
 impl Shared {
     /// New memory of so many words, all 0.

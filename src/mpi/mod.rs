@@ -12,7 +12,7 @@
 //! guest     a program that owns its MPI               holdings  what is in use
 //! baseline  MPI's own operations, to compare with
 //! process   who is on our own node                mailbox, memory  fast frames among those
-//! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
+//! watcher, pidfd, will, notice  deaths on our own node, seen at once and told to MPI
 //! ```
 //!
 //! **Assumes** one thread that calls MPI, and the launch line of `fampi run`: fault tolerance on,
@@ -49,6 +49,8 @@ mod strided;
 mod ulfm;
 mod watchdog;
 mod watcher;
+#[cfg_attr(not(target_os = "linux"), path = "will/absent.rs")]
+mod will;
 mod wire;
 
 use std::{
@@ -87,7 +89,7 @@ use crate::{
     error::Error,
     fault::FaultCode,
     ids::CommId,
-    protocol::message::{Fused, Yes},
+    protocol::{fused::Values, message::Yes},
     rank::{Rank, RankSet},
 };
 
@@ -170,8 +172,8 @@ impl MpiPlatform {
             Origin::Spawned
         } else {
             let (frames, source) = (comm.duplicate()?, comm.duplicate()?);
-            let Acquaintance { processes, mailbox } = process::meet(&source)?;
-            watcher::add(control.add(frames, source, mailbox), processes);
+            let Acquaintance { processes, mailbox, wills } = process::meet(&source)?;
+            watcher::add(control.add(frames, source, mailbox), processes, wills);
             Origin::Launched { rank: comm.rank(), size: comm.size(), spares }
         };
         Ok(Self {
@@ -278,8 +280,15 @@ impl Platform for MpiPlatform {
     }
 
     #[inline]
-    fn send_fused(&mut self, universe: UniverseId, to: Rank, comm: CommId, fused: &Fused) {
-        self.control.send_fused(universe, to, comm, fused);
+    fn send_fused(
+        &mut self,
+        universe: UniverseId,
+        to: Rank,
+        comm: CommId,
+        yes: &Yes,
+        values: &Values,
+    ) {
+        self.control.send_fused(universe, to, comm, yes, values);
     }
 
     #[inline]
@@ -288,6 +297,10 @@ impl Platform for MpiPlatform {
             self.do_chores();
         }
         self.control.poll(awaits)
+    }
+
+    fn values(&self) -> Option<&Values> {
+        self.control.values()
     }
 
     #[inline]

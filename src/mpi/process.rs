@@ -8,7 +8,11 @@ use super::{
     exit,
     mailbox::{Address, Inbox, Mailbox},
     notice,
+    will::Will,
 };
+
+/// `PF_EXITING` of Linux.
+const EXITING: u64 = 4;
 
 /// A process, told so that others of its node can find it there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,6 +31,8 @@ pub(super) struct Process {
 pub(super) struct Acquaintance {
     pub(super) processes: Vec<Process>,
     pub(super) mailbox: Option<Mailbox>,
+    /// Of those who are on our node, by rank.
+    pub(super) wills: Vec<Option<Will>>,
 }
 
 /// Every process of a communicator tells the others who it is. Collective.
@@ -43,7 +49,9 @@ pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     // A descriptor for each universe would run out one day.
     comm.least(0)?;
     mailbox.iter_mut().for_each(Mailbox::close_door);
-    Ok(Acquaintance { processes: told.into_iter().map(|(process, _)| process).collect(), mailbox })
+    let wills = mailbox.as_ref().map(Mailbox::wills).unwrap_or_default();
+    let processes = told.into_iter().map(|(process, _)| process).collect();
+    Ok(Acquaintance { processes, mailbox, wills })
 }
 
 impl Process {
@@ -52,6 +60,12 @@ impl Process {
         let node = described.and(node()).unwrap_or(0);
         let name = notice::find().map_or(0, |notice| notice.me().0);
         Self { node, pid: process::id().into(), started: described.unwrap_or(0), name }
+    }
+
+    /// True when this process ends or has ended: it does nothing any more.
+    pub(super) fn is_ending(&self) -> bool {
+        stat(self.pid)
+            .is_none_or(|(flags, started)| started != self.started || flags & EXITING != 0)
     }
 
     /// True for another process that this one can find by its number.
@@ -69,11 +83,18 @@ pub(super) fn processors() -> usize {
 
 /// When a process of this node started, in ticks of the kernel.
 pub(super) fn describe(pid: u64) -> Option<u64> {
+    stat(pid).map(|(_, started)| started)
+}
+
+/// The kernel's flags of a process, and when it started.
+fn stat(pid: u64) -> Option<(u64, u64)> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program, in parentheses, can hold anything.
     let end = text.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    let mut words = rest.split_whitespace();
+    let flags = words.nth(6)?.parse().ok()?;
+    Some((flags, words.nth(12)?.parse().ok()?))
 }
 
 /// A digest of the boot, the name of the node and the space of process numbers; never 0.

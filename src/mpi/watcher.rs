@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! universe made   each process: node, number, moment of start, MPI's name ─ allgather ─▶ all
-//! waiting long    epoll_wait(0) … readable ─ one look later ─▶ MPI marks it failed ─▶ Failure
+//! waiting long    will open, or epoll readable ─ one look later ─▶ MPI marks it failed ─▶ Failure
 //! ```
 //!
 //! A death is told one look after it was seen: what the dead process had sent is received first.
@@ -28,7 +28,7 @@
 use std::{
     cell::RefCell,
     ffi::c_int,
-    mem,
+    iter, mem,
     os::fd::OwnedFd,
     process,
     time::{Duration, Instant},
@@ -39,6 +39,7 @@ use super::{
     pidfd::Ends,
     process::{Process, describe, node},
     watchdog,
+    will::Will,
 };
 use crate::{engine::platform::UniverseId, rank::Rank};
 
@@ -52,6 +53,8 @@ const SWITCH: &str = "FAMPI_NODE_WATCHER";
 #[derive(Debug)]
 struct Watched {
     process: Process,
+    /// Tells earlier that it ends.
+    will: Option<Will>,
     _descriptor: OwnedFd,
 }
 
@@ -76,6 +79,12 @@ struct Watcher {
     callbacks: u32,
 }
 
+impl Watched {
+    fn is_ending(&self) -> bool {
+        self.will.as_ref().is_some_and(Will::is_open) && self.process.is_ending()
+    }
+}
+
 impl Watcher {
     fn new(own: Process, ends: Option<Ends>) -> Self {
         let (universes, watched, ended) = (Vec::new(), Vec::new(), Vec::new());
@@ -83,21 +92,24 @@ impl Watcher {
     }
 
     /// Watches the co-located processes of a universe.
-    fn add(&mut self, universe: UniverseId, processes: Vec<Process>) {
-        for process in &processes {
-            let known = self.watched.iter().any(|watched| watched.process == *process);
-            if process.is_neighbour_of(&self.own) && !known {
-                self.watch(*process);
+    fn add(&mut self, universe: UniverseId, processes: Vec<Process>, wills: Vec<Option<Will>>) {
+        let wills = wills.into_iter().chain(iter::repeat_with(|| None));
+        for (process, will) in processes.iter().zip(wills) {
+            let mut watched = self.watched.iter_mut();
+            if let Some(known) = watched.find(|watched| watched.process == *process) {
+                known.will = will.or(known.will.take());
+            } else if process.is_neighbour_of(&self.own) {
+                self.watch(*process, will);
             }
         }
         self.universes.push((universe, processes));
     }
 
-    fn watch(&mut self, process: Process) {
+    fn watch(&mut self, process: Process, will: Option<Will>) {
         let Some(ends) = &self.ends else { return };
         match ends.add(process.pid as libc::pid_t) {
             Ok(descriptor) if describe(process.pid) == Some(process.started) => {
-                self.watched.push(Watched { process, _descriptor: descriptor });
+                self.watched.push(Watched { process, will, _descriptor: descriptor });
             }
             Ok(_) => tracing::debug!(process.pid, "another process has this number: not watched"),
             Err(error) => tracing::debug!(process.pid, %error, "not watched"),
@@ -127,6 +139,8 @@ impl Watcher {
         let dead: Vec<Process> = over.map(|watched| watched.process).collect();
         if let Some(ends) = self.ends.as_ref().filter(|_| !self.watched.is_empty()) {
             ends.look(|pid| self.ended.push(pid as u64));
+            let ending = self.watched.iter().filter(|watched| watched.is_ending());
+            self.ended.extend(ending.map(|watched| watched.process.pid));
         }
         dead.into_iter().map(|dead| self.death(dead)).collect()
     }
@@ -173,9 +187,9 @@ pub(super) fn why_off(initialized: bool) -> Option<&'static str> {
 }
 
 /// Watches the processes of a new universe that are on our node.
-pub(super) fn add(universe: UniverseId, processes: Vec<Process>) {
+pub(super) fn add(universe: UniverseId, processes: Vec<Process>, wills: Vec<Option<Will>>) {
     WATCHER.with_borrow_mut(|watcher| {
-        watcher.get_or_insert_with(start).add(universe, processes);
+        watcher.get_or_insert_with(start).add(universe, processes, wills);
     });
 }
 

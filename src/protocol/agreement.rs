@@ -135,7 +135,7 @@ impl Tally {
                 Box::new(rest.fold(first, both))
             });
         }
-        combined(&values).map(Box::new)
+        combined(values).map(Box::new)
     }
 }
 

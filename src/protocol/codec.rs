@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! frame   = comm u64 · kind u8 · body
-//! Yes     = round u8 · block u64 · view u64 · floor u64                      (34 bytes in all)
+//! Yes     = step u8 · block u64 · view u64 · floor u64                      (34 bytes in all)
 //! Fused   = Yes · shape u32 · (word u64) per value                           (46 to 102 bytes)
 //! slow    = block u64 · ballot u32 · set(dead) · [contribution | decision]
 //! set     = count u32 · rank u32 …
@@ -52,7 +52,7 @@ pub fn encode_yes(comm: CommId, yes: &Yes) -> [u8; YES_BYTES] {
     let mut frame = [0; YES_BYTES];
     frame[..8].copy_from_slice(&comm.0.to_le_bytes());
     frame[8] = YES;
-    frame[9] = yes.round;
+    frame[9] = yes.step;
     frame[10..18].copy_from_slice(&yes.block.0.to_le_bytes());
     frame[18..26].copy_from_slice(&yes.view.to_le_bytes());
     frame[26..].copy_from_slice(&yes.floor.0.to_le_bytes());
@@ -66,7 +66,7 @@ pub fn decode_yes(frame: &[u8; YES_BYTES]) -> Option<(CommId, Yes)> {
 }
 
 /// The bytes of a message of the fast path with values.
-pub fn encode_fused(comm: CommId, Fused { yes, values }: &Fused) -> Frame {
+pub fn encode_fused(comm: CommId, yes: &Yes, values: &Values) -> Frame {
     let mut frame = Frame::from_slice(&encode_yes(comm, yes));
     frame[8] = FUSED;
     put_values(&mut frame, values);
@@ -92,7 +92,7 @@ pub fn encode(comm: CommId, message: &Message) -> Frame {
     put_u64(&mut frame, comm.0);
     match message {
         Message::Yes(yes) => return Frame::from_slice(&encode_yes(comm, yes)),
-        Message::Fused(fused) => return encode_fused(comm, fused),
+        Message::Fused(fused) => return encode_fused(comm, &fused.yes, &fused.values),
         Message::Ask(slow) => put_slow(&mut frame, ASK, slow),
         Message::Contribute(slow, Contribution::Undecided(tally)) => {
             put_slow(&mut frame, UNDECIDED, slow);
@@ -245,8 +245,8 @@ impl Reader<'_> {
         if self.u8()? != kind {
             return None;
         }
-        let (round, block, view) = (self.u8()?, BlockId(self.u64()?), self.u64()?);
-        Some((comm, Yes { block, round, view, floor: BlockId(self.u64()?) }))
+        let (step, block, view) = (self.u8()?, BlockId(self.u64()?), self.u64()?);
+        Some((comm, Yes { block, step, view, floor: BlockId(self.u64()?) }))
     }
 
     fn fused(&mut self) -> Option<(CommId, Fused)> {
@@ -347,7 +347,7 @@ mod tests {
         let decision = tally.clone().decide(CommId(9));
         let committed =
             Decision { values: Some(Box::new(values)), ..Decision::all_yes(3, BlockId(8)) };
-        let yes = Yes { block: BlockId(1), round: 2, view: 3, floor: BlockId(4) };
+        let yes = Yes { block: BlockId(1), step: 2, view: 3, floor: BlockId(4) };
         vec![
             Message::Yes(yes),
             Message::Fused(Fused { yes, values }),

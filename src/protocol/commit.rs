@@ -1,11 +1,11 @@
 //! Commit: all living ranks reach the same verdict on a block.
 //!
-//! Intuition: say *yes* to everybody in log n steps, and if that works nobody needs to say more.
+//! Intuition: say *yes* to everybody in log n rounds, and if that works nobody needs to say more.
 //! Whoever sees trouble stops saying *yes*, for ever, and asks everybody what they know; as nobody
 //! who was asked can slip away by the first way any more, the answers settle the matter.
 //!
 //! ```text
-//! fast   A ↔ B: Yes, in log₂ n rounds (doubling); all combined → committed
+//! fast   A ↔ B: Yes, in some rounds among groups ([`exchange`]); all combined → committed
 //! slow   anybody → parent, children: Ask     (promise: no fast decision from here on)
 //!        child → parent: Contribute          (own vote and the whole subtree, or Decided)
 //!        root → children → …: Decide         (relayed before it is delivered)
@@ -15,6 +15,7 @@
 //! on the slow path the values of all ranks go up to the root, which combines them in the same
 //! order. The result is part of the decision.
 //!
+//! [`exchange`]: super::exchange
 //! [`fused`]: super::fused
 //!
 //! The slow path is entered by a rank that learns of a death, that votes *no*, that meets another
@@ -48,7 +49,7 @@ use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use super::{
     Effects, Event,
     agreement::{Decision, Vote},
-    doubling::Doubling,
+    exchange::{Exchange, Shape},
     fused::{Fusion, Values},
     message::Message,
     planted::{Bug, planted},
@@ -73,6 +74,8 @@ pub struct Commit {
     size: u32,
     dead: RankSet,
     view: View,
+    /// An exchange in this view that has not begun.
+    blank: Exchange,
     base: BlockId,
     blocks: VecDeque<Block>,
     undecided: BlockId,
@@ -116,7 +119,7 @@ impl Block {
     /// Nobody has spoken of it; a constant, so that it is copied as a whole.
     const UNKNOWN: Self = Self {
         vote: None,
-        fast: Fast::Open { rounds: 0, view: 0, floor: BlockId(u64::MAX) },
+        fast: Fast::Open { steps: 0, view: 0, floor: BlockId(u64::MAX) },
         slow: None,
         decided: None,
         fusion: None,
@@ -163,7 +166,8 @@ impl Commit {
             me,
             size,
             dead: RankSet::new(),
-            view: View::new(size),
+            view: View::new(size, Shape::WIDE),
+            blank: Exchange::new(me.number(), size, Shape::WIDE),
             base: BlockId(0),
             blocks: VecDeque::new(),
             undecided: BlockId(0),
@@ -172,6 +176,14 @@ impl Commit {
             forsaken: false,
             spare: None,
         }
+    }
+
+    /// With exchanges of this shape, which is the same on all ranks. Before the first vote.
+    #[must_use]
+    pub fn with_shape(mut self, shape: Shape) -> Self {
+        self.view = View::new(self.size, shape);
+        self.blank = Exchange::new(self.me.number(), self.size, shape);
+        self
     }
 
     /// As [`Self::handle_vote`], with values for a fused reduction; they count if the vote is
@@ -208,22 +220,21 @@ impl Commit {
         }
         let slow = self.forsaken || self.dead.len() != self.view.dead().len();
         let mine = self.view.fingerprint(vote.context);
-        let (position, live) = (self.view.position_of(self.me), self.view.live());
+        let mut exchange = self.blank.clone();
         let block = self.block_mut(id);
-        let mine = mine ^ block.own_values().map_or(0, |values| values.fingerprint());
+        let mine = mine ^ block.fusion.as_ref().map_or(0, |fusion| fusion.fingerprint());
         assert!(block.vote.is_none(), "rank votes once on block {id:?}");
         let yes = vote.is_yes();
         block.vote = Some(vote);
         let early = match block.fast {
-            Fast::Open { rounds: 0, .. } => Some((0, BlockId(u64::MAX))),
-            Fast::Open { rounds, view, floor } if view == mine => Some((rounds, floor)),
+            Fast::Open { steps: 0, .. } => Some((0, BlockId(u64::MAX))),
+            Fast::Open { steps, view, floor } if view == mine => Some((steps, floor)),
             _ => None,
         };
         match early {
-            Some((rounds, floor)) if yes && !slow && block.slow.is_none() => {
-                let mut doubling = Doubling::new(position, live);
-                doubling.arrive_early(rounds);
-                block.fast = Fast::Exchanging { doubling, view: mine, floor };
+            Some((steps, floor)) if yes && !slow && block.slow.is_none() => {
+                exchange.arrive_early(steps);
+                block.fast = Fast::Exchanging { exchange, view: mine, floor };
                 self.exchange(id, out);
             }
             _ => self.enter_slow_path(id, out),
@@ -237,7 +248,7 @@ impl Commit {
             return self.handle_yes(from, yes, out);
         }
         if let Message::Fused(fused) = message {
-            return self.handle_fused(from, &fused, out);
+            return self.handle_fused(from, fused.yes, &fused.values, out);
         }
         self.forget();
         if !self.listens_to(from) {
@@ -306,8 +317,8 @@ impl Commit {
     #[inline]
     pub fn awaits(&self, id: BlockId) -> Option<Rank> {
         match self.holds(id).then(|| &self.block(id).fast) {
-            Some(Fast::Exchanging { doubling, .. }) => {
-                doubling.awaits().map(|position| self.view.rank_at(position))
+            Some(Fast::Exchanging { exchange, .. }) => {
+                exchange.awaits().map(|position| self.view.rank_at(position))
             }
             _ => None,
         }
@@ -339,7 +350,8 @@ impl Commit {
         let position = self.view.position_of(self.me);
         if self.retired
             && !planted(Bug::SlipAway)
-            && let Some(partner) = Doubling::folds_into(position, self.view.live())
+            && let Some(partner) =
+                Exchange::folds_into(position, self.view.live(), self.view.shape())
         {
             out.send(self.view.rank_at(partner), Message::Retired);
         }
@@ -387,6 +399,13 @@ impl Commit {
         let spare = &mut self.spare;
         let block = &mut self.blocks[(id.0 - self.base.0) as usize];
         block.fusion.get_or_insert_with(|| spare.take().unwrap_or_default())
+    }
+
+    /// Goes on without ranks that a decision has declared dead.
+    fn exclude(&mut self, dead: &RankSet) {
+        self.view.exclude(dead);
+        let (position, live) = (self.view.position_of(self.me), self.view.live());
+        self.blank = Exchange::new(position, live, self.view.shape());
     }
 
     /// Notes deaths and lets every block react to them.

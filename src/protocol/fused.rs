@@ -10,18 +10,17 @@
 //!
 //! **Guarantees.** Whoever combines, and on whatever path, the result has the same bits: each
 //! operation commutes bit for bit (of floats: there is one NaN, and −0 is less than +0), and the
-//! grouping is the one tree of [`combined`], which the exchange of [`super::doubling`] follows.
+//! grouping is the one tree of [`combined`], which the exchange of [`super::exchange`] follows.
 //!
 //! **Assumes** processors that agree on IEEE 754 arithmetic.
 
 use smallvec::SmallVec;
 
 use super::{
-    Effects,
-    message::{Fused, Yes},
+    exchange::{Group, Move},
     planted::{Bug, planted},
 };
-use crate::{ids::mix, rank::Rank};
+use crate::ids::mix;
 
 /// The most numbers in one fused reduction.
 pub const MAX_VALUES: usize = 8;
@@ -269,25 +268,26 @@ impl Values {
     }
 }
 
-/// All values, in the order of the positions of a view, combined in the order in which the fast
-/// path does it. Nothing for nobody.
-pub fn combined(of: &[Values]) -> Option<Values> {
-    let core = 1 << of.len().checked_ilog2()?;
-    let (core, extra) = of.split_at(core);
-    let mut tree = core.to_vec();
-    tree.iter_mut().zip(extra).for_each(|(one, extra)| one.combine(extra));
-    while tree.len() > 1 {
-        tree = tree
-            .chunks(2)
-            .map(|pair| {
-                let mut both = pair[0];
-                both.combine(&pair[1]);
-                both
-            })
-            .collect();
+/// Combines all values, given in the order of the positions of a view, in the order in which the
+/// fast path does it; they are used up. Nothing for nobody.
+pub fn combined(mut all: impl AsMut<[Values]>) -> Option<Values> {
+    let all = all.as_mut();
+    let mut width = 1 << all.len().checked_ilog2()?;
+    let (core, extra) = all.split_at_mut(width);
+    core.iter_mut().zip(extra).for_each(|(one, extra)| one.combine(extra));
+    while width > 1 {
+        width /= 2;
+        for at in 0..width {
+            let (mut both, right) = (core[2 * at], core[2 * at + 1]);
+            both.combine(&right);
+            core[at] = both;
+        }
     }
-    Some(tree[0])
+    Some(core[0])
 }
+
+/// Values by step.
+type Arrived = SmallVec<[(u8, Values); 7]>;
 
 /// The values of one block at one rank.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -296,9 +296,9 @@ pub(super) struct Fusion {
     pub(super) own: Option<Values>,
     /// What the exchange has combined so far.
     pub(super) combined: Option<Values>,
-    /// What came for rounds that the exchange has not finished. Unlike votes, values may not be
+    /// What came for rounds that are not complete, by step. Unlike votes, values may not be
     /// combined before their round: that would be another grouping.
-    arrived: SmallVec<[(u8, Values); 3]>,
+    arrived: Arrived,
 }
 
 impl Fusion {
@@ -309,47 +309,71 @@ impl Fusion {
         self.arrived.clear();
     }
 
+    /// See [`Values::fingerprint`].
+    #[inline]
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.own.as_ref().map_or(0, Values::fingerprint)
+    }
+
     #[inline]
     pub(super) fn vote(&mut self, values: &Values) {
         self.own = Some(*values);
         self.combined = Some(*values);
     }
 
-    /// Notes the values of a round; those of a round come once.
+    /// Notes the values of a step; those of a step come once.
     #[inline]
-    pub(super) fn arrive(&mut self, round: u8, values: &Values) {
+    pub(super) fn arrive(&mut self, step: u8, values: &Values) {
         if planted(Bug::CombineEarly)
             && let Some(combined) = &mut self.combined
         {
             combined.combine(values);
-        } else if self.arrived.iter().all(|(known, _)| *known != round) {
-            self.arrived.push((round, *values));
+        } else if self.arrived.iter().all(|(known, _)| *known != step) {
+            self.arrived.push((step, *values));
         }
     }
 
-    /// Sends the vote of a round with all that came before it.
+    /// Combines what came for a round that is complete.
     #[inline]
-    pub(super) fn send(&mut self, to: Rank, yes: Yes, follows: bool, out: &mut impl Effects) {
-        self.absorb(yes.round, follows);
-        match self.combined {
-            Some(values) => out.send_fused(to, &Fused { yes, values }),
-            None => out.send_yes(to, yes),
-        }
-    }
-
-    /// Combines what came for the rounds below this one; `follows` says that we are told the
-    /// result instead of combining it.
-    #[inline]
-    pub(super) fn absorb(&mut self, below: u8, follows: bool) {
+    pub(super) fn combine(&mut self, act: Move) {
         let Some(combined) = &mut self.combined else { return };
-        while let Some(at) = self.arrived.iter().position(|(round, _)| *round < below) {
-            let (_, values) = self.arrived.swap_remove(at);
-            if follows && !planted(Bug::CountTwice) {
-                *combined = values;
-            } else {
-                combined.combine(&values);
+        match act {
+            Move::FoldIn => take(&mut self.arrived, 0, |values| combined.combine(values)),
+            Move::Told(step) => take(&mut self.arrived, step, |values| {
+                if planted(Bug::CountTwice) {
+                    combined.combine(values);
+                } else {
+                    *combined = *values;
+                }
+            }),
+            Move::Combine(group) => match group.other() {
+                // Which of two comes first makes no difference.
+                Some(step) => take(&mut self.arrived, step, |values| combined.combine(values)),
+                None => self.combine_many(group),
+            },
+            Move::Send(..) => {}
+        }
+    }
+
+    fn combine_many(&mut self, group: Group) {
+        let Some(own) = self.combined else { return };
+        let mut all = SmallVec::<[Values; 8]>::new();
+        for step in group.steps() {
+            match step {
+                None => all.push(own),
+                Some(step) => take(&mut self.arrived, step, |values| all.push(*values)),
             }
         }
+        self.combined = combined(&mut all);
+    }
+}
+
+/// Takes the values of a step, if they have come.
+#[inline]
+fn take(arrived: &mut Arrived, step: u8, with: impl FnOnce(&Values)) {
+    if let Some(at) = arrived.iter().position(|(known, _)| *known == step) {
+        with(&arrived[at].1);
+        arrived.swap_remove(at);
     }
 }
 
@@ -367,7 +391,7 @@ mod tests {
     fn each_operation_does_what_it_says() {
         let reduce = |op| {
             let all = [[3_i32, -5], [4, 6], [7, 1]].map(|numbers| values(op, &numbers));
-            combined(&all).and_then(|all| all.numbers::<i32, 2>()).expect("two numbers")
+            combined(all).and_then(|all| all.numbers::<i32, 2>()).expect("two numbers")
         };
         assert_eq!(reduce(ReduceOp::Sum), [14, 2]);
         assert_eq!(reduce(ReduceOp::Product), [84, -30]);
@@ -381,9 +405,9 @@ mod tests {
     fn the_grouping_is_a_tree_with_the_last_ones_folded_in_first() {
         let [a, b, c, d, e] = [1e16, 1.0, -1e16, 3.0, 1.0];
         let all = [a, b, c, d, e].map(|number| values(ReduceOp::Sum, &[number]));
-        let sum = combined(&all).and_then(|sum| sum.numbers::<f64, 1>());
+        let sum = combined(all).and_then(|sum| sum.numbers::<f64, 1>());
         assert_eq!(sum, Some([((a + e) + b) + (c + d)]));
-        assert_eq!(combined(&[]), None);
+        assert_eq!(combined([]), None);
     }
 
     #[test]

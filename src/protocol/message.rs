@@ -33,8 +33,8 @@ pub enum Message {
 pub struct Yes {
     /// The block.
     pub block: BlockId,
-    /// The step of the exchange, see [`super::doubling`].
-    pub round: u8,
+    /// The receiver's step of the exchange, see [`super::exchange`].
+    pub step: u8,
     /// Fingerprint of the sender's view and of the block's data context.
     pub view: u64,
     /// The lowest block that any of the combined voters has not decided.

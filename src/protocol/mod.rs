@@ -8,7 +8,7 @@
 //! | file | idea | source |
 //! |---|---|---|
 //! | [`commit`] | agreement on a block's verdict: fast path, then slow path | fa-mpi §3.1 |
-//! | [`doubling`] | the fast path's exchange, recursive doubling | fa-mpi §3.1 |
+//! | [`exchange`] | the fast path's exchange, recursive multiplying | fa-mpi §3.1 |
 //! | [`agreement`] | the slow path's contribution and decision | ulfm, "Logarithmic Agreement" |
 //! | [`fused`] | the numbers that ride on a commit | – |
 //! | [`tree`] | a tree of the living that mends itself | ulfm, "Logarithmic Agreement" |
@@ -21,7 +21,7 @@
 pub mod agreement;
 pub mod codec;
 pub mod commit;
-pub mod doubling;
+pub mod exchange;
 pub mod fused;
 pub mod handshake;
 pub mod interrupt;
@@ -37,6 +37,7 @@ pub mod tree;
 pub mod view;
 
 use crate::{ids::BlockId, rank::Rank};
+use fused::Values;
 use message::{Fused, Message, Yes};
 
 /// Where a machine puts what it wants done, in order.
@@ -48,8 +49,8 @@ pub trait Effects {
         self.send(to, Message::Yes(yes));
     }
     /// Send a message of the fast path with values.
-    fn send_fused(&mut self, to: Rank, fused: &Fused) {
-        self.send(to, Message::Fused(*fused));
+    fn send_fused(&mut self, to: Rank, yes: Yes, values: &Values) {
+        self.send(to, Message::Fused(Fused { yes, values: *values }));
     }
     /// Tell the engine what happened.
     fn emit(&mut self, event: Event);

@@ -5,6 +5,7 @@
 //! deaths. A counter would not do: a rank that dies with a decision of its own can have another
 //! set under the same count.
 
+use super::exchange::Shape;
 use crate::{
     ids::mix,
     rank::{Rank, RankSet},
@@ -14,14 +15,15 @@ use crate::{
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct View {
     size: u32,
+    shape: Shape,
     dead: RankSet,
     fingerprint: u64,
 }
 
 impl View {
     /// The view of a communicator of this size in which nobody died.
-    pub const fn new(size: u32) -> Self {
-        Self { size, dead: RankSet::new(), fingerprint: 0 }
+    pub const fn new(size: u32, shape: Shape) -> Self {
+        Self { size, shape, dead: RankSet::new(), fingerprint: mix(shape.number()) }
     }
 
     /// Removes ranks that a decision has declared dead.
@@ -37,6 +39,12 @@ impl View {
     #[inline]
     pub fn dead(&self) -> &RankSet {
         &self.dead
+    }
+
+    /// The shape of its exchanges.
+    #[inline]
+    pub const fn shape(&self) -> Shape {
+        self.shape
     }
 
     /// Number of ranks in the view.
@@ -77,7 +85,7 @@ mod tests {
     #[test]
     fn positions_and_ranks_are_inverse_in_every_view() {
         for mask in 0_u32..64 {
-            let mut view = View::new(6);
+            let mut view = View::new(6, Shape::WIDE);
             view.exclude(&(0..6).filter(|r| mask >> r & 1 == 1).map(Rank::new).collect());
             for position in 0..view.live() {
                 let rank = view.rank_at(position);
@@ -89,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_fingerprint_names_the_set_and_the_context() {
-        let (mut one, mut other) = (View::new(8), View::new(8));
+        let (mut one, mut other) = (View::new(8, Shape::WIDE), View::new(8, Shape::WIDE));
         one.exclude(&[2, 5].into_iter().map(Rank::new).collect());
         other.exclude(&[5].into_iter().map(Rank::new).collect());
         assert_ne!(one.fingerprint(0), other.fingerprint(0));

@@ -59,6 +59,7 @@ pub use here::{compute, compute_until, crash, note, process};
 pub use platform::SimPlatform;
 pub use report::{Counters, Ending, ProcessReport, Report};
 
+use crate::protocol::exchange::Shape;
 use baton::{FAILED, Shared};
 use world::{Time, World};
 
@@ -102,6 +103,7 @@ pub struct Simulation {
     detection: RangeInclusive<Time>,
     spawn_time: RangeInclusive<Time>,
     call_cost: Time,
+    exchange: Shape,
     crashes: Vec<Crash>,
     calm_from: Time,
     time_limit: Time,
@@ -120,6 +122,7 @@ impl Simulation {
             detection: 50_000..=500_000,
             spawn_time: 5_000_000..=20_000_000,
             call_cost: 50,
+            exchange: Shape::WIDE,
             crashes: Vec::new(),
             calm_from: Time::MAX,
             time_limit: 60_000_000_000,
@@ -166,6 +169,13 @@ impl Simulation {
     #[must_use]
     pub fn call_cost(mut self, cost: Duration) -> Self {
         self.call_cost = (cost.as_nanos() as Time).max(1);
+        self
+    }
+
+    /// How wide the rounds are in which votes are exchanged.
+    #[must_use]
+    pub fn exchange(mut self, shape: Shape) -> Self {
+        self.exchange = shape;
         self
     }
 

@@ -25,6 +25,7 @@ use crate::{
     },
     error::Error,
     fault::FaultCode,
+    protocol::exchange::Shape,
     rank::{Rank, RankSet},
 };
 
@@ -223,6 +224,10 @@ impl Platform for SimPlatform {
 
     fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming> {
         self.enter(false)?.take_news(self.me, awaits)
+    }
+
+    fn shape(&self) -> Shape {
+        self.lock().map_or(Shape::WIDE, |world| world.settings.exchange)
     }
 
     fn idle(&mut self, until: Option<Duration>, _: Idle) {

@@ -2,6 +2,8 @@
 //!
 //! Times are in virtual ticks; the quickest message takes one.
 
+use fampi::protocol::exchange::Shape;
+
 use crate::random::Random;
 
 /// When a rank dies.
@@ -20,6 +22,8 @@ pub(crate) enum Death {
 pub(crate) struct Plan {
     /// Number of ranks.
     pub(crate) ranks: u32,
+    /// How wide the exchanges are.
+    pub(crate) shape: Shape,
     /// Number of blocks that each rank starts.
     pub(crate) blocks: usize,
     /// A rank starts a block when all blocks more than so many before it are decided.
@@ -70,6 +74,7 @@ impl Plan {
         let leaver = (random.below(u64::from(ranks)) as u32, random.below(horizon));
         Self {
             ranks,
+            shape: Shape::new(random.one_of(&[2, 4, 8]), random.one_of(&[2, 4])),
             blocks,
             window: 1 + random.below(3) as usize,
             no_once_in: random.one_of(&[0, 0, 4, 40]),

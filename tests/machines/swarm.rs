@@ -67,7 +67,9 @@ impl Swarm {
             queue: BinaryHeap::with_capacity(64),
             happenings: Vec::with_capacity(256),
             busy: vec![0; ranks * ranks],
-            machines: numbers.map(|rank| Commit::new(COMM, rank, plan.ranks)).collect(),
+            machines: numbers
+                .map(|rank| Commit::new(COMM, rank, plan.ranks).with_shape(plan.shape))
+                .collect(),
             records: vec![Record::new(plan.blocks); ranks],
             started: vec![0; ranks],
             doom: vec![None; ranks],

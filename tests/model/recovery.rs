@@ -19,6 +19,7 @@ use fampi::{
         Effect, Event,
         agreement::Vote,
         commit::Commit,
+        exchange::Shape,
         handshake::{Goal, Handshake, Order},
         message::Message,
         planted::{self, Bug},
@@ -332,7 +333,9 @@ impl Play<'_> {
 
     fn enter(&mut self, universe: usize) {
         let size = self.state.universes[universe].members.len() as u32;
-        let commit = Commit::new(CommId(universe as u64), self.place(universe, self.me), size);
+        // The recovery asks for verdicts; the way to them is searched elsewhere.
+        let commit = Commit::new(CommId(universe as u64), self.place(universe, self.me), size)
+            .with_shape(Shape::DOUBLING);
         let membership = Membership { commit, next_block: 0, context: 0 };
         self.process.memberships.insert(universe, membership);
     }

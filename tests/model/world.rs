@@ -21,6 +21,7 @@ use fampi::{
         Effect, Event,
         agreement::Vote,
         commit::Commit,
+        exchange::Shape,
         message::Message,
         planted::{self, Bug},
     },
@@ -37,6 +38,7 @@ const COMM: CommId = CommId(1);
 
 /// What a group of ranks is going to do, and what may happen to it.
 #[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)]
 pub(crate) struct Setup {
     /// Number of ranks.
     pub(crate) ranks: u32,
@@ -57,6 +59,8 @@ pub(crate) struct Setup {
     pub(crate) misfit: Option<u32>,
     /// A death can fall between two messages of one turn.
     pub(crate) cuts: bool,
+    /// One round among all instead of groups of two.
+    pub(crate) wide: bool,
     /// A planted bug.
     pub(crate) bug: Option<Bug>,
 }
@@ -99,6 +103,11 @@ impl Setup {
     /// This many ranks, one block, all yes, nobody dies.
     pub(crate) fn ranks(ranks: u32) -> Self {
         Self { ranks, blocks: 1, ..Self::default() }
+    }
+
+    fn machine(&self, rank: Rank) -> Commit {
+        let shape = if self.wide { Shape::WIDE } else { Shape::DOUBLING };
+        Commit::new(COMM, rank, self.ranks).with_shape(shape)
     }
 
     fn all(&self) -> impl Iterator<Item = Rank> + use<> {
@@ -203,7 +212,7 @@ impl Setup {
     fn kill(&self, state: &mut State, rank: Rank) {
         let record = &mut state.records[rank.index()];
         record.alive = false;
-        state.machines[rank.index()] = Arc::new(Commit::new(COMM, rank, self.ranks));
+        state.machines[rank.index()] = Arc::new(self.machine(rank));
         for other in self.all() {
             state.links[self.link(other, rank)].clear();
         }
@@ -239,7 +248,7 @@ impl Model for Setup {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let machines = self.all().map(|rank| Arc::new(Commit::new(COMM, rank, self.ranks)));
+        let machines = self.all().map(|rank| Arc::new(self.machine(rank)));
         vec![State {
             machines: machines.collect(),
             records: self.all().map(|_| Record::new(self.blocks as usize)).collect(),

@@ -2,7 +2,8 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `ranks N` | N machines that have done nothing |
+//! | `ranks N` | N machines that have done nothing, and exchange votes by doubling |
+//! | `ranks N wide` | the same with one round, in which all tell all |
 //! | `vote 0 1 … [block B] [no CODE]` | these ranks vote on the block, in this order |
 //! | `deliver A->B`, `deliver all` | the next message of a link; all there are, link by link |
 //! | `cut R after K` | in its next turn rank R sends K messages, and dies |
@@ -20,6 +21,7 @@ use fampi::{
         Effect, Event,
         agreement::{Contribution, Decision, Vote},
         commit::Commit,
+        exchange::Shape,
         message::Message,
     },
 };
@@ -43,10 +45,15 @@ impl Stage {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |word: &str| word.parse::<u32>().map_err(|_| format!("`{line}`"));
         match words.as_slice() {
-            ["ranks", ranks] => {
+            ["ranks", ranks, shape @ ..] => {
                 let ranks = number(ranks)?;
-                let machines = (0..ranks).map(|rank| Commit::new(COMM, Rank::new(rank), ranks));
-                let machines = machines.collect();
+                let shape = match shape {
+                    [] => Shape::DOUBLING,
+                    ["wide"] => Shape::WIDE,
+                    _ => return Err(format!("`{line}`")),
+                };
+                let machine = |rank| Commit::new(COMM, Rank::new(rank), ranks).with_shape(shape);
+                let machines = (0..ranks).map(machine).collect();
                 *self = Self { machines, alive: vec![true; ranks as usize], ..Self::default() };
                 Ok(String::new())
             }
@@ -180,8 +187,8 @@ fn verdict(decision: &Decision) -> String {
 
 fn in_words(message: &Message) -> String {
     match message {
-        Message::Yes(yes) => format!("yes, round {}", yes.round),
-        Message::Fused(fused) => format!("yes with values, round {}", fused.yes.round),
+        Message::Yes(yes) => format!("yes, step {}", yes.step),
+        Message::Fused(fused) => format!("yes with values, step {}", fused.yes.step),
         Message::Ask(_) => "ask".into(),
         Message::Contribute(_, Contribution::Decided(it)) => format!("decided: {}", verdict(it)),
         Message::Contribute(_, Contribution::Undecided(tally)) => {

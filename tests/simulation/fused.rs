@@ -47,7 +47,7 @@ impl Run<'_> {
         let brought = (0..comm.size()).map(|rank| {
             Values::new(ReduceOp::Sum, &Self::brings(comm, number, rank)).expect("sums")
         });
-        let expected = combined(&brought.collect::<Vec<_>>());
+        let expected = combined(brought.collect::<Vec<_>>());
         if bits.is_some()
             && bits.as_ref().map(|bits| &bits[..]) != expected.as_ref().map(Values::words)
         {

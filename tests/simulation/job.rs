@@ -5,7 +5,10 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use fampi::sim::{Crash, Report, Simulation};
+use fampi::{
+    protocol::exchange::Shape,
+    sim::{Crash, Report, Simulation},
+};
 
 use crate::{
     checks::{self, Log, Tally},
@@ -72,6 +75,8 @@ pub(crate) struct Job {
     pub(crate) crashes: Vec<Crash>,
     pub(crate) detection: [u64; 2],
     pub(crate) latency: [u64; 2],
+    /// Ranks that exchange votes in the first round, and in later ones.
+    pub(crate) exchange: [u32; 2],
     /// How long a process that was spawned takes to run.
     pub(crate) spawn: [u64; 2],
     /// A rank of the launch that computes for so long in every round.
@@ -122,6 +127,7 @@ impl Job {
             depth: 1 + draw.below(3),
             outstanding: 2 + draw.below(3),
             rows: draw.one_in(3),
+            exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])].map(|width| width as u32),
         }
     }
 
@@ -134,6 +140,7 @@ impl Job {
             .spares(self.spares)
             .detection(micros(self.detection))
             .latency(micros(self.latency))
+            .exchange(Shape::new(self.exchange[0], self.exchange[1]))
             .spawn_time(micros(self.spawn))
             .crashes(self.crashes.iter().copied())
             .calm_from(calm_from)

@@ -27,6 +27,7 @@ impl Job {
             crashes: Vec::new(),
             detection: [100, 100],
             latency: [5, 5],
+            exchange: [2, 2],
             spawn: [2_000, 2_000],
             slow: None,
             depth: 1,
@@ -64,6 +65,7 @@ impl Job {
             "calm-from" => self.calm_from = value.parse().ok()?,
             "detection" => self.detection = range(value)?,
             "latency" => self.latency = range(value)?,
+            "exchange" => self.exchange = widths(value)?,
             "spawn" => self.spawn = range(value)?,
             "slow" => {
                 let (rank, time) = value.split_once('+')?;
@@ -92,6 +94,12 @@ fn range(text: &str) -> Option<[u64; 2]> {
     Some([from.parse().ok()?, to.parse().ok()?])
 }
 
+fn widths(text: &str) -> Option<[u32; 2]> {
+    let (first, later) = text.split_once('x')?;
+    let widths = [first.parse().ok()?, later.parse().ok()?];
+    (matches!(widths[0], 2 | 4 | 8) && matches!(widths[1], 2 | 4)).then_some(widths)
+}
+
 fn crash(text: &str) -> Option<Crash> {
     if let Some((process, time)) = text.split_once('@') {
         let time = Duration::from_micros(time.parse().ok()?);
@@ -107,7 +115,7 @@ impl fmt::Display for Job {
         write!(
             f,
             "seed={} ranks={} spares={} answer={} work={} calm={} calm-from={} detection={}..{} \
-             latency={}..{} spawn={}..{} depth={} outstanding={} rows={}",
+             latency={}..{} spawn={}..{} depth={} outstanding={} rows={} exchange={}x{}",
             self.seed,
             self.ranks,
             self.spares,
@@ -123,7 +131,9 @@ impl fmt::Display for Job {
             self.spawn[1],
             self.depth,
             self.outstanding,
-            self.rows
+            self.rows,
+            self.exchange[0],
+            self.exchange[1]
         )?;
         if let Some((rank, time)) = self.slow {
             write!(f, " slow={rank}+{time}")?;

@@ -48,6 +48,16 @@ pub(crate) struct Options {
     /// G: for each byte, in ns
     #[arg(long, value_name = "NS", default_value_t = 6)]
     byte: u32,
+    /// Ranks on a node, which have the two costs below among them; 1 for none
+    #[arg(long, value_name = "N", default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    node: u32,
+    /// L on a node, in ns: a vote through shared memory
+    #[arg(long, value_name = "NS", default_value_t = 100)]
+    near_latency: u32,
+    /// o and g on a node, in ns
+    #[arg(long, value_name = "NS", default_value_t = 50)]
+    near_overhead: u32,
     /// Until a rank that needs a dead one knows of its death, in ns
     #[arg(long, value_name = "NS", default_value_t = 0)]
     detection: u32,
@@ -71,6 +81,9 @@ impl Options {
             ("overhead", self.overhead),
             ("gap", self.gap),
             ("byte", self.byte),
+            ("node", self.node),
+            ("near-latency", self.near_latency),
+            ("near-overhead", self.near_overhead),
             ("detection", self.detection),
             ("large", u32::from(self.large)),
         ];
@@ -82,8 +95,16 @@ impl Options {
 
     fn caption(&self) -> String {
         format!(
-            "LogGP, one level: L = {} ns, o = {} ns, g = {} ns, G = {} ns/byte; detection {} ns",
-            self.latency, self.overhead, self.gap, self.byte, self.detection
+            "LogGP: L = {} ns, o = {} ns, g = {} ns, G = {} ns/byte; {} ranks on a node: \
+             L = {} ns, o = g = {} ns; detection {} ns",
+            self.latency,
+            self.overhead,
+            self.gap,
+            self.byte,
+            self.node,
+            self.near_latency,
+            self.near_overhead,
+            self.detection
         )
     }
 }
@@ -132,7 +153,7 @@ fn charts<'a>(rows: &[Row], caption: &'a str) -> [(&'static str, Chart<'a>); 3] 
             name: name.to_owned(),
             points: points(rows, column, |row| row[1] == name && row[2] == "0"),
         };
-        ["commit", "reduce-broadcast", "star"].map(one).into()
+        ["commit", "commit-doubling", "commit-8x4", "reduce-broadcast", "star"].map(one).into()
     };
     let mut deaths: Vec<&String> = rows.iter().map(|row| &row[2]).collect();
     deaths.sort_by_key(|deaths| deaths.parse::<u32>().unwrap_or_default());

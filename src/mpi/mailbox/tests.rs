@@ -20,28 +20,29 @@ fn mailboxes(size: usize, is_reached: impl Fn(usize, usize) -> bool) -> Vec<Mail
 }
 
 /// Votes without values and with any number of them.
-fn letter(number: u64) -> Letter {
+fn letter(number: u64) -> (Letter, Option<Values>) {
     let (block, floor) = (BlockId(number), BlockId(number.rotate_left(32)));
-    let (comm, round) = (CommId(!number), number as u8);
-    let yes = Yes { block, round, view: number << 8 | 7, floor };
+    let (comm, step) = (CommId(!number), number as u8);
+    let yes = Yes { block, step, view: number << 8 | 7, floor };
     let words: Vec<u64> =
         (0..number % (MAX_VALUES as u64 + 1)).map(|at| number << 4 | at).collect();
-    match Values::new(ReduceOp::Max, &words) {
-        None => Letter::Yes(comm, yes),
-        Some(values) => Letter::Fused(comm, Fused { yes, values }),
-    }
+    let values = Values::new(ReduceOp::Max, &words);
+    (Letter { comm, yes, has_values: values.is_some() }, values)
 }
 
 fn send(mailbox: &mut Mailbox, to: u32, number: u64) -> bool {
     match letter(number) {
-        Letter::Yes(comm, yes) => mailbox.send(Rank::new(to), comm, &yes),
-        Letter::Fused(comm, fused) => mailbox.send_fused(Rank::new(to), comm, &fused),
+        (Letter { comm, yes, .. }, None) => mailbox.send(Rank::new(to), comm, &yes),
+        (Letter { comm, yes, .. }, Some(values)) => {
+            mailbox.send_fused(Rank::new(to), comm, &yes, &values)
+        }
     }
 }
 
-fn taken(mailbox: &mut Mailbox, from: u32) -> Option<Letter> {
-    match mailbox.take(Rank::new(from)) {
-        Found::Letter(letter) => Some(letter),
+fn taken(mailbox: &mut Mailbox, from: u32) -> Option<(Letter, Option<Values>)> {
+    let mut values = None;
+    match mailbox.take(Rank::new(from), &mut values) {
+        Found::Letter(letter) => Some((letter, values)),
         Found::Nothing | Found::Elsewhere => None,
     }
 }
@@ -100,8 +101,11 @@ fn letters_cross_between_threads() {
 fn who_is_not_attached_is_heard_elsewhere() {
     let mut boxes = mailboxes(3, |from, to| (from, to) == (0, 1));
     let [a, b, _] = boxes.as_mut_slice() else { panic!("three") };
-    assert!(matches!(b.take(Rank::new(0)), Found::Nothing), "attached before the first letter");
-    assert!(matches!(b.take(Rank::new(2)), Found::Elsewhere));
+    assert!(
+        matches!(b.take(Rank::new(0), &mut None), Found::Nothing),
+        "attached before the first letter"
+    );
+    assert!(matches!(b.take(Rank::new(2), &mut None), Found::Elsewhere));
     assert!(!send(a, 2, 1));
     assert!(!send(b, 0, 1));
 }

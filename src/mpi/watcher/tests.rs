@@ -26,7 +26,7 @@ fn process_of(child: &Child) -> Process {
 
 fn watcher_of(processes: Vec<Process>) -> Watcher {
     let mut watcher = Watcher::new(Process::own(), Ends::new().ok());
-    watcher.add(UNIVERSE, processes);
+    watcher.add(UNIVERSE, processes, Vec::new());
     watcher
 }
 
@@ -102,7 +102,7 @@ fn a_process_with_the_same_number_and_another_start_is_not_watched() {
     child.kill().expect("our child");
     child.wait().expect("our child");
     assert_eq!(told(&mut watcher, 5), []);
-    watcher.add(UniverseId(1), vec![process]);
+    watcher.add(UniverseId(1), vec![process], Vec::new());
     assert!(watcher.watched.is_empty(), "nobody has its number now");
 }
 
@@ -139,7 +139,7 @@ fn descriptors_are_closed_with_the_last_universe_that_needs_them() {
     let mut child = child();
     let process = process_of(&child);
     let mut watcher = watcher_of(vec![process]);
-    watcher.add(UniverseId(1), vec![process]);
+    watcher.add(UniverseId(1), vec![process], Vec::new());
     assert_eq!(watcher.watched.len(), 1, "one descriptor for both");
     watcher.forget(UNIVERSE);
     assert_eq!(watcher.watched.len(), 1);

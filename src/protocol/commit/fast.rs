@@ -5,9 +5,9 @@ use crate::{
     ids::BlockId,
     protocol::{
         Effects,
-        doubling::Doubling,
+        exchange::{Exchange, Move},
         fused::Values,
-        message::{Fused, Yes},
+        message::Yes,
         planted::{Bug, planted},
     },
     rank::Rank,
@@ -16,12 +16,12 @@ use crate::{
 /// The fast path of a block.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Fast {
-    /// Not voted yet; rounds of messages that came early, all in one view.
-    Open { rounds: u64, view: u64, floor: BlockId },
+    /// Not voted yet; steps whose messages came early, all in one view.
+    Open { steps: u64, view: u64, floor: BlockId },
     /// Not voted yet, and early messages came from different views.
     Torn,
     /// Voted *yes*; combining.
-    Exchanging { doubling: Doubling, view: u64, floor: BlockId },
+    Exchanging { exchange: Exchange, view: u64, floor: BlockId },
     /// Decided, or promised to the slow path.
     Left,
 }
@@ -35,8 +35,8 @@ impl Commit {
 
     /// A message of the fast path with values.
     #[inline]
-    pub fn handle_fused(&mut self, from: Rank, fused: &Fused, out: &mut impl Effects) {
-        self.combine_vote(from, fused.yes, Some(&fused.values), out);
+    pub fn handle_fused(&mut self, from: Rank, yes: Yes, values: &Values, out: &mut impl Effects) {
+        self.combine_vote(from, yes, Some(values), out);
     }
 
     #[inline]
@@ -58,29 +58,29 @@ impl Commit {
             return;
         }
         match &mut block.fast {
-            Fast::Exchanging { doubling, view, floor }
+            Fast::Exchanging { exchange, view, floor }
                 if *view == yes.view || planted(Bug::MixViews) =>
             {
-                if doubling.arrive(position, yes.round) {
+                if exchange.arrive(position, yes.step) {
                     if !planted(Bug::OwnFloor) {
                         *floor = yes.floor.min(*floor);
                     }
                     if let (Some(fusion), Some(values)) = (&mut block.fusion, values) {
-                        fusion.arrive(yes.round, values);
+                        fusion.arrive(yes.step, values);
                     }
                     self.exchange(yes.block, out);
                 }
             }
             Fast::Exchanging { .. } => self.enter_slow_path(yes.block, out),
-            Fast::Open { rounds, view, floor } => {
-                if *rounds != 0 && *view != yes.view {
+            Fast::Open { steps, view, floor } => {
+                if *steps != 0 && *view != yes.view {
                     block.fast = Fast::Torn;
                 } else {
-                    *rounds |= 1 << (yes.round & 63);
+                    *steps |= 1 << (yes.step & 63);
                     *view = yes.view;
                     *floor = yes.floor.min(*floor);
                     if let Some(values) = values {
-                        self.fusion(yes.block).arrive(yes.round, values);
+                        self.fusion(yes.block).arrive(yes.step, values);
                     }
                 }
             }
@@ -93,23 +93,24 @@ impl Commit {
     pub(super) fn exchange(&mut self, id: BlockId, out: &mut impl Effects) {
         let (undecided, index) = (self.undecided, (id.0 - self.base.0) as usize);
         let block = &mut self.blocks[index];
-        let Fast::Exchanging { doubling, view, floor } = &mut block.fast else { return };
+        let Fast::Exchanging { exchange, view, floor } = &mut block.fast else { return };
         *floor = undecided.min(*floor);
         let (view, floor) = (*view, *floor);
-        let (live, follows) = (&self.view, doubling.follows());
+        let live = &self.view;
         let mut fusion = block.fusion.as_deref_mut();
-        let complete = doubling.advance(|position, round| {
-            let yes = Yes { block: id, round, view, floor };
-            let to = live.rank_at(position);
-            match &mut fusion {
-                None => out.send_yes(to, yes),
-                Some(fusion) => fusion.send(to, yes, follows, out),
+        let complete = exchange.advance(|act| {
+            if let Move::Send(position, step) = act {
+                let yes = Yes { block: id, step, view, floor };
+                let to = live.rank_at(position);
+                match fusion.as_ref().and_then(|fusion| fusion.combined.as_ref()) {
+                    None => out.send_yes(to, yes),
+                    Some(values) => out.send_fused(to, yes, values),
+                }
+            } else if let Some(fusion) = &mut fusion {
+                fusion.combine(act);
             }
         });
         if complete {
-            if let Some(fusion) = fusion {
-                fusion.absorb(u8::MAX, follows);
-            }
             let context = block.vote.as_ref().map_or(0, |vote| vote.context);
             block.fast = Fast::Left;
             block.decided = Some(Decided::Fast { context, floor });

@@ -224,8 +224,8 @@ impl Commit {
             return;
         }
         block.decided = Some(Decided::Slow(Box::new((decision, ballot))));
-        self.view.exclude(&dead);
         if !dead.is_empty() {
+            self.exclude(&dead);
             self.tell_retired(out);
         }
         self.finish_decision(id, floor, out);

@@ -40,7 +40,7 @@ fn plain(number: u64) -> Frame {
 }
 
 fn fast(number: u64) -> Frame {
-    let yes = Yes { block: BlockId(number), round: 0, view: 0, floor: BlockId(0) };
+    let yes = Yes { block: BlockId(number), step: 0, view: 0, floor: BlockId(0) };
     codec::encode(CommId(0), &Message::Yes(yes))
 }
 

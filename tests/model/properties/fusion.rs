@@ -47,7 +47,7 @@ fn expected(records: &[Record], block: usize, entry: &Entry) -> Option<Values> {
     });
     let values: Option<Vec<Values>> =
         voters.into_iter().map(|rank| records[rank].blocks[block].values).collect();
-    combined(&values?).filter(|_| fair)
+    combined(values?).filter(|_| fair)
 }
 
 /// True when not all who voted brought the same reduction.

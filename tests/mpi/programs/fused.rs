@@ -18,7 +18,7 @@ fn brought<const N: usize>(rank: u32, generation: u32, round: u32) -> [f64; N] {
 /// What all ranks of a world that is complete must get.
 fn expected<T: Fusible, const N: usize>(all: impl Iterator<Item = [T; N]>) -> Option<Vec<u64>> {
     let values = all.map(|numbers| Values::new(ReduceOp::Sum, &numbers).expect("sums"));
-    combined(&values.collect::<Vec<_>>()).map(|sum| sum.words().to_vec())
+    combined(values.collect::<Vec<_>>()).map(|sum| sum.words().to_vec())
 }
 
 /// One block; true when it committed, with the right bits.

@@ -1,0 +1,131 @@
+//! A sign in shared memory that the kernel leaves when a process begins to end.
+//!
+//! A process that is killed first gives its memory back, which takes a millisecond or more, and is
+//! seen to have ended only after that. Before it, the kernel goes through the locks that the
+//! process holds (`robust` ones, POSIX.1-2008) and marks them. So each process takes a lock in
+//! memory that its neighbours see, and keeps it: whoever finds the lock marked knows.
+//!
+//! **Guarantees.** The mark says that the thread which made the will has ended, not that the
+//! process has: ask that, too.
+
+use std::{io, sync::Arc};
+
+use super::memory::Shared;
+
+/// Words that a will takes.
+pub(super) const WORDS: usize = 6;
+const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= WORDS * size_of::<u64>());
+
+/// The will of this process; it is taken back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Own {
+    memory: Arc<Shared>,
+    at: usize,
+}
+
+/// The will of a neighbour.
+#[derive(Debug)]
+pub(super) struct Will {
+    memory: Arc<Shared>,
+    at: usize,
+}
+
+fn lock(memory: &Shared, at: usize) -> *mut libc::pthread_mutex_t {
+    memory.words()[at..at + WORDS].as_ptr().cast_mut().cast()
+}
+
+/// The error that a call returned, if it is one.
+fn check(code: i32) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+impl Own {
+    /// Makes a will, for the thread that calls, in these words of new memory.
+    pub(super) fn make(memory: &Arc<Shared>, at: usize) -> io::Result<Self> {
+        let mut how = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+        let how = how.as_mut_ptr();
+        // SAFETY: room for the attributes, which the call fills.
+        check(unsafe { libc::pthread_mutexattr_init(how) })?;
+        // SAFETY: they are filled.
+        check(unsafe { libc::pthread_mutexattr_setpshared(how, libc::PTHREAD_PROCESS_SHARED) })?;
+        // SAFETY: as above.
+        check(unsafe { libc::pthread_mutexattr_setrobust(how, libc::PTHREAD_MUTEX_ROBUST) })?;
+        let lock = lock(memory, at);
+        // SAFETY: nobody else knows the memory yet, and it is large enough.
+        check(unsafe { libc::pthread_mutex_init(lock, how) })?;
+        // SAFETY: just made.
+        check(unsafe { libc::pthread_mutex_lock(lock) })?;
+        Ok(Self { memory: memory.clone(), at })
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: made above; in a thread that does not hold it the call is an error.
+        if unsafe { libc::pthread_mutex_unlock(lock(&self.memory, self.at)) } != 0 {
+            // The kernel will look for it when its thread ends: it stays where it is.
+            std::mem::forget(self.memory.clone());
+        }
+    }
+}
+
+impl Will {
+    pub(super) fn of(memory: &Arc<Shared>, at: usize) -> Self {
+        Self { memory: memory.clone(), at }
+    }
+
+    /// True when the thread that made the will has ended without taking it back.
+    pub(super) fn is_open(&self) -> bool {
+        let lock = lock(&self.memory, self.at);
+        // SAFETY: its owner made it before it told us of the memory, which lives as long as we.
+        let code = unsafe { libc::pthread_mutex_trylock(lock) };
+        if code == 0 || code == libc::EOWNERDEAD {
+            // Unlocked as it is, marked for ever: all others find the mark, too.
+            // SAFETY: locked just now, by us.
+            unsafe { libc::pthread_mutex_unlock(lock) };
+        }
+        matches!(code, libc::EOWNERDEAD | libc::ENOTRECOVERABLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{process, sync::mpsc, thread};
+
+    /// A will of another thread, which goes on when it is told to, with what it keeps.
+    fn will_of_another(keep: impl FnOnce(Own) + Send + 'static) -> (Will, impl FnOnce()) {
+        let (memory, door) = Shared::new(64).expect("Linux");
+        let descriptor = door.descriptor();
+        let (made, was_made) = mpsc::channel();
+        let (go, may_go) = mpsc::channel();
+        let owner = thread::spawn(move || {
+            let memory = Shared::of(process::id().into(), descriptor, 64).expect("our own");
+            let own = Own::make(&Arc::new(memory), 8).expect("a will");
+            made.send(()).expect("somebody waits");
+            may_go.recv().expect("somebody says so");
+            keep(own);
+        });
+        was_made.recv().expect("made");
+        let finish = move || {
+            go.send(()).expect("it waits");
+            owner.join().expect("no panic");
+        };
+        (Will::of(&Arc::new(memory), 8), finish)
+    }
+
+    #[test]
+    fn a_will_is_opened_by_the_end_of_its_maker_and_stays_open() {
+        let (will, finish) = will_of_another(std::mem::forget);
+        assert!(!will.is_open() && !will.is_open());
+        finish();
+        assert!(will.is_open() && will.is_open());
+    }
+
+    #[test]
+    fn a_will_that_was_taken_back_is_never_opened() {
+        let (will, finish) = will_of_another(drop);
+        finish();
+        assert!(!will.is_open() && !will.is_open());
+    }
+}
