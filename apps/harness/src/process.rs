@@ -7,6 +7,8 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use crate::kill_plan::Mode;
+use crate::timeline;
+use crate::words::Request;
 
 /// Exit status for a command line that cannot be followed.
 const USAGE: u8 = 2;
@@ -36,9 +38,29 @@ pub fn launched_as_first() -> bool {
         .is_none_or(|rank| rank == "0")
 }
 
+/// Begins a program: its options, or the status to end with when it has nothing to do. `request`
+/// is what its command line says, or the sentence that says what is wrong with it.
+///
+/// # Errors
+/// The exit status.
+pub fn begin<O>(
+    program: &str,
+    help: &str,
+    version: &str,
+    request: Result<Request<O>, String>,
+) -> Result<O, ExitCode> {
+    let recorded = |options: Box<O>| timeline::record().map(|()| *options);
+    let ready = match request {
+        Ok(Request::Help) => return Err(once(help)),
+        Ok(Request::Version) => return Err(once(&format!("{program} {version}\n"))),
+        Ok(Request::Run(options)) => recorded(options),
+        Err(sentence) => Err(sentence),
+    };
+    ready.map_err(|sentence| refuse(program, launched_as_first(), &sentence))
+}
+
 /// Prints a text once for all ranks.
-#[must_use]
-pub fn once(text: &str) -> ExitCode {
+fn once(text: &str) -> ExitCode {
     if launched_as_first() {
         print!("{text}");
     }

@@ -5,8 +5,8 @@
 //! on bare MPI, for measuring what the blocks cost.
 
 use fampi::{Error, FaultCode, Finished, Level, ReduceOp, Request, Tag, Timeout, TryBlock, World};
-use harness::block::wait;
 use harness::buffers::{Buffers, Places};
+use harness::survivor::wait;
 use mpi::collective::SystemOperation;
 use mpi::request::WaitGuard;
 use mpi::topology::SimpleCommunicator;

@@ -213,7 +213,7 @@ fn copies(world: &World) -> Result<Nodes, Error> {
     let mut net = InBlock::new(world, &mut block, &places, &mut messages);
     cycle::exchange_masses(&mut net, &mut domain)?;
     for _ in 0..40 {
-        cycle::run(&mut net, &mut domain, &mut |_| {}).expect("no failure");
+        cycle::run(&mut net, &mut domain, None, &mut |_| {}).expect("no failure");
     }
     let _ = block.finish(Timeout::Never).wait_local(Timeout::Never)?;
     let state = domain.state();
