@@ -11,7 +11,7 @@ pub struct Account {
     pub lost: u32,
     /// The interval between copies that the run has chosen.
     pub interval: Option<u32>,
-    /// Finishing and waiting for blocks.
+    /// Finishing and waiting for blocks that were committed.
     pub blocks: Duration,
     /// Making copies for partners.
     pub copies: Duration,

@@ -249,8 +249,11 @@ impl<'a, P: Phase> Survivor<'a, P> {
     pub fn commit(&mut self, block: TryBlock) -> Result<Finished, Detour> {
         let began = Instant::now();
         let finished = wait(block.finish(Timeout::Never))?;
+        if !finished.is_committed() {
+            return Err(Detour::after(finished));
+        }
         self.account.blocks += began.elapsed();
-        if finished.is_committed() { Ok(finished) } else { Err(Detour::after(finished)) }
+        Ok(finished)
     }
 
     /// Ends a block with a reduction that rides on its commit.
@@ -265,15 +268,16 @@ impl<'a, P: Phase> Survivor<'a, P> {
     ) -> Result<(Finished, [f64; N]), Detour> {
         let began = Instant::now();
         let mut reducing = block.finish_allreduce(numbers, operation, Timeout::Never)?;
-        let ended = loop {
+        loop {
             reducing = match reducing.wait_local(Timeout::Never)? {
-                Reduced::Committed(numbers, finished) => break Ok((finished, numbers)),
-                Reduced::Faulty(finished) => break Err(Detour::after(finished)),
+                Reduced::Committed(numbers, finished) => {
+                    self.account.blocks += began.elapsed();
+                    return Ok((finished, numbers));
+                }
+                Reduced::Faulty(finished) => return Err(Detour::after(finished)),
                 Reduced::TimedOut(reducing) => reducing,
             };
-        };
-        self.account.blocks += began.elapsed();
-        ended
+        }
     }
 
     /// Goes on with a block, or leaves it because of the error; all ranks learn of it.
