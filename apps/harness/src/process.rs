@@ -1,12 +1,16 @@
 //! Beginning and ending as a process among many.
 
+use std::env::Args;
+use std::fmt::Display;
+use std::iter::Skip;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
-use crate::kill_plan::Mode;
+use crate::faults::Faults;
+use crate::kill_plan::{Mode, Phase};
 use crate::timeline;
 use crate::words::Request;
 
@@ -38,23 +42,39 @@ pub fn launched_as_first() -> bool {
         .is_none_or(|rank| rank == "0")
 }
 
-/// Begins a program: its options, or the status to end with when it has nothing to do. `request`
-/// is what its command line says, or the sentence that says what is wrong with it.
+/// What a program says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Its name.
+    pub program: &'static str,
+    /// The text of `--help`.
+    pub help: &'static str,
+    /// What it says to `--version`.
+    pub version: &'static str,
+}
+
+/// Begins a program: its options, with the deaths that the launcher asks for, or the status to end
+/// with when it has nothing to do.
 ///
 /// # Errors
 /// The exit status.
-pub fn begin<O>(
-    program: &str,
-    help: &str,
-    version: &str,
-    request: Result<Request<O>, String>,
+pub fn begin<O, P: Phase, E: Display>(
+    own: Own,
+    parse: impl FnOnce(Skip<Args>) -> Result<Request<O>, E>,
+    faults: impl FnOnce(&mut O) -> &mut Faults<P>,
 ) -> Result<O, ExitCode> {
-    let recorded = |options: Box<O>| timeline::record().map(|()| *options);
-    let ready = match request {
+    let Own { program, help, version } = own;
+    let ready = match parse(std::env::args().skip(1)) {
         Ok(Request::Help) => return Err(once(help)),
         Ok(Request::Version) => return Err(once(&format!("{program} {version}\n"))),
-        Ok(Request::Run(options)) => recorded(options),
-        Err(sentence) => Err(sentence),
+        Ok(Request::Run(mut options)) => {
+            let added = faults(&mut options).add_kills_of_launcher();
+            added
+                .map_err(|error| error.to_string())
+                .and_then(|()| timeline::record())
+                .map(|()| *options)
+        }
+        Err(error) => Err(error.to_string()),
     };
     ready.map_err(|sentence| refuse(program, launched_as_first(), &sentence))
 }

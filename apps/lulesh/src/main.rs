@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use harness::process::{self, die, launched_as_first};
+use harness::process::{self, Own, die, launched_as_first};
 use mpi::traits::Communicator;
 
 use lulesh::exchange::Plain;
@@ -14,8 +14,8 @@ use lulesh::resilience::{self, Hooks, Simulated};
 use lulesh::state::{Clock, State};
 
 fn main() -> ExitCode {
-    let request = Options::of_process().map_err(|error| error.to_string());
-    match process::begin("lulesh", HELP, env!("CARGO_PKG_VERSION"), request) {
+    let own = Own { program: "lulesh", help: HELP, version: env!("CARGO_PKG_VERSION") };
+    match process::begin(own, Options::parse, |options| &mut options.faults) {
         Ok(options) if options.faults.tolerance == FaultTolerance::On => resilient(&options),
         Ok(options) => bare(&options),
         Err(status) => status,

@@ -126,18 +126,6 @@ impl Options {
         Ok(Request::Run(Box::new(options)))
     }
 
-    /// What the command line of this process means, with the deaths that the launcher asks for.
-    ///
-    /// # Errors
-    /// As [`Options::parse`].
-    pub fn of_process() -> Result<Request, OptionsError> {
-        let mut request = Self::parse(std::env::args().skip(1))?;
-        if let Request::Run(options) = &mut request {
-            options.faults.add_kills_of_launcher()?;
-        }
-        Ok(request)
-    }
-
     fn set(&mut self, name: &str, value: &str) -> Result<(), WordError> {
         let needs = |needs| WordError::wrong(name, value, needs);
         match name {

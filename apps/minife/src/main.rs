@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
-use harness::process::{self, die, launched_as_first};
+use harness::process::{self, Own, die, launched_as_first};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use minife::exchange::Plain;
@@ -16,8 +16,8 @@ use minife::verify::Check;
 
 fn main() -> ExitCode {
     let began = Instant::now();
-    let request = Options::of_process().map_err(|error| error.to_string());
-    match process::begin("minife", HELP, env!("CARGO_PKG_VERSION"), request) {
+    let own = Own { program: "minife", help: HELP, version: env!("CARGO_PKG_VERSION") };
+    match process::begin(own, Options::parse, |options| &mut options.faults) {
         Ok(options) if options.faults.tolerance == FaultTolerance::On => resilient(&options, began),
         Ok(options) => bare(&options, began),
         Err(status) => status,
