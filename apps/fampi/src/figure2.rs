@@ -181,14 +181,15 @@ impl Study {
         }
         let expected = match &self.digits {
             Some(digits) => digits,
-            // After a merge the ranks are in another order, and so are the terms of sums.
+            // After a merge the ranks are in another order, and so are the terms of sums, which shows
+            // in all digits that have not converged.
             None if situation.merges() => return Ok(()),
             None => self.digits.insert(line.clone()),
         };
         let same = if situation.merges() {
             ["centre", "energy"].iter().all(|name| {
                 match (value(line, name), value(expected, name)) {
-                    (Some(one), Some(other)) => (one / other - 1.0).abs() < 1e-9,
+                    (Some(one), Some(other)) => (one / other - 1.0).abs() < 1e-6,
                     (one, other) => one == other,
                 }
             })
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_compared_by_all_digits_or_after_a_merge_by_nine() {
+    fn results_are_compared_by_all_digits_or_after_a_merge_by_six() {
         let application = Options::parse_from(&[]).applications()[0].clone();
         let cells = Vec::new();
         let mut study = Study { application, program: PathBuf::new(), digits: None, cells };
@@ -381,7 +382,7 @@ mod tests {
             study.check(situation, &options, &["noise".to_owned(), line.to_owned()])
         };
         assert_eq!(check(plain, "minife: iterations=200 centre=0.25 digest=a"), Ok(()));
-        assert_eq!(check(merged, "minife: iterations=200 centre=0.25000000001 digest=b"), Ok(()));
+        assert_eq!(check(merged, "minife: iterations=200 centre=0.25000001 digest=b"), Ok(()));
         for line in ["iterations=200 centre=0.25 digest=b", "iterations=3 centre=0.25 digest=a"] {
             assert!(check(plain, &format!("minife: {line}")).is_err());
         }
