@@ -181,8 +181,8 @@ impl Study {
         }
         let expected = match &self.digits {
             Some(digits) => digits,
-            // After a merge the ranks are in another order, and so are the terms of sums, which shows
-            // in all digits that have not converged.
+            // After a merge the ranks are in another order, and so are the terms of sums, which
+            // shows in all digits that have not converged.
             None if situation.merges() => return Ok(()),
             None => self.digits.insert(line.clone()),
         };
