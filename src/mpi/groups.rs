@@ -6,6 +6,8 @@
 //! is such a communicator, is confirmed by an agreement over the old one. A handle that a failed
 //! call has written is garbage and never looked at.
 
+use std::time::Instant;
+
 use super::{
     MpiPlatform,
     calls::{Checked, Refusal},
@@ -147,7 +149,10 @@ impl MpiPlatform {
         Comm::free_numbering();
         let old = self.control.source(old).ok_or(Error::CreationFailed)?;
         let ulfm = self.ulfm;
+        let began = Instant::now();
         let living = self.shrink_exactly(&old, dead)?;
+        let took_us = began.elapsed().as_micros() as u64;
+        tracing::info!(target: "fampi::recovery", took_us, "shrunk");
         let source = if spawn == 0 { living } else { self.spawn_into(&old, &living, spawn)? };
         self.settle_universe(source, roster, &[source, living]).inspect_err(|_| {
             old.acknowledge_failures(ulfm);

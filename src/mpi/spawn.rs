@@ -17,7 +17,7 @@ use std::{
     ffi::{CString, OsString, c_char, c_int},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use mpi::ffi;
@@ -55,7 +55,10 @@ impl MpiPlatform {
         let ulfm = self.ulfm;
         let root = living.rank() == Rank::new(0);
         let (bridge, word) = if root {
+            let began = Instant::now();
             let bridge = spawn_and_merge(count, ulfm);
+            let took_us = began.elapsed().as_micros() as u64;
+            tracing::info!(target: "fampi::recovery", count, took_us, "processes started");
             let word = bridge.as_ref().err().map_or(GO, |refusal| refusal.class);
             (bridge.ok(), tell(living, word).map(|()| word))
         } else {

@@ -7,7 +7,7 @@
 //!  setup ──▶ target/mpi, target/libclang      install ──▶ the C library elsewhere
 //!                                            doctor ──▶ is it fit, and what would be survived?
 //!
-//!  run · demo · test · bench · soak
+//!  run · demo · test · bench · figure2 · soak
 //!     │ plan (who is killed, when)
 //!     ▼
 //!  launcher (which flags) ──▶ session (own session, signals, time limit, nothing left behind)
@@ -26,6 +26,7 @@ mod checks;
 mod demo;
 mod detect;
 mod doctor;
+mod figure2;
 mod guard;
 mod install;
 mod installation;
@@ -85,6 +86,8 @@ enum Command {
     /// Measure, on real ranks, what fault tolerance costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    /// Run both applications in the situations of the paper's figure 2, and draw it
+    Figure2(figure2::Options),
     /// Lose ranks at random moments for a long time, and judge each run by its result
     Soak(soak::Options),
 }
@@ -121,6 +124,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Test(options) => test::main(&workspace, &options),
         Command::Sim(options) => sim::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
+        Command::Figure2(options) => figure2::main(&workspace, &options),
         Command::Soak(options) => soak::main(&workspace, &options),
     }
 }

@@ -11,6 +11,16 @@ use plotters::style::{FontStyle, register_font};
 /// Width and height in pixels.
 const SIZE: (u32, u32) = (900, 600);
 
+/// The same letters on every machine, also where no font is installed.
+pub(crate) fn register_letters() {
+    static FONT: Once = Once::new();
+    FONT.call_once(|| {
+        let font = epaint_default_fonts::UBUNTU_LIGHT;
+        // It fails for damaged fonts only, and then drawing says so.
+        let _ = register_font("sans-serif", FontStyle::Normal, font);
+    });
+}
+
 /// One line of a chart.
 pub(crate) struct Series {
     pub(crate) name: String,
@@ -29,13 +39,7 @@ pub(crate) struct Chart<'a> {
 impl Chart<'_> {
     /// Writes `name.svg` and `name.png` into the folder; their paths.
     pub(crate) fn write(&self, folder: &Path, name: &str) -> Result<[PathBuf; 2]> {
-        // The same letters on every machine, also where no font is installed.
-        static FONT: Once = Once::new();
-        FONT.call_once(|| {
-            let font = epaint_default_fonts::UBUNTU_LIGHT;
-            // It fails for damaged fonts only, and then drawing says so.
-            let _ = register_font("sans-serif", FontStyle::Normal, font);
-        });
+        register_letters();
         let files = ["svg", "png"].map(|kind| folder.join(format!("{name}.{kind}")));
         self.draw(&SVGBackend::new(&files[0], SIZE).into_drawing_area())?;
         self.draw(&BitMapBackend::new(&files[1], SIZE).into_drawing_area())?;

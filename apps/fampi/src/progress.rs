@@ -23,6 +23,11 @@ impl Step {
         Self { bar, what, begun: Instant::now() }
     }
 
+    /// What of the step is under way.
+    pub(crate) fn say(&self, now: &str) {
+        self.bar.set_message(format!("{}: {now}", self.what));
+    }
+
     /// The step has succeeded: its line stays, with its duration.
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();

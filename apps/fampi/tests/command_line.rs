@@ -173,3 +173,22 @@ fn every_command_explains_itself() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: cargo fampi"));
     }
 }
+
+#[test]
+fn a_figure_that_cannot_be_drawn_is_refused_in_one_sentence() {
+    for (line, sentence) in [
+        ("--runs 0", "write a number of runs, from 1 to 1000"),
+        ("--iterations 3", "write a number of iterations, from 8 to 1000000"),
+        ("--protect-every often", "write a number of iterations, or 0 for no copies"),
+        ("--minife-ranks 3", "write 4 ranks or more"),
+        ("--minife-size 64,64", "write one number of elements"),
+        ("--lulesh-ranks 9", "the ranks of LULESH are a cube"),
+        ("--lulesh-size -1", "write a number of elements, from 1 to 1000"),
+        ("--timeout 0", "write a number of seconds"),
+        ("--minife-ranks 100000", "are too many for this machine"),
+        ("--paper --lulesh-size 5", "--paper"),
+    ] {
+        let words: Vec<&str> = ["figure2"].into_iter().chain(line.split(' ')).collect();
+        refused(&words, sentence);
+    }
+}

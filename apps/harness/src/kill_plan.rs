@@ -36,6 +36,12 @@ pub trait Phase: Copy + Eq + 'static {
     /// All of them, with the words for them.
     const NAMES: &'static [(&'static str, Self)];
 
+    /// In a recovery that the process takes part in.
+    const RECOVERY: Self;
+
+    /// While a replacement joins.
+    const JOIN: Self;
+
     /// What a kill looks like, for those who wrote it wrongly.
     const EXAMPLES: &'static str;
 }
@@ -171,6 +177,8 @@ mod tests {
     impl Phase for Point {
         const NAMES: &'static [(&'static str, Self)] =
             &[("iteration", Self::Iteration), ("dot", Self::Dot)];
+        const RECOVERY: Self = Self::Iteration;
+        const JOIN: Self = Self::Iteration;
         const EXAMPLES: &'static str = "2@iteration:40 or 0@dot:7:segv";
     }
 

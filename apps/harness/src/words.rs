@@ -1,5 +1,62 @@
 //! Words of a command line: `nx=20`, `nx:20`, `nx 20`, `--nx=20` and `--nx 20` are the same.
 
+use crate::kill_plan::KillError;
+
+/// What a command line means.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request<O> {
+    /// Run.
+    Run(Box<O>),
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// Why a command line cannot be followed. Nothing has been done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WordError {
+    /// A name that is no option.
+    #[error("there is no option '{0}'; --help lists them")]
+    Unknown(String),
+    /// An option at the end without its value.
+    #[error("the option '{0}' needs a value")]
+    ValueMissing(String),
+    /// A value that the option cannot have.
+    #[error("the option '{name}' cannot be '{value}', it needs {needs}")]
+    ValueWrong {
+        /// The option.
+        name: String,
+        /// What was given.
+        value: String,
+        /// What can be given.
+        needs: &'static str,
+    },
+    /// An interval is to be chosen without knowing how often something fails.
+    #[error("protect-every=auto needs the mean time between failures of the job: mtbf=SECONDS")]
+    NoMtbf,
+    /// A kill that cannot be understood.
+    #[error(transparent)]
+    Kill(#[from] KillError),
+    /// A kill of a rank beyond the last.
+    #[error("the kill {kill} names a rank that does not exist, there are {ranks} ranks")]
+    KillBeyond {
+        /// The kill.
+        kill: String,
+        /// The number of ranks.
+        ranks: usize,
+    },
+}
+
+impl WordError {
+    /// A value that the option cannot have.
+    #[must_use]
+    pub fn wrong(name: &str, value: &str, needs: &'static str) -> Self {
+        Self::ValueWrong { name: name.to_owned(), value: value.to_owned(), needs }
+    }
+}
+
 /// How a lost rank is dealt with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {

@@ -36,18 +36,22 @@ pub fn exchange_masses(net: &mut impl Network, domain: &mut Domain) -> Result<()
 }
 
 /// One cycle. If it fails, the state is neither the old nor the new one, and has to be restored.
+/// The bound on the time step is reduced over the ranks here, unless they have `agreed` on it.
 ///
 /// # Errors
 /// [`CycleError`].
 pub fn run(
     net: &mut impl Network,
     domain: &mut Domain,
+    agreed: Option<f64>,
     passing: Passing<'_>,
 ) -> Result<(), CycleError> {
     let halo = domain.halo();
-    net.begin_min(domain.state().clock.bound())?;
+    if agreed.is_none() {
+        net.begin_min(domain.state().clock.bound())?;
+    }
     passing(Phase::Step);
-    let bound = net.end_min()?;
+    let bound = agreed.map_or_else(|| net.end_min(), Ok)?;
     domain.state_mut().clock.advance(bound);
 
     net.open(&halo.forces)?;

@@ -5,8 +5,8 @@
 //! on bare MPI, for measuring what the blocks cost.
 
 use fampi::{Error, FaultCode, Finished, Level, ReduceOp, Request, Tag, Timeout, TryBlock, World};
-use harness::block::wait;
 use harness::buffers::{Buffers, Places};
+use harness::survivor::wait;
 use mpi::collective::SystemOperation;
 use mpi::request::WaitGuard;
 use mpi::topology::SimpleCommunicator;
@@ -88,25 +88,6 @@ impl<'a> InBlock<'a> {
     ) -> Self {
         Self { world, block, places, messages, exchange: None, min: None }
     }
-
-    fn reduce(&mut self, values: &mut [f64], operation: ReduceOp) -> Result<(), Error> {
-        let mut buffer = self.messages.buffers.get(values.len());
-        buffer.copy_from_slice(values);
-        let request = self.block.iallreduce(buffer, operation)?;
-        self.block.wait_local(request, Timeout::Never)?;
-        let buffer = self.block.take(request)?;
-        values.copy_from_slice(&buffer);
-        self.messages.buffers.put(buffer);
-        Ok(())
-    }
-
-    /// The largest values over all ranks, element by element.
-    ///
-    /// # Errors
-    /// [`Error`] when the block is lost.
-    pub fn max(&mut self, values: &mut [f64]) -> Result<(), Error> {
-        self.reduce(values, ReduceOp::Max)
-    }
 }
 
 impl Network for InBlock<'_> {
@@ -170,7 +151,14 @@ impl Network for InBlock<'_> {
     }
 
     fn sum(&mut self, values: &mut [f64]) -> Result<(), Error> {
-        self.reduce(values, ReduceOp::Sum)
+        let mut buffer = self.messages.buffers.get(values.len());
+        buffer.copy_from_slice(values);
+        let request = self.block.iallreduce(buffer, ReduceOp::Sum)?;
+        self.block.wait_local(request, Timeout::Never)?;
+        let buffer = self.block.take(request)?;
+        values.copy_from_slice(&buffer);
+        self.messages.buffers.put(buffer);
+        Ok(())
     }
 }
 

@@ -2,45 +2,24 @@
 
 use std::process::ExitCode;
 
-use harness::process::{self, die, launched_as_first, once};
-use harness::timeline;
+use harness::process::{self, Own, die, launched_as_first};
 use mpi::traits::Communicator;
 
 use lulesh::exchange::Plain;
-use lulesh::kill_plan::Kill;
 use lulesh::mesh::Mesh;
-use lulesh::options::{FaultTolerance, HELP, Options, Request};
+use lulesh::options::{FaultTolerance, HELP, Options};
 use lulesh::plain;
 use lulesh::report::{FinalLine, Report};
 use lulesh::resilience::{self, Hooks, Simulated};
 use lulesh::state::{Clock, State};
 
 fn main() -> ExitCode {
-    let options = match options() {
-        Ok(Request::Run(options)) => *options,
-        Ok(Request::Help) => return once(HELP),
-        Ok(Request::Version) => return once(concat!("lulesh ", env!("CARGO_PKG_VERSION"), "\n")),
-        Err(sentence) => return refuse(launched_as_first(), &sentence),
-    };
-    if let Err(sentence) = timeline::record() {
-        return refuse(launched_as_first(), &sentence);
+    let own = Own { program: "lulesh", help: HELP, version: env!("CARGO_PKG_VERSION") };
+    match process::begin(own, Options::parse, |options| &mut options.faults) {
+        Ok(options) if options.faults.tolerance == FaultTolerance::On => resilient(&options),
+        Ok(options) => bare(&options),
+        Err(status) => status,
     }
-    match options.fault_tolerance {
-        FaultTolerance::On => resilient(&options),
-        FaultTolerance::Off => bare(&options),
-    }
-}
-
-/// The command line, and the kills that the launcher asks for.
-fn options() -> Result<Request, String> {
-    let mut request =
-        Options::parse(std::env::args().skip(1)).map_err(|error| error.to_string())?;
-    if let (Request::Run(options), Ok(kills)) = (&mut request, std::env::var("FAMPI_KILL")) {
-        for kill in kills.split(',').filter(|kill| !kill.is_empty()) {
-            options.kills.add(kill.parse::<Kill>().map_err(|error| error.to_string())?);
-        }
-    }
-    Ok(request)
 }
 
 fn resilient(options: &Options) -> ExitCode {
@@ -96,7 +75,7 @@ fn print_progress(options: &Options, first: bool, clock: &Clock) {
 fn announce(options: &Options, mesh: Mesh, simulated: &Simulated, first: bool) -> ExitCode {
     let Simulated { summary, elapsed, resilience } = simulated;
     if first {
-        let resilience = (options.fault_tolerance == FaultTolerance::On).then_some(*resilience);
+        let resilience = (options.faults.tolerance == FaultTolerance::On).then_some(*resilience);
         if !options.quiet {
             print!("{}", Report { mesh, summary, elapsed: *elapsed, resilience });
         }

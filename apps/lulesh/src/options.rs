@@ -2,10 +2,12 @@
 //!
 //! `-s 20`, `s=20`, `edge=20`, `--edge=20` and `--edge 20` are the same. Later words win.
 
-pub use harness::words::{FaultTolerance, Recovery};
+pub use harness::faults::Faults;
+use harness::faults::NAMES;
+pub use harness::words::{FaultTolerance, Recovery, WordError};
 use harness::words::{count, split};
 
-use crate::kill_plan::{Kill, KillError, KillPlan};
+use crate::kill_plan::Phase;
 use crate::mesh::{Mesh, NotCubic};
 use crate::regions::Division;
 
@@ -22,14 +24,8 @@ pub struct Options {
     pub progress: bool,
     /// Print nothing but the last line.
     pub quiet: bool,
-    /// Whether the simulation survives failures.
-    pub fault_tolerance: FaultTolerance,
-    /// How a lost rank is dealt with.
-    pub recovery: Recovery,
-    /// Cycles between copies of the state to a partner; zero for none.
-    pub protect_every: u32,
-    /// Who dies when.
-    pub kills: KillPlan,
+    /// How the simulation meets failures.
+    pub faults: Faults<Phase>,
 }
 
 impl Default for Options {
@@ -41,59 +37,24 @@ impl Default for Options {
             division: Division::default(),
             progress: false,
             quiet: false,
-            fault_tolerance: FaultTolerance::On,
-            recovery: Recovery::Rebuild,
-            protect_every: 1,
-            kills: KillPlan::default(),
+            faults: Faults::default(),
         }
     }
 }
 
 /// What a command line means.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Request {
-    /// Simulate.
-    Run(Box<Options>),
-    /// Print [`HELP`].
-    Help,
-    /// Print the version.
-    Version,
-}
+pub type Request = harness::words::Request<Options>;
 
 /// Why a command line cannot be followed. Nothing has been done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// A name that is no option.
-    #[error("there is no option '{0}'; --help lists them")]
-    Unknown(String),
-    /// An option at the end without its value.
-    #[error("the option '{0}' needs a value")]
-    ValueMissing(String),
-    /// A value that the option cannot have.
-    #[error("the option '{name}' cannot be '{value}', it needs {needs}")]
-    ValueWrong {
-        /// The option.
-        name: String,
-        /// What was given.
-        value: String,
-        /// What can be given.
-        needs: &'static str,
-    },
+    /// What is wrong in any application.
+    #[error(transparent)]
+    Word(#[from] WordError),
     /// An option of the reference that this program does not have.
     #[error("the option '{0}' is for pictures by VisIt, which this program does not write")]
     NoPictures(String),
-    /// A kill that cannot be understood.
-    #[error(transparent)]
-    Kill(#[from] KillError),
-    /// A kill of a rank beyond the last.
-    #[error("the kill {kill} names a rank that does not exist, there are {ranks} ranks")]
-    KillBeyond {
-        /// The kill.
-        kill: String,
-        /// The number of ranks.
-        ranks: usize,
-    },
     /// A number of ranks that cannot share the domain.
     #[error(transparent)]
     NotCubic(#[from] NotCubic),
@@ -113,13 +74,20 @@ Options are written -s 20, edge=20, edge:20, --edge=20 or --edge 20. The number 
   p, progress             print a line for each cycle
   q, quiet                print nothing but the last line
   fault-tolerance on|off  survive failures, or be the plain program [on]
+  fused on|off            agree on the time step with the commit, or by a reduction [on]
   recovery rebuild|merge  what to do after a failure [rebuild]
-  protect-every K         cycles between copies to a partner, 0 for none [1]
+  protect-every K|auto    cycles between copies to a partner, 0 for none; auto: as is best for the
+                          measured cost of a copy and mtbf [1]
+  mtbf SECONDS            mean time between failures of the whole job, for protect-every=auto
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is cycle, step, forces, positions,
                           gradients, finish, update, recovery or join; MODE kill, segv, exit, panic
                           or stop
   h, help; version
 ";
+
+/// The options with a value that only this program has.
+const OWN_NAMES: [&str; 10] =
+    ["s", "edge", "i", "cycles", "r", "regions", "b", "balance", "c", "cost"];
 
 /// The most elements along an edge: node numbers have 32 bits.
 const LARGEST_EDGE: usize = 1000;
@@ -147,26 +115,19 @@ impl Options {
                 ("p" | "progress", None) => options.progress = true,
                 ("q" | "quiet", None) => options.quiet = true,
                 ("f" | "v", _) => return Err(OptionsError::NoPictures(word)),
-                (
-                    "s" | "edge" | "i" | "cycles" | "r" | "regions" | "b" | "balance" | "c"
-                    | "cost" | "fault_tolerance" | "recovery" | "protect_every" | "kill",
-                    _,
-                ) => match value.or_else(|| words.next()) {
-                    Some(value) => options.set(&name, &value)?,
-                    None => return Err(OptionsError::ValueMissing(word)),
-                },
-                _ => return Err(OptionsError::Unknown(word)),
+                (known, _) if OWN_NAMES.contains(&known) || NAMES.contains(&known) => {
+                    let value = value.or_else(|| words.next());
+                    options.set(&name, &value.ok_or(WordError::ValueMissing(word))?)?;
+                }
+                _ => return Err(WordError::Unknown(word).into()),
             }
         }
+        options.faults.check()?;
         Ok(Request::Run(Box::new(options)))
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
-        let needs = |needs| OptionsError::ValueWrong {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            needs,
-        };
+    fn set(&mut self, name: &str, value: &str) -> Result<(), WordError> {
+        let needs = |needs| WordError::wrong(name, value, needs);
         match name {
             "s" | "edge" => {
                 self.edge = count(value)
@@ -189,18 +150,7 @@ impl Options {
                 self.division.extra_cost = number(value, MOST_COST)
                     .ok_or_else(|| needs("a whole number from 0 to 1000000"))?;
             }
-            "fault_tolerance" => {
-                self.fault_tolerance =
-                    FaultTolerance::of(value).ok_or_else(|| needs(FaultTolerance::NEEDS))?;
-            }
-            "recovery" => {
-                self.recovery = Recovery::of(value).ok_or_else(|| needs(Recovery::NEEDS))?;
-            }
-            "protect_every" => {
-                self.protect_every =
-                    value.parse().map_err(|_| needs("a whole number, 0 for no copies"))?;
-            }
-            _ => self.kills.add(value.parse::<Kill>()?),
+            _ => self.faults.set(name, value)?,
         }
         Ok(())
     }
@@ -208,12 +158,10 @@ impl Options {
     /// The cube of `rank` of `ranks`.
     ///
     /// # Errors
-    /// [`OptionsError::NotCubic`]; [`OptionsError::KillBeyond`] if the plan kills a rank that does
-    /// not exist.
+    /// [`OptionsError::NotCubic`]; [`WordError::KillBeyond`] if the plan kills a rank that does not
+    /// exist.
     pub fn mesh(&self, rank: usize, ranks: usize) -> Result<Mesh, OptionsError> {
-        if let Some(kill) = self.kills.beyond(ranks) {
-            return Err(OptionsError::KillBeyond { kill: kill.to_string(), ranks });
-        }
+        self.faults.check_ranks(ranks)?;
         Ok(Mesh::new(self.edge, rank, ranks)?)
     }
 }
@@ -224,8 +172,10 @@ fn number(value: &str, most: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use harness::schedule::Protect;
+
     use super::*;
-    use crate::kill_plan::{Mode, Phase};
+    use crate::kill_plan::Mode;
 
     fn run(line: &str) -> Options {
         match Options::parse(line.split_whitespace()) {
@@ -249,10 +199,12 @@ mod tests {
     fn the_resilience_options_are_those_of_minife() {
         let line = "--fault-tolerance off --recovery merge --protect-every 5 kill=1@forces:4:exit";
         let options = run(line);
-        assert_eq!(options.fault_tolerance, FaultTolerance::Off);
-        assert_eq!(options.recovery, Recovery::Merge);
-        assert_eq!(options.protect_every, 5);
-        assert_eq!(options.kills.due(1, Phase::Forces, 4), Some(Mode::Exit));
+        assert_eq!(options.faults.tolerance, FaultTolerance::Off);
+        assert_eq!(options.faults.recovery, Recovery::Merge);
+        assert_eq!(options.faults.protect, Protect::Every(5));
+        assert_eq!(options.faults.kills.due(1, Phase::Forces, 4), Some(Mode::Exit));
+        assert!(run("").faults.fused && !run("fused=off").faults.fused);
+        assert_eq!(run("protect-every=auto mtbf=60").faults.protect, Protect::Auto);
         assert!(options.mesh(0, 8).is_ok());
     }
 
@@ -267,6 +219,9 @@ mod tests {
             ("regions=none", "from 1 to 10000"),
             ("-v", "pictures by VisIt"),
             ("recovery=prayer", "rebuild or merge"),
+            ("protect-every=auto", "needs the mean time between failures of the job: mtbf="),
+            ("protect-every=often", "a whole number, 0 for no copies, or auto"),
+            ("mtbf=0", "a number of seconds above 0"),
             ("kill=1@lunch:3", "'lunch' is not a phase; the phases are cycle, step"),
         ] {
             let error = Options::parse(line.split_whitespace()).expect_err(line).to_string();

@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
+use harness::account::Account;
+use harness::timeline;
+
 use crate::cycle::{self, CycleError};
 use crate::domain::Domain;
 use crate::exchange::Network;
 use crate::mesh::Mesh;
 use crate::options::Options;
-use crate::report::Resilience;
 use crate::resilience::Simulated;
 use crate::state::Clock;
 
@@ -23,12 +25,16 @@ pub fn simulate(
 ) -> Result<Simulated, CycleError> {
     let mut domain = Domain::new(mesh, options.division);
     cycle::exchange_masses(net, &mut domain)?;
+    let rank = mesh.rank() as u32;
+    timeline::run_begins(rank, false);
     let began = Instant::now();
     while !domain.state().clock.is_over(options.most_cycles) {
-        cycle::run(net, &mut domain, &mut |_| {})?;
+        cycle::run(net, &mut domain, None, &mut |_| {})?;
         watch(&domain.state().clock);
     }
     let elapsed = began.elapsed();
     let summary = cycle::summarize(net, &domain)?;
-    Ok(Simulated { summary, elapsed, resilience: Resilience::default() })
+    let resilience = Account::default();
+    timeline::run_ends(rank, false, &resilience);
+    Ok(Simulated { summary, elapsed, resilience })
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use harness::account::Account;
 use harness::digest::Digest;
 
 use crate::mesh::Mesh;
@@ -51,21 +52,6 @@ impl fmt::Display for FinalLine {
     }
 }
 
-/// What resilience did and cost. Counts are the same on all ranks, times are this rank's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resilience {
-    /// Recoveries that the run needed.
-    pub recoveries: u32,
-    /// Cycles that had begun, were lost and done again.
-    pub lost_cycles: u32,
-    /// Finishing and waiting for blocks.
-    pub blocks: Duration,
-    /// Copies to partners.
-    pub copies: Duration,
-    /// Recovery, from the report of a failure to the next cycle.
-    pub recovery: Duration,
-}
-
 /// The text above the last line.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
@@ -76,7 +62,7 @@ pub struct Report<'a> {
     /// From the first cycle to the last.
     pub elapsed: Duration,
     /// What resilience did, if it is on.
-    pub resilience: Option<Resilience>,
+    pub resilience: Option<Account>,
 }
 
 impl fmt::Display for Report<'_> {
@@ -106,24 +92,16 @@ impl fmt::Display for Report<'_> {
         writeln!(f, "Grind time (us/z/c)  = {grind:.6} per rank")?;
         writeln!(f, "FOM                  = {:.4} zones per ms", 1e3 * ranks as f64 / grind)?;
         if let Some(resilience) = self.resilience {
-            let Resilience { blocks, copies, recovery, .. } = resilience;
+            let Account { blocks, copies, recovery, .. } = resilience;
             writeln!(f, "Ends of blocks       = {:.4} s", blocks.as_secs_f64())?;
             writeln!(f, "Copies to partners   = {:.4} s", copies.as_secs_f64())?;
             writeln!(f, "Recovery             = {:.4} s", recovery.as_secs_f64())?;
-            let Resilience { recoveries, lost_cycles, .. } = resilience;
-            if recoveries > 0 {
-                let [times, cycles] =
-                    [(recoveries, "recovery", "recoveries"), (lost_cycles, "cycle", "cycles")]
-                        .map(|(count, one, many)| counted(count, one, many));
-                writeln!(f, "After {times}, {cycles} had been lost and were done again.")?;
+            for sentence in resilience.sentences("cycle") {
+                writeln!(f, "{sentence}")?;
             }
         }
         Ok(())
     }
-}
-
-fn counted(count: u32, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 #[cfg(test)]
@@ -164,7 +142,7 @@ mod tests {
     #[test]
     fn a_recovered_run_says_what_it_has_lost() {
         let mesh = Mesh::new(5, 0, 8).unwrap();
-        let mut resilience = Resilience::default();
+        let mut resilience = Account::default();
         let text = |resilience| {
             let elapsed = Duration::from_secs(1);
             let summary = summary();
@@ -172,7 +150,7 @@ mod tests {
         };
         assert!(text(None).contains("Final Origin Energy = 2.720531e4"));
         assert!(!text(Some(resilience)).contains("After"));
-        (resilience.recoveries, resilience.lost_cycles) = (1, 2);
+        (resilience.recoveries, resilience.lost) = (1, 2);
         assert!(text(Some(resilience)).contains("After 1 recovery, 2 cycles had been lost"));
     }
 }

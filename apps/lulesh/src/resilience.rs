@@ -1,19 +1,24 @@
 //! Blocks, copies and recovery: algorithm 3 of the paper, with data that come back.
 //!
-//! One global block per cycle, which begins with the reduction of the time step, and in it one
-//! local block per exchange. A failed local block dooms the global one: a rank may have moved its
-//! nodes when another dies, so the whole cycle is rolled back, never an exchange repeated.
+//! One global block per cycle, and in it one local block per exchange. A failed local block dooms
+//! the global one: a rank may have moved its nodes when another dies, so the whole cycle is rolled
+//! back, never an exchange repeated.
+//!
+//! The bound on the time step of the next cycle is known when a cycle ends, so its minimum over
+//! the ranks rides on the commit and costs no message of its own; minima have the same bits in
+//! any order. Without that (`fused=off`) a cycle begins with a reduction.
 //!
 //! Every so often the global block carries a copy of the state that the cycle began with to the
 //! partner rank. When ranks have died, the world is rebuilt (or merged), everybody goes back to
 //! the last copy, nodal masses are summed again, and the cycles since then run again, with the
-//! same bits. The block of the restoration also tells all ranks how far anybody had come.
+//! same bits. The block of the restoration also tells all ranks how far anybody had come, and the
+//! bound on the next step.
 
 use std::time::{Duration, Instant};
 
-use fampi::{BlockOptions, Error, FaultCode, Finished, Level, Timeout, Tried, TryBlock, World};
-use harness::block::{lost_ranks, wait};
-use harness::buffers::Places;
+use fampi::{BlockOptions, Error, FaultCode, Finished, Level, ReduceOp, Timeout, TryBlock, World};
+use harness::account::Account;
+use harness::survivor::{Detour, News, Survivor, restore, restored};
 
 use crate::cycle::{self, CycleError};
 use crate::domain::{Broken, Domain};
@@ -21,12 +26,8 @@ use crate::exchange::{InBlock, Messages};
 use crate::kill_plan::{Mode, Phase};
 use crate::mesh::Mesh;
 use crate::options::{Options, OptionsError};
-use crate::report::Resilience;
 use crate::state::State;
 use crate::verify::Summary;
-
-/// The number of the protected state.
-const STATE: u32 = 0;
 
 /// Codes for [`Broken`], as the reference gives them to `MPI_Abort`.
 const CODES: [(Broken, i32); 2] = [(Broken::Volume, -1), (Broken::Viscosity, -2)];
@@ -69,23 +70,18 @@ pub struct Simulated {
     /// From the first cycle to the last.
     pub elapsed: Duration,
     /// What resilience did.
-    pub resilience: Resilience,
+    pub resilience: Account,
 }
 
 /// A simulation on one rank.
 struct Simulation<'a, 'h> {
     options: &'a Options,
-    hooks: Hooks<'h>,
-    world: World,
-    places: Places,
+    survivor: Survivor<'a, Phase>,
+    watch: &'h mut dyn FnMut(&mut State),
     messages: Messages,
     domain: Domain,
-    copy: Vec<f64>,
-    resilience: Resilience,
-    /// The last cycle that has begun here.
-    begun: u32,
-    recoveries_joined: u32,
-    immortal: bool,
+    /// The bound on the next step that came with a commit.
+    bound: Option<f64>,
 }
 
 /// Where a simulation goes on.
@@ -105,244 +101,161 @@ enum Next {
 ///
 /// # Errors
 /// [`SimulationError`], the same on all ranks that live; the world can still be left in order.
-pub fn simulate(
+pub fn simulate<'a>(
     world: World,
-    options: &Options,
-    hooks: Hooks<'_>,
+    options: &'a Options,
+    hooks: Hooks<'a>,
 ) -> (World, Result<Simulated, SimulationError>) {
     let mesh: Mesh = match options.mesh(world.origin() as usize, world.size() as usize) {
         Ok(mesh) => mesh,
         Err(error) => return (world, Err(error.into())),
     };
+    let domain = Domain::new(mesh, options.division);
+    let Hooks { die, watch } = hooks;
     let mut simulation = Simulation {
         options,
-        hooks,
-        places: Places::of(&world),
-        immortal: world.is_replacement(),
-        world,
+        survivor: Survivor::new(world, &options.faults, die),
+        watch,
         messages: Messages::default(),
-        domain: Domain::new(mesh, options.division),
-        copy: Vec::new(),
-        resilience: Resilience::default(),
-        begun: 0,
-        recoveries_joined: 0,
+        domain,
+        bound: None,
     };
     let result = simulation.run();
-    let Simulation { world, mut resilience, .. } = simulation;
-    resilience.recoveries = world.generation();
+    let (world, resilience) = simulation.survivor.end();
     let simulated = result.map(|(summary, elapsed)| Simulated { summary, elapsed, resilience });
     (world, simulated)
 }
 
 impl Simulation<'_, '_> {
     fn run(&mut self) -> Result<(Summary, Duration), SimulationError> {
-        let mut next = if self.immortal {
-            self.end_if_planned(Phase::Join, self.world.generation());
-            Next::Restore
-        } else {
-            Next::Start
-        };
+        let joins = self.survivor.is_replacement();
+        let mut next = if joins { Next::Restore } else { Next::Start };
         let began = Instant::now();
         loop {
-            next = match next {
-                Next::Start => self.start()?,
-                Next::Cycle => self.cycle()?,
-                Next::Restore => self.restore()?,
-                Next::Rebuild => self.rebuild()?,
-                Next::Summarize => {
-                    let elapsed = began.elapsed();
-                    match self.summarize()? {
-                        Ok(summary) => return Ok((summary, elapsed)),
-                        Err(next) => next,
-                    }
+            let elapsed = began.elapsed();
+            let gone_on = match next {
+                Next::Start => self.start(),
+                Next::Cycle => self.cycle(),
+                Next::Restore => self.restore(),
+                Next::Rebuild => {
+                    self.survivor.rebuild().map(|()| Next::Restore).map_err(Detour::from)
                 }
+                Next::Summarize => match self.summarize() {
+                    Ok(summary) => return Ok((summary, elapsed)),
+                    Err(detour) => Err(detour),
+                },
+            };
+            next = match gone_on {
+                Ok(next) => next,
+                Err(Detour::Rebuild) => Next::Rebuild,
+                Err(Detour::Faulty(finished)) => {
+                    self.check(&finished)?;
+                    // A cycle leaves a state that is neither the old nor the new one.
+                    if next == Next::Cycle { Next::Restore } else { next }
+                }
+                Err(Detour::Lost(error)) => return Err(error.into()),
             };
         }
     }
 
-    fn start(&mut self) -> Result<Next, SimulationError> {
+    fn start(&mut self) -> Result<Next, Detour> {
         self.domain = Domain::new(self.domain.mesh(), self.options.division);
-        let mut block = self.world.start(Level::Global)?;
-        let lost = match self.prepare(&mut block, 0) {
-            Ok(lost) => lost,
-            Err(error) => return self.leave(block, &error, Next::Start),
-        };
-        match self.commit(block, Next::Start)? {
-            Ok(_) => Ok(self.go_on(lost)),
-            Err(next) => Ok(next),
-        }
+        let mut block = self.survivor.world.start(Level::Global)?;
+        let prepared = self.prepare(&mut block);
+        let (block, news) = self.survivor.go_on(block, prepared)?;
+        self.survivor.commit(block)?;
+        Ok(self.resume(news))
     }
 
-    /// What comes before cycles, in one block: nodal masses, and how many cycles have been lost
-    /// when `cycle` is where all ranks begin.
-    fn prepare(&mut self, block: &mut TryBlock, cycle: u32) -> Result<u32, Error> {
-        let mut net = InBlock::new(&self.world, block, &self.places, &mut self.messages);
+    /// What comes before cycles, in one block: nodal masses, and what all ranks have to know of
+    /// each other, the bound on the next step too.
+    fn prepare(&mut self, block: &mut TryBlock) -> Result<(News, f64), Error> {
+        let Survivor { world, places, .. } = &self.survivor;
+        let mut net = InBlock::new(world, block, places, &mut self.messages);
         cycle::exchange_masses(&mut net, &mut self.domain)?;
-        let mut known = [f64::from(self.begun), f64::from(self.resilience.lost_cycles)];
-        net.max(&mut known)?;
-        let [begun, lost] = known.map(|number| number as u32);
-        Ok(lost + begun.saturating_sub(cycle))
+        drop(net);
+        let clock = self.domain.state().clock;
+        // The least is the greatest of the negated.
+        let (news, [bound]) = self.survivor.exchange_news(block, clock.cycle, [-clock.bound()])?;
+        Ok((news, -bound))
     }
 
-    fn go_on(&mut self, lost: u32) -> Next {
-        self.resilience.lost_cycles = lost;
-        self.begun = self.domain.state().clock.cycle;
+    fn resume(&mut self, (news, bound): (News, f64)) -> Next {
+        self.survivor.resume(&news);
+        self.bound = self.options.faults.fused.then_some(bound);
         Next::Cycle
     }
 
-    fn cycle(&mut self) -> Result<Next, SimulationError> {
+    fn cycle(&mut self) -> Result<Next, Detour> {
         let clock = self.domain.state().clock;
         if clock.is_over(self.options.most_cycles) {
             return Ok(Next::Summarize);
         }
         let k = clock.cycle + 1;
-        self.begun = k;
-        self.end_if_planned(Phase::Cycle, k);
-        let mut block = self.world.start(Level::Global)?;
-        if let Err(error) = self.protect(&mut block, k) {
-            return self.leave(block, &error, Next::Restore);
-        }
-        let (options, immortal) = (self.options, self.immortal);
-        let (die, origin) = (self.hooks.die, self.world.origin() as usize);
-        let mut passing = |phase| {
-            if let Some(mode) = options.kills.due(origin, phase, k).filter(|_| !immortal) {
-                die(mode);
-            }
-        };
-        let mut net = InBlock::new(&self.world, &mut block, &self.places, &mut self.messages);
-        let result = cycle::run(&mut net, &mut self.domain, &mut passing);
+        self.survivor.begin(k);
+        let mut passing = self.survivor.passing(k);
+        passing(Phase::Cycle);
+        let mut block = self.survivor.world.start(Level::Global)?;
+        let state = self.domain.state();
+        let protected = self.survivor.protect(&mut block, k, |copy| state.encode_into(copy));
+        let (mut block, ()) = self.survivor.go_on(block, protected)?;
+        let Survivor { world, places, .. } = &self.survivor;
+        let mut net = InBlock::new(world, &mut block, places, &mut self.messages);
+        let result = cycle::run(&mut net, &mut self.domain, self.bound, &mut passing);
         drop(net);
-        match result {
-            Ok(()) => {}
-            Err(CycleError::Network(error)) => return self.leave(block, &error, Next::Restore),
-            Err(CycleError::Broken(broken)) => {
-                return self.leave(block, &Error::Raised(code_of(broken)), Next::Restore);
-            }
-        }
+        let result = result.map_err(|error| match error {
+            CycleError::Network(error) => error,
+            CycleError::Broken(broken) => Error::Raised(code_of(broken)),
+        });
+        let (block, ()) = self.survivor.go_on(block, result)?;
         passing(Phase::Finish);
-        if let Err(next) = self.commit(block, Next::Restore)? {
-            return Ok(next);
+        if self.options.faults.fused {
+            let bound = self.domain.state().clock.bound();
+            let (_, [bound]) = self.survivor.commit_reduced(block, [bound], ReduceOp::Min)?;
+            self.bound = Some(bound);
+        } else {
+            self.survivor.commit(block)?;
         }
+        self.survivor.done(k);
         passing(Phase::Update);
-        (self.hooks.watch)(self.domain.state_mut());
+        (self.watch)(self.domain.state_mut());
         Ok(Next::Cycle)
     }
 
-    fn summarize(&mut self) -> Result<Result<Summary, Next>, SimulationError> {
-        let mut block = self.world.start(Level::Global)?;
-        let mut net = InBlock::new(&self.world, &mut block, &self.places, &mut self.messages);
+    fn summarize(&mut self) -> Result<Summary, Detour> {
+        let mut block = self.survivor.world.start(Level::Global)?;
+        let Survivor { world, places, .. } = &self.survivor;
+        let mut net = InBlock::new(world, &mut block, places, &mut self.messages);
         let result = cycle::summarize(&mut net, &self.domain);
         drop(net);
-        match result {
-            Ok(summary) => Ok(self.commit(block, Next::Summarize)?.map(|_| summary)),
-            Err(error) => self.leave(block, &error, Next::Summarize).map(Err),
-        }
+        let (block, summary) = self.survivor.go_on(block, result)?;
+        self.survivor.commit(block)?;
+        Ok(summary)
     }
 
-    /// A copy of the state before cycle k, if it is time for one.
-    fn protect(&mut self, block: &mut TryBlock, k: u32) -> Result<(), Error> {
-        let every = self.options.protect_every;
-        if every == 0 || !(k - 1).is_multiple_of(every) {
-            return Ok(());
-        }
+    fn restore(&mut self) -> Result<Next, Detour> {
         let began = Instant::now();
-        self.domain.state().encode_into(&mut self.copy);
-        let result = block.protect(STATE, &self.copy);
-        self.resilience.copies += began.elapsed();
-        result
+        let world = self.survivor.world.comm();
+        let tried = world.try_block(BlockOptions::global(Timeout::Never), |block| {
+            let copy = restore(block)?;
+            self.domain.state_mut().decode_from(&copy);
+            self.prepare(block)
+        })?;
+        self.survivor.add_recovery(began);
+        Ok(restored(tried)?.map_or(Next::Start, |news| self.resume(news)))
     }
 
-    /// Ends a block; if it is faulty, says where to go on, which is `otherwise` if nobody died.
-    fn commit(
-        &mut self,
-        block: TryBlock,
-        otherwise: Next,
-    ) -> Result<Result<Finished, Next>, SimulationError> {
-        let began = Instant::now();
-        let finished = wait(block.finish(Timeout::Never))?;
-        self.resilience.blocks += began.elapsed();
-        if finished.is_committed() {
-            return Ok(Ok(finished));
-        }
-        self.after(&finished, otherwise).map(Err)
-    }
-
-    /// Leaves a block in which something failed; all ranks learn of it.
-    fn leave(
-        &self,
-        block: TryBlock,
-        error: &Error,
-        otherwise: Next,
-    ) -> Result<Next, SimulationError> {
-        let finished = wait(block.leave(error))?;
-        self.after(&finished, otherwise)
-    }
-
-    /// What follows from a faulty block, the same on all ranks: its report is.
-    fn after(&self, finished: &Finished, otherwise: Next) -> Result<Next, SimulationError> {
-        if lost_ranks(finished) {
-            return Ok(Next::Rebuild);
-        }
+    /// Looks for failures of the physics in a faulty block, the same on all ranks: its report is.
+    fn check(&self, finished: &Finished) -> Result<(), SimulationError> {
         for fault in finished.report().faults() {
             let FaultCode::Application(code) = fault.code else { continue };
             if let Some((broken, _)) = CODES.iter().find(|(_, known)| *known == code) {
-                let (broken, rank) = (*broken, self.world.origin_of(fault.rank));
-                return Err(SimulationError::Broken { broken, rank, cycle: self.begun });
+                let (broken, cycle) = (*broken, self.survivor.begun());
+                let rank = self.survivor.world.origin_of(fault.rank);
+                return Err(SimulationError::Broken { broken, rank, cycle });
             }
         }
-        Ok(otherwise)
-    }
-
-    fn rebuild(&mut self) -> Result<Next, SimulationError> {
-        let began = Instant::now();
-        self.recoveries_joined += 1;
-        self.end_if_planned(Phase::Recovery, self.recoveries_joined);
-        self.world = self.world.rebuild(self.options.recovery.placement())?;
-        self.places = Places::of(&self.world);
-        self.resilience.recovery += began.elapsed();
-        Ok(Next::Restore)
-    }
-
-    fn restore(&mut self) -> Result<Next, SimulationError> {
-        let began = Instant::now();
-        let world = self.world.comm();
-        let tried = world.try_block(BlockOptions::global(Timeout::Never), |block| {
-            let copy = block.restore::<f64>(STATE)?;
-            self.domain.state_mut().decode_from(&copy);
-            self.prepare(block, self.domain.state().clock.cycle)
-        })?;
-        let next = match tried {
-            Tried::Committed(lost, _) => self.resume(lost),
-            // The error is the same on all ranks where it says what to do.
-            Tried::Faulty(finished, error) => {
-                match (self.after(&finished, Next::Restore)?, error) {
-                    (Next::Rebuild, _) => Next::Rebuild,
-                    (_, Some(Error::NothingProtected)) => Next::Start,
-                    (_, Some(error @ Error::StateLost { .. })) => return Err(error.into()),
-                    (next, _) => next,
-                }
-            }
-        };
-        self.resilience.recovery += began.elapsed();
-        Ok(next)
-    }
-
-    fn resume(&mut self, lost: u32) -> Next {
-        let next = self.go_on(lost);
-        let (rank, cycle) = (self.world.rank(), self.begun);
-        tracing::info!(target: "fampi::app", %rank, iteration = cycle, "data restored");
-        tracing::info!(target: "fampi::app", %rank, iteration = cycle + 1, "iteration resumed");
-        next
-    }
-
-    /// Ends this process if the plan says so. Replacements only die while they join.
-    fn end_if_planned(&self, phase: Phase, count: u32) {
-        let rank = self.world.origin() as usize;
-        let mortal = !self.immortal || phase == Phase::Join;
-        if let Some(mode) = self.options.kills.due(rank, phase, count).filter(|_| mortal) {
-            tracing::info!(target: "fampi::app", rank, "killed by plan");
-            (self.hooks.die)(mode);
-        }
+        Ok(())
     }
 }
 

@@ -80,13 +80,13 @@ fn the_numbers_of_the_specification_come_out_of_real_ranks_with_and_without_bloc
         (8, "-s 10 -i 50", 50, 6.483_836_601_494_058_3e5),
         (27, "-s 10 -i 12", 12, f64::NAN),
     ] {
-        let [on, off] = ["on", "off"].map(|on| {
-            let launch = lulesh(ranks, line).words([format!("fault-tolerance={on}")]);
-            let run = launch.run();
+        let ways = ["fault-tolerance=on", "fused=off", "fault-tolerance=off"];
+        let [on, unfused, off] = ways.map(|way| {
+            let run = lulesh(ranks, line).words([way]).run();
             assert_eq!(run.status, 0, "{run}");
             FinalLine::of(&run)
         });
-        assert_eq!(on.text, off.text);
+        assert_eq!([&on.text; 2], [&unfused.text, &off.text]);
         assert_eq!((on.ranks, on.cycles), (ranks, cycles));
         assert!(on.max_abs_diff <= 1e-9);
         let expected = if energy.is_nan() {
@@ -122,6 +122,7 @@ fn every_rank_may_die_the_first_and_the_last_too() {
 fn a_death_at_any_point_of_a_cycle_changes_no_digit() {
     for phase in PLANS.phases {
         survives_kills(&[&format!("1@{phase}:25")]);
+        survives(&lulesh(RANKS, &format!("{SMALL} fused=off kill=1@{phase}:25")));
     }
 }
 
@@ -178,6 +179,14 @@ fn a_state_that_is_protected_seldom_is_restored_from_farther_back() {
         let run = survives(&lulesh(RANKS, &line));
         assert!(run.output.contains(lost), "{run}");
     }
+}
+
+#[test]
+#[serial]
+fn an_interval_that_was_chosen_is_told_and_changes_no_digit() {
+    let auto = format!("{SMALL} protect-every=auto mtbf=30 kill=2@cycle:12 kill=0@forces:150");
+    let run = survives(&lulesh(RANKS, &auto));
+    assert!(run.output.contains("The interval between copies was chosen to be "), "{run}");
 }
 
 #[test]

@@ -33,12 +33,14 @@ struct Case {
     spares: u32,
     recovery: Recovery,
     every: u64,
+    fused: bool,
     crashes: Vec<Crash>,
 }
 
 impl Case {
     fn undisturbed(spares: u32) -> Self {
-        Self { seed: 0, spares, recovery: Recovery::Rebuild, every: 1, crashes: Vec::new() }
+        let (recovery, crashes) = (Recovery::Rebuild, Vec::new());
+        Self { seed: 0, spares, recovery, every: 1, fused: true, crashes }
     }
 
     fn drawn_from(seed: u64) -> Self {
@@ -56,18 +58,20 @@ impl Case {
                 Crash::before_effect(process, first + draw.below(calm().1))
             }
         });
-        Self { seed, spares, recovery, every, crashes: crashes.collect() }
+        let crashes = crashes.collect();
+        let fused = draw.below(4) > 0;
+        Self { seed, spares, recovery, every, fused, crashes }
     }
 
     fn run(&self, words: &[&str], trace: bool) -> Report<Simulated> {
-        let Self { recovery, every, .. } = *self;
-        let line = format!("-s 2 -i {CYCLES} --protect-every={every}");
+        let Self { recovery, every, fused, .. } = *self;
+        let line = format!("-s 2 -i {CYCLES} --protect-every={every} --fused={}", u8::from(fused));
         let Ok(Request::Run(mut options)) =
             Options::parse(line.split(' ').chain(words.iter().copied()))
         else {
             panic!("these are options")
         };
-        options.recovery = recovery;
+        options.faults.recovery = recovery;
         let options: Arc<Options> = Arc::from(options);
         Simulation::new(RANKS)
             .seed(self.seed)
@@ -83,7 +87,7 @@ impl Case {
                 let mesh = options.mesh(0, RANKS as usize)?;
                 result.map(|simulated| {
                     let line = FinalLine::new(mesh, &simulated.summary).to_string();
-                    (line, simulated.resilience.lost_cycles)
+                    (line, simulated.resilience.lost)
                 })
             })
     }
@@ -185,14 +189,27 @@ fn a_plan_of_deaths_works_on_simulated_ranks_and_all_know_what_was_lost() {
         (&["kill=1@forces:5", "kill=2@recovery:1"], 1, 2),
         (&["kill=3@cycle:11", "kill=3@join:1"], 1, 2),
     ] {
-        for spares in [0, 1] {
-            let report = Case { every, ..Case::undisturbed(spares) }.run(kills, false);
+        for (spares, fused) in [(0, true), (1, true), (0, false)] {
+            let report = Case { every, fused, ..Case::undisturbed(spares) }.run(kills, false);
             let results = report.expect_orderly();
             assert!(results.len() >= RANKS as usize - 1);
             for result in results {
                 assert_eq!(result, Ok((calm().0.clone(), lost)), "{kills:?}");
             }
         }
+    }
+}
+
+#[test]
+fn an_interval_that_the_ranks_choose_changes_no_bit() {
+    for kills in [&["kill=2@forces:19"][..], &["kill=2@step:7", "kill=0@cycle:29"]] {
+        let words = ["-i", "30", "protect-every=auto", "mtbf=10"];
+        let run = |kills: &[&str]| {
+            let results = Case::undisturbed(0).run(&[&words, kills].concat(), false);
+            results.expect_orderly().into_iter().map(|result| result.expect("copies").0)
+        };
+        let expected = run(&[]).next().expect("eight ranks");
+        assert!(run(kills).all(|line| line == expected), "{kills:?}");
     }
 }
 

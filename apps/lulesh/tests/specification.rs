@@ -101,6 +101,8 @@ fn runs_that_end_early_have_the_energy_of_the_specification() {
         (1, 20, Some(50), 50, 6.483_836_601_494_058_3e5),
         (8, 10, Some(50), 50, 6.483_836_601_494_058_3e5),
         (1, 30, Some(50), 50, 2.188_294_852_994_803_3e6),
+        (8, 15, Some(50), 50, 2.188_294_852_994_803_3e6),
+        (27, 10, Some(50), 50, 2.188_294_852_994_803_3e6),
     ]);
 }
 
@@ -117,6 +119,8 @@ fn long_runs_have_the_cycles_and_the_energy_of_the_specification() {
         (27, 10, Some(200), 200, 8.105_927_232_245_134_7e5),
         (1, 30, None, 932, 2.025_074_785_071_991_5e5),
         (8, 15, None, 932, 2.025_074_785_071_991_5e5),
+        (27, 10, None, 932, 2.025_074_785_071_991_5e5),
+        (27, 15, Some(200), 200, 2.735_750_439_354_608_8e6),
         (1, 45, Some(200), 200, 2.735_750_439_354_608_8e6),
         (1, 45, None, 1477, 4.234_875_113_400_566_6e5),
         (8, 50, Some(1), 1, 4.333_328_943_758_574_1e8),
@@ -213,7 +217,7 @@ fn copies(world: &World) -> Result<Nodes, Error> {
     let mut net = InBlock::new(world, &mut block, &places, &mut messages);
     cycle::exchange_masses(&mut net, &mut domain)?;
     for _ in 0..40 {
-        cycle::run(&mut net, &mut domain, &mut |_| {}).expect("no failure");
+        cycle::run(&mut net, &mut domain, None, &mut |_| {}).expect("no failure");
     }
     let _ = block.finish(Timeout::Never).wait_local(Timeout::Never)?;
     let state = domain.state();

@@ -40,5 +40,7 @@ impl harness::kill_plan::Phase for Phase {
         ("recovery", Self::Recovery),
         ("join", Self::Join),
     ];
+    const RECOVERY: Self = Self::Recovery;
+    const JOIN: Self = Self::Join;
     const EXAMPLES: &'static str = "2@iteration:40 or 0@dot:7:segv";
 }

@@ -27,6 +27,8 @@
 //! - Local sums start a new accumulator every 131 072 rows, for accuracy, and are computed in the
 //!   kernels that produce their operands ([`vector`]).
 //! - An iteration writes only scratch until it is committed ([`cg`]).
+//! - With fault tolerance, dot products ride on commits ([`resilience`]); the plain program adds
+//!   in the same order, so that both have the same bits ([`exchange::Plain`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! All ranks in one process, one step after the other, without MPI and without failures.
 //!
-//! The exchange copies, and a sum over the ranks is made as recursive doubling makes it: ranks
-//! beyond a power of two fold into their neighbour first, then pairs, pairs of pairs and so on.
+//! The exchange copies, and a sum over the ranks is made as a fused commit makes it: ranks beyond
+//! a power of two are added to the first ones, then pairs are added, pairs of pairs and so on.
 //! This is the yardstick for every other way to run the same problem.
 
 use crate::cg::{Cg, Judgement, Limits, Stop};
@@ -87,7 +87,7 @@ impl Lockstep {
 
     fn iterate(&mut self) -> (f64, Judgement) {
         let dots: Option<Vec<f64>> = self.solvers.iter_mut().map(Cg::local_residual_dot).collect();
-        let rt = dots.map(|dots| recursive_doubling_sum(&dots));
+        let rt = dots.map(|dots| sum_of_ranks(&dots));
         let mut norm = 0.0;
         for cg in &mut self.solvers {
             norm = cg.form_direction(rt);
@@ -98,7 +98,7 @@ impl Lockstep {
         if judgement == Judgement::NormsNeeded {
             let norms = [0, 1].map(|which| {
                 let local = self.solvers.iter().map(|cg| cg.local_norms()[which]);
-                recursive_doubling_sum(&local.collect::<Vec<_>>())
+                sum_of_ranks(&local.collect::<Vec<_>>())
             });
             for cg in &mut self.solvers {
                 judgement = cg.judge_norms(curvature, norms);
@@ -112,7 +112,7 @@ impl Lockstep {
 
     fn sum_of(&mut self, local: impl Fn(&mut Cg, &System) -> f64) -> f64 {
         let pairs = self.solvers.iter_mut().zip(&self.systems);
-        recursive_doubling_sum(&pairs.map(|(cg, system)| local(cg, system)).collect::<Vec<_>>())
+        sum_of_ranks(&pairs.map(|(cg, system)| local(cg, system)).collect::<Vec<_>>())
     }
 
     fn exchange(&mut self) {
@@ -154,17 +154,15 @@ impl Lockstep {
     }
 }
 
-/// The sum of one value per rank, in the order of recursive doubling.
+/// The sum of one value per rank, in the order of a fused commit.
 ///
 /// # Panics
 /// If there is no rank.
 #[must_use]
-pub fn recursive_doubling_sum(values: &[f64]) -> f64 {
-    let power = 1 << values.len().ilog2();
-    let folded = 2 * (values.len() - power);
-    let (pairs, singles) = values.split_at(folded);
-    let mut sums: Vec<f64> = pairs.chunks_exact(2).map(|pair| pair[0] + pair[1]).collect();
-    sums.extend(singles);
+pub fn sum_of_ranks(values: &[f64]) -> f64 {
+    let (core, beyond) = values.split_at(1 << values.len().ilog2());
+    let mut sums = core.to_vec();
+    sums.iter_mut().zip(beyond).for_each(|(sum, value)| *sum += value);
     while sums.len() > 1 {
         sums = sums.chunks_exact(2).map(|pair| pair[0] + pair[1]).collect();
     }
@@ -176,10 +174,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_pairs_neighbours_after_folding_the_surplus() {
+    fn the_sum_pairs_neighbours_after_adding_the_last_to_the_first() {
         let values = [1.0, 1e-16, 1e-16, 1e-16, 1e-16];
-        let by_hand = ((values[0] + values[1]) + values[2]) + (values[3] + values[4]);
-        assert_eq!(recursive_doubling_sum(&values).to_bits(), by_hand.to_bits());
-        assert_eq!(recursive_doubling_sum(&[3.0]).to_bits(), 3.0_f64.to_bits());
+        let by_hand = ((values[0] + values[4]) + values[1]) + (values[2] + values[3]);
+        assert_eq!(sum_of_ranks(&values).to_bits(), by_hand.to_bits());
+        assert_eq!(sum_of_ranks(&[3.0]).to_bits(), 3.0_f64.to_bits());
     }
 }

@@ -4,13 +4,11 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
-use harness::process::{self, die, launched_as_first, once};
-use harness::timeline;
+use harness::process::{self, Own, die, launched_as_first};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use minife::exchange::Plain;
-use minife::kill_plan::Kill;
-use minife::options::{FaultTolerance, HELP, Options, Progress, Request, YamlTarget};
+use minife::options::{FaultTolerance, HELP, Options, Progress, YamlTarget};
 use minife::plain;
 use minife::report::{FinalLine, Report};
 use minife::resilience::{self, Hooks, Solved};
@@ -18,31 +16,12 @@ use minife::verify::Check;
 
 fn main() -> ExitCode {
     let began = Instant::now();
-    let options = match options() {
-        Ok(Request::Run(options)) => *options,
-        Ok(Request::Help) => return once(HELP),
-        Ok(Request::Version) => return once(concat!("minife ", env!("CARGO_PKG_VERSION"), "\n")),
-        Err(sentence) => return refuse(launched_as_first(), &sentence),
-    };
-    if let Err(sentence) = timeline::record() {
-        return refuse(launched_as_first(), &sentence);
+    let own = Own { program: "minife", help: HELP, version: env!("CARGO_PKG_VERSION") };
+    match process::begin(own, Options::parse, |options| &mut options.faults) {
+        Ok(options) if options.faults.tolerance == FaultTolerance::On => resilient(&options, began),
+        Ok(options) => bare(&options, began),
+        Err(status) => status,
     }
-    match options.fault_tolerance {
-        FaultTolerance::On => resilient(&options, began),
-        FaultTolerance::Off => bare(&options, began),
-    }
-}
-
-/// The command line, and the kills that the launcher asks for.
-fn options() -> Result<Request, String> {
-    let mut request =
-        Options::parse(std::env::args().skip(1)).map_err(|error| error.to_string())?;
-    if let (Request::Run(options), Ok(kills)) = (&mut request, std::env::var("FAMPI_KILL")) {
-        for kill in kills.split(',').filter(|kill| !kill.is_empty()) {
-            options.kills.add(kill.parse::<Kill>().map_err(|error| error.to_string())?);
-        }
-    }
-    Ok(request)
 }
 
 fn resilient(options: &Options, began: Instant) -> ExitCode {
@@ -107,7 +86,7 @@ fn announce(options: &Options, ranks: usize, solved: &Solved, began: Instant) ->
         matrix_bytes: solved.matrix_bytes,
         setup: solved.setup,
         solve: solved.times,
-        resilience: (options.fault_tolerance == FaultTolerance::On).then_some(solved.resilience),
+        resilience: (options.faults.tolerance == FaultTolerance::On).then_some(solved.resilience),
         program: began.elapsed(),
         now: SystemTime::now(),
     };
@@ -127,6 +106,9 @@ fn announce(options: &Options, ranks: usize, solved: &Solved, began: Instant) ->
         check.tolerance,
         u8::from(options.source),
     );
+    for sentence in solved.resilience.sentences("iteration") {
+        println!("{sentence}");
+    }
     println!("{result}");
     verdict(options, solved)
 }

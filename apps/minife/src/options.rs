@@ -6,11 +6,13 @@
 
 use std::path::PathBuf;
 
-pub use harness::words::{FaultTolerance, Recovery};
+pub use harness::faults::Faults;
+use harness::faults::NAMES;
+pub use harness::words::{FaultTolerance, Recovery, WordError};
 use harness::words::{count, split, switch};
 
 use crate::cg::Limits;
-use crate::kill_plan::{Kill, KillError, KillPlan};
+use crate::kill_plan::Phase;
 use crate::mesh::Mesh;
 use crate::system::Problem;
 
@@ -51,14 +53,8 @@ pub struct Options {
     pub name: String,
     /// Whether the volume source of one is in the right-hand side.
     pub source: bool,
-    /// Whether the solve survives failures.
-    pub fault_tolerance: FaultTolerance,
-    /// How a lost rank is dealt with.
-    pub recovery: Recovery,
-    /// Iterations between copies of the state to a partner; zero for none.
-    pub protect_every: u32,
-    /// Who dies when.
-    pub kills: KillPlan,
+    /// How the solve meets failures.
+    pub faults: Faults<Phase>,
     /// When the solve ends.
     pub limits: Limits,
     /// Where the report goes.
@@ -76,10 +72,7 @@ impl Default for Options {
             verify: false,
             name: "miniFE".to_owned(),
             source: true,
-            fault_tolerance: FaultTolerance::On,
-            recovery: Recovery::Rebuild,
-            protect_every: 1,
-            kills: KillPlan::default(),
+            faults: Faults::default(),
             limits: Limits::default(),
             yaml: YamlTarget::Dated,
             progress: Progress::WhenWatched,
@@ -88,47 +81,15 @@ impl Default for Options {
 }
 
 /// What a command line means.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Request {
-    /// Solve.
-    Run(Box<Options>),
-    /// Print [`HELP`].
-    Help,
-    /// Print the version.
-    Version,
-}
+pub type Request = harness::words::Request<Options>;
 
 /// Why a command line cannot be followed. Nothing has been done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// A name that is no option.
-    #[error("there is no option '{0}'; --help lists them")]
-    Unknown(String),
-    /// An option at the end without its value.
-    #[error("the option '{0}' needs a value")]
-    ValueMissing(String),
-    /// A value that the option cannot have.
-    #[error("the option '{name}' cannot be '{value}', it needs {needs}")]
-    ValueWrong {
-        /// The option.
-        name: String,
-        /// What was given.
-        value: String,
-        /// What can be given.
-        needs: &'static str,
-    },
-    /// A kill that cannot be understood.
+    /// What is wrong in any application.
     #[error(transparent)]
-    Kill(#[from] KillError),
-    /// A kill of a rank beyond the last.
-    #[error("the kill {kill} names a rank that does not exist, there are {ranks} ranks")]
-    KillBeyond {
-        /// The kill.
-        kill: String,
-        /// The number of ranks.
-        ranks: usize,
-    },
+    Word(#[from] WordError),
     /// An input file that cannot be read.
     #[error("the input file '{path}' cannot be read: {reason}")]
     InputFile {
@@ -153,8 +114,11 @@ Options are written name=value, name:value, name value, --name=value or --name v
   iterations N            most CG iterations [200]
   tolerance X             residual norm to stop at [2.220446049250313e-16]
   fault-tolerance on|off  survive failures, or be the plain program [on]
+  fused on|off            sum with commits, or by reductions [on]
   recovery rebuild|merge  what to do after a failure [rebuild]
-  protect-every K         iterations between copies to a partner, 0 for none [1]
+  protect-every K|auto    iterations between copies to a partner, 0 for none; auto: as is best for
+                          the measured cost of a copy and mtbf [1]
+  mtbf SECONDS            mean time between failures of the whole job, for protect-every=auto
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is iteration, exchange, spmv, dot,
                           finish, update, recovery or join; MODE kill, segv, exit, panic or stop
   yaml FILE|none          where the report goes [a dated file in the working directory]
@@ -193,10 +157,10 @@ impl Options {
                 _ => {}
             }
             if !is_known(&name) {
-                return Err(OptionsError::Unknown(word));
+                return Err(WordError::Unknown(word).into());
             }
             let Some(value) = value.or_else(|| words.pop()) else {
-                return Err(OptionsError::ValueMissing(word));
+                return Err(WordError::ValueMissing(word).into());
             };
             if name == "input_file" {
                 words.extend(read_words(&value)?.into_iter().rev());
@@ -204,17 +168,17 @@ impl Options {
                 reader.set(&name, &value)?;
             }
         }
-        Ok(Request::Run(Box::new(reader.finished())))
+        let options = reader.finished();
+        options.faults.check()?;
+        Ok(Request::Run(Box::new(options)))
     }
 
     /// The problem to solve on `ranks`.
     ///
     /// # Errors
-    /// [`OptionsError::KillBeyond`] if the plan kills a rank that does not exist.
+    /// [`WordError::KillBeyond`] if the plan kills a rank that does not exist.
     pub fn problem(&self, ranks: usize) -> Result<Problem, OptionsError> {
-        if let Some(kill) = self.kills.beyond(ranks) {
-            return Err(OptionsError::KillBeyond { kill: kill.to_string(), ranks });
-        }
+        self.faults.check_ranks(ranks)?;
         Ok(Problem {
             mesh: Mesh::new(self.elements),
             ranks,
@@ -238,7 +202,7 @@ struct Reader {
     elements: [Option<usize>; 3],
 }
 
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 12] = [
     "nx",
     "ny",
     "nz",
@@ -248,10 +212,6 @@ const KNOWN: [&str; 16] = [
     "name",
     "input_file",
     "source",
-    "fault_tolerance",
-    "recovery",
-    "protect_every",
-    "kill",
     "iterations",
     "tolerance",
     "yaml",
@@ -261,12 +221,8 @@ const COUNT: &str = "a whole number of at least 1";
 const SWITCH: &str = "1 or 0";
 
 impl Reader {
-    fn set(&mut self, name: &str, value: &str) -> Result<(), OptionsError> {
-        let needs = |needs| OptionsError::ValueWrong {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            needs,
-        };
+    fn set(&mut self, name: &str, value: &str) -> Result<(), WordError> {
+        let needs = |needs| WordError::wrong(name, value, needs);
         let options = &mut self.options;
         match name {
             "nx" => self.elements[0] = Some(count(value).ok_or_else(|| needs(COUNT))?),
@@ -282,18 +238,6 @@ impl Reader {
             "verify_solution" => options.verify = switch(value).ok_or_else(|| needs(SWITCH))?,
             "source" => options.source = switch(value).ok_or_else(|| needs(SWITCH))?,
             "name" => value.clone_into(&mut options.name),
-            "fault_tolerance" => {
-                options.fault_tolerance =
-                    FaultTolerance::of(value).ok_or_else(|| needs(FaultTolerance::NEEDS))?;
-            }
-            "recovery" => {
-                options.recovery = Recovery::of(value).ok_or_else(|| needs(Recovery::NEEDS))?;
-            }
-            "protect_every" => {
-                options.protect_every =
-                    value.parse().map_err(|_| needs("a whole number, 0 for no copies"))?;
-            }
-            "kill" => options.kills.add(value.parse::<Kill>()?),
             "iterations" => {
                 options.limits.max_iterations =
                     value.parse().map_err(|_| needs("a whole number"))?;
@@ -316,6 +260,7 @@ impl Reader {
                     _ => return Err(needs("always, never or auto")),
                 };
             }
+            _ if NAMES.contains(&name) => options.faults.set(name, value)?,
             _ => {}
         }
         Ok(())
@@ -331,7 +276,8 @@ impl Reader {
 }
 
 fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name) || IGNORED.contains(&name) || name == "progress"
+    let known = [&KNOWN[..], &NAMES, &IGNORED, &["progress"]];
+    known.iter().any(|names| names.contains(&name))
 }
 
 fn measure(value: &str) -> Option<f64> {

@@ -2,10 +2,13 @@
 
 use std::time::Instant;
 
+use harness::account::Account;
+use harness::timeline;
+
 use crate::cg::{Cg, Judgement, Stop};
 use crate::exchange::Network;
 use crate::options::Options;
-use crate::report::{Resilience, SolveTimes};
+use crate::report::SolveTimes;
 use crate::resilience::{SolveError, Solved};
 use crate::solve;
 use crate::system::System;
@@ -26,7 +29,9 @@ pub fn solve(
     let mut cg = Cg::new(&system, options.limits);
     let (mut times, mut history) = (SolveTimes::default(), Vec::new());
     let began = Instant::now();
-    let rt = solve::start(net, &mut cg, &system)?;
+    timeline::run_begins(rank as u32, false);
+    let local = solve::start(net, &mut cg, &system)?;
+    let rt = net.sum(local)?;
     cg.accept_initial(rt);
     let stop = loop {
         if let Some(stop) = cg.stop() {
@@ -45,6 +50,8 @@ pub fn solve(
     };
     let summary = solve::summarize(net, &cg, &system)?;
     times.total = began.elapsed();
+    let resilience = Account::default();
+    timeline::run_ends(rank as u32, false, &resilience);
     Ok(Solved {
         row_map,
         stop,
@@ -55,6 +62,6 @@ pub fn solve(
         matrix_bytes: system.matrix().bytes(),
         setup,
         times,
-        resilience: Resilience::default(),
+        resilience,
     })
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::mesh::Mesh;
 use crate::rows::RowMap;
 use crate::system::SetupTimes;
+use harness::account::Account;
 use harness::digest::Digest;
 
 /// The last line on standard output, by which two runs are compared.
@@ -59,19 +60,6 @@ pub struct SolveTimes {
     pub total: Duration,
 }
 
-/// What resilience did and cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resilience {
-    /// Failures that were recovered from.
-    pub recoveries: u32,
-    /// Starting, finishing and waiting for blocks.
-    pub blocks: Duration,
-    /// Copies to partners.
-    pub copies: Duration,
-    /// Recovery, from the report of a failure to the next iteration.
-    pub recovery: Duration,
-}
-
 /// Everything that the YAML file says.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
@@ -88,7 +76,7 @@ pub struct Report<'a> {
     /// Solve times.
     pub solve: SolveTimes,
     /// What resilience did, if it is on.
-    pub resilience: Option<Resilience>,
+    pub resilience: Option<Account>,
     /// From start to report.
     pub program: Duration,
     /// When the report is made.
@@ -181,6 +169,10 @@ impl Report<'_> {
         if let Some(resilience) = &self.resilience {
             writeln!(out, "Resilience:")?;
             writeln!(out, "  Recoveries: {}", resilience.recoveries)?;
+            writeln!(out, "  Lost Iterations: {}", resilience.lost)?;
+            if let Some(interval) = resilience.interval {
+                writeln!(out, "  Chosen Interval Of Copies: {interval}")?;
+            }
             writeln!(out, "  Block Time: {}", resilience.blocks.as_secs_f64())?;
             writeln!(out, "  Copy Time: {}", resilience.copies.as_secs_f64())?;
             writeln!(out, "  Recovery Time: {}", resilience.recovery.as_secs_f64())?;

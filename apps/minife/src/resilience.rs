@@ -4,25 +4,29 @@
 //! iteration began with to the partner rank. When a block is faulty because ranks died, the world
 //! is rebuilt (or merged), everybody goes back to the last copy, and the iterations since then
 //! run again, with the same bits.
+//!
+//! The sum of `p·Ap` rides on the commit of the iteration, as nothing of the state has changed by
+//! then, and `r·r`, which follows from it, on the commit of a block of its own that has no
+//! requests. So an iteration has two commits and no other reduction, as the plain program has two
+//! reductions and no commit. Without that (`fused=off`) both sums are requests of the iteration's
+//! block.
 
 use std::time::Instant;
 
-use fampi::{BlockOptions, Error, Finished, Level, Timeout, TryBlock, World};
-use harness::block::{lost_ranks, wait};
-use harness::buffers::{Buffers, Places};
+use fampi::{BlockOptions, Error, Finished, Level, ReduceOp, Request, Timeout, TryBlock, World};
+use harness::account::Account;
+use harness::buffers::Buffers;
+use harness::survivor::{Detour, Survivor, restore, restored};
 
 use crate::cg::{Cg, Judgement, Stop};
-use crate::exchange::InBlock;
+use crate::exchange::{InBlock, Network as _};
 use crate::kill_plan::{Mode, Phase};
-use crate::options::Options;
+use crate::options::{Options, OptionsError};
 use crate::partition::PartitionError;
-use crate::report::{Resilience, SolveTimes};
+use crate::report::SolveTimes;
 use crate::rows::RowMap;
-use crate::solve::{self, Iteration, Summary};
+use crate::solve::{self, Iteration, Product, Summary};
 use crate::system::{SetupTimes, System};
-
-/// The number of the protected state.
-const STATE: u32 = 0;
 
 /// How to end this process, and to see how far the solve is.
 pub struct Hooks<'a> {
@@ -41,7 +45,7 @@ pub enum SolveError {
     Partition(#[from] PartitionError),
     /// The options do not fit the number of ranks.
     #[error(transparent)]
-    Options(#[from] crate::options::OptionsError),
+    Options(#[from] OptionsError),
     /// Recovery is not possible.
     #[error(transparent)]
     Lost(#[from] Error),
@@ -69,24 +73,19 @@ pub struct Solved {
     /// Solve times of this rank.
     pub times: SolveTimes,
     /// What resilience did.
-    pub resilience: Resilience,
+    pub resilience: Account,
 }
 
 /// A solve on one rank.
 struct Solver<'a, 'h> {
     options: &'a Options,
-    hooks: Hooks<'h>,
-    world: World,
-    places: Places,
+    survivor: Survivor<'a, Phase>,
+    watch: &'h mut dyn FnMut(u32, f64),
     system: System,
     cg: Cg,
     buffers: Buffers,
     history: Vec<f64>,
-    copy: Vec<f64>,
     times: SolveTimes,
-    resilience: Resilience,
-    recoveries_joined: u32,
-    immortal: bool,
 }
 
 /// Where a solve goes on.
@@ -106,10 +105,10 @@ enum Next {
 ///
 /// # Errors
 /// [`SolveError`], the same on all ranks that live; the world can still be left in order.
-pub fn solve(
+pub fn solve<'a>(
     world: World,
-    options: &Options,
-    hooks: Hooks<'_>,
+    options: &'a Options,
+    hooks: Hooks<'a>,
 ) -> (World, Result<Solved, SolveError>) {
     let problem = options.problem(world.size() as usize).map_err(SolveError::from);
     let divided = problem.and_then(|problem| Ok((problem, problem.divide()?)));
@@ -119,26 +118,23 @@ pub fn solve(
     };
     let (system, setup) = System::build(&row_map, world.origin() as usize, problem.source);
     let cg = Cg::new(&system, options.limits);
+    let Hooks { die, watch } = hooks;
     let mut solver = Solver {
         options,
-        hooks,
-        places: Places::of(&world),
-        immortal: world.is_replacement(),
-        world,
+        survivor: Survivor::new(world, &options.faults, die),
+        watch,
         system,
         cg,
         buffers: Buffers::default(),
         history: Vec::new(),
-        copy: Vec::new(),
         times: SolveTimes::default(),
-        resilience: Resilience::default(),
-        recoveries_joined: 0,
     };
     let result = solver.run();
-    let Solver { world, system, cg, history, times, resilience, .. } = solver;
+    let Solver { survivor, system, cg, history, times, .. } = solver;
+    let (world, resilience) = survivor.end();
     let (stop, summary) = match result {
         Ok(end) => end,
-        Err(error) => return (world, Err(error)),
+        Err(error) => return (world, Err(error.into())),
     };
     let solved = Solved {
         row_map,
@@ -156,94 +152,140 @@ pub fn solve(
 }
 
 impl Solver<'_, '_> {
-    fn run(&mut self) -> Result<(Stop, Summary), SolveError> {
+    fn run(&mut self) -> Result<(Stop, Summary), Error> {
         let began = Instant::now();
-        let mut next = if self.immortal {
-            self.end_if_planned(Phase::Join, self.world.generation());
-            Next::Restore
-        } else {
-            Next::Start
-        };
+        let joins = self.survivor.is_replacement();
+        let mut next = if joins { Next::Restore } else { Next::Start };
         loop {
-            next = match next {
-                Next::Start => self.start()?,
-                Next::Iterate => self.iterate()?,
-                Next::Restore => self.restore()?,
-                Next::Rebuild => self.rebuild()?,
-                Next::Summarize(stop) => match self.summarize()? {
+            let gone_on = match next {
+                Next::Start => self.start(),
+                Next::Iterate => self.iterate(),
+                Next::Restore => self.restore(),
+                Next::Rebuild => {
+                    self.survivor.rebuild()?;
+                    Ok(Next::Restore)
+                }
+                Next::Summarize(stop) => match self.summarize() {
                     Ok(summary) => {
                         self.times.total = began.elapsed();
                         return Ok((stop, summary));
                     }
-                    Err(next) => next,
+                    Err(detour) => Err(detour),
                 },
+            };
+            next = match gone_on {
+                Ok(next) => next,
+                Err(Detour::Rebuild) => Next::Rebuild,
+                // Nothing has touched the state.
+                Err(Detour::Faulty(_)) => next,
+                Err(Detour::Lost(error)) => return Err(error),
             };
         }
     }
 
-    fn start(&mut self) -> Result<Next, Error> {
+    fn start(&mut self) -> Result<Next, Detour> {
         self.cg = Cg::new(&self.system, self.options.limits);
         self.history.clear();
-        let mut block = self.world.start(Level::Global)?;
-        let mut net = InBlock::new(&mut block, &self.places, &mut self.buffers);
-        let result = solve::start(&mut net, &mut self.cg, &self.system);
-        let rt = match result {
-            Ok(rt) => rt,
-            Err(error) => {
-                let next = Self::leave(block, &error)?;
-                return Ok(if next == Next::Iterate { Next::Start } else { next });
-            }
-        };
-        match self.commit(block)? {
-            Ok(_) => {
-                self.cg.accept_initial(rt);
-                Ok(Next::Iterate)
-            }
-            Err(Next::Iterate) => Ok(Next::Start),
-            Err(next) => Ok(next),
+        let mut block = self.survivor.world.start(Level::Global)?;
+        let mut net = InBlock::new(&mut block, &self.survivor.places, &mut self.buffers);
+        let mut result = solve::start(&mut net, &mut self.cg, &self.system);
+        if !self.options.faults.fused {
+            result = result.and_then(|local| net.sum(local));
         }
+        let told =
+            result.and_then(|sum| Ok((sum, self.survivor.exchange_news(&mut block, 0, [])?.0)));
+        let (block, (sum, news)) = self.survivor.go_on(block, told)?;
+        let rt = if self.options.faults.fused {
+            let (_, [rt]) = self.survivor.commit_reduced(block, [sum], ReduceOp::Sum)?;
+            rt
+        } else {
+            self.survivor.commit(block)?;
+            sum
+        };
+        self.cg.accept_initial(rt);
+        self.survivor.resume(&news);
+        Ok(Next::Iterate)
     }
 
-    fn iterate(&mut self) -> Result<Next, Error> {
+    fn iterate(&mut self) -> Result<Next, Detour> {
         if let Some(stop) = self.cg.stop() {
             return Ok(Next::Summarize(stop));
         }
         let k = self.cg.state().iteration + 1;
-        self.end_if_planned(Phase::Iteration, k);
-        let mut block = self.world.start(Level::Global)?;
-        if let Err(error) = self.protect(&mut block, k) {
-            return Self::leave(block, &error);
-        }
-        let mut net = InBlock::new(&mut block, &self.places, &mut self.buffers);
-        let (cg, system, overlap) = (&mut self.cg, &self.system, self.options.overlap);
-        let (options, immortal) = (self.options, self.immortal);
-        let (die, origin) = (self.hooks.die, self.world.origin() as usize);
-        let mut passing = |phase| {
-            if let Some(mode) = options.kills.due(origin, phase, k).filter(|_| !immortal) {
-                die(mode);
-            }
+        self.survivor.begin(k);
+        self.survivor.end_if_planned(Phase::Iteration, k);
+        let iteration = if self.options.faults.fused {
+            self.iterate_fused(k)?
+        } else {
+            self.iterate_with_sums(k)?
         };
-        let result = solve::iterate(&mut net, cg, system, overlap, &mut self.times, &mut passing);
-        let sends = net.into_sends();
-        let iteration = match result {
-            Ok(iteration) => iteration,
-            Err(error) => return Self::leave(block, &error),
-        };
-        passing(Phase::Finish);
-        let finished = match self.commit(block)? {
-            Ok(finished) => finished,
-            Err(next) => return Ok(next),
-        };
-        for request in sends {
-            if let Ok(buffer) = finished.take(request) {
-                self.buffers.put(buffer);
-            }
-        }
-        self.end_if_planned(Phase::Update, k);
-        Ok(self.accept(iteration))
+        self.survivor.end_if_planned(Phase::Update, k);
+        Ok(self.accept(k, iteration))
     }
 
-    fn accept(&mut self, iteration: Iteration) -> Next {
+    /// An iteration whose sums are made by commits: of its own block, and of blocks that have no
+    /// requests.
+    fn iterate_fused(&mut self, k: u32) -> Result<Iteration, Detour> {
+        let rt = match self.cg.local_residual_dot() {
+            Some(local) => Some(self.sum([local])?[0]),
+            None => None,
+        };
+        let mut block = self.survivor.world.start(Level::Global)?;
+        let protected = self.protect(&mut block, k);
+        let (mut block, ()) = self.survivor.go_on(block, protected)?;
+        let mut passing = self.survivor.passing(k);
+        let mut net = InBlock::new(&mut block, &self.survivor.places, &mut self.buffers);
+        let (cg, system, times) = (&mut self.cg, &self.system, &mut self.times);
+        let overlap = self.options.overlap;
+        let result = solve::multiply(&mut net, cg, system, rt, overlap, times, &mut passing);
+        let sends = net.into_sends();
+        let (block, Product { norm, local }) = self.survivor.go_on(block, result)?;
+        passing(Phase::Dot);
+        passing(Phase::Finish);
+        let (finished, [curvature]) =
+            self.survivor.commit_reduced(block, [local], ReduceOp::Sum)?;
+        self.take_back(&finished, sends);
+        let mut judgement = self.cg.judge(curvature);
+        if judgement == Judgement::NormsNeeded {
+            let norms = self.sum(self.cg.local_norms())?;
+            judgement = self.cg.judge_norms(curvature, norms);
+        }
+        Ok(Iteration { norm, curvature, judgement })
+    }
+
+    /// An iteration whose sums are requests of its block.
+    fn iterate_with_sums(&mut self, k: u32) -> Result<Iteration, Detour> {
+        let mut block = self.survivor.world.start(Level::Global)?;
+        let protected = self.protect(&mut block, k);
+        let (mut block, ()) = self.survivor.go_on(block, protected)?;
+        let mut passing = self.survivor.passing(k);
+        let mut net = InBlock::new(&mut block, &self.survivor.places, &mut self.buffers);
+        let (cg, system, times) = (&mut self.cg, &self.system, &mut self.times);
+        let overlap = self.options.overlap;
+        let result = solve::iterate(&mut net, cg, system, overlap, times, &mut passing);
+        let sends = net.into_sends();
+        let (block, iteration) = self.survivor.go_on(block, result)?;
+        passing(Phase::Finish);
+        let finished = self.survivor.commit(block)?;
+        self.take_back(&finished, sends);
+        Ok(iteration)
+    }
+
+    /// Sums over the ranks, by the commit of a block that has no requests.
+    fn sum<const N: usize>(&mut self, local: [f64; N]) -> Result<[f64; N], Detour> {
+        let began = Instant::now();
+        let block = self.survivor.world.start(Level::Global)?;
+        let (_, sums) = self.survivor.commit_reduced(block, local, ReduceOp::Sum)?;
+        self.times.dot += began.elapsed();
+        Ok(sums)
+    }
+
+    fn take_back(&mut self, finished: &Finished, sends: Vec<Request<f64>>) {
+        let buffers = sends.into_iter().filter_map(|request| finished.take(request).ok());
+        buffers.for_each(|buffer| self.buffers.put(buffer));
+    }
+
+    fn accept(&mut self, k: u32, iteration: Iteration) -> Next {
         let Iteration { norm, curvature, judgement } = iteration;
         let began = Instant::now();
         self.history.push(norm);
@@ -253,109 +295,48 @@ impl Solver<'_, '_> {
         }
         self.cg.commit(curvature);
         self.times.waxpy += began.elapsed();
-        (self.hooks.watch)(self.cg.state().iteration, norm);
+        self.survivor.done(k);
+        (self.watch)(k, norm);
         Next::Iterate
     }
 
-    fn summarize(&mut self) -> Result<Result<Summary, Next>, Error> {
-        let mut block = self.world.start(Level::Global)?;
-        let mut net = InBlock::new(&mut block, &self.places, &mut self.buffers);
-        match solve::summarize(&mut net, &self.cg, &self.system) {
-            Ok(summary) => Ok(self.commit(block)?.map(|_| summary)),
-            Err(error) => Self::leave(block, &error).map(Err),
-        }
+    fn summarize(&mut self) -> Result<Summary, Detour> {
+        let mut block = self.survivor.world.start(Level::Global)?;
+        let mut net = InBlock::new(&mut block, &self.survivor.places, &mut self.buffers);
+        let result = solve::summarize(&mut net, &self.cg, &self.system);
+        let (block, summary) = self.survivor.go_on(block, result)?;
+        self.survivor.commit(block)?;
+        Ok(summary)
     }
 
     /// A copy of the state before iteration k, with the norms so far, if it is time for one.
     fn protect(&mut self, block: &mut TryBlock, k: u32) -> Result<(), Error> {
-        let every = self.options.protect_every;
-        if every == 0 || !(k - 1).is_multiple_of(every) {
-            return Ok(());
-        }
-        let began = Instant::now();
-        let state = self.cg.state();
+        let (state, history) = (self.cg.state(), &self.history);
         let norms = self.options.limits.max_iterations as usize;
-        self.copy.resize(state.encoded_len() + norms, 0.0);
-        let (encoded, history) = self.copy.split_at_mut(state.encoded_len());
-        state.encode_into(encoded);
-        history.fill(0.0);
-        history[..self.history.len()].copy_from_slice(&self.history);
-        let result = block.protect(STATE, &self.copy);
-        self.resilience.copies += began.elapsed();
-        result
+        self.survivor.protect(block, k, |copy| {
+            copy.clear();
+            copy.resize(state.encoded_len() + norms, 0.0);
+            let (encoded, old) = copy.split_at_mut(state.encoded_len());
+            state.encode_into(encoded);
+            old[..history.len()].copy_from_slice(history);
+        })
     }
 
-    /// Ends a block; the error says where to go on when it is faulty.
-    fn commit(&mut self, block: TryBlock) -> Result<Result<Finished, Next>, Error> {
+    fn restore(&mut self) -> Result<Next, Detour> {
         let began = Instant::now();
-        let finished = wait(block.finish(Timeout::Never))?;
-        self.resilience.blocks += began.elapsed();
-        if finished.is_committed() {
-            return Ok(Ok(finished));
-        }
-        Ok(Err(Self::after(&finished, Next::Iterate)))
-    }
-
-    /// Leaves a block in which something failed; all ranks learn of it.
-    fn leave(block: TryBlock, error: &Error) -> Result<Next, Error> {
-        let finished = wait(block.leave(error))?;
-        Ok(Self::after(&finished, Next::Iterate))
-    }
-
-    /// What follows from a faulty block, the same on all ranks: its report is.
-    fn after(finished: &Finished, otherwise: Next) -> Next {
-        if lost_ranks(finished) { Next::Rebuild } else { otherwise }
-    }
-
-    fn rebuild(&mut self) -> Result<Next, SolveError> {
-        let began = Instant::now();
-        self.recoveries_joined += 1;
-        self.end_if_planned(Phase::Recovery, self.recoveries_joined);
-        self.world = self.world.rebuild(self.options.recovery.placement())?;
-        self.places = Places::of(&self.world);
-        self.resilience.recoveries += 1;
-        self.resilience.recovery += began.elapsed();
-        Ok(Next::Restore)
-    }
-
-    fn restore(&mut self) -> Result<Next, SolveError> {
-        let began = Instant::now();
-        let options = BlockOptions::global(Timeout::Never);
-        let tried = self.world.try_block(options, |block| block.restore::<f64>(STATE))?;
-        self.resilience.recovery += began.elapsed();
-        let (finished, error) = match tried {
-            fampi::Tried::Committed(copy, _) => {
-                self.resume(&copy);
-                return Ok(Next::Iterate);
-            }
-            fampi::Tried::Faulty(finished, error) => (finished, error),
-        };
-        match (Self::after(&finished, Next::Restore), error) {
-            (Next::Rebuild, _) => Ok(Next::Rebuild),
-            (_, Some(Error::NothingProtected)) => Ok(Next::Start),
-            (_, Some(error @ Error::StateLost { .. })) => Err(error.into()),
-            (next, _) => Ok(next),
-        }
-    }
-
-    fn resume(&mut self, copy: &[f64]) {
-        let (encoded, history) = copy.split_at(self.cg.state().encoded_len());
-        self.cg.restore(encoded);
-        let k = self.cg.state().iteration;
-        self.history.clear();
-        self.history.extend_from_slice(&history[..k as usize]);
-        let rank = self.world.rank();
-        tracing::info!(target: "fampi::app", %rank, iteration = k, "data restored");
-        tracing::info!(target: "fampi::app", %rank, iteration = k + 1, "iteration resumed");
-    }
-
-    /// Ends this process if the plan says so. Replacements only die while they join.
-    fn end_if_planned(&self, phase: Phase, count: u32) {
-        let rank = self.world.origin() as usize;
-        let mortal = !self.immortal || phase == Phase::Join;
-        if let Some(mode) = self.options.kills.due(rank, phase, count).filter(|_| mortal) {
-            tracing::info!(target: "fampi::app", rank, "killed by plan");
-            (self.hooks.die)(mode);
-        }
+        let world = self.survivor.world.comm();
+        let tried = world.try_block(BlockOptions::global(Timeout::Never), |block| {
+            let copy = restore(block)?;
+            let (encoded, norms) = copy.split_at(self.cg.state().encoded_len());
+            self.cg.restore(encoded);
+            let k = self.cg.state().iteration;
+            self.history.clear();
+            self.history.extend_from_slice(&norms[..k as usize]);
+            Ok(self.survivor.exchange_news(block, k, [])?.0)
+        })?;
+        self.survivor.add_recovery(began);
+        let Some(news) = restored(tried)? else { return Ok(Next::Start) };
+        self.survivor.resume(&news);
+        Ok(Next::Iterate)
     }
 }

@@ -40,7 +40,7 @@ pub struct Summary {
     pub digest: Digest,
 }
 
-/// The start: the residual of the first guess, as r·r over all ranks.
+/// The start: the residual of the first guess, as this rank's part of r·r.
 ///
 /// # Errors
 /// [`Error`] of the network.
@@ -48,10 +48,10 @@ pub fn start(net: &mut impl Network, cg: &mut Cg, system: &System) -> Result<f64
     cg.load_initial();
     net.begin_exchange(system, cg.direction())?;
     net.end_exchange(system, cg.direction_mut())?;
-    net.sum(cg.initial_residual(system))
+    Ok(cg.initial_residual(system))
 }
 
-/// One iteration, up to the point where it could be committed.
+/// One iteration, up to the point where it could be committed. The network makes the sums.
 ///
 /// # Errors
 /// [`Error`] of the network.
@@ -68,7 +68,46 @@ pub fn iterate(
         Some(local) => Some(net.sum(local)?),
         None => None,
     };
-    let summed = Instant::now();
+    times.dot += began.elapsed();
+    let Product { norm, local } = multiply(net, cg, system, rt, overlap, times, passing)?;
+    let multiplied = Instant::now();
+    net.begin_sum(&[local])?;
+    passing(Phase::Dot);
+    let curvature = net.end_sum()?[0];
+    let mut judgement = cg.judge(curvature);
+    if judgement == Judgement::NormsNeeded {
+        net.begin_sum(&cg.local_norms())?;
+        let norms = net.end_sum()?;
+        judgement = cg.judge_norms(curvature, [norms[0], norms[1]]);
+    }
+    times.dot += multiplied.elapsed();
+    Ok(Iteration { norm, curvature, judgement })
+}
+
+/// The part of an iteration that needs neighbours only.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Product {
+    /// The norm that the iteration began with.
+    pub norm: f64,
+    /// This rank's part of p·Ap.
+    pub local: f64,
+}
+
+/// Forms the direction from r·r over all ranks (`None` in the first iteration), exchanges and
+/// multiplies it.
+///
+/// # Errors
+/// [`Error`] of the network.
+pub fn multiply(
+    net: &mut impl Network,
+    cg: &mut Cg,
+    system: &System,
+    rt: Option<f64>,
+    overlap: bool,
+    times: &mut SolveTimes,
+    passing: Passing<'_>,
+) -> Result<Product, Error> {
+    let began = Instant::now();
     let norm = cg.form_direction(rt);
     let formed = Instant::now();
     net.begin_exchange(system, cg.direction())?;
@@ -83,20 +122,9 @@ pub fn iterate(
         passing(Phase::Multiply);
         cg.multiply(system)
     };
-    let multiplied = Instant::now();
-    net.begin_sum(&[local])?;
-    passing(Phase::Dot);
-    let curvature = net.end_sum()?[0];
-    let mut judgement = cg.judge(curvature);
-    if judgement == Judgement::NormsNeeded {
-        net.begin_sum(&cg.local_norms())?;
-        let norms = net.end_sum()?;
-        judgement = cg.judge_norms(curvature, [norms[0], norms[1]]);
-    }
-    times.dot += (summed - began) + multiplied.elapsed();
-    times.waxpy += formed - summed;
-    times.matvec += multiplied - formed;
-    Ok(Iteration { norm, curvature, judgement })
+    times.waxpy += formed - began;
+    times.matvec += formed.elapsed();
+    Ok(Product { norm, local })
 }
 
 /// The end: what is said about the solution.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use fampi::Error;
 use fampi::sim::{Crash, Ending, Report, Simulation, crash};
 use harness::draw::Draw;
+use minife::lockstep::Lockstep;
 use minife::options::{Options, Recovery, Request};
 use minife::resilience::{self, Hooks, SolveError};
 
@@ -36,19 +37,21 @@ struct Case {
     seed: u64,
     spares: u32,
     recovery: Recovery,
+    fused: bool,
     crashes: Vec<Crash>,
 }
 
 impl Case {
     fn undisturbed(spares: u32) -> Self {
-        Self { seed: 0, spares, recovery: Recovery::Rebuild, crashes: Vec::new() }
+        let (recovery, crashes) = (Recovery::Rebuild, Vec::new());
+        Self { seed: 0, spares, recovery, fused: true, crashes }
     }
 
     fn drawn_from(seed: u64) -> Self {
         let mut draw = Draw(seed);
         let spares = draw.below(2) as u32;
         let recovery = if draw.below(4) == 0 { Recovery::Merge } else { Recovery::Rebuild };
-        let last = last_effect();
+        let (_, last) = *calm(true);
         let deaths = 1 + draw.below(3);
         let crashes = (0..deaths).map(|_| {
             // Spares and those that are spawned later may be struck, too.
@@ -60,7 +63,9 @@ impl Case {
                 Crash::before_effect(process, first + draw.below(last))
             }
         });
-        Self { seed, spares, recovery, crashes: crashes.collect() }
+        let crashes = crashes.collect();
+        let fused = draw.below(4) > 0;
+        Self { seed, spares, recovery, fused, crashes }
     }
 
     fn run(&self, words: &[&str], trace: bool) -> Report<Solved> {
@@ -68,7 +73,8 @@ impl Case {
         let Ok(Request::Run(mut options)) = Options::parse(words) else {
             panic!("these are options")
         };
-        options.recovery = self.recovery;
+        options.faults.recovery = self.recovery;
+        options.faults.fused = self.fused;
         let options: Arc<Options> = Arc::from(options);
         Simulation::new(RANKS)
             .seed(self.seed)
@@ -112,12 +118,13 @@ impl Case {
         let deaths = crashed.iter().filter(|crashed| **crashed).count() as u64;
         match first {
             Ok(bits) if self.recovery == Recovery::Rebuild => {
-                if bits != expected_bits() {
-                    return Err(format!("digits: {bits:?} and not {:?}", expected_bits()));
+                let (expected, _) = calm(self.fused);
+                if bits != expected {
+                    return Err(format!("digits: {bits:?} and not {expected:?}"));
                 }
                 Ok(Tally { solved: 1, lost: 0, deaths })
             }
-            Ok(bits) => near(bits, expected_bits()).map(|()| Tally { solved: 1, lost: 0, deaths }),
+            Ok(bits) => near(bits, &calm(true).0).map(|()| Tally { solved: 1, lost: 0, deaths }),
             Err(SolveError::Lost(Error::StateLost { rank, partner })) => {
                 // After a merge ranks are numbered anew.
                 let apart = rank.number().abs_diff(partner.number());
@@ -149,22 +156,16 @@ fn near(bits: &Bits, expected: &Bits) -> Result<(), String> {
     if same { Ok(()) } else { Err(format!("digits after a merge: {bits:?}")) }
 }
 
-fn calm() -> &'static (Bits, u64) {
-    static CALM: OnceLock<(Bits, u64)> = OnceLock::new();
-    CALM.get_or_init(|| {
-        let report = Case::undisturbed(0).run(&[], false);
+/// The bits, and how many effects a process has, when nobody dies. Sums that are requests have an
+/// order of their own.
+fn calm(fused: bool) -> &'static (Bits, u64) {
+    static CALM: [OnceLock<(Bits, u64)>; 2] = [const { OnceLock::new() }; 2];
+    CALM[usize::from(fused)].get_or_init(|| {
+        let report = Case { fused, ..Case::undisturbed(0) }.run(&[], false);
         let effects = report.processes.iter().map(|process| process.effects).max();
         let bits = report.expect_orderly().swap_remove(0).expect("nothing happened");
         (bits, effects.expect("four processes"))
     })
-}
-
-fn expected_bits() -> &'static Bits {
-    &calm().0
-}
-
-fn last_effect() -> u64 {
-    calm().1
 }
 
 fn reproduce(seed: u64) -> String {
@@ -183,9 +184,9 @@ fn without_deaths_simulated_ranks_agree_with_the_specification() {
     for spares in [0, 1] {
         let results = Case::undisturbed(spares).run(&[], false).expect_orderly();
         assert!(results.iter().flatten().count() >= RANKS as usize);
-        assert!(results.iter().flatten().all(|bits| bits == expected_bits()));
+        assert!(results.iter().flatten().all(|bits| bits == &calm(true).0));
     }
-    let bits = expected_bits();
+    let bits = &calm(true).0;
     assert!(bits.iterations.abs_diff(31) <= 2);
     assert!((f64::from_bits(bits.centre) / 0.218_963_365_351_237_3 - 1.0).abs() < 1e-9);
 }
@@ -229,16 +230,52 @@ fn a_plan_of_deaths_works_on_simulated_ranks_as_on_real_ones() {
         &["kill=1@exchange:5", "kill=2@recovery:1"],
         &["kill=3@iteration:31", "kill=3@join:1"],
     ] {
-        for spares in [0, 1] {
-            let report = Case::undisturbed(spares).run(kills, false);
+        for (spares, fused) in [(0, true), (1, true), (0, false)] {
+            let report = Case { fused, ..Case::undisturbed(spares) }.run(kills, false);
             let crashed = |process: &fampi::sim::ProcessReport<Solved>| {
                 matches!(process.ending, Ending::Crashed)
             };
             let deaths = report.processes.iter().filter(|process| crashed(process)).count();
             assert_eq!(deaths, kills.len(), "{kills:?}: {report}");
             let results = report.expect_orderly();
-            assert!(results.iter().all(|result| result.as_ref() == Ok(expected_bits())));
+            let expected = Ok(&calm(fused).0);
+            assert!(results.iter().all(|result| result.as_ref() == expected));
         }
+    }
+}
+
+#[test]
+fn sums_by_commits_have_the_bits_of_the_yardstick_on_any_number_of_ranks_also_after_deaths() {
+    for ranks in [1, 2, 3, 4, 5, 7] {
+        let line = if ranks > 2 { "nx=8 kill=1@dot:9 kill=2@iteration:15" } else { "nx=8" };
+        let Ok(Request::Run(options)) = Options::parse(line.split(' ')) else {
+            panic!("these are options")
+        };
+        let problem = options.problem(ranks).expect("these ranks exist");
+        let expected = Lockstep::new(&problem, options.limits).expect("a mesh").solve();
+        let report = Simulation::new(ranks as u32).run_world(move |world| {
+            let hooks = Hooks { die: &|_| crash(), watch: &mut |_, _| {} };
+            let (world, result) = resilience::solve(world, &options, hooks);
+            world.finalize();
+            result.map(|solved| (solved.history, solved.summary.digest, solved.resilience))
+        });
+        for result in report.expect_orderly() {
+            let (history, digest, account) = result.expect("there are copies");
+            assert_eq!((history, digest), (expected.history.clone(), expected.digest));
+            // A copy counts from the commit of the iteration that made it.
+            let lost = if ranks > 2 { (2, 4) } else { (0, 0) };
+            assert_eq!((account.recoveries, account.lost), lost, "{ranks} ranks");
+        }
+    }
+}
+
+#[test]
+fn an_interval_that_the_ranks_choose_changes_no_bit() {
+    for kills in [&["kill=2@dot:18"][..], &["kill=2@dot:7", "kill=0@iteration:29"]] {
+        let words = ["protect-every=auto", "mtbf=10"];
+        let report = Case::undisturbed(0).run(&[&words, kills].concat(), false);
+        let results = report.expect_orderly();
+        assert!(results.iter().all(|result| result.as_ref() == Ok(&calm(true).0)), "{kills:?}");
     }
 }
 

@@ -1,7 +1,9 @@
 //! What command lines and input files mean, and which are refused.
 
+use harness::schedule::Protect;
+
 use super::*;
-use crate::kill_plan::{Mode, Phase};
+use crate::kill_plan::Mode;
 
 fn run(line: &str) -> Options {
     match Options::parse(line.split_whitespace()) {
@@ -42,9 +44,9 @@ fn every_way_to_write_an_option_means_the_same() {
 fn a_kill_keeps_the_colons_of_its_value() {
     for line in ["--kill 2@dot:40:segv", "--kill=2@dot:40:segv", "kill:2@dot:40:segv"] {
         let options = run(line);
-        assert_eq!(options.kills.due(2, Phase::Dot, 40), Some(Mode::Segv));
+        assert_eq!(options.faults.kills.due(2, Phase::Dot, 40), Some(Mode::Segv));
     }
-    assert_eq!(run("--kill 1@dot:4 --kill 2@dot:4").kills.kills().len(), 2);
+    assert_eq!(run("--kill 1@dot:4 --kill 2@dot:4").faults.kills.kills().len(), 2);
 }
 
 #[test]
@@ -52,9 +54,10 @@ fn the_resilience_options_are_read() {
     let options =
         run("--fault-tolerance off --recovery merge --protect-every 5 --source 0 --iterations 7 \
          --tolerance 1e-8 --yaml none --progress mv_overlap_comm_comp=1 load_imbalance=12.5");
-    assert_eq!(options.fault_tolerance, FaultTolerance::Off);
-    assert_eq!(options.recovery, Recovery::Merge);
-    assert_eq!(options.protect_every, 5);
+    assert_eq!(options.faults.tolerance, FaultTolerance::Off);
+    assert_eq!(options.faults.recovery, Recovery::Merge);
+    assert_eq!(options.faults.protect, Protect::Every(5));
+    assert!(options.faults.fused && !run("--fused=off").faults.fused);
     assert!(!options.source && options.overlap);
     assert_eq!(options.limits, Limits { max_iterations: 7, tolerance: 1e-8 });
     assert_eq!(options.yaml, YamlTarget::Nowhere);
@@ -76,7 +79,7 @@ fn help_and_version_win() {
     assert_eq!(Options::parse(["nx=3", "--help"]), Ok(Request::Help));
     assert_eq!(Options::parse(["--version"]), Ok(Request::Version));
     let named = |name: &&str| HELP.contains(name) || HELP.contains(&name.replace('_', "-"));
-    assert!(KNOWN.iter().all(named));
+    assert!(KNOWN.iter().chain(&NAMES).all(named));
 }
 
 #[test]
@@ -91,6 +94,10 @@ fn bad_input_gives_one_clear_sentence() {
             "the option 'tolerance' cannot be 'nan', it needs a number, zero or more",
         ),
         ("--recovery pray", "the option 'recovery' cannot be 'pray', it needs rebuild or merge"),
+        (
+            "protect-every=auto",
+            "protect-every=auto needs the mean time between failures of the job: mtbf=SECONDS",
+        ),
         ("source=2", "the option 'source' cannot be '2', it needs 1 or 0"),
     ] {
         assert_eq!(complaint(line), sentence);

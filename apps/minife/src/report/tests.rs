@@ -75,7 +75,7 @@ fn the_report_has_the_values_of_the_baselines() {
         assert!(yaml.lines().any(|found| found == line), "'{line}' is not in\n{yaml}");
     }
     assert!(!yaml.contains("Resilience"));
-    let resilient = Report { resilience: Some(Resilience::default()), ..report(&row_map) };
+    let resilient = Report { resilience: Some(Account::default()), ..report(&row_map) };
     assert!(resilient.yaml().contains("Resilience:\n  Recoveries: 0\n"));
 }
 

@@ -3,7 +3,7 @@
 use crate::launch::Run;
 
 /// The numbers of the last line.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FinalLine {
     pub(crate) ranks: u32,
     pub(crate) rows: usize,
@@ -12,6 +12,7 @@ pub(crate) struct FinalLine {
     pub(crate) residual: f64,
     pub(crate) max_error: f64,
     pub(crate) centre: f64,
+    pub(crate) digest: String,
 }
 
 /// What the specification says of a mesh, for every number of ranks.
@@ -84,6 +85,7 @@ impl FinalLine {
                 "residual" => line.residual = value.parse().ok()?,
                 "max_error" => line.max_error = value.parse().ok()?,
                 "centre" => line.centre = value.parse().ok()?,
+                "digest" => value.clone_into(&mut line.digest),
                 _ => {}
             }
         }

@@ -1,0 +1,103 @@
+//! What a command line says about faults: the same options in all applications.
+
+use std::time::Duration;
+
+use crate::kill_plan::{Kill, KillPlan, Phase};
+use crate::schedule::Protect;
+use crate::words::{FaultTolerance, Recovery, WordError, switch};
+
+/// How a run meets faults, and which ones are made for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Faults<P> {
+    /// Whether the run survives failures.
+    pub tolerance: FaultTolerance,
+    /// Whether the reductions of an iteration ride on commits.
+    pub fused: bool,
+    /// How a lost rank is dealt with.
+    pub recovery: Recovery,
+    /// When the state is copied to a partner.
+    pub protect: Protect,
+    /// The mean time between failures of the whole job.
+    pub mtbf: Option<Duration>,
+    /// Who dies when.
+    pub kills: KillPlan<P>,
+}
+
+impl<P> Default for Faults<P> {
+    fn default() -> Self {
+        Self {
+            tolerance: FaultTolerance::On,
+            fused: true,
+            recovery: Recovery::Rebuild,
+            protect: Protect::Every(1),
+            mtbf: None,
+            kills: KillPlan::default(),
+        }
+    }
+}
+
+/// The names of the options, in the spelling of [`crate::words::split`].
+pub const NAMES: [&str; 6] =
+    ["fault_tolerance", "fused", "recovery", "protect_every", "mtbf", "kill"];
+
+impl<P: Phase> Faults<P> {
+    /// Sets the option of one of the [`NAMES`].
+    ///
+    /// # Errors
+    /// [`WordError`] if it cannot have this value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), WordError> {
+        let needs = |needs| WordError::wrong(name, value, needs);
+        match name {
+            "fault_tolerance" => {
+                self.tolerance =
+                    FaultTolerance::of(value).ok_or_else(|| needs(FaultTolerance::NEEDS))?;
+            }
+            "fused" => self.fused = switch(value).ok_or_else(|| needs("on or off"))?,
+            "recovery" => {
+                self.recovery = Recovery::of(value).ok_or_else(|| needs(Recovery::NEEDS))?;
+            }
+            "protect_every" => {
+                self.protect = Protect::of(value).ok_or_else(|| needs(Protect::NEEDS))?;
+            }
+            "mtbf" => {
+                let seconds = value.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+                let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                let time = time.filter(|time| !time.is_zero());
+                self.mtbf = Some(time.ok_or_else(|| needs("a number of seconds above 0"))?);
+            }
+            _ => self.kills.add(value.parse::<Kill<P>>()?),
+        }
+        Ok(())
+    }
+
+    /// Looks at options that are wrong together.
+    ///
+    /// # Errors
+    /// [`WordError::NoMtbf`].
+    pub fn check(&self) -> Result<(), WordError> {
+        let lost = self.protect == Protect::Auto && self.mtbf.is_none();
+        if lost { Err(WordError::NoMtbf) } else { Ok(()) }
+    }
+
+    /// Looks at the plan of deaths.
+    ///
+    /// # Errors
+    /// [`WordError::KillBeyond`] if it kills a rank that does not exist among `ranks`.
+    pub fn check_ranks(&self, ranks: usize) -> Result<(), WordError> {
+        let beyond = self.kills.beyond(ranks);
+        let error = |kill: Kill<P>| WordError::KillBeyond { kill: kill.to_string(), ranks };
+        beyond.map_or(Ok(()), |kill| Err(error(kill)))
+    }
+
+    /// Adds the deaths that the launcher asks for.
+    ///
+    /// # Errors
+    /// [`WordError::Kill`].
+    pub fn add_kills_of_launcher(&mut self) -> Result<(), WordError> {
+        let kills = std::env::var("FAMPI_KILL").unwrap_or_default();
+        for kill in kills.split(',').filter(|kill| !kill.is_empty()) {
+            self.kills.add(kill.parse::<Kill<P>>()?);
+        }
+        Ok(())
+    }
+}
