@@ -29,7 +29,7 @@ pub(crate) struct Options {
           allow_negative_numbers = true)]
     spares: u32,
     /// Kill a rank: 2@1.5s after the launch, or 2@iteration:40 by the program itself
-    #[arg(long = "kill", value_name = "RANK@WHEN")]
+    #[arg(long = "kill", value_name = "RANK@WHEN", allow_hyphen_values = true)]
     kills: Vec<Kill>,
     /// End everything after so many seconds, with status 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds,
