@@ -26,6 +26,7 @@ mod checks;
 mod demo;
 mod detect;
 mod doctor;
+mod draw;
 mod guard;
 mod install;
 mod installation;
@@ -49,6 +50,7 @@ mod soak;
 mod status;
 mod test;
 mod timeline;
+mod trace;
 mod wheel;
 mod workspace;
 
@@ -85,6 +87,8 @@ enum Command {
     /// Measure, on real ranks, what fault tolerance costs
     #[command(subcommand)]
     Bench(bench::Benchmark),
+    /// Draw what `run --trace FILE` has written, ranks as rows
+    Timeline(draw::Options),
     /// Lose ranks at random moments for a long time, and judge each run by its result
     Soak(soak::Options),
 }
@@ -121,6 +125,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Test(options) => test::main(&workspace, &options),
         Command::Sim(options) => sim::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
+        Command::Timeline(options) => draw::main(&options),
         Command::Soak(options) => soak::main(&workspace, &options),
     }
 }

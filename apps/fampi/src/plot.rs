@@ -26,16 +26,20 @@ pub(crate) struct Chart<'a> {
     pub(crate) series: Vec<Series>,
 }
 
+/// The same letters on every machine, also where no font is installed.
+pub(crate) fn bring_font() {
+    static FONT: Once = Once::new();
+    FONT.call_once(|| {
+        let font = epaint_default_fonts::UBUNTU_LIGHT;
+        // It fails for damaged fonts only, and then drawing says so.
+        let _ = register_font("sans-serif", FontStyle::Normal, font);
+    });
+}
+
 impl Chart<'_> {
     /// Writes `name.svg` and `name.png` into the folder; their paths.
     pub(crate) fn write(&self, folder: &Path, name: &str) -> Result<[PathBuf; 2]> {
-        // The same letters on every machine, also where no font is installed.
-        static FONT: Once = Once::new();
-        FONT.call_once(|| {
-            let font = epaint_default_fonts::UBUNTU_LIGHT;
-            // It fails for damaged fonts only, and then drawing says so.
-            let _ = register_font("sans-serif", FontStyle::Normal, font);
-        });
+        bring_font();
         let files = ["svg", "png"].map(|kind| folder.join(format!("{name}.{kind}")));
         self.draw(&SVGBackend::new(&files[0], SIZE).into_drawing_area())?;
         self.draw(&BitMapBackend::new(&files[1], SIZE).into_drawing_area())?;

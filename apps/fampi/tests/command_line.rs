@@ -154,6 +154,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("sim scale --gap -1", "a whole number of nanoseconds, 0 or more"),
     ("bench detect --trials 0", "write a number of deaths, 1 or more"),
     ("bench detect -n 2", "measure with 4 ranks or more"),
+    ("timeline", "<FILE> is missing"),
+    ("timeline file --from -1", "write a number of milliseconds, 0 or more"),
+    ("timeline file --to x", "write a number of milliseconds, 0 or more"),
+    ("run -n 2 --trace", "a value is required for '--trace <FILE>'"),
     ("soak --minutes 0", "write a number of minutes above 0"),
     ("soak --minutes nan", "write a number of minutes above 0"),
     ("soak -n 0", "write a number of ranks, 1 or more"),
@@ -176,6 +180,27 @@ fn an_option_without_its_value_is_told_by_its_name() {
         let words: Vec<&str> = line.split(' ').collect();
         refused(&words, "a value is required for");
     }
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_told() {
+    let checkout = bare_checkout();
+    fs::write(checkout.path().join("text"), "{\"traceEvents\":[").expect("written");
+    for file in ["text", "no-such-file", "apps"] {
+        let output = inside(checkout.path(), &["timeline", file]);
+        refused_with(1, &output, "give a file that `cargo fampi run --trace FILE` has written");
+    }
+    for file in ["no-such-folder/trace", "apps"] {
+        let output = inside(checkout.path(), &["run", "-n", "2", "--trace", file, "--", "true"]);
+        refused_with(1, &output, "choose another file for --trace");
+    }
+    let trace = "{\"traceEvents\":[{\"name\":\"a\",\"cat\":\"life\",\"ph\":\"X\",\"dur\":9}]}";
+    fs::write(checkout.path().join("trace"), trace).expect("written");
+    let output = inside(checkout.path(), &["timeline", "trace", "--from", "5", "--to", "4"]);
+    refused_with(2, &output, "nothing is between 5 and 4 ms");
+    let output = inside(checkout.path(), &["timeline", "trace", "--svg", "no-such-folder/it"]);
+    refused_with(1, &output, "choose another file for --svg");
+    assert!(!checkout.path().join("target").exists());
 }
 
 #[test]
@@ -237,7 +262,9 @@ fn outside_a_checkout_the_tool_says_so() {
 
 #[test]
 fn every_command_explains_itself() {
-    for command in ["setup", "doctor", "install", "run", "demo", "test", "sim", "bench", "soak"] {
+    for command in
+        ["setup", "doctor", "install", "run", "demo", "test", "sim", "bench", "soak", "timeline"]
+    {
         let output = fampi(&[command, "--help"]);
         assert!(output.status.success(), "{command}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: cargo fampi"));
