@@ -147,8 +147,9 @@ impl Target {
     /// A file that cannot be written is no news for after the run.
     pub(crate) fn of(option: &str, path: &Path) -> Result<Self> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = parent.unwrap_or(Path::new(".")).to_owned();
         let refused = || format!("choose another file for {option}, as {} fails", path.display());
+        // A program may change its folder before it writes its part beside the file.
+        let folder = std::path::absolute(parent.unwrap_or(Path::new("."))).with_context(refused)?;
         if path.is_dir() {
             bail!("choose another file for {option}, as {} is a folder", path.display());
         }

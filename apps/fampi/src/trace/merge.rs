@@ -43,35 +43,46 @@ struct Death {
 
 /// For each part, whether that process died.
 fn deaths(parts: &[Part]) -> Vec<Option<Death>> {
-    parts.iter().map(|part| death_of(part, parts)).collect()
+    let all: Vec<Option<Place>> = parts.iter().map(place).collect();
+    let mut news: Vec<(Time, Named, u32)> = Vec::new();
+    for (part, place) in parts.iter().zip(&all) {
+        let seen_by = place.map_or(0, |place| place.number());
+        for (at, what) in &part.entries {
+            if let What::Died { process, rank } = what {
+                news.push((*at, Named::new(*process, *rank), seen_by));
+            }
+        }
+    }
+    news.sort_unstable();
+    let both = parts.iter().zip(all);
+    both.map(|(part, place)| death_of(part, place?, &news)).collect()
 }
 
-fn death_of(part: &Part, all: &[Part]) -> Option<Death> {
+/// `news` tells who is dead, when somebody knew, and who, in the order of time.
+fn death_of(part: &Part, place: Place, news: &[(Time, Named, u32)]) -> Option<Death> {
     if let Some((at, ..)) = part.words.iter().find(|(_, word, _)| word == "killed by plan") {
         return Some(Death { at: *at, seen_by: None });
     }
     if part.entries.iter().any(|(_, what)| *what == What::Left) {
         return None;
     }
-    let mine = place(part)?;
+    let me = Named::new(place.process, place.number());
+    let known = news.iter().find(|(at, who, _)| *who == me && *at >= part.begun)?;
     let last = part.entries.last().map_or(part.begun, |(at, _)| *at);
-    let mut known: Vec<(Time, u32)> = Vec::new();
-    for other in all.iter().filter(|other| !std::ptr::eq(*other, part)) {
-        for (at, what) in &other.entries {
-            let What::Died { process, rank } = what else { continue };
-            let meant = match (process, mine) {
-                (Some(process), Place { process: Some(mine), .. }) => *process == mine,
-                // Without numbers it is the one of this rank that is silent since.
-                (None, Place { process: None, rank: Some(mine), .. }) => *rank == mine,
-                _ => false,
-            };
-            if meant && *at >= part.begun {
-                known.push((*at, place(other).map_or(0, |place| place.number())));
-            }
-        }
+    Some(Death { at: known.0.max(last), seen_by: Some(known.2) })
+}
+
+/// How others call a process: by its number in the job; by its rank where there are no numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    Process(u32),
+    Rank(u32),
+}
+
+impl Named {
+    fn new(process: Option<u32>, rank: u32) -> Self {
+        process.map_or(Self::Rank(rank), Self::Process)
     }
-    let (at, seen_by) = known.into_iter().min()?;
-    Some(Death { at: at.max(last), seen_by: Some(seen_by) })
 }
 
 /// Where a process is.
