@@ -3,7 +3,7 @@
 use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
     engine::{
-        BlockKey, Engine, Level, Need, Shared,
+        BlockKey, Engine, Entry, Level, Need, Shared,
         buffer::{Buffer, Element},
         platform::Operation,
     },
@@ -175,7 +175,11 @@ impl TryBlock {
     /// is faulty with them: after the latter, all ranks start anew;
     /// [`Error::Request`] when a rank died meanwhile; [`Error::StateType`].
     pub fn restore<T: Element + Default>(&mut self, number: u32) -> Result<Vec<T>, Error> {
-        self.engine().borrow_mut().restore(self.key, number)
+        let mut engine = self.engine().borrow_mut();
+        engine.tell(|_| Entry::Begun { work: "restore", spawn: 0 });
+        let restored = engine.restore(self.key, number);
+        engine.tell(|_| Entry::Done { work: "restore" });
+        restored
     }
 
     /// The protected state of a rank that died before a shrink, if this rank keeps its copy, in a

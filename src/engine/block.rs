@@ -230,6 +230,7 @@ impl Engine {
             block.scope = BlockId(state.next_block.0.saturating_sub(1));
         }
         tracing::trace!(target: "fampi::block", block = self.block(key).scope.0, ?level, "started");
+        self.tell(|engine| engine.start_entry(key));
         key
     }
 

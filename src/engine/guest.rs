@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Need, Phase, Record, RequestState, Waited,
+    BlockKey, CommKey, Engine, Entry, Need, Phase, Record, RequestState, Waited,
     platform::{DataId, Idle, PostId, Progress, UniverseId},
 };
 use crate::{ids::CommId, rank::Rank, timeout::Timeout};
@@ -28,6 +28,10 @@ impl Engine {
         let everybody = (0..size).map(Rank::new).collect();
         let key = self.register(id, universe, everybody, me, Some(data));
         self.job.world = Some(key);
+        self.tell(|_| {
+            let rank = Some((me, me.number()));
+            Entry::Placed { process: None, rank, generation: 0, role: "rank" }
+        });
         key
     }
 

@@ -18,6 +18,7 @@
 //! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
+//! | `trace` | writes down what happens, if somebody wants to know |
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
 
 mod block;
@@ -33,6 +34,7 @@ mod progress;
 pub mod reduction;
 mod request;
 pub mod section;
+mod trace;
 mod vote;
 
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
@@ -55,6 +57,8 @@ use neighbours::Parts;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
 pub(crate) use request::MAX_USER_TAG;
+pub(crate) use trace::Entry;
+use trace::Trace;
 
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;
@@ -91,6 +95,7 @@ pub(crate) struct Engine {
     next_look: Duration,
     /// This process has left the job: the platform is not touched any more.
     pub(crate) left: bool,
+    trace: Option<Box<Trace>>,
 }
 
 /// What is known about the processes of a universe.
@@ -103,7 +108,8 @@ struct UniverseState {
 
 impl Engine {
     /// An engine that knows nobody yet.
-    pub(crate) fn new(platform: Box<dyn Platform>) -> Self {
+    pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
+        let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
         let scope_bits = request::scope_bits(platform.max_tag());
         Self {
             platform,
@@ -123,6 +129,7 @@ impl Engine {
             scope_bits,
             next_look: Duration::ZERO,
             left: false,
+            trace,
         }
     }
 

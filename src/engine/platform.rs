@@ -190,6 +190,12 @@ pub trait Platform {
     /// Time since some fixed moment of this process.
     fn now(&self) -> Duration;
 
+    /// Where this process writes what happens to it, `None` if nobody wants to know. What the
+    /// platform says about the process itself, such as when its clock began, is written.
+    fn trace(&mut self) -> Option<Box<dyn std::io::Write>> {
+        None
+    }
+
     /// Sends a control frame without blocking; frames between two processes of a universe arrive
     /// in order, except that fast frames ([`crate::protocol::codec::is_fast`]) and others may
     /// overtake each other. To a dead process it does nothing.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Need, OpenBlock, Phase, RequestState,
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Entry, Need, OpenBlock, Phase, RequestState,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
@@ -309,6 +309,7 @@ impl Engine {
         self.comm_mut(key).tainted = Some(context);
         self.interrupted.push(block);
         tracing::debug!(target: "fampi::block", block = id.0, "interrupted");
+        self.tell(|engine| Entry::Interrupted { block: engine.block(block).serial });
         // Whether anybody died is only known with the decision.
         self.platform.retire_contexts(data, context + 1, false);
         // Most are over by that. A message that its receiver has begun to fetch is not: MPI lets go
@@ -342,6 +343,8 @@ impl Engine {
         if !known.dead.insert(process) {
             return;
         }
+        let number = known.processes.get(process.index()).copied();
+        self.tell(|_| Entry::Died { process: number, rank: process });
         for at in 0..self.comms.len() {
             if self.comms[at].universe != universe {
                 continue;

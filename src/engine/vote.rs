@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Level, Need, Phase, RequestState, Verdict, progress::is_operation,
+    BlockKey, CommKey, Engine, Entry, Level, Need, Phase, RequestState, Verdict,
+    progress::is_operation,
 };
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
@@ -192,7 +193,8 @@ impl Engine {
             let block = self.block(key);
             let (comm, id, context) = (block.comm, block.scope, block.context);
             let vote = Vote { faults, context };
-            match block.values {
+            self.tell(|engine| Entry::Voted { block: engine.block(key).serial });
+            match self.block(key).values {
                 None => self.drive(comm, |commit, out| commit.handle_vote(id, vote, out)),
                 Some(values) => self.drive(comm, |commit, out| {
                     commit.handle_fused_vote(id, vote, &values, out);
@@ -295,6 +297,8 @@ impl Engine {
             target: "fampi::commit", rank = %state.me, block = id.0, dead = %decision.dead,
             report = %report, "report agreed"
         );
+        self.tell(|engine| Entry::Agreed { comm: engine.comm_name(comm), report: report.clone() });
+        let state = &mut self.comms[comm.0];
         if decision.next_context > state.context && !planted(Bug::KeepTheContext) {
             state.context = decision.next_context;
             if let Some(data) = state.data {
@@ -312,6 +316,8 @@ impl Engine {
             let committed = verdict.committed || planted(Bug::KeepAbortedCopies);
             self.settle_copies(key, committed);
         }
+        let committed = verdict.committed;
+        self.tell(|engine| Entry::Ended { block: engine.block(key).serial, committed });
         let block = self.block_mut(key);
         block.phase = Phase::Decided(verdict);
         if block.detached {

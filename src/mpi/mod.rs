@@ -13,6 +13,7 @@
 //! baseline  MPI's own operations, to compare with
 //! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, will, notice  deaths on our own node, seen at once and told to MPI
+//! trace     the file for what happens here
 //! ```
 //!
 //! **Assumes** one thread that calls MPI, and the launch line of `fampi run`: fault tolerance on,
@@ -46,6 +47,7 @@ mod request;
 mod seats;
 mod spawn;
 mod strided;
+mod trace;
 mod ulfm;
 mod watchdog;
 mod watcher;
@@ -267,6 +269,10 @@ impl Platform for MpiPlatform {
 
     fn now(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    fn trace(&mut self) -> Option<Box<dyn std::io::Write>> {
+        trace::open(self.now())
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::MAX_ATTEMPTS;
 use crate::{
-    engine::{BlockKey, CommKey, Engine, platform::Derived},
+    engine::{BlockKey, CommKey, Engine, Entry, platform::Derived},
     error::Error,
     protocol::{
         handshake::{Goal, Handshake, Order},
@@ -36,6 +36,16 @@ pub(crate) enum Kind {
     Shrink,
 }
 
+impl Kind {
+    /// What a timeline calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Split { .. } => "split",
+            Self::Shrink => "shrink",
+        }
+    }
+}
+
 impl Creation {
     /// Starts to make a communicator; all living ranks of the parent do so, in the same order.
     pub(crate) fn start(engine: &mut Engine, parent: CommKey, kind: Kind) -> Result<Self, Error> {
@@ -47,6 +57,7 @@ impl Creation {
             Kind::Split { .. } => Goal::Split,
             Kind::Shrink => Goal::Shrink,
         };
+        engine.tell(|_| Entry::Begun { work: kind.name(), spawn: 0 });
         let mut orders = Vec::new();
         let handshake = Handshake::start(goal, MAX_ATTEMPTS, &mut orders);
         let mut creation = Self { parent, kind, handshake, awaits: None, made: None, due: false };
@@ -62,6 +73,7 @@ impl Creation {
         engine.job.creating = true;
         let key = engine.comm(parent).me.number();
         let kind = Kind::Split { color: Some(0), key, of_grid: false };
+        engine.tell(|_| Entry::Begun { work: kind.name(), spawn: 0 });
         let handshake = Handshake::agreed();
         Ok(Self { parent, kind, handshake, awaits: None, made: None, due: true })
     }
@@ -74,6 +86,12 @@ impl Creation {
     /// Goes on if possible. The result, when there is one, is the same kind on every living rank;
     /// `None` in it for ranks without a colour.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+        let result = self.advance(engine)?;
+        engine.tell(|_| Entry::Done { work: self.kind.name() });
+        Some(result)
+    }
+
+    fn advance(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
         loop {
             let mut orders = Vec::new();
             // A block that all have committed says the same as a first vote.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{Placement, rebuild::Rebuild};
 use crate::{
     engine::{
-        Engine, Level,
+        Engine, Entry, Level,
         platform::{Idle, Origin},
     },
     error::Error,
@@ -69,6 +69,7 @@ impl Engine {
                 Some(Ok(())) => rebuild = Rebuild::start(self, Placement::SameRanks)?,
                 Some(Err(_)) if spawned => self.platform.abort(),
                 Some(Err(_)) => {
+                    self.tell(|_| Entry::Left);
                     self.left = true;
                     self.platform.finalize();
                     self.platform.exit()
@@ -92,6 +93,7 @@ impl Engine {
             let next = self.comm(universe).next_block;
             self.interrupt(universe, next);
         }
+        self.tell(|_| Entry::Left);
         self.left = true;
         self.platform.finalize();
     }

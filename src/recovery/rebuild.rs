@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use super::{MAX_ATTEMPTS, Placement};
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine,
+        BlockKey, CommKey, Engine, Entry,
         platform::{DataId, Derived, UniverseId},
     },
     error::Error,
@@ -37,6 +37,8 @@ use crate::{
 /// A rebuild under way, at a survivor, a spare or a replacement.
 pub(crate) struct Rebuild {
     placement: Placement,
+    /// What it is to this process: `launch`, `join`, `rebuild`, or `parked` until it is needed.
+    work: &'static str,
     handshake: Handshake,
     /// The commit whose verdict the next step waits for.
     awaits: Option<BlockKey>,
@@ -69,19 +71,29 @@ impl Rebuild {
         }
         let mut orders = Vec::new();
         let handshake = Handshake::start(Goal::Rebuild, MAX_ATTEMPTS, &mut orders);
-        let mut rebuild = Self::new(placement, handshake);
+        let me = engine.comm(self::universe(engine)).me;
+        let parked = engine.job.roster.rank_of(me).is_none();
+        let work = if parked { "parked" } else { "rebuild" };
+        let mut rebuild = Self::begin(engine, work, placement, handshake);
         rebuild.obey(engine, orders);
         Ok(rebuild)
     }
 
-    fn new(placement: Placement, handshake: Handshake) -> Self {
-        Self { placement, handshake, awaits: None, next: None, world: None, children: Vec::new() }
+    fn begin(
+        engine: &mut Engine,
+        work: &'static str,
+        placement: Placement,
+        handshake: Handshake,
+    ) -> Self {
+        engine.tell(|_| Entry::Begun { work, spawn: 0 });
+        let (next, world, children) = (None, None, Vec::new());
+        Self { placement, work, handshake, awaits: None, next, world, children }
     }
 
     /// The part of a process that was launched, in universe 0.
     pub(crate) fn launch(engine: &mut Engine, roster: Roster, me: Rank) -> Self {
         engine.job.creating = true;
-        Self::enter(engine, Next { universe: UniverseId(0), roster, me })
+        Self::enter(engine, "launch", Next { universe: UniverseId(0), roster, me })
     }
 
     /// The part of a process that was spawned to replace another.
@@ -89,14 +101,15 @@ impl Rebuild {
         engine.job.creating = true;
         let (universe, me, roster) = engine.platform.join()?;
         let roster = Roster::decode(&roster).ok_or(Error::CreationFailed)?;
-        Ok(Self::enter(engine, Next { universe, roster, me }))
+        Ok(Self::enter(engine, "join", Next { universe, roster, me }))
     }
 
-    fn enter(engine: &mut Engine, next: Next) -> Self {
+    fn enter(engine: &mut Engine, work: &'static str, next: Next) -> Self {
         let mut orders = Vec::new();
         let handshake = Handshake::join(next.roster.attempts, MAX_ATTEMPTS, &mut orders);
-        let mut rebuild = Self::new(next.roster.placement, handshake);
+        let placement = next.roster.placement;
         next.adopt(engine);
+        let mut rebuild = Self::begin(engine, work, placement, handshake);
         rebuild.obey(engine, orders);
         rebuild
     }
@@ -108,6 +121,12 @@ impl Rebuild {
 
     /// Goes on if possible; the result, when there is one, is the same on all living ranks.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<(), Error>> {
+        let result = self.advance(engine)?;
+        engine.tell(|_| Entry::Done { work: self.work });
+        Some(result)
+    }
+
+    fn advance(&mut self, engine: &mut Engine) -> Option<Result<(), Error>> {
         loop {
             if engine.job.dismissed {
                 engine.job.creating = false;
@@ -181,7 +200,9 @@ impl Rebuild {
             target: "fampi::recovery", attempt, dead = %dead, spawn, spares, "regrouping"
         );
         let began = engine.platform.now();
+        engine.tell(|_| Entry::Begun { work: "regroup", spawn });
         let regrouped = engine.platform.regroup(old, &dead, spawn, brought.as_deref());
+        engine.tell(|_| Entry::Done { work: "regroup" });
         let took_us = engine.platform.now().saturating_sub(began).as_micros() as u64;
         let (universe, roster) = match regrouped {
             Ok(regrouped) => regrouped,
@@ -301,6 +322,7 @@ impl Next {
         engine.job.children.clear();
         engine.job.world = None;
         engine.job.roster = roster;
+        engine.tell(Engine::place_entry);
     }
 
     /// The attempt failed: processes that are only in the new universe are told to go.

@@ -18,10 +18,18 @@ mod seeds;
 mod shrink;
 mod text;
 
-use std::{ops::RangeInclusive, process::ExitCode, sync::Mutex, time::Instant};
+use std::{
+    ops::RangeInclusive,
+    process::ExitCode,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
 use checks::Tally;
 use job::{Job, RANKS};
+
+/// Between two words about how far the work is.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -29,7 +37,7 @@ fn main() -> ExitCode {
         Ok(Asked::Seeds { first, count, ranks }) => run_seeds(first, count, &ranks),
         Ok(Asked::One(job)) => tell(&job),
         Err(wrong) => {
-            eprintln!("{wrong}");
+            eprintln!("fampi: {wrong}");
             ExitCode::from(2)
         }
     }
@@ -45,7 +53,7 @@ fn asked(words: &[&str]) -> Result<Asked, String> {
     if let ["job", line @ ..] = words {
         return Job::from_line(&line.join(" ")).map(Asked::One);
     }
-    let (mut seed, mut first, mut count, mut ranks) = (None, 0, 100_000, RANKS);
+    let (mut seed, mut first, mut count, mut ranks) = (None, 0, 10_000, RANKS);
     let (pairs, []) = words.as_chunks::<2>() else {
         return Err("the words come in pairs: a name and its value".into());
     };
@@ -75,9 +83,13 @@ fn range(text: &str) -> Result<RangeInclusive<u32>, String> {
 
 fn run_seeds(first: u64, count: u64, ranks: &RangeInclusive<u32>) -> ExitCode {
     let (began, tally) = (Instant::now(), Mutex::new(Tally::default()));
+    let (from, to) = (ranks.start(), ranks.end());
+    eprintln!("fampi: {count} jobs of {from} to {to} ranks, from seed {first}");
+    let progress = Mutex::new(Progress { done: 0, of: count, began, told: began });
     let ended = seeds::each_seed(first, count, |seed| {
         let seen = Job::drawn_from(seed, ranks).run()?;
         tally.lock().expect("nobody panics with it").add(&seen);
+        progress.lock().expect("nobody panics with it").step();
         Ok(())
     });
     let took = began.elapsed().as_secs_f64();
@@ -97,6 +109,27 @@ fn run_seeds(first: u64, count: u64, ranks: &RangeInclusive<u32>) -> ExitCode {
             println!("the same again: cargo fampi sim --job '{small}'");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// How far the seeds are, told now and then on standard error.
+struct Progress {
+    done: u64,
+    of: u64,
+    began: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    fn step(&mut self) {
+        self.done += 1;
+        if self.told.elapsed() < TOLD_EVERY || self.done == self.of {
+            return;
+        }
+        self.told = Instant::now();
+        let took = self.began.elapsed().as_secs_f64();
+        let left = took / self.done as f64 * (self.of - self.done) as f64;
+        eprintln!("fampi: {} of {} jobs, {left:.0} s left", self.done, self.of);
     }
 }
 

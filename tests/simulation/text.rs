@@ -10,6 +10,10 @@ use fampi::sim::{Crash, CrashPoint};
 
 use crate::job::{Answer, Job, Work};
 
+/// What to do about a line that is none.
+const PASTE: &str = "paste a line that a failure or `--seed` has printed";
+/// Each has a stack of its own.
+const MOST_PROCESSES: u32 = 128;
 const ANSWERS: [(Answer, &str); 3] =
     [(Answer::Rebuild, "rebuild"), (Answer::Merge, "merge"), (Answer::Shrink, "shrink")];
 
@@ -42,11 +46,16 @@ impl Job {
         for word in line.split_whitespace() {
             let (name, value) = word
                 .split_once('=')
-                .ok_or_else(|| format!("`{word}` is not of the form name=value"))?;
-            job.set(name, value).ok_or_else(|| format!("`{word}` is not part of a job"))?;
+                .ok_or_else(|| format!("`{word}` is not of the form name=value: {PASTE}"))?;
+            job.set(name, value)
+                .ok_or_else(|| format!("`{word}` is not part of a job: {PASTE}"))?;
         }
-        if job.ranks == 0 || job.calm >= job.work.len() {
-            return Err("a job has a rank, and a round before the calm ones".into());
+        let processes = job.ranks.saturating_add(job.spares);
+        if job.ranks == 0 || processes > MOST_PROCESSES || job.calm >= job.work.len() {
+            return Err(format!(
+                "a job has a rank, up to {MOST_PROCESSES} ranks and spares, and a round before \
+                 the calm ones: change the line"
+            ));
         }
         Ok(job)
     }

@@ -12,7 +12,7 @@ use crate::cargo::{self, Program};
 use crate::launcher::{self, Launcher};
 use crate::plan::{self, Kill, When};
 use crate::progress::Step;
-use crate::refusal::Misuse;
+use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::status::{self, Reports};
@@ -32,16 +32,17 @@ pub(crate) struct Options {
     ranks: u32,
     /// Elements of the mesh along each axis
     #[arg(long, value_name = "ELEMENTS", default_value = "48",
-          value_parser = elements, allow_negative_numbers = true)]
+          value_parser = whole(4_u32..=512, "a number of elements from 4 to 512"),
+          allow_negative_numbers = true)]
     size: u32,
     /// The rank that dies, in the given iteration
-    #[arg(long, value_name = "RANK@iteration:K", default_value = "1@iteration:60")]
+    #[arg(
+        long,
+        value_name = "RANK@iteration:K",
+        default_value = "1@iteration:60",
+        allow_hyphen_values = true
+    )]
     kill: Kill,
-}
-
-fn elements(text: &str) -> Result<u32, Misuse> {
-    let wrong = || Misuse("write a number of elements from 4 to 512".to_owned());
-    text.parse().ok().filter(|elements| (4..=512).contains(elements)).ok_or_else(wrong)
 }
 
 /// What one run of the solver left.

@@ -16,7 +16,7 @@ use crate::cargo::{self, Program};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
-use crate::refusal::Misuse;
+use crate::refusal::{Misuse, whole};
 use crate::session::{self, Script};
 use crate::setup;
 use crate::sheet::{self, Csv, Row};
@@ -27,9 +27,6 @@ const HEADER: [&str; 4] = ["how", "seen by", "median/ms", "p99/ms"];
 const WAYS: [&str; 5] = ["SIGKILL", "SIGSEGV", "exit(1)", "panic", "_exit(1)"];
 /// Where the news of a death come from, and the switch of the node watcher.
 const SOURCES: [(&str, &str); 2] = [("watcher", "on"), ("mpi", "off")];
-/// The launcher counts a rank that leaves with a status other than 0 twice, and would end the job
-/// when half of it has left so.
-const IGNORE_STATUSES: [&str; 3] = ["--prtemca", "state_base_error_non_zero_exit", "0"];
 /// Deaths in one launch: few, as the job changes with each of them.
 const TRIALS_PER_LAUNCH: u32 = 8;
 /// A launch takes seconds; one that takes this long hangs.
@@ -43,16 +40,12 @@ pub(crate) struct Options {
     ranks: u32,
     /// Deaths for each row
     #[arg(long, value_name = "T", default_value = "200",
-          value_parser = trials, allow_negative_numbers = true)]
+          value_parser = whole(1_u32..=10_000_000, "a number of deaths, 1 or more"),
+          allow_negative_numbers = true)]
     trials: u32,
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-}
-
-fn trials(text: &str) -> Result<u32, Misuse> {
-    let wrong = || Misuse("write a number of deaths, 1 or more".to_owned());
-    text.trim().parse().ok().filter(|trials| *trials > 0).ok_or_else(wrong)
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
@@ -88,7 +81,7 @@ fn measure(
     switch: &str,
 ) -> Result<Vec<f64>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let extra = IGNORE_STATUSES.map(str::to_owned);
+    let extra = launcher::ignore_statuses();
     let mut times: Vec<f64> = Vec::new();
     let most = 3 + 2 * options.trials.div_ceil(TRIALS_PER_LAUNCH);
     for launch in 0..most {

@@ -40,11 +40,9 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let prefix = folder(&options.prefix)?;
     setup::ensure(workspace)?;
     let built = build(workspace)?;
-    fs::create_dir_all(&options.prefix)
-        .with_context(|| format!("cannot make the folder {}", options.prefix.display()))?;
-    let prefix = fs::canonicalize(&options.prefix)?;
     let source = workspace.root().join("ffi");
     for (name, mode) in LIBRARIES {
         place(&fs::read(built.join(name))?, &prefix.join("lib").join(name), mode)?;
@@ -64,6 +62,14 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         shown(&prefix)
     );
     Ok(0)
+}
+
+/// Makes the folder, and finds out whether it can be written to before anything is built.
+fn folder(prefix: &Path) -> Result<PathBuf> {
+    let refused = || format!("cannot write to {}: choose a prefix that is yours", prefix.display());
+    fs::create_dir_all(prefix).with_context(refused)?;
+    tempfile::tempfile_in(prefix).with_context(refused)?;
+    Ok(fs::canonicalize(prefix)?)
 }
 
 /// Builds both libraries with optimisation; the folder that they are in.

@@ -5,20 +5,25 @@ use std::process::Command;
 use std::thread;
 
 use crate::installation::{Facts, Installation};
-use crate::refusal::Misuse;
+use crate::refusal::{Misuse, whole};
 
 /// More processes than this for each core of one machine are taken for a slip of the finger.
 const MOST_PER_CORE: usize = 128;
 
+/// For a launch in which many ranks leave with a status other than 0: the launcher counts each of
+/// them twice, and would end the job when half of it has left so.
+pub(crate) fn ignore_statuses() -> [String; 3] {
+    ["--prtemca", "state_base_error_non_zero_exit", "0"].map(str::to_owned)
+}
+
 /// A number of ranks, as it is written on the command line.
 pub(crate) fn ranks(text: &str) -> Result<u32, Misuse> {
-    let wrong = || Misuse("write a number of ranks, 1 or more".to_owned());
-    text.trim().parse().ok().filter(|ranks| *ranks > 0).ok_or_else(wrong)
+    whole(1..=u32::MAX, "a number of ranks, 1 or more")(text)
 }
 
 /// A number of processes that may be 0.
 pub(crate) fn processes(text: &str) -> Result<u32, Misuse> {
-    text.parse().map_err(|_| Misuse("write a number of processes, 0 or more".to_owned()))
+    whole(0..=u32::MAX, "a number of processes, 0 or more")(text)
 }
 
 /// Refuses a launch that would bring this machine down.

@@ -27,6 +27,7 @@ mod demo;
 mod detect;
 mod doctor;
 mod figure2;
+mod draw;
 mod guard;
 mod install;
 mod installation;
@@ -50,6 +51,7 @@ mod soak;
 mod status;
 mod test;
 mod timeline;
+mod trace;
 mod wheel;
 mod workspace;
 
@@ -88,6 +90,8 @@ enum Command {
     Bench(bench::Benchmark),
     /// Run both applications in the situations of the paper's figure 2, and draw it
     Figure2(figure2::Options),
+    /// Draw what `run --trace FILE` has written, ranks as rows
+    Timeline(draw::Options),
     /// Lose ranks at random moments for a long time, and judge each run by its result
     Soak(soak::Options),
 }
@@ -125,6 +129,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Sim(options) => sim::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
         Command::Figure2(options) => figure2::main(&workspace, &options),
+        Command::Timeline(options) => draw::main(&options),
         Command::Soak(options) => soak::main(&workspace, &options),
     }
 }

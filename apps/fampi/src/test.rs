@@ -6,17 +6,23 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::cargo;
+use crate::refusal::Misuse;
 use crate::setup;
 use crate::workspace::Workspace;
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// What to optimise for: the simulations want `release`
-    #[arg(long, default_value = "release")]
+    #[arg(long, default_value = "release", value_parser = profile)]
     profile: String,
     /// For `cargo test`: names of tests, and after another `--` flags of the test programs
     #[arg(last = true, value_name = "ARGS")]
     arguments: Vec<OsString>,
+}
+
+fn profile(text: &str) -> Result<String, Misuse> {
+    let known = ["release", "dev"].contains(&text);
+    known.then(|| text.to_owned()).ok_or_else(|| Misuse("write release or dev".to_owned()))
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {

@@ -34,7 +34,11 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new() -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("fampi-trace-").tempdir();
+        Self::in_folder(&std::env::temp_dir())
+    }
+
+    pub(crate) fn in_folder(folder: &Path) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("fampi-trace-").tempdir_in(folder);
         Ok(Self { folder: folder.context("cannot make a temporary folder")? })
     }
 
@@ -47,7 +51,12 @@ impl Trace {
         let mut text = String::new();
         let mut recorded = false;
         for file in fs::read_dir(self.path())? {
-            let bytes = fs::read(file?.path())?;
+            let path = file?.path();
+            if path.extension().is_some_and(|extension| extension == "trace") {
+                // What the library writes for trace viewers.
+                continue;
+            }
+            let bytes = fs::read(path)?;
             text.push_str(&String::from_utf8_lossy(&bytes));
             text.push('\n');
             recorded = true;
@@ -56,11 +65,12 @@ impl Trace {
     }
 }
 
+/// An event, as a program in Rust writes it.
 #[derive(Deserialize)]
-struct Line {
-    timestamp: String,
-    target: String,
-    fields: Map<String, Value>,
+pub(crate) struct Line {
+    pub(crate) timestamp: String,
+    pub(crate) target: String,
+    pub(crate) fields: Map<String, Value>,
 }
 
 /// One event of one process.

@@ -120,6 +120,101 @@ fn the_demo_and_the_benchmarks_refuse_what_they_cannot_do() {
     refused(&["bench", "no-such-benchmark"], "`cargo fampi bench --help` lists them");
 }
 
+/// Command lines that cannot be meant, by words, and what the answer says.
+const REFUSED: &[(&str, &str)] = &[
+    ("--nonsense", "`--nonsense` has no place here: write `cargo fampi <COMMAND>`"),
+    ("run -n 4 --kill -1@1s -- true", "the rank is not a number: write RANK@1.5s"),
+    ("run -n 2 --timeline=x -- true", "unexpected value 'x' for '--timeline'"),
+    ("run -n 2 -n 3 -- true", "'--ranks <N>' cannot be used multiple times"),
+    ("demo extra", "`extra` has no place here"),
+    ("demo --kill x", "there is no @: write RANK@1.5s or RANK@iteration:40"),
+    ("test --profile nonsense", "write release or dev"),
+    ("setup --nope", "`--nope` has no place here"),
+    ("doctor x", "`x` has no place here"),
+    ("install", "--prefix <DIR> is missing"),
+    ("sim nonsense", "there is no command `nonsense`: `cargo fampi sim --help` lists them"),
+    ("sim --seeds -3", "write a number of seeds, 1 or more"),
+    ("sim --seeds 0", "write a number of seeds, 1 or more"),
+    ("sim --seeds many", "write a number of seeds, 1 or more"),
+    ("sim --seeds 99999999999999999999", "write a number of seeds, 1 or more"),
+    ("sim --from -1", "write a seed, 0 or more"),
+    ("sim --from 18446744073709551615 --seeds 2", "write a lower --from, or fewer --seeds"),
+    ("sim --seed x", "write a seed, 0 or more"),
+    ("sim --seed 1 --seeds 2", "cannot be used with"),
+    ("sim --ranks 0", "or a range as in 2-16"),
+    ("sim --ranks -3", "or a range as in 2-16"),
+    ("sim --ranks 5-2", "or a range as in 2-16"),
+    ("sim --ranks 1000000", "write a number from 1 to 128"),
+    ("sim --seeds 4 scale", "cannot be used with '--seeds <N>'"),
+    ("sim scale --ranks 1", "numbers of ranks from 2 to 4194304"),
+    ("sim scale --ranks -1", "numbers of ranks from 2 to 4194304"),
+    ("sim scale --ranks 16,", "numbers of ranks from 2 to 4194304"),
+    ("sim scale --deaths -1", "write numbers of deaths, 0 or more"),
+    ("sim scale --latency x", "a whole number of nanoseconds, 0 or more"),
+    ("sim scale --gap -1", "a whole number of nanoseconds, 0 or more"),
+    ("bench detect --trials 0", "write a number of deaths, 1 or more"),
+    ("bench detect -n 2", "measure with 4 ranks or more"),
+    ("timeline", "<FILE> is missing"),
+    ("timeline file --from -1", "write a number of milliseconds, 0 or more"),
+    ("timeline file --to x", "write a number of milliseconds, 0 or more"),
+    ("run -n 2 --trace", "a value is required for '--trace <FILE>'"),
+    ("soak --minutes 0", "write a number of minutes above 0"),
+    ("soak --minutes nan", "write a number of minutes above 0"),
+    ("soak -n 0", "write a number of ranks, 1 or more"),
+    ("soak -n 4294967295", "are too many for"),
+    ("soak --seed -1", "write a seed, 0 or more"),
+];
+
+#[test]
+fn every_wrong_command_line_gets_one_sentence() {
+    for (line, words) in REFUSED {
+        refused(&line.split(' ').collect::<Vec<_>>(), words);
+    }
+}
+
+#[test]
+fn an_option_without_its_value_is_told_by_its_name() {
+    let lines = ["run -n", "run --kill", "demo --size", "test --profile", "setup --mpi"];
+    let more = ["install --prefix", "sim --job", "bench commit --csv", "soak --minutes"];
+    for line in lines.into_iter().chain(more) {
+        let words: Vec<&str> = line.split(' ').collect();
+        refused(&words, "a value is required for");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_told() {
+    let checkout = bare_checkout();
+    fs::write(checkout.path().join("text"), "{\"traceEvents\":[").expect("written");
+    for file in ["text", "no-such-file", "apps"] {
+        let output = inside(checkout.path(), &["timeline", file]);
+        refused_with(1, &output, "give a file that `cargo fampi run --trace FILE` has written");
+    }
+    for file in ["no-such-folder/trace", "apps"] {
+        let output = inside(checkout.path(), &["run", "-n", "2", "--trace", file, "--", "true"]);
+        refused_with(1, &output, "choose another file for --trace");
+    }
+    let trace = "{\"traceEvents\":[{\"name\":\"a\",\"cat\":\"life\",\"ph\":\"X\",\"dur\":9}]}";
+    fs::write(checkout.path().join("trace"), trace).expect("written");
+    let output = inside(checkout.path(), &["timeline", "trace", "--from", "5", "--to", "4"]);
+    refused_with(2, &output, "nothing is between 5 and 4 ms");
+    let output = inside(checkout.path(), &["timeline", "trace", "--svg", "no-such-folder/it"]);
+    refused_with(1, &output, "choose another file for --svg");
+    assert!(!checkout.path().join("target").exists());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_told_before_anything_is_built() {
+    let checkout = bare_checkout();
+    fs::write(checkout.path().join("file"), "").expect("written");
+    let output = inside(checkout.path(), &["install", "--prefix", "file/below"]);
+    refused_with(1, &output, "choose a prefix that is yours");
+    let output = inside(checkout.path(), &["sim", "scale", "--plots", "file/below"]);
+    refused_with(1, &output, "choose another --plots");
+    let output = inside(checkout.path(), &["setup", "--mpi", "no-such-folder"]);
+    refused_with(1, &output, "give the one that holds bin/mpicc");
+}
+
 #[test]
 fn what_cannot_be_started_is_told_before_anything_is_set_up() {
     let checkout = bare_checkout();
@@ -167,7 +262,9 @@ fn outside_a_checkout_the_tool_says_so() {
 
 #[test]
 fn every_command_explains_itself() {
-    for command in ["setup", "doctor", "run", "demo", "test", "bench"] {
+    for command in
+        ["setup", "doctor", "install", "run", "demo", "test", "sim", "bench", "soak", "timeline"]
+    {
         let output = fampi(&[command, "--help"]);
         assert!(output.status.success(), "{command}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: cargo fampi"));

@@ -15,10 +15,11 @@
 mod deaths;
 mod ring;
 
-use std::{fs, process::ExitCode};
+use std::{fs, process::ExitCode, str::FromStr};
 
-use clap::Parser;
+use clap::{Parser, error::ErrorKind};
 use fampi::{Error, Flow, ReduceOp, Tag, Timeout, World, policy};
+use harness::process::{launched_as_first, once, refuse};
 
 /// Bytes of a page of memory, as `/proc/self/statm` counts them.
 const PAGE_KIB: u64 = 4;
@@ -27,21 +28,44 @@ const PAGE_KIB: u64 = 4;
 #[command(version, about = "A ring of cells that loses ranks on purpose and checks its result")]
 struct Options {
     /// Steps to compute
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value = "2000", value_parser = at_least::<1, u64>,
+          allow_negative_numbers = true)]
     steps: u64,
     /// Cells of each rank, 1 or more
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value = "2000", value_parser = at_least::<1, u32>,
+          allow_negative_numbers = true)]
     cells: u32,
     /// Let processes die at random; the same seed gives the launched ones the same plans
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = at_least::<0, u64>,
+          allow_negative_numbers = true)]
     deaths: Option<u64>,
     /// Deaths come within so many milliseconds from the start of a process
-    #[arg(long, value_name = "MS", default_value_t = 3000)]
+    #[arg(long, value_name = "MS", default_value = "3000", value_parser = at_least::<0, u64>,
+          allow_negative_numbers = true)]
     within: u64,
 }
 
+/// A whole number that is not less than this one.
+fn at_least<const LEAST: u8, T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
+    let number = text.parse().ok().filter(|number| *number >= T::from(LEAST));
+    number.ok_or_else(|| format!("write a whole number, {LEAST} or more"))
+}
+
+/// What the parser refused, in one sentence; or the help that was asked for.
+fn explain(error: &clap::Error) -> ExitCode {
+    let said = error.to_string();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return once(&said);
+    }
+    let what = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    refuse("ring", launched_as_first(), &format!("{what}; --help lists the options"))
+}
+
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => return explain(&error),
+    };
     if let Some(seed) = options.deaths
         && deaths::is_replacement()
     {

@@ -1,0 +1,74 @@
+//! The trace of a run on real ranks, one of which is killed in the middle.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn fampi(arguments: &[&str]) -> Command {
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(arguments).stdin(Stdio::null());
+    tool
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn words<'a>(event: &'a Value, name: &str) -> &'a str {
+    event[name].as_str().unwrap_or_default()
+}
+
+/// The example loses rank 1 by SIGKILL and puts another process in its place.
+#[test]
+fn the_trace_of_a_run_has_all_ranks_the_death_and_the_recovery() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("trace.json");
+    let file = file.to_str().expect("plain letters");
+    let run = ["run", "-n", "4", "--timeout", "120", "--trace", file, "--", "rebuild"];
+    let output = fampi(&run).output().expect("the tool starts");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let trace: Value = serde_json::from_slice(&fs::read(file).expect("a file")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    let of = |category: &str, name: &str, row: u64| {
+        let meant = |event: &&Value| {
+            let named = name.is_empty() || words(event, "name") == name;
+            words(event, "cat") == category && event["pid"] == row && named
+        };
+        events.iter().filter(meant).collect::<Vec<_>>()
+    };
+    for row in 1..=4 {
+        assert!(!of("block", "Global block", row).is_empty(), "row {row}");
+        assert!(!of("commit", "", row).is_empty(), "row {row}");
+        let lives = of("life", "", row).iter().filter(|event| event["ph"] == "X").count();
+        assert_eq!(lives, if row == 2 { 2 } else { 1 }, "row {row}");
+        if row != 2 {
+            assert_eq!(of("fault", "death detected", row).len(), 1, "row {row}");
+            assert!(!of("report", "report agreed", row).is_empty(), "row {row}");
+            assert_eq!(of("recovery", "rebuild", row).len(), 1, "row {row}");
+            assert_eq!(of("recovery", "regroup", row)[0]["args"]["spawned"], 1, "row {row}");
+        }
+    }
+    let died = of("death", "", 2);
+    assert!(died.len() == 1 && words(died[0], "name") == "died", "{died:?}");
+    let joined = of("recovery", "join", 2);
+    assert!(joined.len() == 1 && joined[0]["ts"].as_f64() > died[0]["ts"].as_f64(), "{joined:?}");
+    // Nothing is left beside it.
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 1);
+
+    let drawn = fampi(&["timeline", file]).output().expect("the tool starts");
+    assert_eq!(drawn.status.code(), Some(0), "{}", said(&drawn));
+    let told = String::from_utf8_lossy(&drawn.stdout).into_owned();
+    assert!(told.contains("rank 1 died at ") && told.contains("rebuild done after "), "{told}");
+    let picture = fs::read_to_string(folder.path().join("trace.svg")).expect("a picture");
+    assert!(picture.starts_with("<svg") && picture.contains("rank 3"));
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_does_not_stop_the_ranks() {
+    let mut tool = fampi(&["run", "-n", "2", "--timeout", "120", "--", "hello_block"]);
+    let output = tool.env("FAMPI_TRACE_DIR", "no-such-folder").output().expect("the tool starts");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let advice = "set it to a folder that every rank can write to";
+    assert_eq!(said(&output).matches(advice).count(), 2, "{}", said(&output));
+}
