@@ -65,6 +65,21 @@
 #define FAMPI_ERR_INNER 262144007
 
 /*
+ A rank and the one that kept its copy are dead: start again from a file.
+ */
+#define FAMPI_ERR_STATE_LOST 262144008
+
+/*
+ A state was to be restored that no commit has protected: start from the beginning.
+ */
+#define FAMPI_ERR_NOTHING_PROTECTED 262144009
+
+/*
+ Not all ranks ended the block with the same reduction: numbers, type, operation.
+ */
+#define FAMPI_ERR_MISMATCHED 262144011
+
+/*
  A code for applications: a fault that trying again may cure.
  */
 #define FAMPI_ERR_TRANSIENT 262144120
@@ -90,7 +105,7 @@
 #define FAMPI_ERR_ARG 262144141
 
 /*
- A negative number of things.
+ A number of things that is negative, or more than there may be.
  */
 #define FAMPI_ERR_COUNT 262144142
 
@@ -184,7 +199,8 @@ int FAMPI_Get_version(int *major, int *minor, int *patch);
 
 /*
  Whether the library has a feature, by its name: `tryblock`, `shrink`, `rebuild`, `interrupt`,
- `report`, `progress` (blocks go on inside of MPI's own waits). Needs no MPI.
+ `report`, `fused` (reductions on the commit), `progress` (blocks go on inside of MPI's own
+ waits). Needs no MPI.
 
  Returns `FAMPI_ERR_ARG` for null pointers; an unknown name is a feature that is not there.
 
@@ -307,6 +323,38 @@ int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
  A sentence about a code, which lives as long as the program. Never null. Local, needs no MPI.
  */
 const char *FAMPI_Error_string(int code);
+
+/*
+ Ends a block as `FAMPI_TryBlock_finish` does, and reduces a few numbers over all its ranks with
+ the messages of the commit, for nothing more. All ranks call it, with as many numbers of the
+ same type, and the same operation: otherwise the block is faulty, with
+ `FAMPI_ERR_MISMATCHED`.
+
+ One to eight `numbers`, of an integer type or `MPI_FLOAT` or `MPI_DOUBLE`, by `MPI_SUM`,
+ `MPI_PROD`, `MPI_MIN`, `MPI_MAX`, and for integers `MPI_BAND`, `MPI_BOR`, `MPI_LAND`, `MPI_LOR`.
+ They are taken at once. `recvbuf`, which may be the same array (or `sendbuf` `MPI_IN_PLACE`), is
+ written when the block's request is complete, if, and only if, the block is committed; keep it
+ until then. The result has the same bits on all ranks, and in every run with as many ranks.
+ The known dead bring nothing. Of floats, `MPI_MIN` and `MPI_MAX` pass over what is no number.
+
+ Called again on the same block, numbers and list are ignored, and the deadline is moved.
+
+ Returns `FAMPI_ERR_REQUEST` for a local block, `FAMPI_ERR_COUNT` for no numbers or more than
+ eight, `FAMPI_ERR_ARG` for another type or operation; else as `FAMPI_TryBlock_finish`.
+
+ Pointers:
+
+ As for `FAMPI_TryBlock_finish`; both buffers are null or have as many numbers as told.
+ */
+int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
+                                    int count,
+                                    MPI_Request *array_of_requests,
+                                    FAMPI_Timeout timeout,
+                                    const void *sendbuf,
+                                    void *recvbuf,
+                                    int numbers,
+                                    MPI_Datatype datatype,
+                                    MPI_Op op);
 
 /*
  The requests of this rank that did not complete, with one of these codes, as places in the

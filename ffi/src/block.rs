@@ -11,6 +11,7 @@ use crate::{
         FAMPI_TIMEOUT_POLL, FAMPI_TRYBLOCK_GLOBAL, FAMPI_TRYBLOCK_LOCAL,
         FAMPI_TRYBLOCK_WITH_COLLECTIVE, FAMPI_Timeout, may_be_raised,
     },
+    fused::Reduction,
     request::null,
     state::{Block, Entry, Kind, Operation, Result, State, enter, enter_started},
 };
@@ -146,9 +147,13 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
         let state = State::started(state)?;
         let comm = state.comm(comm)?;
         let block = state.guest.start(comm, level);
-        let (places, operations) = (Vec::new(), Vec::new());
-        let made =
-            state.add(Kind::Block(Block { name: block, finished: false, places, operations }))?;
+        let made = state.add(Kind::Block(Block {
+            name: block,
+            finished: false,
+            places: Vec::new(),
+            operations: Vec::new(),
+            result: None,
+        }))?;
         // SAFETY: our caller's promise.
         unsafe { put(tb_request, made) }
     })
@@ -214,36 +219,49 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish(
         let limit = self::timeout(timeout)?;
         // SAFETY: our caller's promise.
         let requests = unsafe { list(count, array_of_requests) }?;
-        let (block, finished) = {
-            let found = state.block(tb_request)?;
-            (found.name, found.finished)
-        };
-        if finished {
-            state.guest.finish(block, &[], limit);
-            state.settle(false);
-            return Ok(());
-        }
-        check_inner(state, tb_request, requests)?;
-        let data = state.guest.data_of(block);
-        let (mut parts, mut places, mut operations) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, slot) in requests.iter_mut().enumerate() {
-            match item(state, tb_request, slot)? {
-                Item::Done => continue,
-                Item::Inner(inner) => parts.push(Part::Block(inner)),
-                Item::Operation(operation) => {
-                    state.guest.with_mpi(|mpi| mpi.assign(operation.post, data));
-                    parts.push(Part::Request(operation.post));
-                    operations.push(operation);
-                }
-            }
-            places.push(place);
-        }
-        let found = state.block(tb_request)?;
-        (found.finished, found.places, found.operations) = (true, places, operations);
-        state.guest.finish(block, &parts, limit);
-        state.settle(false);
-        Ok(())
+        finish(state, tb_request, requests, limit, None)
     })
+}
+
+/// Ends a block, with a reduction on its commit or without. Repeated, it moves the deadline.
+pub(crate) fn finish(
+    state: &mut State,
+    tb_request: MPI_Request,
+    requests: &mut [MPI_Request],
+    limit: Timeout,
+    reduction: Option<Reduction>,
+) -> Result<()> {
+    let found = state.block(tb_request)?;
+    let block = found.name;
+    if found.finished {
+        state.guest.finish(block, &[], limit);
+        state.settle(false);
+        return Ok(());
+    }
+    check_inner(state, tb_request, requests)?;
+    let data = state.guest.data_of(block);
+    let (mut parts, mut places, mut operations) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, slot) in requests.iter_mut().enumerate() {
+        match item(state, tb_request, slot)? {
+            Item::Done => continue,
+            Item::Inner(inner) => parts.push(Part::Block(inner)),
+            Item::Operation(operation) => {
+                state.guest.with_mpi(|mpi| mpi.assign(operation.post, data));
+                parts.push(Part::Request(operation.post));
+                operations.push(operation);
+            }
+        }
+        places.push(place);
+    }
+    let found = state.block(tb_request)?;
+    (found.finished, found.places, found.operations) = (true, places, operations);
+    if let Some(Reduction { values, target }) = reduction {
+        found.result = Some(target);
+        state.guest.fuse(block, values);
+    }
+    state.guest.finish(block, &parts, limit);
+    state.settle(false);
+    Ok(())
 }
 
 /// Refuses a list before anything of it is taken over.

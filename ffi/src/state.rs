@@ -22,6 +22,7 @@ use mpi::ffi;
 
 use crate::{
     codes::{FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD, of_error},
+    fused::{Number, Target},
     recover::Making,
     request::{self, Handle, empty_status, take_freed},
 };
@@ -43,6 +44,8 @@ pub(crate) struct Block {
     /// For each part of the block its place in the list.
     pub(crate) places: Vec<usize>,
     pub(crate) operations: Vec<Rc<Operation>>,
+    /// Where the result of a reduction on the commit goes.
+    pub(crate) result: Option<Target>,
 }
 
 /// What a request of ours stands for.
@@ -93,6 +96,8 @@ pub(crate) struct State {
     pub(crate) entries: HashMap<usize, Entry, BuildHasherDefault<Spread>>,
     /// Requests that are not complete.
     pub(crate) pending: Vec<usize>,
+    /// The types of numbers that reductions had.
+    pub(crate) numbers: Vec<(ffi::MPI_Datatype, Number)>,
     attribute: c_int,
 }
 
@@ -230,6 +235,7 @@ impl State {
             comms: Vec::new(),
             entries: HashMap::default(),
             pending: Vec::new(),
+            numbers: Vec::new(),
             attribute: attribute(comm_is_freed)?,
         })
     }
@@ -378,6 +384,9 @@ pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool
             })
         }
         Kind::Block(block) => guest.verdict(block.name).map(|committed| {
+            if let (Some(target), false) = (block.result.take(), entry.abandoned) {
+                target.write(guest.fused(block.name));
+            }
             let faulty = crate::codes::FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
             (empty_status(), if committed { 0 } else { faulty })
         }),

@@ -11,6 +11,7 @@ use crate::{
     engine::{
         BlockKey, CommKey, Engine, Level, RequestState, Shared, Waited,
         platform::{DataId, Platform, PostId, Progress, UniverseId},
+        reduction::Values,
     },
     error::Error,
     fault::{FaultCode, FaultReport},
@@ -115,6 +116,11 @@ impl Guest {
         GuestBlock(self.engine.borrow_mut().start_block(comm.0, level))
     }
 
+    /// Whether the ranks agree on the verdict.
+    pub fn is_agreed(&self, block: GuestBlock) -> bool {
+        self.engine.borrow().block(block.0).level.is_agreed()
+    }
+
     /// Ends a block: its requests, in this order, are its parts. Repeated, it moves the deadline.
     pub fn finish(&self, block: GuestBlock, parts: &[Part], timeout: Timeout) {
         let mut engine = self.engine.borrow_mut();
@@ -125,6 +131,17 @@ impl Guest {
             }
         }
         engine.finish_adopted(block.0, timeout);
+    }
+
+    /// The numbers that this process brings to the reduction on the commit of a block, which is
+    /// finished next. All ranks bring some of the same shape, otherwise the block is faulty.
+    pub fn fuse(&self, block: GuestBlock, values: Values) {
+        self.engine.borrow_mut().fuse(block.0, values);
+    }
+
+    /// The result of that reduction, once the block is committed.
+    pub fn fused(&self, block: GuestBlock) -> Option<Values> {
+        self.engine.borrow().fused(block.0).copied()
     }
 
     /// Records a fault of this process in a block that is not finished.

@@ -11,7 +11,7 @@ use super::{
     BlockKey, CommKey, Engine, Need, Phase, Record, RequestState, Waited,
     platform::{DataId, Idle, PostId, Progress, UniverseId},
 };
-use crate::{ids::CommId, rank::Rank, timeout::Timeout};
+use crate::{ids::CommId, protocol::fused::Values, rank::Rank, timeout::Timeout};
 
 /// How long requests of a local block may go on after a death in its communicator.
 const LOCAL_GRACE: Duration = Duration::from_secs(1);
@@ -42,6 +42,11 @@ impl Engine {
     pub(crate) fn adopt_block(&mut self, key: BlockKey, inner: BlockKey) {
         self.block_mut(inner).held += 1;
         self.nest(key, inner);
+    }
+
+    /// What this rank brings to the reduction that rides on the end of a block; then it is finished.
+    pub(crate) fn fuse(&mut self, key: BlockKey, values: Values) {
+        self.block_mut(key).values = Some(values);
     }
 
     /// Ends the attempt at a block whose requests were adopted, perhaps after its end was clear.

@@ -107,6 +107,12 @@ fn algorithm_3_counts_each_exchange_once() {
 fn the_examples_do_what_they_say() {
     let halo = program(&["examples/halo.c"], Link::Shared, &[]);
     expect(&Launch::new(&halo, 4), 3, ": done, 1.5000").expect_orderly(3);
+    let steps = program(&["examples/fused.c"], Link::Shared, &[]);
+    let run = expect(&Launch::new(&steps, 4), 3, ": done at ");
+    run.expect_orderly(3);
+    let mut ends = run.output.lines().filter_map(|line| line.split_once(": done at "));
+    let (_, first) = ends.next().expect("three of them");
+    assert!(ends.all(|(_, end)| end == first), "the same steps on all ranks: {run}");
     let object = program(&["examples/raii.cpp"], Link::Shared, &[]);
     expect(&Launch::new(&object, 4), 3, "committed 3 of 5").expect_orderly(3);
 }

@@ -106,6 +106,47 @@ static void finishes(void)
   FAILS(FAMPI_ERR_ARG, FAMPI_Request_free(NULL));
 }
 
+static void reductions_on_the_commit(void)
+{
+  MPI_Request block, null = MPI_REQUEST_NULL;
+  MPI_Datatype pair;
+  static int numbers[9];
+  const FAMPI_Timeout never = FAMPI_TIMEOUT_NEVER;
+  MPI_Type_contiguous(2, MPI_INT, &pair);
+  MPI_Type_commit(&pair);
+#define REDUCE(block, count, list, timeout, from, to, many, type, op)                         \
+  FAMPI_TryBlock_finish_allreduce(block, count, list, timeout, from, to, many, type, op)
+  FAILS(FAMPI_ERR_REQUEST,
+        REDUCE(null, 0, NULL, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_LOCAL, &block));
+  FAILS(FAMPI_ERR_REQUEST,
+        REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  OK(FAMPI_Request_free(&block));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  FAILS(FAMPI_ERR_COUNT, REDUCE(block, -1, NULL, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 1, NULL, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, -5, &number, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_REQUEST, REDUCE(block, 1, &block, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_COUNT, REDUCE(block, 0, NULL, never, &number, &other, 0, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_COUNT, REDUCE(block, 0, NULL, never, &number, &other, -1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_COUNT, REDUCE(block, 0, NULL, never, numbers, numbers, 9, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, NULL, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, NULL, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, MPI_IN_PLACE, NULL, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, pair, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_CHAR, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG,
+        REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_DATATYPE_NULL, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_INT, MPI_BXOR));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_INT, MPI_OP_NULL));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_FLOAT, MPI_BAND));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_FLOAT, MPI_LAND));
+  /* After all that it is still open. */
+  EXPECT(FAMPI_SUCCESS, commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+  MPI_Type_free(&pair);
+}
+
 static void raises_and_queries(void)
 {
   MPI_Request block, request = MPI_REQUEST_NULL;
@@ -223,6 +264,7 @@ int main(int argc, char **argv)
   before_the_first_block();
   starts();
   finishes();
+  reductions_on_the_commit();
   raises_and_queries();
   waits_and_timeouts();
   recoveries_and_the_rest();
