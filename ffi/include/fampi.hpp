@@ -14,6 +14,7 @@
 
 #include <deque>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "fampi.h"
@@ -61,6 +62,16 @@ struct Fault {
   int code;
 };
 
+/* A type of MPI for the memory of an element. */
+template <class T>
+struct Bytes {
+  MPI_Datatype datatype;
+  Bytes() { MPI_Type_contiguous(static_cast<int>(sizeof(T)), MPI_BYTE, &datatype); }
+  Bytes(const Bytes &) = delete;
+  Bytes &operator=(const Bytes &) = delete;
+  ~Bytes() { MPI_Type_free(&datatype); }
+};
+
 /* A block from its start to the end of its scope. */
 class Block {
  public:
@@ -86,6 +97,28 @@ class Block {
 
   /* Raises a fault of the application. */
   void raise_error(int code) { check(FAMPI_Request_raise_error(request_, code)); }
+
+  /* Protects a state, whose copy at the partner rank is valid with the block's commit. */
+  template <class T>
+  void protect(int slot, const T *state, int count)
+  {
+    static_assert(std::is_trivially_copyable<T>::value, "a state is plain memory");
+    const Bytes<T> bytes;
+    check(FAMPI_Protect(request_, slot, state, count, bytes.datatype));
+  }
+
+  /* Brings a state back as of the last commit, on all ranks alike. */
+  template <class T>
+  std::vector<T> restore(int slot)
+  {
+    static_assert(std::is_trivially_copyable<T>::value, "a state is plain memory");
+    const Bytes<T> bytes;
+    int count = 0;
+    check(FAMPI_Restore(request_, slot, nullptr, 0, bytes.datatype, &count));
+    std::vector<T> state(static_cast<std::size_t>(count));
+    check(FAMPI_Restore(request_, slot, state.data(), count, bytes.datatype, &count));
+    return state;
+  }
 
   /* Ends the block; repeated, it moves the deadline of what is pending. */
   void finish(FAMPI_Timeout timeout = FAMPI_TIMEOUT_NEVER)

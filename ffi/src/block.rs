@@ -153,6 +153,7 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
             places: Vec::new(),
             operations: Vec::new(),
             result: None,
+            restored: Vec::new(),
         }))?;
         // SAFETY: our caller's promise.
         unsafe { put(tb_request, made) }

@@ -74,8 +74,7 @@ impl Number {
             "MPI_COUNT",
             "MPI_INTEGER",
         ];
-        const FLOATING: [&str; 4] =
-            ["MPI_FLOAT", "MPI_DOUBLE", "MPI_REAL", "MPI_DOUBLE_PRECISION"];
+        const FLOATING: [&str; 4] = ["MPI_FLOAT", "MPI_DOUBLE", "MPI_REAL", "MPI_DOUBLE_PRECISION"];
         let name = name(datatype)?;
         let unsigned = ["MPI_UNSIGNED", "MPI_UINT"].iter().any(|start| name.starts_with(start));
         let (signed, floating) =

@@ -5,7 +5,8 @@
 //! request  generalized requests of MPI      wait      the local waits
 //! state    tables, progress, the boundary   standard  MPI's own calls
 //! recover  ishrink, irebuild, join          query     what a decided block says
-//! fused    reductions on the commit         about     version, features, diagnosis
+//! fused    reductions on the commit         copies    protect, restore, inherit
+//! about    version, features, diagnosis
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -24,6 +25,7 @@
 pub mod about;
 pub mod block;
 pub mod codes;
+pub mod copies;
 pub mod fused;
 pub mod query;
 pub mod recover;

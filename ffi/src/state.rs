@@ -46,6 +46,8 @@ pub(crate) struct Block {
     pub(crate) operations: Vec<Rc<Operation>>,
     /// Where the result of a reduction on the commit goes.
     pub(crate) result: Option<Target>,
+    /// States that were brought back in it, by their slots.
+    pub(crate) restored: Vec<(u32, Vec<u8>)>,
 }
 
 /// What a request of ours stands for.

@@ -5,11 +5,14 @@
 //! release gets a panic, so the binding has its own table. Programs in Rust use
 //! [`crate::World`].
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{RefCell, RefMut},
+    rc::Rc,
+};
 
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Level, RequestState, Shared, Waited,
+        BlockKey, CommKey, Engine, Level, Need, Record, RequestState, Shared, Waited,
         platform::{DataId, Platform, PostId, Progress, UniverseId},
         reduction::Values,
     },
@@ -190,10 +193,61 @@ impl Guest {
         self.engine.borrow().verdict(block.0).map(|verdict| verdict.committed)
     }
 
+    /// Protects bytes of this process in a block that is not finished: a copy goes to the partner
+    /// rank, and counts with the block's commit. All ranks do so, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotComplete`] when an earlier block of the communicator is not finished, nothing
+    /// has happened then; otherwise those of [`crate::TryBlock::protect`]. After
+    /// [`Error::LengthChanged`] this process has left the block.
+    pub fn protect(&self, block: GuestBlock, slot: u32, state: &[u8]) -> Result<(), Error> {
+        let mut engine = self.settled_before(block)?;
+        let done = engine.protect(block.0, slot, state);
+        if let Err(Error::LengthChanged { .. }) = done {
+            // The others wait for a copy that will not come.
+            engine.leave_block(block.0, FaultCode::LeftBlock);
+        }
+        done
+    }
+
+    /// Brings back the bytes that the last commit protected. All ranks do so, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::protect`], and those of [`crate::TryBlock::restore`].
+    pub fn restore(&self, block: GuestBlock, slot: u32) -> Result<Vec<u8>, Error> {
+        self.settled_before(block)?.restore(block.0, slot)
+    }
+
+    /// The bytes of a rank that a shrink has left out, if this process keeps their copy.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::TryBlock::inherit`].
+    pub fn inherit(&self, block: GuestBlock, slot: u32) -> Result<Option<(Rank, Vec<u8>)>, Error> {
+        self.engine.borrow_mut().inherit(block.0, slot)
+    }
+
+    /// Copies of one block are made when those of the blocks before it are decided: what a rank
+    /// sends depends on them.
+    fn settled_before(&self, block: GuestBlock) -> Result<RefMut<'_, Engine>, Error> {
+        let mut engine = self.engine.borrow_mut();
+        let settled = engine.settle_before(block.0);
+        let interrupted = engine.is_interrupted(block.0);
+        match (settled, interrupted) {
+            (true, _) => Ok(engine),
+            (false, true) => Err(Error::Request(FaultCode::Interrupted)),
+            (false, false) => Err(Error::NotComplete),
+        }
+    }
+
     /// The faults of this rank's requests, by their place in the block.
     pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
         let engine = self.engine.borrow();
-        let records = engine.block(block.0).records.iter().enumerate();
+        // Partner copies are not in the list.
+        let listed = |record: &&Record| matches!(record.need, Need::Foreign | Need::Inner(_));
+        let records = engine.block(block.0).records.iter().filter(listed).enumerate();
         let failed = records.filter_map(|(index, record)| match record.state {
             RequestState::Failed(code) => Some((index, code)),
             _ => None,

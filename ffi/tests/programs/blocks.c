@@ -267,6 +267,63 @@ static void reductions_on_the_commit(void)
   MPI_Request_free(&block);
 }
 
+/* States come back where they were protected, and as they were when their block committed. */
+static void partner_copies(void)
+{
+  MPI_Comm world, fresh;
+  MPI_Request block;
+  double state[3] = {rank, 0.5, -1}, got[3] = {0, 0, 0};
+  int other = 10 + rank, count = -1, round;
+  MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  for (round = 0; round < 4; round++) {
+    OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+    state[1] = round;
+    OK(FAMPI_Protect(block, 0, state, 3, MPI_DOUBLE));
+    OK(FAMPI_Protect(block, 63, &other, rank == 0 ? 0 : 1, MPI_INT));
+    state[2] = 99;
+    /* A faulty block leaves the state before. */
+    if (round == 2) OK(FAMPI_Request_raise_error(block, 7));
+    EXPECT(round == 2 ? FAMPI_ERR_TRYBLOCK_FOUND_ERRORS : FAMPI_SUCCESS, commit(&block, 0, NULL));
+    MPI_Request_free(&block);
+    state[2] = -1;
+    OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+    OK(FAMPI_Restore(block, 0, NULL, 0, MPI_DOUBLE, &count));
+    CHECK(count == 3);
+    got[2] = 5;
+    OK(FAMPI_Restore(block, 0, got, 2, MPI_DOUBLE, &count));
+    CHECK(count == 3 && got[0] == rank && got[1] == (round == 2 ? 1 : round) && got[2] == 5);
+    OK(FAMPI_Restore(block, 0, got, 3, MPI_DOUBLE, &count));
+    CHECK(got[2] == -1);
+    OK(FAMPI_Restore(block, 63, NULL, 0, MPI_INT, &count));
+    CHECK(count == (rank != 0));
+    OK(commit(&block, 0, NULL));
+    MPI_Request_free(&block);
+  }
+  /* Nothing was protected under this number, on any rank. */
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+  EXPECT(FAMPI_ERR_NOTHING_PROTECTED, FAMPI_Restore(block, 5, NULL, 0, MPI_INT, &count));
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+  /* Another length is refused, and ends the block for all. */
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+  if (rank == 1)
+    EXPECT(FAMPI_ERR_COUNT, FAMPI_Protect(block, 0, state, 2, MPI_DOUBLE));
+  else
+    FAMPI_Protect(block, 0, state, 3, MPI_DOUBLE);
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+  /* A communicator with the same ranks takes them over, as after a rebuild; once. */
+  MPI_Comm_dup(MPI_COMM_WORLD, &fresh);
+  got[2] = 0;
+  OK(FAMPI_TryBlock_start(fresh, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_Restore(block, 0, got, 3, MPI_DOUBLE, &count));
+  CHECK(count == 3 && got[0] == rank && got[1] == 3 && got[2] == -1);
+  OK(commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+  MPI_Comm_free(&world);
+  MPI_Comm_free(&fresh);
+}
+
 /* MPI's own calls work on blocks: they go on inside of them. */
 static void waits_of_mpi(void)
 {
@@ -300,6 +357,7 @@ int main(int argc, char **argv)
   timeouts_and_repeated_finish();
   raised_errors();
   reductions_on_the_commit();
+  partner_copies();
   for (i = 0; i < 100; i++) waits_of_mpi();
   passed("passed");
   MPI_Finalize();
