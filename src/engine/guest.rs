@@ -45,7 +45,7 @@ impl Engine {
         self.nest(key, inner);
     }
 
-    /// What this rank brings to the reduction that rides on the end of a block; then it is finished.
+    /// What this rank brings to the reduction on the commit of a block, which is finished next.
     pub(crate) fn fuse(&mut self, key: BlockKey, values: Values) {
         self.block_mut(key).values = Some(values);
     }
