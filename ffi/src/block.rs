@@ -1,8 +1,8 @@
 //! Blocks: start, finish, raise, interrupt; and timeouts.
 
-use std::{ffi::c_int, rc::Rc, slice, time::Duration};
+use std::{ffi::c_int, mem::take, slice, time::Duration};
 
-use fampi_core::{Level, Timeout, guest::Part};
+use fampi_core::{Level, Timeout, engine::platform::PostId, guest::Part};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     },
     fused::Reduction,
     request::null,
-    state::{Block, Entry, Kind, Operation, Result, State, enter, enter_started},
+    state::{Entry, Kind, Result, State, enter, enter_started},
 };
 
 /// The timeout that a number stands for.
@@ -147,14 +147,7 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
         let state = State::started(state)?;
         let comm = state.comm(comm)?;
         let block = state.guest.start(comm, level);
-        let made = state.add(Kind::Block(Block {
-            name: block,
-            finished: false,
-            places: Vec::new(),
-            operations: Vec::new(),
-            result: None,
-            restored: Vec::new(),
-        }))?;
+        let made = state.handles.add_block(block).inspect_err(|_| state.guest.release(block))?;
         // SAFETY: our caller's promise.
         unsafe { put(tb_request, made) }
     })
@@ -162,7 +155,7 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
 
 /// What one request of a list is to its block.
 enum Item {
-    Operation(Rc<Operation>),
+    Operation(PostId),
     Inner(fampi_core::guest::GuestBlock),
     Done,
 }
@@ -179,8 +172,10 @@ fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result
         *slot = state.adopt(*slot)?;
     }
     match state.entry(*slot) {
-        Some(Entry { kind: Kind::Operation(operation), .. }) => {
-            Ok(Item::Operation(State::share(operation)))
+        Some(Entry { kind: Kind::Operation(post), .. }) => {
+            let post = *post;
+            state.guest.with_mpi(|mpi| mpi.share_request(post));
+            Ok(Item::Operation(post))
         }
         Some(Entry { kind: Kind::Block(inner), .. }) if inner.finished => {
             Ok(Item::Inner(inner.name))
@@ -241,15 +236,18 @@ pub(crate) fn finish(
     }
     check_inner(state, tb_request, requests)?;
     let data = state.guest.data_of(block);
-    let (mut parts, mut places, mut operations) = (Vec::new(), Vec::new(), Vec::new());
+    let found = state.block(tb_request)?;
+    let (mut places, mut operations) = (take(&mut found.places), take(&mut found.operations));
+    let mut parts = take(&mut state.lists.parts);
+    parts.clear();
     for (place, slot) in requests.iter_mut().enumerate() {
         match item(state, tb_request, slot)? {
             Item::Done => continue,
             Item::Inner(inner) => parts.push(Part::Block(inner)),
-            Item::Operation(operation) => {
-                state.guest.with_mpi(|mpi| mpi.assign(operation.post, data));
-                parts.push(Part::Request(operation.post));
-                operations.push(operation);
+            Item::Operation(post) => {
+                state.guest.with_mpi(|mpi| mpi.assign(post, data));
+                parts.push(Part::Request(post));
+                operations.push(post);
             }
         }
         places.push(place);
@@ -261,6 +259,7 @@ pub(crate) fn finish(
         state.guest.fuse(block, values);
     }
     state.guest.finish(block, &parts, limit);
+    state.lists.parts = parts;
     state.settle(false);
     Ok(())
 }

@@ -2,18 +2,24 @@
 //!
 //! A handle that the program gives us is tested by us from then on, after which MPI forgets it.
 //! The program gets a generalized request in its place, which stays until the program frees it.
-//! `MPI_Wait`, `MPI_Test` and `MPI_Request_free` work on it like on any other.
+//! `MPI_Wait`, `MPI_Test` and `MPI_Request_free` work on it like on any other. What we need for one
+//! is used again for the next.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     ffi::{c_int, c_void},
     rc::Rc,
 };
 
 use mpi::ffi;
 
-/// What MPI is told about a request of ours when it asks.
-pub(crate) struct Ticket {
+use crate::state::note_freed;
+
+/// What MPI is told about a request of ours when it asks. MPI knows its address from the start of
+/// the request until it frees it; for the next request it is used again.
+struct Ticket {
+    /// The place in our table.
+    place: u32,
     status: Cell<ffi::MPI_Status>,
     error: Cell<c_int>,
     freed: Cell<bool>,
@@ -24,16 +30,6 @@ pub(crate) struct Handle {
     pub(crate) raw: ffi::MPI_Request,
     ticket: Rc<Ticket>,
     complete: bool,
-}
-
-thread_local! {
-    /// Requests that MPI has freed since somebody looked.
-    static FREED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The key of a request that the program has freed; each is told once.
-pub(crate) fn take_freed() -> Option<usize> {
-    FREED.with_borrow_mut(Vec::pop)
 }
 
 /// A status that says nothing.
@@ -56,24 +52,29 @@ pub(crate) fn key(raw: ffi::MPI_Request) -> usize {
     raw.0.addr()
 }
 
-struct Extra {
-    ticket: Rc<Ticket>,
-    key: Cell<usize>,
+/// The ticket that MPI gives back to us.
+///
+/// # Safety
+///
+/// The pointer is the one that `Handle::start` gave to MPI.
+unsafe fn ticket<'a>(extra: *mut c_void) -> &'a Ticket {
+    // SAFETY: our table keeps the ticket for ever.
+    unsafe { &*extra.cast::<Ticket>() }
 }
 
 unsafe extern "C" fn query(extra: *mut c_void, status: *mut ffi::MPI_Status) -> c_int {
-    // SAFETY: the box that `Handle::new` leaked, alive until `free`.
-    let extra = unsafe { &*extra.cast::<Extra>() };
+    // SAFETY: MPI passes what it was given.
+    let ticket = unsafe { ticket(extra) };
     // SAFETY: MPI gives a status to be filled.
-    unsafe { *status = extra.ticket.status.get() };
-    extra.ticket.error.get()
+    unsafe { *status = ticket.status.get() };
+    ticket.error.get()
 }
 
 unsafe extern "C" fn free(extra: *mut c_void) -> c_int {
-    // SAFETY: the box that `Handle::new` leaked; MPI calls this once.
-    let extra = unsafe { Box::from_raw(extra.cast::<Extra>()) };
-    extra.ticket.freed.set(true);
-    let _ = FREED.try_with(|freed| freed.borrow_mut().push(extra.key.get()));
+    // SAFETY: MPI passes what it was given.
+    let ticket = unsafe { ticket(extra) };
+    ticket.freed.set(true);
+    note_freed(ticket.place);
     ffi::MPI_SUCCESS.cast_signed()
 }
 
@@ -82,25 +83,27 @@ unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
 }
 
 impl Handle {
-    /// A request that is not complete.
-    pub(crate) fn new() -> Result<Self, c_int> {
-        let (status, error, freed) = (Cell::new(empty_status()), Cell::new(0), Cell::new(false));
-        let ticket = Rc::new(Ticket { status, error, freed });
-        let extra = Box::into_raw(Box::new(Extra { ticket: ticket.clone(), key: Cell::new(0) }));
-        let mut raw = null();
+    /// A handle that stands for nothing yet.
+    pub(crate) fn new(place: u32) -> Self {
+        let (status, error, freed) = (Cell::new(empty_status()), Cell::new(0), Cell::new(true));
+        let ticket = Rc::new(Ticket { place, status, error, freed });
+        Self { raw: null(), ticket, complete: true }
+    }
+
+    /// Makes a request that is not complete. The one before was freed.
+    pub(crate) fn start(&mut self) -> Result<(), c_int> {
+        debug_assert!(self.is_freed(), "MPI has the ticket of a request that lives");
+        let extra = Rc::as_ptr(&self.ticket).cast_mut().cast::<c_void>();
         let (query, free, cancel) = (Some(query as _), Some(free as _), Some(cancel as _));
-        // SAFETY: the functions have the types that MPI wants; the state lives until `free`.
-        let code = unsafe {
-            ffi::MPI_Grequest_start(query, free, cancel, extra.cast::<c_void>(), &raw mut raw)
-        };
+        let mut raw = null();
+        // SAFETY: the functions have the types that MPI wants; the ticket lives for ever.
+        let code = unsafe { ffi::MPI_Grequest_start(query, free, cancel, extra, &raw mut raw) };
         if code != 0 {
-            // SAFETY: MPI did not take it.
-            drop(unsafe { Box::from_raw(extra) });
             return Err(code);
         }
-        // SAFETY: alive, as the request is not complete.
-        unsafe { (*extra).key.set(key(raw)) };
-        Ok(Self { raw, ticket, complete: false })
+        (self.raw, self.complete) = (raw, false);
+        self.ticket.freed.set(false);
+        Ok(())
     }
 
     /// It is over, with this status and this error.
@@ -112,7 +115,7 @@ impl Handle {
         self.complete = true;
         self.ticket.status.set(status);
         self.ticket.error.set(error);
-        // SAFETY: made by `new`, not complete until now.
+        // SAFETY: made by `start`, not complete until now.
         unsafe { ffi::MPI_Grequest_complete(self.raw) };
     }
 

@@ -18,12 +18,12 @@ use crate::{
         FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_STATE, FAMPI_ERR_TIMEOUT, FAMPI_Timeout,
     },
     request::{empty_status, null},
-    state::{Kind, Result, State, enter},
+    state::{Entry, Kind, Result, State, enter},
 };
 
 /// What is waited for.
 #[derive(Clone, Copy)]
-enum Awaited {
+pub(crate) enum Awaited {
     Operation(PostId),
     Block(GuestBlock),
     Making,
@@ -45,7 +45,11 @@ fn outcome(state: &mut State, raw: MPI_Request) -> Option<(MPI_Status, c_int)> {
 }
 
 /// Takes over the requests of a list that are the program's own, and says what to look at.
-fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize, Awaited)>> {
+fn awaited(
+    state: &mut State,
+    requests: &mut [MPI_Request],
+    found: &mut Vec<Awaited>,
+) -> Result<()> {
     for request in requests.iter() {
         if let Some(Kind::Block(block)) = state.entry(*request).map(|entry| &entry.kind)
             && !block.finished
@@ -53,8 +57,7 @@ fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize
             return Err(FAMPI_ERR_STATE);
         }
     }
-    let mut found = Vec::new();
-    for (at, slot) in requests.iter_mut().enumerate() {
+    for slot in requests.iter_mut() {
         if *slot == null() {
             continue;
         }
@@ -65,16 +68,24 @@ fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize
         if entry.handle.is_complete() {
             continue;
         }
-        found.push((
-            at,
-            match &entry.kind {
-                Kind::Operation(operation) => Awaited::Operation(operation.post),
-                Kind::Block(block) => Awaited::Block(block.name),
-                Kind::Making(_) => Awaited::Making,
-            },
-        ));
+        found.push(match &entry.kind {
+            Kind::Operation(post) => Awaited::Operation(*post),
+            Kind::Block(block) => Awaited::Block(block.name),
+            Kind::Making(_) => Awaited::Making,
+            Kind::Nothing => continue,
+        });
     }
-    Ok(found)
+    Ok(())
+}
+
+/// The block behind a request that is finished and not known to be decided.
+fn awaited_block(state: &mut State, raw: MPI_Request) -> Option<GuestBlock> {
+    match state.entry(raw)? {
+        Entry { kind: Kind::Block(block), handle, .. } if block.finished => {
+            (!handle.is_complete()).then_some(block.name)
+        }
+        _ => None,
+    }
 }
 
 /// Waits for requests; those that are over are complete afterwards.
@@ -84,19 +95,41 @@ fn wait(
     limit: Timeout,
     much: Much,
 ) -> Result<Wait> {
-    let mut left = awaited(state, requests)?;
+    if let [raw] = *requests
+        && let Some(block) = awaited_block(state, raw)
+    {
+        let waited = state.guest.wait_block(block, limit);
+        state.settle(false);
+        return Ok(waited);
+    }
+    let mut left = std::mem::take(&mut state.lists.awaited);
+    left.clear();
+    let waited = awaited(state, requests, &mut left)
+        .and_then(|()| wait_for(state, requests, &mut left, limit, much));
+    state.lists.awaited = left;
+    waited
+}
+
+/// The same, for those of the list that are not over.
+fn wait_for(
+    state: &mut State,
+    requests: &mut [MPI_Request],
+    left: &mut Vec<Awaited>,
+    limit: Timeout,
+    much: Much,
+) -> Result<Wait> {
     let any_over = requests.iter().any(|raw| *raw != null() && outcome(state, *raw).is_some());
     if left.is_empty() || much == Much::One && any_over {
         return Ok(Wait::Done);
     }
-    if left.iter().any(|(_, what)| matches!(what, Awaited::Making)) {
+    if left.iter().any(|what| matches!(what, Awaited::Making)) {
         return wait_making(state, requests, limit, much);
     }
     let waited = match left[..] {
-        [(_, Awaited::Block(block))] => state.guest.wait_block(block, limit),
+        [Awaited::Block(block)] => state.guest.wait_block(block, limit),
         _ => state.guest.wait(limit, |probe| {
             let before = left.len();
-            left.retain(|(_, what)| match what {
+            left.retain(|what| match what {
                 Awaited::Operation(post) => !probe.request(*post),
                 Awaited::Block(block) => !probe.block(*block),
                 Awaited::Making => false,
@@ -143,8 +176,7 @@ fn wait_making(
 /// Gives a persistent request back to the program, which may start it again.
 fn give_back(state: &mut State, slot: &mut MPI_Request) {
     let Some(entry) = state.entry(*slot) else { return };
-    let Kind::Operation(operation) = &entry.kind else { return };
-    let post = operation.post;
+    let Kind::Operation(post) = entry.kind else { return };
     let ended = state.guest.with_mpi(|mpi| mpi.ended(post));
     if let Some(original) = ended.and_then(|ended| ended.persistent) {
         let mut ours = std::mem::replace(slot, original);

@@ -28,6 +28,14 @@ fn a_block_of_each_kind_is_decided() {
 }
 
 #[test]
+fn blocks_take_no_memory_in_the_long_run() {
+    let allocations = program(&["tests/programs/allocations.c"], Link::Shared, &[]);
+    for ranks in [1, 2] {
+        expect(&Launch::new(&allocations, ranks), ranks as usize, ": passed");
+    }
+}
+
+#[test]
 fn survivors_agree_wherever_a_rank_dies() {
     let deaths = program(&["tests/programs/deaths.c"], Link::Shared, &[]);
     for place in ["halo", "start", "collective", "silent", "wildcard", "after"] {
