@@ -146,6 +146,7 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
         }
         let state = State::started(state)?;
         let comm = state.comm(comm)?;
+        state.handles.announce();
         let block = state.guest.start(comm, level);
         let made = state.handles.add_block(block).inspect_err(|_| state.guest.release(block))?;
         // SAFETY: our caller's promise.
@@ -232,6 +233,11 @@ pub(crate) fn finish(
     if found.finished {
         state.guest.finish(block, &[], limit);
         state.settle(false);
+        return Ok(());
+    }
+    if requests.is_empty() && reduction.is_none() {
+        found.finished = true;
+        state.guest.finish(block, &[], limit);
         return Ok(());
     }
     check_inner(state, tb_request, requests)?;

@@ -58,8 +58,8 @@ pub(crate) enum Kind {
 pub(crate) struct Entry {
     pub(crate) handle: Handle,
     pub(crate) kind: Kind,
-    /// The program has freed it before it was over.
-    pub(crate) abandoned: bool,
+    /// The program has it.
+    pub(crate) held: bool,
 }
 
 /// Addresses are spread by a multiplication; nobody attacks a table with them.
@@ -96,6 +96,8 @@ pub(crate) struct Handles {
     free_blocks: Vec<u32>,
     /// Requests that are not complete.
     pub(crate) pending: Vec<u32>,
+    /// Requests that are complete, which MPI does not know.
+    pub(crate) unannounced: Vec<u32>,
 }
 
 impl Handles {
@@ -103,7 +105,7 @@ impl Handles {
     fn find(&self, raw: MPI_Request) -> Option<u32> {
         let is = |place: &u32| {
             let entry = self.entries.get(*place as usize);
-            entry.is_some_and(|it| it.handle.raw == raw && !it.handle.is_freed() && !it.abandoned)
+            entry.is_some_and(|it| it.held && it.handle.raw == raw)
         };
         Some(self.newest).filter(is).or_else(|| self.by_key.get(&key(raw)).copied().filter(is))
     }
@@ -142,13 +144,13 @@ impl Handles {
     fn start(&mut self, place: Option<u32>) -> Result<(u32, MPI_Request), c_int> {
         let place = place.unwrap_or_else(|| {
             let (place, kind) = (self.entries.len() as u32, Kind::Nothing);
-            self.entries.push(Entry { handle: Handle::new(place), kind, abandoned: false });
+            self.entries.push(Entry { handle: Handle::new(place), kind, held: false });
             place
         });
         let entry = self.at(place);
         let before = entry.handle.raw;
         entry.handle.start()?;
-        entry.abandoned = false;
+        entry.held = true;
         let raw = entry.handle.raw;
         if raw != before {
             self.by_key.remove(&key(before));
@@ -162,9 +164,33 @@ impl Handles {
         Ok((place, raw))
     }
 
+    /// Tells MPI of what is complete.
+    pub(crate) fn announce(&mut self) {
+        while let Some(place) = self.unannounced.pop() {
+            self.at(place).handle.announce();
+        }
+    }
+
+    /// MPI ends, and gets what we kept to use it again.
+    pub(crate) fn close(&mut self) {
+        self.announce();
+        for entry in self.entries.iter_mut().filter(|entry| !entry.held) {
+            entry.handle.discard();
+        }
+    }
+
+    /// Takes a request off the list of those that MPI is to hear of; nothing when it has.
+    pub(crate) fn take_unannounced(&mut self, raw: MPI_Request) -> Option<u32> {
+        let place = self.find(raw)?;
+        let at = self.unannounced.iter().rposition(|other| *other == place)?;
+        Some(self.unannounced.swap_remove(at))
+    }
+
     /// The request at a place was freed: the place is free.
     pub(crate) fn give_back(&mut self, place: u32) {
-        match &mut self.at(place).kind {
+        let entry = self.at(place);
+        entry.held = false;
+        match &mut entry.kind {
             Kind::Block(_) => self.free_blocks.push(place),
             kind => {
                 *kind = Kind::Nothing;

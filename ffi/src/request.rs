@@ -2,8 +2,11 @@
 //!
 //! A handle that the program gives us is tested by us from then on, after which MPI forgets it.
 //! The program gets a generalized request in its place, which stays until the program frees it.
-//! `MPI_Wait`, `MPI_Test` and `MPI_Request_free` work on it like on any other. What we need for one
-//! is used again for the next.
+//! `MPI_Wait`, `MPI_Test` and `MPI_Request_free` work on it like on any other.
+//!
+//! MPI hears that it is complete when MPI itself waits, or when the next block starts. One that the
+//! program has given back to us until then (`FAMPI_Request_free`) becomes the program's next
+//! request, and MPI has nothing to do.
 
 use std::{
     cell::Cell,
@@ -30,6 +33,8 @@ pub(crate) struct Handle {
     pub(crate) raw: ffi::MPI_Request,
     ticket: Rc<Ticket>,
     complete: bool,
+    /// MPI has it, and does not know that it is complete.
+    armed: bool,
 }
 
 /// A status that says nothing.
@@ -87,12 +92,17 @@ impl Handle {
     pub(crate) fn new(place: u32) -> Self {
         let (status, error, freed) = (Cell::new(empty_status()), Cell::new(0), Cell::new(true));
         let ticket = Rc::new(Ticket { place, status, error, freed });
-        Self { raw: null(), ticket, complete: true }
+        Self { raw: null(), ticket, complete: true, armed: false }
     }
 
-    /// Makes a request that is not complete. The one before was freed.
+    /// Makes a request that is not complete. The one before was freed; if MPI never heard that it
+    /// was complete, it is the new one.
     pub(crate) fn start(&mut self) -> Result<(), c_int> {
-        debug_assert!(self.is_freed(), "MPI has the ticket of a request that lives");
+        if self.armed {
+            self.complete = false;
+            return Ok(());
+        }
+        debug_assert!(self.ticket.freed.get(), "MPI has the ticket of a request that lives");
         let extra = Rc::as_ptr(&self.ticket).cast_mut().cast::<c_void>();
         let (query, free, cancel) = (Some(query as _), Some(free as _), Some(cancel as _));
         let mut raw = null();
@@ -101,7 +111,7 @@ impl Handle {
         if code != 0 {
             return Err(code);
         }
-        (self.raw, self.complete) = (raw, false);
+        (self.raw, self.complete, self.armed) = (raw, false, true);
         self.ticket.freed.set(false);
         Ok(())
     }
@@ -115,16 +125,28 @@ impl Handle {
         self.complete = true;
         self.ticket.status.set(status);
         self.ticket.error.set(error);
-        // SAFETY: made by `start`, not complete until now.
-        unsafe { ffi::MPI_Grequest_complete(self.raw) };
+    }
+
+    /// MPI hears of the end, too. It may free the request in here.
+    pub(crate) fn announce(&mut self) {
+        if self.complete && self.armed {
+            self.armed = false;
+            // SAFETY: made by `start`, not complete until now.
+            unsafe { ffi::MPI_Grequest_complete(self.raw) };
+        }
+    }
+
+    /// Frees what was kept for the next request.
+    pub(crate) fn discard(&mut self) {
+        if self.complete && self.armed {
+            self.announce();
+            // SAFETY: complete, and nobody has it.
+            unsafe { ffi::MPI_Request_free(&raw mut self.raw) };
+        }
     }
 
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
-    }
-
-    pub(crate) fn is_freed(&self) -> bool {
-        self.ticket.freed.get()
     }
 
     /// Status and error of what is complete.

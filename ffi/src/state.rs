@@ -22,7 +22,7 @@ use crate::{
     codes::{FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD, of_error},
     fused::Number,
     handles::Handles,
-    request::empty_status,
+    request::{self, empty_status},
     wait::Awaited,
 };
 
@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) guest: Guest,
     pub(crate) comms: Vec<Known>,
     pub(crate) handles: Handles,
+    /// MPI tells us when it waits.
+    is_called_back: bool,
     /// To make lists of.
     pub(crate) lists: Lists,
     /// The types of numbers that reductions had.
@@ -136,8 +138,9 @@ unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mu
     let left = catch_unwind(|| {
         HERE.with(|here| {
             if let Ok(mut state) = here.state.try_borrow_mut()
-                && let Some(state) = state.take()
+                && let Some(mut state) = state.take()
             {
+                state.handles.close();
                 state.guest.leave();
                 // Nothing of it may touch MPI any more.
                 std::mem::forget(state);
@@ -154,10 +157,11 @@ extern "C" fn mpi_is_waiting() -> c_int {
         let _ = HERE.try_with(|here| {
             if let Ok(mut state) = here.state.try_borrow_mut()
                 && let Some(state) = state.as_mut()
-                && !state.handles.pending.is_empty()
+                && !(state.handles.pending.is_empty() && state.handles.unannounced.is_empty())
             {
                 state.guest.progress();
                 state.settle(true);
+                state.handles.announce();
             }
         });
     });
@@ -201,7 +205,7 @@ impl State {
             eprintln!("fampi: {error}");
             of_error(&error)
         })?;
-        platform.call_back(mpi_is_waiting);
+        let is_called_back = platform.call_back(mpi_is_waiting);
         // SAFETY: reading a constant that MPI's library defines.
         mark(unsafe { ffi::RSMPI_COMM_SELF }, attribute(mpi_ends)?)?;
         Ok(Self {
@@ -209,6 +213,7 @@ impl State {
             comms: Vec::new(),
             handles: Handles::default(),
             lists: Lists::default(),
+            is_called_back,
             numbers: Vec::new(),
             attribute: attribute(comm_is_freed)?,
         })
@@ -234,21 +239,35 @@ impl State {
             }
         }
         while let Some(place) = here.freed.borrow_mut().pop() {
-            match &mut self.handles.at(place).kind {
-                Kind::Operation(post) => {
-                    let post = *post;
+            self.let_go(place);
+        }
+    }
+
+    /// The program has freed the request at this place.
+    fn let_go(&mut self, place: u32) {
+        match &mut self.handles.at(place).kind {
+            Kind::Operation(post) => {
+                let post = *post;
+                self.guest.with_mpi(|mpi| mpi.forget_request(post));
+            }
+            Kind::Block(block) => {
+                self.guest.release(block.name);
+                for post in block.operations.drain(..) {
                     self.guest.with_mpi(|mpi| mpi.forget_request(post));
                 }
-                Kind::Block(block) => {
-                    self.guest.release(block.name);
-                    for post in block.operations.drain(..) {
-                        self.guest.with_mpi(|mpi| mpi.forget_request(post));
-                    }
-                }
-                Kind::Making(_) | Kind::Nothing => {}
             }
-            self.handles.give_back(place);
+            Kind::Making(_) | Kind::Nothing => {}
         }
+        self.handles.give_back(place);
+    }
+
+    /// Frees a request of ours without MPI, which does not know that it is over; false when it
+    /// does, or when it is not over.
+    pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> bool {
+        let Some(place) = self.handles.take_unannounced(*slot) else { return false };
+        self.let_go(place);
+        *slot = request::null();
+        true
     }
 
     /// The communicator in use, which it is taken into if it is not.
@@ -294,12 +313,25 @@ impl State {
         self.handles.add(Kind::Operation(post))
     }
 
+    /// Frees a request of ours that is over.
+    pub(crate) fn release(&mut self, slot: &mut ffi::MPI_Request) {
+        if !self.free(slot) {
+            // SAFETY: complete and ours.
+            unsafe { ffi::MPI_Request_free(slot) };
+        }
+    }
+
     /// Completes the requests of ours whose end is known; with `look`, asks MPI about each.
     pub(crate) fn settle(&mut self, look: bool) {
         let mut at = 0;
         while let Some(place) = self.handles.pending.get(at).copied() {
             if settle_entry(&self.guest, self.handles.at(place), look) {
                 self.handles.pending.swap_remove(at);
+                if self.is_called_back {
+                    self.handles.unannounced.push(place);
+                } else {
+                    self.handles.at(place).handle.announce();
+                }
             } else {
                 at += 1;
             }
@@ -322,7 +354,7 @@ pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool
             })
         }
         Kind::Block(block) => guest.verdict(block.name).map(|committed| {
-            if let (Some(target), false) = (block.result.take(), entry.abandoned) {
+            if let (Some(target), false) = (block.result.take(), !entry.held) {
                 target.write(guest.fused(block.name));
             }
             let faulty = crate::codes::FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;

@@ -78,14 +78,24 @@ fn awaited(
     Ok(())
 }
 
-/// The block behind a request that is finished and not known to be decided.
-fn awaited_block(state: &mut State, raw: MPI_Request) -> Option<GuestBlock> {
-    match state.entry(raw)? {
-        Entry { kind: Kind::Block(block), handle, .. } if block.finished => {
-            (!handle.is_complete()).then_some(block.name)
-        }
-        _ => None,
+/// Waits for a single block, and says what it came to; nothing for anything but a finished block.
+fn wait_block(
+    state: &mut State,
+    raw: MPI_Request,
+    limit: Timeout,
+) -> Option<Result<(MPI_Status, c_int)>> {
+    let Entry { kind: Kind::Block(block), handle, .. } = state.entry(raw)? else { return None };
+    if !block.finished {
+        return None;
     }
+    if let Some(outcome) = handle.outcome() {
+        return Some(Ok(outcome));
+    }
+    let name = block.name;
+    let waited = state.guest.wait_block(name, limit);
+    state.settle(false);
+    let outcome = state.entry(raw)?.handle.outcome();
+    Some(unfinished(waited).and_then(|()| outcome.ok_or(FAMPI_ERR_INTERRUPTED)))
 }
 
 /// Waits for requests; those that are over are complete afterwards.
@@ -95,13 +105,6 @@ fn wait(
     limit: Timeout,
     much: Much,
 ) -> Result<Wait> {
-    if let [raw] = *requests
-        && let Some(block) = awaited_block(state, raw)
-    {
-        let waited = state.guest.wait_block(block, limit);
-        state.settle(false);
-        return Ok(waited);
-    }
     let mut left = std::mem::take(&mut state.lists.awaited);
     left.clear();
     let waited = awaited(state, requests, &mut left)
@@ -180,8 +183,7 @@ fn give_back(state: &mut State, slot: &mut MPI_Request) {
     let ended = state.guest.with_mpi(|mpi| mpi.ended(post));
     if let Some(original) = ended.and_then(|ended| ended.persistent) {
         let mut ours = std::mem::replace(slot, original);
-        // SAFETY: complete and ours; the program has never seen it.
-        unsafe { ffi::MPI_Request_free(&raw mut ours) };
+        state.release(&mut ours);
     }
 }
 
@@ -275,6 +277,17 @@ pub(crate) unsafe fn wait_all(
             return Ok(());
         }
         let state = State::started(state)?;
+        if let [slot] = requests
+            && let Some(waited) = wait_block(state, *slot, limit)
+        {
+            let (found, code) = waited?;
+            // SAFETY: our caller's promise.
+            unsafe { put_statuses(statuses, 0, found) };
+            if release {
+                state.release(slot);
+            }
+            return if code == 0 { Ok(()) } else { Err(code) };
+        }
         unfinished(wait(state, requests, limit, Much::All)?)?;
         let mut first = 0;
         for (at, slot) in requests.iter_mut().enumerate() {
@@ -285,8 +298,7 @@ pub(crate) unsafe fn wait_all(
             unsafe { put_statuses(statuses, at, status) };
             give_back(state, slot);
             if release && state.entry(*slot).is_some() {
-                // SAFETY: complete and ours.
-                unsafe { ffi::MPI_Request_free(slot) };
+                state.release(slot);
             }
         }
         if first == 0 { Ok(()) } else { Err(first) }

@@ -115,6 +115,7 @@ impl Guest {
     }
 
     /// Starts a block.
+    #[inline]
     pub fn start(&self, comm: GuestComm, level: Level) -> GuestBlock {
         GuestBlock(self.engine.borrow_mut().start_block(comm.0, level))
     }
@@ -125,6 +126,7 @@ impl Guest {
     }
 
     /// Ends a block: its requests, in this order, are its parts. Repeated, it moves the deadline.
+    #[inline]
     pub fn finish(&self, block: GuestBlock, parts: &[Part], timeout: Timeout) {
         let mut engine = self.engine.borrow_mut();
         for part in parts {
@@ -163,6 +165,7 @@ impl Guest {
     }
 
     /// Waits for the verdict on a block that was finished.
+    #[inline]
     pub fn wait_block(&self, block: GuestBlock, timeout: Timeout) -> Wait {
         match self.engine.borrow_mut().wait_block(block.0, timeout) {
             Waited::Decided => Wait::Done,
@@ -189,6 +192,7 @@ impl Guest {
     }
 
     /// Whether the block committed, once it is decided.
+    #[inline]
     pub fn verdict(&self, block: GuestBlock) -> Option<bool> {
         self.engine.borrow().verdict(block.0).map(|verdict| verdict.committed)
     }
@@ -261,6 +265,7 @@ impl Guest {
     }
 
     /// Releases a block: now, or as soon as it is decided. One that was not finished leaves.
+    #[inline]
     pub fn release(&self, block: GuestBlock) {
         let mut engine = self.engine.borrow_mut();
         engine.leave_block(block.0, FaultCode::LeftBlock);
