@@ -38,7 +38,7 @@ static void commit(void)
     fprintf(stderr, "not committed: %s\n", FAMPI_Error_string(code));
     exit(1);
   }
-  MPI_Request_free(&block);
+  FAMPI_Request_free(&block);
 }
 
 static int ascending(const void *one, const void *other)

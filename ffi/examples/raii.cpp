@@ -16,7 +16,9 @@ int step(MPI_Comm world, int number, int rank, int size)
   MPI_Isend(&rank, 1, MPI_INT, (rank + 1) % size, 0, world, block.next());
   if (number == 1 && rank == 1) throw std::runtime_error("bad data");
   if (number == 2 && rank == 0) raise(SIGKILL);
-  if (block.commit() == fampi::Verdict::Committed) return 0;
+  int ranks = 1;
+  block.finish_allreduce(&ranks, 1, MPI_SUM);
+  if (block.wait() == fampi::Verdict::Committed) return ranks == size ? 0 : FAMPI_ERR_LEFT;
   int dead = 0;
   for (const fampi::Fault &fault : block.report())
     dead += fault.code == FAMPI_ERR_PROC_FAILED_SOFT;

@@ -65,6 +65,21 @@
 #define FAMPI_ERR_INNER 262144007
 
 /*
+ A rank and the one that kept its copy are dead: start again from a file.
+ */
+#define FAMPI_ERR_STATE_LOST 262144008
+
+/*
+ A state was to be restored that no commit has protected: start from the beginning.
+ */
+#define FAMPI_ERR_NOTHING_PROTECTED 262144009
+
+/*
+ Not all ranks ended the block with the same reduction: numbers, type, operation.
+ */
+#define FAMPI_ERR_MISMATCHED 262144011
+
+/*
  A code for applications: a fault that trying again may cure.
  */
 #define FAMPI_ERR_TRANSIENT 262144120
@@ -90,7 +105,7 @@
 #define FAMPI_ERR_ARG 262144141
 
 /*
- A negative number of things.
+ A number of things that is negative, or more than there may be.
  */
 #define FAMPI_ERR_COUNT 262144142
 
@@ -184,7 +199,8 @@ int FAMPI_Get_version(int *major, int *minor, int *patch);
 
 /*
  Whether the library has a feature, by its name: `tryblock`, `shrink`, `rebuild`, `interrupt`,
- `report`, `progress` (blocks go on inside of MPI's own waits). Needs no MPI.
+ `report`, `fused` (reductions on the commit), `copies` (protect, restore), `progress` (blocks go
+ on inside of MPI's own waits). Needs no MPI.
 
  Returns `FAMPI_ERR_ARG` for null pointers; an unknown name is a feature that is not there.
 
@@ -192,7 +208,8 @@ int FAMPI_Get_version(int *major, int *minor, int *patch);
 
  The name is null or ends with a zero, the other pointer is null or to a variable.
  */
-int FAMPI_Has_feature(const char *name, int *flag);
+int FAMPI_Has_feature(const char *name,
+                      int *flag);
 
 /*
  What this MPI and this launch would survive, in sentences. `text` gets as much as fits into
@@ -307,6 +324,112 @@ int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
  A sentence about a code, which lives as long as the program. Never null. Local, needs no MPI.
  */
 const char *FAMPI_Error_string(int code);
+
+/*
+ Protects the state of this rank, in a global block that is not finished: a copy goes to the
+ partner, half of the ranks further on, and is valid with the block's commit, on all ranks or on
+ none; until then the previous one is. All ranks call it, in the same order. The state is taken
+ at once, so that its memory may change.
+
+ `slot`, from 0 to 63, says which of several states it is; each may be of any length, which
+ stays the same on one communicator. The type has no gaps. The call waits until the blocks that
+ were started before on this communicator are decided, and, the first time on a communicator,
+ for the partner's length.
+
+ Returns `FAMPI_ERR_REQUEST` for anything but a global block, `FAMPI_ERR_STATE` for a finished
+ one, or when an earlier one is not; `FAMPI_ERR_COUNT` for a negative number, or for another
+ length than before, after which this rank has left the block; `FAMPI_ERR_ARG`; the code of the
+ fault when the block is doomed: finish it.
+
+ Pointers:
+
+ The state is null or has `count` elements.
+ */
+int FAMPI_Protect(MPI_Request tb_request,
+                  int slot,
+                  const void *state,
+                  int count,
+                  MPI_Datatype datatype);
+
+/*
+ Brings the state back that the last commit protected, in a global block that is not finished.
+ After a rebuild (`FAMPI_Comm_irebuild`) all ranks call it, in the same order, and go on from
+ what they get: survivors from their own memory, replacements from their partner's. On the
+ communicator on which the state was protected, or one shrunken from it, it is this rank's own,
+ without a message. It counts, and copies are complete again, with the block's commit.
+
+ At most `max_count` elements are written; `count` says how many there are. Called again in the
+ same block it gives the same: first with no room, to learn how much is needed.
+
+ Returns `FAMPI_ERR_NOTHING_PROTECTED` and `FAMPI_ERR_STATE_LOST` on all ranks, and the block is
+ faulty with them: start from the beginning, or from a file; `FAMPI_ERR_ARG` for a type that does
+ not divide what was protected; else as `FAMPI_Protect`. Survivors of a rebuild have their ranks;
+ after a merge, which changes them, nothing counts as protected.
+
+ Pointers:
+
+ The state is null or has room for `max_count` elements, `count` is null or to a variable.
+ */
+int FAMPI_Restore(MPI_Request tb_request,
+                  int slot,
+                  void *state,
+                  int max_count,
+                  MPI_Datatype datatype,
+                  int *count);
+
+/*
+ The state of a rank that died before a shrink, on the rank that keeps its copy, in a block of
+ the shrunken communicator. Local. `rank` becomes the dead one's, as on the communicator on
+ which the state was protected, or `MPI_PROC_NULL` when there is none here. It is there until
+ this rank protects a state on the new communicator.
+
+ At most `max_count` elements are written; `count` says how many there are.
+
+ Returns as `FAMPI_Restore`.
+
+ Pointers:
+
+ As for `FAMPI_Restore`; `rank` is null or to a variable.
+ */
+int FAMPI_Inherit(MPI_Request tb_request,
+                  int slot,
+                  void *state,
+                  int max_count,
+                  MPI_Datatype datatype,
+                  int *count,
+                  int *rank);
+
+/*
+ Ends a block as `FAMPI_TryBlock_finish` does, and reduces a few numbers over all its ranks with
+ the messages of the commit, for nothing more. All ranks call it, with as many numbers of the
+ same type, and the same operation: otherwise the block is faulty, with
+ `FAMPI_ERR_MISMATCHED`.
+
+ One to eight `numbers`, of an integer type or `MPI_FLOAT` or `MPI_DOUBLE`, by `MPI_SUM`,
+ `MPI_PROD`, `MPI_MIN`, `MPI_MAX`, and for integers `MPI_BAND`, `MPI_BOR`, `MPI_LAND`, `MPI_LOR`.
+ They are taken at once. `recvbuf`, which may be the same array (or `sendbuf` `MPI_IN_PLACE`), is
+ written when the block's request is complete, if, and only if, the block is committed; keep it
+ until then. The result has the same bits on all ranks, and in every run with as many ranks.
+ The known dead bring nothing. Of floats, `MPI_MIN` and `MPI_MAX` pass over what is no number.
+
+ Called again on the same block, numbers and list are ignored, and the deadline is moved.
+
+ Returns `FAMPI_ERR_REQUEST` for a local block, `FAMPI_ERR_COUNT` for no numbers or more than
+ eight, `FAMPI_ERR_ARG` for another type or operation; else as `FAMPI_TryBlock_finish`.
+
+ Pointers:
+
+ As for `FAMPI_TryBlock_finish`; both buffers are null or have as many numbers as told.
+ */
+int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
+                                    int count,
+                                    MPI_Request *array_of_requests,
+                                    FAMPI_Timeout timeout,
+                                    const void *sendbuf,
+                                    void *recvbuf,
+                                    int numbers,
+                                    MPI_Datatype datatype,
+                                    MPI_Op op);
 
 /*
  The requests of this rank that did not complete, with one of these codes, as places in the

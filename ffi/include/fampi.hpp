@@ -14,6 +14,7 @@
 
 #include <deque>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "fampi.h"
@@ -46,10 +47,29 @@ inline FAMPI_Timeout seconds(double number)
   return timeout;
 }
 
+/* MPI's handle for a type of numbers, for those that can ride on a commit. */
+inline MPI_Datatype datatype(const int *) { return MPI_INT; }
+inline MPI_Datatype datatype(const long *) { return MPI_LONG; }
+inline MPI_Datatype datatype(const long long *) { return MPI_LONG_LONG; }
+inline MPI_Datatype datatype(const unsigned *) { return MPI_UNSIGNED; }
+inline MPI_Datatype datatype(const unsigned long *) { return MPI_UNSIGNED_LONG; }
+inline MPI_Datatype datatype(const float *) { return MPI_FLOAT; }
+inline MPI_Datatype datatype(const double *) { return MPI_DOUBLE; }
+
 /* A fault of a report: whom it concerns, and why. */
 struct Fault {
   int rank;
   int code;
+};
+
+/* A type of MPI for the memory of an element. */
+template <class T>
+struct Bytes {
+  MPI_Datatype datatype;
+  Bytes() { MPI_Type_contiguous(static_cast<int>(sizeof(T)), MPI_BYTE, &datatype); }
+  Bytes(const Bytes &) = delete;
+  Bytes &operator=(const Bytes &) = delete;
+  ~Bytes() { MPI_Type_free(&datatype); }
 };
 
 /* A block from its start to the end of its scope. */
@@ -78,15 +98,46 @@ class Block {
   /* Raises a fault of the application. */
   void raise_error(int code) { check(FAMPI_Request_raise_error(request_, code)); }
 
+  /* Protects a state, whose copy at the partner rank is valid with the block's commit. */
+  template <class T>
+  void protect(int slot, const T *state, int count)
+  {
+    static_assert(std::is_trivially_copyable<T>::value, "a state is plain memory");
+    const Bytes<T> bytes;
+    check(FAMPI_Protect(request_, slot, state, count, bytes.datatype));
+  }
+
+  /* Brings a state back as of the last commit, on all ranks alike. */
+  template <class T>
+  std::vector<T> restore(int slot)
+  {
+    static_assert(std::is_trivially_copyable<T>::value, "a state is plain memory");
+    const Bytes<T> bytes;
+    int count = 0;
+    check(FAMPI_Restore(request_, slot, nullptr, 0, bytes.datatype, &count));
+    std::vector<T> state(static_cast<std::size_t>(count));
+    check(FAMPI_Restore(request_, slot, state.data(), count, bytes.datatype, &count));
+    return state;
+  }
+
   /* Ends the block; repeated, it moves the deadline of what is pending. */
   void finish(FAMPI_Timeout timeout = FAMPI_TIMEOUT_NEVER)
   {
-    std::vector<MPI_Request> list(list_.begin(), list_.end());
-    const int count = static_cast<int>(list.size());
-    const int code = FAMPI_TryBlock_finish(request_, count, list.data(), timeout);
-    list_.assign(list.begin(), list.end());
-    check(code);
-    finished_ = true;
+    end([&](int count, MPI_Request *list) {
+      return FAMPI_TryBlock_finish(request_, count, list, timeout);
+    });
+  }
+
+  /* Ends the block with a reduction of one to eight numbers over all ranks, which rides on the
+   * commit. `numbers` become the result when the block is committed, and live until then. */
+  template <class T>
+  void finish_allreduce(T *numbers, int how_many, MPI_Op op,
+                        FAMPI_Timeout timeout = FAMPI_TIMEOUT_NEVER)
+  {
+    end([&](int count, MPI_Request *list) {
+      return FAMPI_TryBlock_finish_allreduce(request_, count, list, timeout, numbers, numbers,
+                                             how_many, datatype(numbers), op);
+    });
   }
 
   /* Waits for the verdict. */
@@ -122,6 +173,17 @@ class Block {
   MPI_Request request() const noexcept { return request_; }
 
  private:
+  /* Gives the list to a finish, and takes back what became of it. */
+  template <class Finish>
+  void end(Finish finish)
+  {
+    std::vector<MPI_Request> list(list_.begin(), list_.end());
+    const int code = finish(static_cast<int>(list.size()), list.data());
+    list_.assign(list.begin(), list.end());
+    check(code);
+    finished_ = true;
+  }
+
   /* Buffers may go with the scope: receives are cancelled, sends get a second. */
   void give_back() noexcept
   {

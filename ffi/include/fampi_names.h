@@ -38,6 +38,10 @@
 #define MPI_Tryblock_finish_local FAMPI_TryBlock_finish
 #define MPI_TryBlock_finish_local FAMPI_TryBlock_finish
 
+/* Beyond the papers. */
+#define MPI_TryBlock_interrupt FAMPI_TryBlock_interrupt
+#define MPI_TryBlock_finish_allreduce FAMPI_TryBlock_finish_allreduce
+
 #define MPI_TRYBLOCK_LOCAL FAMPI_TRYBLOCK_LOCAL
 #define MPI_TRYBLOCK_GLOBAL FAMPI_TRYBLOCK_GLOBAL
 #define MPI_TRYBLOCK_WITH_COLLECTIVE FAMPI_TRYBLOCK_WITH_COLLECTIVE

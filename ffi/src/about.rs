@@ -33,7 +33,8 @@ pub unsafe extern "C" fn FAMPI_Get_version(
 }
 
 /// Whether the library has a feature, by its name: `tryblock`, `shrink`, `rebuild`, `interrupt`,
-/// `report`, `progress` (blocks go on inside of MPI's own waits). Needs no MPI.
+/// `report`, `fused` (reductions on the commit), `copies` (protect, restore), `progress` (blocks go
+/// on inside of MPI's own waits). Needs no MPI.
 ///
 /// Returns `FAMPI_ERR_ARG` for null pointers; an unknown name is a feature that is not there.
 ///
@@ -42,8 +43,16 @@ pub unsafe extern "C" fn FAMPI_Get_version(
 /// The name is null or ends with a zero, the other pointer is null or to a variable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FAMPI_Has_feature(name: *const c_char, flag: *mut c_int) -> c_int {
-    const FEATURES: [&[u8]; 6] =
-        [b"tryblock", b"shrink", b"rebuild", b"interrupt", b"report", b"progress"];
+    const FEATURES: [&[u8]; 8] = [
+        b"tryblock",
+        b"shrink",
+        b"rebuild",
+        b"interrupt",
+        b"report",
+        b"fused",
+        b"copies",
+        b"progress",
+    ];
     if name.is_null() {
         return FAMPI_ERR_ARG;
     }

@@ -1,8 +1,8 @@
 //! Blocks: start, finish, raise, interrupt; and timeouts.
 
-use std::{ffi::c_int, rc::Rc, slice, time::Duration};
+use std::{ffi::c_int, mem::take, slice, time::Duration};
 
-use fampi_core::{Level, Timeout, guest::Part};
+use fampi_core::{Level, Timeout, engine::platform::PostId, guest::Part};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
@@ -11,8 +11,9 @@ use crate::{
         FAMPI_TIMEOUT_POLL, FAMPI_TRYBLOCK_GLOBAL, FAMPI_TRYBLOCK_LOCAL,
         FAMPI_TRYBLOCK_WITH_COLLECTIVE, FAMPI_Timeout, may_be_raised,
     },
+    fused::Reduction,
     request::null,
-    state::{Block, Entry, Kind, Operation, Result, State, enter, enter_started},
+    state::{Entry, Kind, Result, State, enter, enter_started},
 };
 
 /// The timeout that a number stands for.
@@ -145,10 +146,9 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
         }
         let state = State::started(state)?;
         let comm = state.comm(comm)?;
+        state.handles.announce();
         let block = state.guest.start(comm, level);
-        let (places, operations) = (Vec::new(), Vec::new());
-        let made =
-            state.add(Kind::Block(Block { name: block, finished: false, places, operations }))?;
+        let made = state.handles.add_block(block).inspect_err(|_| state.guest.release(block))?;
         // SAFETY: our caller's promise.
         unsafe { put(tb_request, made) }
     })
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
 
 /// What one request of a list is to its block.
 enum Item {
-    Operation(Rc<Operation>),
+    Operation(PostId),
     Inner(fampi_core::guest::GuestBlock),
     Done,
 }
@@ -173,8 +173,10 @@ fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result
         *slot = state.adopt(*slot)?;
     }
     match state.entry(*slot) {
-        Some(Entry { kind: Kind::Operation(operation), .. }) => {
-            Ok(Item::Operation(State::share(operation)))
+        Some(Entry { kind: Kind::Operation(post), .. }) => {
+            let post = *post;
+            state.guest.with_mpi(|mpi| mpi.share_request(post));
+            Ok(Item::Operation(post))
         }
         Some(Entry { kind: Kind::Block(inner), .. }) if inner.finished => {
             Ok(Item::Inner(inner.name))
@@ -214,36 +216,58 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish(
         let limit = self::timeout(timeout)?;
         // SAFETY: our caller's promise.
         let requests = unsafe { list(count, array_of_requests) }?;
-        let (block, finished) = {
-            let found = state.block(tb_request)?;
-            (found.name, found.finished)
-        };
-        if finished {
-            state.guest.finish(block, &[], limit);
-            state.settle(false);
-            return Ok(());
-        }
-        check_inner(state, tb_request, requests)?;
-        let data = state.guest.data_of(block);
-        let (mut parts, mut places, mut operations) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, slot) in requests.iter_mut().enumerate() {
-            match item(state, tb_request, slot)? {
-                Item::Done => continue,
-                Item::Inner(inner) => parts.push(Part::Block(inner)),
-                Item::Operation(operation) => {
-                    state.guest.with_mpi(|mpi| mpi.assign(operation.post, data));
-                    parts.push(Part::Request(operation.post));
-                    operations.push(operation);
-                }
-            }
-            places.push(place);
-        }
-        let found = state.block(tb_request)?;
-        (found.finished, found.places, found.operations) = (true, places, operations);
-        state.guest.finish(block, &parts, limit);
-        state.settle(false);
-        Ok(())
+        finish(state, tb_request, requests, limit, None)
     })
+}
+
+/// Ends a block, with a reduction on its commit or without. Repeated, it moves the deadline.
+pub(crate) fn finish(
+    state: &mut State,
+    tb_request: MPI_Request,
+    requests: &mut [MPI_Request],
+    limit: Timeout,
+    reduction: Option<Reduction>,
+) -> Result<()> {
+    let found = state.block(tb_request)?;
+    let block = found.name;
+    if found.finished {
+        state.guest.finish(block, &[], limit);
+        state.settle(false);
+        return Ok(());
+    }
+    if requests.is_empty() && reduction.is_none() {
+        found.finished = true;
+        state.guest.finish(block, &[], limit);
+        return Ok(());
+    }
+    check_inner(state, tb_request, requests)?;
+    let data = state.guest.data_of(block);
+    let found = state.block(tb_request)?;
+    let (mut places, mut operations) = (take(&mut found.places), take(&mut found.operations));
+    let mut parts = take(&mut state.lists.parts);
+    parts.clear();
+    for (place, slot) in requests.iter_mut().enumerate() {
+        match item(state, tb_request, slot)? {
+            Item::Done => continue,
+            Item::Inner(inner) => parts.push(Part::Block(inner)),
+            Item::Operation(post) => {
+                state.guest.with_mpi(|mpi| mpi.assign(post, data));
+                parts.push(Part::Request(post));
+                operations.push(post);
+            }
+        }
+        places.push(place);
+    }
+    let found = state.block(tb_request)?;
+    (found.finished, found.places, found.operations) = (true, places, operations);
+    if let Some(Reduction { values, target }) = reduction {
+        found.result = Some(target);
+        state.guest.fuse(block, values);
+    }
+    state.guest.finish(block, &parts, limit);
+    state.lists.parts = parts;
+    state.settle(false);
+    Ok(())
 }
 
 /// Refuses a list before anything of it is taken over.

@@ -28,6 +28,12 @@ pub const FAMPI_ERR_LEFT: c_int = 262_144_005;
 pub const FAMPI_ERR_ABANDONED: c_int = 262_144_006;
 /// A block in the list of this one was faulty.
 pub const FAMPI_ERR_INNER: c_int = 262_144_007;
+/// A rank and the one that kept its copy are dead: start again from a file.
+pub const FAMPI_ERR_STATE_LOST: c_int = 262_144_008;
+/// A state was to be restored that no commit has protected: start from the beginning.
+pub const FAMPI_ERR_NOTHING_PROTECTED: c_int = 262_144_009;
+/// Not all ranks ended the block with the same reduction: numbers, type, operation.
+pub const FAMPI_ERR_MISMATCHED: c_int = 262_144_011;
 /// A code for applications: a fault that trying again may cure.
 pub const FAMPI_ERR_TRANSIENT: c_int = 262_144_120;
 /// A code for applications: a fault that stays.
@@ -39,7 +45,7 @@ pub const FAMPI_ERR_RCODES_ANY: c_int = 262_144_255;
 pub const FAMPI_ERR_TRYBLOCK_FOUND_ERRORS: c_int = 262_144_140;
 /// A null pointer, or a value that has no meaning here.
 pub const FAMPI_ERR_ARG: c_int = 262_144_141;
-/// A negative number of things.
+/// A number of things that is negative, or more than there may be.
 pub const FAMPI_ERR_COUNT: c_int = 262_144_142;
 /// Not a request, or not one of the kind that is needed: freed, null, no block.
 pub const FAMPI_ERR_REQUEST: c_int = 262_144_143;
@@ -87,6 +93,9 @@ const _: () = {
     assert!(FAMPI_ERR_LEFT == FaultCode::LeftBlock.number());
     assert!(FAMPI_ERR_ABANDONED == FaultCode::Abandoned.number());
     assert!(FAMPI_ERR_INNER == FaultCode::InnerBlock.number());
+    assert!(FAMPI_ERR_STATE_LOST == FaultCode::StateLost.number());
+    assert!(FAMPI_ERR_NOTHING_PROTECTED == FaultCode::NothingProtected.number());
+    assert!(FAMPI_ERR_MISMATCHED == FaultCode::Mismatched.number());
     assert!(FAMPI_ERR_RCODES_ANY == Codes::NUMBER_OF_ANY);
 };
 
@@ -96,6 +105,10 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::Request(code) => code.number(),
         Error::WaitTimedOut => FAMPI_ERR_TIMEOUT,
         Error::Abandoned => FAMPI_ERR_COMM,
+        Error::NotComplete => FAMPI_ERR_STATE,
+        Error::LengthChanged { .. } => FAMPI_ERR_COUNT,
+        Error::StateLost { .. } => FAMPI_ERR_STATE_LOST,
+        Error::NothingProtected => FAMPI_ERR_NOTHING_PROTECTED,
         Error::CreationPending => FAMPI_ERR_PENDING,
         Error::CreationFailed | Error::RecoveryExhausted { .. } => FAMPI_ERR_CREATION,
         Error::Unsupported(_) => FAMPI_ERR_UNSUPPORTED,
@@ -121,12 +134,15 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_ERR_LEFT => c"a rank left the block without finishing it",
         FAMPI_ERR_ABANDONED => c"a rank has freed the communicator",
         FAMPI_ERR_INNER => c"a block in the list of this one was faulty",
+        FAMPI_ERR_STATE_LOST => c"a rank died with the one that kept its copy; start from a file",
+        FAMPI_ERR_NOTHING_PROTECTED => c"no commit has protected this state; start anew",
+        FAMPI_ERR_MISMATCHED => c"not all ranks ended the block with the same reduction",
         FAMPI_ERR_TRANSIENT => c"the application raised a transient fault",
         FAMPI_ERR_PERMANENT => c"the application raised a permanent fault",
         FAMPI_ERR_RCODES_ANY => c"any code",
         FAMPI_ERR_TRYBLOCK_FOUND_ERRORS => c"the block is faulty; query its faults and recover",
         FAMPI_ERR_ARG => c"a null pointer, or a value that has no meaning here",
-        FAMPI_ERR_COUNT => c"a count is negative",
+        FAMPI_ERR_COUNT => c"a count is negative, or too large",
         FAMPI_ERR_REQUEST => c"not a request of the kind that is needed",
         FAMPI_ERR_COMM => c"not a communicator that this call can work on",
         FAMPI_ERR_STATE => c"the block is not in the state that this call needs",

@@ -3,8 +3,10 @@
 //! ```text
 //! codes    numbers and their sentences      block     start, finish, raise; timeouts
 //! request  generalized requests of MPI      wait      the local waits
-//! state    tables, progress, the boundary   standard  MPI's own calls
+//! state    communicators, the boundary      handles   the table of requests
+//! standard MPI's own calls
 //! recover  ishrink, irebuild, join          query     what a decided block says
+//! fused    reductions on the commit         copies    protect, restore, inherit
 //! about    version, features, diagnosis
 //! ```
 //!
@@ -24,6 +26,9 @@
 pub mod about;
 pub mod block;
 pub mod codes;
+pub mod copies;
+pub mod fused;
+pub mod handles;
 pub mod query;
 pub mod recover;
 pub mod request;

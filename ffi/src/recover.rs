@@ -174,7 +174,7 @@ fn add(
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    let made = state.add(Making::kind(stage, newcomm))?;
+    let made = state.handles.add(Making::kind(stage, newcomm))?;
     // SAFETY: our callers' promise, asked for null before.
     unsafe { put(request, made) }
 }

@@ -3,17 +3,26 @@
 //! A handle that the program gives us is tested by us from then on, after which MPI forgets it.
 //! The program gets a generalized request in its place, which stays until the program frees it.
 //! `MPI_Wait`, `MPI_Test` and `MPI_Request_free` work on it like on any other.
+//!
+//! MPI hears that it is complete when MPI itself waits, or when the next block starts. One that the
+//! program has given back to us until then (`FAMPI_Request_free`) becomes the program's next
+//! request, and MPI has nothing to do.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     ffi::{c_int, c_void},
     rc::Rc,
 };
 
 use mpi::ffi;
 
-/// What MPI is told about a request of ours when it asks.
-pub(crate) struct Ticket {
+use crate::state::note_freed;
+
+/// What MPI is told about a request of ours when it asks. MPI knows its address from the start of
+/// the request until it frees it; for the next request it is used again.
+struct Ticket {
+    /// The place in our table.
+    place: u32,
     status: Cell<ffi::MPI_Status>,
     error: Cell<c_int>,
     freed: Cell<bool>,
@@ -24,16 +33,8 @@ pub(crate) struct Handle {
     pub(crate) raw: ffi::MPI_Request,
     ticket: Rc<Ticket>,
     complete: bool,
-}
-
-thread_local! {
-    /// Requests that MPI has freed since somebody looked.
-    static FREED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The key of a request that the program has freed; each is told once.
-pub(crate) fn take_freed() -> Option<usize> {
-    FREED.with_borrow_mut(Vec::pop)
+    /// MPI has it, and does not know that it is complete.
+    armed: bool,
 }
 
 /// A status that says nothing.
@@ -56,24 +57,29 @@ pub(crate) fn key(raw: ffi::MPI_Request) -> usize {
     raw.0.addr()
 }
 
-struct Extra {
-    ticket: Rc<Ticket>,
-    key: Cell<usize>,
+/// The ticket that MPI gives back to us.
+///
+/// # Safety
+///
+/// The pointer is the one that `Handle::start` gave to MPI.
+unsafe fn ticket<'a>(extra: *mut c_void) -> &'a Ticket {
+    // SAFETY: our table keeps the ticket for ever.
+    unsafe { &*extra.cast::<Ticket>() }
 }
 
 unsafe extern "C" fn query(extra: *mut c_void, status: *mut ffi::MPI_Status) -> c_int {
-    // SAFETY: the box that `Handle::new` leaked, alive until `free`.
-    let extra = unsafe { &*extra.cast::<Extra>() };
+    // SAFETY: MPI passes what it was given.
+    let ticket = unsafe { ticket(extra) };
     // SAFETY: MPI gives a status to be filled.
-    unsafe { *status = extra.ticket.status.get() };
-    extra.ticket.error.get()
+    unsafe { *status = ticket.status.get() };
+    ticket.error.get()
 }
 
 unsafe extern "C" fn free(extra: *mut c_void) -> c_int {
-    // SAFETY: the box that `Handle::new` leaked; MPI calls this once.
-    let extra = unsafe { Box::from_raw(extra.cast::<Extra>()) };
-    extra.ticket.freed.set(true);
-    let _ = FREED.try_with(|freed| freed.borrow_mut().push(extra.key.get()));
+    // SAFETY: MPI passes what it was given.
+    let ticket = unsafe { ticket(extra) };
+    ticket.freed.set(true);
+    note_freed(ticket.place);
     ffi::MPI_SUCCESS.cast_signed()
 }
 
@@ -82,25 +88,32 @@ unsafe extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
 }
 
 impl Handle {
-    /// A request that is not complete.
-    pub(crate) fn new() -> Result<Self, c_int> {
-        let (status, error, freed) = (Cell::new(empty_status()), Cell::new(0), Cell::new(false));
-        let ticket = Rc::new(Ticket { status, error, freed });
-        let extra = Box::into_raw(Box::new(Extra { ticket: ticket.clone(), key: Cell::new(0) }));
-        let mut raw = null();
+    /// A handle that stands for nothing yet.
+    pub(crate) fn new(place: u32) -> Self {
+        let (status, error, freed) = (Cell::new(empty_status()), Cell::new(0), Cell::new(true));
+        let ticket = Rc::new(Ticket { place, status, error, freed });
+        Self { raw: null(), ticket, complete: true, armed: false }
+    }
+
+    /// Makes a request that is not complete. The one before was freed; if MPI never heard that it
+    /// was complete, it is the new one.
+    pub(crate) fn start(&mut self) -> Result<(), c_int> {
+        if self.armed {
+            self.complete = false;
+            return Ok(());
+        }
+        debug_assert!(self.ticket.freed.get(), "MPI has the ticket of a request that lives");
+        let extra = Rc::as_ptr(&self.ticket).cast_mut().cast::<c_void>();
         let (query, free, cancel) = (Some(query as _), Some(free as _), Some(cancel as _));
-        // SAFETY: the functions have the types that MPI wants; the state lives until `free`.
-        let code = unsafe {
-            ffi::MPI_Grequest_start(query, free, cancel, extra.cast::<c_void>(), &raw mut raw)
-        };
+        let mut raw = null();
+        // SAFETY: the functions have the types that MPI wants; the ticket lives for ever.
+        let code = unsafe { ffi::MPI_Grequest_start(query, free, cancel, extra, &raw mut raw) };
         if code != 0 {
-            // SAFETY: MPI did not take it.
-            drop(unsafe { Box::from_raw(extra) });
             return Err(code);
         }
-        // SAFETY: alive, as the request is not complete.
-        unsafe { (*extra).key.set(key(raw)) };
-        Ok(Self { raw, ticket, complete: false })
+        (self.raw, self.complete, self.armed) = (raw, false, true);
+        self.ticket.freed.set(false);
+        Ok(())
     }
 
     /// It is over, with this status and this error.
@@ -112,16 +125,28 @@ impl Handle {
         self.complete = true;
         self.ticket.status.set(status);
         self.ticket.error.set(error);
-        // SAFETY: made by `new`, not complete until now.
-        unsafe { ffi::MPI_Grequest_complete(self.raw) };
+    }
+
+    /// MPI hears of the end, too. It may free the request in here.
+    pub(crate) fn announce(&mut self) {
+        if self.complete && self.armed {
+            self.armed = false;
+            // SAFETY: made by `start`, not complete until now.
+            unsafe { ffi::MPI_Grequest_complete(self.raw) };
+        }
+    }
+
+    /// Frees what was kept for the next request.
+    pub(crate) fn discard(&mut self) {
+        if self.complete && self.armed {
+            self.announce();
+            // SAFETY: complete, and nobody has it.
+            unsafe { ffi::MPI_Request_free(&raw mut self.raw) };
+        }
     }
 
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
-    }
-
-    pub(crate) fn is_freed(&self) -> bool {
-        self.ticket.freed.get()
     }
 
     /// Status and error of what is complete.

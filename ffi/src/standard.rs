@@ -146,11 +146,15 @@ pub unsafe extern "C" fn FAMPI_Request_free(request: *mut MPI_Request) -> c_int 
         return 0;
     }
     let code = enter(|state| {
-        // SAFETY: as above.
-        let raw = unsafe { *request };
         let Some(state) = state.as_mut() else { return Ok(()) };
+        // SAFETY: as above.
+        let slot = unsafe { &mut *request };
+        if state.free(slot) {
+            return Ok(());
+        }
+        let raw = *slot;
         let Some(entry) = state.entry(raw) else { return Ok(()) };
-        entry.abandoned = !entry.handle.is_complete();
+        entry.held = entry.handle.is_complete();
         if let Kind::Block(block) = &entry.kind
             && !block.finished
         {
@@ -160,7 +164,8 @@ pub unsafe extern "C" fn FAMPI_Request_free(request: *mut MPI_Request) -> c_int 
         }
         Ok(())
     });
-    if code != 0 {
+    // SAFETY: as above.
+    if code != 0 || unsafe { *request } == null() {
         return code;
     }
     // SAFETY: our caller's promise.

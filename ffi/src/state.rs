@@ -5,59 +5,29 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     ffi::{c_int, c_void},
-    hash::{BuildHasherDefault, Hasher},
+    mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
-    rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use fampi_core::{
-    engine::platform::PostId,
-    guest::{Guest, GuestBlock, GuestComm},
+    guest::{Guest, GuestComm, Part},
     mpi::MpiPlatform,
 };
 use mpi::ffi;
 
+pub(crate) use crate::handles::{Block, Entry, Kind};
 use crate::{
     codes::{FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD, of_error},
-    recover::Making,
-    request::{self, Handle, empty_status, take_freed},
+    fused::Number,
+    handles::Handles,
+    request::{self, empty_status},
+    wait::Awaited,
 };
 
 /// What a function of the interface comes to: success, or the code to return.
 pub(crate) type Result<T> = std::result::Result<T, c_int>;
-
-/// A request of the program that we test.
-pub(crate) struct Operation {
-    pub(crate) post: PostId,
-    /// The table and the blocks that ask for it.
-    uses: Cell<u32>,
-}
-
-/// A block and the list that was given to its finish.
-pub(crate) struct Block {
-    pub(crate) name: GuestBlock,
-    pub(crate) finished: bool,
-    /// For each part of the block its place in the list.
-    pub(crate) places: Vec<usize>,
-    pub(crate) operations: Vec<Rc<Operation>>,
-}
-
-/// What a request of ours stands for.
-pub(crate) enum Kind {
-    Operation(Rc<Operation>),
-    Block(Block),
-    Making(Box<Making>),
-}
-
-pub(crate) struct Entry {
-    pub(crate) handle: Handle,
-    pub(crate) kind: Kind,
-    /// The program has freed it before it was over.
-    pub(crate) abandoned: bool,
-}
 
 /// A communicator in use.
 #[derive(Clone, Copy)]
@@ -66,44 +36,50 @@ pub(crate) struct Known {
     pub(crate) comm: GuestComm,
 }
 
-/// Addresses are spread by a multiplication; nobody attacks a table with them.
+/// Lists that are empty between calls, and keep their memory.
 #[derive(Default)]
-pub(crate) struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_usize(usize::from(*byte));
-        }
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        let product = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ product >> 32;
-    }
+pub(crate) struct Lists {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) awaited: Vec<Awaited>,
 }
 
 pub(crate) struct State {
     pub(crate) guest: Guest,
     pub(crate) comms: Vec<Known>,
-    pub(crate) entries: HashMap<usize, Entry, BuildHasherDefault<Spread>>,
-    /// Requests that are not complete.
-    pub(crate) pending: Vec<usize>,
+    pub(crate) handles: Handles,
+    /// MPI tells us when it waits.
+    is_called_back: bool,
+    /// To make lists of.
+    pub(crate) lists: Lists,
+    /// The types of numbers that reductions had.
+    pub(crate) numbers: Vec<(ffi::MPI_Datatype, Number)>,
     attribute: c_int,
 }
 
-thread_local! {
-    static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
-    /// Communicators that the program has freed since somebody looked.
-    static FREED_COMMS: RefCell<Vec<ffi::MPI_Comm>> = const { RefCell::new(Vec::new()) };
+/// What belongs to the thread that calls us.
+struct Here {
     /// It is this one.
-    static OWNER: Cell<bool> = const { Cell::new(false) };
+    owner: Cell<bool>,
     /// A panic was caught, or MPI is being finalised.
-    static CLOSED: Cell<bool> = const { Cell::new(false) };
+    closed: Cell<bool>,
+    state: RefCell<Option<State>>,
+    /// Places of requests that MPI has freed since somebody looked.
+    freed: RefCell<Vec<u32>>,
+    /// Communicators that the program has freed since somebody looked.
+    freed_comms: RefCell<Vec<ffi::MPI_Comm>>,
+}
+
+thread_local! {
+    /// Not dropped with its thread: that would be late for MPI.
+    static HERE: ManuallyDrop<Here> = const {
+        ManuallyDrop::new(Here {
+            owner: Cell::new(false),
+            closed: Cell::new(false),
+            state: RefCell::new(None),
+            freed: RefCell::new(Vec::new()),
+            freed_comms: RefCell::new(Vec::new()),
+        })
+    };
 }
 
 /// Some thread has called us.
@@ -111,35 +87,40 @@ static OWNED: AtomicBool = AtomicBool::new(false);
 
 /// Runs the body of a function; its result becomes the return code.
 pub(crate) fn enter(body: impl FnOnce(&mut Option<State>) -> Result<()>) -> c_int {
-    let guarded = catch_unwind(AssertUnwindSafe(|| {
-        if !OWNER.get() {
-            if OWNED.swap(true, Ordering::Relaxed) {
-                return Err(FAMPI_ERR_THREAD);
-            }
-            OWNER.set(true);
-        }
-        if CLOSED.get() {
-            return Err(FAMPI_ERR_INTERNAL);
-        }
-        STATE.with(|state| {
-            let mut state = state.try_borrow_mut().map_err(|_| FAMPI_ERR_INTERNAL)?;
-            if let Some(state) = state.as_mut() {
-                state.clear();
-            }
-            body(&mut state)
-        })
-    }));
+    let guarded = catch_unwind(AssertUnwindSafe(|| HERE.with(|here| enter_here(here, body))));
     if let Ok(done) = guarded {
         done.err().unwrap_or(0)
     } else {
-        CLOSED.set(true);
+        HERE.with(|here| here.closed.set(true));
         FAMPI_ERR_INTERNAL
     }
+}
+
+fn enter_here(here: &Here, body: impl FnOnce(&mut Option<State>) -> Result<()>) -> Result<()> {
+    if !here.owner.get() {
+        if OWNED.swap(true, Ordering::Relaxed) {
+            return Err(FAMPI_ERR_THREAD);
+        }
+        here.owner.set(true);
+    }
+    if here.closed.get() {
+        return Err(FAMPI_ERR_INTERNAL);
+    }
+    let mut state = here.state.try_borrow_mut().map_err(|_| FAMPI_ERR_INTERNAL)?;
+    if let Some(state) = state.as_mut() {
+        state.clear(here);
+    }
+    body(&mut state)
 }
 
 /// The same for functions that need a first block, or a first communicator, before.
 pub(crate) fn enter_started(body: impl FnOnce(&mut State) -> Result<()>) -> c_int {
     enter(|state| body(state.as_mut().ok_or(FAMPI_ERR_REQUEST)?))
+}
+
+/// MPI has freed the request at this place of our table.
+pub(crate) fn note_freed(place: u32) {
+    let _ = HERE.try_with(|here| here.freed.borrow_mut().push(place));
 }
 
 unsafe extern "C" fn comm_is_freed(
@@ -148,37 +129,39 @@ unsafe extern "C" fn comm_is_freed(
     _: *mut c_void,
     _: *mut c_void,
 ) -> c_int {
-    let _ = FREED_COMMS.try_with(|freed| freed.borrow_mut().push(comm));
+    let _ = HERE.try_with(|here| here.freed_comms.borrow_mut().push(comm));
     0
 }
 
 /// `MPI_Finalize` deletes the attributes of `MPI_COMM_SELF` first: the moment to leave.
 unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
     let left = catch_unwind(|| {
-        STATE.with(|state| {
-            if let Ok(mut state) = state.try_borrow_mut()
-                && let Some(state) = state.take()
+        HERE.with(|here| {
+            if let Ok(mut state) = here.state.try_borrow_mut()
+                && let Some(mut state) = state.take()
             {
+                state.handles.close();
                 state.guest.leave();
                 // Nothing of it may touch MPI any more.
                 std::mem::forget(state);
             }
         });
     });
-    CLOSED.set(true);
+    HERE.with(|here| here.closed.set(true));
     c_int::from(left.is_err())
 }
 
 /// MPI waits inside a call of its own: our blocks go on meanwhile.
 extern "C" fn mpi_is_waiting() -> c_int {
     let _ = catch_unwind(|| {
-        let _ = STATE.try_with(|state| {
-            if let Ok(mut state) = state.try_borrow_mut()
+        let _ = HERE.try_with(|here| {
+            if let Ok(mut state) = here.state.try_borrow_mut()
                 && let Some(state) = state.as_mut()
-                && !state.pending.is_empty()
+                && !(state.handles.pending.is_empty() && state.handles.unannounced.is_empty())
             {
                 state.guest.progress();
                 state.settle(true);
+                state.handles.announce();
             }
         });
     });
@@ -222,14 +205,16 @@ impl State {
             eprintln!("fampi: {error}");
             of_error(&error)
         })?;
-        platform.call_back(mpi_is_waiting);
+        let is_called_back = platform.call_back(mpi_is_waiting);
         // SAFETY: reading a constant that MPI's library defines.
         mark(unsafe { ffi::RSMPI_COMM_SELF }, attribute(mpi_ends)?)?;
         Ok(Self {
             guest: Guest::new(Box::new(platform)),
             comms: Vec::new(),
-            entries: HashMap::default(),
-            pending: Vec::new(),
+            handles: Handles::default(),
+            lists: Lists::default(),
+            is_called_back,
+            numbers: Vec::new(),
             attribute: attribute(comm_is_freed)?,
         })
     }
@@ -243,8 +228,8 @@ impl State {
     }
 
     /// Takes off the tables what the program has freed.
-    fn clear(&mut self) {
-        for raw in FREED_COMMS.with_borrow_mut(std::mem::take) {
+    fn clear(&mut self, here: &Here) {
+        while let Some(raw) = here.freed_comms.borrow_mut().pop() {
             if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {
                 let comm = self.comms.swap_remove(at).comm;
                 self.guest.abandon(comm);
@@ -253,34 +238,36 @@ impl State {
                 }
             }
         }
-        while let Some(key) = take_freed() {
-            // The number may belong to a newer request already.
-            if self.entries.get(&key).is_some_and(|entry| entry.handle.is_freed())
-                && let Some(entry) = self.entries.remove(&key)
-            {
-                self.drop_kind(entry.kind);
-            }
+        while let Some(place) = here.freed.borrow_mut().pop() {
+            self.let_go(place);
         }
     }
 
-    fn drop_kind(&mut self, kind: Kind) {
-        match kind {
-            Kind::Operation(operation) => self.unuse(&operation),
+    /// The program has freed the request at this place.
+    fn let_go(&mut self, place: u32) {
+        match &mut self.handles.at(place).kind {
+            Kind::Operation(post) => {
+                let post = *post;
+                self.guest.with_mpi(|mpi| mpi.forget_request(post));
+            }
             Kind::Block(block) => {
                 self.guest.release(block.name);
-                for operation in block.operations {
-                    self.unuse(&operation);
+                for post in block.operations.drain(..) {
+                    self.guest.with_mpi(|mpi| mpi.forget_request(post));
                 }
             }
-            Kind::Making(_) => {}
+            Kind::Making(_) | Kind::Nothing => {}
         }
+        self.handles.give_back(place);
     }
 
-    fn unuse(&mut self, operation: &Operation) {
-        operation.uses.set(operation.uses.get() - 1);
-        if operation.uses.get() == 0 {
-            self.guest.with_mpi(|mpi| mpi.forget_request(operation.post));
-        }
+    /// Frees a request of ours without MPI, which does not know that it is over; false when it
+    /// does, or when it is not over.
+    pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> bool {
+        let Some(place) = self.handles.take_unannounced(*slot) else { return false };
+        self.let_go(place);
+        *slot = request::null();
+        true
     }
 
     /// The communicator in use, which it is taken into if it is not.
@@ -306,22 +293,9 @@ impl State {
         Ok(())
     }
 
-    /// Adds a request of ours.
-    pub(crate) fn add(&mut self, kind: Kind) -> Result<ffi::MPI_Request> {
-        let handle = Handle::new()?;
-        let raw = handle.raw;
-        self.pending.push(request::key(raw));
-        let entry = Entry { handle, kind, abandoned: false };
-        // A request that was freed in this very call may have had the same place.
-        if let Some(old) = self.entries.insert(request::key(raw), entry) {
-            self.drop_kind(old.kind);
-        }
-        Ok(raw)
-    }
-
     /// The entry of a request of ours that the program has not freed.
     pub(crate) fn entry(&mut self, raw: ffi::MPI_Request) -> Option<&mut Entry> {
-        self.entries.get_mut(&request::key(raw)).filter(|entry| !entry.abandoned)
+        self.handles.entry(raw)
     }
 
     /// The block behind a request.
@@ -336,26 +310,28 @@ impl State {
     pub(crate) fn adopt(&mut self, raw: ffi::MPI_Request) -> Result<ffi::MPI_Request> {
         // SAFETY: the program gave it as a live request, and has ours in its place from now on.
         let post = self.guest.with_mpi(|mpi| unsafe { mpi.adopt_request(raw) });
-        self.add(Kind::Operation(Rc::new(Operation { post, uses: Cell::new(1) })))
+        self.handles.add(Kind::Operation(post))
     }
 
-    /// Another block asks for an operation.
-    pub(crate) fn share(operation: &Rc<Operation>) -> Rc<Operation> {
-        operation.uses.set(operation.uses.get() + 1);
-        operation.clone()
+    /// Frees a request of ours that is over.
+    pub(crate) fn release(&mut self, slot: &mut ffi::MPI_Request) {
+        if !self.free(slot) {
+            // SAFETY: complete and ours.
+            unsafe { ffi::MPI_Request_free(slot) };
+        }
     }
 
     /// Completes the requests of ours whose end is known; with `look`, asks MPI about each.
     pub(crate) fn settle(&mut self, look: bool) {
         let mut at = 0;
-        while at < self.pending.len() {
-            let key = self.pending[at];
-            let over = match self.entries.get_mut(&key) {
-                Some(entry) => settle_entry(&self.guest, entry, look),
-                None => true,
-            };
-            if over {
-                self.pending.swap_remove(at);
+        while let Some(place) = self.handles.pending.get(at).copied() {
+            if settle_entry(&self.guest, self.handles.at(place), look) {
+                self.handles.pending.swap_remove(at);
+                if self.is_called_back {
+                    self.handles.unannounced.push(place);
+                } else {
+                    self.handles.at(place).handle.announce();
+                }
             } else {
                 at += 1;
             }
@@ -366,8 +342,8 @@ impl State {
 /// True when a request is complete now.
 pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool {
     let ended = match &mut entry.kind {
-        Kind::Operation(operation) => {
-            let post = operation.post;
+        Kind::Operation(post) => {
+            let post = *post;
             guest.with_mpi(|mpi| {
                 if look && mpi.ended(post).is_none() {
                     fampi_core::engine::platform::Platform::test(mpi, post);
@@ -378,10 +354,14 @@ pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool
             })
         }
         Kind::Block(block) => guest.verdict(block.name).map(|committed| {
+            if let (Some(target), false) = (block.result.take(), !entry.held) {
+                target.write(guest.fused(block.name));
+            }
             let faulty = crate::codes::FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
             (empty_status(), if committed { 0 } else { faulty })
         }),
         Kind::Making(making) => making.outcome().map(|code| (empty_status(), code)),
+        Kind::Nothing => None,
     };
     if let Some((status, code)) = ended {
         entry.handle.complete(status, code);

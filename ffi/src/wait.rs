@@ -18,12 +18,12 @@ use crate::{
         FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_STATE, FAMPI_ERR_TIMEOUT, FAMPI_Timeout,
     },
     request::{empty_status, null},
-    state::{Kind, Result, State, enter},
+    state::{Entry, Kind, Result, State, enter},
 };
 
 /// What is waited for.
 #[derive(Clone, Copy)]
-enum Awaited {
+pub(crate) enum Awaited {
     Operation(PostId),
     Block(GuestBlock),
     Making,
@@ -45,7 +45,11 @@ fn outcome(state: &mut State, raw: MPI_Request) -> Option<(MPI_Status, c_int)> {
 }
 
 /// Takes over the requests of a list that are the program's own, and says what to look at.
-fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize, Awaited)>> {
+fn awaited(
+    state: &mut State,
+    requests: &mut [MPI_Request],
+    found: &mut Vec<Awaited>,
+) -> Result<()> {
     for request in requests.iter() {
         if let Some(Kind::Block(block)) = state.entry(*request).map(|entry| &entry.kind)
             && !block.finished
@@ -53,8 +57,7 @@ fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize
             return Err(FAMPI_ERR_STATE);
         }
     }
-    let mut found = Vec::new();
-    for (at, slot) in requests.iter_mut().enumerate() {
+    for slot in requests.iter_mut() {
         if *slot == null() {
             continue;
         }
@@ -65,16 +68,34 @@ fn awaited(state: &mut State, requests: &mut [MPI_Request]) -> Result<Vec<(usize
         if entry.handle.is_complete() {
             continue;
         }
-        found.push((
-            at,
-            match &entry.kind {
-                Kind::Operation(operation) => Awaited::Operation(operation.post),
-                Kind::Block(block) => Awaited::Block(block.name),
-                Kind::Making(_) => Awaited::Making,
-            },
-        ));
+        found.push(match &entry.kind {
+            Kind::Operation(post) => Awaited::Operation(*post),
+            Kind::Block(block) => Awaited::Block(block.name),
+            Kind::Making(_) => Awaited::Making,
+            Kind::Nothing => continue,
+        });
     }
-    Ok(found)
+    Ok(())
+}
+
+/// Waits for a single block, and says what it came to; nothing for anything but a finished block.
+fn wait_block(
+    state: &mut State,
+    raw: MPI_Request,
+    limit: Timeout,
+) -> Option<Result<(MPI_Status, c_int)>> {
+    let Entry { kind: Kind::Block(block), handle, .. } = state.entry(raw)? else { return None };
+    if !block.finished {
+        return None;
+    }
+    if let Some(outcome) = handle.outcome() {
+        return Some(Ok(outcome));
+    }
+    let name = block.name;
+    let waited = state.guest.wait_block(name, limit);
+    state.settle(false);
+    let outcome = state.entry(raw)?.handle.outcome();
+    Some(unfinished(waited).and_then(|()| outcome.ok_or(FAMPI_ERR_INTERRUPTED)))
 }
 
 /// Waits for requests; those that are over are complete afterwards.
@@ -84,19 +105,34 @@ fn wait(
     limit: Timeout,
     much: Much,
 ) -> Result<Wait> {
-    let mut left = awaited(state, requests)?;
+    let mut left = std::mem::take(&mut state.lists.awaited);
+    left.clear();
+    let waited = awaited(state, requests, &mut left)
+        .and_then(|()| wait_for(state, requests, &mut left, limit, much));
+    state.lists.awaited = left;
+    waited
+}
+
+/// The same, for those of the list that are not over.
+fn wait_for(
+    state: &mut State,
+    requests: &mut [MPI_Request],
+    left: &mut Vec<Awaited>,
+    limit: Timeout,
+    much: Much,
+) -> Result<Wait> {
     let any_over = requests.iter().any(|raw| *raw != null() && outcome(state, *raw).is_some());
     if left.is_empty() || much == Much::One && any_over {
         return Ok(Wait::Done);
     }
-    if left.iter().any(|(_, what)| matches!(what, Awaited::Making)) {
+    if left.iter().any(|what| matches!(what, Awaited::Making)) {
         return wait_making(state, requests, limit, much);
     }
     let waited = match left[..] {
-        [(_, Awaited::Block(block))] => state.guest.wait_block(block, limit),
+        [Awaited::Block(block)] => state.guest.wait_block(block, limit),
         _ => state.guest.wait(limit, |probe| {
             let before = left.len();
-            left.retain(|(_, what)| match what {
+            left.retain(|what| match what {
                 Awaited::Operation(post) => !probe.request(*post),
                 Awaited::Block(block) => !probe.block(*block),
                 Awaited::Making => false,
@@ -143,13 +179,11 @@ fn wait_making(
 /// Gives a persistent request back to the program, which may start it again.
 fn give_back(state: &mut State, slot: &mut MPI_Request) {
     let Some(entry) = state.entry(*slot) else { return };
-    let Kind::Operation(operation) = &entry.kind else { return };
-    let post = operation.post;
+    let Kind::Operation(post) = entry.kind else { return };
     let ended = state.guest.with_mpi(|mpi| mpi.ended(post));
     if let Some(original) = ended.and_then(|ended| ended.persistent) {
         let mut ours = std::mem::replace(slot, original);
-        // SAFETY: complete and ours; the program has never seen it.
-        unsafe { ffi::MPI_Request_free(&raw mut ours) };
+        state.release(&mut ours);
     }
 }
 
@@ -243,6 +277,17 @@ pub(crate) unsafe fn wait_all(
             return Ok(());
         }
         let state = State::started(state)?;
+        if let [slot] = requests
+            && let Some(waited) = wait_block(state, *slot, limit)
+        {
+            let (found, code) = waited?;
+            // SAFETY: our caller's promise.
+            unsafe { put_statuses(statuses, 0, found) };
+            if release {
+                state.release(slot);
+            }
+            return if code == 0 { Ok(()) } else { Err(code) };
+        }
         unfinished(wait(state, requests, limit, Much::All)?)?;
         let mut first = 0;
         for (at, slot) in requests.iter_mut().enumerate() {
@@ -253,8 +298,7 @@ pub(crate) unsafe fn wait_all(
             unsafe { put_statuses(statuses, at, status) };
             give_back(state, slot);
             if release && state.entry(*slot).is_some() {
-                // SAFETY: complete and ours.
-                unsafe { ffi::MPI_Request_free(slot) };
+                state.release(slot);
             }
         }
         if first == 0 { Ok(()) } else { Err(first) }

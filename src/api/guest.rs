@@ -5,12 +5,16 @@
 //! release gets a panic, so the binding has its own table. Programs in Rust use
 //! [`crate::World`].
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{RefCell, RefMut},
+    rc::Rc,
+};
 
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Level, RequestState, Shared, Waited,
+        BlockKey, CommKey, Engine, Level, Need, Record, RequestState, Shared, Waited,
         platform::{DataId, Platform, PostId, Progress, UniverseId},
+        reduction::Values,
     },
     error::Error,
     fault::{FaultCode, FaultReport},
@@ -111,11 +115,18 @@ impl Guest {
     }
 
     /// Starts a block.
+    #[inline]
     pub fn start(&self, comm: GuestComm, level: Level) -> GuestBlock {
         GuestBlock(self.engine.borrow_mut().start_block(comm.0, level))
     }
 
+    /// Whether the ranks agree on the verdict.
+    pub fn is_agreed(&self, block: GuestBlock) -> bool {
+        self.engine.borrow().block(block.0).level.is_agreed()
+    }
+
     /// Ends a block: its requests, in this order, are its parts. Repeated, it moves the deadline.
+    #[inline]
     pub fn finish(&self, block: GuestBlock, parts: &[Part], timeout: Timeout) {
         let mut engine = self.engine.borrow_mut();
         for part in parts {
@@ -125,6 +136,17 @@ impl Guest {
             }
         }
         engine.finish_adopted(block.0, timeout);
+    }
+
+    /// The numbers that this process brings to the reduction on the commit of a block, which is
+    /// finished next. All ranks bring some of the same shape, otherwise the block is faulty.
+    pub fn fuse(&self, block: GuestBlock, values: Values) {
+        self.engine.borrow_mut().fuse(block.0, values);
+    }
+
+    /// The result of that reduction, once the block is committed.
+    pub fn fused(&self, block: GuestBlock) -> Option<Values> {
+        self.engine.borrow().fused(block.0).copied()
     }
 
     /// Records a fault of this process in a block that is not finished.
@@ -143,6 +165,7 @@ impl Guest {
     }
 
     /// Waits for the verdict on a block that was finished.
+    #[inline]
     pub fn wait_block(&self, block: GuestBlock, timeout: Timeout) -> Wait {
         match self.engine.borrow_mut().wait_block(block.0, timeout) {
             Waited::Decided => Wait::Done,
@@ -169,14 +192,66 @@ impl Guest {
     }
 
     /// Whether the block committed, once it is decided.
+    #[inline]
     pub fn verdict(&self, block: GuestBlock) -> Option<bool> {
         self.engine.borrow().verdict(block.0).map(|verdict| verdict.committed)
+    }
+
+    /// Protects bytes of this process in a block that is not finished: a copy goes to the partner
+    /// rank, and counts with the block's commit. All ranks do so, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotComplete`] when an earlier block of the communicator is not finished, nothing
+    /// has happened then; otherwise those of [`crate::TryBlock::protect`]. After
+    /// [`Error::LengthChanged`] this process has left the block.
+    pub fn protect(&self, block: GuestBlock, slot: u32, state: &[u8]) -> Result<(), Error> {
+        let mut engine = self.settled_before(block)?;
+        let done = engine.protect(block.0, slot, state);
+        if let Err(Error::LengthChanged { .. }) = done {
+            // The others wait for a copy that will not come.
+            engine.leave_block(block.0, FaultCode::LeftBlock);
+        }
+        done
+    }
+
+    /// Brings back the bytes that the last commit protected. All ranks do so, in the same order.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::protect`], and those of [`crate::TryBlock::restore`].
+    pub fn restore(&self, block: GuestBlock, slot: u32) -> Result<Vec<u8>, Error> {
+        self.settled_before(block)?.restore(block.0, slot)
+    }
+
+    /// The bytes of a rank that a shrink has left out, if this process keeps their copy.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::TryBlock::inherit`].
+    pub fn inherit(&self, block: GuestBlock, slot: u32) -> Result<Option<(Rank, Vec<u8>)>, Error> {
+        self.engine.borrow_mut().inherit(block.0, slot)
+    }
+
+    /// Copies of one block are made when those of the blocks before it are decided: what a rank
+    /// sends depends on them.
+    fn settled_before(&self, block: GuestBlock) -> Result<RefMut<'_, Engine>, Error> {
+        let mut engine = self.engine.borrow_mut();
+        let settled = engine.settle_before(block.0);
+        let interrupted = engine.is_interrupted(block.0);
+        match (settled, interrupted) {
+            (true, _) => Ok(engine),
+            (false, true) => Err(Error::Request(FaultCode::Interrupted)),
+            (false, false) => Err(Error::NotComplete),
+        }
     }
 
     /// The faults of this rank's requests, by their place in the block.
     pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
         let engine = self.engine.borrow();
-        let records = engine.block(block.0).records.iter().enumerate();
+        // Partner copies are not in the list.
+        let listed = |record: &&Record| matches!(record.need, Need::Foreign | Need::Inner(_));
+        let records = engine.block(block.0).records.iter().filter(listed).enumerate();
         let failed = records.filter_map(|(index, record)| match record.state {
             RequestState::Failed(code) => Some((index, code)),
             _ => None,
@@ -190,6 +265,7 @@ impl Guest {
     }
 
     /// Releases a block: now, or as soon as it is decided. One that was not finished leaves.
+    #[inline]
     pub fn release(&self, block: GuestBlock) {
         let mut engine = self.engine.borrow_mut();
         engine.leave_block(block.0, FaultCode::LeftBlock);

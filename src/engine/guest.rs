@@ -5,13 +5,14 @@
 //! interrupted, upon which the platform revokes the communicator, so that MPI ends what is
 //! pending there; a local block, whose peers may all be alive, gets a moment to be complete.
 
+use alloc::{boxed::Box, vec, vec::Vec};
 use core::time::Duration;
 
 use super::{
     BlockKey, CommKey, Engine, Entry, Need, Phase, Record, RequestState, Waited,
-    platform::{DataId, Idle, PostId, Progress, UniverseId},
+    platform::{DataId, Idle, Operation, PostId, Progress, UniverseId},
 };
-use crate::{ids::CommId, rank::Rank, timeout::Timeout};
+use crate::{error::Error, ids::CommId, protocol::fused::Values, rank::Rank, timeout::Timeout};
 
 /// How long requests of a local block may go on after a death in its communicator.
 const LOCAL_GRACE: Duration = Duration::from_secs(1);
@@ -48,6 +49,11 @@ impl Engine {
         self.nest(key, inner);
     }
 
+    /// What this rank brings to the reduction on the commit of a block, which is finished next.
+    pub(crate) fn fuse(&mut self, key: BlockKey, values: Values) {
+        self.block_mut(key).values = Some(values);
+    }
+
     /// Ends the attempt at a block whose requests were adopted, perhaps after its end was clear.
     pub(crate) fn finish_adopted(&mut self, key: BlockKey, timeout: Timeout) {
         let block = self.block(key);
@@ -66,6 +72,64 @@ impl Engine {
             self.doubt(key);
         }
         self.drain(key);
+    }
+
+    /// Waits until the blocks of the same communicator that were started before this one are
+    /// decided. False when this process has not finished one of them, or a failure ended the wait.
+    pub(crate) fn settle_before(&mut self, key: BlockKey) -> bool {
+        let comm = self.block(key).comm;
+        let is_first = |engine: &Self| engine.comm(comm).open.first() == Some(&key);
+        let stuck = |engine: &Self| {
+            let mut before = engine.comm(comm).open.iter().take_while(|other| **other != key);
+            before.any(|other| engine.block(*other).phase == Phase::Open)
+        };
+        self.wait(Timeout::Never, Idle::Busy, |engine| {
+            is_first(engine) || stuck(engine) || engine.interrupted.contains(&key)
+        });
+        is_first(self)
+    }
+
+    /// True when a block that this process has not finished is doomed.
+    pub(crate) fn is_interrupted(&self, key: BlockKey) -> bool {
+        self.interrupted.contains(&key)
+    }
+
+    /// The words of all ranks, in their order, by messages in log n rounds: a guest has no
+    /// communicator for each context, on which a collective that somebody missed does no harm.
+    ///
+    /// ```text
+    /// round k  rank r ── the words of r, r−1, … (2ᵏ ranks) ──▶ rank r + 2ᵏ
+    /// ```
+    pub(crate) fn pass_words(
+        &mut self,
+        key: BlockKey,
+        mine: &[u64],
+        tag: u32,
+    ) -> Result<Vec<u64>, Error> {
+        let (ranks, me) = {
+            let comm = self.comm(self.block(key).comm);
+            (comm.size() as usize, comm.me.index())
+        };
+        let (width, mut words) = (mine.len(), mine.to_vec());
+        let mut known = 1;
+        while known < ranks {
+            let many = known.min(ranks - known);
+            let (to, from) =
+                (Rank::from((me + known) % ranks), Rank::from((me + ranks - known) % ranks));
+            let receive = Operation::Receive { from: Some(from), tag: Some(tag) };
+            let news = Box::new(vec![0_u64; many * width]);
+            let news = self.post(key, Need::Peer(from), receive, news);
+            let send = Operation::Send { to, tag, synchronous: false };
+            self.post(key, Need::Peer(to), send, Box::new(words[..many * width].to_vec()));
+            self.wait_request(key, news, Timeout::Never);
+            self.succeeded(key, news)?;
+            let buffer = self.take_buffer(key, news)?;
+            words.extend(buffer.as_any().downcast_ref::<Vec<u64>>().into_iter().flatten());
+            known += many;
+        }
+        // The k-th words are those of the k-th rank before us.
+        let of = |rank: usize| (me + ranks - rank) % ranks * width;
+        Ok((0..ranks).flat_map(|rank| words[of(rank)..of(rank) + width].to_vec()).collect())
     }
 
     /// Somebody in the block's communicator died: do its pending requests have a chance?

@@ -54,18 +54,29 @@ pub(super) struct DataComm {
     wanted: u32,
     /// A context could not be made; none will be.
     broken: bool,
+    /// There never were any.
+    is_bare: bool,
 }
 
 impl DataComm {
     pub(super) fn new(source: Comm, first: [Comm; 2]) -> Self {
         let contexts = first.into_iter().map(Context::Ready).collect();
-        Self { source, contexts, making: None, retired: 0, wanted: 2, broken: false }
+        Self {
+            source,
+            contexts,
+            making: None,
+            retired: 0,
+            wanted: 2,
+            broken: false,
+            is_bare: false,
+        }
     }
 
-    /// One without contexts: operations run on a communicator that somebody else made.
+    /// One without contexts: operations run on a communicator that somebody else made. What is
+    /// posted here is on the source, whatever the context.
     pub(super) fn bare(source: Comm) -> Self {
         let contexts = Vec::new();
-        Self { source, contexts, making: None, retired: 0, wanted: 0, broken: true }
+        Self { source, contexts, making: None, retired: 0, wanted: 0, broken: true, is_bare: true }
     }
 
     pub(super) fn source(&self) -> Comm {
@@ -77,6 +88,7 @@ impl DataComm {
     pub(super) fn context(&self, number: u32) -> Option<&Comm> {
         match self.contexts.get(number as usize) {
             Some(Context::Ready(comm)) if number >= self.retired => Some(comm),
+            None if self.is_bare => Some(&self.source),
             _ => None,
         }
     }
@@ -108,6 +120,9 @@ impl DataComm {
     /// Retires all contexts below `number`: everything on them ends, everywhere. `refill` makes
     /// others for them. The result is that of [`Self::advance`].
     pub(super) fn retire(&mut self, number: u32, refill: bool, ulfm: &Ulfm) -> Option<(u32, Comm)> {
+        if self.is_bare {
+            self.source.revoke(ulfm);
+        }
         for at in self.retired..number {
             if let Some(context) = self.contexts.get_mut(at as usize)
                 && let Context::Ready(comm) = *context

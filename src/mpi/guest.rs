@@ -70,8 +70,8 @@ pub struct Ended {
 struct Operation {
     request: Request,
     ended: Option<Ended>,
-    /// Nobody asks for it any more.
-    orphan: bool,
+    /// How many ask for it: the handle that stands for it, blocks.
+    uses: u32,
     /// The communicator of its block.
     block: Option<DataId>,
     /// Its block was doomed while it was pending.
@@ -190,7 +190,7 @@ impl Guests {
     }
 
     fn add(&mut self, request: Request) -> PostId {
-        let made = Operation { request, ended: None, orphan: false, block: None, given_up: None };
+        let made = Operation { request, ended: None, uses: 1, block: None, given_up: None };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.operations.push(None);
             self.operations.len() as u32 - 1
@@ -202,7 +202,7 @@ impl Guests {
     /// Operations that nobody asks for are tested to their end, as MPI wants it.
     pub(super) fn sweep(&mut self) {
         for slot in 0..self.operations.len() {
-            if let Some(operation) = self.operations[slot].as_mut().filter(|it| it.orphan)
+            if let Some(operation) = self.operations[slot].as_mut().filter(|it| it.uses == 0)
                 && operation.look() != Progress::Pending
             {
                 self.operations[slot] = None;
@@ -351,11 +351,19 @@ impl MpiPlatform {
         }
     }
 
-    /// Nobody asks for this request any more; MPI completes it in its own time.
+    /// One more asks for this request.
+    pub fn share_request(&mut self, post: PostId) {
+        if let Some(operation) = self.guests.operation(post) {
+            operation.uses += 1;
+        }
+    }
+
+    /// One of those who asked for this request does no more. After the last, MPI completes it in
+    /// its own time.
     pub fn forget_request(&mut self, post: PostId) {
         if let Some(operation) = self.guests.operation(post) {
-            operation.orphan = true;
-            if operation.ended.is_some() {
+            operation.uses = operation.uses.saturating_sub(1);
+            if operation.uses == 0 && operation.ended.is_some() {
                 self.guests.operations[(post.0 & !GUEST) as usize] = None;
                 self.guests.free.push(post.0 & !GUEST);
             }

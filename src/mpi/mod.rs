@@ -411,7 +411,8 @@ impl Platform for MpiPlatform {
     }
 
     fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool) {
-        if self.guests.retire(data, refill, self.ulfm) {
+        let guests = self.guests.retire(data, refill, self.ulfm);
+        if guests && (refill || !self.posts.needs(data, context - 1)) {
             return;
         }
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {

@@ -6,6 +6,9 @@
 //! replacement gets its state from the partner, and a partner that was replaced gets the copies
 //! that it has to keep. Ranks are those of the launch: placement does not change partners.
 //!
+//! A guest's communicators are worlds of their own: a rebuilt one has as many ranks as the one on
+//! which a state was protected, and survivors keep theirs.
+//!
 //! After a shrink nobody takes the place of the dead: whoever keeps the copy of a dead rank can
 //! inherit it, and the partners are new ones, counted among the survivors.
 //!
@@ -35,6 +38,8 @@ pub(crate) const FIRST_COPY_TAG: u32 = MAX_USER_TAG - 2 * MAX_SLOTS;
 /// Beside the tag on which a copy goes to its keeper, the one on which it tells its length, or
 /// comes home. Two ranks that are each other's partner send both ways at once.
 const HOME: u32 = 1;
+/// Behind those of all states: the one on which guests tell what they have.
+const WORDS: u32 = 2 * MAX_SLOTS;
 
 /// The copies that this process keeps.
 #[derive(Default)]
@@ -106,8 +111,11 @@ impl Engine {
     ) -> Result<(), Error> {
         let comm = self.block(key).comm;
         let (partner, ward) = self.partners(comm);
+        let commits = self.block(key).scope.0;
+        let has_roster = self.has_roster();
         let slot = self.copies.slot(number);
-        let version = slot.version + 1;
+        // A guest's replacement may have begun anew, beside survivors that have not.
+        let version = if has_roster { slot.version + 1 } else { commits + 1 };
         // Lengths count once a commit has made them known on both sides.
         let again = slot.over == Some(comm);
         if again && slot.own_elements != state.len() {
@@ -148,13 +156,13 @@ impl Engine {
         number: u32,
     ) -> Result<Vec<T>, Error> {
         let comm = self.block(key).comm;
-        if Some(comm) != self.job.world {
+        if !self.has_replacements(comm, number) {
             return self.own_state_here(key, number);
         }
         let (version, all) = self.versions(key, number)?;
         let of = |rank: Rank| &all[4 * rank.index()..4 * rank.index() + 4];
         let (partner, ward) = self.partners(comm);
-        let me = self.me();
+        let me = self.comm(comm).me;
         let (Some(partner), Some(ward)) = (partner, ward) else {
             return self.own_state(number).ok_or(Error::NothingProtected);
         };
@@ -203,14 +211,20 @@ impl Engine {
     /// The version that all ranks can have again, and what each has of it: the version of its own
     /// state and its length, the same of the copy that it keeps.
     fn versions(&mut self, key: BlockKey, number: u32) -> Result<(u64, Vec<u64>), Error> {
+        let comm = self.block(key).comm;
+        let is_like = self.is_like_before(comm, number);
         let slot = self.copies.slot(number);
         let kept_elements = slot.kept_elements.unwrap_or(0) as u64;
         let own_elements = slot.own_elements as u64;
         // Survivors that inherited and have other partners now cannot serve the whole world.
         let [version, kept_version] =
-            [slot.version, slot.kept_version].map(|version| if slot.whole { version } else { 0 });
+            [slot.version, slot.kept_version].map(|version| if is_like { version } else { 0 });
         let mine = [version, own_elements, kept_version, kept_elements];
-        let all = self.gather_words(key, &mine)?;
+        let all = if self.has_roster() {
+            self.gather_words(key, &mine)?
+        } else {
+            self.pass_words(key, &mine, self.copy_tag(key, WORDS))?
+        };
         let of = |rank: Rank| &all[4 * rank.index()..4 * rank.index() + 4];
         let ranks = (all.len() / 4) as u32;
         let version = (0..ranks).map(|rank| of(Rank::new(rank))[0]).max().unwrap_or(0);
@@ -219,7 +233,7 @@ impl Engine {
             return Err(Error::NothingProtected);
         }
         for rank in (0..ranks).map(Rank::new) {
-            let keeper = self.partner_of(rank).unwrap_or(rank);
+            let keeper = self.partner_over(rank, comm).unwrap_or(rank);
             if of(rank)[0] != version && (keeper == rank || of(keeper)[2] != version) {
                 self.raise_about(key, rank, FaultCode::StateLost);
                 return Err(Error::StateLost { rank, partner: keeper });
@@ -231,7 +245,7 @@ impl Engine {
     /// The block is decided: what it carried is valid, or is forgotten.
     pub(crate) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let comm = self.block(key).comm;
-        let whole = self.comm(comm).lineage == Some(0);
+        let whole = self.comm(comm).lineage == Some(0) || !self.has_roster();
         for copy in core::mem::take(&mut self.block_mut(key).copies) {
             let mut take = |index: usize| self.block_mut(key).records[index].buffer.take();
             let kept = copy.kept.and_then(&mut take);
@@ -327,8 +341,25 @@ impl Engine {
         self.copies.slot(number).kept.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
     }
 
-    fn me(&self) -> Rank {
-        self.comm(self.job.world.expect("only ranks of the world have a state")).me
+    /// True when ranks of this communicator may lack a state that others have.
+    fn has_replacements(&mut self, comm: CommKey, number: u32) -> bool {
+        if self.has_roster() {
+            return Some(comm) == self.job.world;
+        }
+        let over = self.copies.slot(number).over;
+        over.is_none_or(|over| self.comm(over).universe != self.comm(comm).universe)
+    }
+
+    /// True when the ranks of the last commit are those of this communicator.
+    fn is_like_before(&mut self, comm: CommKey, number: u32) -> bool {
+        let &mut Slot { whole, over, .. } = self.copies.slot(number);
+        let place = |comm: CommKey| (self.comm(comm).me, self.comm(comm).size());
+        whole && (self.has_roster() || over.is_some_and(|over| place(over) == place(comm)))
+    }
+
+    /// False for a guest, whose rebuilds are its own.
+    fn has_roster(&self) -> bool {
+        !self.job.roster.origins.is_empty()
     }
 
     /// The rank that keeps our copy and the rank whose copy we keep; `None` when we are alone.
@@ -338,7 +369,7 @@ impl Engine {
             return (None, None);
         }
         let back = ranks - ranks / 2;
-        let ward = if Some(comm) == self.job.world {
+        let ward = if Some(comm) == self.job.world && self.has_roster() {
             let origin = self.job.roster.origins[me.index()];
             self.job.roster.standing_for((origin + back) % ranks)
         } else {
@@ -357,7 +388,7 @@ impl Engine {
         if ranks == 1 {
             return None;
         }
-        if Some(comm) != self.job.world {
+        if Some(comm) != self.job.world || !self.has_roster() {
             return Some(Rank::new((rank.number() + ranks / 2) % ranks));
         }
         let roster = &self.job.roster;
@@ -388,7 +419,13 @@ impl Engine {
     }
 
     fn copy_tag(&self, key: BlockKey, offset: u32) -> u32 {
-        self.wire_tag(self.block(key).scope, FIRST_COPY_TAG + offset)
+        let block = self.block(key);
+        if self.has_roster() {
+            return self.wire_tag(block.scope, FIRST_COPY_TAG + offset);
+        }
+        // A guest's copies of all contexts travel on one communicator, where nothing else does.
+        let tag = u64::from(block.context) << 8 | u64::from(offset);
+        (tag % (u64::from(self.platform.max_tag()) + 1)) as u32
     }
 
     /// The length of a state is told to the partner when the state is first protected.
@@ -415,7 +452,7 @@ impl Engine {
     fn gather_words(&mut self, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
         let ranks = self.comm(self.block(key).comm).size() as usize;
         let mut all = vec![0; mine.len() * ranks];
-        let at = self.me().index() * mine.len();
+        let at = self.comm(self.block(key).comm).me.index() * mine.len();
         all[at..at + mine.len()].copy_from_slice(mine);
         let gather = Operation::Collective(Collective::Allgather { parts: Parts::Even });
         let index = self.post(key, Need::Anybody, gather, Box::new(all));
@@ -426,7 +463,7 @@ impl Engine {
         words.cloned().ok_or(Error::NoSuchRequest)
     }
 
-    fn succeeded(&self, key: BlockKey, index: usize) -> Result<(), Error> {
+    pub(crate) fn succeeded(&self, key: BlockKey, index: usize) -> Result<(), Error> {
         match self.block(key).records[index].state {
             RequestState::Complete(_) => Ok(()),
             RequestState::Failed(code) => Err(Error::Request(code)),

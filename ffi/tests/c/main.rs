@@ -28,6 +28,14 @@ fn a_block_of_each_kind_is_decided() {
 }
 
 #[test]
+fn blocks_take_no_memory_in_the_long_run() {
+    let allocations = program(&["tests/programs/allocations.c"], Link::Shared, &[]);
+    for ranks in [1, 2] {
+        expect(&Launch::new(&allocations, ranks), ranks as usize, ": passed");
+    }
+}
+
+#[test]
 fn survivors_agree_wherever_a_rank_dies() {
     let deaths = program(&["tests/programs/deaths.c"], Link::Shared, &[]);
     for place in ["halo", "start", "collective", "silent", "wildcard", "after"] {
@@ -88,6 +96,31 @@ fn algorithm_2_gets_the_same_digits_whoever_dies() {
 }
 
 #[test]
+fn protected_states_come_back_with_the_same_digits() {
+    let waves = program(&["examples/waves.c", "examples/ftlib.cpp"], Link::Shared, &[]);
+    let run =
+        |ranks: u32, kills: &str| Launch::new(&waves, ranks).variable("FTLIB_KILL", &kills).run();
+    let four =
+        ["10:2", "7:1 14:3", "9:1 9:2", "19:0 19:1", "7:1 7:2 12:0", "10:2 -1:1", "3:3 -1:0"];
+    for (ranks, plans) in [(1, &[][..]), (2, &[]), (4, &four), (8, &["7:1 7:6", "3:0 12:7"])] {
+        let undisturbed = run(ranks, "");
+        assert_eq!(undisturbed.output.lines().count(), ranks as usize, "{undisturbed}");
+        for kills in plans {
+            let recovered = run(ranks, kills);
+            let same = recovered.sorted_lines() == undisturbed.sorted_lines();
+            assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
+        }
+    }
+    // Before the first commit, and with its partner.
+    for (kills, why) in [("0:0", "no commit has protected"), ("9:1 9:3", "with the one that kept")]
+    {
+        let again = run(4, kills);
+        let said = again.output.lines().filter(|line| line.contains(why)).count();
+        assert_eq!((said, again.output.lines().count()), (4, 8), "{again}");
+    }
+}
+
+#[test]
 fn algorithm_3_counts_each_exchange_once() {
     let cycles = program(&["examples/cycles.c", "examples/ftlib.cpp"], Link::Shared, &[]);
     for (ranks, how, kills) in [
@@ -107,6 +140,12 @@ fn algorithm_3_counts_each_exchange_once() {
 fn the_examples_do_what_they_say() {
     let halo = program(&["examples/halo.c"], Link::Shared, &[]);
     expect(&Launch::new(&halo, 4), 3, ": done, 1.5000").expect_orderly(3);
+    let steps = program(&["examples/fused.c"], Link::Shared, &[]);
+    let run = expect(&Launch::new(&steps, 4), 3, ": done at ");
+    run.expect_orderly(3);
+    let mut ends = run.output.lines().filter_map(|line| line.split_once(": done at "));
+    let (_, first) = ends.next().expect("three of them");
+    assert!(ends.all(|(_, end)| end == first), "the same steps on all ranks: {run}");
     let object = program(&["examples/raii.cpp"], Link::Shared, &[]);
     expect(&Launch::new(&object, 4), 3, "committed 3 of 5").expect_orderly(3);
 }

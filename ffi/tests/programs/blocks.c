@@ -192,6 +192,138 @@ static void raised_errors(void)
   FAMPI_Report_free(NULL);
 }
 
+/* Everybody's numbers ride on the commit. */
+#define REDUCED(type, datatype, op, given, expected)                                         \
+  do {                                                                                       \
+    type mine_[2] = {(type)(given), (type)(rank)}, all_[2] = {0, 0};                         \
+    OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));                 \
+    OK(FAMPI_TryBlock_finish_allreduce(block, 0, NULL, FAMPI_TIMEOUT_NEVER, mine_, all_, 2,  \
+                                       datatype, op));                                       \
+    OK(FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));                    \
+    CHECK(all_[0] == (type)(expected));                                                      \
+    MPI_Request_free(&block);                                                                \
+  } while (0)
+
+static void reductions_on_the_commit(void)
+{
+  MPI_Request block, request;
+  double eight[8], untouched = 4711;
+  int i, count, sent = rank, got = -1, product, mismatched[1] = {FAMPI_ERR_MISMATCHED};
+  long mine = 1;
+  MPI_Group group;
+  for (i = 1, product = 1; i <= size; i++) product *= i;
+  REDUCED(int, MPI_INT, MPI_SUM, rank - 5, size * (size - 1) / 2 - 5 * size);
+  REDUCED(long, MPI_LONG, MPI_PROD, rank + 1, product);
+  REDUCED(short, MPI_SHORT, MPI_MIN, -rank, 1 - size);
+  REDUCED(long long, MPI_LONG_LONG, MPI_MAX, rank - size, -1);
+  REDUCED(signed char, MPI_SIGNED_CHAR, MPI_MIN, rank - 9, -9);
+  REDUCED(unsigned char, MPI_UNSIGNED_CHAR, MPI_BOR, 1 << rank, (1 << size) - 1);
+  REDUCED(unsigned short, MPI_UNSIGNED_SHORT, MPI_BAND, 7 - (rank == 1), 6);
+  REDUCED(unsigned, MPI_UNSIGNED, MPI_LAND, 1 << rank, 1);
+  REDUCED(unsigned long, MPI_UNSIGNED_LONG, MPI_LOR, rank == 1 ? 6 : 0, 1);
+  REDUCED(int32_t, MPI_INT32_T, MPI_LAND, rank - 1, 0);
+  REDUCED(uint64_t, MPI_UINT64_T, MPI_MAX, rank, size - 1);
+  REDUCED(float, MPI_FLOAT, MPI_SUM, 0.5, 0.5 * size);
+  REDUCED(double, MPI_DOUBLE, MPI_MIN, 1.0 / (1 + rank), 1.0 / size);
+
+  /* With requests, in place, as many numbers as there may be; repeated, nothing changes. */
+  for (i = 0; i < 8; i++) eight[i] = rank + i;
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  MPI_Irecv(&got, 1, MPI_INT, (rank + 1) % size, 5, MPI_COMM_WORLD, &request);
+  OK(FAMPI_TryBlock_finish_allreduce(block, 1, &request, FAMPI_TIMEOUT_NEVER, eight, eight, 8,
+                                     MPI_DOUBLE, MPI_MAX));
+  OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_TryBlock_finish_allreduce(block, 0, NULL, FAMPI_TIMEOUT_NEVER, &untouched, &untouched,
+                                     1, MPI_DOUBLE, MPI_SUM));
+  MPI_Send(&sent, 1, MPI_INT, (rank + size - 1) % size, 5, MPI_COMM_WORLD);
+  OK(MPI_Wait(&block, MPI_STATUS_IGNORE));
+  for (i = 0; i < 8; i++) CHECK(eight[i] == size - 1 + i);
+  CHECK(got == (rank + 1) % size && untouched == 4711);
+  MPI_Request_free(&request);
+
+  /* Faulty blocks have no result: a fault was raised, or not all bring the same. */
+  for (i = 0; i < 3; i++) {
+    OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+    if (i == 0 && rank == 1) OK(FAMPI_Request_raise_error(block, 7));
+    if (i == 1 && rank == 1)
+      OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
+    else if (i == 2 && rank == 1)
+      OK(FAMPI_TryBlock_finish_allreduce(block, 0, NULL, FAMPI_TIMEOUT_NEVER, &mine, &mine, 1,
+                                         MPI_LONG, MPI_SUM));
+    else
+      OK(FAMPI_TryBlock_finish_allreduce(block, 0, NULL, FAMPI_TIMEOUT_NEVER, MPI_IN_PLACE,
+                                         &untouched, 1, MPI_DOUBLE, MPI_SUM));
+    EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS,
+           FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+    CHECK(untouched == 4711 && mine == 1);
+    OK(FAMPI_Get_failed_group(block, 1, mismatched, MPI_COMM_WORLD, &group));
+    MPI_Group_size(group, &count);
+    CHECK((count > 0) == (i > 0));
+    MPI_Group_free(&group);
+    MPI_Request_free(&block);
+  }
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+}
+
+/* States come back where they were protected, and as they were when their block committed. */
+static void partner_copies(void)
+{
+  MPI_Comm world, fresh;
+  MPI_Request block;
+  double state[3] = {rank, 0.5, -1}, got[3] = {0, 0, 0};
+  int other = 10 + rank, count = -1, round;
+  MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  for (round = 0; round < 4; round++) {
+    OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+    state[1] = round;
+    OK(FAMPI_Protect(block, 0, state, 3, MPI_DOUBLE));
+    OK(FAMPI_Protect(block, 63, &other, rank == 0 ? 0 : 1, MPI_INT));
+    state[2] = 99;
+    /* A faulty block leaves the state before. */
+    if (round == 2) OK(FAMPI_Request_raise_error(block, 7));
+    EXPECT(round == 2 ? FAMPI_ERR_TRYBLOCK_FOUND_ERRORS : FAMPI_SUCCESS, commit(&block, 0, NULL));
+    MPI_Request_free(&block);
+    state[2] = -1;
+    OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+    OK(FAMPI_Restore(block, 0, NULL, 0, MPI_DOUBLE, &count));
+    CHECK(count == 3);
+    got[2] = 5;
+    OK(FAMPI_Restore(block, 0, got, 2, MPI_DOUBLE, &count));
+    CHECK(count == 3 && got[0] == rank && got[1] == (round == 2 ? 1 : round) && got[2] == 5);
+    OK(FAMPI_Restore(block, 0, got, 3, MPI_DOUBLE, &count));
+    CHECK(got[2] == -1);
+    OK(FAMPI_Restore(block, 63, NULL, 0, MPI_INT, &count));
+    CHECK(count == (rank != 0));
+    OK(commit(&block, 0, NULL));
+    MPI_Request_free(&block);
+  }
+  /* Nothing was protected under this number, on any rank. */
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+  EXPECT(FAMPI_ERR_NOTHING_PROTECTED, FAMPI_Restore(block, 5, NULL, 0, MPI_INT, &count));
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+  /* Another length is refused, and ends the block for all. */
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+  if (rank == 1)
+    EXPECT(FAMPI_ERR_COUNT, FAMPI_Protect(block, 0, state, 2, MPI_DOUBLE));
+  else
+    FAMPI_Protect(block, 0, state, 3, MPI_DOUBLE);
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+  /* A communicator with the same ranks takes them over, as after a rebuild; once. */
+  MPI_Comm_dup(MPI_COMM_WORLD, &fresh);
+  got[2] = 0;
+  OK(FAMPI_TryBlock_start(fresh, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_Restore(block, 0, got, 3, MPI_DOUBLE, &count));
+  CHECK(count == 3 && got[0] == rank && got[1] == 3 && got[2] == -1);
+  OK(commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+  MPI_Comm_free(&world);
+  MPI_Comm_free(&fresh);
+}
+
 /* MPI's own calls work on blocks: they go on inside of them. */
 static void waits_of_mpi(void)
 {
@@ -224,6 +356,8 @@ int main(int argc, char **argv)
   nested();
   timeouts_and_repeated_finish();
   raised_errors();
+  reductions_on_the_commit();
+  partner_copies();
   for (i = 0; i < 100; i++) waits_of_mpi();
   passed("passed");
   MPI_Finalize();

@@ -110,11 +110,39 @@ static MPI_Comm shrunken(MPI_Comm world)
   return smaller;
 }
 
+/* A state that the partner keeps, half of the ranks further on. */
+static void protect(MPI_Comm world)
+{
+  MPI_Request block;
+  int me;
+  MPI_Comm_rank(world, &me);
+  me += 100;
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_Protect(block, 3, &me, 1, MPI_INT));
+  OK(commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+}
+
+/* The survivors have their own states, and one of them has that of the dead. */
+static void inherit(MPI_Comm world, int victim, int ranks, int me)
+{
+  MPI_Request block;
+  int state = -1, count, whose, keeper = (victim + ranks / 2) % ranks;
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+  OK(FAMPI_Restore(block, 3, &state, 1, MPI_INT, &count));
+  CHECK(count == 1 && state == 100 + me);
+  OK(FAMPI_Inherit(block, 3, &state, 1, MPI_INT, &count, &whose));
+  CHECK(count == (me == keeper) && whose == (me == keeper ? victim : MPI_PROC_NULL));
+  CHECK(state == 100 + (me == keeper ? victim : me));
+  OK(commit(&block, 0, NULL));
+  MPI_Request_free(&block);
+}
+
 int main(int argc, char **argv)
 {
   MPI_Comm world, next;
   MPI_Request block, request;
-  int round, i, sum, one = 1;
+  int round, i, sum, one = 1, me;
   begin(&argc, &argv);
   where = argv[1];
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
@@ -127,6 +155,8 @@ int main(int argc, char **argv)
   }
   for (round = 0; round < 2; round++) {
     MPI_Comm_size(world, &size);
+    MPI_Comm_rank(world, &me);
+    protect(world);
     if (round == 0) begin_apart();
     while (!doomed(world, round == 0 ? size - 1 : 0)) {
     }
@@ -140,6 +170,7 @@ int main(int argc, char **argv)
     next = shrunken(world);
     MPI_Comm_free(&world);
     world = next;
+    inherit(world, round == 0 ? size - 1 : 0, size, me);
     OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
     MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, world, &request);
     OK(commit(&block, 1, &request));

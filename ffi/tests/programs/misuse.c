@@ -106,6 +106,98 @@ static void finishes(void)
   FAILS(FAMPI_ERR_ARG, FAMPI_Request_free(NULL));
 }
 
+static void reductions_on_the_commit(void)
+{
+  MPI_Request block, null = MPI_REQUEST_NULL;
+  MPI_Datatype pair;
+  static int numbers[9];
+  const FAMPI_Timeout never = FAMPI_TIMEOUT_NEVER;
+  MPI_Type_contiguous(2, MPI_INT, &pair);
+  MPI_Type_commit(&pair);
+#define REDUCE(block, count, list, timeout, from, to, many, type, op)                         \
+  FAMPI_TryBlock_finish_allreduce(block, count, list, timeout, from, to, many, type, op)
+  FAILS(FAMPI_ERR_REQUEST,
+        REDUCE(null, 0, NULL, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  OK(FAMPI_TryBlock_start(MPI_COMM_SELF, FAMPI_TRYBLOCK_LOCAL, &block));
+  FAILS(FAMPI_ERR_REQUEST,
+        REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  OK(FAMPI_Request_free(&block));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  FAILS(FAMPI_ERR_COUNT, REDUCE(block, -1, NULL, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 1, NULL, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, -5, &number, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_REQUEST, REDUCE(block, 1, &block, never, &number, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_COUNT, REDUCE(block, 0, NULL, never, &number, &other, 0, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_COUNT, REDUCE(block, 0, NULL, never, &number, &other, -1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_COUNT, REDUCE(block, 0, NULL, never, numbers, numbers, 9, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, NULL, &other, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, NULL, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, MPI_IN_PLACE, NULL, 1, MPI_INT, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, pair, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_CHAR, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG,
+        REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_DATATYPE_NULL, MPI_SUM));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_INT, MPI_BXOR));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_INT, MPI_OP_NULL));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_FLOAT, MPI_BAND));
+  FAILS(FAMPI_ERR_ARG, REDUCE(block, 0, NULL, never, &number, &other, 1, MPI_FLOAT, MPI_LAND));
+  /* After all that it is still open. */
+  EXPECT(FAMPI_SUCCESS, commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+  MPI_Type_free(&pair);
+}
+
+static void partner_copies(void)
+{
+  MPI_Request block, later, null = MPI_REQUEST_NULL;
+  MPI_Datatype gaps;
+  double state = 1;
+  MPI_Type_vector(2, 1, 2, MPI_INT, &gaps);
+  MPI_Type_commit(&gaps);
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Protect(null, 0, &state, 1, MPI_DOUBLE));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Restore(null, 0, &other, 1, MPI_INT, &number));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Inherit(null, 0, &other, 1, MPI_INT, &number, &other));
+  OK(FAMPI_TryBlock_start(MPI_COMM_SELF, FAMPI_TRYBLOCK_LOCAL, &block));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Protect(block, 0, &state, 1, MPI_DOUBLE));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Restore(block, 0, &other, 1, MPI_INT, &number));
+  OK(FAMPI_Request_free(&block));
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Protect(block, -1, &state, 1, MPI_DOUBLE));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Protect(block, 64, &state, 1, MPI_DOUBLE));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Protect(block, 0, NULL, 1, MPI_DOUBLE));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_Protect(block, 0, &state, -1, MPI_DOUBLE));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Protect(block, 0, &state, 1, MPI_DATATYPE_NULL));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Protect(block, 0, &state, 1, gaps));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Restore(block, 64, &other, 1, MPI_INT, &number));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Restore(block, 0, NULL, 1, MPI_INT, &number));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Restore(block, 0, &other, 1, MPI_INT, NULL));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Restore(block, 0, &other, 1, gaps, &number));
+  FAILS(FAMPI_ERR_COUNT, FAMPI_Restore(block, 0, &other, -1, MPI_INT, &number));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Inherit(block, 0, NULL, 0, MPI_INT, &number, NULL));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Inherit(block, 0, NULL, 0, MPI_INT, NULL, &other));
+  /* While an earlier block is not finished. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &later));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Protect(later, 0, &state, 1, MPI_DOUBLE));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Restore(later, 0, &other, 1, MPI_INT, &number));
+  EXPECT(FAMPI_SUCCESS, commit(&block, 0, NULL));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Protect(block, 0, &state, 1, MPI_DOUBLE));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Restore(block, 0, &other, 1, MPI_INT, &number));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Inherit(block, 0, NULL, 0, MPI_INT, &number, &other));
+  OK(FAMPI_Protect(later, 0, &state, 1, MPI_DOUBLE));
+  EXPECT(FAMPI_SUCCESS, commit(&later, 0, NULL));
+  OK(FAMPI_Request_free(&later));
+  OK(FAMPI_Request_free(&block));
+  /* Protected as 8 bytes, asked for in threes. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  MPI_Type_free(&gaps);
+  MPI_Type_contiguous(3, MPI_BYTE, &gaps);
+  MPI_Type_commit(&gaps);
+  FAILS(FAMPI_ERR_ARG, FAMPI_Restore(block, 0, &other, 1, gaps, &number));
+  EXPECT(FAMPI_SUCCESS, commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+  MPI_Type_free(&gaps);
+}
+
 static void raises_and_queries(void)
 {
   MPI_Request block, request = MPI_REQUEST_NULL;
@@ -223,6 +315,8 @@ int main(int argc, char **argv)
   before_the_first_block();
   starts();
   finishes();
+  reductions_on_the_commit();
+  partner_copies();
   raises_and_queries();
   waits_and_timeouts();
   recoveries_and_the_rest();
