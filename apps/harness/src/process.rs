@@ -80,7 +80,8 @@ pub fn begin<O, P: Phase, E: Display>(
 }
 
 /// Prints a text once for all ranks.
-fn once(text: &str) -> ExitCode {
+#[must_use]
+pub fn once(text: &str) -> ExitCode {
     if launched_as_first() {
         print!("{text}");
     }
