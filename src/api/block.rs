@@ -119,10 +119,11 @@ impl TryBlock {
         self.engine().borrow_mut().nest(self.key, inner);
     }
 
-    /// Hands the fault of an inner block, which nobody handled, to this block.
+    /// Hands the fault of an inner block, which nobody handled, to this block: a fault that names the
+    /// inner communicator.
     pub fn escalate(&mut self, inner: &Finished) {
         if !inner.is_committed() {
-            self.engine().borrow_mut().raise(self.key, FaultCode::InnerBlock);
+            self.engine().borrow_mut().raise_inner(self.key, inner.key);
         }
     }
 

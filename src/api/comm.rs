@@ -24,8 +24,8 @@ pub enum Color {
 /// A communicator: an ordered set of processes and a context of their own.
 ///
 /// Blocks are started on it by all its living ranks, in the same order. When the last handle of a
-/// communicator is dropped, this rank votes *no* on every block that the others start later;
-/// direct children of the world stay, see [`crate::World::children`].
+/// communicator is dropped, this rank votes *no* on every block that the others start later; what
+/// a rebuild makes again stays, see [`Comm::derived`].
 ///
 /// When a block of a communicator is faulty, communicators that were derived from it start afresh:
 /// blocks that are open on them become faulty, too, as their ranks may have left the outer block
@@ -47,8 +47,8 @@ impl Drop for Handle {
             return;
         }
         if let Ok(mut engine) = self.engine.try_borrow_mut() {
-            // The world's children can be had from the world again.
-            let kept = engine.job.children.contains(&Some(self.key));
+            // What a rebuild makes again can be had from its parent again.
+            let kept = engine.job.children.iter().any(|(_, key)| *key == Some(self.key));
             if !kept {
                 engine.retire(self.key);
             }
@@ -159,8 +159,8 @@ impl Comm {
     }
 
     /// Starts to split the communicator: ranks of one colour come into one communicator, ordered
-    /// by key, then by rank (`MPI_Comm_split`, without blocking). All ranks call it. Direct
-    /// children of the world are made again by a rebuild, see [`crate::World::children`].
+    /// by key, then by rank (`MPI_Comm_split`, without blocking). All ranks call it. A rebuild makes
+    /// it again, see [`Self::derived`]: split once, not in every step.
     ///
     /// # Errors
     ///
@@ -171,6 +171,18 @@ impl Comm {
             Color::None => None,
         };
         self.form(Kind::Split { color, key, of_grid: false })
+    }
+
+    /// The communicators that were derived from this one by splits, duplicates, groups and grids, in
+    /// the order in which they were made; `None` where this rank had no colour.
+    ///
+    /// A rebuild makes again all that was derived from the world, from parts of it, from parts of
+    /// those, and so on, in the same order, on replacements, too. Only when all members of a part
+    /// die, what was derived from it since the rebuild before goes with them. A shrunk communicator,
+    /// and what was derived from it, ends with its world.
+    pub fn derived(&self) -> Vec<Option<Self>> {
+        let keys = self.engine().borrow().derived_from(self.key());
+        keys.into_iter().map(|key| key.map(|key| Self::new(self.engine(), key))).collect()
     }
 
     /// Starts to make a communicator of the living ranks, in the same order

@@ -4,7 +4,7 @@ use super::{Comm, Request, RequestId, Status, block, wait::public_status};
 use crate::{
     engine::{BlockKey, Level, RequestState, Shared, Waited, buffer::Element},
     error::Error,
-    fault::{Codes, FaultCode, FaultReport},
+    fault::{Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
     rank::RankSet,
     timeout::Timeout,
@@ -200,8 +200,21 @@ impl Finished {
 
     /// The ranks of `comm` with a fault of these codes (`MPI_Get_failed_group`): the dead for
     /// process failures, the ranks that reported it for other codes.
+    ///
+    /// The fault of an inner block names the communicator of that one, and the rank that handed it
+    /// on is one of both: it is in the group for either.
     pub fn failed_group(&self, codes: Codes<'_>, comm: &Comm) -> RankSet {
-        self.report().failed_group(codes, comm.id())
+        let report = self.report();
+        let engine = self.engine.borrow();
+        let (own, asked) = (engine.comm(engine.block(self.key).comm), engine.comm(comm.key()));
+        let faults = report.faults().iter().filter(|fault| codes.matches(fault.code));
+        let rank = |fault: &Fault| match fault.code {
+            FaultCode::InnerBlock if asked.id == own.id => Some(fault.rank),
+            _ if asked.id != fault.comm => None,
+            FaultCode::InnerBlock => asked.rank_of(*own.members.get(fault.rank.index())?),
+            _ => Some(fault.rank),
+        };
+        faults.filter_map(rank).collect()
     }
 
     /// The level that the block was started with.

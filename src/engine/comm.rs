@@ -55,9 +55,9 @@ pub(crate) struct CommState {
     pub(crate) next_block: BlockId,
     /// How many communicators were derived from this one.
     pub(crate) derived: u32,
-    /// For communicators of all ranks that a rebuild makes again: 0 for the world, k for the
-    /// k-th communicator derived below it.
-    pub(crate) lineage: Option<u32>,
+    /// For communicators that a rebuild makes again: their path in the roster, which is empty for
+    /// the world.
+    pub(crate) lineage: Option<Vec<u32>>,
     /// Synchronising blocks that are not decided.
     pub(crate) open: SmallVec<[BlockKey; 4]>,
     pub(crate) retired: bool,
@@ -95,6 +95,11 @@ impl CommState {
 
     pub(crate) fn size(&self) -> u32 {
         self.members.len() as u32
+    }
+
+    /// True for the world itself, which has all ranks, and of which everything else is derived.
+    pub(crate) fn is_world(&self) -> bool {
+        self.lineage.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// The rank of a process, if it is a member.
@@ -187,7 +192,7 @@ impl Engine {
         if !planted(Bug::KeepTheName) {
             fresh.wire = old.wire.after_abort(ancestor, block);
         }
-        (fresh.parent, fresh.lineage) = (old.parent, old.lineage);
+        (fresh.parent, fresh.lineage) = (old.parent, old.lineage.clone());
         (fresh.derived, fresh.context) = (old.derived, old.context + 1);
         fresh.settled_context = old.settled_context;
         let context = fresh.context;

@@ -207,14 +207,8 @@ impl Engine {
         } else {
             RequestState::Failed(FaultCode::InnerBlock)
         };
-        let inner_comm = self.block(inner).comm;
         if !verdict.committed {
-            let fault = crate::fault::Fault {
-                comm: self.comm(inner_comm).id,
-                rank: self.comm(self.block(key).comm).me,
-                code: FaultCode::InnerBlock,
-            };
-            self.block_mut(key).faults.push(fault);
+            self.raise_inner(key, inner);
         }
         self.block_mut(key).records[index].state = state;
         self.detach(inner);

@@ -125,6 +125,18 @@ impl Engine {
         self.block_mut(key).faults.push(fault);
     }
 
+    /// Records that a block inside of this one was faulty, and nobody handled it.
+    pub(crate) fn raise_inner(&mut self, key: BlockKey, inner: BlockKey) {
+        let comm = self.comm(self.block(inner).comm).id;
+        let outer = self.block(key);
+        let (own, level, context) = (outer.comm, outer.level, outer.context);
+        let rank = self.comm(own).me;
+        if level.is_agreed() {
+            self.comm_mut(own).tainted = Some(context);
+        }
+        self.block_mut(key).faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
+    }
+
     /// Tests the requests of a finished block up to one that is pending; votes when all are over.
     pub(super) fn drain(&mut self, key: BlockKey) {
         loop {

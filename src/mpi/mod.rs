@@ -417,9 +417,9 @@ impl Platform for MpiPlatform {
         universe: UniverseId,
         dead: &RankSet,
         spawn: u32,
-        roster: Option<&[u8]>,
+        brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
-        self.make_universe(universe, dead, spawn, roster)
+        self.make_universe(universe, dead, spawn, brought)
     }
 
     fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {

@@ -231,7 +231,7 @@ impl Engine {
     /// The block is decided: what it carried is valid, or is forgotten.
     pub(crate) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let comm = self.block(key).comm;
-        let whole = self.comm(comm).lineage == Some(0);
+        let whole = self.comm(comm).is_world();
         for copy in core::mem::take(&mut self.block_mut(key).copies) {
             let mut take = |index: usize| self.block_mut(key).records[index].buffer.take();
             let kept = copy.kept.and_then(&mut take);

@@ -14,6 +14,9 @@ mod lattice;
 #[allow(dead_code)]
 mod launch;
 mod operations;
+#[allow(dead_code)]
+#[path = "../operations/planes.rs"]
+mod planes;
 mod programs;
 mod requests;
 mod sections;
@@ -342,6 +345,15 @@ fn rows_and_columns_survive_the_death_of_each_rank_at_random_moments() {
     for spares in [0, 12] {
         let launch = program("lattice", 6).spares(spares).variable("DEATHS", &12).limit(120);
         all_say(&launch, 6, "all places are right");
+    }
+}
+
+#[test]
+#[serial]
+fn parts_of_parts_survive_the_death_of_each_rank_at_random_moments() {
+    for spares in [0, 16] {
+        let launch = program("planes", 8).spares(spares).variable("DEATHS", &16).limit(150);
+        all_say(&launch, 8, "all places are right");
     }
 }
 

@@ -10,6 +10,8 @@ mod fused;
 mod grids;
 mod lattice;
 mod levels;
+mod parts;
+mod planes;
 mod requests;
 mod sections;
 
