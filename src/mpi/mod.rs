@@ -10,7 +10,7 @@
 //! contexts  the communicators they run on             interop  from and to rsmpi
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! guest     a program that owns its MPI               holdings  what is in use
-//! baseline  MPI's own operations, to compare with
+//! baseline  MPI's own operations, to compare with    mend  against a mistake of Open MPI 5
 //! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, notice  deaths on our own node, seen at once and told to MPI
 //! ```
@@ -37,6 +37,7 @@ mod mailbox;
 mod matched;
 #[cfg_attr(not(target_os = "linux"), path = "memory/absent.rs")]
 mod memory;
+mod mend;
 mod notice;
 #[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
 mod pidfd;
@@ -165,6 +166,7 @@ impl MpiPlatform {
         exit::report_start();
         watchdog::set_rank(comm.rank().number());
         Comm::alone()?;
+        mend::keep_null_communicator();
         let mut control = Control::new(ulfm);
         let origin = if is_replacement {
             Origin::Spawned
