@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 
 use super::{BlockOptions, Finished, Forming, Tried, TryBlock};
 use crate::{
-    engine::{CommKey, Level, Shared},
+    engine::{CommKey, Level, Remembered, Shared},
     error::Error,
     ids::CommId,
     rank::{Rank, RankSet},
@@ -52,12 +52,14 @@ impl Drop for Handle {
             if !kept {
                 engine.retire(self.key);
             }
+            engine.release_comm(self.key);
         }
     }
 }
 
 impl Comm {
     pub(super) fn new(engine: &Shared, key: CommKey) -> Self {
+        engine.borrow_mut().comm_mut(key).handles += 1;
         Self { handle: Rc::new(Handle { engine: engine.clone(), key }) }
     }
 
@@ -82,6 +84,11 @@ impl Comm {
     /// The identifier, the same on all its ranks; fault reports name communicators by it.
     pub fn id(&self) -> CommId {
         self.engine().borrow().comm(self.key()).id
+    }
+
+    /// What this process remembers of communicators, in all, for those who look for a leak.
+    pub fn remembered(&self) -> Remembered {
+        self.engine().borrow().remembered()
     }
 
     /// All ranks that some committed report has named dead: the same on every living rank that
@@ -128,12 +135,11 @@ impl Comm {
     ) -> Result<Tried<R>, Error> {
         let mut block = self.start(options.level)?;
         let result = body(&mut block);
-        self.conclude(block, result, options.timeout)
+        Self::conclude(block, result, options.timeout)
     }
 
     /// Ends a block as its content wants it, and waits for the verdict.
     pub(super) fn conclude<R>(
-        &self,
         block: TryBlock,
         result: Result<R, Error>,
         timeout: Timeout,
@@ -148,8 +154,11 @@ impl Comm {
             Ok(_) => None,
             Err(error) => Some(error),
         };
-        let agreed = self.engine().borrow().agreed_error(&finished.report());
-        Ok(Tried::Faulty(finished, agreed.or(error)))
+        // What was only seen here is no reason for all.
+        let shared =
+            |error: &Error| matches!(error, Error::StateLost { .. } | Error::NothingProtected);
+        let error = finished.agreed_error().or(error.filter(|error| !shared(error)));
+        Ok(Tried::Faulty(finished, error))
     }
 
     /// Starts to make a duplicate with contexts of its own (`MPI_Comm_idup`). All ranks call it.
@@ -159,8 +168,8 @@ impl Comm {
     }
 
     /// Starts to split the communicator: ranks of one colour come into one communicator, ordered
-    /// by key, then by rank (`MPI_Comm_split`, without blocking). All ranks call it. A rebuild makes
-    /// it again, see [`Self::derived`]: split once, not in every step.
+    /// by key, then by rank (`MPI_Comm_split`, without blocking). All ranks call it. A rebuild
+    /// makes it again, see [`Self::derived`]: split once, not in every step.
     ///
     /// # Errors
     ///
@@ -173,12 +182,12 @@ impl Comm {
         self.form(Kind::Split { color, key, of_grid: false })
     }
 
-    /// The communicators that were derived from this one by splits, duplicates, groups and grids, in
-    /// the order in which they were made; `None` where this rank had no colour.
+    /// The communicators that were derived from this one by splits, duplicates, groups and grids,
+    /// in the order in which they were made; `None` where this rank had no colour.
     ///
     /// A rebuild makes again all that was derived from the world, from parts of it, from parts of
     /// those, and so on, in the same order, on replacements, too. Only when all members of a part
-    /// die, what was derived from it since the rebuild before goes with them. A shrunk communicator,
+    /// die, what was derived from it since the rebuild before goes with them. A shrunk one,
     /// and what was derived from it, ends with its world.
     pub fn derived(&self) -> Vec<Option<Self>> {
         let keys = self.engine().borrow().derived_from(self.key());

@@ -3,7 +3,7 @@
 //!
 //! A grid is arithmetic on ranks, without a message and without a state in MPI, so a replacement
 //! that asks for the same one has it. Rows and columns are communicators, split from that of the
-//! grid. A rebuild makes them again, also those of a part's grid, and the same call finds them there.
+//! grid. A rebuild makes them again, also those of a part's grid, and the same call finds them.
 //!
 //! ```text
 //! dims [2, 3]     rank 0  (0,0)   rank 1  (0,1)   rank 2  (0,2)    a row: kept [false, true]

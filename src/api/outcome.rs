@@ -38,8 +38,8 @@ pub enum Outcome {
 pub enum Tried<R> {
     /// All ranks voted *yes*; the closure's value.
     Committed(R, Finished),
-    /// The block is faulty; with the error that all ranks share ([`Error::StateLost`],
-    /// [`Error::NothingProtected`]), or else the one that this rank's closure returned.
+    /// The block is faulty; with the error that all ranks share ([`Finished::agreed_error`]), or
+    /// else the one that this rank's closure returned, which is never one of those.
     Faulty(Finished, Option<Error>),
 }
 
@@ -140,6 +140,17 @@ impl Finished {
     pub fn report(&self) -> FaultReport {
         let engine = self.engine.borrow();
         engine.verdict(self.key).map(|verdict| verdict.report.clone()).unwrap_or_default()
+    }
+
+    /// The error that all ranks share because the report has it: [`Error::StateLost`] and
+    /// [`Error::NothingProtected`] after [`super::TryBlock::restore`].
+    ///
+    /// Go by this one, not by what `restore` returned here: a rank that was interrupted got another
+    /// error from it, and whoever died since may have been the only one that knew. Of what the
+    /// closure of [`Comm::try_block`] returns, [`Tried::Faulty`] has made sure.
+    pub fn agreed_error(&self) -> Option<Error> {
+        let report = self.report();
+        self.engine.borrow().agreed_error(&report)
     }
 
     /// Takes the buffer of a request. One that completed is valid, also in a faulty block; what to

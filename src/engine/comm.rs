@@ -15,9 +15,8 @@ use crate::{
         commit::Commit,
         interrupt::Interrupts,
         message::{Fused, Message, Yes},
-        planted::{Bug, planted},
     },
-    rank::{Rank, RankSet},
+    rank::Rank,
 };
 
 /// A communicator in the engine's table.
@@ -33,7 +32,7 @@ impl CommKey {
 /// What this process knows of one communicator.
 pub(crate) struct CommState {
     pub(crate) id: CommId,
-    /// The name in frames; it changes when the communicator starts afresh, see [`Engine::renew`].
+    /// The name in frames; it changes when the communicator starts afresh, see [`super::ages`].
     pub(crate) wire: CommId,
     /// The communicator that this one was derived from.
     pub(crate) parent: Option<CommKey>,
@@ -61,6 +60,14 @@ pub(crate) struct CommState {
     /// Synchronising blocks that are not decided.
     pub(crate) open: SmallVec<[BlockKey; 4]>,
     pub(crate) retired: bool,
+    /// What began this age of it: the aborted block of this communicator.
+    pub(super) epoch: Option<(CommKey, BlockId)>,
+    /// In a state that belongs to the past of a communicator: where the present one is.
+    pub(super) present: Option<CommKey>,
+    /// All ranks gave it up when they decided this block of that communicator.
+    pub(super) over: Option<(CommKey, BlockId)>,
+    /// How many handles the application has.
+    pub(crate) handles: u32,
 }
 
 impl CommState {
@@ -90,6 +97,10 @@ impl CommState {
             lineage: None,
             open: SmallVec::new(),
             retired: false,
+            epoch: None,
+            present: None,
+            over: None,
+            handles: 0,
         }
     }
 
@@ -160,59 +171,6 @@ impl Engine {
         for at in 0..events.len() {
             self.handle_event(key, events[at]);
         }
-    }
-
-    /// A block of `ancestor` was aborted: communicators derived from it start afresh.
-    ///
-    /// Ranks may have left the aborted block before or after they started inner blocks on them,
-    /// so they do not agree any more on which block comes next. Open blocks of the old age get
-    /// *no* votes from all who have not voted; new ones are counted from 0 again, in another data
-    /// context.
-    pub(super) fn renew_children(&mut self, ancestor: CommKey, block: BlockId, dead: &RankSet) {
-        let name = self.comm(ancestor).id;
-        let dead: Vec<Rank> =
-            dead.iter().map(|rank| self.comm(ancestor).members[rank.index()]).collect();
-        for at in 0..self.comms.len() {
-            let comm = &self.comms[at];
-            let mut above = comm.parent;
-            while let Some(parent) = above.filter(|parent| *parent != ancestor) {
-                above = self.comm(parent).parent;
-            }
-            if above.is_some() && !comm.retired {
-                self.renew(CommKey(at), name, block, &dead);
-            }
-        }
-    }
-
-    /// `dead` are processes that died, beside those that are known.
-    fn renew(&mut self, key: CommKey, ancestor: CommId, block: BlockId, dead: &[Rank]) {
-        let old = &self.comms[key.0];
-        let (universe, me, data) = (old.universe, old.me, old.data);
-        let mut fresh = CommState::new(old.id, universe, old.members.clone(), me, data);
-        if !planted(Bug::KeepTheName) {
-            fresh.wire = old.wire.after_abort(ancestor, block);
-        }
-        (fresh.parent, fresh.lineage) = (old.parent, old.lineage.clone());
-        (fresh.derived, fresh.context) = (old.derived, old.context + 1);
-        fresh.settled_context = old.settled_context;
-        let context = fresh.context;
-        let mut old = core::mem::replace(&mut self.comms[key.0], fresh);
-        old.retired = true;
-        old.parent = None;
-        let past = CommKey(self.comms.len());
-        self.comms.push(old);
-        self.move_blocks(key, past);
-        self.drive(past, |commit, out| commit.retire(out));
-        if let Some(data) = data {
-            let members = &self.comms[key.0].members;
-            let known = self.universes.iter().find(|known| known.id == universe);
-            let died = |process: &Rank| {
-                dead.contains(process) || known.is_some_and(|known| known.dead.contains(*process))
-            };
-            let refill = !members.iter().any(died);
-            self.platform.retire_contexts(data, context, refill);
-        }
-        self.meet(key);
     }
 
     /// Floods the news that a block is doomed.

@@ -325,6 +325,24 @@ impl Engine {
         }
     }
 
+    /// The block is faulty, and what it left behind has been ended: requests that failed while MPI
+    /// had their buffers have them back, or give back what they were lent, if MPI has let go.
+    #[cold]
+    pub(super) fn reclaim_buffers(&mut self, key: BlockKey) {
+        for index in 0..self.block(key).records.len() {
+            let record = &self.block(key).records[index];
+            let failed = matches!(record.state, RequestState::Failed(_));
+            let Some(post) = record.post.filter(|_| failed && record.need != Need::Foreign) else {
+                continue;
+            };
+            if self.platform.test(post) != Progress::Pending {
+                let buffer = self.platform.take(post);
+                self.block_mut(key).records[index].post = None;
+                self.return_buffer(key, index, buffer);
+            }
+        }
+    }
+
     /// The buffer of a request that failed while MPI still had it, once MPI has let go of it.
     #[cold]
     fn reclaim_buffer(

@@ -270,6 +270,9 @@ impl Engine {
         let at = open.iter().position(|key| blocks[key.slot()].scope == id);
         if let Some(at) = at {
             let key = open.remove(at);
+            if state.over.is_some() {
+                self.end_of_the_past(comm);
+            }
             self.voted.retain(|voted| *voted != key);
             let fused = &mut self.block_mut(key).values;
             if fused.is_some() {
@@ -323,6 +326,9 @@ impl Engine {
         if !block.copies.is_empty() {
             let committed = verdict.committed || planted(Bug::KeepAbortedCopies);
             self.settle_copies(key, committed);
+        }
+        if !verdict.committed && !self.left {
+            self.reclaim_buffers(key);
         }
         let block = self.block_mut(key);
         block.phase = Phase::Decided(verdict);

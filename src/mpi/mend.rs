@@ -1,11 +1,11 @@
 //! Keeps Open MPI 5 from ending this process when a duplicate fails.
 //!
 //! When a process dies while an `MPI_Comm_idup` is under way, Open MPI 5.0.9 can come to its last
-//! step without a number for the new communicator. That step puts `MPI_COMM_NULL` in its place, and
-//! then gives back its own reference to it: the null communicator, which is a variable of the
-//! library, has one reference; without it, it is handed to `free`, which aborts the process, and all
-//! survivors with it (`ompi_comm_idup_with_info_activate` after `ompi_comm_activate_nb`). With
-//! enough references nothing happens but what should: the duplicate has failed.
+//! step without a number for the new communicator. That step puts `MPI_COMM_NULL` in its place,
+//! then gives back its own reference to it. The null communicator, a variable of the library, has
+//! one reference; without it, it is handed to `free`, which aborts the process, and all survivors
+//! with it (`ompi_comm_idup_with_info_activate` after `ompi_comm_activate_nb`). With enough
+//! references nothing happens but what should: the duplicate has failed.
 //!
 //! **Assumes** what is looked at first: that the null communicator begins as an object of Open MPI
 //! without debugging does, with a class, whose first word is the text of its name, and a count.

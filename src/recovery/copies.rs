@@ -42,6 +42,13 @@ pub(crate) struct Copies {
     slots: Vec<Slot>,
 }
 
+impl Copies {
+    /// True when states were protected on this communicator, whose ranks are partners.
+    pub(crate) fn need(&self, comm: CommKey) -> bool {
+        self.slots.iter().any(|slot| slot.over == Some(comm))
+    }
+}
+
 /// One protected state: ours, and the one that we keep for another rank.
 #[derive(Default)]
 struct Slot {
@@ -156,7 +163,7 @@ impl Engine {
         let (partner, ward) = self.partners(comm);
         let me = self.me();
         let (Some(partner), Some(ward)) = (partner, ward) else {
-            return self.own_state(number).ok_or(Error::NothingProtected);
+            return self.own_state(number).ok_or(Error::StateType { slot: number });
         };
         let (lack_own, partner_lacks) = (of(me)[0] != version, of(partner)[2] != version);
         let (ward_lacks, lack_kept) = (of(ward)[0] != version, of(me)[2] != version);
@@ -186,7 +193,8 @@ impl Engine {
             self.succeeded(key, index)?;
             copy.own = Own::Received(index);
         } else if partner_lacks {
-            let own = self.own_state::<T>(number).ok_or(Error::NothingProtected)?;
+            let own = self.own_state::<T>(number);
+            let own = own.ok_or(Error::StateType { slot: number })?;
             self.send_copy(key, 2 * number, partner, Box::new(own));
         }
         let state = match copy.own {

@@ -176,10 +176,8 @@ impl Rebuild {
         let attempt = self.handshake.attempts();
         let (planned, spawn) = engine.job.roster.rebuilt(size, &dead, self.placement, attempt);
         let living = engine.job.roster.members.iter().filter(|member| !dead.contains(**member));
-        let brought = match living.min() == Some(&me) {
-            true => planned.encode(),
-            false => engine.lore(me, &dead),
-        };
+        let first = living.min() == Some(&me);
+        let brought = if first { planned.encode() } else { engine.lore(me, &dead) };
         let spares = engine.job.roster.spares.len() - planned.spares.len();
         tracing::info!(
             target: "fampi::recovery", attempt, dead = %dead, spawn, spares, "regrouping"
@@ -238,6 +236,7 @@ impl Rebuild {
             roster.settled = roster.generation;
             roster.lived = true;
         }
+        engine.sweep_comms();
         let comm = engine.comm(universe(engine));
         let (universe, me) = (comm.universe, comm.me);
         let (Some(rank), Some(data)) = (engine.job.roster.rank_of(me), self.world.take()) else {
@@ -278,16 +277,17 @@ impl Next {
     /// Puts the new universe in the place of the old one.
     fn adopt(self, engine: &mut Engine) {
         let Self { universe, roster, me } = self;
-        if let Some(old) = engine.job.universe {
-            let old = engine.comm(old).universe;
-            for key in engine.comms_of(old) {
-                engine.retire(key);
-            }
-        }
         let size = roster.members.len() + roster.spares.len();
         let everybody: Vec<Rank> = (0..size).map(Rank::from).collect();
         let key = engine.register(roster.universe_id(), universe, everybody, me, None);
         engine.number_processes(universe, &roster.processes);
+        if let Some(old) = engine.job.universe {
+            let old = engine.comm(old).universe;
+            for comm in engine.comms_of(old) {
+                engine.retire(comm);
+            }
+            engine.leave_behind(old, key);
+        }
         // A spare or a new process that gets a rank of a world that lived lacks its data.
         let had_rank = engine.job.universe.is_some_and(|old| {
             let me = engine.comm(old).me;
@@ -307,6 +307,8 @@ impl Next {
         for process in (0..size).map(Rank::from).filter(|process| *process != self.me) {
             engine.platform.send(self.universe, process, &frame);
         }
+        // Whatever they answer concerns nobody.
+        engine.platform.discard_universe(self.universe);
     }
 }
 

@@ -26,12 +26,11 @@ fn parts(world: &World) -> Result<Parts, Error> {
     let within = plane.grid(&DIMS[1..], &[false; 2])?;
     let lines = [within.sub(&[false, true])?, within.sub(&[true, false])?];
     // Two were made by the grid; the third is the group.
-    let corners = match plane.derived().get(2) {
-        Some(known) => known.clone(),
-        None => {
-            let ends = plane.group().incl(&[Rank::new(0), Rank::new(plane.size() - 1)])?;
-            plane.icreate(&ends)?.wait_local(Timeout::Never)?.into_comm()
-        }
+    let corners = if let Some(known) = plane.derived().get(2) {
+        known.clone()
+    } else {
+        let ends = plane.group().incl(&[Rank::new(0), Rank::new(plane.size() - 1)])?;
+        plane.icreate(&ends)?.wait_local(Timeout::Never)?.into_comm()
     };
     Ok(Parts { plane, lines, corners })
 }
