@@ -21,8 +21,8 @@ impl CommId {
 }
 
 impl CommId {
-    /// The name on the wire after a block of a communicator that this one was derived from was
-    /// aborted. Independent of the order in which ranks learn of several aborts.
+    /// The name on the wire after this block was aborted, of a communicator whose name on the wire
+    /// is `ancestor` and that this one was derived from.
     #[must_use]
     pub(crate) const fn after_abort(self, ancestor: Self, block: BlockId) -> Self {
         Self(self.0 ^ mix(ancestor.0 ^ mix(block.0)))

@@ -31,7 +31,7 @@ pub mod timeout;
 pub use {
     api::*,
     engine::{
-        Level,
+        Level, Remembered,
         buffer::Element,
         lent::Elements,
         platform::FileMode,

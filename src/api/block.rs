@@ -119,10 +119,11 @@ impl TryBlock {
         self.engine().borrow_mut().nest(self.key, inner);
     }
 
-    /// Hands the fault of an inner block, which nobody handled, to this block.
+    /// Hands the fault of an inner block, which nobody handled, to this block: a fault that names
+    /// the inner communicator.
     pub fn escalate(&mut self, inner: &Finished) {
         if !inner.is_committed() {
-            self.engine().borrow_mut().raise(self.key, FaultCode::InnerBlock);
+            self.engine().borrow_mut().raise_inner(self.key, inner.key);
         }
     }
 
@@ -171,9 +172,13 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// [`Error::StateLost`] and [`Error::NothingProtected`], the same on all ranks, and the block
-    /// is faulty with them: after the latter, all ranks start anew;
-    /// [`Error::Request`] when a rank died meanwhile; [`Error::StateType`].
+    /// [`Error::StateLost`] and [`Error::NothingProtected`], with which the block is faulty: after
+    /// the latter, all ranks start anew; [`Error::Request`] when a rank died or left meanwhile;
+    /// [`Error::StateType`].
+    ///
+    /// Not every rank may get the same: **what to do next follows from the end of the block**, not
+    /// from this error. [`Comm::try_block`](super::Comm::try_block) sees to it; a block that was
+    /// started and is left by hand is to be asked for [`Finished::agreed_error`].
     pub fn restore<T: Element + Default>(&mut self, number: u32) -> Result<Vec<T>, Error> {
         let mut engine = self.engine().borrow_mut();
         engine.tell(|_| Entry::Begun { work: "restore", spawn: 0 });
@@ -203,6 +208,11 @@ impl TryBlock {
 
     /// Leaves the block because of this error, which becomes this rank's vote (*no*). Requests
     /// that are not complete are given up, and the other ranks do not wait for this one.
+    ///
+    /// The error is this rank's alone, others may leave with another one or finish: branch on the
+    /// report, on [`Finished::failed_group`], or, where the block restores, on
+    /// [`Finished::agreed_error`], which are the same on all ranks. Branches that follow this error
+    /// split the ranks.
     pub fn leave(self, error: &Error) -> Pending {
         let code = match error {
             Error::Raised(code) => FaultCode::Application(*code),

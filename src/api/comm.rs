@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 
 use super::{BlockOptions, Finished, Forming, Tried, TryBlock};
 use crate::{
-    engine::{BlockKey, CommKey, Level, Shared},
+    engine::{BlockKey, CommKey, Level, Remembered, Shared},
     error::Error,
     ids::CommId,
     rank::{Rank, RankSet},
@@ -24,8 +24,8 @@ pub enum Color {
 /// A communicator: an ordered set of processes and a context of their own.
 ///
 /// Blocks are started on it by all its living ranks, in the same order. When the last handle of a
-/// communicator is dropped, this rank votes *no* on every block that the others start later;
-/// direct children of the world stay, see [`crate::World::children`].
+/// communicator is dropped, this rank votes *no* on every block that the others start later; what
+/// a rebuild makes again stays, see [`Comm::derived`].
 ///
 /// When a block of a communicator is faulty, communicators that were derived from it start afresh:
 /// blocks that are open on them become faulty, too, as their ranks may have left the outer block
@@ -47,17 +47,19 @@ impl Drop for Handle {
             return;
         }
         if let Ok(mut engine) = self.engine.try_borrow_mut() {
-            // The world's children can be had from the world again.
-            let kept = engine.job.children.contains(&Some(self.key));
+            // What a rebuild makes again can be had from its parent again.
+            let kept = engine.job.children.iter().any(|(_, key)| *key == Some(self.key));
             if !kept {
                 engine.retire(self.key);
             }
+            engine.release_comm(self.key);
         }
     }
 }
 
 impl Comm {
     pub(super) fn new(engine: &Shared, key: CommKey) -> Self {
+        engine.borrow_mut().comm_mut(key).handles += 1;
         Self { handle: Rc::new(Handle { engine: engine.clone(), key }) }
     }
 
@@ -82,6 +84,11 @@ impl Comm {
     /// The identifier, the same on all its ranks; fault reports name communicators by it.
     pub fn id(&self) -> CommId {
         self.engine().borrow().comm(self.key()).id
+    }
+
+    /// What this process remembers of communicators, in all, for those who look for a leak.
+    pub fn remembered(&self) -> Remembered {
+        self.engine().borrow().remembered()
     }
 
     /// All ranks that some committed report has named dead: the same on every living rank that
@@ -131,12 +138,11 @@ impl Comm {
     ) -> Result<Tried<R>, Error> {
         let mut block = self.start(options.level)?;
         let result = body(&mut block);
-        self.conclude(block, result, options.timeout)
+        Self::conclude(block, result, options.timeout)
     }
 
     /// Ends a block as its content wants it, and waits for the verdict.
     pub(super) fn conclude<R>(
-        &self,
         block: TryBlock,
         result: Result<R, Error>,
         timeout: Timeout,
@@ -151,8 +157,11 @@ impl Comm {
             Ok(_) => None,
             Err(error) => Some(error),
         };
-        let agreed = self.engine().borrow().agreed_error(&finished.report());
-        Ok(Tried::Faulty(finished, agreed.or(error)))
+        // What was only seen here is no reason for all.
+        let shared =
+            |error: &Error| matches!(error, Error::StateLost { .. } | Error::NothingProtected);
+        let error = finished.agreed_error().or(error.filter(|error| !shared(error)));
+        Ok(Tried::Faulty(finished, error))
     }
 
     /// Starts to make a duplicate with contexts of its own (`MPI_Comm_idup`). All ranks call it.
@@ -162,8 +171,8 @@ impl Comm {
     }
 
     /// Starts to split the communicator: ranks of one colour come into one communicator, ordered
-    /// by key, then by rank (`MPI_Comm_split`, without blocking). All ranks call it. Direct
-    /// children of the world are made again by a rebuild, see [`crate::World::children`].
+    /// by key, then by rank (`MPI_Comm_split`, without blocking). All ranks call it. A rebuild
+    /// makes it again, see [`Self::derived`]: split once, not in every step.
     ///
     /// # Errors
     ///
@@ -174,6 +183,18 @@ impl Comm {
             Color::None => None,
         };
         self.form(Kind::Split { color, key, of_grid: false })
+    }
+
+    /// The communicators that were derived from this one by splits, duplicates, groups and grids,
+    /// in the order in which they were made; `None` where this rank had no colour.
+    ///
+    /// A rebuild makes again all that was derived from the world, from parts of it, from parts of
+    /// those, and so on, in the same order, on replacements, too. Only when all members of a part
+    /// die, what was derived from it since the rebuild before goes with them. A shrunk one,
+    /// and what was derived from it, ends with its world.
+    pub fn derived(&self) -> Vec<Option<Self>> {
+        let keys = self.engine().borrow().derived_from(self.key());
+        keys.into_iter().map(|key| key.map(|key| Self::new(self.engine(), key))).collect()
     }
 
     /// Starts to make a communicator of the living ranks, in the same order

@@ -3,7 +3,7 @@
 //!
 //! A grid is arithmetic on ranks, without a message and without a state in MPI, so a replacement
 //! that asks for the same one has it. Rows and columns are communicators, split from that of the
-//! grid. A rebuild makes again what was split from the world, and the same call finds it there.
+//! grid. A rebuild makes them again, also those of a part's grid, and the same call finds them.
 //!
 //! ```text
 //! dims [2, 3]     rank 0  (0,0)   rank 1  (0,1)   rank 2  (0,2)    a row: kept [false, true]
@@ -171,9 +171,9 @@ impl Grid {
     /// in which ranks are in the order of the coordinates kept; its grid is that of the lengths
     /// kept.
     ///
-    /// All ranks call it. On the world, or a duplicate of it, the parts are made once: where they
-    /// are there already, as after a rebuild on all ranks, on replacements, too, they are found
-    /// without a message.
+    /// All ranks call it. The parts are made once: where they are there already, as after a rebuild
+    /// on all ranks, on replacements, too, they are found without a message. That holds for the
+    /// world, its parts, and their parts; each call on a shrunk communicator makes others.
     ///
     /// # Errors
     ///

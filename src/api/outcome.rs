@@ -4,7 +4,7 @@ use super::{Comm, Request, RequestId, Status, block, wait::public_status};
 use crate::{
     engine::{BlockKey, Level, RequestState, Shared, Waited, buffer::Element},
     error::Error,
-    fault::{Codes, FaultCode, FaultReport},
+    fault::{Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
     rank::RankSet,
     timeout::Timeout,
@@ -38,8 +38,8 @@ pub enum Outcome {
 pub enum Tried<R> {
     /// All ranks voted *yes*; the closure's value.
     Committed(R, Finished),
-    /// The block is faulty; with the error that all ranks share ([`Error::StateLost`],
-    /// [`Error::NothingProtected`]), or else the one that this rank's closure returned.
+    /// The block is faulty; with the error that all ranks share ([`Finished::agreed_error`]), or
+    /// else the one that this rank's closure returned, which is never one of those.
     Faulty(Finished, Option<Error>),
 }
 
@@ -147,6 +147,17 @@ impl Finished {
         engine.verdict(self.key).map(|verdict| verdict.report.clone()).unwrap_or_default()
     }
 
+    /// The error that all ranks share because the report has it: [`Error::StateLost`] and
+    /// [`Error::NothingProtected`] after [`super::TryBlock::restore`].
+    ///
+    /// Go by this one, not by what `restore` returned here: a rank that was interrupted got another
+    /// error from it, and whoever died since may have been the only one that knew. Of what the
+    /// closure of [`Comm::try_block`] returns, [`Tried::Faulty`] has made sure.
+    pub fn agreed_error(&self) -> Option<Error> {
+        let report = self.report();
+        self.engine.borrow().agreed_error(&report)
+    }
+
     /// Takes the buffer of a request. One that completed is valid, also in a faulty block; what to
     /// do with it is the application's decision (partial acceptance).
     ///
@@ -205,8 +216,21 @@ impl Finished {
 
     /// The ranks of `comm` with a fault of these codes (`MPI_Get_failed_group`): the dead for
     /// process failures, the ranks that reported it for other codes.
+    ///
+    /// The fault of an inner block names the communicator of that one, and the rank that handed it
+    /// on is one of both: it is in the group for either.
     pub fn failed_group(&self, codes: Codes<'_>, comm: &Comm) -> RankSet {
-        self.report().failed_group(codes, comm.id())
+        let report = self.report();
+        let engine = self.engine.borrow();
+        let (own, asked) = (engine.comm(engine.block(self.key).comm), engine.comm(comm.key()));
+        let faults = report.faults().iter().filter(|fault| codes.matches(fault.code));
+        let rank = |fault: &Fault| match fault.code {
+            FaultCode::InnerBlock if asked.id == own.id => Some(fault.rank),
+            _ if asked.id != fault.comm => None,
+            FaultCode::InnerBlock => asked.rank_of(*own.members.get(fault.rank.index())?),
+            _ => Some(fault.rank),
+        };
+        faults.filter_map(rank).collect()
     }
 
     /// The level that the block was started with.

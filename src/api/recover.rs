@@ -60,11 +60,11 @@ impl Forming {
     /// a shrink was disturbed too often; the same on all living ranks.
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Formed, Error> {
         let shared: Shared = self.parent.engine().clone();
-        let mut engine = shared.borrow_mut();
         let creation = match &mut self.work {
             Work::Creation(creation) => creation,
             Work::Done(child) => return Ok(Formed::Comm(Comm::new(&shared, *child))),
         };
+        let mut engine = shared.borrow_mut();
         let result =
             wait_steps(&mut engine, timeout, |engine| (creation.step(engine), creation.awaits()));
         if result.is_some() {

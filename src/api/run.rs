@@ -264,7 +264,7 @@ impl Run<'_> {
         let mut block = self.comm.start(Level::Global)?;
         let mine = vec![protected, u64::from(self.steps_faulty)];
         let joined = join(&mut block, mine, self.whole, state);
-        Ok(match self.comm.conclude(block, joined, Timeout::Never)? {
+        Ok(match Comm::conclude(block, joined, Timeout::Never)? {
             Tried::Committed(all, finished) => {
                 let mut engine = self.comm.engine().borrow_mut();
                 engine.job.protected_steps = all[0].max(1);
@@ -296,7 +296,7 @@ impl Run<'_> {
             result = Err(error);
         }
         let Step { block, timeout, protects, .. } = step;
-        let tried = self.comm.conclude(block, result, timeout)?;
+        let tried = Comm::conclude(block, result, timeout)?;
         if let Tried::Committed(flow, _) = &tried {
             self.steps = Some(number + 1);
             if protects {

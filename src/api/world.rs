@@ -77,9 +77,12 @@ impl World {
     /// The communicators that were derived from the world (or from a duplicate of it), in the
     /// order in which they were made; `None` where this rank had no colour, and for a duplicate
     /// that could not be made yet ([`super::Finished::duplicate`]). After a rebuild these are the
-    /// new ones, on replacements, too.
+    /// new ones, on replacements, too. What was derived from a part is told by [`Comm::derived`].
     pub fn children(&self) -> Vec<Option<Comm>> {
-        let keys = self.engine().borrow().job.children.clone();
+        let engine = self.engine().borrow();
+        let children = engine.job.children.iter().filter(|(path, _)| path.len() == 1);
+        let keys: Vec<_> = children.map(|(_, key)| *key).collect();
+        drop(engine);
         keys.into_iter().map(|key| key.map(|key| Comm::new(self.engine(), key))).collect()
     }
 

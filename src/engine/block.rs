@@ -221,10 +221,10 @@ impl Engine {
             block.scope = state.next_block;
             state.next_block = state.next_block.next();
             state.open.push(key);
-            if state.interrupts.contains(block.scope) {
-                // Others were in it, and left it, while we were still in the one before.
-                let scope = block.scope;
-                self.handle_interrupted(comm, scope);
+            if !state.interrupts.is_empty() && state.interrupts.contains(block.scope) {
+                // Somebody has left it before we came: nobody waits for that one inside of it.
+                state.tainted = Some(block.context);
+                self.interrupted.push(key);
             }
         } else {
             block.scope = BlockId(state.next_block.0.saturating_sub(1));

@@ -6,14 +6,16 @@ use core::{
     fmt::Debug,
 };
 
-/// A type that operations can move between ranks: with the feature `mpi`, every `Equivalence`
-/// type of rsmpi whose datatype lives for ever (numbers, and structures that derive it).
+/// A type that operations can move between ranks: with the feature `mpi`, numbers, and structures
+/// whose author promises what [`MpiElement`](crate::mpi::MpiElement) asks for. A `bool` is none, as
+/// not all that can be received is one.
 #[cfg(feature = "mpi")]
 pub trait Element: crate::mpi::MpiElement + Copy + Debug + Send + Sync + 'static {}
 #[cfg(feature = "mpi")]
 impl<T: crate::mpi::MpiElement + Copy + Debug + Send + Sync + 'static> Element for T {}
 
-/// A type that operations can move between ranks.
+/// A type that operations can move between ranks. Only with the feature `mpi` is memory what
+/// another rank has sent; here the world knows the type of every buffer.
 #[cfg(not(feature = "mpi"))]
 pub trait Element: Copy + Debug + Send + Sync + 'static {}
 #[cfg(not(feature = "mpi"))]

@@ -17,9 +17,8 @@ use crate::{
         fused::Values,
         interrupt::Interrupts,
         message::{Message, Yes},
-        planted::{Bug, planted},
     },
-    rank::{Rank, RankSet},
+    rank::Rank,
 };
 
 /// A communicator in the engine's table.
@@ -35,7 +34,7 @@ impl CommKey {
 /// What this process knows of one communicator.
 pub(crate) struct CommState {
     pub(crate) id: CommId,
-    /// The name in frames; it changes when the communicator starts afresh, see [`Engine::renew`].
+    /// The name in frames; it changes when the communicator starts afresh, see [`super::ages`].
     pub(crate) wire: CommId,
     /// The communicator that this one was derived from.
     pub(crate) parent: Option<CommKey>,
@@ -57,12 +56,20 @@ pub(crate) struct CommState {
     pub(crate) next_block: BlockId,
     /// How many communicators were derived from this one.
     pub(crate) derived: u32,
-    /// For communicators of all ranks that a rebuild makes again: 0 for the world, k for the
-    /// k-th communicator derived below it.
-    pub(crate) lineage: Option<u32>,
+    /// For communicators that a rebuild makes again: their path in the roster, which is empty for
+    /// the world.
+    pub(crate) lineage: Option<Vec<u32>>,
     /// Synchronising blocks that are not decided.
     pub(crate) open: SmallVec<[BlockKey; 4]>,
     pub(crate) retired: bool,
+    /// What began this age of it: the aborted block of this communicator.
+    pub(super) epoch: Option<(CommKey, BlockId)>,
+    /// In a state that belongs to the past of a communicator: where the present one is.
+    pub(super) present: Option<CommKey>,
+    /// All ranks gave it up when they decided this block of that communicator.
+    pub(super) over: Option<(CommKey, BlockId)>,
+    /// How many handles the application has.
+    pub(crate) handles: u32,
 }
 
 impl CommState {
@@ -93,11 +100,20 @@ impl CommState {
             lineage: None,
             open: SmallVec::new(),
             retired: false,
+            epoch: None,
+            present: None,
+            over: None,
+            handles: 0,
         }
     }
 
     pub(crate) fn size(&self) -> u32 {
         self.members.len() as u32
+    }
+
+    /// True for the world itself, which has all ranks, and of which everything else is derived.
+    pub(crate) fn is_world(&self) -> bool {
+        self.lineage.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// The rank of a process, if it is a member.
@@ -159,60 +175,6 @@ impl Engine {
         for event in &events {
             self.handle_event(key, event);
         }
-    }
-
-    /// A block of `ancestor` was aborted: communicators derived from it start afresh.
-    ///
-    /// Ranks may have left the aborted block before or after they started inner blocks on them,
-    /// so they do not agree any more on which block comes next. Open blocks of the old age get
-    /// *no* votes from all who have not voted; new ones are counted from 0 again, in another data
-    /// context.
-    pub(super) fn renew_children(&mut self, ancestor: CommKey, block: BlockId, dead: &RankSet) {
-        let name = self.comm(ancestor).id;
-        let dead: Vec<Rank> =
-            dead.iter().map(|rank| self.comm(ancestor).members[rank.index()]).collect();
-        for at in 0..self.comms.len() {
-            let comm = &self.comms[at];
-            let mut above = comm.parent;
-            while let Some(parent) = above.filter(|parent| *parent != ancestor) {
-                above = self.comm(parent).parent;
-            }
-            if above.is_some() && !comm.retired {
-                self.renew(CommKey(at), name, block, &dead);
-            }
-        }
-    }
-
-    /// `dead` are processes that died, beside those that are known.
-    fn renew(&mut self, key: CommKey, ancestor: CommId, block: BlockId, dead: &[Rank]) {
-        let old = &self.comms[key.0];
-        let (universe, me, data) = (old.universe, old.me, old.data);
-        let shape = self.platform.shape();
-        let mut fresh = CommState::new(old.id, universe, old.members.clone(), me, data, shape);
-        if !planted(Bug::KeepTheName) {
-            fresh.wire = old.wire.after_abort(ancestor, block);
-        }
-        (fresh.parent, fresh.lineage) = (old.parent, old.lineage);
-        (fresh.derived, fresh.context) = (old.derived, old.context + 1);
-        fresh.settled_context = old.settled_context;
-        let context = fresh.context;
-        let mut old = core::mem::replace(&mut self.comms[key.0], fresh);
-        old.retired = true;
-        old.parent = None;
-        let past = CommKey(self.comms.len());
-        self.comms.push(old);
-        self.move_blocks(key, past);
-        self.drive(past, |commit, out| commit.retire(out));
-        if let Some(data) = data {
-            let members = &self.comms[key.0].members;
-            let known = self.universes.iter().find(|known| known.id == universe);
-            let died = |process: &Rank| {
-                dead.contains(process) || known.is_some_and(|known| known.dead.contains(*process))
-            };
-            let refill = !members.iter().any(died);
-            self.platform.retire_contexts(data, context, refill);
-        }
-        self.meet(key);
     }
 
     /// Floods the news that a block is doomed.

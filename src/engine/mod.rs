@@ -12,6 +12,7 @@
 //! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | [`section`], [`lent`] | parts of arrays that several requests use at once |
 //! | `comm` | what a process knows of a communicator |
+//! | `ages` | communicators that start afresh, and those that are over |
 //! | `block` | an open block and its requests |
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
@@ -21,6 +22,7 @@
 //! | `trace` | writes down what happens, if somebody wants to know |
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
 
+mod ages;
 mod block;
 pub mod buffer;
 pub mod collective;
@@ -37,7 +39,7 @@ pub mod section;
 mod trace;
 mod vote;
 
-use alloc::{boxed::Box, rc::Rc, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, rc::Rc, vec::Vec};
 use core::{cell::RefCell, time::Duration};
 
 use smallvec::SmallVec;
@@ -48,6 +50,7 @@ use crate::{
     rank::{Rank, RankSet},
     recovery::{Job, copies::Copies},
 };
+pub use ages::Remembered;
 pub use block::Level;
 pub(crate) use block::{BlockKey, Need, Record, RequestState, Verdict};
 use block::{OpenBlock, Phase};
@@ -70,6 +73,12 @@ const EARLY_FRAMES: usize = 4096;
 pub(crate) struct Engine {
     pub(crate) platform: Box<dyn Platform>,
     pub(crate) comms: Vec<CommState>,
+    /// Places in the table of communicators that are over.
+    vacant: Vec<CommKey>,
+    /// Names on the wire of some that were over last: nobody waits for an answer to what comes.
+    forgotten: VecDeque<(UniverseId, CommId)>,
+    /// Communicators may be over.
+    sweep_due: bool,
     blocks: Vec<OpenBlock>,
     free: Vec<u32>,
     /// Blocks that were finished and whose requests are not all over.
@@ -104,6 +113,8 @@ struct UniverseState {
     dead: RankSet,
     /// The job's numbers of its processes.
     processes: Vec<u32>,
+    /// Nothing is sent or received there any more.
+    silent: bool,
 }
 
 impl Engine {
@@ -114,6 +125,9 @@ impl Engine {
         Self {
             platform,
             comms: Vec::new(),
+            vacant: Vec::new(),
+            forgotten: VecDeque::new(),
+            sweep_due: false,
             blocks: Vec::new(),
             free: Vec::new(),
             draining: SmallVec::new(),
@@ -142,12 +156,11 @@ impl Engine {
         me: Rank,
         data: Option<DataId>,
     ) -> CommKey {
-        let key = CommKey(self.comms.len());
         let shape = self.platform.shape();
-        self.comms.push(CommState::new(id, universe, members, me, data, shape));
+        let key = self.add_comm(CommState::new(id, universe, members, me, data, shape));
         if !self.universes.iter().any(|known| known.id == universe) {
-            let (dead, processes) = (RankSet::new(), Vec::new());
-            self.universes.push(UniverseState { id: universe, dead, processes });
+            let (dead, processes, silent) = (RankSet::new(), Vec::new(), false);
+            self.universes.push(UniverseState { id: universe, dead, processes, silent });
         }
         self.meet(key);
         key

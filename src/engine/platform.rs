@@ -327,18 +327,18 @@ pub trait Platform {
     /// Collective over the living processes of the universe: a new universe of them in the same
     /// order, then of `spawn` new processes. Fails when the living are not all but `dead`.
     ///
-    /// Every member of the result, spawned ones by [`Self::join`], receives the `roster` of the
-    /// lowest process that brings one; those that bring one bring the same.
+    /// Every member of the result, spawned ones by [`Self::join`], receives what all processes have
+    /// `brought`, one after the other in their order.
     fn regroup(
         &mut self,
         universe: UniverseId,
         dead: &RankSet,
         spawn: u32,
-        roster: Option<&[u8]>,
+        brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error>;
 
     /// The other side of [`Self::regroup`], for a spawned process: its universe, its position
-    /// there, and the roster.
+    /// there, and what was brought.
     fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error>;
 
     /// Collective over the universe: a data communicator of these processes, in this order;

@@ -44,6 +44,9 @@ impl Engine {
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
+        if self.sweep_due {
+            self.sweep_comms();
+        }
         let awaits = match self.voted.len() {
             0 => None,
             1 => self.awaited(self.voted[0]),
@@ -230,7 +233,9 @@ impl Engine {
 
     /// Keeps a frame about a communicator that its sender made before we did.
     fn keep_early(&mut self, universe: UniverseId, from: Rank, comm: CommId, frame: Frame) {
-        if self.early.len() < EARLY_FRAMES {
+        if self.forgotten.contains(&(universe, comm)) {
+            tracing::debug!(target: "fampi::control", %from, "a frame for what is over");
+        } else if self.early.len() < EARLY_FRAMES {
             self.early.push((universe, from, comm, frame));
         } else {
             tracing::error!(target: "fampi::control", %from, "too many frames before their time");

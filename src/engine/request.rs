@@ -207,14 +207,8 @@ impl Engine {
         } else {
             RequestState::Failed(FaultCode::InnerBlock)
         };
-        let inner_comm = self.block(inner).comm;
         if !verdict.committed {
-            let fault = crate::fault::Fault {
-                comm: self.comm(inner_comm).id,
-                rank: self.comm(self.block(key).comm).me,
-                code: FaultCode::InnerBlock,
-            };
-            self.block_mut(key).faults.push(fault);
+            self.raise_inner(key, inner);
         }
         self.block_mut(key).records[index].state = state;
         self.detach(inner);
@@ -328,6 +322,24 @@ impl Engine {
             (None, RequestState::Pending, _) => Err(Error::NotComplete),
             (None, RequestState::Failed(_), Some(post)) => self.reclaim_buffer(key, index, post),
             (None, ..) => Err(Error::NoSuchRequest),
+        }
+    }
+
+    /// The block is faulty, and what it left behind has been ended: requests that failed while MPI
+    /// had their buffers have them back, or give back what they were lent, if MPI has let go.
+    #[cold]
+    pub(super) fn reclaim_buffers(&mut self, key: BlockKey) {
+        for index in 0..self.block(key).records.len() {
+            let record = &self.block(key).records[index];
+            let failed = matches!(record.state, RequestState::Failed(_));
+            let Some(post) = record.post.filter(|_| failed && record.need != Need::Foreign) else {
+                continue;
+            };
+            if self.platform.test(post) != Progress::Pending {
+                let buffer = self.platform.take(post);
+                self.block_mut(key).records[index].post = None;
+                self.return_buffer(key, index, buffer);
+            }
         }
     }
 

@@ -200,10 +200,10 @@ impl Engine {
 
     pub(super) fn comm_name(&self, key: CommKey) -> CommName {
         let comm = self.comm(key);
-        match (comm.data, comm.lineage) {
-            (None, _) => CommName::Universe,
-            (_, Some(0)) => CommName::World,
-            _ => CommName::Other(comm.id.0),
+        match comm.data {
+            None => CommName::Universe,
+            Some(_) if comm.is_world() => CommName::World,
+            Some(_) => CommName::Other(comm.id.0),
         }
     }
 

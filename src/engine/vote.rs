@@ -126,6 +126,18 @@ impl Engine {
         self.block_mut(key).faults.push(fault);
     }
 
+    /// Records that a block inside of this one was faulty, and nobody handled it.
+    pub(crate) fn raise_inner(&mut self, key: BlockKey, inner: BlockKey) {
+        let comm = self.comm(self.block(inner).comm).id;
+        let outer = self.block(key);
+        let (own, level, context) = (outer.comm, outer.level, outer.context);
+        let rank = self.comm(own).me;
+        if level.is_agreed() {
+            self.comm_mut(own).tainted = Some(context);
+        }
+        self.block_mut(key).faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
+    }
+
     /// Tests the requests of a finished block up to one that is pending; votes when all are over.
     pub(super) fn drain(&mut self, key: BlockKey) {
         loop {
@@ -261,6 +273,9 @@ impl Engine {
         let at = open.iter().position(|key| blocks[key.slot()].scope == id);
         if let Some(at) = at {
             let key = open.remove(at);
+            if state.over.is_some() {
+                self.end_of_the_past(comm);
+            }
             self.voted.retain(|voted| *voted != key);
             if self.block(key).values.is_some() {
                 self.block_mut(key).values = self.comm(comm).commit.values(id);
@@ -318,6 +333,9 @@ impl Engine {
         }
         let committed = verdict.committed;
         self.tell(|engine| Entry::Ended { block: engine.block(key).serial, committed });
+        if !verdict.committed && !self.left {
+            self.reclaim_buffers(key);
+        }
         let block = self.block_mut(key);
         block.phase = Phase::Decided(verdict);
         if block.detached {

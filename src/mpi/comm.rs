@@ -9,7 +9,7 @@ use std::{
 use mpi::ffi;
 
 use super::{
-    calls::{Checked, Refusal, check},
+    calls::{COUNT, Checked, Refusal, check},
     request::{Request, Types},
     ulfm::Ulfm,
     watchdog,
@@ -326,6 +326,27 @@ impl Comm {
         // SAFETY: `all` has room for `count` numbers of each process; our handle is live.
         check("MPI_Allgather", unsafe {
             ffi::MPI_Allgather(own, count, kind, target, count, kind, self.raw)
+        })?;
+        Ok(all)
+    }
+
+    /// `MPI_Allgatherv` of some bytes from each process: all of them, in the order of processes.
+    pub(super) fn gather_bytes(&self, mine: &[u8]) -> Checked<Vec<u8>> {
+        let lengths = self.gather_numbers([mine.len() as u64])?;
+        let total: u64 = lengths.iter().map(|[length]| *length).sum();
+        if c_int::try_from(total).is_err() {
+            return Err(Refusal { call: "MPI_Allgatherv", class: COUNT });
+        }
+        let counts: Vec<c_int> = lengths.iter().map(|[length]| *length as c_int).collect();
+        let before = |at: usize| counts[..at].iter().sum();
+        let places: Vec<c_int> = (0..counts.len()).map(before).collect();
+        let mut all = vec![0; total as usize];
+        let _inside = watchdog::creation();
+        let (own, count, kind) = (mine.as_ptr().cast(), mine.len() as c_int, Types::bytes());
+        let (to, counts, places) = (all.as_mut_ptr().cast(), counts.as_ptr(), places.as_ptr());
+        // SAFETY: counts and places are as many as processes, and what they say fits into `all`.
+        check("MPI_Allgatherv", unsafe {
+            ffi::MPI_Allgatherv(own, count, kind, to, counts, places, kind, self.raw)
         })?;
         Ok(all)
     }

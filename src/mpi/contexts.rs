@@ -15,7 +15,7 @@
 //! **Assumes** that deaths in the moment of a duplicate are rare, which is why none is started
 //! after an abort because of a death: an `MPI_Comm_idup` that fails in Open MPI 5.0.9 keeps the
 //! numbering of communicators locked ([`Comm::free_numbering`]), and at its last step it frees a
-//! communicator that is not its own and ends the process.
+//! communicator that is not its own, which would end the process but for the module `mend`.
 
 use std::time::{Duration, Instant};
 
@@ -174,7 +174,7 @@ impl DataComm {
             return unneeded;
         }
         // Often a death is why a context is needed, and MPI does not know it yet. A duplicate that
-        // meets with it fails, and Open MPI 5.0.9 crashes in some of these failures.
+        // meets with it fails, and there will be no further context.
         if watcher::look_closely() && !self.is_healthy(ulfm) {
             return unneeded;
         }

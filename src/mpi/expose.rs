@@ -16,11 +16,43 @@ use crate::{
     fault::FaultCode,
 };
 
-/// A type with an MPI datatype that lives for ever: the numbers, and structures that derive
-/// rsmpi's `Equivalence`.
-pub trait MpiElement: Equivalence<Out = DatatypeRef<'static>> {}
+/// A type that operations can send and receive: the integers and floating-point numbers, with the
+/// feature `complex` those of `num-complex`, and structures whose author promises the following.
+///
+/// A `bool` is none: another rank, or a file, can send 2 where it is received. Send an `u8` and
+/// compare. The same holds for `char`, for enumerations, and for what has one of these inside.
+///
+/// ```compile_fail,E0277
+/// # fn receive(block: &mut fampi::TryBlock) -> Result<(), fampi::Error> {
+/// block.irecv(vec![false], fampi::Rank::new(0), fampi::Tag(0))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A structure derives rsmpi's `Equivalence`, and its author promises:
+///
+/// ```text
+/// #[derive(Clone, Copy, Debug, Default, Equivalence)]
+/// struct Particle { at: [f64; 3], charge: i32 }
+/// // SAFETY: three numbers and one more; any bits are a value of each of them.
+/// unsafe impl fampi::mpi::MpiElement for Particle {}
+/// ```
+///
+/// # Safety
+///
+/// The datatype describes the type, and whatever bits stand in its places are a valid value:
+/// nothing makes sure that the sender means the same type.
+pub unsafe trait MpiElement: Equivalence<Out = DatatypeRef<'static>> {}
 
-impl<T: Equivalence<Out = DatatypeRef<'static>>> MpiElement for T {}
+macro_rules! numbers {
+    ($($number:ty)*) => { $(
+        // SAFETY: any bits are a number; rsmpi's datatype is the one of this very type.
+        unsafe impl MpiElement for $number {}
+    )* };
+}
+numbers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64);
+#[cfg(feature = "complex")]
+numbers!(num_complex::Complex32 num_complex::Complex64);
 
 /// Address, count and datatype of a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +98,7 @@ pub unsafe trait Expose {
 }
 
 // SAFETY: the elements of a vector are on the heap, where moving the vector leaves them;
-// `Equivalence` promises that the datatype describes `T`.
+// `MpiElement` promises that the datatype describes `T`, and that any bits are one.
 unsafe impl<T: MpiElement> Expose for Vec<T> {
     fn expose(&mut self) -> Result<Exposure, FaultCode> {
         let count = c_int::try_from(self.len()).map_err(|_| FaultCode::Mpi(COUNT))?;
@@ -78,7 +110,8 @@ unsafe impl<T: MpiElement> Expose for Vec<T> {
 
 // SAFETY: the elements of the array are on the heap, where they stay as long as the part keeps
 // its claim on them; the section is inside of the array, as the claim has made sure, and what may
-// be written is nobody else's; `Equivalence` promises that the datatype describes `T`.
+// be written is nobody else's; `MpiElement` promises that the datatype describes `T`, and that any
+// bits are one.
 unsafe impl<T: Element, const N: usize> Expose for Part<T, N> {
     fn expose(&mut self) -> Result<Exposure, FaultCode> {
         let (stride, writable) = (size_of::<T>(), self.access() == Access::Write);

@@ -23,9 +23,6 @@ use crate::{
     rank::{Rank, RankSet},
 };
 
-/// A roster that needs more bytes than this is not one.
-const MAX_ROSTER_BYTES: u64 = 1 << 30;
-
 /// A creation failed here: the others are told by revocation of `common`.
 pub(super) fn failed(refusal: Refusal, common: &[Comm], ulfm: &Ulfm) -> Error {
     tracing::debug!(?refusal, "creation failed");
@@ -139,7 +136,7 @@ impl MpiPlatform {
         old: UniverseId,
         dead: &RankSet,
         spawn: u32,
-        roster: Option<&[u8]>,
+        brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
         watcher::tell(old, dead.iter());
         // Every communicator of the old world is broken or about to be left.
@@ -154,29 +151,29 @@ impl MpiPlatform {
         let took_us = began.elapsed().as_micros() as u64;
         tracing::info!(target: "fampi::recovery", took_us, "shrunk");
         let source = if spawn == 0 { living } else { self.spawn_into(&old, &living, spawn)? };
-        self.settle_universe(source, roster, &[source, living]).inspect_err(|_| {
+        self.settle_universe(source, brought, &[source, living]).inspect_err(|_| {
             old.acknowledge_failures(ulfm);
         })
     }
 
-    /// The part of a regroup that everybody does, new processes included: a control channel and
-    /// the roster of the lowest process that brings one.
+    /// The part of a regroup that everybody does, new processes included: a control channel, and
+    /// what all have brought.
     pub(super) fn settle_universe(
         &mut self,
         source: Comm,
-        roster: Option<&[u8]>,
+        brought: &[u8],
         common: &[Comm],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
         // What failed long ago may have locked it since.
         Comm::free_numbering();
-        let made = source
-            .duplicate()
-            .and_then(|control| Ok((control, process::meet(&source)?, share(&source, roster)?)));
-        let (control, Acquaintance { processes, mailbox, wills }, roster) =
+        let made = source.duplicate().and_then(|control| {
+            Ok((control, process::meet(&source)?, source.gather_bytes(brought)?))
+        });
+        let (control, Acquaintance { processes, mailbox, wills }, brought) =
             made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
         let universe = self.control.add(control, source, mailbox);
         watcher::add(universe, processes, wills);
-        Ok((universe, roster))
+        Ok((universe, brought))
     }
 
     pub(super) fn make_gathered(
@@ -197,23 +194,6 @@ impl MpiPlatform {
         self.data.push(Some(data));
         DataId(self.data.len() as u32 - 1)
     }
-}
-
-/// Everybody gets the bytes of the lowest process that brings some.
-fn share(comm: &Comm, mine: Option<&[u8]>) -> Checked<Vec<u8>> {
-    let nobody = u64::MAX;
-    let offer = mine.map_or(nobody, |bytes| {
-        u64::from(comm.rank().number()) << 32 | bytes.len() as u64 & u64::from(u32::MAX)
-    });
-    let chosen = comm.least(offer)?;
-    let (root, length) = ((chosen >> 32) as u32, chosen & u64::from(u32::MAX));
-    if chosen == nobody || length > MAX_ROSTER_BYTES {
-        return Ok(Vec::new());
-    }
-    let own = mine.filter(|_| comm.rank().number() == root);
-    let mut bytes = own.map_or_else(|| vec![0; length as usize], <[u8]>::to_vec);
-    comm.spread(&mut bytes, root)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! contexts  the communicators they run on             interop  from and to rsmpi
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! guest     a program that owns its MPI               holdings  what is in use
-//! baseline  MPI's own operations, to compare with
+//! baseline  MPI's own operations, to compare with    mend  against a mistake of Open MPI 5
 //! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, will, notice  deaths on our own node, seen at once and told to MPI
 //! trace     the file for what happens here
@@ -38,6 +38,7 @@ mod mailbox;
 mod matched;
 #[cfg_attr(not(target_os = "linux"), path = "memory/absent.rs")]
 mod memory;
+mod mend;
 mod notice;
 #[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
 mod pidfd;
@@ -169,6 +170,7 @@ impl MpiPlatform {
         exit::report_start();
         watchdog::set_rank(comm.rank().number());
         Comm::alone()?;
+        mend::keep_null_communicator();
         let mut control = Control::new(ulfm);
         let origin = if is_replacement {
             Origin::Spawned
@@ -437,9 +439,9 @@ impl Platform for MpiPlatform {
         universe: UniverseId,
         dead: &RankSet,
         spawn: u32,
-        roster: Option<&[u8]>,
+        brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
-        self.make_universe(universe, dead, spawn, roster)
+        self.make_universe(universe, dead, spawn, brought)
     }
 
     fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {

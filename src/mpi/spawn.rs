@@ -101,7 +101,7 @@ impl MpiPlatform {
         let joined = match made {
             Ok(source) => {
                 common.push(source);
-                self.settle_universe(source, None, &common)
+                self.settle_universe(source, &[], &common)
                     .map(|(universe, roster)| (universe, source.rank(), roster))
             }
             Err(refusal) => Err(groups::failed(refusal, &common, self.ulfm)),

@@ -81,6 +81,8 @@ pub struct Commit {
     undecided: BlockId,
     /// All living ranks have decided the blocks below this one.
     floor: BlockId,
+    /// To the others this rank seems not to have decided the blocks from this one on.
+    held: BlockId,
     retired: bool,
     /// A rank whose vote would come to us unasked gave the communicator up.
     forsaken: bool,
@@ -172,6 +174,7 @@ impl Commit {
             blocks: VecDeque::new(),
             undecided: BlockId(0),
             floor: BlockId(0),
+            held: BlockId(u64::MAX),
             retired: false,
             forsaken: false,
             spare: None,
@@ -337,6 +340,24 @@ impl Commit {
     /// The lowest block that some living rank may still ask about.
     pub fn base(&self) -> BlockId {
         self.base
+    }
+
+    /// All living ranks have decided the blocks below this one, and hold none of them.
+    pub fn floor(&self) -> BlockId {
+        self.floor
+    }
+
+    /// Keeps the floor of all ranks from rising above this block, of which this rank has not said
+    /// that it has decided it, as long as something that ended with it is in use here. The greatest
+    /// number lets go.
+    pub fn hold(&mut self, from: BlockId) {
+        self.held = from;
+    }
+
+    /// The lowest block that matters to this rank, as it says in its votes.
+    #[inline]
+    fn lowest(&self) -> BlockId {
+        self.undecided.min(self.held)
     }
 
     /// Number of blocks kept for late askers.

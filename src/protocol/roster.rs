@@ -46,19 +46,64 @@ pub struct Roster {
     pub processes: Vec<u32>,
     /// Numbers that were given to processes, of which many may have died.
     pub entered: u32,
-    /// Communicators derived below the world, in order.
+    /// How communicators were derived below the world, in the order of their paths.
     pub children: Vec<Child>,
 }
 
-/// How a communicator was derived, so that it can be derived again.
+/// How communicators were derived, so that they can be derived again: one split of the world, or
+/// of each of several parts of it.
+///
+/// Its path says which split it is: `[2]` is the third one of the world or of a communicator with
+/// all of its ranks; `[2, 0]` the first one of a part that this has made, of each part that was
+/// split. A part's splits are known to its members only, until a rebuild brings together what all
+/// survivors know.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Child {
-    /// 0 for the world, k for the k-th child.
-    pub parent: u32,
+    /// Which one it is.
+    pub path: Vec<u32>,
+    /// The path of what it was split from; empty for the world.
+    pub parent: Vec<u32>,
+    /// What each rank of the launch asked for; nothing for a rank that has no part in it, as far as
+    /// is known here.
+    pub rows: Vec<Option<Row>>,
+}
+
+/// What a rank asked for in a split.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Row {
+    /// With whom, if with anybody.
+    pub color: Option<u32>,
+    /// Its place among them.
+    pub key: u32,
     /// It is a part of a grid, which is made once and then found.
     pub of_grid: bool,
-    /// Colour and key of each rank of the parent; of the world, each rank of the launch.
-    pub table: Vec<(Option<u32>, u32)>,
+}
+
+impl Row {
+    const WORDS: usize = 4;
+
+    fn words(&self, origin: usize) -> [u32; Self::WORDS] {
+        let kind = u32::from(self.color.is_some()) | u32::from(self.of_grid) << 1;
+        [origin as u32, kind, self.color.unwrap_or(0), self.key]
+    }
+
+    /// The row, and the rank of the launch that it is of.
+    fn read([origin, kind, color, key]: [u32; Self::WORDS]) -> (usize, Self) {
+        let color = (kind & 1 == 1).then_some(color);
+        (origin as usize, Self { color, key, of_grid: kind & 2 == 2 })
+    }
+}
+
+impl Child {
+    /// The bytes of a part of it: the rows of these ranks of the launch.
+    pub fn encode(&self, origins: impl Iterator<Item = usize>) -> Vec<u8> {
+        let row = |origin: usize| Some(self.rows.get(origin)?.as_ref()?.words(origin));
+        let rows: Vec<u32> = origins.filter_map(row).flatten().collect();
+        let words = [&self.path, &self.parent, &rows]
+            .into_iter()
+            .flat_map(|list| core::iter::once(list.len() as u32).chain(list.iter().copied()));
+        words.flat_map(u32::to_le_bytes).collect()
+    }
 }
 
 impl Roster {
@@ -170,38 +215,33 @@ impl Roster {
         Rank::from(at.expect("every rank of the launch has somebody standing for it"))
     }
 
-    /// The rank that a rank of the world has in a derived communicator.
-    pub fn place_in(&self, child: usize, rank: Rank) -> Option<usize> {
-        let at = match self.children[child].parent.checked_sub(1) {
-            None => self.origins[rank.index()] as usize,
-            Some(parent) => self.place_in(parent as usize, rank)?,
-        };
-        let table = &self.children[child].table;
-        let (color, _) = table.get(at)?;
-        let mut ranks: Vec<usize> =
-            (0..table.len()).filter(|rank| table[*rank].0 == *color).collect();
-        ranks.sort_by_key(|rank| table[*rank].1);
-        ranks.iter().position(|rank| *rank == at)
+    /// Where the split with this path stands among the children.
+    pub fn position(&self, path: &[u32]) -> Result<usize, usize> {
+        self.children.binary_search_by(|child| child.path.as_slice().cmp(path))
     }
 
-    /// Colours and keys of a split so that a rebuild can repeat it, whoever stands for whom by
-    /// then: of the world by ranks of the launch, and no two ranks of one colour have one key.
-    pub fn lasting(&self, parent: u32, table: &[(Option<u32>, u32)]) -> Vec<(Option<u32>, u32)> {
-        let mut ranks: Vec<usize> = (0..table.len()).collect();
-        ranks.sort_by_key(|rank| table[*rank]);
-        let mut lasting = alloc::vec![(None, 0); table.len()];
-        let (mut before, mut place) = (None, 0);
-        for rank in ranks {
-            let color = table[rank].0;
-            place = if before == Some(color) { place + 1 } else { 0 };
-            before = Some(color);
-            let at = if parent == 0 { self.origins[rank] as usize } else { rank };
-            lasting[at] = (color, place);
+    /// Notes what some ranks of the launch asked for in a split.
+    pub fn remember(
+        &mut self,
+        path: &[u32],
+        parent: &[u32],
+        rows: impl IntoIterator<Item = (usize, Row)>,
+    ) {
+        let at = self.position(path).unwrap_or_else(|at| {
+            let rows = alloc::vec![None; self.origins.len()];
+            self.children.insert(at, Child { path: path.to_vec(), parent: parent.to_vec(), rows });
+            at
+        });
+        let known = &mut self.children[at].rows;
+        for (origin, row) in rows {
+            if let Some(place) = known.get_mut(origin) {
+                *place = Some(row);
+            }
         }
-        lasting
     }
 
-    /// The bytes that replacements receive.
+    /// The bytes that replacements receive. Those of children, as their members know them, may
+    /// follow.
     pub fn encode(&self) -> Vec<u8> {
         let append = u32::from(self.placement == Placement::Append);
         let lived = u32::from(self.lived);
@@ -215,14 +255,11 @@ impl Roster {
         list(&self.origins);
         list(&self.spares.iter().map(|rank| rank.number()).collect::<Vec<_>>());
         list(&self.processes);
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         for child in &self.children {
-            let row = |(color, key): &(Option<u32>, u32)| {
-                [u32::from(color.is_some()), color.unwrap_or(0), *key]
-            };
-            list(&[child.parent, u32::from(child.of_grid)]);
-            list(&child.table.iter().flat_map(row).collect::<Vec<_>>());
+            bytes.extend(child.encode(0..child.rows.len()));
         }
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        bytes
     }
 
     /// The roster in these bytes, if they are one.
@@ -246,16 +283,7 @@ impl Roster {
         let origins = list()?;
         let spares = list()?.into_iter().map(Rank::new).collect();
         let processes = list()?;
-        let mut children = Vec::new();
-        while let Some(head) = list() {
-            let [parent, of_grid] = *head.as_slice() else { return None };
-            let rows = list()?;
-            let (rows, []) = rows.as_chunks::<3>() else { return None };
-            let row = |[some, color, key]: &[u32; 3]| ((*some == 1).then_some(*color), *key);
-            let table = rows.iter().map(row).collect();
-            children.push(Child { parent, of_grid: of_grid != 0, table });
-        }
-        Some(Self {
+        let mut roster = Self {
             generation,
             attempts,
             settled,
@@ -267,9 +295,31 @@ impl Roster {
             spares,
             processes,
             entered,
-            children,
-        })
+            children: Vec::new(),
+        };
+        while let Some(path) = list() {
+            let (parent, rows) = (list()?, list()?);
+            let (rows, []) = rows.as_chunks() else { return None };
+            roster.remember(&path, &parent, rows.iter().map(|row| Row::read(*row)));
+        }
+        Some(roster)
     }
+}
+
+/// Colours and keys of a split so that it can be repeated, whatever the order of its ranks is then:
+/// no two ranks of one colour have one key.
+pub fn lasting(table: &[(Option<u32>, u32)]) -> Vec<(Option<u32>, u32)> {
+    let mut ranks: Vec<usize> = (0..table.len()).collect();
+    ranks.sort_by_key(|rank| table[*rank]);
+    let mut lasting = alloc::vec![(None, 0); table.len()];
+    let (mut before, mut place) = (None, 0);
+    for rank in ranks {
+        let color = table[rank].0;
+        place = if before == Some(color) { place + 1 } else { 0 };
+        before = Some(color);
+        lasting[rank] = (color, place);
+    }
+    lasting
 }
 
 #[cfg(test)]
@@ -332,27 +382,43 @@ mod tests {
         assert_eq!((next.processes.as_slice(), next.entered), ([0, 3, 5].as_slice(), 6));
     }
 
+    fn row(color: u32, key: u32, of_grid: bool) -> Row {
+        Row { color: Some(color), key, of_grid }
+    }
+
     #[test]
-    fn a_split_is_remembered_by_ranks_of_the_launch_and_without_equal_keys() {
-        let mut roster = Roster::launch(4, 0);
-        roster.origins = alloc::vec![0, 2, 3, 1];
+    fn a_split_is_remembered_without_equal_keys() {
         let table = [(Some(7), 9), (None, 0), (Some(7), 1), (Some(7), 1)];
-        // The same rank, in the order that the split has given to its part.
-        let kept = [(Some(7), 2), (Some(7), 1), (None, 0), (Some(7), 0)];
-        assert_eq!(roster.lasting(0, &table), kept);
-        let of_child = [(Some(7), 2), (None, 0), (Some(7), 0), (Some(7), 1)];
-        assert_eq!(roster.lasting(1, &table), of_child);
+        assert_eq!(lasting(&table), [(Some(7), 2), (None, 0), (Some(7), 0), (Some(7), 1)]);
     }
 
     #[test]
     fn a_roster_survives_the_wire_and_damage_is_refused() {
         let mut roster = Roster::launch(5, 1);
-        let table = alloc::vec![(Some(1), 2), (None, 0)];
-        roster.children.push(Child { parent: 0, of_grid: true, table });
-        roster.children.push(Child { parent: 1, of_grid: false, table: alloc::vec![] });
+        let nobody = Row { color: None, key: 3, of_grid: false };
+        roster.remember(&[0], &[], [(0, row(1, 2, true)), (3, nobody)]);
+        roster.remember(&[1], &[0], []);
         let bytes = roster.encode();
         assert_eq!(Roster::decode(&bytes), Some(roster));
         assert_eq!(Roster::decode(&bytes[..bytes.len() - 4]), None);
         assert_eq!(Roster::decode(&bytes[..7]), None);
+    }
+
+    #[test]
+    fn what_the_members_of_parts_know_comes_together() {
+        let mut of_one = Roster::launch(4, 0);
+        of_one.remember(&[0], &[], (0..4).map(|rank| (rank, row(rank as u32 / 2, 0, false))));
+        let mut of_other = of_one.clone();
+        of_one.remember(&[0, 0], &[0], [(0, row(5, 0, true)), (1, row(5, 1, true))]);
+        of_other.remember(&[1], &[], []);
+        of_other.remember(&[0, 0], &[0], [(2, row(6, 1, false)), (3, row(6, 0, false))]);
+        let part = of_other.position(&[0, 0]).map(|at| of_other.children[at].encode(2..4));
+        let all = [of_one.encode(), part.expect("remembered")].concat();
+        let all = Roster::decode(&all).expect("a roster and what follows it");
+        let rows = [row(5, 0, true), row(5, 1, true), row(6, 1, false), row(6, 0, false)];
+        assert_eq!(all.children[1].rows, rows.map(Some));
+        assert_eq!(all.children.len(), 2, "only what was brought");
+        let paths: Vec<&[u32]> = of_other.children.iter().map(|it| it.path.as_slice()).collect();
+        assert_eq!(paths, [&[0][..], &[0, 0], &[1]], "parents stand before their children");
     }
 }

@@ -47,6 +47,13 @@ pub(crate) struct Copies {
     slots: Vec<Slot>,
 }
 
+impl Copies {
+    /// True when states were protected on this communicator, whose ranks are partners.
+    pub(crate) fn need(&self, comm: CommKey) -> bool {
+        self.slots.iter().any(|slot| slot.over == Some(comm))
+    }
+}
+
 /// One protected state: ours, and the one that we keep for another rank.
 #[derive(Default)]
 struct Slot {
@@ -164,7 +171,7 @@ impl Engine {
         let (partner, ward) = self.partners(comm);
         let me = self.comm(comm).me;
         let (Some(partner), Some(ward)) = (partner, ward) else {
-            return self.own_state(number).ok_or(Error::NothingProtected);
+            return self.own_state(number).ok_or(Error::StateType { slot: number });
         };
         let (lack_own, partner_lacks) = (of(me)[0] != version, of(partner)[2] != version);
         let (ward_lacks, lack_kept) = (of(ward)[0] != version, of(me)[2] != version);
@@ -194,7 +201,8 @@ impl Engine {
             self.succeeded(key, index)?;
             copy.own = Own::Received(index);
         } else if partner_lacks {
-            let own = self.own_state::<T>(number).ok_or(Error::NothingProtected)?;
+            let own = self.own_state::<T>(number);
+            let own = own.ok_or(Error::StateType { slot: number })?;
             self.send_copy(key, 2 * number, partner, Box::new(own));
         }
         let state = match copy.own {
@@ -245,7 +253,7 @@ impl Engine {
     /// The block is decided: what it carried is valid, or is forgotten.
     pub(crate) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let comm = self.block(key).comm;
-        let whole = self.comm(comm).lineage == Some(0) || !self.has_roster();
+        let whole = self.comm(comm).is_world() || !self.has_roster();
         for copy in core::mem::take(&mut self.block_mut(key).copies) {
             let mut take = |index: usize| self.block_mut(key).records[index].buffer.take();
             let kept = copy.kept.and_then(&mut take);

@@ -8,9 +8,9 @@ use crate::{
     error::Error,
     protocol::{
         handshake::{Goal, Handshake, Order},
-        roster::Child,
+        roster::{Child, Row, lasting},
     },
-    rank::Rank,
+    rank::{Rank, RankSet},
 };
 
 /// A communicator in the making.
@@ -196,7 +196,7 @@ impl Engine {
         let comm = self.comm_mut(parent);
         let id = comm.id.derived(comm.derived);
         comm.derived += 1;
-        let lineage = comm.lineage;
+        let lineage = comm.lineage.clone();
         let key = made.data.map(|data| {
             let comm = self.comm(parent);
             let mine = made.table[comm.me.index()].0;
@@ -211,32 +211,96 @@ impl Engine {
             self.comm_mut(key).parent = Some(parent);
             key
         });
-        if let Some(parent) = lineage {
-            self.job.children.push(key);
-            let table = self.job.roster.lasting(parent, &made.table);
-            self.job.roster.children.push(Child { parent, of_grid, table });
-            // Only a communicator of all ranks has children that every survivor knows of.
-            let everybody = self.job.roster.members.len();
-            if let Some(key) = key
-                && self.comm(key).members.len() == everybody
-            {
-                self.comm_mut(key).lineage = Some(self.job.children.len() as u32);
+        if let Some(lineage) = lineage {
+            let path = self.next_path(parent, &lineage);
+            let table = lasting(&made.table).into_iter().enumerate();
+            let row = |(rank, (color, key))| {
+                (self.origin_in(parent, Rank::from(rank)), Row { color, key, of_grid })
+            };
+            let rows: Vec<(usize, Row)> = table.map(row).collect();
+            self.job.roster.remember(&path, &lineage, rows);
+            self.job.children.push((path.clone(), key));
+            if let Some(key) = key {
+                self.comm_mut(key).lineage = Some(path);
             }
         }
         key
     }
 
-    /// The part of a grid that was split from a communicator of all ranks in this way, if there is
-    /// one: colour and key for each rank, those of the world by the ranks of the launch.
+    /// The path of the next child. All ranks of the world know how many were derived from those
+    /// communicators that have all of them, and all of a part how many from it.
+    fn next_path(&self, parent: CommKey, lineage: &[u32]) -> Vec<u32> {
+        let whole = self.comm(parent).members.len() == self.job.roster.members.len();
+        let above = if whole { &[] } else { lineage };
+        let known = self
+            .job
+            .children
+            .iter()
+            .filter(|(path, _)| path.len() == above.len() + 1 && path.starts_with(above));
+        let number = known.count() as u32;
+        above.iter().copied().chain([number]).collect()
+    }
+
+    /// The rank of the launch that a rank of a communicator of this world stands for.
+    fn origin_in(&self, comm: CommKey, rank: Rank) -> usize {
+        let process = self.comm(comm).members[rank.index()];
+        let rank = self.job.roster.rank_of(process).expect("it is derived from the world");
+        self.job.roster.origins[rank.index()] as usize
+    }
+
+    /// The communicator with this path, if we are a member of it.
+    pub(super) fn child_at(&self, path: &[u32]) -> Option<CommKey> {
+        self.job.children.iter().find(|(known, _)| known == path)?.1
+    }
+
+    /// What was derived from a communicator of this world, in order.
+    pub(crate) fn derived_from(&self, parent: CommKey) -> Vec<Option<CommKey>> {
+        let comm = self.comm(parent);
+        let Some(lineage) = comm.lineage.as_ref().filter(|_| !comm.retired) else {
+            return Vec::new();
+        };
+        let children = self.job.roster.children.iter().filter(|child| child.parent == *lineage);
+        let known = |child: &Child| self.job.children.iter().find(|(path, _)| *path == child.path);
+        children.filter_map(|child| Some(known(child)?.1)).collect()
+    }
+
+    /// The part of a grid that was split from a communicator of this world in this way, if there is
+    /// one: colour and key for each place.
     pub(crate) fn find_part(
         &self,
         parent: CommKey,
         table: &[(Option<u32>, u32)],
     ) -> Option<CommKey> {
-        let lineage = self.comm(parent).lineage?;
-        let same = |child: &Child| child.of_grid && child.parent == lineage && child.table == table;
-        let at = self.job.roster.children.iter().position(same)?;
-        self.job.children.get(at).copied().flatten()
+        let comm = self.comm(parent);
+        let lineage = comm.lineage.as_ref().filter(|_| !comm.retired)?;
+        let places = self.places(parent);
+        let same = |child: &&Child| {
+            let asked = places.iter().zip(table).map(|(rank, (color, key))| {
+                let row = Row { color: *color, key: *key, of_grid: true };
+                child.rows.get(self.origin_in(parent, *rank)) == Some(&Some(row))
+            });
+            child.parent == *lineage && asked.into_iter().all(|it| it)
+        };
+        self.child_at(&self.job.roster.children.iter().find(same)?.path)
+    }
+
+    /// What this process tells the others of splits of parts, in the rebuild without these dead:
+    /// the lowest living member of each part speaks for it.
+    pub(super) fn lore(&self, me: Rank, dead: &RankSet) -> Vec<u8> {
+        let mut lore = Vec::new();
+        for (path, _) in &self.job.children {
+            let above = &path[..path.len() - 1];
+            let Some(part) = self.child_at(above).filter(|_| !above.is_empty()) else { continue };
+            let members = &self.comm(part).members;
+            let speaker = members.iter().filter(|member| !dead.contains(**member)).min();
+            if speaker == Some(&me)
+                && let Ok(at) = self.job.roster.position(path)
+            {
+                let ranks = (0..members.len()).map(|rank| self.origin_in(part, Rank::from(rank)));
+                lore.extend(self.job.roster.children[at].encode(ranks));
+            }
+        }
+        lore
     }
 
     /// The rank at each place of a communicator: for the world, the one that stands for that rank
@@ -244,7 +308,7 @@ impl Engine {
     pub(crate) fn places(&self, comm: CommKey) -> Vec<Rank> {
         let state = self.comm(comm);
         let mut places: Vec<Rank> = (0..state.size()).map(Rank::new).collect();
-        if state.lineage == Some(0) && !state.retired {
+        if state.is_world() && !state.retired {
             let origins = &self.job.roster.origins;
             places.sort_unstable_by_key(|rank| origins[rank.index()]);
         }

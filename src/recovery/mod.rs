@@ -33,8 +33,9 @@ pub(crate) struct Job {
     /// The communicator of the newest universe, which carries recoveries.
     pub(crate) universe: Option<CommKey>,
     pub(crate) world: Option<CommKey>,
-    /// The communicators derived below the world, in order; `None` where we are no member.
-    pub(crate) children: Vec<Option<CommKey>>,
+    /// The communicators derived below the world from those that we are in, by their paths in the
+    /// roster; `None` where we are no member.
+    pub(crate) children: Vec<(Vec<u32>, Option<CommKey>)>,
     pub(crate) roster: Roster,
     /// This process stands in for one that failed; true from the moment it holds the rank on.
     pub(crate) replacement: bool,

@@ -29,7 +29,7 @@ use crate::{
         handshake::{Goal, Handshake, Order},
         message::Message,
         planted::{Bug, planted},
-        roster::Roster,
+        roster::{Child, Roster},
     },
     rank::Rank,
 };
@@ -44,7 +44,8 @@ pub(crate) struct Rebuild {
     awaits: Option<BlockKey>,
     next: Option<Next>,
     world: Option<DataId>,
-    children: Vec<Derived>,
+    /// What was made of the children in the roster so far; nothing where we have no part in it.
+    children: Vec<Option<Derived>>,
 }
 
 /// A universe that is not in use yet.
@@ -193,15 +194,16 @@ impl Rebuild {
         let dead = comm.commit.agreed_dead().clone();
         let attempt = self.handshake.attempts();
         let (planned, spawn) = engine.job.roster.rebuilt(size, &dead, self.placement, attempt);
-        let member = engine.job.roster.rank_of(me).is_some();
-        let brought = member.then(|| planned.encode());
+        let living = engine.job.roster.members.iter().filter(|member| !dead.contains(**member));
+        let first = living.min() == Some(&me);
+        let brought = if first { planned.encode() } else { engine.lore(me, &dead) };
         let spares = engine.job.roster.spares.len() - planned.spares.len();
         tracing::info!(
             target: "fampi::recovery", attempt, dead = %dead, spawn, spares, "regrouping"
         );
         let began = engine.platform.now();
         engine.tell(|_| Entry::Begun { work: "regroup", spawn });
-        let regrouped = engine.platform.regroup(old, &dead, spawn, brought.as_deref());
+        let regrouped = engine.platform.regroup(old, &dead, spawn, &brought);
         engine.tell(|_| Entry::Done { work: "regroup" });
         let took_us = engine.platform.now().saturating_sub(began).as_micros() as u64;
         let (universe, roster) = match regrouped {
@@ -231,28 +233,21 @@ impl Rebuild {
             return gathered.is_ok();
         };
         let Some(rank) = engine.job.roster.rank_of(me) else { return true };
-        match self.derive(engine, child, rank) {
-            Some(derived) => {
-                self.children.push(derived);
-                true
-            }
-            None => false,
-        }
+        let derived = self.derive(engine, child, rank);
+        let worked = derived.is_ok();
+        self.children.push(derived.unwrap_or_default());
+        worked
     }
 
-    /// Repeats the derivation of a communicator, from a parent that has all ranks of the world.
-    fn derive(&self, engine: &mut Engine, at: usize, rank: Rank) -> Option<Derived> {
+    /// Repeats a split, of the world or of our part of it; nothing if we had none in it.
+    fn derive(&self, engine: &mut Engine, at: usize, rank: Rank) -> Result<Option<Derived>, Error> {
         let roster = &engine.job.roster;
-        let child = &roster.children[at];
-        let (parent, mine) = match child.parent.checked_sub(1) {
-            None => (self.world?, roster.origins[rank.index()] as usize),
-            Some(parent) => {
-                let parent = parent as usize;
-                (self.children[parent].data?, roster.place_in(parent, rank)?)
-            }
-        };
-        let (color, key) = *child.table.get(mine)?;
-        engine.platform.split(parent, color, key).ok()
+        let (child, origin) = (&roster.children[at], roster.origins[rank.index()] as usize);
+        let Some(row) = child.rows.get(origin).copied().flatten() else { return Ok(None) };
+        let above = || self.children.get(roster.position(&child.parent).ok()?)?.as_ref()?.data;
+        let parent = if child.parent.is_empty() { self.world } else { above() };
+        let parent = parent.ok_or(Error::CreationFailed)?;
+        engine.platform.split(parent, row.color, row.key).map(Some)
     }
 
     /// Everything is made, on all members of the universe: this is the world now.
@@ -262,23 +257,24 @@ impl Rebuild {
             roster.settled = roster.generation;
             roster.lived = true;
         }
+        engine.sweep_comms();
         let comm = engine.comm(universe(engine));
         let (universe, me) = (comm.universe, comm.me);
         let (Some(rank), Some(data)) = (engine.job.roster.rank_of(me), self.world.take()) else {
             return;
         };
         let (id, members) = (engine.job.roster.world_id(), engine.job.roster.members.clone());
-        let specifications = core::mem::take(&mut engine.job.roster.children);
         let world = engine.register(id, universe, members, rank, Some(data));
-        engine.comm_mut(world).lineage = Some(0);
+        engine.comm_mut(world).lineage = Some(Vec::new());
         engine.job.world = Some(world);
-        for (specification, made) in specifications.iter().zip(self.children.drain(..)) {
-            let parent = match specification.parent.checked_sub(1) {
-                None => Some(world),
-                Some(at) => engine.job.children[at as usize],
-            };
-            let parent = parent.expect("it has all ranks");
-            engine.register_child(parent, &made, specification.of_grid);
+        for (at, made) in self.children.drain(..).enumerate() {
+            let Some(made) = made else { continue };
+            let Child { parent, rows, .. } = &engine.job.roster.children[at];
+            let of_grid = rows[engine.job.roster.origins[rank.index()] as usize]
+                .is_some_and(|row| row.of_grid);
+            let parent = if parent.is_empty() { Some(world) } else { engine.child_at(parent) };
+            let parent = parent.expect("we are a member of what we were split from");
+            engine.register_child(parent, &made, of_grid);
         }
         tracing::info!(
             target: "fampi::recovery", %rank, generation = engine.job.roster.generation,
@@ -291,7 +287,7 @@ impl Rebuild {
         if let Some(next) = self.next.take() {
             next.give_up(engine);
         }
-        let children = self.children.drain(..).filter_map(|derived| derived.data);
+        let children = self.children.drain(..).flatten().filter_map(|derived| derived.data);
         for data in children.chain(self.world.take()) {
             engine.platform.discard_data(data);
         }
@@ -302,16 +298,17 @@ impl Next {
     /// Puts the new universe in the place of the old one.
     fn adopt(self, engine: &mut Engine) {
         let Self { universe, roster, me } = self;
-        if let Some(old) = engine.job.universe {
-            let old = engine.comm(old).universe;
-            for key in engine.comms_of(old) {
-                engine.retire(key);
-            }
-        }
         let size = roster.members.len() + roster.spares.len();
         let everybody: Vec<Rank> = (0..size).map(Rank::from).collect();
         let key = engine.register(roster.universe_id(), universe, everybody, me, None);
         engine.number_processes(universe, &roster.processes);
+        if let Some(old) = engine.job.universe {
+            let old = engine.comm(old).universe;
+            for comm in engine.comms_of(old) {
+                engine.retire(comm);
+            }
+            engine.leave_behind(old, key);
+        }
         // A spare or a new process that gets a rank of a world that lived lacks its data.
         let had_rank = engine.job.universe.is_some_and(|old| {
             let me = engine.comm(old).me;
@@ -332,6 +329,8 @@ impl Next {
         for process in (0..size).map(Rank::from).filter(|process| *process != self.me) {
             engine.platform.send(self.universe, process, &frame);
         }
+        // Whatever they answer concerns nobody.
+        engine.platform.discard_universe(self.universe);
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) enum Parent {
 pub(super) enum Request {
     Split { color: Option<u32>, key: u32 },
     Shrink { dead: RankSet },
-    Regroup { dead: RankSet, spawn: u32, roster: Option<Vec<u8>> },
+    Regroup { dead: RankSet, spawn: u32, brought: Vec<u8> },
     Gather { members: Vec<Rank> },
 }
 
@@ -78,13 +78,9 @@ impl Request {
         match (self, other) {
             (Self::Split { .. }, Self::Split { .. }) => true,
             (
-                Self::Regroup { dead, spawn, roster },
-                Self::Regroup { dead: other_dead, spawn: other_spawn, roster: other_roster },
-            ) => {
-                let same_roster = roster.is_none() || other_roster.is_none();
-                let same_roster = same_roster || roster == other_roster;
-                dead == other_dead && spawn == other_spawn && same_roster
-            }
+                Self::Regroup { dead, spawn, .. },
+                Self::Regroup { dead: other_dead, spawn: other_spawn, .. },
+            ) => dead == other_dead && spawn == other_spawn,
             _ => self == other,
         }
     }
@@ -344,25 +340,25 @@ impl World {
                 Made::Data(self.register(me, comm))
             }
             Some(Request::Regroup { .. }) | None => {
-                let rosters =
-                    creation.requests.iter().flatten().find_map(|request| match request {
-                        Request::Regroup { roster, .. } => roster.clone(),
+                let brought =
+                    creation.requests.iter().flatten().filter_map(|request| match request {
+                        Request::Regroup { brought, .. } => Some(brought.as_slice()),
                         _ => None,
                     });
-                let universe = made[0].1;
-                self.give_universe(me, universe, rosters.unwrap_or_default())
+                let (universe, brought) = (made[0].1, brought.collect::<Vec<_>>().concat());
+                self.give_universe(me, universe, brought)
             }
         }
     }
 
-    fn give_universe(&mut self, me: Pid, universe: usize, roster: Vec<u8>) -> Made {
+    fn give_universe(&mut self, me: Pid, universe: usize, brought: Vec<u8>) -> Made {
         let it = &mut self.processes[me];
         it.universes.push((universe, true));
         let id = UniverseId(it.universes.len() as u32 - 1);
         for dead in it.knows.clone() {
             self.tell_death(me, universe, dead);
         }
-        Made::Universe(id, Rank::from(self.universes[universe].rank_of(me)), roster)
+        Made::Universe(id, Rank::from(self.universes[universe].rank_of(me)), brought)
     }
 
     fn register(&mut self, me: Pid, comm: usize) -> Option<DataId> {

@@ -361,14 +361,13 @@ impl Platform for SimPlatform {
         universe: UniverseId,
         dead: &RankSet,
         spawn: u32,
-        roster: Option<&[u8]>,
+        brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
         let world = self.enter(true).ok_or(Error::CreationFailed)?;
         let (world, global, _) = self.universe(world, universe);
-        let roster = roster.map(<[u8]>::to_vec);
-        let request = Request::Regroup { dead: dead.clone(), spawn, roster };
+        let request = Request::Regroup { dead: dead.clone(), spawn, brought: brought.to_vec() };
         match self.create(world, Parent::Universe(global), request)? {
-            Made::Universe(universe, _, roster) => Ok((universe, roster)),
+            Made::Universe(universe, _, brought) => Ok((universe, brought)),
             _ => Err(Error::CreationFailed),
         }
     }
@@ -380,7 +379,7 @@ impl Platform for SimPlatform {
             panic!("process {} was not spawned or has joined before", self.me);
         }
         match self.await_creation(world) {
-            Ok(Made::Universe(universe, rank, roster)) => Ok((universe, rank, roster)),
+            Ok(Made::Universe(universe, rank, brought)) => Ok((universe, rank, brought)),
             _ => Err(Error::NotNeeded),
         }
     }

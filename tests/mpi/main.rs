@@ -14,6 +14,10 @@ mod lattice;
 #[allow(dead_code)]
 mod launch;
 mod operations;
+mod parts;
+#[allow(dead_code)]
+#[path = "../operations/planes.rs"]
+mod planes;
 mod programs;
 mod requests;
 mod sections;
@@ -334,15 +338,6 @@ fn deaths_that_mpi_never_reports_are_survived_at_random_moments() {
 #[serial]
 fn derived_communicators_are_derived_again() {
     all_say(&program("rows", 6), 6, "my row has 3 ranks");
-}
-
-#[test]
-#[serial]
-fn rows_and_columns_survive_the_death_of_each_rank_at_random_moments() {
-    for spares in [0, 12] {
-        let launch = program("lattice", 6).spares(spares).variable("DEATHS", &12).limit(120);
-        all_say(&launch, 6, "all places are right");
-    }
 }
 
 #[test]

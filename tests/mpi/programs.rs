@@ -46,6 +46,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "exits" => exits(world),
         "rows" => rows(world),
         "lattice" => driven::lattice(world),
+        "planes" => driven::planes(world),
         "groups" => groups(world),
         "partners" => partners(world),
         "broken" => broken(world),

@@ -219,11 +219,14 @@ fn lines_and_planes_have_their_ranks_and_are_made_once() {
         let formed = world.idup().expect("one at a time").wait_local(Timeout::Never);
         let duplicate = formed.expect("nobody dies").into_comm().expect("everybody has one");
         assert_ne!(grid.sub(&[true; 3]).map(|it| it.id()), Ok(duplicate.id()));
-        // Part of a part: no rebuild knows of it, and each call makes another one.
+        // Part of a part: known to its own ranks.
         let within = plane.grid(&[3, 2], &[false; 2]).expect("six places");
         let line = within.sub(&[true, false]).expect("nobody dies");
         assert_eq!((line.group(), sum(&line, me)), (column.group(), sum(&column, me)));
-        assert_ne!(within.sub(&[true, false]).map(|it| it.id()), Ok(line.id()));
+        assert_eq!(within.sub(&[true, false]).map(|it| it.id()), Ok(line.id()));
+        let derived = plane.derived().into_iter().map(|it| it.map(|it| it.id()));
+        assert_eq!(derived.collect::<Vec<_>>(), [Some(line.id())]);
+        assert_eq!(world.children().len(), 4, "planes, columns, the duplicate, and the whole grid");
     });
 }
 

@@ -1,6 +1,7 @@
 //! Every operation on simulated ranks: what it does, and what becomes of it when somebody dies,
 //! forgets it, or leaves.
 
+mod ages;
 mod channels;
 mod duplicates;
 mod every;
@@ -10,6 +11,8 @@ mod fused;
 mod grids;
 mod lattice;
 mod levels;
+mod parts;
+mod planes;
 mod requests;
 mod sections;
 

@@ -122,3 +122,23 @@ fn nothing_is_started_that_could_meet_another_request() {
         assert_eq!(field.into_vec().expect("all is over"), [7; 16]);
     });
 }
+
+#[test]
+fn what_failed_gives_the_array_back_with_the_verdict_and_not_with_the_block() {
+    for seed in 0..10 {
+        let report = Simulation::new(2).seed(seed).run_world(|world| {
+            let mut array = Array::new([2, 2], vec![0_u8; 4]).expect("four elements");
+            let other = Rank::new(1 - world.rank().number());
+            let mut block = world.start(Level::Global).expect("in use");
+            // Nobody sends.
+            block.irecv_section(&array, [0..2, 0..1], other, Tag(1)).expect("free");
+            let late = Timeout::After(std::time::Duration::from_millis(1));
+            let ended = block.finish(late).wait_local(Timeout::Never);
+            let Ok(Outcome::Faulty(finished)) = ended else { panic!("nobody sends") };
+            assert!(array.elements_mut().is_ok(), "while the block is still held");
+            drop(finished);
+            world.finalize();
+        });
+        report.expect_orderly();
+    }
+}

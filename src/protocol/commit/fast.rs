@@ -91,10 +91,10 @@ impl Commit {
     /// Goes on with the fast path of a block; decides when all votes are combined.
     #[inline]
     pub(super) fn exchange(&mut self, id: BlockId, out: &mut impl Effects) {
-        let (undecided, index) = (self.undecided, (id.0 - self.base.0) as usize);
+        let (lowest, index) = (self.lowest(), (id.0 - self.base.0) as usize);
         let block = &mut self.blocks[index];
         let Fast::Exchanging { exchange, view, floor } = &mut block.fast else { return };
-        *floor = undecided.min(*floor);
+        *floor = lowest.min(*floor);
         let (view, floor) = (*view, *floor);
         let live = &self.view;
         let mut fusion = block.fusion.as_deref_mut();

@@ -192,7 +192,7 @@ impl Commit {
             faults: vote.faults.clone(),
             dead: self.dead.clone(),
             agreed: self.view.dead().clone(),
-            floor: self.undecided,
+            floor: self.lowest(),
             context_min: vote.context,
             context_max: vote.context,
             shape_min: shape,

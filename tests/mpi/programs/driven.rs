@@ -1,9 +1,11 @@
 //! Programs that a policy drives.
 
-use fampi::{Error, Flow, Placement, Rank, ReduceOp, State, Timeout, TryBlock, World, policy};
+use fampi::{
+    Error, Flow, Placement, Rank, ReduceOp, State, Step, Timeout, TryBlock, World, policy,
+};
 
 use super::{Ended, command, say};
-use crate::lattice;
+use crate::{lattice, planes};
 
 /// Some other process ends a rank of each generation, at a moment that nobody knows.
 pub(super) fn deaths(mut world: World) -> Ended {
@@ -28,11 +30,12 @@ pub(super) fn deaths(mut world: World) -> Ended {
     say(world, "all counted")
 }
 
-/// The ranks of a torus are ended one after the other, at moments that nobody knows.
-pub(super) fn lattice(mut world: World) -> Ended {
+/// Ends the ranks one after the other, one in each generation, at moments that nobody knows. True
+/// when that is over.
+fn one_by_one() -> impl FnMut(&Step<'_>) -> bool {
     let deaths: u32 = std::env::var("DEATHS").expect("told").parse().expect("a number");
     let mut threatened = false;
-    lattice::run(&mut world, Placement::SameRanks, |step| {
+    move |step| {
         let (me, ranks) = (step.comm().rank().number(), step.comm().size());
         let generation = step.world().generation();
         if !threatened && generation < deaths && me == generation % ranks {
@@ -41,7 +44,18 @@ pub(super) fn lattice(mut world: World) -> Ended {
             command(&format!("sleep 0.{delay:06}; kill -KILL PID"));
         }
         generation >= deaths
-    })?;
+    }
+}
+
+/// Deaths on a torus, whose rows and columns are parts of the world.
+pub(super) fn lattice(mut world: World) -> Ended {
+    lattice::run(&mut world, Placement::SameRanks, one_by_one())?;
+    say(world, "all places are right")
+}
+
+/// Deaths in planes whose rows, columns and groups are parts of them.
+pub(super) fn planes(mut world: World) -> Ended {
+    planes::run(&mut world, Placement::SameRanks, one_by_one())?;
     say(world, "all places are right")
 }
 

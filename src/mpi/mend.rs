@@ -1,0 +1,72 @@
+//! Keeps Open MPI 5 from ending this process when a duplicate fails.
+//!
+//! When a process dies while an `MPI_Comm_idup` is under way, Open MPI 5.0.9 can come to its last
+//! step without a number for the new communicator. That step puts `MPI_COMM_NULL` in its place,
+//! then gives back its own reference to it. The null communicator, a variable of the library, has
+//! one reference; without it, it is handed to `free`, which aborts the process, and all survivors
+//! with it (`ompi_comm_idup_with_info_activate` after `ompi_comm_activate_nb`). With enough
+//! references nothing happens but what should: the duplicate has failed.
+//!
+//! **Assumes** what is looked at first: that the null communicator begins as an object of Open MPI
+//! without debugging does, with a class, whose first word is the text of its name, and a count.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    ptr,
+    sync::{
+        Once,
+        atomic::{AtomicI32, Ordering::Relaxed},
+    },
+};
+
+use super::{calls, facts, ulfm};
+
+/// The major version of Open MPI whose source was read.
+const MAJOR: u32 = 5;
+const CLASS: &CStr = c"ompi_communicator_t";
+/// More failed duplicates than a job has.
+const REFERENCES: c_int = 1 << 24;
+/// A count that is greater is none.
+const FEW: c_int = 1 << 10;
+
+/// How each object of Open MPI begins.
+#[repr(C)]
+struct Object {
+    class: *const *const c_char,
+    references: AtomicI32,
+}
+
+/// Does so, once. Works when MPI is initialised.
+pub(super) fn keep_null_communicator() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let version = calls::library_version().ok().and_then(|it| facts::open_mpi_version(&it));
+        if version.is_some_and(|(major, ..)| major == MAJOR) {
+            let kept = ulfm::symbol(c"ompi_mpi_comm_null").is_some_and(keep);
+            tracing::debug!(kept, "references to the null communicator");
+        }
+    });
+}
+
+fn keep(null: *mut c_void) -> bool {
+    if !null.cast::<Object>().is_aligned() {
+        return false;
+    }
+    // SAFETY: in this major version the symbol is a variable, much longer than these two words.
+    let object = unsafe { &*null.cast::<Object>() };
+    if !object.class.is_aligned() || object.class.is_null() {
+        return false;
+    }
+    // SAFETY: the first word of every object is its class, or a mark that is no address of a text.
+    let name = unsafe { ptr::read(object.class) };
+    if name.is_null() {
+        return false;
+    }
+    // SAFETY: the first word of a class is the text of its name.
+    let named = unsafe { CStr::from_ptr(name) } == CLASS;
+    let plausible = named && (1..FEW).contains(&object.references.load(Relaxed));
+    if plausible {
+        object.references.fetch_add(REFERENCES, Relaxed);
+    }
+    plausible
+}

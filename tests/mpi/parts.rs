@@ -1,0 +1,23 @@
+//! Communicators of parts of the world, and of parts of those, through many rebuilds.
+
+use serial_test::serial;
+
+use crate::{all_say, program};
+
+#[test]
+#[serial]
+fn rows_and_columns_survive_the_death_of_each_rank_at_random_moments() {
+    for spares in [0, 12] {
+        let launch = program("lattice", 6).spares(spares).variable("DEATHS", &12).limit(120);
+        all_say(&launch, 6, "all places are right");
+    }
+}
+
+#[test]
+#[serial]
+fn parts_of_parts_survive_the_death_of_each_rank_at_random_moments() {
+    for spares in [0, 16] {
+        let launch = program("planes", 8).spares(spares).variable("DEATHS", &16).limit(150);
+        all_say(&launch, 8, "all places are right");
+    }
+}
