@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
 use crate::scale;
+use crate::sim_detector;
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -37,6 +38,8 @@ pub(crate) struct Options {
 enum Other {
     /// Agreements on up to a million ranks, by a cost model: a table, and plots
     Scale(scale::Options),
+    /// Detection of failures on up to 65,536 nodes, beside SWIM: a table, and plots
+    Detector(sim_detector::Options),
 }
 
 impl Options {
@@ -57,8 +60,10 @@ impl Options {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    if let Some(Other::Scale(options)) = &options.other {
-        return scale::main(workspace, options);
+    match &options.other {
+        Some(Other::Scale(options)) => return scale::main(workspace, options),
+        Some(Other::Detector(options)) => return sim_detector::main(workspace, options),
+        None => {}
     }
     let program = cargo::build(workspace, Program::without_mpi("swarm"))?;
     let status = Command::new(&program).args(options.words()).status();
