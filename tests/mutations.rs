@@ -7,6 +7,8 @@
 #[allow(dead_code)]
 #[path = "simulation/checks.rs"]
 mod checks;
+#[path = "model/detector.rs"]
+mod detector;
 #[allow(dead_code)]
 #[path = "operations/every.rs"]
 mod every;
@@ -25,8 +27,16 @@ mod random;
 mod record;
 #[path = "model/recovery.rs"]
 mod recovery;
+#[path = "../benches/detector/ring.rs"]
+mod ring;
 #[path = "simulation/rounds.rs"]
 mod rounds;
+#[allow(dead_code)]
+#[path = "../benches/detector/stations.rs"]
+mod stations;
+#[allow(dead_code)]
+#[path = "detector/storm.rs"]
+mod storm;
 #[path = "machines/swarm.rs"]
 mod swarm;
 #[path = "model/world.rs"]
@@ -38,6 +48,7 @@ use std::{
     thread,
 };
 
+use detector::Detector;
 use fampi::protocol::{
     handshake::Goal,
     planted::{self, Bug},
@@ -46,6 +57,7 @@ use inside::Inside;
 use job::{Job, RANKS};
 use recovery::Recovery;
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
+use storm::Storm;
 use swarm::Swarm;
 use world::Setup;
 
@@ -63,6 +75,24 @@ const IN_THE_ENGINE: [Bug; 5] = [
     Bug::KeepTheName,
     Bug::LeaveTheOldWorld,
 ];
+
+/// Bugs in the observers of nodes, which have checkers of their own.
+const IN_THE_DETECTOR: [Bug; 11] = [
+    Bug::LeaveTheRingOpen,
+    Bug::KeepTheNews,
+    Bug::CompareNothing,
+    Bug::ForgetTheHosted,
+    Bug::HearTheDeadNode,
+    Bug::SpareTheFenced,
+    Bug::TakeOldIncarnations,
+    Bug::RaiseTheDead,
+    Bug::TakeReplays,
+    Bug::TrustAnybody,
+    Bug::TakeWhatIsForOthers,
+];
+
+/// Storms given to each of those.
+const STORMS: u64 = 300;
 
 /// States given to each exhaustive search, each as often as it is reached; a bug can make the
 /// ranks talk for ever.
@@ -110,6 +140,34 @@ fn jobs_catch(bug: Option<Bug>, jobs: u64) -> Option<(u64, String)> {
     });
     planted::plant(None);
     caught
+}
+
+/// How many storms over the observers run until one catches the bug, and what it says.
+fn storms_catch(bug: Option<Bug>) -> Option<(u64, String)> {
+    planted::plant(bug);
+    let caught = (0..STORMS).find_map(|seed| {
+        let run = catch_unwind(|| Storm::new(seed).run().map(|_| ()));
+        let wrong = run.unwrap_or_else(|_| Err("an observer panicked".into())).err()?;
+        Some((seed + 1, wrong))
+    });
+    planted::plant(None);
+    caught
+}
+
+/// How many states the searches of observers see until one catches the bug.
+fn detector_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
+    let mut states = 0;
+    let of = |nodes| Detector { bug, ..Detector::nodes(nodes) };
+    let setups = [
+        Detector { crashes: 1, exits: 1, ..of(3) },
+        Detector { exits: 1, losses: 1, ..of(2) },
+        Detector { exits: 1, joins: 1, ..of(3) },
+        Detector { crashes: 1, returns: 1, ..of(3) },
+        Detector { mistakes: 1, losses: 1, ..of(3) },
+        Detector { mistakes: 1, exits: 1, ..of(3) },
+        Detector { crashes: 2, returns: 1, ..of(3) },
+    ];
+    setups.into_iter().find_map(|it| search("detector", it, &mut states))
 }
 
 /// How many states the searches see until one catches the bug, and the properties that failed.
@@ -198,12 +256,18 @@ impl Findings {
     fn of(bug: Option<Bug>) -> Self {
         hushed(move || {
             // The models and the swarm of machines have no engine.
-            let machines = bug.is_none_or(|bug| !IN_THE_ENGINE.contains(&bug));
+            let observers = bug.is_none_or(|bug| IN_THE_DETECTOR.contains(&bug));
+            let others = bug.is_none_or(|bug| !IN_THE_DETECTOR.contains(&bug));
+            let machines = others && bug.is_none_or(|bug| !IN_THE_ENGINE.contains(&bug));
             let swarm = machines.then(|| swarm_catches(bug)).flatten();
             let large = bug.is_some() && swarm.is_none();
             let search = machines.then(|| search_catches(bug, large)).flatten();
+            let swarm = swarm.or_else(|| observers.then(|| storms_catch(bug)).flatten());
+            let search =
+                search.or_else(|| observers.then(|| detector_search_catches(bug)).flatten());
             let caught = swarm.is_some() || search.is_some();
-            let jobs = jobs_catch(bug, JOBS[usize::from(!caught && bug.is_some())]);
+            let jobs = JOBS[usize::from(!caught && bug.is_some())];
+            let jobs = others.then(|| jobs_catch(bug, jobs)).flatten();
             Self { swarm, search, jobs }
         })
     }

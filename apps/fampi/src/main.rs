@@ -47,6 +47,7 @@ mod session;
 mod setup;
 mod sheet;
 mod sim;
+mod sim_detector;
 mod soak;
 mod status;
 mod test;

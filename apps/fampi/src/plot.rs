@@ -71,7 +71,8 @@ impl Chart<'_> {
             .x_desc(self.x)
             .y_desc(self.y)
             .x_label_formatter(&|x| format!("{x}"))
-            .y_label_formatter(&|y| format!("{y}"))
+            // What adding up tenths leaves over is not for people.
+            .y_label_formatter(&|y| format!("{}", (y * 1e9).round() / 1e9))
             .axis_desc_style(("sans-serif", 17))
             .label_style(("sans-serif", 14))
             .draw()?;

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use crate::cargo::{self, Program};
 use crate::refusal::{Misuse, whole};
 use crate::scale;
+use crate::sim_detector;
 use crate::workspace::Workspace;
 
 /// Each simulated rank has a stack of its own.
@@ -45,6 +46,8 @@ pub(crate) struct Options {
 enum Other {
     /// Agreements on up to a million ranks, by a cost model: a table, and plots
     Scale(scale::Options),
+    /// Detection of failures on up to 65,536 nodes, beside SWIM: a table, and plots
+    Detector(sim_detector::Options),
 }
 
 fn seed(text: &str) -> Result<u64, Misuse> {
@@ -78,8 +81,10 @@ impl Options {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    if let Some(Other::Scale(options)) = &options.other {
-        return scale::main(workspace, options);
+    match &options.other {
+        Some(Other::Scale(options)) => return scale::main(workspace, options),
+        Some(Other::Detector(options)) => return sim_detector::main(workspace, options),
+        None => {}
     }
     if options.from.checked_add(options.seeds).is_none() {
         let sentence = "seeds end at 18446744073709551615: write a lower --from, or fewer --seeds";
