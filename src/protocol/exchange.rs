@@ -102,11 +102,11 @@ impl Shape {
 
     #[inline]
     const fn rounds(self, core: u32) -> u8 {
-        match core.ilog2() as u8 {
-            _ if core == 1 => 0,
-            bits if bits <= self.first => 1,
-            bits => 1 + (bits - self.first).div_ceil(self.later),
+        if core < 2 {
+            return 0;
         }
+        let beyond = (core.ilog2() as u8).saturating_sub(self.first);
+        1 + beyond.div_ceil(self.later)
     }
 }
 
@@ -368,6 +368,14 @@ mod tests {
             let size = u32::MAX;
             let machine = Exchange::new(5, size, shape);
             assert!(machine.last() < 64, "{shape:?}: {}", machine.last());
+        }
+    }
+
+    #[test]
+    fn nobody_and_one_alone_have_no_rounds() {
+        for shape in SHAPES {
+            assert!(Exchange::new(0, 0, shape).advance(|_| {}));
+            assert!(Exchange::new(0, 1, shape).advance(|_| panic!("to whom?")));
         }
     }
 
