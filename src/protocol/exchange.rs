@@ -372,9 +372,9 @@ mod tests {
     }
 
     #[test]
-    fn nobody_and_one_alone_have_no_rounds() {
+    fn one_alone_has_no_rounds_and_nobody_never_begins_one() {
         for shape in SHAPES {
-            assert!(Exchange::new(0, 0, shape).advance(|_| {}));
+            assert_eq!(Exchange::new(0, 0, shape).awaits(), None);
             assert!(Exchange::new(0, 1, shape).advance(|_| panic!("to whom?")));
         }
     }
