@@ -305,6 +305,15 @@ impl Engine {
         matches!(state, RequestState::Complete(status) if status.cancelled)
     }
 
+    /// An error unless the request is complete.
+    pub(crate) fn succeeded(&self, key: BlockKey, index: usize) -> Result<(), Error> {
+        match self.block(key).records[index].state {
+            RequestState::Complete(_) => Ok(()),
+            RequestState::Failed(code) => Err(Error::Request(code)),
+            RequestState::Pending => Err(Error::WaitTimedOut),
+        }
+    }
+
     /// Takes the buffer of a request that is over.
     #[inline]
     pub(crate) fn take_buffer(

@@ -147,7 +147,7 @@ impl MpiPlatform {
         if parent.is_none() {
             watchdog::set_parent(None);
         }
-        let spares = spares_wanted()?;
+        let spares = spawn::spares_wanted()?;
         let mut platform = Self::over(world, spares, parent.is_some()).map_err(|error| {
             let died = |class| FaultCode::from_mpi_class(class).is_process_failure();
             match error {
@@ -252,16 +252,6 @@ impl MpiPlatform {
     fn context(&self, data: DataId, context: u32) -> Option<Comm> {
         self.data.get(data.0 as usize)?.as_ref()?.context(context).copied()
     }
-}
-
-/// `FAMPI_SPARES`: how many of the launched processes are spares.
-fn spares_wanted() -> Result<u32, Error> {
-    let Some(text) = std::env::var_os("FAMPI_SPARES") else { return Ok(0) };
-    let number = text.to_str().and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| {
-        let text = text.display();
-        Error::Unsupported(format!("FAMPI_SPARES is '{text}'; set it to a number of processes"))
-    })
 }
 
 impl Platform for MpiPlatform {

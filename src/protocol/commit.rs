@@ -41,6 +41,7 @@
 //!
 //! Reference: `papers/fa-mpi.txt` §3.1; `papers/ulfm.txt`, "Logarithmic Agreement Routine".
 
+mod block;
 mod fast;
 mod slow;
 
@@ -57,11 +58,11 @@ use super::{
 };
 use crate::{
     fault::{Fault, FaultCode},
-    ids::{Ballot, BlockId, CommId},
+    ids::{BlockId, CommId},
     rank::{Rank, RankSet},
 };
+use block::{Block, Decided};
 use fast::Fast;
-use slow::Gathering;
 
 /// How far ahead of the blocks known here a message may be; a later one can only be damaged.
 pub const BLOCK_WINDOW: u64 = 4096;
@@ -88,76 +89,6 @@ pub struct Commit {
     forsaken: bool,
     /// Room for the values of another block, so that a fused commit allocates nothing.
     spare: Option<Box<Fusion>>,
-}
-
-/// One block, from the first news of it until all living ranks have decided it.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Block {
-    vote: Option<Vote>,
-    fast: Fast,
-    slow: Option<Box<Gathering>>,
-    decided: Option<Decided>,
-    /// Values of a fused reduction.
-    fusion: Option<Box<Fusion>>,
-}
-
-/// How a block was decided; small, since most are decided by the fast path.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum Decided {
-    Fast { context: u32, floor: BlockId },
-    Slow(Box<(Decision, Ballot)>),
-}
-
-impl Decided {
-    fn ballot(&self) -> Ballot {
-        match self {
-            Self::Fast { .. } => Ballot::FAST,
-            Self::Slow(agreed) => agreed.1,
-        }
-    }
-}
-
-impl Block {
-    /// Nobody has spoken of it; a constant, so that it is copied as a whole.
-    const UNKNOWN: Self = Self {
-        vote: None,
-        fast: Fast::Open { steps: 0, view: 0, floor: BlockId(u64::MAX) },
-        slow: None,
-        decided: None,
-        fusion: None,
-    };
-
-    #[inline]
-    fn decision(&self) -> Option<Decision> {
-        match self.decided.as_ref()? {
-            Decided::Fast { context, floor } => {
-                let mut decision = Decision::all_yes(*context, *floor);
-                if self.fusion.is_some() {
-                    decision.values = self.values().map(Box::new);
-                }
-                Some(decision)
-            }
-            Decided::Slow(agreed) => Some(agreed.0.clone()),
-        }
-    }
-
-    /// The result of the fused reduction.
-    #[inline]
-    fn values(&self) -> Option<Values> {
-        match self.decided.as_ref()? {
-            Decided::Fast { .. } => {
-                let fusion = self.fusion.as_ref()?;
-                if planted(Bug::PassOnOwn) { fusion.own } else { fusion.combined }
-            }
-            Decided::Slow(agreed) => agreed.0.values.as_deref().copied(),
-        }
-    }
-
-    /// What this rank brings to the fused reduction; nothing unless it votes *yes*.
-    #[inline]
-    fn own_values(&self) -> Option<Values> {
-        self.fusion.as_ref()?.own
-    }
 }
 
 impl Commit {

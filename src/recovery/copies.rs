@@ -19,7 +19,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, MAX_USER_TAG, Need, RequestState,
+        BlockKey, CommKey, Engine, MAX_USER_TAG, Need,
         buffer::{Buffer, Element},
         collective::{Collective, Parts},
         platform::Operation,
@@ -469,14 +469,6 @@ impl Engine {
         let buffer = self.block(key).records[index].buffer.as_ref();
         let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
         words.cloned().ok_or(Error::NoSuchRequest)
-    }
-
-    pub(crate) fn succeeded(&self, key: BlockKey, index: usize) -> Result<(), Error> {
-        match self.block(key).records[index].state {
-            RequestState::Complete(_) => Ok(()),
-            RequestState::Failed(code) => Err(Error::Request(code)),
-            RequestState::Pending => Err(Error::WaitTimedOut),
-        }
     }
 }
 
