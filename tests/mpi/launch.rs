@@ -34,7 +34,6 @@ pub(crate) struct Launch {
     limit_seconds: u32,
     surviving: bool,
     ignoring_statuses: bool,
-    chances: u32,
     alone: bool,
 }
 
@@ -70,7 +69,6 @@ impl Launch {
             limit_seconds: 60,
             surviving: true,
             ignoring_statuses: false,
-            chances: 1,
             alone: false,
         }
     }
@@ -118,13 +116,6 @@ impl Launch {
         self
     }
 
-    /// Gives a run that does not end one more chance, where that is Open MPI's: the link of new
-    /// processes and the launcher itself do not always survive several deaths (README, "Limits").
-    pub(crate) fn which_mpi_may_hold_up(mut self) -> Self {
-        self.chances = 2;
-        self
-    }
-
     /// Without a launcher at all, as a person might start it.
     pub(crate) fn without_launcher(mut self) -> Self {
         self.alone = true;
@@ -138,13 +129,7 @@ impl Launch {
     /// When it does not end by itself: there is no case in which that is right.
     #[track_caller]
     pub(crate) fn run(&self) -> Run {
-        let mut run = self.run_to_limit();
-        for _ in 1..self.chances {
-            if run.status == 124 {
-                eprintln!("held up, once more: {run}");
-                run = self.run_to_limit();
-            }
-        }
+        let run = self.run_to_limit();
         assert_ne!(run.status, 124, "not over after {} s: {run}", self.limit_seconds);
         run
     }

@@ -203,7 +203,7 @@ fn survivors_may_merge_with_a_new_process_and_keep_every_digit() {
 #[serial]
 fn partners_that_die_together_end_the_run_with_one_sentence() {
     let launch = lulesh(RANKS, &format!("{SMALL} kill=1@cycle:30 kill=5@cycle:30"));
-    is_refused(&launch.which_mpi_may_hold_up(), "is lost: it and its partner");
+    is_refused(&launch, "is lost: it and its partner");
 }
 
 #[test]

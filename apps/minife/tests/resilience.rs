@@ -62,8 +62,7 @@ fn without_losses(output: &str) -> String {
 
 #[track_caller]
 fn survives_kills(kills: &[&str]) {
-    let launch = minife(4, &[MESH]).words(kills.iter().map(|kill| format!("kill={kill}")));
-    survives(&if kills.len() > 1 { launch.which_mpi_may_hold_up() } else { launch }, 4);
+    survives(&minife(4, &[MESH]).words(kills.iter().map(|kill| format!("kill={kill}"))), 4);
 }
 
 /// Nothing but one sentence and an exit status.
@@ -185,7 +184,7 @@ fn two_that_are_not_partners_may_die_at_once() {
     survives_kills(&["0@iteration:30", "1@iteration:30"]);
     survives_kills(&["2@dot:30", "3@dot:30"]);
     let eight = minife(8, &[MESH, "kill=0@dot:30", "kill=2@dot:30", "kill=7@dot:30"]);
-    survives(&eight.which_mpi_may_hold_up(), 8);
+    survives(&eight, 8);
 }
 
 #[test]
