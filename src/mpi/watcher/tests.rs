@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use super::*;
+use super::{super::will, *};
 
 const UNIVERSE: UniverseId = UniverseId(0);
 
@@ -170,4 +170,26 @@ fn the_name_of_a_process_by_its_rank_in_a_universe() {
     let dead = [0, 1, 2].map(Rank::new);
     assert_eq!(watcher.names(UNIVERSE, dead.into_iter()), [Name(7)]);
     assert_eq!(watcher.names(UniverseId(5), dead.into_iter()), []);
+}
+
+#[test]
+fn a_will_that_a_thread_opened_is_no_death_as_long_as_the_process_lives() {
+    let (memory, door) = super::super::memory::Shared::new(64).expect("Linux");
+    let (own, descriptor) = (u64::from(process::id()), door.descriptor());
+    thread::spawn(move || {
+        let memory = super::super::memory::Shared::of(own, descriptor, 64).expect("our own");
+        mem::forget(will::Own::make(&memory.into(), 8).expect("a will"));
+    })
+    .join()
+    .expect("no panic");
+    let will = Will::of(&memory.into(), 8);
+    assert!(will.is_open());
+    let mut child = child();
+    let process = process_of(&child);
+    let mut watcher = Watcher::new(Process::own(), Ends::new().ok());
+    watcher.add(UNIVERSE, vec![process], vec![Some(will)]);
+    assert_eq!(told(&mut watcher, 20), []);
+    signal(&child, libc::SIGKILL);
+    assert_eq!(until_told(&mut watcher).len(), 1);
+    child.wait().expect("our child");
 }
