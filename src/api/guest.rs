@@ -188,13 +188,13 @@ impl Guest {
     /// The verdict, if there is one: whether the block committed, and its report.
     pub fn report(&self, block: GuestBlock) -> Option<(bool, FaultReport)> {
         let engine = self.engine.borrow();
-        engine.verdict(block.0).map(|verdict| (verdict.committed, verdict.report.clone()))
+        engine.verdict(block.0).map(|committed| (committed, engine.report(block.0).clone()))
     }
 
     /// Whether the block committed, once it is decided.
     #[inline]
     pub fn verdict(&self, block: GuestBlock) -> Option<bool> {
-        self.engine.borrow().verdict(block.0).map(|verdict| verdict.committed)
+        self.engine.borrow().verdict(block.0)
     }
 
     /// Protects bytes of this process in a block that is not finished: a copy goes to the partner

@@ -84,7 +84,7 @@ impl Pending {
     fn waited(&self, timeout: Timeout) -> (Waited, bool) {
         let mut engine = self.engine().borrow_mut();
         let waited = engine.wait_block(self.key, timeout);
-        (waited, engine.verdict(self.key).is_some_and(|verdict| verdict.committed))
+        (waited, engine.verdict(self.key) == Some(true))
     }
 
     /// Looks once; like [`Self::wait_local`] with [`Timeout::Poll`].
@@ -138,13 +138,12 @@ impl Finished {
     /// True when all ranks voted *yes*.
     #[inline]
     pub fn is_committed(&self) -> bool {
-        self.engine.borrow().verdict(self.key).is_some_and(|verdict| verdict.committed)
+        self.engine.borrow().verdict(self.key) == Some(true)
     }
 
     /// The block's new faults.
     pub fn report(&self) -> FaultReport {
-        let engine = self.engine.borrow();
-        engine.verdict(self.key).map(|verdict| verdict.report.clone()).unwrap_or_default()
+        self.engine.borrow().report(self.key).clone()
     }
 
     /// The error that all ranks share because the report has it: [`Error::StateLost`] and

@@ -100,6 +100,8 @@ pub(crate) struct OpenBlock {
     /// What this rank brings to the fused reduction; its result when the block is committed.
     pub(super) values: Option<Values>,
     pub(super) phase: Phase,
+    /// Why it is faulty, once it is decided.
+    pub(super) report: FaultReport,
     /// When the pending requests become faults; known once somebody looked at the clock.
     pub(super) deadline: Option<Duration>,
     /// Nobody holds the block's handle any more.
@@ -111,20 +113,13 @@ pub(crate) struct OpenBlock {
 }
 
 /// How far a block is.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Phase {
     Free,
     Open,
     Draining,
     Voted,
-    Decided(Verdict),
-}
-
-/// The end of a block.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Verdict {
-    pub(crate) committed: bool,
-    pub(crate) report: FaultReport,
+    Decided { committed: bool },
 }
 
 /// One request of a block.
@@ -178,6 +173,7 @@ impl OpenBlock {
             faults: Vec::new(),
             values: None,
             phase: Phase::Free,
+            report: FaultReport::default(),
             deadline: None,
             detached: false,
             held: 0,
@@ -275,7 +271,7 @@ impl Engine {
         let block = self.block_mut(key);
         if block.held > 0 {
             block.held -= 1;
-        } else if matches!(block.phase, Phase::Decided(_)) {
+        } else if matches!(block.phase, Phase::Decided { .. }) {
             self.release(key);
         } else {
             block.detached = true;
@@ -302,6 +298,7 @@ impl Engine {
             self.interrupted.retain(|interrupted| *interrupted != key);
         }
         block.faults.clear();
+        block.report = FaultReport::default();
         block.values = None;
         block.copies.clear();
         block.phase = Phase::Free;
@@ -309,12 +306,17 @@ impl Engine {
         self.free.push(key.slot() as u32);
     }
 
-    /// The verdict, once the block is decided.
+    /// The verdict, once the block is decided: whether it is committed.
     #[inline]
-    pub(crate) fn verdict(&self, key: BlockKey) -> Option<&Verdict> {
-        match &self.block(key).phase {
-            Phase::Decided(verdict) => Some(verdict),
+    pub(crate) fn verdict(&self, key: BlockKey) -> Option<bool> {
+        match self.block(key).phase {
+            Phase::Decided { committed } => Some(committed),
             _ => None,
         }
+    }
+
+    /// Why a block is faulty, once it is decided.
+    pub(crate) fn report(&self, key: BlockKey) -> &FaultReport {
+        &self.block(key).report
     }
 }

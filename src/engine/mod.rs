@@ -52,7 +52,7 @@ use crate::{
 };
 pub use ages::Remembered;
 pub use block::Level;
-pub(crate) use block::{BlockKey, Need, Record, RequestState, Verdict};
+pub(crate) use block::{BlockKey, Need, Record, RequestState};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
 pub(crate) use neighbours::Edge;

@@ -191,7 +191,7 @@ impl Engine {
     }
 
     fn test_inner(&mut self, key: BlockKey, index: usize, inner: BlockKey) -> RequestState {
-        let Some(verdict) = self.verdict(inner) else {
+        let Some(committed) = self.verdict(inner) else {
             let block = self.block(key);
             if !self.comm(block.comm).interrupts.contains(block.scope) {
                 return RequestState::Pending;
@@ -202,12 +202,12 @@ impl Engine {
             self.detach(inner);
             return state;
         };
-        let state = if verdict.committed {
+        let state = if committed {
             RequestState::Complete(Status::default())
         } else {
             RequestState::Failed(FaultCode::InnerBlock)
         };
-        if !verdict.committed {
+        if !committed {
             self.raise_inner(key, inner);
         }
         self.block_mut(key).records[index].state = state;

@@ -3,8 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Entry, Level, Need, Phase, RequestState, Verdict,
-    progress::is_operation,
+    BlockKey, CommKey, Engine, Entry, Level, Need, Phase, RequestState, progress::is_operation,
 };
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
@@ -80,7 +79,7 @@ impl Engine {
     /// The result of the fused reduction of a committed block.
     pub(crate) fn fused(&self, key: BlockKey) -> Option<&Values> {
         let block = self.block(key);
-        let committed = matches!(&block.phase, Phase::Decided(verdict) if verdict.committed);
+        let committed = block.phase == Phase::Decided { committed: true };
         block.values.as_ref().filter(|_| committed)
     }
 
@@ -214,8 +213,10 @@ impl Engine {
             }
         } else {
             let committed = faults.is_empty();
-            let report = FaultReport::new(faults);
-            self.conclude_with(key, Verdict { committed, report });
+            if !committed {
+                block.report = FaultReport::new(faults);
+            }
+            self.conclude_with(key, committed);
         }
     }
 
@@ -266,13 +267,14 @@ impl Engine {
         let faulty = if committed { None } else { state.commit.decision(id) };
         state.interrupts.forget_below(state.commit.base());
         let report = faulty.as_ref().map(|decision| self.note_faulty(comm, id, decision));
-        let report = report.unwrap_or_default();
         let blocks = &self.blocks;
         let state = &mut self.comms[comm.0];
         let open = &mut state.open;
         let at = open.iter().position(|key| blocks[key.slot()].scope == id);
         if let Some(at) = at {
-            let key = open.remove(at);
+            // Nearly always there is one.
+            let key = if at + 1 == open.len() { open.pop() } else { Some(open.remove(at)) };
+            let key = key.expect("it is at this place");
             if state.over.is_some() {
                 self.end_of_the_past(comm);
             }
@@ -280,7 +282,10 @@ impl Engine {
             if self.block(key).values.is_some() {
                 self.block_mut(key).values = self.comm(comm).commit.values(id);
             }
-            self.conclude_with(key, Verdict { committed, report });
+            if let Some(report) = report {
+                self.block_mut(key).report = report;
+            }
+            self.conclude_with(key, committed);
         }
         if let Some(decision) = faulty {
             self.renew_children(comm, id, &decision.dead);
@@ -325,19 +330,17 @@ impl Engine {
     }
 
     #[inline]
-    fn conclude_with(&mut self, key: BlockKey, verdict: Verdict) {
+    fn conclude_with(&mut self, key: BlockKey, committed: bool) {
         let block = self.block_mut(key);
         if !block.copies.is_empty() {
-            let committed = verdict.committed || planted(Bug::KeepAbortedCopies);
-            self.settle_copies(key, committed);
+            self.settle_copies(key, committed || planted(Bug::KeepAbortedCopies));
         }
-        let committed = verdict.committed;
         self.tell(|engine| Entry::Ended { block: engine.block(key).serial, committed });
-        if !verdict.committed && !self.left {
+        if !committed && !self.left {
             self.reclaim_buffers(key);
         }
         let block = self.block_mut(key);
-        block.phase = Phase::Decided(verdict);
+        block.phase = Phase::Decided { committed };
         if block.detached {
             self.release(key);
         }

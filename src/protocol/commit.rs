@@ -44,8 +44,9 @@
 mod block;
 mod fast;
 mod slow;
+mod window;
 
-use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     Effects, Event,
@@ -63,6 +64,7 @@ use crate::{
 };
 use block::{Block, Decided};
 use fast::Fast;
+use window::Window;
 
 /// How far ahead of the blocks known here a message may be; a later one can only be damaged.
 pub const BLOCK_WINDOW: u64 = 4096;
@@ -77,8 +79,7 @@ pub struct Commit {
     view: View,
     /// An exchange in this view that has not begun.
     blank: Exchange,
-    base: BlockId,
-    blocks: VecDeque<Block>,
+    blocks: Window,
     undecided: BlockId,
     /// All living ranks have decided the blocks below this one.
     floor: BlockId,
@@ -101,8 +102,7 @@ impl Commit {
             dead: RankSet::new(),
             view: View::new(size, Shape::WIDE),
             blank: Exchange::new(me.number(), size, Shape::WIDE),
-            base: BlockId(0),
-            blocks: VecDeque::new(),
+            blocks: Window::default(),
             undecided: BlockId(0),
             floor: BlockId(0),
             held: BlockId(u64::MAX),
@@ -130,8 +130,7 @@ impl Commit {
         values: &Values,
         out: &mut impl Effects,
     ) {
-        self.forget();
-        self.reach(id);
+        self.blocks.reach(id);
         if vote.is_yes() && !self.retired {
             self.fusion(id).vote(values);
         }
@@ -145,8 +144,15 @@ impl Commit {
     /// When this rank voted on the block before.
     #[inline]
     pub fn handle_vote(&mut self, id: BlockId, vote: Vote, out: &mut impl Effects) {
-        self.forget();
-        self.reach(id);
+        let due = self.floor;
+        self.cast(id, vote, out);
+        // The others have our message by now, and wait for no bookkeeping of ours.
+        self.forget_below(due);
+    }
+
+    #[inline]
+    fn cast(&mut self, id: BlockId, vote: Vote, out: &mut impl Effects) {
+        self.blocks.reach(id);
         if self.retired {
             // It votes no, whatever it was going to vote, and now it wants to know the verdict.
             self.enter_slow_path(id, out);
@@ -155,7 +161,7 @@ impl Commit {
         let slow = self.forsaken || self.dead.len() != self.view.dead().len();
         let mine = self.view.fingerprint(vote.context);
         let mut exchange = self.blank.clone();
-        let block = self.block_mut(id);
+        let block = self.blocks.at_mut(id);
         let mine = mine ^ block.fusion.as_ref().map_or(0, |fusion| fusion.fingerprint());
         assert!(block.vote.is_none(), "rank votes once on block {id:?}");
         let yes = vote.is_yes();
@@ -217,8 +223,8 @@ impl Commit {
     pub fn retire(&mut self, out: &mut impl Effects) {
         self.retired = true;
         self.tell_retired(out);
-        for id in self.ids() {
-            if self.holds(id) && self.block(id).vote.is_none() {
+        for id in self.blocks.ids() {
+            if self.blocks.get(id).is_some_and(|block| block.vote.is_none()) {
                 self.enter_slow_path(id, out);
             }
         }
@@ -228,13 +234,13 @@ impl Commit {
     /// next turn.
     #[inline]
     pub fn decision(&self, id: BlockId) -> Option<Decision> {
-        self.holds(id).then(|| self.block(id))?.decision()
+        self.blocks.get(id)?.decision()
     }
 
     /// Whether a block is committed, as long as there is its decision.
     #[inline]
     pub fn is_committed(&self, id: BlockId) -> Option<bool> {
-        match self.holds(id).then(|| self.block(id))?.decided.as_ref()? {
+        match self.blocks.get(id)?.decided.as_ref()? {
             Decided::Fast { .. } => Some(true),
             Decided::Slow(agreed) => Some(agreed.0.committed),
         }
@@ -244,13 +250,13 @@ impl Commit {
     /// unless it is committed.
     #[inline]
     pub fn values(&self, id: BlockId) -> Option<Values> {
-        self.holds(id).then(|| self.block(id))?.values()
+        self.blocks.get(id)?.values()
     }
 
     /// The rank whose message the fast path of a block waits for.
     #[inline]
     pub fn awaits(&self, id: BlockId) -> Option<Rank> {
-        match self.holds(id).then(|| &self.block(id).fast) {
+        match self.blocks.get(id).map(|block| &block.fast) {
             Some(Fast::Exchanging { exchange, .. }) => {
                 exchange.awaits().map(|position| self.view.rank_at(position))
             }
@@ -270,7 +276,7 @@ impl Commit {
 
     /// The lowest block that some living rank may still ask about.
     pub fn base(&self) -> BlockId {
-        self.base
+        self.blocks.base()
     }
 
     /// All living ranks have decided the blocks below this one, and hold none of them.
@@ -311,8 +317,9 @@ impl Commit {
 
     fn handle_retired(&mut self, out: &mut impl Effects) {
         self.forsaken = true;
-        for id in self.ids() {
-            if self.holds(id) && matches!(self.block(id).fast, Fast::Exchanging { .. }) {
+        let exchanging = |block: &Block| matches!(block.fast, Fast::Exchanging { .. });
+        for id in self.blocks.ids() {
+            if self.blocks.get(id).is_some_and(exchanging) {
                 self.enter_slow_path(id, out);
             }
         }
@@ -321,7 +328,7 @@ impl Commit {
     /// Bookkeeping after a first decision: the floor rises, the engine hears of it.
     #[inline]
     fn finish_decision(&mut self, id: BlockId, floor: BlockId, out: &mut impl Effects) {
-        while self.holds(self.undecided) && self.block(self.undecided).decided.is_some() {
+        while self.blocks.get(self.undecided).is_some_and(|block| block.decided.is_some()) {
             self.undecided = self.undecided.next();
         }
         let floor = if planted(Bug::ForgetEarly) { id } else { floor };
@@ -334,14 +341,20 @@ impl Commit {
     /// decisions after it.
     #[inline]
     fn forget(&mut self) {
-        while self.base < self.floor
-            && self.blocks.front().is_some_and(|block| block.decided.is_some())
+        self.forget_below(self.floor);
+    }
+
+    #[inline]
+    fn forget_below(&mut self, floor: BlockId) {
+        while self.blocks.base() < floor
+            && let Some(block) = self.blocks.lowest()
+            && block.decided.is_some()
         {
-            if let Some(Block { fusion: Some(mut fusion), .. }) = self.blocks.pop_front() {
+            if let Some(mut fusion) = block.fusion.take() {
                 fusion.clear();
                 self.spare = Some(fusion);
             }
-            self.base = self.base.next();
+            self.blocks.forget_lowest();
         }
     }
 
@@ -349,7 +362,7 @@ impl Commit {
     #[inline]
     fn fusion(&mut self, id: BlockId) -> &mut Fusion {
         let spare = &mut self.spare;
-        let block = &mut self.blocks[(id.0 - self.base.0) as usize];
+        let block = self.blocks.at_mut(id);
         block.fusion.get_or_insert_with(|| spare.take().unwrap_or_default())
     }
 
@@ -374,11 +387,8 @@ impl Commit {
         if !any {
             return;
         }
-        for id in self.ids() {
-            if !self.holds(id) {
-                continue;
-            }
-            let block = self.block(id);
+        for id in self.blocks.ids() {
+            let Some(block) = self.blocks.get(id) else { continue };
             if block.slow.is_some() {
                 self.advance(id, out);
             } else if matches!(block.fast, Fast::Exchanging { .. }) && !planted(Bug::WaitForTheDead)
@@ -400,38 +410,12 @@ impl Commit {
     /// hold back while thousands of inner ones come and go.
     #[inline]
     fn locate(&mut self, id: BlockId) -> bool {
-        if id < self.base || id.0 - self.base.0 >= self.blocks.len() as u64 + BLOCK_WINDOW {
+        let base = self.blocks.base();
+        if id < base || id.0 - base.0 >= self.blocks.len() as u64 + BLOCK_WINDOW {
             return false;
         }
-        self.reach(id);
+        self.blocks.reach(id);
         true
-    }
-
-    /// Makes room for all blocks up to this one.
-    #[inline]
-    fn reach(&mut self, id: BlockId) {
-        while !self.holds(id) {
-            self.blocks.push_back(Block::UNKNOWN);
-        }
-    }
-
-    #[inline]
-    fn holds(&self, id: BlockId) -> bool {
-        id >= self.base && id.0 - self.base.0 < self.blocks.len() as u64
-    }
-
-    fn ids(&self) -> impl Iterator<Item = BlockId> + use<> {
-        (self.base.0..self.base.0 + self.blocks.len() as u64).map(BlockId)
-    }
-
-    #[inline]
-    fn block(&self, id: BlockId) -> &Block {
-        &self.blocks[(id.0 - self.base.0) as usize]
-    }
-
-    #[inline]
-    fn block_mut(&mut self, id: BlockId) -> &mut Block {
-        &mut self.blocks[(id.0 - self.base.0) as usize]
     }
 }
 

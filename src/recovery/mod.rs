@@ -60,7 +60,7 @@ impl Engine {
 
     /// The verdict of a step, once known; the step's block is released.
     pub(crate) fn end_step(&mut self, key: crate::engine::BlockKey) -> Option<bool> {
-        let committed = self.verdict(key)?.committed;
+        let committed = self.verdict(key)?;
         self.detach(key);
         Some(committed)
     }

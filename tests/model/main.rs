@@ -182,7 +182,7 @@ fn values_ride_on_every_commit_alike() {
     check(Setup { crashes: 3, ..fused(4) }, 203_560);
     check(Setup { crashes: 1, ..fused(5) }, 638_250);
     check(Setup { crashes: 2, blocks: 2, ..fused(3) }, 101_906);
-    check(Setup { crashes: 2, blocks: 3, in_sequence: true, ..fused(3) }, 12_650);
+    check(Setup { crashes: 2, blocks: 3, in_sequence: true, ..fused(3) }, 14_050);
 }
 
 #[test]

@@ -49,6 +49,14 @@ impl Block {
         fusion: None,
     };
 
+    /// Makes it as if nobody had spoken of it.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        let Self { vote, fast, slow, decided, fusion } = self;
+        (*vote, *slow, *decided, *fusion) = (None, None, None, None);
+        *fast = Self::UNKNOWN.fast;
+    }
+
     #[inline]
     pub(super) fn decision(&self) -> Option<Decision> {
         match self.decided.as_ref()? {

@@ -52,7 +52,7 @@ impl Commit {
             return;
         }
         let (position, retired) = (self.view.position_of(from), self.retired);
-        let block = self.block_mut(yes.block);
+        let block = self.blocks.at_mut(yes.block);
         if retired && block.vote.is_none() {
             self.enter_slow_path(yes.block, out);
             return;
@@ -91,8 +91,8 @@ impl Commit {
     /// Goes on with the fast path of a block; decides when all votes are combined.
     #[inline]
     pub(super) fn exchange(&mut self, id: BlockId, out: &mut impl Effects) {
-        let (lowest, index) = (self.lowest(), (id.0 - self.base.0) as usize);
-        let block = &mut self.blocks[index];
+        let lowest = self.lowest();
+        let block = self.blocks.at_mut(id);
         let Fast::Exchanging { exchange, view, floor } = &mut block.fast else { return };
         *floor = lowest.min(*floor);
         let (view, floor) = (*view, *floor);

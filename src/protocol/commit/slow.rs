@@ -66,7 +66,7 @@ impl Commit {
             return;
         }
         let (id, ballot) = (slow.block, self.ballot());
-        let block = self.block(id);
+        let block = self.blocks.at(id);
         if let Some(decided) = &block.decided
             && decided.ballot() >= slow.ballot
             && let Some(decision) = block.decision()
@@ -105,7 +105,7 @@ impl Commit {
         if slow.ballot < self.ballot() && !planted(Bug::TakeAnyBallot) {
             return;
         }
-        let block = self.block(slow.block);
+        let block = self.blocks.at(slow.block);
         let known = block.decided.as_ref().is_some_and(|decided| decided.ballot() >= slow.ballot);
         if !known {
             self.settle(slow.block, decision, slow.ballot, out);
@@ -123,7 +123,7 @@ impl Commit {
         }
         let children = tree::children(me, size, &self.dead);
         let header = self.header(id);
-        let block = self.block_mut(id);
+        let block = self.blocks.at_mut(id);
         if block.decided.as_ref().is_some_and(|decided| decided.ballot() >= ballot) {
             return;
         }
@@ -166,7 +166,7 @@ impl Commit {
 
     /// What our subtree contributes, as soon as it is complete or somebody in it has decided.
     fn combine(&self, id: BlockId, children: &[Rank]) -> Option<Contribution> {
-        let block = self.block(id);
+        let block = self.blocks.at(id);
         if let Some(decision) = block.decision()
             && !planted(Bug::DenyTheDecision)
         {
@@ -216,7 +216,7 @@ impl Commit {
             }
         }
         let (floor, dead) = (decision.floor, decision.dead.clone());
-        let block = self.block_mut(id);
+        let block = self.blocks.at_mut(id);
         block.fast = Fast::Left;
         if block.decided.is_some() {
             debug_assert_eq!(block.decision().as_ref(), Some(&decision), "two decisions on {id:?}");
@@ -235,7 +235,7 @@ impl Commit {
     /// The state of the slow path of a block; promises on creation.
     fn gathering(&mut self, id: BlockId) -> &mut Gathering {
         let ballot = self.ballot();
-        let block = self.block_mut(id);
+        let block = self.blocks.at_mut(id);
         if !planted(Bug::BreakThePromise) {
             block.fast = Fast::Left;
         }

@@ -288,7 +288,7 @@ fn fused_values_have_the_same_bits_on_both_paths_and_on_all_ranks() {
             for rank in 0..size {
                 if slow {
                     ranks.turn(rank, |machine, out| {
-                        machine.reach(FIRST);
+                        machine.blocks.reach(FIRST);
                         machine.enter_slow_path(FIRST, out);
                     });
                 }
