@@ -55,10 +55,10 @@ impl Engine {
         // Requests are tested below, which makes progress, too; news are rare meanwhile.
         let testing = awaits.is_none() && !self.draining.is_empty();
         let look = !testing || self.turns.is_multiple_of(TESTS_PER_TURN);
-        let incoming = if look { self.platform.poll(awaits) } else { None };
-        let busy = incoming.is_some();
-        if let Some(incoming) = incoming {
+        let mut busy = false;
+        if look && let Some(incoming) = self.platform.poll(awaits) {
             self.handle_incoming(incoming);
+            busy = true;
         }
         if !self.draining.is_empty() {
             self.drain_all();

@@ -363,10 +363,11 @@ impl Control {
     fn awaited(&mut self, id: UniverseId, from: Rank) -> Option<Incoming> {
         let universe = self.universes.get_mut(id.0 as usize)?.as_mut()?;
         match universe.take(from, &mut self.values) {
-            Ok(letter) => letter.map(|Letter { comm, yes, has_values }| {
-                let kind = if has_values { Incoming::Fused } else { Incoming::Yes };
-                kind(id, from, comm, yes)
-            }),
+            Ok(None) => None,
+            Ok(Some(Letter { comm, yes, has_values: false })) => {
+                Some(Incoming::Yes(id, from, comm, yes))
+            }
+            Ok(Some(Letter { comm, yes, .. })) => Some(Incoming::Fused(id, from, comm, yes)),
             Err(refusal) => {
                 self.close_link(id, from);
                 self.handle_refusal(id, from, refusal);

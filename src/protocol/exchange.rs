@@ -248,7 +248,17 @@ impl Exchange {
         if step == 0 {
             return self.extra.then(|| self.position + self.core);
         }
-        let mut groups = (1..=self.rounds).map(|round| self.group(round));
+        let first = self.group(1);
+        if u32::from(step) < first.width {
+            return Some(first.at(self.position, u32::from(step)));
+        }
+        self.later_sender(step)
+    }
+
+    /// The position that sends a step of a round after the first.
+    #[inline(never)]
+    fn later_sender(&self, step: u8) -> Option<u32> {
+        let mut groups = (2..=self.rounds).map(|round| self.group(round));
         let group = groups.find(|group| u32::from(step - group.step) < group.width - 1)?;
         Some(group.at(self.position, u32::from(step - group.step) + 1))
     }
