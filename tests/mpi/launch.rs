@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ const SURVIVING: &str = "--with-ft ulfm --mca async_mpi_finalize 1 --mca pml ob1
 const MARK: &str = "FAMPI_TEST_LAUNCH";
 /// The most of standard error that is kept: MPI says the same again and again after a death.
 const KEPT_ERROR_BYTES: usize = 32 * 1024;
+/// How long a launcher may go on when nobody is left.
+const ALONE: Duration = Duration::from_secs(10);
 
 /// A launch that is being described.
 #[derive(Clone, Debug)]
@@ -164,7 +166,7 @@ impl Launch {
         let mut child = command.spawn().expect("the command `timeout` of the system");
         let output = read(child.stdout.take().expect("it is piped"), usize::MAX);
         let errors = read(child.stderr.take().expect("it is piped"), KEPT_ERROR_BYTES);
-        let status = child.wait().expect("our child");
+        let status = self.wait(&mut child, &mark, &reports);
         let took = begun.elapsed();
         end_what_is_left(&mark);
         let [output, errors] = [output, errors].map(|text| text.join().expect("a reader"));
@@ -178,6 +180,32 @@ impl Launch {
         };
         let line = self.line(&words);
         Run { line, status, output, errors: quiet(&errors), processes, orderly, took }
+    }
+
+    /// Waits for the end. The launcher of Open MPI 5 sometimes locks itself up when its ranks have
+    /// all ended, one of them with another status than 0: then it is ended here, as `fampi run`
+    /// does it. A rank that hangs is not helped by this.
+    fn wait(&self, child: &mut Child, mark: &str, reports: &Path) -> ExitStatus {
+        let entry = format!("{MARK}={mark}");
+        let (mut looked, mut alone) = (Instant::now(), None);
+        loop {
+            if let Some(status) = child.try_wait().expect("our child") {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(5));
+            if self.alone || looked.elapsed() < Duration::from_secs(1) {
+                continue;
+            }
+            looked = Instant::now();
+            let started = count(reports).0 >= (self.ranks + self.spares) as usize;
+            // The watch over the time limit, and the launcher.
+            let is_alone = started && marked(entry.as_bytes()).len() <= 2;
+            alone = alone.filter(|_| is_alone).or(is_alone.then(Instant::now));
+            if alone.is_some_and(|since: Instant| since.elapsed() >= ALONE) {
+                end_what_is_left(mark);
+                return child.wait().expect("our child");
+            }
+        }
     }
 
     fn command_line(&self) -> Vec<String> {

@@ -70,7 +70,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         let step = Step::begin(format!("solve on {} ranks, {what}", options.ranks));
         let mut command = launcher.command(options.ranks, &program);
         command.arg(format!("nx={}", options.size)).args(SETTINGS).current_dir(&folder);
-        let solve = solve(command, kills, &folder.join(log))?;
+        let solve = solve(command, options.ranks, kills, &folder.join(log))?;
         step.finish();
         anyhow::Ok(solve)
     };
@@ -94,7 +94,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 }
 
 /// Runs the solver once, traced; what it says about its work goes to `log`.
-fn solve(mut command: Command, kills: &[Kill], log: &Path) -> Result<Solve> {
+fn solve(mut command: Command, ranks: u32, kills: &[Kill], log: &Path) -> Result<Solve> {
     let (reports, trace) = (Reports::new()?, Trace::new()?);
     let errors = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     command.env(status::VARIABLE, reports.path()).env(timeline::VARIABLE, trace.path());
@@ -103,6 +103,7 @@ fn solve(mut command: Command, kills: &[Kill], log: &Path) -> Result<Solve> {
         None => command.env_remove("FAMPI_KILL"),
     };
     let script = Script {
+        ranks: Some(ranks),
         timeout: Some(LIMIT),
         collect: true,
         errors: Some(errors),
@@ -116,7 +117,7 @@ fn solve(mut command: Command, kills: &[Kill], log: &Path) -> Result<Solve> {
         let how = match finished.end {
             End::TimedOut => format!("did not end within {} s", LIMIT.as_secs()),
             End::Interrupted(_) => "was interrupted".to_owned(),
-            End::Exited(_) => format!("ended with status {}", verdict.status),
+            End::Exited(_) | End::Deserted => format!("ended with status {}", verdict.status),
         };
         let printed = fs::read_to_string(log).unwrap_or_default();
         let last: Vec<&str> = printed.lines().rev().take(8).collect();

@@ -118,12 +118,12 @@ impl Study {
                 End::TimedOut => {
                     format!("it did not end within {} s", options.timeout.as_secs())
                 }
-                End::Exited(_) if status == 0 => {
+                End::Exited(_) | End::Deserted if status == 0 => {
                     let right = self.check(situation, options, &finished.lines);
                     let parts = right.and_then(|()| Parts::read(trace.path(), situation.deaths()));
                     return Ok(Ended::Judged(parts));
                 }
-                End::Exited(_) => format!("it ended with status {status}"),
+                End::Exited(_) | End::Deserted => format!("it ended with status {status}"),
             };
             let started = fs::read_dir(trace.path())?.next().is_some();
             if started || chances == 0 {
@@ -152,6 +152,7 @@ impl Study {
         command.env(status::VARIABLE, reports.path()).env(timeline::VARIABLE, trace.path());
         command.env("FAMPI_SPARES", "0").env_remove("FAMPI_KILL");
         let script = Script {
+            ranks: Some(application.ranks),
             timeout: Some(options.timeout),
             collect: true,
             errors: Some(errors),

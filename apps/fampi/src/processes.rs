@@ -49,7 +49,7 @@ impl Process {
 
     /// The rank that the launcher gave to this process, if it is one of the first launch: processes
     /// that these spawn later count from rank 0 again, in a name space of their own.
-    fn launched_rank(self) -> Option<u32> {
+    pub(crate) fn launched_rank(self) -> Option<u32> {
         let first = self.variable("PMIX_NAMESPACE").is_none_or(|space| space.ends_with("@1"));
         first.then(|| self.variable("PMIX_RANK")?.parse().ok()).flatten()
     }

@@ -91,6 +91,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let leftovers: Vec<&Path> =
         [reports.path()].into_iter().chain(trace.as_ref().map(Trace::path)).collect();
     let script = Script {
+        ranks: Some(processes),
         timeout: options.timeout,
         kills: &options.kills,
         leftovers: &leftovers,

@@ -13,6 +13,7 @@
 //! which is the session's, cannot belong to anybody else while we look for members. There is no
 //! moment at which the end of the tool, however it comes, leaves a session without an end.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, stdin};
@@ -36,10 +37,16 @@ use crate::processes::{self, Process};
 /// How the tool starts itself to become the leader of a session.
 const LEADER: &str = "__session";
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
+/// How long a launcher may go on alone.
+const ALONE: Duration = Duration::from_secs(10);
 
 /// What is to happen while a program runs.
 #[derive(Debug, Default)]
 pub(crate) struct Script<'a> {
+    /// How many are launched. Once all of them have been seen in the session, a launcher that has
+    /// been alone there for a while is ended: that of Open MPI 5 locks itself up at its end, once
+    /// in ten times or so, when ranks have left with another status than 0.
+    pub(crate) ranks: Option<u32>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) kills: &'a [Kill],
     /// Standard output is collected instead of passed on.
@@ -57,6 +64,8 @@ pub(crate) enum End {
     Exited(u8),
     /// By us, at the time limit.
     TimedOut,
+    /// By us, since it went on although nobody was left.
+    Deserted,
     /// By us, as this signal had come.
     Interrupted(i32),
 }
@@ -67,6 +76,8 @@ impl End {
         match self {
             Self::Exited(status) => status,
             Self::TimedOut => 124,
+            // Nobody knows what the ranks exited with.
+            Self::Deserted => 1,
             Self::Interrupted(signal) => 128 + signal as u8,
         }
     }
@@ -196,8 +207,13 @@ fn supervise(
         })
         .collect();
     let mut ending: Option<(End, Instant)> = None;
+    let mut company = script.ranks.map(Company::of);
     while !has_ended(session) {
         let elapsed = begun.elapsed();
+        if ending.is_none() && company.as_mut().is_some_and(|ranks| ranks.has_left(session)) {
+            forward(session, SIGTERM);
+            ending = Some((End::Deserted, Instant::now()));
+        }
         planned.retain(|(delay, rank)| {
             let due = elapsed >= *delay;
             if due && !processes::kill_rank(session, *rank) {
@@ -233,6 +249,41 @@ fn supervise(
         guard::remove_folder_of_launcher(session);
     }
     ending.map(|(end, _)| end)
+}
+
+/// The processes of a launcher.
+struct Company {
+    /// The launched that have never been seen.
+    missing: BTreeSet<u32>,
+    looked: Instant,
+    /// Since when the launcher is alone.
+    alone: Option<Instant>,
+}
+
+impl Company {
+    fn of(ranks: u32) -> Self {
+        Self { missing: (0..ranks).collect(), looked: Instant::now(), alone: None }
+    }
+
+    /// True when all have been here and nobody is for a while. A launcher whose ranks are on other
+    /// machines may seem to be alone, too: that one is never said to be.
+    fn has_left(&mut self, session: i32) -> bool {
+        let period = if self.missing.is_empty() { ALONE / 10 } else { LOOK_PERIOD * 5 };
+        if self.looked.elapsed() < period {
+            return false;
+        }
+        self.looked = Instant::now();
+        let members = processes::of_session(session);
+        if !self.missing.is_empty() {
+            let ranks = members.iter().filter_map(|process| process.launched_rank());
+            ranks.for_each(|rank| {
+                self.missing.remove(&rank);
+            });
+        }
+        let is_alone = self.missing.is_empty() && members.iter().all(|it| it.pid == session);
+        self.alone = self.alone.filter(|_| is_alone).or(is_alone.then(Instant::now));
+        self.alone.is_some_and(|since| since.elapsed() >= ALONE)
+    }
 }
 
 fn has_ended(pid: i32) -> bool {

@@ -252,7 +252,7 @@ impl Soak<'_> {
         let (outcome, reason) = match end {
             End::TimedOut => (Outcome::Hang, format!("no end in {} s", LIMIT.as_secs())),
             End::Interrupted(_) => bail!("interrupted"),
-            End::Exited(_) => self.judge(round, &lines, &errors, count),
+            End::Exited(_) | End::Deserted => self.judge(round, &lines, &errors, count),
         };
         let outcome = match outcome {
             Outcome::Recovered if deaths == 0 => Outcome::Undisturbed,
@@ -302,6 +302,7 @@ impl Soak<'_> {
         command.env(status::VARIABLE, reports.path());
         let mut errors = tempfile::tempfile().context("cannot make a temporary file")?;
         let script = Script {
+            ranks: Some(self.ranks + round.spares),
             timeout: Some(LIMIT),
             collect: true,
             kills: &round.kills,

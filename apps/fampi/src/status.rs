@@ -19,7 +19,8 @@
 //! | a process still ran, unfinished, when a launcher that failed was gone | the launcher's |
 //! | otherwise | the highest that a finished process exited with; other deaths are told |
 //!
-//! Without reports (a program without the library) the launcher is believed.
+//! Without reports (a program without the library) the launcher is believed. One that went on
+//! alone and was ended by us says nothing: if nobody finished in order, the status is 1.
 //!
 //! **Cannot be known.** What a process that reported `ok` and no more exited with, if the launcher
 //! names a signal: it passes for 0. Whether a process died before its first report.
@@ -99,7 +100,15 @@ fn names_a_signal(status: u8) -> bool {
 pub(crate) fn verdict(end: End, count: Count, planned: usize) -> Verdict {
     let launcher = end.status();
     let silent = Verdict { status: launcher, remark: None };
-    let End::Exited(_) = end else { return silent };
+    match end {
+        End::TimedOut | End::Interrupted(_) => return silent,
+        End::Deserted => {
+            let status = if count.finished > 0 { count.status } else { launcher };
+            let remark = Some("all ranks had ended, and the launcher went on: ended".to_owned());
+            return Verdict { status, remark };
+        }
+        End::Exited(_) => {}
+    }
     if count.reported == 0 || (launcher != 0 && !names_a_signal(launcher)) {
         return silent;
     }
@@ -144,6 +153,15 @@ mod tests {
         assert_eq!(judged(0, count(5, 4), 1), (0, None));
         assert_eq!(verdict(End::TimedOut, count(4, 4), 0).status, 124);
         assert_eq!(verdict(End::Interrupted(2), count(4, 4), 0).status, 130);
+    }
+
+    #[test]
+    fn a_launcher_that_was_ended_as_it_was_alone_leaves_it_to_the_ranks() {
+        let status = |count| verdict(End::Deserted, count, 0).status;
+        assert_eq!(status(count(4, 4)), 0);
+        assert_eq!(status(Count { status: 3, ..count(4, 2) }), 3);
+        assert_eq!(status(count(4, 0)), 1);
+        assert_eq!(status(count(0, 0)), 1);
     }
 
     #[test]

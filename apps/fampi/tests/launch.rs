@@ -237,6 +237,18 @@ fn a_launcher_that_crashes_at_the_very_end_does_not_spoil_the_run() {
 }
 
 #[test]
+fn a_launcher_that_does_not_end_when_its_ranks_have_is_ended() {
+    // A launcher that is stopped learns of nothing; the one that locked itself up is the same.
+    let stop = report("'ok 3'", "sleep 1; kill -STOP $PPID");
+    let script = two(&report("ok", "sleep 0.5"), &stop);
+    let begun = Instant::now();
+    let output = run(&["-n", "2"], &script);
+    assert!(begun.elapsed() < Duration::from_secs(50), "the time limit had to end it");
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("the launcher went on"), "{}", said(&output));
+}
+
+#[test]
 fn a_launcher_that_crashes_in_the_middle_does() {
     let crash = report("ok", "sleep 0.5; kill -SEGV $PPID");
     let output = run(&["-n", "2"], &two(&crash, &report("running", "sleep 1000.75")));
