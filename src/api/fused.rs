@@ -36,6 +36,9 @@ impl TryBlock {
     /// numbers of the same type for the same operation; otherwise the block is faulty with
     /// [`FaultCode::Mismatched`](crate::FaultCode::Mismatched).
     ///
+    /// It is a collective that needs every rank, as a block of
+    /// [`Level::WithCollective`](crate::Level::WithCollective) has to hold one.
+    ///
     /// The ranks that count are those that the commit is among: all but the known dead. The order
     /// of the operations depends on their number alone, so that sums of floats have the same bits
     /// on all ranks and in every run. Of floats, `Min` and `Max` pass over what is no number.

@@ -27,7 +27,8 @@ pub enum Level {
     /// All living ranks, in a block whose operations hold up every rank until all have come to them
     /// (`MPI_TRYBLOCK_WITH_COLLECTIVE`).
     ///
-    /// Among the operations of the block is at least one that needs something of every rank: a
+    /// Among the operations of the block is at least one that needs something of every rank: the
+    /// reduction that it ends with ([`finish_allreduce`](crate::TryBlock::finish_allreduce)), a
     /// barrier, or an `iallreduce`, `iallgather(v)`, `ialltoall` or `ireduce_scatter_block` in
     /// which nobody's part is empty. All ranks post it, or leave the block. A rank that finishes
     /// the block without one leaves it with [`FaultCode::NoCollective`], and the block is faulty.
@@ -36,9 +37,11 @@ pub enum Level {
     /// as the collective shows that everybody was alive, and agree only when one of them fails:
     /// right *with a certain probability*, since the collective can be complete on some ranks and
     /// not on others. Here it is always right: a block of this level has the verdict and the
-    /// report of a [`Self::Global`] one. What the collective is good for is that the commit can
-    /// ride on it, without a message of its own; so far it does not, and costs what it costs for
-    /// [`Self::Global`].
+    /// report of a [`Self::Global`] one. The commit rides on the reduction that a block ends with:
+    /// the two are the same messages, and no more. It cannot ride on one that was posted before
+    /// the end, since what fails after it would be known to nobody; beside such a collective it
+    /// costs what it costs for [`Self::Global`]. A barrier at the end of a block is never needed:
+    /// nobody has a verdict before all have come.
     ///
     /// No collective works on a communicator with a dead rank, so recovery takes [`Self::Global`].
     WithCollective,

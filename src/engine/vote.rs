@@ -70,9 +70,12 @@ impl Engine {
         }
     }
 
-    /// Ends the attempt at a global block with values for a reduction over all ranks.
+    /// Ends the attempt at a global block with values for a reduction over all ranks, which holds
+    /// up every rank until all have come to it.
     pub(crate) fn finish_fused(&mut self, key: BlockKey, values: Values, timeout: Timeout) {
-        self.block_mut(key).values = Some(values);
+        let block = self.block_mut(key);
+        block.values = Some(values);
+        block.has_synchronised = true;
         self.finish_block(key, timeout);
     }
 

@@ -2,8 +2,9 @@
 //! it.
 
 use fampi::{
-    BlockOptions, Codes, FaultCode, FaultReport, Level, Rank, ReduceOp, Tag, Timeout, Tried, World,
-    sim::{Crash, Simulation},
+    BlockOptions, Codes, FaultCode, FaultReport, Level, Rank, ReduceOp, Reduced, Tag, Timeout,
+    Tried, World,
+    sim::{Counters, Crash, Simulation},
 };
 
 use crate::faults::{same, wait};
@@ -108,4 +109,58 @@ fn a_death_around_the_collective_is_known_to_all() {
             told[0].is_some_and(|groups| groups.iter().any(|dead| dead.contains(Rank::new(BAD))));
     }
     assert!(died, "somewhere on the way");
+}
+
+/// What some blocks cost that end in this way.
+fn cost(size: u32, blocks: u32, end: fn(&World)) -> Counters {
+    let report = Simulation::new(size).run_world(move |world| {
+        (0..blocks).for_each(|_| end(&world));
+        world.finalize();
+    });
+    let counters = report.counters;
+    report.expect_orderly();
+    counters
+}
+
+fn sum_at_the_end(world: &World) {
+    let block = world.start(Level::WithCollective).expect("in use");
+    let one = [1_u32; 8];
+    let sum = block.finish_allreduce(one, ReduceOp::Sum, Timeout::Never).expect("a sum");
+    let Ok(Reduced::Committed(sum, _)) = sum.wait_local(Timeout::Never) else { panic!("faulty") };
+    assert_eq!(sum, [world.size(); 8]);
+}
+
+fn sum_inside(world: &World) {
+    let mut block = world.start(Level::WithCollective).expect("in use");
+    block.iallreduce(vec![1_u32; 8], ReduceOp::Sum).expect("a sum");
+    assert!(wait(block, Timeout::Never).is_committed());
+}
+
+fn nothing(world: &World) {
+    assert!(wait(world.start(Level::Global).expect("in use"), Timeout::Never).is_committed());
+}
+
+#[test]
+fn a_commit_that_rides_on_the_collective_of_its_block_sends_no_message_of_its_own() {
+    for size in [2, 3, 4, 8, 9, 16, 31] {
+        let messages = |counters: Counters| {
+            let Counters { fast_frames, other_frames, data_messages, collectives, .. } = counters;
+            [fast_frames, other_frames, data_messages, collectives]
+        };
+        // Of ten blocks, without what comes before and after them.
+        let of = |end: fn(&World)| {
+            let [less, more] = [5, 15].map(|blocks| messages(cost(size, blocks, end)));
+            std::array::from_fn::<_, 4, _>(|at| more[at] - less[at])
+        };
+        // Recursive multiplying: groups of eight at first, then pairs; who is left over is told.
+        let core = if size <= 8 { size } else { 1 << size.ilog2() };
+        let rounds = if size <= 8 { 0 } else { core.ilog2() - 3 };
+        let each = core * (core.min(8) - 1 + rounds) + 2 * (size - core);
+        let votes = 10 * u64::from(each);
+        assert_eq!(of(sum_at_the_end), [votes, 0, 0, 0], "{size} ranks");
+        assert_eq!(of(nothing), [votes, 0, 0, 0], "{size} ranks");
+        // With a collective of its own there are its messages, too.
+        let [votes_beside, _, _, collectives] = of(sum_inside);
+        assert_eq!((votes_beside, collectives), (votes, 10 * u64::from(size)), "{size} ranks");
+    }
 }
