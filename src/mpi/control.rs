@@ -18,7 +18,7 @@ use std::{
 use super::{
     calls::{PROC_FAILED, REVOKED, Refusal},
     comm::Comm,
-    mailbox::{Letter, Mailbox},
+    mailbox::Mailbox,
     request::{self, Request},
     ulfm::Ulfm,
     wire::Wire,
@@ -163,6 +163,9 @@ impl Control {
 
     pub(super) fn send(&mut self, id: UniverseId, to: Rank, frame: &[u8]) {
         let Some(universe) = self.open_to(id, to) else { return };
+        if !is_fast(frame) && universe.mailbox.as_mut().is_some_and(|it| it.send_slow(to, frame)) {
+            return;
+        }
         let (control, tag) = (universe.control, if is_fast(frame) { FAST } else { SLOW });
         if frame.len() > self.spare.capacity() {
             self.spare = Wire::new(frame.len());
@@ -223,11 +226,7 @@ impl Control {
     fn awaited(&mut self, id: UniverseId, from: Rank) -> Option<Incoming> {
         let universe = self.universes.get_mut(id.0 as usize)?.as_mut()?;
         match universe.take(from, &mut self.values) {
-            Ok(None) => None,
-            Ok(Some(Letter { comm, yes, has_values: false })) => {
-                Some(Incoming::Yes(id, from, comm, yes))
-            }
-            Ok(Some(Letter { comm, yes, .. })) => Some(Incoming::Fused(id, from, comm, yes)),
+            Ok(incoming) => incoming,
             Err(refusal) => {
                 self.close_link(id, from);
                 self.handle_refusal(id, from, refusal);
@@ -253,8 +252,9 @@ impl Control {
             self.finish_sends();
         }
         let mut revoked = None;
-        let open = self.universes.iter().flatten().filter(|universe| !universe.revoked).rev();
+        let open = self.universes.iter_mut().flatten().filter(|universe| !universe.revoked).rev();
         for universe in open.take(if chores { usize::MAX } else { 1 }) {
+            universe.sweep(&mut self.news);
             match request::next_message(&universe.control, SLOW) {
                 Ok(None) => {}
                 Ok(Some((from, bytes))) => {

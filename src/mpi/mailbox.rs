@@ -1,17 +1,18 @@
-//! Fast frames between processes of one node, through memory that both see.
+//! Frames between processes of one node, through memory that both see.
 //!
-//! A frame to a neighbour is five words (more with values) written where it reads them, without a
-//! call of MPI; a commit among the ranks of a node is as fast as their caches. What this way does
-//! not reach, and all that is not a fast frame, goes by MPI.
+//! A fast frame to a neighbour is five words (more with values) written where it reads them,
+//! without a call of MPI; a commit among the ranks of a node is as fast as their caches. What this
+//! way does not reach goes by MPI.
 //!
 //! ```text
-//! inbox   of a process, for one universe: │ token, will │ lane of sender 0 │ lane of sender 1 │ …
+//! inbox   of a process, for one universe: │ token, bell, will │ lane of sender 0 │ lane of 1 │ …
 //! lane    │ frames read (owner), attached (sender) │ slot 0 │ … │ slot 31 │, a cache line each
 //! slot    │ number of the frame, written last │ its bytes │
 //! ```
 //!
 //! A frame with values of a fused reduction has a word for each: two fit beside the vote, more go
-//! to the next slot, which is written first.
+//! to the next slot, which is written first. A slow frame is cut into pieces of a slot each, and
+//! its sender rings the bell, as nobody may be looking into its lane: who hears it looks into all.
 //!
 //! **Guarantees.** A frame is seen whole or not at all, once, and in order. What a process wrote
 //! before its death is read. A sender takes this way for all of its frames or for none: it says
@@ -42,6 +43,7 @@ use super::{
 use crate::{
     ids::{BlockId, CommId},
     protocol::{
+        codec::Frame,
         fused::{MAX_VALUES, Values},
         message::Yes,
     },
@@ -76,8 +78,18 @@ const BESIDE: usize = ROOM - WORDS;
 const _: () = assert!(WILL + will::WORDS <= LINE, "the will fits");
 const _: () = assert!(BESIDE + ROOM >= MAX_VALUES, "a message fits in two slots");
 
-/// Where the will of the owner is, in the first line.
+/// Where the bell is in the first line, and the will of the owner.
+const BELL: usize = 1;
 const WILL: usize = 2;
+
+/// The word of a slot that says what is in it, and its bit for a piece of a slow frame. The rest of
+/// it are then the bytes that are left of the frame, with this piece.
+const HEADER: usize = 2;
+const SLOW: u64 = 1 << 63;
+/// Bytes of a slow frame in a slot.
+const PIECE: usize = (ROOM - 1) * size_of::<u64>();
+/// No slow frame has more bytes than this; what says so was not written by us.
+const MOST: u64 = 1 << 32;
 
 /// Positions in the first line of a lane.
 const READ: usize = 0;
@@ -86,6 +98,7 @@ const ATTACHED: usize = 1;
 /// What a look into a lane found.
 pub(super) enum Found {
     Letter(Letter),
+    Frame(Frame),
     Nothing,
     /// The sender does not write here, as far as we know.
     Elsewhere,
@@ -134,6 +147,10 @@ pub(super) struct Mailbox {
     crowded: bool,
     /// Frames read, by sender.
     read: Vec<u64>,
+    /// What has come of a slow frame, by sender.
+    begun: Vec<Frame>,
+    /// What the bell said when the lanes were last looked into, for slow frames.
+    heard: u64,
     ways: Vec<Option<Outbox>>,
 }
 
@@ -188,7 +205,35 @@ impl Outbox {
         }
     }
 
+    /// Sends a slow frame, in pieces.
+    fn send_slow(&mut self, me: usize, frame: &[u8]) {
+        for at in (0..frame.len().max(1)).step_by(PIECE) {
+            let left = &frame[at..];
+            let mut words = [0; ROOM - 1];
+            for (word, bytes) in words.iter_mut().zip(left.chunks(size_of::<u64>())) {
+                let mut whole = [0; size_of::<u64>()];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                *word = u64::from_le_bytes(whole);
+            }
+            let [first, second, rest @ ..] = words;
+            let vote = [first, second, SLOW | left.len() as u64, rest[0], rest[1]];
+            self.send(me, &vote, &rest[2..]);
+        }
+        self.ring();
+    }
+
+    fn ring(&self) {
+        self.memory.words()[BELL].fetch_add(1, Release);
+    }
+
     fn flush(&mut self, me: usize) {
+        if !self.kept.is_empty() {
+            self.flush_kept(me);
+            self.ring();
+        }
+    }
+
+    fn flush_kept(&mut self, me: usize) {
         while let Some((vote, values)) = self.kept.pop_front() {
             if !self.put(me, &vote, &values) {
                 return self.kept.push_front((vote, values));
@@ -233,7 +278,8 @@ impl Mailbox {
         let ways = all.iter().map(way).collect();
         let neighbours = all.iter().filter(|(process, _)| process.is_neighbour_of(&own)).count();
         let crowded = neighbours >= processors();
-        Self { me, inbox, crowded, read: vec![0; size], ways }
+        let (read, begun) = (vec![0; size], vec![Frame::new(); size]);
+        Self { me, inbox, crowded, read, begun, heard: 0, ways }
     }
 
     /// The wills of the neighbours, by rank.
@@ -276,6 +322,25 @@ impl Mailbox {
         true
     }
 
+    /// Sends a slow frame to a neighbour; false when there is no way to it.
+    pub(super) fn send_slow(&mut self, to: Rank, frame: &[u8]) -> bool {
+        let way = self.ways.get_mut(to.index()).and_then(Option::as_mut);
+        way.map(|way| way.send_slow(self.me, frame)).is_some()
+    }
+
+    /// True when slow frames may have come since this was last asked: look into all lanes.
+    #[inline]
+    pub(super) fn hears_the_bell(&mut self) -> bool {
+        let rings = self.inbox.memory.words()[BELL].load(Acquire);
+        std::mem::replace(&mut self.heard, rings) != rings
+    }
+
+    /// True when the next frame of a process is there.
+    pub(super) fn has(&self, from: Rank) -> bool {
+        let next = self.read[from.index()] + 1;
+        slot(lane(&self.inbox.memory, from.index()), next)[0].load(Acquire) == next
+    }
+
     /// The next frame of a process; its values, if it has any, go to `values`.
     #[inline]
     pub(super) fn take(&mut self, from: Rank, values: &mut Option<Values>) -> Found {
@@ -293,16 +358,32 @@ impl Mailbox {
         }
         let [comm, block, header, view, floor]: [u64; WORDS] =
             std::array::from_fn(|at| body[at].load(Relaxed));
+        if header & SLOW != 0 {
+            return self.take_piece(from, header & !SLOW);
+        }
         let yes = Yes { block: BlockId(block), step: header as u8, view, floor: BlockId(floor) };
         let shape = (header >> 8) as u32;
         let letter = Letter { comm: CommId(comm), yes, has_values: shape != 0 };
         let slots = if shape == 0 { 1 } else { take_values(lane, *read + 1, shape, values) };
-        let told = *read / TELL_EVERY;
-        *read += slots;
-        if *read / TELL_EVERY != told {
-            lane[READ].store(*read, Release);
-        }
+        have_read(lane, read, slots);
         if shape != 0 && values.is_none() { Found::Nothing } else { Found::Letter(letter) }
+    }
+
+    /// Takes a piece of a slow frame that has come, of which so many bytes are left.
+    #[cold]
+    fn take_piece(&mut self, from: Rank, left: u64) -> Found {
+        let lane = lane(&self.inbox.memory, from.index());
+        let read = &mut self.read[from.index()];
+        let body = &slot(lane, *read + 1)[1..];
+        let words = body.iter().enumerate().filter(|(at, _)| *at != HEADER);
+        let bytes = words.flat_map(|(_, word)| word.load(Relaxed).to_le_bytes());
+        let begun = &mut self.begun[from.index()];
+        begun.extend(bytes.take(PIECE.min(left as usize)));
+        have_read(lane, read, 1);
+        if left > PIECE as u64 && left < MOST {
+            return Found::Nothing;
+        }
+        Found::Frame(std::mem::take(begun))
     }
 
     /// Sends what has waited for room.
@@ -319,6 +400,16 @@ impl Mailbox {
     /// Nobody reads what is written to a dead process.
     pub(super) fn close(&mut self, to: Rank) {
         self.ways[to.index()] = None;
+    }
+}
+
+/// Notes that slots were read, and tells the sender now and then.
+#[inline]
+fn have_read(lane: &[AtomicU64], read: &mut u64, slots: u64) {
+    let told = *read / TELL_EVERY;
+    *read += slots;
+    if *read / TELL_EVERY != told {
+        lane[READ].store(*read, Release);
     }
 }
 

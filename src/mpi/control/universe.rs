@@ -48,12 +48,36 @@ struct Link {
 }
 
 impl Letter {
+    /// As what the engine is told; the values are elsewhere.
+    #[inline]
+    fn news(self, id: UniverseId, from: Rank) -> Incoming {
+        let Self { comm, yes, has_values } = self;
+        if has_values {
+            Incoming::Fused(id, from, comm, yes)
+        } else {
+            Incoming::Yes(id, from, comm, yes)
+        }
+    }
+
     /// Its bytes.
     fn frame(self, values: Option<&Values>) -> Frame {
         match values.filter(|_| self.has_values) {
             None => Frame::from_slice(&codec::encode_yes(self.comm, &self.yes)),
             Some(values) => codec::encode_fused(self.comm, &self.yes, values),
         }
+    }
+}
+
+/// Takes all frames that a neighbour has written; those of the dead have no end that is missing.
+fn drain(mailbox: &mut Mailbox, id: UniverseId, from: Rank, news: &mut VecDeque<Incoming>) {
+    let mut values = None;
+    while mailbox.has(from) {
+        let frame = match mailbox.take(from, &mut values) {
+            Found::Letter(letter) => letter.frame(values.as_ref()),
+            Found::Frame(frame) => frame,
+            Found::Nothing | Found::Elsewhere => continue,
+        };
+        news.push_back(Incoming::Frame(id, from, frame));
     }
 }
 
@@ -125,43 +149,51 @@ impl Universe {
         &mut self,
         from: Rank,
         values: &mut Option<Values>,
-    ) -> Checked<Option<Letter>> {
+    ) -> Checked<Option<Incoming>> {
         if self.revoked || self.dead.get(from.index()).is_none_or(|dead| *dead) {
             return Ok(None);
         }
         if let Some(mailbox) = &mut self.mailbox {
             match mailbox.take(from, values) {
-                Found::Letter(letter) => return Ok(Some(letter)),
+                Found::Letter(letter) => return Ok(Some(letter.news(self.id, from))),
+                Found::Frame(frame) => return Ok(Some(Incoming::Frame(self.id, from, frame))),
                 Found::Nothing => return Ok(None),
                 Found::Elsewhere => {}
             }
         }
         let place = &mut self.links[from.index()];
-        match place {
+        let link = match place {
             Some(link) => link,
             None => place.insert(Link::new(&self.control, from)?),
-        }
-        .take(values)
+        };
+        Ok(link.take(values)?.map(|letter| letter.news(self.id, from)))
     }
 
-    /// Fast frames that a process sent before its death are news like any other; then nothing
+    /// All that neighbours have written, if there may be slow frames among it.
+    pub(super) fn sweep(&mut self, news: &mut VecDeque<Incoming>) {
+        let Some(mailbox) = &mut self.mailbox else { return };
+        if !mailbox.hears_the_bell() {
+            return;
+        }
+        let living = self.dead.iter().enumerate().filter(|(_, dead)| !**dead);
+        for from in living.map(|(at, _)| Rank::new(at as u32)) {
+            drain(mailbox, self.id, from, news);
+        }
+    }
+
+    /// Frames that a process sent before its death are news like any other; then nothing
     /// comes from it any more.
     pub(super) fn bury(&mut self, from: Rank, news: &mut VecDeque<Incoming>) {
-        let mut values = None;
-        let mut keep = |letter: Letter, values: &Option<Values>| {
-            news.push_back(Incoming::Frame(self.id, from, letter.frame(values.as_ref())));
-        };
         if let Some(mailbox) = &mut self.mailbox {
-            while let Found::Letter(letter) = mailbox.take(from, &mut values) {
-                keep(letter, &values);
-            }
+            drain(mailbox, self.id, from, news);
             mailbox.close(from);
         }
         if let Some(mut link) = self.links[from.index()].take() {
+            let mut values = None;
             while link.posted
                 && let Ok(Some(letter)) = link.take(&mut values)
             {
-                keep(letter, &values);
+                news.push_back(Incoming::Frame(self.id, from, letter.frame(values.as_ref())));
             }
             link.close();
         }

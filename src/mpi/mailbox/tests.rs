@@ -14,7 +14,8 @@ fn mailboxes(size: usize, is_reached: impl Fn(usize, usize) -> bool) -> Vec<Mail
             (to != me && is_reached(me, to)).then(|| Outbox::open(process, *at, me, size)).flatten()
         };
         let ways = told.iter().enumerate().map(open).collect();
-        Mailbox { me, inbox, crowded: false, read: vec![0; size], ways }
+        let (read, begun) = (vec![0; size], vec![Frame::new(); size]);
+        Mailbox { me, inbox, crowded: false, read, begun, heard: 0, ways }
     });
     boxes.collect()
 }
@@ -43,8 +44,88 @@ fn taken(mailbox: &mut Mailbox, from: u32) -> Option<(Letter, Option<Values>)> {
     let mut values = None;
     match mailbox.take(Rank::new(from), &mut values) {
         Found::Letter(letter) => Some((letter, values)),
-        Found::Nothing | Found::Elsewhere => None,
+        Found::Frame(_) | Found::Nothing | Found::Elsewhere => None,
     }
+}
+
+/// A slow frame of this many bytes.
+fn frame(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 + bytes) as u8).collect()
+}
+
+/// The next slow frame, or none yet.
+fn taken_slow(mailbox: &mut Mailbox, from: u32) -> Option<Vec<u8>> {
+    while mailbox.has(Rank::new(from)) {
+        match mailbox.take(Rank::new(from), &mut None) {
+            Found::Frame(frame) => return Some(frame.to_vec()),
+            Found::Nothing => {}
+            Found::Letter(_) | Found::Elsewhere => panic!("no slow frame"),
+        }
+    }
+    None
+}
+
+#[test]
+fn slow_frames_of_any_length_come_whole_and_in_order_among_letters() {
+    let mut boxes = mailboxes(2, |_, _| true);
+    let [a, b] = boxes.as_mut_slice() else { panic!("two") };
+    for bytes in (0..200).chain([1536, 1537, 100_000]) {
+        assert!(!b.hears_the_bell());
+        assert!(send(a, 1, bytes as u64) && a.send_slow(Rank::new(1), &frame(bytes)));
+        assert!(send(a, 1, 1 + bytes as u64));
+        assert!(b.hears_the_bell());
+        assert_eq!(taken(b, 0), Some(letter(bytes as u64)));
+        let whole = std::iter::repeat_with(|| {
+            a.flush();
+            taken_slow(b, 0)
+        });
+        assert_eq!(whole.flatten().next(), Some(frame(bytes)));
+        a.flush();
+        assert_eq!(taken(b, 0), Some(letter(1 + bytes as u64)));
+        let _ = b.hears_the_bell();
+    }
+    assert!(!a.is_sending() && !b.has(Rank::new(0)));
+}
+
+#[test]
+fn a_slow_frame_that_its_sender_could_not_end_is_never_seen() {
+    let mut boxes = mailboxes(2, |_, _| true);
+    let mut b = boxes.pop().expect("two");
+    let mut a = boxes.pop().expect("two");
+    assert!(a.send_slow(Rank::new(1), &frame(50)) && a.send_slow(Rank::new(1), &frame(10_000)));
+    assert!(a.is_sending());
+    drop(a);
+    assert_eq!(taken_slow(&mut b, 0), Some(frame(50)));
+    assert_eq!(taken_slow(&mut b, 0), None);
+    b.close(Rank::new(0));
+    assert!(!b.send_slow(Rank::new(0), &frame(1)));
+}
+
+#[test]
+fn slow_frames_cross_between_threads() {
+    let mut boxes = mailboxes(2, |_, _| true);
+    let mut b = boxes.pop().expect("two");
+    let mut a = boxes.pop().expect("two");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for bytes in 0..3000 {
+                assert!(a.send_slow(Rank::new(1), &frame(bytes)));
+            }
+            while a.is_sending() {
+                a.flush();
+                thread::yield_now();
+            }
+        });
+        scope.spawn(move || {
+            for bytes in 0..3000 {
+                while !b.has(Rank::new(0)) && !b.hears_the_bell() {
+                    thread::yield_now();
+                }
+                let whole = std::iter::repeat_with(|| taken_slow(&mut b, 0));
+                assert_eq!(whole.flatten().next(), Some(frame(bytes)));
+            }
+        });
+    });
 }
 
 #[test]
