@@ -81,10 +81,21 @@ pub(super) fn flush_streams() {
 
 /// Ends the process at once, with one line on standard error.
 pub(super) fn die_by_signal(why: &str) -> ! {
+    say(why);
+    kill_ourselves()
+}
+
+/// The same for a process that is nobody yet: it has nothing to lose, and a status to give.
+pub(super) fn give_up(why: &str) -> ! {
+    say(why);
+    // SAFETY: `_exit` runs no handler and does not return.
+    unsafe { libc::_exit(1) }
+}
+
+fn say(why: &str) {
     // One write, so that lines of several processes do not mix.
     let line = format!("fampi: process {}: {why}\n", process::id());
     let _ = io::stderr().write_all(line.as_bytes());
-    kill_ourselves()
 }
 
 fn kill_ourselves() -> ! {

@@ -13,7 +13,7 @@
 //! baseline  MPI's own operations, to compare with    mend  against a mistake of Open MPI 5
 //! process   who is on our own node                mailbox, memory  fast frames among those
 //! watcher, pidfd, will, notice  deaths on our own node, seen at once and told to MPI
-//! trace     the file for what happens here
+//! trace     the file for what happens here        siblings  a launch that has lost somebody
 //! ```
 //!
 //! **Assumes** one thread that calls MPI, and the launch line of `fampi run`: fault tolerance on,
@@ -46,6 +46,7 @@ mod process;
 mod reduce;
 mod request;
 mod seats;
+mod siblings;
 mod spawn;
 mod strided;
 mod trace;

@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::exit;
+use super::{exit, siblings::Siblings};
 
 /// What kind of call is under way, in the lowest three bits of [`CALL`].
 const OUTSIDE: u64 = 0;
@@ -129,6 +129,7 @@ pub(super) fn start() {
 fn watch(limit: Duration) {
     exit::block_signals_of_this_thread();
     let (mut call, mut stuck, mut last) = (0, Duration::ZERO, Instant::now());
+    let mut siblings = Siblings::new();
     loop {
         thread::sleep(TICK);
         let now = Instant::now();
@@ -147,6 +148,9 @@ fn watch(limit: Duration) {
             MEETING => limit * 2 / 5,
             JOINING => limit / 5,
             STARTING => limit * 3 / 5,
+            LAUNCHING if siblings.are_too_few(awake) => {
+                exit::give_up("another process died while MPI started: start the job again")
+            }
             LAUNCHING => limit * 60,
             _ => 2 * limit,
         };

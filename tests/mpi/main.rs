@@ -21,6 +21,7 @@ mod planes;
 mod programs;
 mod requests;
 mod sections;
+mod starts;
 mod votes;
 
 use std::path::PathBuf;
@@ -37,11 +38,16 @@ const A_RANK: [&str; 5] =
 static ALLOCATOR: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRUMENTED_SYSTEM;
 
 fn example(name: &str, ranks: u32) -> Launch {
+    Launch::new(built(name), ranks)
+}
+
+/// The program of an example.
+fn built(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("this program has a path");
     let built = own.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
     let program = built.join("examples").join(name);
     assert!(program.is_file(), "`cargo test --test mpi` needs `cargo build --examples` before it");
-    Launch::new(program, ranks)
+    program
 }
 
 fn program(name: &str, ranks: u32) -> Launch {

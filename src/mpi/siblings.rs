@@ -1,0 +1,126 @@
+//! Who else the launcher has started on this node, while MPI starts.
+//!
+//! A process that dies before it has told the others of itself leaves them in `MPI_Init` for ever:
+//! they ask its launcher for what it never said. Nobody knows yet who there should be, but the
+//! launcher says how many, and all of them are its children.
+//!
+//! **Assumes** that a launcher is asked by its name; what was started in another way is not judged.
+
+use std::{ffi::OsStr, fs, time::Duration};
+
+/// How many of a job are on this node, as the launcher of Open MPI 5 says it.
+const LOCAL_SIZE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
+const LAUNCHERS: [&str; 3] = ["prterun", "prted", "mpirun"];
+/// How long there must have been as many, and fewer than there should be.
+const CERTAIN: Duration = Duration::from_secs(10);
+/// Between two counts.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How many processes of the job live on this node, over time.
+#[derive(Debug)]
+pub(super) struct Siblings {
+    launcher: Option<u32>,
+    expected: usize,
+    living: usize,
+    /// For how long there have been this many.
+    steady: Duration,
+    since_count: Duration,
+}
+
+impl Siblings {
+    /// Of this process.
+    pub(super) fn new() -> Self {
+        let launcher = std::os::unix::process::parent_id();
+        let name = fs::read_to_string(format!("/proc/{launcher}/comm")).unwrap_or_default();
+        let expected = std::env::var(LOCAL_SIZE).ok().and_then(|text| text.parse().ok());
+        let launcher = LAUNCHERS.contains(&name.trim()).then_some(launcher);
+        let (steady, since_count) = (Duration::ZERO, Duration::ZERO);
+        Self { launcher, expected: expected.unwrap_or(0), living: 0, steady, since_count }
+    }
+
+    /// True when somebody has died. To be asked again and again, with the time in between.
+    pub(super) fn are_too_few(&mut self, passed: Duration) -> bool {
+        let Some(launcher) = self.launcher else { return false };
+        self.since_count += passed;
+        if self.since_count < PERIOD {
+            return false;
+        }
+        let living = children(launcher);
+        self.note(living);
+        self.steady >= CERTAIN && self.living < self.expected
+    }
+
+    fn note(&mut self, living: usize) {
+        let same = living == self.living;
+        self.steady = if same { self.steady + self.since_count } else { Duration::ZERO };
+        self.living = living;
+        self.since_count = Duration::ZERO;
+    }
+}
+
+/// How many living children a process has.
+fn children(parent: u32) -> usize {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_number = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    let processes = processes.filter(|process| is_number(&process.file_name()));
+    let stats = processes.filter_map(|process| fs::read(process.path().join("stat")).ok());
+    stats.filter(|stat| is_living_child(stat, parent)).count()
+}
+
+/// Reads `PID (name) state parent …`, where the name may hold anything.
+fn is_living_child(stat: &[u8], parent: u32) -> bool {
+    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else { return false };
+    let mut words = stat[end + 1..].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let is_living = words.next().is_some_and(|state| !matches!(state, b"Z" | b"X"));
+    is_living && words.next() == Some(parent.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(expected: usize) -> Siblings {
+        let (steady, since_count) = (Duration::ZERO, Duration::ZERO);
+        Siblings { launcher: Some(1), expected, living: 0, steady, since_count }
+    }
+
+    /// Whether somebody is missing after these counts, two seconds apart.
+    fn after(siblings: &mut Siblings, counts: &[usize]) -> bool {
+        for living in counts {
+            siblings.since_count = 2 * PERIOD;
+            siblings.note(*living);
+        }
+        siblings.steady >= CERTAIN && siblings.living < siblings.expected
+    }
+
+    #[test]
+    fn a_launch_that_is_slow_is_not_one_that_has_lost_somebody() {
+        let mut siblings = of(4);
+        assert!(!after(&mut siblings, &[1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4]));
+        assert!(!after(&mut siblings, &[3, 3, 3, 3, 3]));
+        assert!(after(&mut siblings, &[3]));
+        assert!(!after(&mut siblings, &[5]), "another job of the launcher");
+    }
+
+    #[test]
+    fn children_are_told_by_their_parent_and_state() {
+        assert!(is_living_child(b"12 (a) b (c) S 7 1 2", 7));
+        assert!(!is_living_child(b"12 (S 7) S 8 1 2", 7));
+        assert!(!is_living_child(b"12 (a) Z 7 1 2", 7));
+        assert!(!is_living_child(b"12 (a", 7));
+    }
+
+    #[test]
+    fn this_process_is_a_child_and_what_starts_tests_is_no_launcher() {
+        let parent = std::os::unix::process::parent_id();
+        let before = children(parent);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("`sleep`");
+        assert_eq!(children(std::process::id()), 1);
+        child.kill().expect("ours");
+        child.wait().expect("ours");
+        assert_eq!(children(std::process::id()), 0);
+        assert!(before >= 1);
+        let mut own = Siblings::new();
+        assert!(own.launcher.is_none() && !own.are_too_few(CERTAIN));
+    }
+}
