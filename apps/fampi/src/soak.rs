@@ -39,6 +39,8 @@ use crate::workspace::Workspace;
 const COLUMNS: &str = "round,program,ranks,spares,seed,deaths,seconds,outcome,reason";
 /// Below the greatest number, as each round takes the next seed.
 const SEEDS_END: u64 = u64::MAX >> 1;
+/// What the library's watchdog says of a rank that MPI does not let go.
+const HELD_UP: &str = "a call of MPI did not return";
 /// A round takes seconds; one that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(90);
 /// Communicators that a process may hold after so many rebuilds: those of old worlds stay.
@@ -153,7 +155,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     while begun.elapsed() < options.minutes {
         let seed = first + all.len() as u64;
         let round = Round::drawn_from(seed, options.ranks);
-        let judged = soak.play(&round)?;
+        let Some(judged) = soak.play(&round)? else { break };
         println!(
             "round {} (seed {seed}): {} {} with {} spares: {} after {} deaths, {:.1} s{}{}",
             all.len(),
@@ -170,7 +172,12 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         all.push(judged);
     }
     csv.write(COLUMNS, &rows)?;
-    Ok(sum_up(&all, begun.elapsed()))
+    let status = sum_up(&all, begun.elapsed());
+    if begun.elapsed() < options.minutes {
+        println!("soak: interrupted before its time");
+        return Ok(status.max(1));
+    }
+    Ok(status)
 }
 
 /// Warm spares of a round, at most.
@@ -244,21 +251,22 @@ impl Soak<'_> {
         }
     }
 
-    fn play(&self, round: &Round) -> Result<Judged> {
+    /// Nothing when it was interrupted.
+    fn play(&self, round: &Round) -> Result<Option<Judged>> {
         let begun = Instant::now();
         let (end, lines, errors, count) = self.launch(round)?;
         let deaths = count.reported.saturating_sub(count.finished);
         let seconds = begun.elapsed().as_secs_f64();
         let (outcome, reason) = match end {
             End::TimedOut => (Outcome::Hang, format!("no end in {} s", LIMIT.as_secs())),
-            End::Interrupted(_) => bail!("interrupted"),
+            End::Interrupted(_) => return Ok(None),
             End::Exited(_) | End::Deserted => self.judge(round, &lines, &errors, count),
         };
         let outcome = match outcome {
             Outcome::Recovered if deaths == 0 => Outcome::Undisturbed,
             other => other,
         };
-        Ok(Judged { outcome, deaths, seconds, reason })
+        Ok(Some(Judged { outcome, deaths, seconds, reason }))
     }
 
     fn judge(
@@ -284,6 +292,12 @@ impl Soak<'_> {
         } else if count.finished > 0 && reason.is_empty() {
             // The rank that prints died when all was done.
             (Outcome::Recovered, "nobody was left to print the result".to_owned())
+        } else if reason.is_empty() && count.finished == 0 && errors.contains(HELD_UP) {
+            // Each that it held up has said so and counted as dead, until nobody was left.
+            (
+                Outcome::Refused,
+                format!("{HELD_UP} on {} processes", errors.matches(HELD_UP).count()),
+            )
         } else if reason.is_empty() {
             (Outcome::Crash, last_line(errors))
         } else {
