@@ -91,6 +91,7 @@ fn algorithm_2_gets_the_same_digits_whoever_dies() {
             let recovered = run(how, kills);
             let same = recovered.sorted_lines() == undisturbed.sorted_lines();
             assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
+            assert_eq!(recovered.status, 0, "all that live leave in order: {recovered}");
         }
     }
 }
@@ -109,6 +110,7 @@ fn protected_states_come_back_with_the_same_digits() {
             let recovered = run(ranks, kills);
             let same = recovered.sorted_lines() == undisturbed.sorted_lines();
             assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
+            assert_eq!(recovered.status, 0, "all that live leave in order: {recovered}");
         }
     }
     // Before the first commit, and with its partner.
