@@ -5,6 +5,7 @@
 mod launch;
 
 mod build;
+mod watch;
 
 use build::{Link, compiles, program};
 use launch::{Launch, Run};
@@ -64,6 +65,15 @@ fn headers_can_be_included_twice_alone_and_by_cpp() {
     let alone = "#include <fampi.h>\nint code = FAMPI_ERR_TIMEOUT;\n";
     compiles("alone.c", alone);
     compiles("alone.cpp", alone);
+}
+
+#[test]
+fn code_that_was_written_for_the_papers_compiles() {
+    let source = "tests/programs/signatures.c";
+    let own = program(&[source], Link::Shared, &[]);
+    assert!(std::process::Command::new(own).status().expect("it starts").success());
+    let text = std::fs::read_to_string(build::here().join(source)).expect("a source");
+    compiles("signatures.cpp", &text);
 }
 
 #[test]
