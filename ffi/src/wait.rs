@@ -221,7 +221,11 @@ unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
 ///
 /// The handle stays valid and can be given to a finish, or waited for again, until
 /// `MPI_Request_free`; a request that is not fampi's is replaced by one that is. A persistent
-/// request is itself again when it is complete.
+/// request is itself again when it is complete. `MPI_Test` by its own name may need some calls
+/// then to see that a request is complete. Waits for blocks may come in any order, and be repeated.
+///
+/// `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout says nothing
+/// about the outcome.
 ///
 /// Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
 /// `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that

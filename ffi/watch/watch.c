@@ -10,7 +10,7 @@
  *   fampi-watch: rank 0: MPI_Barrier at ./halo(step+0x5c) inside block 3 of MPI_COMM_WORLD,
  *   started 0.002 s before at ./halo(step+0x1f)
  *
- *   mpirun -x LD_PRELOAD=libfampi_watch.so -x FAMPI_WATCH=1 ...
+ *   mpirun ... env LD_PRELOAD=DIR/lib/libfampi_watch.so FAMPI_WATCH=1 ./halo
  *
  * `gdb -batch -ex 'info line *(step+0x5c)' halo` turns a place into a line, or `addr2line -e halo
  * 0x1234` one without a name, (+0x1234). What libfampi and MPI call themselves is not reported. The program must have fampi as a shared library: what is inside of it
