@@ -141,7 +141,8 @@
 #define FAMPI_ERR_CREATION 262144147
 
 /*
- This MPI, or this launch, will not do; `FAMPI_Doctor` says why.
+ This MPI, or this launch, will not do; `FAMPI_Doctor` says why. Or it is not the time: before
+ `MPI_Init`, after `MPI_Finalize`.
  */
 #define FAMPI_ERR_UNSUPPORTED 262144148
 

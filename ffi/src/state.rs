@@ -23,7 +23,7 @@ pub(crate) use crate::handles::{Block, Entry, Kind};
 use crate::{
     codes::{
         FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD,
-        FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, of_error,
+        FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, of_error,
     },
     fused::Number,
     handles::Handles,
@@ -65,8 +65,8 @@ pub(crate) struct State {
 struct Here {
     /// It is this one.
     owner: Cell<bool>,
-    /// A panic was caught, or MPI is being finalised.
-    closed: Cell<bool>,
+    /// What every call returns: after a panic, or when MPI is being finalised. 0 until then.
+    closed: Cell<c_int>,
     state: RefCell<Option<State>>,
     /// Something was freed since somebody looked.
     any_freed: Cell<bool>,
@@ -81,7 +81,7 @@ thread_local! {
     static HERE: ManuallyDrop<Here> = const {
         ManuallyDrop::new(Here {
             owner: Cell::new(false),
-            closed: Cell::new(false),
+            closed: Cell::new(0),
             state: RefCell::new(None),
             any_freed: Cell::new(false),
             freed: RefCell::new(Vec::new()),
@@ -107,7 +107,7 @@ pub(crate) fn enter(mut body: impl FnMut(&mut Option<State>) -> Result<()>) -> c
 /// A panic was caught: nothing goes on after it.
 #[cold]
 fn close(_: &Box<dyn Any + Send>) -> c_int {
-    HERE.with(|here| here.closed.set(true));
+    HERE.with(|here| here.closed.set(FAMPI_ERR_INTERNAL));
     FAMPI_ERR_INTERNAL
 }
 
@@ -116,8 +116,8 @@ fn enter_here(here: &Here, body: &mut impl FnMut(&mut Option<State>) -> Result<(
     if !here.owner.get() {
         own(here)?;
     }
-    if here.closed.get() {
-        return Err(FAMPI_ERR_INTERNAL);
+    if here.closed.get() != 0 {
+        return Err(here.closed.get());
     }
     let mut state = here.state.try_borrow_mut().map_err(|_| FAMPI_ERR_INTERNAL)?;
     if here.any_freed.get()
@@ -180,7 +180,7 @@ unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mu
             }
         });
     });
-    HERE.with(|here| here.closed.set(true));
+    HERE.with(|here| here.closed.set(FAMPI_ERR_UNSUPPORTED));
     c_int::from(left.is_err())
 }
 

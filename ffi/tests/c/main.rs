@@ -61,6 +61,14 @@ fn misuse_returns_the_code_of_the_table() {
 }
 
 #[test]
+fn nothing_happens_before_mpi_after_it_and_in_another_thread() {
+    let outside = program(&["tests/programs/outside.c"], Link::Shared, &["-pthread"]);
+    let run = expect(&Launch::new(&outside, 2), 2, ": passed");
+    run.expect_orderly(2);
+    assert!(run.errors.contains("fampi: call MPI_Init before fampi"), "{run}");
+}
+
+#[test]
 fn headers_can_be_included_twice_alone_and_by_cpp() {
     let text = "#include <fampi_names.h>\n#include <fampi.h>\n#include <fampi_names.h>\n\
                 int (*start)(MPI_Comm, int, MPI_Request *) = MPI_TryBlock_start;\n";
