@@ -198,7 +198,7 @@ int main(int argc, char **argv)
   }
   for (k = 0, digits = 0; k < POINTS; k++) digits += own.x[k] * (k + 1) * (own.piece + 1);
   printf("piece %d: %d cycles, residual %a, digits %a\n", own.piece, own.cycle, own.rho, digits);
-  MPI_Comm_free(&world);
+  ftlib_finalize(&world);
   MPI_Finalize();
   return 0;
 }

@@ -116,7 +116,7 @@ int main(int argc, char **argv)
   for (k = 0; k < EXCHANGES; k++) sum += committed.cells[k];
   MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, world);
   if (rank == 0) printf("%d ranks, %d cycles: the sum is %.9f\n", size, committed.cycle, all);
-  MPI_Comm_free(&world);
+  ftlib_finalize(&world);
   MPI_Finalize();
   return 0;
 }

@@ -1,8 +1,10 @@
-// Algorithm 1 of the paper: initialise and recover, by rebuild, by merge, or by shrink alone.
+// Algorithm 1 of the paper: initialise and recover, by rebuild, by merge, by shrink alone, or with
+// spares of the launch.
 //
 // A death during the recovery is one more round: whatever fails, fails on all survivors alike.
 
 #include "ftlib.h"
+#include "spares.h"
 
 #include <csignal>
 #include <cstdio>
@@ -86,7 +88,10 @@ MPI_Comm ftlib_initialize(ftlib_recovery recovery, char **argv, int *is_replacem
   spawned = parent != MPI_COMM_NULL;
   *is_replacement = spawned;
   int code;
-  if (!spawned) {
+  if (mode == FTLIB_SPARES) {
+    code = spares_begin(&world, is_replacement);
+    spawned = *is_replacement;
+  } else if (!spawned) {
     MPI_Comm_dup(MPI_COMM_WORLD, &world);
     code = FAMPI_Init(world);
   } else if (mode == FTLIB_REBUILD) {
@@ -109,6 +114,13 @@ MPI_Comm ftlib_recover(MPI_Request block, MPI_Comm world)
   MPI_Get_failed_communicators(block, 1, codes, 1, &failed, &count);
   if (count == 0) return world;
   int code = MPI_SUCCESS;
+  if (mode == FTLIB_SPARES) {
+    MPI_Comm next = MPI_COMM_NULL;
+    code = spares_mend(&next);
+    if (code != MPI_SUCCESS) give_up("no spare", code);
+    MPI_Comm_free(&failed);
+    return next;
+  }
   for (int attempt = 0; attempt < attempts; attempt++) {
     MPI_Comm shrunken = MPI_COMM_NULL, next = MPI_COMM_NULL;
     MPI_Request request;
@@ -127,6 +139,12 @@ MPI_Comm ftlib_recover(MPI_Request block, MPI_Comm world)
     }
   }
   give_up("no recovery", code);
+}
+
+void ftlib_finalize(MPI_Comm *world)
+{
+  MPI_Comm_free(world);
+  if (mode == FTLIB_SPARES) spares_end();
 }
 
 void ftlib_inject(int cycle, int rank)

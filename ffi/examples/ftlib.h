@@ -19,7 +19,9 @@ enum ftlib_recovery {
   /* Survivors move together, replacements follow behind them. */
   FTLIB_MERGE,
   /* Nobody is replaced. */
-  FTLIB_SHRINK
+  FTLIB_SHRINK,
+  /* Spares of the launch take the failed ranks (`spares.h`). */
+  FTLIB_SPARES
 };
 
 /* The world, and whether this process replaces another. The program goes on with this world. */
@@ -27,6 +29,9 @@ MPI_Comm ftlib_initialize(enum ftlib_recovery recovery, char **argv, int *is_rep
 
 /* The world after a faulty block on `world`, which is freed. The same world where nobody died. */
 MPI_Comm ftlib_recover(MPI_Request block, MPI_Comm world);
+
+/* Frees the world, before MPI_Finalize, and dismisses the spares. */
+void ftlib_finalize(MPI_Comm *world);
 
 /* Dies as a crashing process would, if `FTLIB_KILL` names this cycle and rank: "5:2 9:0". A
  * replacement does not. */

@@ -2,11 +2,13 @@
  * A wave on a ring that loses ranks and goes on with the same digits: partner copies.
  *
  * Each step is a block with the exchange of borders, and with a copy of the state to the partner,
- * half of the ranks away. After a death the world is rebuilt (`ftlib.cpp`), and every rank gets
- * the state of the last commit. When a rank died together with its partner all begin again.
+ * half of the ranks away. After a death the world is rebuilt (`ftlib.cpp`), by spawn or, with the
+ * argument `spares`, from parked processes, and every rank gets the state of the last commit. When
+ * a rank died together with its partner all begin again.
  * `FTLIB_KILL="10:2 -1:0"` kills rank 2 in step 10, and rank 0 when it restores its state.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "ftlib.h"
 
@@ -92,8 +94,10 @@ static int step(int rank, int size)
 int main(int argc, char **argv)
 {
   int rank, size, has_state, is_replacement, k;
+  enum ftlib_recovery mode;
   MPI_Init(&argc, &argv);
-  world = ftlib_initialize(FTLIB_REBUILD, argv, &is_replacement);
+  mode = argc > 1 && strcmp(argv[1], "spares") == 0 ? FTLIB_SPARES : FTLIB_REBUILD;
+  world = ftlib_initialize(mode, argv, &is_replacement);
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);
   begin(rank);
@@ -104,7 +108,7 @@ int main(int argc, char **argv)
   printf("rank %d:", rank);
   for (k = 0; k < POINTS; k++) printf(" %a", own.now[k]);
   printf("\n");
-  MPI_Comm_free(&world);
+  ftlib_finalize(&world);
   MPI_Finalize();
   return 0;
 }

@@ -5,9 +5,15 @@
  *
  * A block (TryBlock) is started, gets a list of MPI requests, and is decided: all living ranks of
  * its communicator hold the same verdict and the same report of what failed. One thread calls
- * fampi. Functions return FAMPI_SUCCESS (0) or a code; nothing is written when they fail. Call
- * MPI_Init before, and MPI_Finalize at the end: it ends fampi's part, too, and a process that ends
- * without it counts as failed.
+ * fampi, the one that called it first. Functions return FAMPI_SUCCESS (0) or a code; nothing is
+ * written when they fail. Call MPI_Init before, and MPI_Finalize at the end: it ends fampi's part,
+ * too, and a process that ends without it counts as failed. As in MPI, handles that are neither
+ * null, nor live, nor were fampi's, are undefined, and so is what happens then.
+ *
+ * Files and windows may be used by requests of blocks; after a death they are the program's to make
+ * again. fampi ignores SIGPIPE unless the program has a handler: a connection to a dead process
+ * would end a healthy one. The papers leave open how timeouts count, who owns a request when, what
+ * a second finish does, and which calls are collective: each function says it for itself.
  */
 
 #ifndef FAMPI_H
@@ -135,7 +141,8 @@
 #define FAMPI_ERR_CREATION 262144147
 
 /*
- This MPI, or this launch, will not do; `FAMPI_Doctor` says why.
+ This MPI, or this launch, will not do; `FAMPI_Doctor` says why. Or it is not the time: before
+ `MPI_Init`, after `MPI_Finalize`.
  */
 #define FAMPI_ERR_UNSUPPORTED 262144148
 
@@ -252,7 +259,9 @@ int FAMPI_Timeout_get_seconds(FAMPI_Timeout timeout, double *seconds);
  Takes a communicator into use, which the first `FAMPI_TryBlock_start` on it does otherwise.
 
  Collective over the communicator, and blocking: two `MPI_Comm_dup` and two small exchanges,
- about a millisecond. Its errors return from now on. Call it while everybody is alive.
+ about a millisecond. Its errors return from now on. A communicator that has lost a rank cannot
+ be taken into use any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in
+ use. `MPI_Comm_free` by the program ends it. `MPI_Init` comes before.
 
  Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
  in it.
@@ -264,6 +273,11 @@ int FAMPI_Init(MPI_Comm comm);
  communicator takes it into use (`FAMPI_Init`). All living ranks start their blocks on one
  communicator in the same order; several may be open at once.
 
+ A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only; beside an
+ open global block of the same communicator its faults make that one faulty, too. The ranks
+ agree on one with `FAMPI_TRYBLOCK_GLOBAL`. `FAMPI_TRYBLOCK_WITH_COLLECTIVE` is taken as global,
+ since fampi cannot see which of the requests is a collective.
+
  `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
  is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
  with `FAMPI_Request_free`: it is faulty then on all ranks. MPI's own call would not tell fampi.
@@ -274,19 +288,35 @@ int FAMPI_Init(MPI_Comm comm);
 
  The pointer is null or to a request variable.
  */
-int FAMPI_TryBlock_start(MPI_Comm comm, int flag, MPI_Request *tb_request);
+int FAMPI_TryBlock_start(MPI_Comm comm,
+                         int flag,
+                         MPI_Request *tb_request);
 
 /*
- Ends a block: when the requests of the list are over, this rank votes. Does not wait.
+ Ends a block: when the requests of the list are over, this rank votes. Does not wait. Several
+ open blocks may be finished, and waited for, in any order.
 
  The list may hold any requests: point-to-point, collective, persistent, of files, of windows,
  finished blocks, and `MPI_REQUEST_NULL`, which counts as complete. It is taken over: each
  handle in the array is replaced by one of fampi's, which stays, with its status, until
  `MPI_Request_free`. Copies of the handles that were made before are not to be used any more,
- except those of persistent requests, which are inactive once the new handle is complete.
+ except those of persistent requests, which are inactive once the new handle is complete: give a
+ copy of such a handle, and start the original again then. `MPI_Wait`, `MPI_Test` and the like
+ work on the new handles, and free them as ever. A finished block in the list stays its owner's,
+ who frees it.
 
- A request that is not complete after `timeout` is a fault. Called again on the same block, the
- list is ignored, and the deadline is moved as long as requests are pending.
+ A request that is not complete after `timeout` is a fault, on all ranks; `FAMPI_TIMEOUT_POLL`
+ looks once, `FAMPI_TIMEOUT_NEVER` has no limit. How long anybody waits for the verdict is told
+ to the wait. Called again on the same block, the list is ignored, and the deadline is moved as
+ long as requests are pending.
+
+ After a death that the block met or reported, its communicator is revoked on all ranks: what is
+ pending there ends with an error. Blocks without operations on it go on working, and
+ `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start from it. Requests on other communicators
+ that cannot end are faults of the block while MPI still has them, and waits for them return
+ `FAMPI_ERR_INTERRUPTED`: their buffers are not to be touched before `MPI_Test` says that they
+ are over. After a fault without a death nothing is revoked: give the next attempt other tags if
+ an old message could match.
 
  Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list,
  `FAMPI_ERR_STATE` for an inner block that is not finished, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.
@@ -541,6 +571,7 @@ int FAMPI_Comm_known_failed(MPI_Comm comm, MPI_Group *fgroup);
 /*
  Starts to make a communicator of the living ranks, in the same order. All of them call it; a
  block on `comm` that named the dead comes before. Progress is made in waits for the request.
+ Communicators are made one at a time, in the same order on all ranks.
 
  `newcomm` is written when the request is complete; the program frees it. Its errors return,
  and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it.
@@ -564,6 +595,9 @@ int FAMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
  that is dead, says who takes which place: its k-th entry is the rank, in the group of
  `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
  rank. The replacements call `FAMPI_Comm_irebuild_join`.
+
+ `MPI_Comm_spawn` is the program's own call, as is `MPI_Intercomm_merge` where it is used instead
+ of this: MPI may not come back from them when a process dies in their middle.
 
  Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
  and spawn again. This call returns `FAMPI_ERR_ARG`, also for another number than that of the
@@ -647,7 +681,11 @@ int FAMPI_Request_free(MPI_Request *request);
 
  The handle stays valid and can be given to a finish, or waited for again, until
  `MPI_Request_free`; a request that is not fampi's is replaced by one that is. A persistent
- request is itself again when it is complete.
+ request is itself again when it is complete. `MPI_Test` by its own name may need some calls
+ then to see that a request is complete. Waits for blocks may come in any order, and be repeated.
+
+ `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout says nothing
+ about the outcome.
 
  Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
  `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
@@ -658,7 +696,9 @@ int FAMPI_Request_free(MPI_Request *request);
 
  The pointers are null, or to a live request and to a status.
  */
-int FAMPI_Wait_local(MPI_Request *request, MPI_Status *status, FAMPI_Timeout timeout);
+int FAMPI_Wait_local(MPI_Request *request,
+                     MPI_Status *status,
+                     FAMPI_Timeout timeout);
 
 /*
  Waits for all requests of a list, as `FAMPI_Wait_local` does for one.

@@ -107,7 +107,9 @@ pub unsafe extern "C" fn FAMPI_Timeout_get_seconds(
 /// Takes a communicator into use, which the first `FAMPI_TryBlock_start` on it does otherwise.
 ///
 /// Collective over the communicator, and blocking: two `MPI_Comm_dup` and two small exchanges,
-/// about a millisecond. Its errors return from now on. Call it while everybody is alive.
+/// about a millisecond. Its errors return from now on. A communicator that has lost a rank cannot
+/// be taken into use any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in
+/// use. `MPI_Comm_free` by the program ends it. `MPI_Init` comes before.
 ///
 /// Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
 /// in it.
@@ -119,6 +121,11 @@ pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
 /// Starts a block on a communicator: local, no message, except that the first call with a
 /// communicator takes it into use (`FAMPI_Init`). All living ranks start their blocks on one
 /// communicator in the same order; several may be open at once.
+///
+/// A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only; beside an
+/// open global block of the same communicator its faults make that one faulty, too. The ranks
+/// agree on one with `FAMPI_TRYBLOCK_GLOBAL`. `FAMPI_TRYBLOCK_WITH_COLLECTIVE` is taken as global,
+/// since fampi cannot see which of the requests is a collective.
 ///
 /// `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
 /// is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
@@ -188,16 +195,30 @@ fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result
     }
 }
 
-/// Ends a block: when the requests of the list are over, this rank votes. Does not wait.
+/// Ends a block: when the requests of the list are over, this rank votes. Does not wait. Several
+/// open blocks may be finished, and waited for, in any order.
 ///
 /// The list may hold any requests: point-to-point, collective, persistent, of files, of windows,
 /// finished blocks, and `MPI_REQUEST_NULL`, which counts as complete. It is taken over: each
 /// handle in the array is replaced by one of fampi's, which stays, with its status, until
 /// `MPI_Request_free`. Copies of the handles that were made before are not to be used any more,
-/// except those of persistent requests, which are inactive once the new handle is complete.
+/// except those of persistent requests, which are inactive once the new handle is complete: give a
+/// copy of such a handle, and start the original again then. `MPI_Wait`, `MPI_Test` and the like
+/// work on the new handles, and free them as ever. A finished block in the list stays its owner's,
+/// who frees it.
 ///
-/// A request that is not complete after `timeout` is a fault. Called again on the same block, the
-/// list is ignored, and the deadline is moved as long as requests are pending.
+/// A request that is not complete after `timeout` is a fault, on all ranks; `FAMPI_TIMEOUT_POLL`
+/// looks once, `FAMPI_TIMEOUT_NEVER` has no limit. How long anybody waits for the verdict is told
+/// to the wait. Called again on the same block, the list is ignored, and the deadline is moved as
+/// long as requests are pending.
+///
+/// After a death that the block met or reported, its communicator is revoked on all ranks: what is
+/// pending there ends with an error. Blocks without operations on it go on working, and
+/// `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start from it. Requests on other communicators
+/// that cannot end are faults of the block while MPI still has them, and waits for them return
+/// `FAMPI_ERR_INTERRUPTED`: their buffers are not to be touched before `MPI_Test` says that they
+/// are over. After a fault without a death nothing is revoked: give the next attempt other tags if
+/// an old message could match.
 ///
 /// Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list,
 /// `FAMPI_ERR_STATE` for an inner block that is not finished, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.

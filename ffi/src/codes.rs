@@ -57,7 +57,8 @@ pub const FAMPI_ERR_STATE: c_int = 262_144_145;
 pub const FAMPI_ERR_PENDING: c_int = 262_144_146;
 /// Processes died while a communicator was made; nothing was made, on no living rank.
 pub const FAMPI_ERR_CREATION: c_int = 262_144_147;
-/// This MPI, or this launch, will not do; `FAMPI_Doctor` says why.
+/// This MPI, or this launch, will not do; `FAMPI_Doctor` says why. Or it is not the time: before
+/// `MPI_Init`, after `MPI_Finalize`.
 pub const FAMPI_ERR_UNSUPPORTED: c_int = 262_144_148;
 /// One thread calls fampi: the one that called it first.
 pub const FAMPI_ERR_THREAD: c_int = 262_144_149;

@@ -102,6 +102,7 @@ pub(crate) struct Handles {
 
 impl Handles {
     /// The place of a request that the program has not freed.
+    #[inline]
     fn find(&self, raw: MPI_Request) -> Option<u32> {
         let is = |place: &u32| {
             let entry = self.entries.get(*place as usize);
@@ -111,17 +112,20 @@ impl Handles {
     }
 
     /// A request that the program has not freed.
+    #[inline]
     pub(crate) fn entry(&mut self, raw: MPI_Request) -> Option<&mut Entry> {
         let place = self.find(raw)?;
         Some(self.at(place))
     }
 
     /// What is at a place.
+    #[inline]
     pub(crate) fn at(&mut self, place: u32) -> &mut Entry {
         &mut self.entries[place as usize]
     }
 
     /// A new request for a block.
+    #[inline]
     pub(crate) fn add_block(&mut self, name: GuestBlock) -> Result<MPI_Request, c_int> {
         let place = self.free_blocks.pop();
         let (place, raw) = self.start(place).inspect_err(|_| self.free_blocks.extend(place))?;
@@ -141,6 +145,7 @@ impl Handles {
     }
 
     /// Starts a request in a free place, or a new one.
+    #[inline]
     fn start(&mut self, place: Option<u32>) -> Result<(u32, MPI_Request), c_int> {
         let place = place.unwrap_or_else(|| {
             let (place, kind) = (self.entries.len() as u32, Kind::Nothing);
@@ -165,6 +170,7 @@ impl Handles {
     }
 
     /// Tells MPI of what is complete.
+    #[inline]
     pub(crate) fn announce(&mut self) {
         while let Some(place) = self.unannounced.pop() {
             self.at(place).handle.announce();
@@ -180,6 +186,7 @@ impl Handles {
     }
 
     /// Takes a request off the list of those that MPI is to hear of; nothing when it has.
+    #[inline]
     pub(crate) fn take_unannounced(&mut self, raw: MPI_Request) -> Option<u32> {
         let place = self.find(raw)?;
         let at = self.unannounced.iter().rposition(|other| *other == place)?;
@@ -187,6 +194,7 @@ impl Handles {
     }
 
     /// The request at a place was freed: the place is free.
+    #[inline]
     pub(crate) fn give_back(&mut self, place: u32) {
         let entry = self.at(place);
         entry.held = false;

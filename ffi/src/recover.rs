@@ -181,6 +181,7 @@ fn add(
 
 /// Starts to make a communicator of the living ranks, in the same order. All of them call it; a
 /// block on `comm` that named the dead comes before. Progress is made in waits for the request.
+/// Communicators are made one at a time, in the same order on all ranks.
 ///
 /// `newcomm` is written when the request is complete; the program frees it. Its errors return,
 /// and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it.
@@ -217,6 +218,9 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 /// that is dead, says who takes which place: its k-th entry is the rank, in the group of
 /// `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
 /// rank. The replacements call `FAMPI_Comm_irebuild_join`.
+///
+/// `MPI_Comm_spawn` is the program's own call, as is `MPI_Intercomm_merge` where it is used instead
+/// of this: MPI may not come back from them when a process dies in their middle.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
 /// and spawn again. This call returns `FAMPI_ERR_ARG`, also for another number than that of the

@@ -23,9 +23,18 @@ use crate::state::note_freed;
 struct Ticket {
     /// The place in our table.
     place: u32,
+    /// Without the error.
     status: Cell<ffi::MPI_Status>,
     error: Cell<c_int>,
     freed: Cell<bool>,
+}
+
+impl Ticket {
+    fn status(&self) -> ffi::MPI_Status {
+        let mut status = self.status.get();
+        status.MPI_ERROR = self.error.get();
+        status
+    }
 }
 
 /// A request of ours.
@@ -71,7 +80,7 @@ unsafe extern "C" fn query(extra: *mut c_void, status: *mut ffi::MPI_Status) -> 
     // SAFETY: MPI passes what it was given.
     let ticket = unsafe { ticket(extra) };
     // SAFETY: MPI gives a status to be filled.
-    unsafe { *status = ticket.status.get() };
+    unsafe { *status = ticket.status() };
     ticket.error.get()
 }
 
@@ -97,11 +106,18 @@ impl Handle {
 
     /// Makes a request that is not complete. The one before was freed; if MPI never heard that it
     /// was complete, it is the new one.
+    #[inline]
     pub(crate) fn start(&mut self) -> Result<(), c_int> {
         if self.armed {
             self.complete = false;
             return Ok(());
         }
+        self.ask()
+    }
+
+    /// Has MPI make the request.
+    #[cold]
+    fn ask(&mut self) -> Result<(), c_int> {
         debug_assert!(self.ticket.freed.get(), "MPI has the ticket of a request that lives");
         let extra = Rc::as_ptr(&self.ticket).cast_mut().cast::<c_void>();
         let (query, free, cancel) = (Some(query as _), Some(free as _), Some(cancel as _));
@@ -116,18 +132,24 @@ impl Handle {
         Ok(())
     }
 
-    /// It is over, with this status and this error.
-    pub(crate) fn complete(&mut self, mut status: ffi::MPI_Status, error: c_int) {
-        if self.complete {
-            return;
+    /// It is over, with this error. Its status is the one it had, which for a block says nothing.
+    #[inline]
+    pub(crate) fn complete(&mut self, error: c_int) {
+        if !self.complete {
+            self.complete = true;
+            self.ticket.error.set(error);
         }
-        status.MPI_ERROR = error;
-        self.complete = true;
-        self.ticket.status.set(status);
-        self.ticket.error.set(error);
+    }
+
+    /// What MPI says about the operation that it stands for, before it is complete.
+    pub(crate) fn tell(&mut self, status: ffi::MPI_Status) {
+        if !self.complete {
+            self.ticket.status.set(status);
+        }
     }
 
     /// MPI hears of the end, too. It may free the request in here.
+    #[inline]
     pub(crate) fn announce(&mut self) {
         if self.complete && self.armed {
             self.armed = false;
@@ -145,12 +167,19 @@ impl Handle {
         }
     }
 
+    #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
+    /// The error of what is complete.
+    #[inline]
+    pub(crate) fn code(&self) -> Option<c_int> {
+        self.complete.then(|| self.ticket.error.get())
+    }
+
     /// Status and error of what is complete.
     pub(crate) fn outcome(&self) -> Option<(ffi::MPI_Status, c_int)> {
-        self.complete.then(|| (self.ticket.status.get(), self.ticket.error.get()))
+        self.complete.then(|| (self.ticket.status(), self.ticket.error.get()))
     }
 }

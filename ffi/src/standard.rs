@@ -7,10 +7,7 @@ use std::ffi::c_int;
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use crate::{
-    codes::{
-        FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_TIMEOUT, FAMPI_TIMEOUT_NEVER,
-        FAMPI_TIMEOUT_POLL,
-    },
+    codes::{FAMPI_ERR_ARG, FAMPI_TIMEOUT_NEVER, FAMPI_TIMEOUT_POLL},
     request::null,
     state::{Kind, enter},
     wait::wait_all,
@@ -123,10 +120,9 @@ pub unsafe extern "C" fn FAMPI_Request_get_status(
         return FAMPI_ERR_ARG;
     }
     // SAFETY: our caller's promise.
-    let code = unsafe { wait_all(1, &raw mut copy, status, FAMPI_TIMEOUT_POLL, false) };
-    let pending = [FAMPI_ERR_TIMEOUT, FAMPI_ERR_INTERRUPTED].contains(&code) && is_pending(copy);
+    unsafe { wait_all(1, &raw mut copy, status, FAMPI_TIMEOUT_POLL, false) };
     // SAFETY: our caller's promise.
-    unsafe { flag.write(c_int::from(!pending)) };
+    unsafe { flag.write(c_int::from(!is_pending(copy))) };
     0
 }
 

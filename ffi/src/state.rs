@@ -4,6 +4,7 @@
 //! comes in, and what the program has freed since the last call is taken off the tables first.
 
 use std::{
+    any::Any,
     cell::{Cell, RefCell},
     ffi::{c_int, c_void},
     mem::ManuallyDrop,
@@ -12,6 +13,7 @@ use std::{
 };
 
 use fampi_core::{
+    engine::platform::PostId,
     guest::{Guest, GuestComm, Part},
     mpi::MpiPlatform,
 };
@@ -19,7 +21,10 @@ use mpi::ffi;
 
 pub(crate) use crate::handles::{Block, Entry, Kind};
 use crate::{
-    codes::{FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD, of_error},
+    codes::{
+        FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD,
+        FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, of_error,
+    },
     fused::Number,
     handles::Handles,
     request::{self, empty_status},
@@ -60,9 +65,11 @@ pub(crate) struct State {
 struct Here {
     /// It is this one.
     owner: Cell<bool>,
-    /// A panic was caught, or MPI is being finalised.
-    closed: Cell<bool>,
+    /// What every call returns: after a panic, or when MPI is being finalised. 0 until then.
+    closed: Cell<c_int>,
     state: RefCell<Option<State>>,
+    /// Something was freed since somebody looked.
+    any_freed: Cell<bool>,
     /// Places of requests that MPI has freed since somebody looked.
     freed: RefCell<Vec<u32>>,
     /// Communicators that the program has freed since somebody looked.
@@ -74,8 +81,9 @@ thread_local! {
     static HERE: ManuallyDrop<Here> = const {
         ManuallyDrop::new(Here {
             owner: Cell::new(false),
-            closed: Cell::new(false),
+            closed: Cell::new(0),
             state: RefCell::new(None),
+            any_freed: Cell::new(false),
             freed: RefCell::new(Vec::new()),
             freed_comms: RefCell::new(Vec::new()),
         })
@@ -86,41 +94,63 @@ thread_local! {
 static OWNED: AtomicBool = AtomicBool::new(false);
 
 /// Runs the body of a function; its result becomes the return code.
-pub(crate) fn enter(body: impl FnOnce(&mut Option<State>) -> Result<()>) -> c_int {
+///
+/// The body goes on by reference: moved through the functions below, what it holds would be copied
+/// in larger pieces than it was written in, for which a processor waits.
+#[inline]
+pub(crate) fn enter(mut body: impl FnMut(&mut Option<State>) -> Result<()>) -> c_int {
+    let body = &mut body;
     let guarded = catch_unwind(AssertUnwindSafe(|| HERE.with(|here| enter_here(here, body))));
-    if let Ok(done) = guarded {
-        done.err().unwrap_or(0)
-    } else {
-        HERE.with(|here| here.closed.set(true));
-        FAMPI_ERR_INTERNAL
-    }
+    guarded.map_or_else(|panic| close(&panic), |done| done.err().unwrap_or(0))
 }
 
-fn enter_here(here: &Here, body: impl FnOnce(&mut Option<State>) -> Result<()>) -> Result<()> {
+/// A panic was caught: nothing goes on after it.
+#[cold]
+fn close(_: &Box<dyn Any + Send>) -> c_int {
+    HERE.with(|here| here.closed.set(FAMPI_ERR_INTERNAL));
+    FAMPI_ERR_INTERNAL
+}
+
+#[inline]
+fn enter_here(here: &Here, body: &mut impl FnMut(&mut Option<State>) -> Result<()>) -> Result<()> {
     if !here.owner.get() {
-        if OWNED.swap(true, Ordering::Relaxed) {
-            return Err(FAMPI_ERR_THREAD);
-        }
-        here.owner.set(true);
+        own(here)?;
     }
-    if here.closed.get() {
-        return Err(FAMPI_ERR_INTERNAL);
+    if here.closed.get() != 0 {
+        return Err(here.closed.get());
     }
     let mut state = here.state.try_borrow_mut().map_err(|_| FAMPI_ERR_INTERNAL)?;
-    if let Some(state) = state.as_mut() {
+    if here.any_freed.get()
+        && let Some(state) = state.as_mut()
+    {
+        here.any_freed.set(false);
         state.clear(here);
     }
     body(&mut state)
 }
 
+/// The first call of a thread.
+#[cold]
+fn own(here: &Here) -> Result<()> {
+    if OWNED.swap(true, Ordering::Relaxed) {
+        return Err(FAMPI_ERR_THREAD);
+    }
+    here.owner.set(true);
+    Ok(())
+}
+
 /// The same for functions that need a first block, or a first communicator, before.
-pub(crate) fn enter_started(body: impl FnOnce(&mut State) -> Result<()>) -> c_int {
+#[inline]
+pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c_int {
     enter(|state| body(state.as_mut().ok_or(FAMPI_ERR_REQUEST)?))
 }
 
 /// MPI has freed the request at this place of our table.
 pub(crate) fn note_freed(place: u32) {
-    let _ = HERE.try_with(|here| here.freed.borrow_mut().push(place));
+    let _ = HERE.try_with(|here| {
+        here.any_freed.set(true);
+        here.freed.borrow_mut().push(place);
+    });
 }
 
 unsafe extern "C" fn comm_is_freed(
@@ -129,7 +159,10 @@ unsafe extern "C" fn comm_is_freed(
     _: *mut c_void,
     _: *mut c_void,
 ) -> c_int {
-    let _ = HERE.try_with(|here| here.freed_comms.borrow_mut().push(comm));
+    let _ = HERE.try_with(|here| {
+        here.any_freed.set(true);
+        here.freed_comms.borrow_mut().push(comm);
+    });
     0
 }
 
@@ -147,7 +180,7 @@ unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mu
             }
         });
     });
-    HERE.with(|here| here.closed.set(true));
+    HERE.with(|here| here.closed.set(FAMPI_ERR_UNSUPPORTED));
     c_int::from(left.is_err())
 }
 
@@ -220,14 +253,23 @@ impl State {
     }
 
     /// The state, which the first call makes.
+    #[inline]
     pub(crate) fn started(state: &mut Option<Self>) -> Result<&mut Self> {
         if state.is_none() {
-            *state = Some(Self::new()?);
+            Self::start(state)?;
         }
         state.as_mut().ok_or(FAMPI_ERR_INTERNAL)
     }
 
+    #[cold]
+    #[inline(never)]
+    fn start(state: &mut Option<Self>) -> Result<()> {
+        *state = Some(Self::new()?);
+        Ok(())
+    }
+
     /// Takes off the tables what the program has freed.
+    #[cold]
     fn clear(&mut self, here: &Here) {
         while let Some(raw) = here.freed_comms.borrow_mut().pop() {
             if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {
@@ -271,10 +313,17 @@ impl State {
     }
 
     /// The communicator in use, which it is taken into if it is not.
+    #[inline]
     pub(crate) fn comm(&mut self, raw: ffi::MPI_Comm) -> Result<GuestComm> {
-        if let Some(known) = self.comms.iter().find(|known| known.raw == raw) {
-            return Ok(known.comm);
+        match self.comms.iter().find(|known| known.raw == raw) {
+            Some(known) => Ok(known.comm),
+            None => self.take_into_use(raw),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_into_use(&mut self, raw: ffi::MPI_Comm) -> Result<GuestComm> {
         if links_two_groups(raw)? {
             return Err(FAMPI_ERR_COMM);
         }
@@ -294,11 +343,13 @@ impl State {
     }
 
     /// The entry of a request of ours that the program has not freed.
+    #[inline]
     pub(crate) fn entry(&mut self, raw: ffi::MPI_Request) -> Option<&mut Entry> {
         self.handles.entry(raw)
     }
 
     /// The block behind a request.
+    #[inline]
     pub(crate) fn block(&mut self, raw: ffi::MPI_Request) -> Result<&mut Block> {
         match self.entry(raw) {
             Some(Entry { kind: Kind::Block(block), .. }) => Ok(block),
@@ -321,17 +372,39 @@ impl State {
         }
     }
 
+    /// The same for a block that is decided, if this is the newest pending request: mostly it is.
+    #[inline]
+    pub(crate) fn settle_block(&mut self, raw: ffi::MPI_Request) {
+        let newest = self.handles.pending.last().copied();
+        let Some(place) = newest.filter(|place| self.handles.at(*place).handle.raw == raw) else {
+            return self.settle(false);
+        };
+        let alone = self.handles.pending.len() == 1;
+        if alone && settle_entry(&self.guest, self.handles.at(place), false) {
+            self.handles.pending.clear();
+            self.announce_later(place);
+        } else {
+            self.settle(false);
+        }
+    }
+
+    /// MPI is to hear of the end of this request when it waits; at once if it does not call us.
+    #[inline]
+    fn announce_later(&mut self, place: u32) {
+        if self.is_called_back {
+            self.handles.unannounced.push(place);
+        } else {
+            self.handles.at(place).handle.announce();
+        }
+    }
+
     /// Completes the requests of ours whose end is known; with `look`, asks MPI about each.
     pub(crate) fn settle(&mut self, look: bool) {
         let mut at = 0;
         while let Some(place) = self.handles.pending.get(at).copied() {
             if settle_entry(&self.guest, self.handles.at(place), look) {
                 self.handles.pending.swap_remove(at);
-                if self.is_called_back {
-                    self.handles.unannounced.push(place);
-                } else {
-                    self.handles.at(place).handle.announce();
-                }
+                self.announce_later(place);
             } else {
                 at += 1;
             }
@@ -340,33 +413,42 @@ impl State {
 }
 
 /// True when a request is complete now.
+#[inline]
 pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool {
-    let ended = match &mut entry.kind {
-        Kind::Operation(post) => {
-            let post = *post;
-            guest.with_mpi(|mpi| {
-                if look && mpi.ended(post).is_none() {
-                    fampi_core::engine::platform::Platform::test(mpi, post);
-                }
-                mpi.ended(post).map(|ended| {
-                    (ended.status, ended.fault.map_or(0, fampi_core::FaultCode::number))
-                })
-            })
-        }
+    let code = match &mut entry.kind {
         Kind::Block(block) => guest.verdict(block.name).map(|committed| {
             if let (Some(target), false) = (block.result.take(), !entry.held) {
                 target.write(guest.fused(block.name));
             }
-            let faulty = crate::codes::FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
-            (empty_status(), if committed { 0 } else { faulty })
+            if committed { 0 } else { FAMPI_ERR_TRYBLOCK_FOUND_ERRORS }
         }),
-        Kind::Making(making) => making.outcome().map(|code| (empty_status(), code)),
+        Kind::Operation(post) => {
+            let ended = operation_ended(guest, *post, look);
+            ended.map(|(status, code)| {
+                entry.handle.tell(status);
+                code
+            })
+        }
+        Kind::Making(making) => {
+            entry.handle.tell(empty_status());
+            making.outcome()
+        }
         Kind::Nothing => None,
     };
-    if let Some((status, code)) = ended {
-        entry.handle.complete(status, code);
+    if let Some(code) = code {
+        entry.handle.complete(code);
     }
     entry.handle.is_complete()
+}
+
+fn operation_ended(guest: &Guest, post: PostId, look: bool) -> Option<(ffi::MPI_Status, c_int)> {
+    guest.with_mpi(|mpi| {
+        if look && mpi.ended(post).is_none() {
+            fampi_core::engine::platform::Platform::test(mpi, post);
+        }
+        let ended = mpi.ended(post)?;
+        Some((ended.status, ended.fault.map_or(0, fampi_core::FaultCode::number)))
+    })
 }
 
 /// Whether a communicator has two groups; an error for what is no communicator.

@@ -78,24 +78,21 @@ fn awaited(
     Ok(())
 }
 
-/// Waits for a single block, and says what it came to; nothing for anything but a finished block.
-fn wait_block(
-    state: &mut State,
-    raw: MPI_Request,
-    limit: Timeout,
-) -> Option<Result<(MPI_Status, c_int)>> {
+/// Waits for a single block, and gives its code; nothing for anything but a finished block.
+#[inline]
+fn wait_block(state: &mut State, raw: MPI_Request, limit: Timeout) -> Option<Result<c_int>> {
     let Entry { kind: Kind::Block(block), handle, .. } = state.entry(raw)? else { return None };
     if !block.finished {
         return None;
     }
-    if let Some(outcome) = handle.outcome() {
-        return Some(Ok(outcome));
+    if let Some(code) = handle.code() {
+        return Some(Ok(code));
     }
     let name = block.name;
     let waited = state.guest.wait_block(name, limit);
-    state.settle(false);
-    let outcome = state.entry(raw)?.handle.outcome();
-    Some(unfinished(waited).and_then(|()| outcome.ok_or(FAMPI_ERR_INTERRUPTED)))
+    state.settle_block(raw);
+    let code = state.entry(raw)?.handle.code();
+    Some(unfinished(waited).and_then(|()| code.ok_or(FAMPI_ERR_INTERRUPTED)))
 }
 
 /// Waits for requests; those that are over are complete afterwards.
@@ -201,13 +198,19 @@ fn status_ignored() -> *mut MPI_Status {
     unsafe { ffi::RSMPI_STATUS_IGNORE }
 }
 
+/// True when the program does not ignore a status, or statuses.
+#[inline]
+fn is_wanted(pointer: *mut MPI_Status) -> bool {
+    pointer != status_ignored() && !pointer.is_null()
+}
+
 /// Writes a status, unless the program ignores it.
 ///
 /// # Safety
 ///
 /// The pointer is `MPI_STATUS_IGNORE` or to a status of the program.
 unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
-    if pointer != status_ignored() && !pointer.is_null() {
+    if is_wanted(pointer) {
         // SAFETY: our caller's promise.
         unsafe { pointer.write(status) };
     }
@@ -218,7 +221,11 @@ unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
 ///
 /// The handle stays valid and can be given to a finish, or waited for again, until
 /// `MPI_Request_free`; a request that is not fampi's is replaced by one that is. A persistent
-/// request is itself again when it is complete.
+/// request is itself again when it is complete. `MPI_Test` by its own name may need some calls
+/// then to see that a request is complete. Waits for blocks may come in any order, and be repeated.
+///
+/// `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout says nothing
+/// about the outcome.
 ///
 /// Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
 /// `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
@@ -269,6 +276,21 @@ pub(crate) unsafe fn wait_all(
         let limit = timeout(limit)?;
         // SAFETY: our caller's promise.
         let requests = unsafe { list(count, requests) }?;
+        if let ([slot], Some(state)) = (&mut *requests, state.as_mut())
+            && let Some(waited) = wait_block(state, *slot, limit)
+        {
+            let code = waited?;
+            if is_wanted(statuses)
+                && let Some((status, _)) = outcome(state, *slot)
+            {
+                // SAFETY: our caller's promise.
+                unsafe { put_statuses(statuses, 0, status) };
+            }
+            if release {
+                state.release(slot);
+            }
+            return if code == 0 { Ok(()) } else { Err(code) };
+        }
         if requests.iter().all(|raw| *raw == null()) {
             for at in 0..requests.len() {
                 // SAFETY: our caller's promise.
@@ -277,17 +299,6 @@ pub(crate) unsafe fn wait_all(
             return Ok(());
         }
         let state = State::started(state)?;
-        if let [slot] = requests
-            && let Some(waited) = wait_block(state, *slot, limit)
-        {
-            let (found, code) = waited?;
-            // SAFETY: our caller's promise.
-            unsafe { put_statuses(statuses, 0, found) };
-            if release {
-                state.release(slot);
-            }
-            return if code == 0 { Ok(()) } else { Err(code) };
-        }
         unfinished(wait(state, requests, limit, Much::All)?)?;
         let mut first = 0;
         for (at, slot) in requests.iter_mut().enumerate() {
@@ -311,7 +322,7 @@ pub(crate) unsafe fn wait_all(
 ///
 /// The pointer is `MPI_STATUSES_IGNORE`, null, or to an array with more than `at` statuses.
 unsafe fn put_statuses(statuses: *mut MPI_Status, at: usize, status: MPI_Status) {
-    if statuses != status_ignored() && !statuses.is_null() {
+    if is_wanted(statuses) {
         // SAFETY: our caller's promise.
         unsafe { put_status(statuses.wrapping_add(at), status) };
     }

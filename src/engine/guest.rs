@@ -55,14 +55,19 @@ impl Engine {
     }
 
     /// Ends the attempt at a block whose requests were adopted, perhaps after its end was clear.
+    #[inline]
     pub(crate) fn finish_adopted(&mut self, key: BlockKey, timeout: Timeout) {
-        let block = self.block(key);
-        let open = block.phase == Phase::Open;
-        let (comm, scope, context) = (block.comm, block.scope, block.context);
+        let open = self.block(key).phase == Phase::Open;
         self.finish_block(key, timeout);
-        if !open || self.current(key).is_none_or(|block| block.phase != Phase::Draining) {
-            return;
+        if open && self.current(key).is_some_and(|block| block.phase == Phase::Draining) {
+            self.drain_adopted(key);
         }
+    }
+
+    /// Looks at adopted requests for the first time: a death may have doomed them before.
+    fn drain_adopted(&mut self, key: BlockKey) {
+        let block = self.block(key);
+        let (comm, scope, context) = (block.comm, block.scope, block.context);
         let state = self.comm(comm);
         if state.interrupts.contains(scope) || self.doomed_around(key) {
             if let Some(data) = self.comm(comm).data {

@@ -88,11 +88,16 @@ impl Engine {
 
     /// Leaves a block early: pending requests are given up, the vote is *no*, and the others are
     /// told not to wait for us.
+    #[inline]
     pub(crate) fn leave_block(&mut self, key: BlockKey, code: FaultCode) {
-        let block = self.block(key);
-        if !matches!(block.phase, Phase::Open | Phase::Draining) {
-            return;
+        if matches!(self.block(key).phase, Phase::Open | Phase::Draining) {
+            self.leave_early(key, code);
         }
+    }
+
+    #[cold]
+    fn leave_early(&mut self, key: BlockKey, code: FaultCode) {
+        let block = self.block(key);
         let (comm, scope, level) = (block.comm, block.scope, block.level);
         self.raise(key, code);
         self.fail_pending(key, FaultCode::Interrupted, is_operation);

@@ -10,6 +10,7 @@ use mpi::ffi;
 
 use super::{
     calls::{COUNT, Checked, Refusal, check},
+    mend,
     request::{Request, Types},
     ulfm::Ulfm,
     watchdog,
@@ -35,8 +36,9 @@ pub fn communicators() -> usize {
     LIVE.with_borrow(Vec::len)
 }
 
-/// Frees everything that was made. `MPI_Finalize` of Open MPI 5.0.9 waits at each communicator
-/// of several launches for peers that are dead or have left already, and may crash then.
+/// Frees everything that was made, before `MPI_Finalize`. That of Open MPI 5.0.9 waits at each
+/// communicator of several launches for peers that are dead or have left already, and may crash
+/// then, also at the program's own.
 ///
 /// # Safety
 ///
@@ -46,6 +48,7 @@ pub(super) unsafe fn free_all() {
         // SAFETY: live, as nobody freed it, and used no more, says our caller.
         unsafe { comm.free() };
     }
+    mend::leave_without_farewell();
 }
 
 /// How many communicators were made and not freed.

@@ -1,14 +1,23 @@
-//! Keeps Open MPI 5 from ending this process when a duplicate fails.
+//! Keeps Open MPI 5 from ending this process, or from holding it up, after a failure.
 //!
-//! When a process dies while an `MPI_Comm_idup` is under way, Open MPI 5.0.9 can come to its last
-//! step without a number for the new communicator. That step puts `MPI_COMM_NULL` in its place,
-//! then gives back its own reference to it. The null communicator, a variable of the library, has
-//! one reference; without it, it is handed to `free`, which aborts the process, and all survivors
-//! with it (`ompi_comm_idup_with_info_activate` after `ompi_comm_activate_nb`). With enough
-//! references nothing happens but what should: the duplicate has failed.
+//! *A duplicate that fails.* When a process dies while an `MPI_Comm_idup` is under way, Open MPI
+//! 5.0.9 can come to its last step without a number for the new communicator. That step puts
+//! `MPI_COMM_NULL` in its place, then gives back its own reference to it. The null communicator, a
+//! variable of the library, has one reference; without it, it is handed to `free`, which aborts the
+//! process, and all survivors with it (`ompi_comm_idup_with_info_activate` after
+//! `ompi_comm_activate_nb`). With enough references nothing happens but what should: the duplicate
+//! has failed.
+//!
+//! *The end.* A process that knows two or more communicators with processes of several launches,
+//! links and what was merged from them, says good-bye to the peers of all in `MPI_Finalize`
+//! (`ompi_dpm_dyn_finalize`): some are dead, or have left without a word, and are waited for. Those
+//! that were freed while a request was pending are not counted, but found, and written behind the
+//! list that was made for the counted ones, which ends the process in `free` or later. With a count
+//! of none nothing of this happens.
 //!
 //! **Assumes** what is looked at first: that the null communicator begins as an object of Open MPI
-//! without debugging does, with a class, whose first word is the text of its name, and a count.
+//! without debugging does, with a class, whose first word is the text of its name, and a count; and
+//! that the count of communicators is a small number.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -24,6 +33,8 @@ use super::{calls, facts, ulfm};
 /// The major version of Open MPI whose source was read.
 const MAJOR: u32 = 5;
 const CLASS: &CStr = c"ompi_communicator_t";
+/// How many communicators have processes of several launches.
+const ACROSS_LAUNCHES: &CStr = c"ompi_comm_num_dyncomm";
 /// More failed duplicates than a job has.
 const REFERENCES: c_int = 1 << 24;
 /// A count that is greater is none.
@@ -36,16 +47,37 @@ struct Object {
     references: AtomicI32,
 }
 
-/// Does so, once. Works when MPI is initialised.
+/// Makes failed duplicates harmless. Works when MPI is initialised.
 pub(super) fn keep_null_communicator() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let version = calls::library_version().ok().and_then(|it| facts::open_mpi_version(&it));
-        if version.is_some_and(|(major, ..)| major == MAJOR) {
+        if is_known() {
             let kept = ulfm::symbol(c"ompi_mpi_comm_null").is_some_and(keep);
             tracing::debug!(kept, "references to the null communicator");
         }
     });
+}
+
+/// Has `MPI_Finalize`, the next call of MPI, say good-bye to nobody.
+pub(super) fn leave_without_farewell() {
+    if !is_known() {
+        return;
+    }
+    let count = ulfm::symbol(ACROSS_LAUNCHES).map(<*mut c_void>::cast::<AtomicI32>);
+    let Some(count) = count.filter(|count| count.is_aligned()) else { return };
+    // SAFETY: in this major version the symbol is a variable of this type, which lives for ever.
+    let count = unsafe { &*count };
+    let known = count.load(Relaxed);
+    if (0..FEW).contains(&known) {
+        count.store(0, Relaxed);
+    }
+    tracing::debug!(known, "communicators across launches are left as they are");
+}
+
+/// True for the Open MPI whose source was read.
+fn is_known() -> bool {
+    let version = calls::library_version().ok().and_then(|it| facts::open_mpi_version(&it));
+    version.is_some_and(|(major, ..)| major == MAJOR)
 }
 
 fn keep(null: *mut c_void) -> bool {

@@ -3,6 +3,7 @@
 //! ```text
 //!  PREFIX/lib/libfampi.so, libfampi.a        PREFIX/include/fampi.h, fampi_names.h, fampi.hpp
 //!  PREFIX/lib/pkgconfig/fampi.pc             PREFIX/lib/cmake/fampi/
+//!  PREFIX/lib/libfampi_watch.so              PREFIX/share/man/man3/
 //! ```
 //!
 //! **Guarantees.** A file appears under its name only when it is complete, so that a program which
@@ -13,11 +14,13 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo;
+use crate::manual;
 use crate::setup;
 use crate::workspace::{Workspace, shown};
 
@@ -41,7 +44,7 @@ pub(crate) struct Options {
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let prefix = folder(&options.prefix)?;
-    setup::ensure(workspace)?;
+    let mpi = setup::ensure(workspace)?;
     let built = build(workspace)?;
     let source = workspace.root().join("ffi");
     for (name, mode) in LIBRARIES {
@@ -56,9 +59,16 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         let text = text.replace("@VERSION@", VERSION);
         place(text.as_bytes(), &prefix.join(folder).join(name), 0o644)?;
     }
+    let watch = compile_watch(&source, &mpi.prefix.join("bin/mpicc"))?;
+    place(&watch, &prefix.join("lib/libfampi_watch.so"), 0o755)?;
+    let header = fs::read_to_string(source.join("include/fampi.h"))?;
+    for page in manual::pages(&header, VERSION) {
+        let path = prefix.join("share/man/man3").join(page.name).with_extension("3");
+        place(page.text.as_bytes(), &path, 0o644)?;
+    }
     eprintln!(
         "fampi: installed below {}: set PKG_CONFIG_PATH to its lib/pkgconfig, or \
-         CMAKE_PREFIX_PATH to it",
+         CMAKE_PREFIX_PATH to it, and MANPATH to its share/man",
         shown(&prefix)
     );
     Ok(0)
@@ -82,6 +92,21 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.map_or_else(|| workspace.target(), |it| workspace.root().join(it));
     Ok(target.join("release"))
+}
+
+/// Builds the library that watches blocking calls, which stands in front of MPI's functions as MPI
+/// wants it: in C.
+fn compile_watch(source: &Path, compiler: &Path) -> Result<Vec<u8>> {
+    let folder = tempfile::tempdir()?;
+    let made = folder.path().join("libfampi_watch.so");
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-g", "-shared", "-fPIC", "-I"]).arg(source.join("include"));
+    command.arg("-o").arg(&made).arg(source.join("watch/watch.c")).arg("-ldl");
+    let done = command.status().with_context(|| format!("cannot start {}", compiler.display()))?;
+    if !done.success() {
+        bail!("libfampi_watch.so cannot be built: see above");
+    }
+    Ok(fs::read(made)?)
 }
 
 /// Writes a file beside its place, and moves it there.

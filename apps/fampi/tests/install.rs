@@ -67,6 +67,31 @@ fn commits(program: &Path, libraries: &Path) {
     assert_eq!(said.lines().filter(|line| *line == "consumer: done").count(), 2, "{said}");
 }
 
+/// Every function of the header has a page that `man` can show, with its own sentences in it.
+#[track_caller]
+fn manual_is_complete(prefix: &Path) {
+    let header = fs::read_to_string(prefix.join("include/fampi.h")).expect("a header");
+    let declared = |line: &&str| line.contains(" FAMPI_") || line.contains("*FAMPI_");
+    let lines = header.lines().filter(|line| !line.starts_with([' ', '#', 't'])).filter(declared);
+    let names = lines.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next());
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 30, "{names:?}");
+    for name in names.iter().copied().chain(["fampi"]) {
+        let page = prefix.join("share/man/man3").join(format!("{name}.3"));
+        let text = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(text.contains(".SH DESCRIPTION"), "{name}:\n{text}");
+        if is_there("groff") {
+            let mut groff = Command::new("groff");
+            let done = groff.args(["-man", "-Tutf8", "-ww", "-z"]).arg(&page).output();
+            let said = String::from_utf8_lossy(&done.expect("it starts").stderr).into_owned();
+            assert!(said.is_empty(), "{name}: {said}");
+        }
+    }
+    let wait = prefix.join("share/man/man3/FAMPI_Wait_local.3");
+    let wait = fs::read_to_string(wait).expect("a page");
+    assert!(wait.contains("A timeout says nothing about the outcome."), "{wait}");
+}
+
 #[test]
 fn programs_elsewhere_are_built_by_pkg_config_and_by_cmake() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -75,6 +100,8 @@ fn programs_elsewhere_are_built_by_pkg_config_and_by_cmake() {
     run(fampi.args(["install", "--prefix"]).arg(&first));
     fs::rename(&first, &prefix).expect("moved");
     let libraries = prefix.join("lib");
+    assert!(libraries.join("libfampi_watch.so").is_file());
+    manual_is_complete(&prefix);
     fs::write(folder.path().join("consumer.c"), PROGRAM).expect("written");
     if is_there("pkg-config") {
         let mut query = Command::new("pkg-config");

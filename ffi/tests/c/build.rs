@@ -97,6 +97,16 @@ pub(crate) fn program(sources: &[&str], link: Link, flags: &[&str]) -> PathBuf {
     made
 }
 
+/// Builds the library that watches blocking calls; its path.
+#[track_caller]
+pub(crate) fn watcher() -> PathBuf {
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libfampi_watch.so");
+    let source = here().join("watch/watch.c");
+    let mut compiler = compiler(&source);
+    run(compiler.args(["-shared", "-fPIC", "-o"]).arg(&made).arg(&source).arg("-ldl"));
+    made
+}
+
 /// Compiles a text as a file of its own; nothing is linked.
 #[track_caller]
 pub(crate) fn compiles(name: &str, text: &str) {

@@ -5,9 +5,14 @@
 mod launch;
 
 mod build;
+mod valgrind;
+mod watch;
 
 use build::{Link, compiles, program};
 use launch::{Launch, Run};
+
+/// Algorithm 1 of the paper, with its spares.
+const FTLIB: [&str; 2] = ["examples/ftlib.cpp", "examples/spares.cpp"];
 
 /// Launches a program and makes sure that so many ranks said the word.
 #[track_caller]
@@ -56,6 +61,14 @@ fn misuse_returns_the_code_of_the_table() {
 }
 
 #[test]
+fn nothing_happens_before_mpi_after_it_and_in_another_thread() {
+    let outside = program(&["tests/programs/outside.c"], Link::Shared, &["-pthread"]);
+    let run = expect(&Launch::new(&outside, 2), 2, ": passed");
+    run.expect_orderly(2);
+    assert!(run.errors.contains("fampi: call MPI_Init before fampi"), "{run}");
+}
+
+#[test]
 fn headers_can_be_included_twice_alone_and_by_cpp() {
     let text = "#include <fampi_names.h>\n#include <fampi.h>\n#include <fampi_names.h>\n\
                 int (*start)(MPI_Comm, int, MPI_Request *) = MPI_TryBlock_start;\n";
@@ -67,9 +80,17 @@ fn headers_can_be_included_twice_alone_and_by_cpp() {
 }
 
 #[test]
+fn code_that_was_written_for_the_papers_compiles() {
+    let source = "tests/programs/signatures.c";
+    let own = program(&[source], Link::Shared, &[]);
+    assert!(std::process::Command::new(own).status().expect("it starts").success());
+    let text = std::fs::read_to_string(build::here().join(source)).expect("a source");
+    compiles("signatures.cpp", &text);
+}
+
+#[test]
 fn algorithm_2_gets_the_same_digits_whoever_dies() {
-    let sources = ["examples/cg.c", "examples/ftlib.cpp"];
-    let solver = program(&sources, Link::Shared, &[]);
+    let solver = program(&["examples/cg.c", FTLIB[0], FTLIB[1]], Link::Shared, &[]);
     let four = [
         ("rebuild", "30:2"),
         ("rebuild", "0:0"),
@@ -91,13 +112,14 @@ fn algorithm_2_gets_the_same_digits_whoever_dies() {
             let recovered = run(how, kills);
             let same = recovered.sorted_lines() == undisturbed.sorted_lines();
             assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
+            assert_eq!(recovered.status, 0, "all that live leave in order: {recovered}");
         }
     }
 }
 
 #[test]
 fn protected_states_come_back_with_the_same_digits() {
-    let waves = program(&["examples/waves.c", "examples/ftlib.cpp"], Link::Shared, &[]);
+    let waves = program(&["examples/waves.c", FTLIB[0], FTLIB[1]], Link::Shared, &[]);
     let run =
         |ranks: u32, kills: &str| Launch::new(&waves, ranks).variable("FTLIB_KILL", &kills).run();
     let four =
@@ -109,6 +131,7 @@ fn protected_states_come_back_with_the_same_digits() {
             let recovered = run(ranks, kills);
             let same = recovered.sorted_lines() == undisturbed.sorted_lines();
             assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
+            assert_eq!(recovered.status, 0, "all that live leave in order: {recovered}");
         }
     }
     // Before the first commit, and with its partner.
@@ -121,8 +144,36 @@ fn protected_states_come_back_with_the_same_digits() {
 }
 
 #[test]
+fn spares_of_the_launch_take_the_places_of_the_dead() {
+    let sources = ["examples/waves.c", FTLIB[0], FTLIB[1]];
+    let waves = program(&sources, Link::Shared, &[]);
+    let launch = |ranks, spares, kills: &str| {
+        let launch = Launch::new(&waves, ranks).spares(spares).words(["spares"]);
+        launch.variable("FTLIB_KILL", &kills).run()
+    };
+    for (ranks, plans) in [
+        (4, &[(1, "10:2"), (2, "7:1 14:3"), (2, "9:1 9:2"), (2, "10:2 -1:1")][..]),
+        (8, &[(2, "3:0 12:7"), (3, "7:1 7:6")]),
+    ] {
+        let undisturbed = launch(ranks, 1, "");
+        undisturbed.expect_orderly(ranks as usize + 1);
+        assert_eq!(undisturbed.output.lines().count(), ranks as usize, "{undisturbed}");
+        for (spares, kills) in plans {
+            let recovered = launch(ranks, *spares, kills);
+            let same = recovered.sorted_lines() == undisturbed.sorted_lines();
+            assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
+            let dead = kills.split_whitespace().count();
+            recovered.expect_orderly(ranks as usize + *spares as usize - dead);
+        }
+    }
+    let lacking = launch(4, 1, "7:1 14:3");
+    let told = "ftlib: no spare: a process died while a communicator was made";
+    assert!(lacking.errors.contains(told), "{lacking}");
+}
+
+#[test]
 fn algorithm_3_counts_each_exchange_once() {
-    let cycles = program(&["examples/cycles.c", "examples/ftlib.cpp"], Link::Shared, &[]);
+    let cycles = program(&["examples/cycles.c", FTLIB[0], FTLIB[1]], Link::Shared, &[]);
     for (ranks, how, kills) in [
         (4, "rebuild", ""),
         (4, "rebuild", "5:1"),

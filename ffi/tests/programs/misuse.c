@@ -82,6 +82,14 @@ static void finishes(void)
   FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_finish(block, 2, list, FAMPI_TIMEOUT_NEVER));
   FAILS(FAMPI_ERR_STATE, FAMPI_Wait_local(&inner, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
   FAILS(FAMPI_ERR_STATE, FAMPI_Waitall_local(2, list, MPI_STATUSES_IGNORE, 1));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Wait(&inner, MPI_STATUS_IGNORE));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Waitall(2, list, MPI_STATUSES_IGNORE));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Test(&inner, NULL, MPI_STATUS_IGNORE));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Request_get_status(inner, NULL, MPI_STATUS_IGNORE));
+  /* As with MPI's own: not complete. */
+  OK(FAMPI_Test(&inner, &number, MPI_STATUS_IGNORE));
+  OK(FAMPI_Request_get_status(inner, &other, MPI_STATUS_IGNORE));
+  CHECK(number == 0 && other == 0);
   OK(FAMPI_Request_free(&inner));
   /* A huge list. */
   for (i = 0; i < MANY / 2; i++) {
@@ -92,6 +100,10 @@ static void finishes(void)
     MPI_Isend(&sent[i], 1, MPI_INT, 1 - rank, i, MPI_COMM_WORLD, &many[MANY / 2 + i]);
   EXPECT(FAMPI_SUCCESS, commit(&block, MANY, many));
   for (i = 0; i < MANY / 2; i++) CHECK(got[i] == i);
+  /* Requests of another block: they are over, and so for this one, too. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &inner));
+  EXPECT(FAMPI_SUCCESS, commit(&inner, 2, many));
+  OK(FAMPI_Request_free(&inner));
   for (i = 0; i < MANY; i++) OK(MPI_Request_free(&many[i]));
   FAILS(FAMPI_ERR_STATE, FAMPI_Request_raise_error(block, 5));
   FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_interrupt(block));
