@@ -98,6 +98,9 @@ pub(crate) struct Engine {
     pub(crate) job: Job,
     pub(crate) copies: Copies,
     turns: u32,
+    /// Of the platform.
+    patience: u32,
+    tests_per_turn: u32,
     /// Bits of the tag on the wire that are left for the block's number.
     scope_bits: u32,
     /// When all requests of the draining blocks are looked at again.
@@ -122,6 +125,7 @@ impl Engine {
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
         let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
         let scope_bits = request::scope_bits(platform.max_tag());
+        let patience = platform.patience();
         Self {
             platform,
             comms: Vec::new(),
@@ -140,6 +144,8 @@ impl Engine {
             job: Job::default(),
             copies: Copies::default(),
             turns: 0,
+            patience,
+            tests_per_turn: progress::tests_per_turn(patience),
             scope_bits,
             next_look: Duration::ZERO,
             left: false,
