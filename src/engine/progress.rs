@@ -366,6 +366,7 @@ impl Engine {
                 tracing::info!(target: "fampi::fault", rank = %me, dead = %rank, "fault detected");
             }
             self.drive(CommKey(at), |commit, out| commit.handle_failure(rank, out));
+            self.interrupt_around(CommKey(at), rank);
             self.fail_dependents(CommKey(at), rank);
         }
     }
