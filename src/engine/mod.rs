@@ -93,6 +93,8 @@ pub(crate) struct Engine {
     serial: u64,
     /// Frames about communicators that the sender made before we did.
     early: Vec<(UniverseId, Rank, CommId, Frame)>,
+    /// Deaths in universes that we have not adopted.
+    pub(crate) early_deaths: Vec<(UniverseId, Rank)>,
     universes: Vec<UniverseState>,
     /// Who is who in the newest universe.
     pub(crate) job: Job,
@@ -140,6 +142,7 @@ impl Engine {
             interrupted: SmallVec::new(),
             serial: 0,
             early: Vec::new(),
+            early_deaths: Vec::new(),
             universes: Vec::new(),
             job: Job::default(),
             copies: Copies::default(),
@@ -169,6 +172,9 @@ impl Engine {
             self.universes.push(UniverseState { id: universe, dead, processes, silent });
         }
         self.meet(key);
+        for (of, process) in core::mem::take(&mut self.early_deaths) {
+            self.note_failure(of, process);
+        }
         key
     }
 

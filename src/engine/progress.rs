@@ -349,6 +349,8 @@ impl Engine {
     /// A process died, says the platform or another rank. A death is never taken back.
     pub(crate) fn note_failure(&mut self, universe: UniverseId, process: Rank) {
         let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
+            // It is made, and not all have confirmed that: whoever adopts it has to know.
+            self.early_deaths.push((universe, process));
             return;
         };
         if !known.dead.insert(process) {
