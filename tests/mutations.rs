@@ -50,6 +50,7 @@ use std::{
 
 use detector::Detector;
 use fampi::protocol::{
+    exchange::Shape,
     handshake::Goal,
     planted::{self, Bug},
 };
@@ -101,7 +102,7 @@ const STATES: usize = 300_000;
 const MANY_STATES: usize = 5_000_000;
 
 /// Searches that end in a second when there is no bug.
-fn setups() -> [Setup; 12] {
+fn setups() -> [Setup; 14] {
     [
         Setup { crashes: 1, cuts: true, ..Setup::ranks(2) },
         Setup { crashes: 2, cuts: true, ..Setup::ranks(3) },
@@ -115,6 +116,8 @@ fn setups() -> [Setup; 12] {
         Setup { crashes: 1, fused: true, ..Setup::ranks(4) },
         Setup { crashes: 1, fused: true, ..Setup::ranks(5) },
         Setup { fused: true, misfit: Some(1), ..Setup::ranks(3) },
+        Setup { fused: true, shape: Shape::WIDE, ..Setup::ranks(4) },
+        Setup { fused: true, shape: Shape::new(4, 2), ..Setup::ranks(5) },
     ]
 }
 

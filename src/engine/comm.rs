@@ -180,11 +180,18 @@ impl Engine {
     /// Floods the news that a block is doomed.
     pub(crate) fn interrupt(&mut self, key: CommKey, block: BlockId) {
         let mut events = Events::new();
-        let (_, interrupts, mut outlet) = self.machines(key, &mut events);
-        interrupts.handle_interrupt(block, &mut outlet);
+        let (commit, interrupts, mut outlet) = self.machines(key, &mut events);
+        interrupts.handle_interrupt(block, commit.dead(), &mut outlet);
         for event in &events {
             self.handle_event(key, event);
         }
+    }
+
+    /// Passes interruptions on around a rank that has died.
+    pub(super) fn interrupt_around(&mut self, key: CommKey, dead: Rank) {
+        let mut events = Events::new();
+        let (commit, interrupts, mut outlet) = self.machines(key, &mut events);
+        interrupts.handle_failure(dead, commit.dead(), &mut outlet);
     }
 
     #[inline]

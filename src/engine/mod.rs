@@ -93,11 +93,16 @@ pub(crate) struct Engine {
     serial: u64,
     /// Frames about communicators that the sender made before we did.
     early: Vec<(UniverseId, Rank, CommId, Frame)>,
+    /// Deaths in universes that we have not adopted.
+    pub(crate) early_deaths: Vec<(UniverseId, Rank)>,
     universes: Vec<UniverseState>,
     /// Who is who in the newest universe.
     pub(crate) job: Job,
     pub(crate) copies: Copies,
     turns: u32,
+    /// Of the platform.
+    patience: u32,
+    tests_per_turn: u32,
     /// Bits of the tag on the wire that are left for the block's number.
     scope_bits: u32,
     /// When all requests of the draining blocks are looked at again.
@@ -122,6 +127,7 @@ impl Engine {
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
         let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
         let scope_bits = request::scope_bits(platform.max_tag());
+        let patience = platform.patience();
         Self {
             platform,
             comms: Vec::new(),
@@ -136,10 +142,13 @@ impl Engine {
             interrupted: SmallVec::new(),
             serial: 0,
             early: Vec::new(),
+            early_deaths: Vec::new(),
             universes: Vec::new(),
             job: Job::default(),
             copies: Copies::default(),
             turns: 0,
+            patience,
+            tests_per_turn: progress::tests_per_turn(patience),
             scope_bits,
             next_look: Duration::ZERO,
             left: false,
@@ -163,6 +172,9 @@ impl Engine {
             self.universes.push(UniverseState { id: universe, dead, processes, silent });
         }
         self.meet(key);
+        for (of, process) in core::mem::take(&mut self.early_deaths) {
+            self.note_failure(of, process);
+        }
         key
     }
 

@@ -233,6 +233,11 @@ pub trait Platform {
         Shape::WIDE
     }
 
+    /// How often a wait polls in vain before it reads the clock and calls [`Self::idle`].
+    fn patience(&self) -> u32 {
+        32
+    }
+
     /// Called between polls that found nothing. The simulator lets others run here, until
     /// something happens to this process or the time `until` comes.
     fn idle(&mut self, until: Option<Duration>, how: Idle);

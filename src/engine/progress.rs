@@ -19,6 +19,12 @@ use crate::{
     timeout::Timeout,
 };
 
+/// The tests of a turn on a platform of this patience: nobody falls idle who has not polled since
+/// it was idle before.
+pub(super) fn tests_per_turn(patience: u32) -> u32 {
+    (patience / 2).clamp(1, TESTS_PER_TURN)
+}
+
 /// What waiting for a block came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waited {
@@ -28,9 +34,7 @@ pub(crate) enum Waited {
     Doomed,
 }
 
-/// How often a wait looks before it reads the clock.
-const PATIENCE: u32 = 32;
-/// How often what is waited for is tested before everything else is looked at.
+/// How often what is waited for is tested, at most, before everything else is looked at.
 const TESTS_PER_TURN: u32 = 8;
 /// Requests of a finished block are waited for in their order; how often all are looked at, as
 /// one may fail while an earlier one is pending.
@@ -54,7 +58,7 @@ impl Engine {
         };
         // Requests are tested below, which makes progress, too; news are rare meanwhile.
         let testing = awaits.is_none() && !self.draining.is_empty();
-        let look = !testing || self.turns.is_multiple_of(TESTS_PER_TURN);
+        let look = !testing || self.turns.is_multiple_of(self.tests_per_turn);
         let mut busy = false;
         if look && let Some(incoming) = self.platform.poll(awaits) {
             self.handle_incoming(incoming);
@@ -86,10 +90,11 @@ impl Engine {
         let mut quiet = 0_u32;
         let mut deadline = None;
         loop {
+            let voted = self.voted.len();
             if done(self) {
                 return true;
             }
-            if self.turn() {
+            if self.turn() || self.voted.len() != voted {
                 quiet = 0;
                 continue;
             }
@@ -99,7 +104,8 @@ impl Engine {
                 return done(self);
             }
             quiet += 1;
-            if quiet < PATIENCE {
+            // Nobody falls idle who has not polled for each of its votes since.
+            if quiet < self.patience.max(self.patience / 2 + self.voted.len() as u32) {
                 continue;
             }
             let now = self.platform.now();
@@ -111,7 +117,7 @@ impl Engine {
             if !done(self) {
                 self.platform.idle(self.next_deadline(limit), how);
             }
-            quiet = PATIENCE / 2;
+            quiet = self.patience / 2;
         }
     }
 
@@ -153,7 +159,7 @@ impl Engine {
         timeout: Timeout,
     ) -> RequestState {
         // A test makes progress, too; news of other things are rare meanwhile.
-        let tests = if timeout == Timeout::Poll { 1 } else { TESTS_PER_TURN };
+        let tests = if timeout == Timeout::Poll { 1 } else { self.tests_per_turn };
         self.wait(timeout, Idle::Busy, |engine| {
             (0..tests).any(|_| engine.test_request(key, index) != RequestState::Pending)
         });
@@ -343,6 +349,8 @@ impl Engine {
     /// A process died, says the platform or another rank. A death is never taken back.
     pub(crate) fn note_failure(&mut self, universe: UniverseId, process: Rank) {
         let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
+            // It is made, and not all have confirmed that: whoever adopts it has to know.
+            self.early_deaths.push((universe, process));
             return;
         };
         if !known.dead.insert(process) {
@@ -360,6 +368,7 @@ impl Engine {
                 tracing::info!(target: "fampi::fault", rank = %me, dead = %rank, "fault detected");
             }
             self.drive(CommKey(at), |commit, out| commit.handle_failure(rank, out));
+            self.interrupt_around(CommKey(at), rank);
             self.fail_dependents(CommKey(at), rank);
         }
     }

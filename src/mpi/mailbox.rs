@@ -6,13 +6,11 @@
 //!
 //! ```text
 //! inbox   of a process, for one universe: │ token, bell, will │ lane of sender 0 │ lane of 1 │ …
-//! lane    │ frames read (owner), attached (sender) │ slot 0 │ … │ slot 31 │, a cache line each
-//! slot    │ number of the frame, written last │ its bytes │
 //! ```
 //!
-//! A frame with values of a fused reduction has a word for each: two fit beside the vote, more go
-//! to the next slot, which is written first. A slow frame is cut into pieces of a slot each, and
-//! its sender rings the bell, as nobody may be looking into its lane: who hears it looks into all.
+//! What is in a [`lane`](mod@lane), and who writes what when, has a file of its own. A slow frame
+//! is cut into pieces that pass for votes, and its sender rings the bell, as nobody may be looking
+//! into its lane: who hears it looks into all.
 //!
 //! **Guarantees.** A frame is seen whole or not at all, once, and in order. What a process wrote
 //! before its death is read. A sender takes this way for all of its frames or for none: it says
@@ -29,11 +27,15 @@ use std::{
         Arc,
         atomic::{
             AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
+            Ordering::{Acquire, Release},
         },
     },
     thread,
 };
+
+mod lane;
+
+use lane::{LINE, Reader, Vote, Writer};
 
 use super::{
     memory::{Door, Shared},
@@ -59,41 +61,23 @@ pub(super) struct Letter {
 }
 
 const SWITCH: &str = "FAMPI_MAILBOX";
-/// Words of a cache line.
-const LINE: usize = 8;
-/// Frames that a lane holds.
-const SLOTS: usize = 32;
-/// Frames between two times that the owner says how far it has read: each costs the sender, who
-/// looks there when the lane seems full, a way to the other's cache.
-const TELL_EVERY: u64 = 8;
-const LANE: usize = (1 + SLOTS) * LINE;
+/// Room for 32 frames.
+type Lane<'a> = lane::Lane<'a, AtomicU64, 32>;
 /// Looks for a frame, close together, before the caller sees to other things.
 const LOOKS: u32 = 256;
-/// Words of a vote, after its number.
-const WORDS: usize = 5;
-/// Words of a slot, after its number.
-const ROOM: usize = LINE - 1;
-/// Values that fit beside the vote.
-const BESIDE: usize = ROOM - WORDS;
 const _: () = assert!(WILL + will::WORDS <= LINE, "the will fits");
-const _: () = assert!(BESIDE + ROOM >= MAX_VALUES, "a message fits in two slots");
+const _: () = assert!(lane::MOST >= MAX_VALUES, "a message fits in two slots");
 
 /// Where the bell is in the first line, and the will of the owner.
 const BELL: usize = 1;
 const WILL: usize = 2;
 
-/// The word of a slot that says what is in it, and its bit for a piece of a slow frame. The rest of
-/// it are then the bytes that are left of the frame, with this piece.
-const HEADER: usize = 2;
+/// The bit of a vote's third word that makes it a piece of a slow frame. The rest of that word are
+/// then the bytes that are left of the frame, with this piece.
 const SLOW: u64 = 1 << 63;
-/// Bytes of a slow frame in a slot.
-const PIECE: usize = (ROOM - 1) * size_of::<u64>();
-/// No slow frame has more bytes than this; what says so was not written by us.
-const MOST: u64 = 1 << 32;
-
-/// Positions in the first line of a lane.
-const READ: usize = 0;
-const ATTACHED: usize = 1;
+/// Words of a slow frame beside the vote, and bytes in a piece.
+const BESIDE: usize = 2;
+const PIECE: usize = (lane::WORDS - 1 + BESIDE) * size_of::<u64>();
 
 /// What a look into a lane found.
 pub(super) enum Found {
@@ -103,9 +87,6 @@ pub(super) enum Found {
     /// The sender does not write here, as far as we know.
     Elsewhere,
 }
-
-/// The words of a vote.
-type Vote = [u64; WORDS];
 
 /// What neighbours find an inbox by.
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,9 +112,7 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 struct Outbox {
     memory: Arc<Shared>,
-    sent: u64,
-    /// How many of them were read when we last looked.
-    read: u64,
+    writer: Writer,
     /// They wait for room.
     kept: VecDeque<(Vote, Vec<u64>)>,
 }
@@ -145,11 +124,11 @@ pub(super) struct Mailbox {
     inbox: Inbox,
     /// This node has more processes than processors.
     crowded: bool,
-    /// Frames read, by sender.
-    read: Vec<u64>,
+    /// By sender.
+    readers: Vec<Reader>,
     /// What has come of a slow frame, by sender.
     begun: Vec<Frame>,
-    /// What the bell said when the lanes were last looked into, for slow frames.
+    /// What the bell said when it was last asked.
     heard: u64,
     ways: Vec<Option<Outbox>>,
 }
@@ -191,8 +170,9 @@ impl Outbox {
         if memory.words()[0].load(Acquire) != token {
             return None;
         }
-        lane(&memory, me)[ATTACHED].store(1, Release);
-        Some(Self { memory: Arc::new(memory), sent: 0, read: 0, kept: VecDeque::new() })
+        lane(&memory, me).attach();
+        let (memory, writer, kept) = (Arc::new(memory), Writer::default(), VecDeque::new());
+        Some(Self { memory, writer, kept })
     }
 
     #[inline]
@@ -209,15 +189,15 @@ impl Outbox {
     fn send_slow(&mut self, me: usize, frame: &[u8]) {
         for at in (0..frame.len().max(1)).step_by(PIECE) {
             let left = &frame[at..];
-            let mut words = [0; ROOM - 1];
+            let mut words = [0; PIECE / size_of::<u64>()];
             for (word, bytes) in words.iter_mut().zip(left.chunks(size_of::<u64>())) {
                 let mut whole = [0; size_of::<u64>()];
                 whole[..bytes.len()].copy_from_slice(bytes);
                 *word = u64::from_le_bytes(whole);
             }
-            let [first, second, rest @ ..] = words;
-            let vote = [first, second, SLOW | left.len() as u64, rest[0], rest[1]];
-            self.send(me, &vote, &rest[2..]);
+            let [first, second, third, fourth, beside @ ..] = words;
+            let vote = [first, second, SLOW | left.len() as u64, third, fourth];
+            self.send(me, &vote, &beside);
         }
         self.ring();
     }
@@ -244,26 +224,7 @@ impl Outbox {
     /// Writes a frame if there is room.
     #[inline]
     fn put(&mut self, me: usize, vote: &Vote, values: &[u64]) -> bool {
-        let lane = lane(&self.memory, me);
-        let slots = if values.len() > BESIDE { 2 } else { 1 };
-        if self.sent + slots - self.read > SLOTS as u64 {
-            // Never beyond what was sent, whatever stands there.
-            self.read = lane[READ].load(Acquire).clamp(self.read, self.sent);
-            if self.sent + slots - self.read > SLOTS as u64 {
-                return false;
-            }
-        }
-        let first = self.sent + 1;
-        self.sent += slots;
-        if slots == 2 {
-            write(lane, first + 1, &values[BESIDE..], &[]);
-        }
-        write(lane, first, vote, values);
-        if self.sent < self.read + SLOTS as u64 {
-            // Our core owns the next slot before there is something to write.
-            slot(lane, self.sent + 1)[0].store(0, Relaxed);
-        }
-        true
+        self.writer.put(lane(&self.memory, me), vote, values)
     }
 }
 
@@ -278,8 +239,8 @@ impl Mailbox {
         let ways = all.iter().map(way).collect();
         let neighbours = all.iter().filter(|(process, _)| process.is_neighbour_of(&own)).count();
         let crowded = neighbours >= processors();
-        let (read, begun) = (vec![0; size], vec![Frame::new(); size]);
-        Self { me, inbox, crowded, read, begun, heard: 0, ways }
+        let (readers, begun) = (vec![Reader::default(); size], vec![Frame::new(); size]);
+        Self { me, inbox, crowded, readers, begun, heard: 0, ways }
     }
 
     /// The wills of the neighbours, by rank.
@@ -337,53 +298,56 @@ impl Mailbox {
 
     /// True when the next frame of a process is there.
     pub(super) fn has(&self, from: Rank) -> bool {
-        let next = self.read[from.index()] + 1;
-        slot(lane(&self.inbox.memory, from.index()), next)[0].load(Acquire) == next
+        self.readers[from.index()].has_come(lane(&self.inbox.memory, from.index()))
     }
 
     /// The next frame of a process; its values, if it has any, go to `values`.
     #[inline]
     pub(super) fn take(&mut self, from: Rank, values: &mut Option<Values>) -> Found {
         let lane = lane(&self.inbox.memory, from.index());
-        let read = &mut self.read[from.index()];
-        let (number, body) = slot(lane, *read + 1).split_at(1);
-        let came = || number[0].load(Acquire) == *read + 1;
-        if !came() {
-            if lane[ATTACHED].load(Relaxed) == 0 {
+        let reader = &mut self.readers[from.index()];
+        if !reader.has_come(lane) {
+            if !lane.is_attached() {
                 return Found::Elsewhere;
             }
-            if !wait(self.crowded, came) {
+            if !wait(self.crowded, || reader.has_come(lane)) {
                 return Found::Nothing;
             }
         }
-        let [comm, block, header, view, floor]: [u64; WORDS] =
-            std::array::from_fn(|at| body[at].load(Relaxed));
+        let vote = reader.vote(lane);
+        let [comm, block, header, view, floor] = vote;
         if header & SLOW != 0 {
-            return self.take_piece(from, header & !SLOW);
+            return self.take_piece(from, &vote);
         }
         let yes = Yes { block: BlockId(block), step: header as u8, view, floor: BlockId(floor) };
         let shape = (header >> 8) as u32;
         let letter = Letter { comm: CommId(comm), yes, has_values: shape != 0 };
-        let slots = if shape == 0 { 1 } else { take_values(lane, *read + 1, shape, values) };
-        have_read(lane, read, slots);
-        if shape != 0 && values.is_none() { Found::Nothing } else { Found::Letter(letter) }
+        if shape == 0 {
+            reader.advance(lane, 1);
+            return Found::Letter(letter);
+        }
+        let mut numbers = [0; MAX_VALUES];
+        let count = (shape as usize & 0xff).min(MAX_VALUES);
+        let slots = reader.values(lane, &mut numbers[..count]);
+        reader.advance(lane, slots);
+        *values = Values::from_words(shape, numbers);
+        if values.is_some() { Found::Letter(letter) } else { Found::Nothing }
     }
 
-    /// Takes a piece of a slow frame that has come, of which so many bytes are left.
+    /// Takes a piece of a slow frame that has come.
     #[cold]
-    fn take_piece(&mut self, from: Rank, left: u64) -> Found {
+    fn take_piece(&mut self, from: Rank, vote: &Vote) -> Found {
         let lane = lane(&self.inbox.memory, from.index());
-        let read = &mut self.read[from.index()];
-        let body = &slot(lane, *read + 1)[1..];
-        let words = body.iter().enumerate().filter(|(at, _)| *at != HEADER);
-        let bytes = words.flat_map(|(_, word)| word.load(Relaxed).to_le_bytes());
+        let reader = &mut self.readers[from.index()];
+        let mut beside = [0; BESIDE];
+        let slots = reader.values(lane, &mut beside);
+        reader.advance(lane, slots);
+        let [first, second, header, third, fourth] = *vote;
+        let left = usize::try_from(header & !SLOW).unwrap_or(0);
+        let words = [first, second, third, fourth].into_iter().chain(beside);
         let begun = &mut self.begun[from.index()];
-        begun.extend(bytes.take(PIECE.min(left as usize)));
-        have_read(lane, read, 1);
-        if left > PIECE as u64 && left < MOST {
-            return Found::Nothing;
-        }
-        Found::Frame(std::mem::take(begun))
+        begun.extend(words.flat_map(u64::to_le_bytes).take(left));
+        if left > PIECE { Found::Nothing } else { Found::Frame(std::mem::take(begun)) }
     }
 
     /// Sends what has waited for room.
@@ -403,44 +367,6 @@ impl Mailbox {
     }
 }
 
-/// Notes that slots were read, and tells the sender now and then.
-#[inline]
-fn have_read(lane: &[AtomicU64], read: &mut u64, slots: u64) {
-    let told = *read / TELL_EVERY;
-    *read += slots;
-    if *read / TELL_EVERY != told {
-        lane[READ].store(*read, Release);
-    }
-}
-
-/// Takes the values of a frame that has come, if they are any; the slots that it takes.
-#[inline]
-fn take_values(lane: &[AtomicU64], number: u64, shape: u32, values: &mut Option<Values>) -> u64 {
-    let count = (shape as usize & 0xff).min(MAX_VALUES);
-    let mut numbers = [0; MAX_VALUES];
-    let (beside, rest) = numbers[..count].split_at_mut(count.min(BESIDE));
-    read(&slot(lane, number)[1 + WORDS..], beside);
-    let slots = if rest.is_empty() { 1 } else { 2 };
-    if slots == 2 {
-        read(&slot(lane, number + 1)[1..], rest);
-    }
-    *values = Values::from_words(shape, numbers);
-    slots
-}
-
-#[inline]
-fn read(from: &[AtomicU64], to: &mut [u64]) {
-    to.iter_mut().zip(from).for_each(|(to, word)| *to = word.load(Relaxed));
-}
-
-/// Writes what fits into a slot, its number last.
-#[inline]
-fn write(lane: &[AtomicU64], number: u64, words: &[u64], more: &[u64]) {
-    let (place, body) = slot(lane, number).split_at(1);
-    body.iter().zip(words.iter().chain(more)).for_each(|(place, word)| place.store(*word, Relaxed));
-    place[0].store(number, Release);
-}
-
 /// Gives a frame a moment to come; true when it came. A core that others wait for is theirs.
 #[inline]
 fn wait(crowded: bool, came: impl Fn() -> bool) -> bool {
@@ -453,20 +379,13 @@ fn wait(crowded: bool, came: impl Fn() -> bool) -> bool {
 
 /// Words of an inbox.
 const fn words(senders: usize) -> usize {
-    LINE + senders * LANE
+    LINE + senders * Lane::WORDS
 }
 
 #[inline]
-fn lane(memory: &Shared, sender: usize) -> &[AtomicU64] {
-    let start = LINE + sender * LANE;
-    &memory.words()[start..start + LANE]
-}
-
-/// The slot of a frame, counted from 1.
-#[inline]
-fn slot(lane: &[AtomicU64], number: u64) -> &[AtomicU64] {
-    let start = LINE + (number as usize - 1) % SLOTS * LINE;
-    &lane[start..start + LINE]
+fn lane(memory: &Shared, sender: usize) -> Lane<'_> {
+    let start = LINE + sender * Lane::WORDS;
+    Lane::new(&memory.words()[start..start + Lane::WORDS])
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@
 //! Reference: M. Ruefenacht, M. Bull, S. Booth, "Generalisation of recursive doubling for
 //! `AllReduce`", Parallel Computing 69 (2017).
 
+use super::planted::{Bug, planted};
+
 /// How wide the groups of an exchange are; the same on all ranks of a communicator.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Shape {
@@ -152,7 +154,7 @@ impl Exchange {
     pub fn new(position: u32, size: u32, shape: Shape) -> Self {
         let core = shape.core(size);
         let extra = position + core < size || position >= core;
-        let rounds = shape.rounds(core);
+        let rounds = shape.rounds(core) - u8::from(core > 1 && planted(Bug::StopARoundEarly));
         let (round, needed, arrived) = (u8::MAX, 0, 0);
         Self { position, core, shape, extra, rounds, round, needed, arrived }
     }
@@ -225,14 +227,22 @@ impl Exchange {
             }
             let group = self.group(round);
             self.needed = group.mask();
+            if group.width > 2 && planted(Bug::SkipAMember) {
+                self.needed &= self.needed - 1;
+            }
+            if planted(Bug::TellTheFoldedEarly) && self.extra && round == self.rounds {
+                act(Move::Send(self.position + self.core, self.last()));
+            }
+            let old = planted(Bug::TellTheOldGroup) && 1 < round && round == self.rounds;
+            let shift = if old { self.group(round - 1).shift } else { group.shift };
             for distance in 1..group.width {
                 let step = group.step + (group.width - distance) as u8 - 1;
-                act(Move::Send(group.at(self.position, distance), step));
+                act(Move::Send(Group { shift, ..group }.at(self.position, distance), step));
             }
         } else if self.extra {
             match (round, self.follows()) {
                 (0, true) => act(Move::Send(self.position - self.core, 0)),
-                (0, false) => self.needed = 1,
+                (0, false) => self.needed = u64::from(!planted(Bug::LeaveOutTheFolded)),
                 (_, true) => self.needed = 1 << self.last(),
                 (_, false) => act(Move::Send(self.position + self.core, self.last())),
             }

@@ -361,7 +361,12 @@ impl Fusion {
         for step in group.steps() {
             match step {
                 None => all.push(own),
-                Some(step) => take(&mut self.arrived, step, |values| all.push(*values)),
+                Some(step) => take(&mut self.arrived, step, |values| {
+                    all.push(*values);
+                    if planted(Bug::CountAMemberTwice) {
+                        all.push(*values);
+                    }
+                }),
             }
         }
         self.combined = combined(&mut all);

@@ -78,6 +78,18 @@ bugs! {
     KeepTheName,
     /// Who begins a rebuild answers no more for the old world.
     LeaveTheOldWorld,
+    /// A position that another folds into does not wait for it.
+    LeaveOutTheFolded,
+    /// Who folded in is told the result when the last round begins.
+    TellTheFoldedEarly,
+    /// A round does not wait for the last of its group, if that is wider than two.
+    SkipAMember,
+    /// In the last round a position tells its group of the round before.
+    TellTheOldGroup,
+    /// The last round is left out.
+    StopARoundEarly,
+    /// The values of a member of a wide group are combined twice.
+    CountAMemberTwice,
     /// Values of a fused reduction are combined before their round.
     CombineEarly,
     /// The slow path combines values one rank after another.

@@ -331,6 +331,7 @@ impl Next {
         }
         // Whatever they answer concerns nobody.
         engine.platform.discard_universe(self.universe);
+        engine.early_deaths.retain(|(universe, _)| *universe != self.universe);
     }
 }
 

@@ -11,22 +11,53 @@ pub(super) use thread::{Carrier, suspend};
 
 #[cfg(not(miri))]
 mod coroutine {
+    use std::{cell::RefCell, thread};
+
     use generator::{Generator, Gn};
 
     /// In machine words: two megabytes, as a thread has, of which only what is used is real.
     const STACK_WORDS: usize = 0x4_0000;
 
+    /// Stacks that a thread keeps: mapping memory costs more than a short life does, above all
+    /// while other threads run.
+    const SPARE: usize = 64;
+
+    thread_local! {
+        /// Lives that have ended, for their stacks.
+        static ENDED: RefCell<Vec<Generator<'static, (), ()>>> = const { RefCell::new(Vec::new()) };
+    }
+
     /// A process that can be resumed until its life has ended.
-    pub(in crate::sim) struct Carrier(Generator<'static, (), ()>);
+    pub(in crate::sim) struct Carrier(Option<Generator<'static, (), ()>>);
 
     impl Carrier {
         pub(in crate::sim) fn new(life: impl FnOnce() + Send + 'static) -> Self {
-            Self(Gn::new_opt(STACK_WORDS, life))
+            Self(Some(match ENDED.with_borrow_mut(Vec::pop) {
+                Some(mut ended) => {
+                    ended.init_code(life);
+                    ended
+                }
+                None => Gn::new_opt(STACK_WORDS, life),
+            }))
         }
 
         /// Goes on with the life until it is suspended or has ended.
         pub(in crate::sim) fn resume(&mut self) {
-            self.0.resume();
+            self.0.as_mut().expect("taken when it is dropped").resume();
+        }
+    }
+
+    impl Drop for Carrier {
+        fn drop(&mut self) {
+            let ended = self.0.take().filter(|life| life.is_done() && !thread::panicking());
+            // A thread that ends keeps nothing any more.
+            let _ = ENDED.try_with(|kept| {
+                if let (Some(ended), Ok(mut kept)) = (ended, kept.try_borrow_mut())
+                    && kept.len() < SPARE
+                {
+                    kept.push(ended);
+                }
+            });
         }
     }
 

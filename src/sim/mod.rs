@@ -104,6 +104,7 @@ pub struct Simulation {
     spawn_time: RangeInclusive<Time>,
     call_cost: Time,
     exchange: Shape,
+    patience: u32,
     crashes: Vec<Crash>,
     calm_from: Time,
     time_limit: Time,
@@ -123,6 +124,7 @@ impl Simulation {
             spawn_time: 5_000_000..=20_000_000,
             call_cost: 50,
             exchange: Shape::WIDE,
+            patience: 32,
             crashes: Vec::new(),
             calm_from: Time::MAX,
             time_limit: 60_000_000_000,
@@ -176,6 +178,14 @@ impl Simulation {
     #[must_use]
     pub fn exchange(mut self, shape: Shape) -> Self {
         self.exchange = shape;
+        self
+    }
+
+    /// How often a process that waits polls in vain before it falls idle, until something happens
+    /// to it. A busy process is nearer to real ranks, an idle one costs less.
+    #[must_use]
+    pub fn patience(mut self, polls: u32) -> Self {
+        self.patience = polls;
         self
     }
 

@@ -101,24 +101,26 @@ impl SimPlatform {
     /// Begins a call. `None` when the process has ended and unwinds: then nothing may happen.
     fn enter(&self, is_effect: bool) -> Option<Guard<'_>> {
         let mut world = self.lock()?;
-        if thread::panicking() {
-            // Nobody else may run in the middle of an unwinding, on whose thread they all are.
+        let it = &world.processes[self.me];
+        // Nobody else may run in the middle of an unwinding, on whose thread they all are.
+        if it.end.is_some() || thread::panicking() {
             return self.unless_ended(world);
         }
-        if world.processes[self.me].finalized {
+        if it.finalized {
             drop(world);
             panic!("process {} calls its platform after it has finalized", self.me);
         }
-        if world.is_active(self.me) {
-            world.charge(self.me, is_effect);
-        }
+        world.charge(self.me, is_effect);
         let it = &world.processes[self.me];
-        let local = it.local;
-        if world.is_active(self.me) && local >= world.clock + QUANTUM {
+        if it.end.is_some() {
+            return self.unless_ended(world);
+        }
+        if it.local >= world.clock + QUANTUM {
+            let local = it.local;
             world.make_ready(self.me, local);
             return self.pause(world);
         }
-        self.unless_ended(world)
+        Some(world)
     }
 
     fn lock(&self) -> Option<Guard<'_>> {
@@ -228,6 +230,10 @@ impl Platform for SimPlatform {
 
     fn shape(&self) -> Shape {
         self.lock().map_or(Shape::WIDE, |world| world.settings.exchange)
+    }
+
+    fn patience(&self) -> u32 {
+        self.lock().map_or(1, |world| world.settings.patience)
     }
 
     fn idle(&mut self, until: Option<Duration>, _: Idle) {

@@ -51,10 +51,11 @@ pub(super) enum Next {
     Over,
 }
 
+/// What is due when. The event itself does not move with it.
 struct Entry {
     time: Time,
     sequence: u64,
-    event: Event,
+    slot: usize,
 }
 
 impl PartialEq for Entry {
@@ -97,6 +98,9 @@ pub(super) struct World {
     /// Who runs next, when a process that suspended has found out already.
     pub(super) chosen: Option<Next>,
     queue: BinaryHeap<Entry>,
+    /// By slot; what has happened leaves its slot to others.
+    events: Vec<Option<Event>>,
+    vacant: Vec<usize>,
     sequence: u64,
     pub(super) running: Pid,
     pub(super) living: usize,
@@ -121,6 +125,8 @@ impl World {
             fingerprint: settings.seed,
             chosen: None,
             queue: BinaryHeap::new(),
+            events: Vec::new(),
+            vacant: Vec::new(),
             sequence: 0,
             running: 0,
             living: 0,
@@ -139,7 +145,22 @@ impl World {
 
     pub(super) fn schedule(&mut self, time: Time, event: Event) {
         self.sequence += 1;
-        self.queue.push(Entry { time, sequence: self.sequence, event });
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[slot] = Some(event);
+        self.queue.push(Entry { time, sequence: self.sequence, slot });
+    }
+
+    /// The next event up to the limit of time, if there is one.
+    fn due(&mut self) -> Option<(Time, Event)> {
+        if self.queue.peek()?.time > self.settings.time_limit {
+            return None;
+        }
+        let Entry { time, slot, .. } = self.queue.pop()?;
+        self.vacant.push(slot);
+        Some((time, self.events[slot].take()?))
     }
 
     /// A line of the transcript; asked for by `note!`.
@@ -173,10 +194,10 @@ impl World {
         if self.living == 0 {
             return Next::Over;
         }
-        let limit = self.settings.time_limit;
-        while !self.stuck && self.queue.peek().is_some_and(|entry| entry.time <= limit) {
-            let entry = self.queue.pop().expect("just seen");
-            if let Some(process) = self.handle(entry.time, entry.event) {
+        while !self.stuck
+            && let Some((time, event)) = self.due()
+        {
+            if let Some(process) = self.handle(time, event) {
                 return Next::Run(process);
             }
         }

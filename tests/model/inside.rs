@@ -282,7 +282,7 @@ impl Play<'_> {
     /// The block is interrupted here: the flood goes on, pending requests are over.
     fn interrupt(&mut self) {
         let mut out: Vec<Effect> = Vec::new();
-        self.member.interrupts.handle_interrupt(BLOCK, &mut out);
+        self.member.interrupts.handle_interrupt(BLOCK, self.member.outer.dead(), &mut out);
         self.outside(out);
     }
 
@@ -329,6 +329,9 @@ impl Play<'_> {
         if dead.number() < self.setup.inner {
             self.inside(|inner, out| inner.handle_failure(dead, out));
         }
+        let mut out: Vec<Effect> = Vec::new();
+        self.member.interrupts.handle_failure(dead, self.member.outer.dead(), &mut out);
+        self.outside(out);
         self.forget_dead();
         if self.setup.right(dead) == self.rank && self.member.request == Request::Pending {
             self.member.request = Request::Failed;

@@ -14,7 +14,7 @@ mod world;
 use std::{fmt::Debug, hash::Hash};
 
 use detector::Detector;
-use fampi::protocol::handshake::Goal;
+use fampi::protocol::{exchange::Shape, handshake::Goal};
 use inside::Inside;
 use recovery::Recovery;
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
@@ -88,7 +88,7 @@ fn five_ranks_of_which_one_dies() {
 
 #[test]
 fn one_round_in_which_all_tell_all() {
-    let wide = |ranks| Setup { wide: true, ..Setup::ranks(ranks) };
+    let wide = |ranks| Setup { shape: Shape::WIDE, ..Setup::ranks(ranks) };
     check(Setup { crashes: 1, ..wide(2) }, 41);
     check(Setup { crashes: 2, cuts: true, ..wide(3) }, 1995);
     for naysayer in 0..3 {
@@ -101,7 +101,17 @@ fn one_round_in_which_all_tell_all() {
     check(Setup { crashes: 2, blocks: 3, in_sequence: true, ..wide(3) }, 18_765);
     check(Setup { crashes: 1, ..wide(4) }, 63_361);
     check(Setup { crashes: 2, fused: true, ..wide(3) }, 3749);
+    check(Setup { fused: true, ..wide(4) }, 23_274);
     check(Setup { crashes: 1, fused: true, misfit: Some(1), ..wide(3) }, 7611);
+}
+
+#[test]
+fn groups_of_four_and_a_rank_that_folds_into_one() {
+    let four = |ranks| Setup { shape: Shape::new(4, 2), ..Setup::ranks(ranks) };
+    check(four(5), 9989);
+    check(four(6), 14_777);
+    check(Setup { naysayer: Some(4), ..four(5) }, 24_110);
+    check(Setup { fused: true, ..four(5) }, 38_402);
 }
 
 #[test]
@@ -221,12 +231,23 @@ fn an_observer_that_is_declared_dead_and_lives_is_fenced() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn more_of_everything() {
+fn more_recoveries() {
     check(Recovery { crashes: 1, ..Recovery::rebuild(4) }, 1_372_318);
-    check(Inside { ring: true, crashes: 1, ..Inside::ranks(4) }, 1_165_857);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_ring_of_four_inside_a_block() {
+    check(Inside { ring: true, crashes: 1, ..Inside::ranks(4) }, 1_608_661);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn more_commits() {
     check(Setup { crashes: 3, blocks: 2, in_sequence: true, ..Setup::ranks(4) }, 1_218_785);
     check(Setup { crashes: 1, blocks: 3, ..Setup::ranks(3) }, 1_524_432);
     check(Setup { crashes: 2, ..Setup::ranks(5) }, 2_577_773);
     check(Setup { crashes: 1, naysayer: Some(0), ..Setup::ranks(5) }, 911_178);
     check(Setup { crashes: 1, blocks: 2, ..Setup::ranks(4) }, 7_321_314);
+    check(Setup { crashes: 1, shape: Shape::new(4, 2), ..Setup::ranks(5) }, 1_116_396);
 }

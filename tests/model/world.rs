@@ -37,7 +37,7 @@ use crate::{
 const COMM: CommId = CommId(1);
 
 /// What a group of ranks is going to do, and what may happen to it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools)]
 pub(crate) struct Setup {
     /// Number of ranks.
@@ -59,8 +59,8 @@ pub(crate) struct Setup {
     pub(crate) misfit: Option<u32>,
     /// A death can fall between two messages of one turn.
     pub(crate) cuts: bool,
-    /// One round among all instead of groups of two.
-    pub(crate) wide: bool,
+    /// How wide the groups of the exchange are.
+    pub(crate) shape: Shape,
     /// A planted bug.
     pub(crate) bug: Option<Bug>,
 }
@@ -100,14 +100,25 @@ pub(crate) enum Action {
 }
 
 impl Setup {
-    /// This many ranks, one block, all yes, nobody dies.
+    /// This many ranks, one block, all yes, nobody dies, groups of two.
     pub(crate) fn ranks(ranks: u32) -> Self {
-        Self { ranks, blocks: 1, ..Self::default() }
+        Self {
+            ranks,
+            blocks: 1,
+            crashes: 0,
+            naysayer: None,
+            leaver: None,
+            in_sequence: false,
+            fused: false,
+            misfit: None,
+            cuts: false,
+            shape: Shape::DOUBLING,
+            bug: None,
+        }
     }
 
     fn machine(&self, rank: Rank) -> Commit {
-        let shape = if self.wide { Shape::WIDE } else { Shape::DOUBLING };
-        Commit::new(COMM, rank, self.ranks).with_shape(shape)
+        Commit::new(COMM, rank, self.ranks).with_shape(self.shape)
     }
 
     fn all(&self) -> impl Iterator<Item = Rank> + use<> {

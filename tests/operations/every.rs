@@ -169,7 +169,8 @@ impl Call {
             _ if self.gives_all_the_same() => 0,
             _ => to,
         };
-        (0..self.count(from, to)).map(|k| self.draw(&[2, from, one, k])).collect()
+        let part = self.draw(&[2, from, one]);
+        (0..self.count(from, to)).map(|k| mix(part ^ k as u64)).collect()
     }
 
     /// What one rank has for all, part by part.

@@ -77,6 +77,8 @@ pub(crate) struct Job {
     pub(crate) latency: [u64; 2],
     /// Ranks that exchange votes in the first round, and in later ones.
     pub(crate) exchange: [u32; 2],
+    /// How often a process polls in vain before it falls idle.
+    pub(crate) patience: u32,
     /// How long a process that was spawned takes to run.
     pub(crate) spawn: [u64; 2],
     /// A rank of the launch that computes for so long in every round.
@@ -128,6 +130,7 @@ impl Job {
             outstanding: 2 + draw.below(3),
             rows: draw.one_in(3),
             exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])].map(|width| width as u32),
+            patience: draw.one_of(&[1, 4, 32]) as u32,
         }
     }
 
@@ -141,6 +144,7 @@ impl Job {
             .detection(micros(self.detection))
             .latency(micros(self.latency))
             .exchange(Shape::new(self.exchange[0], self.exchange[1]))
+            .patience(self.patience)
             .spawn_time(micros(self.spawn))
             .crashes(self.crashes.iter().copied())
             .calm_from(calm_from)

@@ -87,6 +87,15 @@ fn a_job_is_what_its_line_says() {
 }
 
 #[test]
+fn jobs_that_failed_once_do_not_fail_again() {
+    let lines = include_str!("found.txt").lines();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let job = Job::from_line(line).expect("a job");
+        assert_eq!(shrink::try_run(&job), None, "cargo fampi sim --job '{line}'");
+    }
+}
+
+#[test]
 fn a_failing_job_becomes_a_small_one_that_fails() {
     planted::plant(Some(Bug::WaitForTheDead));
     let mut jobs = (0..1000).map(|seed| Job::drawn_from(seed, &RANKS));

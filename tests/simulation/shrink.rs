@@ -87,6 +87,7 @@ fn candidates(job: &Job) -> Vec<Job> {
     add(&|job| job.outstanding = 2);
     add(&|job| job.latency = [5, 5]);
     add(&|job| job.exchange = [2, 2]);
+    add(&|job| job.patience = 1);
     add(&|job| job.detection = [100, 100]);
     add(&|job| job.spawn = [2_000, 2_000]);
     candidates

@@ -32,6 +32,7 @@ impl Job {
             detection: [100, 100],
             latency: [5, 5],
             exchange: [2, 2],
+            patience: 32,
             spawn: [2_000, 2_000],
             slow: None,
             depth: 1,
@@ -75,6 +76,7 @@ impl Job {
             "detection" => self.detection = range(value)?,
             "latency" => self.latency = range(value)?,
             "exchange" => self.exchange = widths(value)?,
+            "patience" => self.patience = value.parse().ok()?,
             "spawn" => self.spawn = range(value)?,
             "slow" => {
                 let (rank, time) = value.split_once('+')?;
@@ -124,7 +126,8 @@ impl fmt::Display for Job {
         write!(
             f,
             "seed={} ranks={} spares={} answer={} work={} calm={} calm-from={} detection={}..{} \
-             latency={}..{} spawn={}..{} depth={} outstanding={} rows={} exchange={}x{}",
+             latency={}..{} spawn={}..{} depth={} outstanding={} rows={} exchange={}x{} \
+             patience={}",
             self.seed,
             self.ranks,
             self.spares,
@@ -142,7 +145,8 @@ impl fmt::Display for Job {
             self.outstanding,
             self.rows,
             self.exchange[0],
-            self.exchange[1]
+            self.exchange[1],
+            self.patience
         )?;
         if let Some((rank, time)) = self.slow {
             write!(f, " slow={rank}+{time}")?;
