@@ -2,7 +2,8 @@
  * What a commit costs in C, in the shape of the papers' benchmark: start, finish without
  * requests, wait, free, against MPI_Allreduce and MPI_Iallreduce + MPI_Wait of two integers.
  *
- * Batches of the three alternate; medians over the batches, in microseconds, of the last rank.
+ * Batches of the three alternate. The last rank prints medians over the batches, in microseconds,
+ * in the rows of `cargo fampi bench commit`; `cargo fampi bench library` puts both side by side.
  */
 #include <fampi.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ static int ascending(const void *one, const void *other)
 int main(int argc, char **argv)
 {
   static void (*const operations[3])(void) = {allreduce, iallreduce, commit};
+  static const char *const names[3] = {"allreduce", "iallreduce", "commit"};
   static double took[3][BATCHES];
   int rank, size, batch, which, round;
   MPI_Init(&argc, &argv);
@@ -67,10 +69,12 @@ int main(int argc, char **argv)
   }
   for (which = 0; which < 3; which++)
     qsort(took[which], BATCHES, sizeof(double), ascending);
-  if (rank == size - 1)
-    printf("ranks %d: MPI_Allreduce %.2f, MPI_Iallreduce + wait %.2f, commit %.2f us, ratio %.2f\n",
-           size, took[0][BATCHES / 2], took[1][BATCHES / 2], took[2][BATCHES / 2],
-           took[2][BATCHES / 2] / took[1][BATCHES / 2]);
+  if (rank == size - 1) {
+    printf("ranks,operation,median_us,ratio_to_iallreduce\n");
+    for (which = 0; which < 3; which++)
+      printf("%d,%s,%.4f,%.3f\n", size, names[which], took[which][BATCHES / 2],
+             took[which][BATCHES / 2] / took[1][BATCHES / 2]);
+  }
   MPI_Finalize();
   return 0;
 }

@@ -4,7 +4,7 @@
  * The system is -u'' = f on a line, one piece of it for each rank. Each iteration is one block,
  * with the exchange of borders, both sums, and a copy of the state to the next rank. The copy
  * counts with the block's commit, and brings a replacement to where the others are.
- * `cg rebuild|merge`; `FTLIB_KILL="5:2 9:0"` kills rank 2 in cycle 5 and rank 0 in cycle 9.
+ * `cg rebuild|merge|spares`; `FTLIB_KILL="5:2 9:0"` kills rank 2 in cycle 5 and rank 0 in cycle 9.
  */
 #include <math.h>
 #include <stdio.h>
@@ -173,10 +173,8 @@ int main(int argc, char **argv)
 {
   int is_replacement, k, must_restore;
   double digits;
-  enum ftlib_recovery how =
-      argc > 1 && strcmp(argv[1], "merge") == 0 ? FTLIB_MERGE : FTLIB_REBUILD;
   MPI_Init(&argc, &argv);
-  world = ftlib_initialize(how, argv, &is_replacement);
+  world = ftlib_initialize(ftlib_named(argv[1]), argv, &is_replacement);
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);
   own.piece = is_replacement ? -1 : rank;

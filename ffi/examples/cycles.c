@@ -5,10 +5,9 @@
  * neighbours, each in a local block that is one more request of the outer one, and ends after the
  * reduction of the next time step. A cycle that failed is done again on a rebuilt world; the sum
  * of all cells is conserved, and shows at the end whether any exchange counted twice.
- * `cycles rebuild|merge`; `FTLIB_KILL="3:1"` kills rank 1 in cycle 3.
+ * `cycles rebuild|merge|shrink|spares`; `FTLIB_KILL="3:1"` kills rank 1 in cycle 3.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "ftlib.h"
 
@@ -102,10 +101,8 @@ int main(int argc, char **argv)
 {
   int is_replacement, in_step, k;
   double sum = 0, all = 0;
-  enum ftlib_recovery how =
-      argc > 1 && strcmp(argv[1], "merge") == 0 ? FTLIB_MERGE : FTLIB_REBUILD;
   MPI_Init(&argc, &argv);
-  world = ftlib_initialize(how, argv, &is_replacement);
+  world = ftlib_initialize(ftlib_named(argv[1]), argv, &is_replacement);
   committed.cycle = -1;
   in_step = 0;
   while (committed.cycle < CYCLES) {

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -78,6 +79,17 @@ int replace(MPI_Comm failed, MPI_Comm shrunken, MPI_Comm *world)
 }
 
 }  // namespace
+
+ftlib_recovery ftlib_named(const char *word)
+{
+  const std::string name = word == nullptr ? "rebuild" : word;
+  if (name == "rebuild") return FTLIB_REBUILD;
+  if (name == "merge") return FTLIB_MERGE;
+  if (name == "shrink") return FTLIB_SHRINK;
+  if (name == "spares") return FTLIB_SPARES;
+  std::fprintf(stderr, "ftlib: write rebuild, merge, shrink or spares instead of %s\n", word);
+  std::exit(2);
+}
 
 MPI_Comm ftlib_initialize(ftlib_recovery recovery, char **argv, int *is_replacement)
 {
@@ -150,7 +162,9 @@ void ftlib_finalize(MPI_Comm *world)
 void ftlib_inject(int cycle, int rank)
 {
   const char *plan = std::getenv("FTLIB_KILL");
-  if (plan == nullptr || spawned) return;
+  // A cycle that is done again, perhaps with other ranks, is not the one that was meant.
+  static std::set<int> seen;
+  if (plan == nullptr || spawned || !seen.insert(cycle).second) return;
   const std::string now = std::to_string(cycle) + ":" + std::to_string(rank);
   std::istringstream entries(plan);
   for (std::string entry; entries >> entry;) {

@@ -24,6 +24,9 @@ enum ftlib_recovery {
   FTLIB_SPARES
 };
 
+/* The way of this name: rebuild, merge, shrink, spares. Without a name it is rebuild. */
+enum ftlib_recovery ftlib_named(const char *word);
+
 /* The world, and whether this process replaces another. The program goes on with this world. */
 MPI_Comm ftlib_initialize(enum ftlib_recovery recovery, char **argv, int *is_replacement);
 

@@ -8,7 +8,6 @@
  * `FTLIB_KILL="10:2 -1:0"` kills rank 2 in step 10, and rank 0 when it restores its state.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "ftlib.h"
 
@@ -94,10 +93,8 @@ static int step(int rank, int size)
 int main(int argc, char **argv)
 {
   int rank, size, has_state, is_replacement, k;
-  enum ftlib_recovery mode;
   MPI_Init(&argc, &argv);
-  mode = argc > 1 && strcmp(argv[1], "spares") == 0 ? FTLIB_SPARES : FTLIB_REBUILD;
-  world = ftlib_initialize(mode, argv, &is_replacement);
+  world = ftlib_initialize(ftlib_named(argv[1]), argv, &is_replacement);
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);
   begin(rank);

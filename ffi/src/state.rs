@@ -372,20 +372,24 @@ impl State {
         }
     }
 
-    /// The same for a block that is decided, if this is the newest pending request: mostly it is.
+    /// Completes a request of ours whose end is known, and gives its code. A block that was waited
+    /// for is mostly the only request that is pending.
     #[inline]
-    pub(crate) fn settle_block(&mut self, raw: ffi::MPI_Request) {
-        let newest = self.handles.pending.last().copied();
-        let Some(place) = newest.filter(|place| self.handles.at(*place).handle.raw == raw) else {
-            return self.settle(false);
-        };
-        let alone = self.handles.pending.len() == 1;
-        if alone && settle_entry(&self.guest, self.handles.at(place), false) {
+    pub(crate) fn settle_block(&mut self, raw: ffi::MPI_Request) -> Option<c_int> {
+        if let [place] = self.handles.pending[..]
+            && self.handles.at(place).handle.raw == raw
+        {
+            let entry = self.handles.at(place);
+            if !settle_entry(&self.guest, entry, false) {
+                return None;
+            }
+            let code = entry.handle.code();
             self.handles.pending.clear();
             self.announce_later(place);
-        } else {
-            self.settle(false);
+            return code;
         }
+        self.settle(false);
+        self.entry(raw)?.handle.code()
     }
 
     /// MPI is to hear of the end of this request when it waits; at once if it does not call us.

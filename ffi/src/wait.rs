@@ -90,8 +90,7 @@ fn wait_block(state: &mut State, raw: MPI_Request, limit: Timeout) -> Option<Res
     }
     let name = block.name;
     let waited = state.guest.wait_block(name, limit);
-    state.settle_block(raw);
-    let code = state.entry(raw)?.handle.code();
+    let code = state.settle_block(raw);
     Some(unfinished(waited).and_then(|()| code.ok_or(FAMPI_ERR_INTERRUPTED)))
 }
 

@@ -13,9 +13,9 @@
  *   mpirun ... env LD_PRELOAD=DIR/lib/libfampi_watch.so FAMPI_WATCH=1 ./halo
  *
  * `gdb -batch -ex 'info line *(step+0x5c)' halo` turns a place into a line, or `addr2line -e halo
- * 0x1234` one without a name, (+0x1234). What libfampi and MPI call themselves is not reported. The program must have fampi as a shared library: what is inside of it
- * cannot be stood in front of, and a line at the end says that no block was seen. One thread, as
- * everywhere in fampi.
+ * 0x1234` one without a name, (+0x1234). What libfampi and MPI call themselves is not reported.
+ * The program must have fampi as a shared library: what is inside of it cannot be stood in front
+ * of, and a line at the end says that no block was seen. One thread, as everywhere in fampi.
  *
  * The only library of fampi that defines names of MPI's, by MPI's own way to do so (PMPI).
  */

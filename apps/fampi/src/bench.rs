@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use crate::cargo::{self, Program};
 use crate::detect;
 use crate::launcher::{self, Launcher};
+use crate::library;
 use crate::progress::Step;
 use crate::recovery;
 use crate::session::{self, End, Script};
@@ -23,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub(crate) enum Benchmark {
     /// The cost of a commit, against MPI's own reductions and agreements in the same run
     Commit(Options),
+    /// The cost of a commit from C, against the same from Rust and MPI's own reduction
+    Library(Options),
     /// The cost of a block with 4 to 2000 requests, against `MPI_Waitall` and a reduction
     Block(Options),
     /// From a death to its agreed report, by several ways to die
@@ -36,13 +39,13 @@ pub(crate) struct Options {
     /// Numbers of ranks to measure with
     #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2,4,8",
           value_parser = launcher::ranks, allow_negative_numbers = true)]
-    ranks: Vec<u32>,
+    pub(crate) ranks: Vec<u32>,
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
+    pub(crate) csv: Option<PathBuf>,
     /// For the measuring program
     #[arg(last = true, value_name = "ARGS")]
-    arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
 }
 
 /// A measuring program that prints its own rows, one launch for each number of ranks.
@@ -67,6 +70,7 @@ const BLOCK: Measurement = Measurement {
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
     match benchmark {
         Benchmark::Commit(options) => measure(workspace, &COMMIT, options),
+        Benchmark::Library(options) => library::main(workspace, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
         Benchmark::Detect(options) => detect::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),

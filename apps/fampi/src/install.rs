@@ -83,7 +83,7 @@ fn folder(prefix: &Path) -> Result<PathBuf> {
 }
 
 /// Builds both libraries with optimisation; the folder that they are in.
-fn build(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     let mut cargo = cargo::command(workspace);
     cargo.args(["build", "--quiet", "--release", "--package", "fampi-ffi"]);
     if !cargo.status().context("cannot start cargo")?.success() {

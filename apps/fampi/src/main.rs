@@ -32,6 +32,7 @@ mod guard;
 mod install;
 mod installation;
 mod launcher;
+mod library;
 mod manual;
 mod noise;
 mod plan;

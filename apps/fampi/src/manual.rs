@@ -159,23 +159,25 @@ mod tests {
     use super::*;
 
     const HEADER: &str = "/*\n * fampi: transactions that survive.\n *\n * Generated.\n *\n \
-         * Blocks are decided.\n */\n\n#ifndef X\n\n/*\n Over.\n */\n#define FAMPI_OVER -1\n\n/*\n \
-         A name for a type.\n */\ntypedef int FAMPI_Thing;\n\n/*\n Ends a `block`, or two. Does not \
-         wait:\n it votes.\n\n .5 of all is not enough.\n\n Returns `FAMPI_OVER`.\n\n Pointers:\n\n \
-         It is null.\n */\nint FAMPI_End(MPI_Request block,\n              int count);\n\n/*\n \
-         Says why.\n */\nconst char *FAMPI_Why(int code);\n";
+        * Blocks are decided.\n */\n\n#ifndef X\n\n/*\n Over.\n */\n#define FAMPI_OVER -1\n\n\
+        /*\n A name for a type.\n */\ntypedef int FAMPI_Thing;\n\n/*\n Ends a `block`, or two. \
+        Does not wait:\n it votes.\n\n .5 of all is not enough.\n\n Returns `FAMPI_OVER`.\n\n \
+        Pointers:\n\n It is null.\n */\nint FAMPI_End(MPI_Request block,\n              \
+        int count);\n\n/*\n Says why.\n */\nconst char *FAMPI_Why(int code);\n";
 
     #[test]
     fn each_function_has_a_page_with_all_that_the_header_says() {
         let pages = pages(HEADER, "1.2");
         let names: Vec<&str> = pages.iter().map(|page| &*page.name).collect();
         assert_eq!(names, ["fampi", "FAMPI_End", "FAMPI_Why"]);
-        let end = ".TH FAMPI_End 3 \"\" \"fampi 1.2\"\n.SH NAME\nFAMPI_End \\- Ends a \\fBblock\\fR, \
-                   or two\n.SH SYNOPSIS\n.nf\n.B #include <fampi.h>\n.sp\nint \
-                   FAMPI_End(MPI_Request block,\n              int count);\n.fi\n.SH \
-                   DESCRIPTION\nEnds a \\fBblock\\fR, or two. Does not wait: it votes.\n.PP\n\\&.5 \
-                   of all is not enough.\n.SH RETURN VALUE\nReturns \\fBFAMPI_OVER\\fR.\n.SH \
-                   POINTERS\nIt is null.\n.SH SEE ALSO\n.BR fampi (3)\n";
+        let end = ".TH FAMPI_End 3 \"\" \"fampi 1.2\"\n\
+            .SH NAME\nFAMPI_End \\- Ends a \\fBblock\\fR, or two\n\
+            .SH SYNOPSIS\n.nf\n.B #include <fampi.h>\n.sp\n\
+            int FAMPI_End(MPI_Request block,\n              \
+            int count);\n.fi\n.SH DESCRIPTION\n\
+            Ends a \\fBblock\\fR, or two. Does not wait: it votes.\n.PP\n\
+            \\&.5 of all is not enough.\n.SH RETURN VALUE\nReturns \\fBFAMPI_OVER\\fR.\n\
+            .SH POINTERS\nIt is null.\n.SH SEE ALSO\n.BR fampi (3)\n";
         assert_eq!(pages[1].text.split_once('\n').map(|(_, rest)| rest), Some(end));
     }
 

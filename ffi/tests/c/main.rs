@@ -98,11 +98,18 @@ fn algorithm_2_gets_the_same_digits_whoever_dies() {
         ("rebuild", "30:1 30:3"),
         ("merge", "30:2"),
         ("merge", "20:0 40:3"),
+        ("spares", "20:0 40:3"),
     ];
-    let eight = [("rebuild", "30:1 30:3"), ("merge", "20:0 40:7")];
+    let eight = [
+        ("rebuild", "30:5"),
+        ("rebuild", "30:1 30:3"),
+        ("merge", "20:0 40:7"),
+        ("spares", "20:0 40:7"),
+    ];
     for (ranks, plans) in [(4, &four[..]), (8, &eight)] {
         let run = |how: &str, kills: &str| {
-            let launch = Launch::new(&solver, ranks).words([how]);
+            let spares = if how == "spares" { 2 } else { 0 };
+            let launch = Launch::new(&solver, ranks).spares(spares).words([how]);
             launch.variable("FTLIB_KILL", &kills).run()
         };
         let undisturbed = run("rebuild", "");
@@ -185,6 +192,23 @@ fn algorithm_3_counts_each_exchange_once() {
         let sum = 2 * ranks * (ranks + 1);
         expect(&launch, 1, &format!("{ranks} ranks, 20 cycles: the sum is {sum}.000000000"));
     }
+    // After a shrink all is there but what the dead had.
+    for (ranks, dead) in [(4, &[1][..]), (8, &[1, 4])] {
+        let kills = dead.iter().map(|rank| format!("5:{rank}")).collect::<Vec<_>>().join(" ");
+        let launch = Launch::new(&cycles, ranks).words(["shrink"]).variable("FTLIB_KILL", &kills);
+        let mut cells: Vec<f64> = (1..=ranks).map(f64::from).collect();
+        for _ in 0..5 {
+            let before = cells.clone();
+            for (rank, cell) in cells.iter_mut().enumerate() {
+                let left = before[(rank + before.len() - 1) % before.len()];
+                *cell += (left - before[rank]) / 10.0;
+            }
+        }
+        let lost: f64 = dead.iter().map(|rank| cells[*rank]).sum();
+        let (living, sum) = (ranks as usize - dead.len(), cells.iter().sum::<f64>() - lost);
+        let said = format!("{living} ranks, 20 cycles: the sum is {:.9}", 4.0 * sum);
+        expect(&launch, 1, &said);
+    }
 }
 
 #[test]
@@ -204,7 +228,7 @@ fn the_examples_do_what_they_say() {
 #[test]
 fn the_benchmark_runs() {
     let commit = program(&["benches/commit.c"], Link::Shared, &["-O2"]);
-    expect(&Launch::new(&commit, 2), 1, "ratio").expect_orderly(2);
+    expect(&Launch::new(&commit, 2), 1, "2,commit,").expect_orderly(2);
 }
 
 #[test]

@@ -81,7 +81,8 @@ fn valgrind_finds_nothing_of_ours() {
 
 #[test]
 fn a_finding_of_ours_is_told_from_one_of_mpi() {
-    let text = "==7== Invalid read of size 8\n==7==    at 0x1: memcpy (in /x/vgpreload_memcheck.so)\n\
+    let text = "==7== Invalid read of size 8\n\
+                ==7==    at 0x1: memcpy (in /x/vgpreload_memcheck.so)\n\
                 ==7==    by 0x2: FAMPI_Init (block.rs:3)\n==7== \n==7== Invalid write of size 8\n\
                 ==7==    at 0x3: writev (writev.c:26)\n\
                 ==7==    by 0x3: PMPI_Init (in /x/libmpi.so.40)\n==7==    by 0x4: main (a.c:3)\n";
