@@ -5,8 +5,8 @@
 //! slot    │ number of the frame, written last │ vote │ values
 //! ```
 //!
-//! A frame takes one slot, or two if it has more values than fit beside the vote: then the second is
-//! written first. Slots are used in a circle: one is written again when the reader has said that it
+//! A frame takes one slot, or two if it has more values than fit beside the vote: then the second
+//! is written first. Slots are used in a circle: one is written again when the reader has said that it
 //! has read what was there.
 //!
 //! **Guarantees.** A frame is seen whole or not at all, once, and in order, whatever the memory of
