@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A frame takes one slot, or two if it has more values than fit beside the vote: then the second
-//! is written first. Slots are used in a circle: one is written again when the reader has said that it
-//! has read what was there.
+//! is written first. Slots are used in a circle: one is written again when the reader has said that
+//! it has read what was there.
 //!
 //! **Guarantees.** A frame is seen whole or not at all, once, and in order, whatever the memory of
 //! the two processors does: the tests try every order of the accesses and every value that each may
