@@ -11,7 +11,7 @@ use std::{ffi::OsStr, fs, time::Duration};
 /// How many of a job are on this node, as the launcher of Open MPI 5 says it.
 const LOCAL_SIZE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
 const LAUNCHERS: [&str; 3] = ["prterun", "prted", "mpirun"];
-/// How long there must have been as many, and fewer than there should be.
+/// How long there must have been no more, and fewer than there should be.
 const CERTAIN: Duration = Duration::from_secs(10);
 /// Between two counts.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ pub(super) struct Siblings {
     launcher: Option<u32>,
     expected: usize,
     living: usize,
-    /// For how long there have been this many.
+    /// For how long there have not been more.
     steady: Duration,
     since_count: Duration,
 }
@@ -51,8 +51,9 @@ impl Siblings {
     }
 
     fn note(&mut self, living: usize) {
-        let same = living == self.living;
-        self.steady = if same { self.steady + self.since_count } else { Duration::ZERO };
+        // Those who have seen enough leave, which is no news for the others.
+        let grows = living > self.living;
+        self.steady = if grows { Duration::ZERO } else { self.steady + self.since_count };
         self.living = living;
         self.since_count = Duration::ZERO;
     }
@@ -99,6 +100,7 @@ mod tests {
         assert!(!after(&mut siblings, &[1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4]));
         assert!(!after(&mut siblings, &[3, 3, 3, 3, 3]));
         assert!(after(&mut siblings, &[3]));
+        assert!(after(&mut siblings, &[1]), "the others have left because of that");
         assert!(!after(&mut siblings, &[5]), "another job of the launcher");
     }
 
