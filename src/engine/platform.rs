@@ -346,8 +346,9 @@ pub trait Platform {
     /// there, and what was brought.
     fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error>;
 
-    /// Collective over the universe: a data communicator of these processes, in this order;
-    /// `None` for a process that is not among them.
+    /// Collective over the universe: a data communicator of these processes, in this order. Each
+    /// process in a group names those of its group; no two groups have anybody in common. `None` for
+    /// a process that is in none.
     fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error>;
 
     /// Drops a data communicator: its pending operations end, its posts are gone. Local.

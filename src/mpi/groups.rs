@@ -184,7 +184,7 @@ impl MpiPlatform {
         self.settle();
         let source = self.control.source(universe).ok_or(Error::CreationFailed)?;
         let position = members.iter().position(|member| *member == source.rank());
-        let color = position.map(|_| 0);
+        let color = position.map(|_| members[0].number());
         let made = part(&source, color, position.unwrap_or(0) as u32);
         let data = made.map_err(|refusal| failed(refusal, &[source], self.ulfm))?;
         Ok(data.map(|data| self.add_data(data)))

@@ -95,6 +95,11 @@ impl Row {
 }
 
 impl Child {
+    /// What this rank of the launch asked for.
+    pub fn row(&self, origin: u32) -> Option<Row> {
+        self.rows.get(origin as usize).copied().flatten()
+    }
+
     /// The bytes of a part of it: the rows of these ranks of the launch.
     pub fn encode(&self, origins: impl Iterator<Item = usize>) -> Vec<u8> {
         let row = |origin: usize| Some(self.rows.get(origin)?.as_ref()?.words(origin));
@@ -218,6 +223,21 @@ impl Roster {
     /// Where the split with this path stands among the children.
     pub fn position(&self, path: &[u32]) -> Result<usize, usize> {
         self.children.binary_search_by(|child| child.path.as_slice().cmp(path))
+    }
+
+    /// The ranks of the world in the part of this path that `rank` is in, in their order; nobody if
+    /// it is in none. An empty path is the world.
+    pub fn part(&self, path: &[u32], rank: Rank) -> Vec<Rank> {
+        if path.is_empty() {
+            return (0..self.members.len()).map(Rank::from).collect();
+        }
+        let Ok(at) = self.position(path) else { return Vec::new() };
+        let row = |rank: Rank| self.children[at].row(self.origins[rank.index()]);
+        let Some(color) = row(rank).and_then(|row| row.color) else { return Vec::new() };
+        let mut part = self.part(&self.children[at].parent, rank);
+        part.retain(|rank| row(*rank).is_some_and(|row| row.color == Some(color)));
+        part.sort_by_key(|rank| row(*rank).map(|row| row.key));
+        part
     }
 
     /// Notes what some ranks of the launch asked for in a split.
@@ -363,7 +383,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_roster_is_another_or_none(at in 0_usize..100, bit in 0_u8..8) {
+        fn a_roster_damaged_outside_is_another_or_none(at in 0_usize..100, bit in 0_u8..8) {
             let mut bytes = Roster::launch(9, 2).encode();
             if let Some(byte) = bytes.get_mut(at) {
                 *byte ^= 1 << bit;

@@ -232,22 +232,11 @@ impl Rebuild {
             self.world = gathered.as_ref().ok().copied().flatten();
             return gathered.is_ok();
         };
-        let Some(rank) = engine.job.roster.rank_of(me) else { return true };
-        let derived = self.derive(engine, child, rank);
+        let rank = engine.job.roster.rank_of(me);
+        let derived = derive(engine, universe, child, rank);
         let worked = derived.is_ok();
         self.children.push(derived.unwrap_or_default());
         worked
-    }
-
-    /// Repeats a split, of the world or of our part of it; nothing if we had none in it.
-    fn derive(&self, engine: &mut Engine, at: usize, rank: Rank) -> Result<Option<Derived>, Error> {
-        let roster = &engine.job.roster;
-        let (child, origin) = (&roster.children[at], roster.origins[rank.index()] as usize);
-        let Some(row) = child.rows.get(origin).copied().flatten() else { return Ok(None) };
-        let above = || self.children.get(roster.position(&child.parent).ok()?)?.as_ref()?.data;
-        let parent = if child.parent.is_empty() { self.world } else { above() };
-        let parent = parent.ok_or(Error::CreationFailed)?;
-        engine.platform.split(parent, row.color, row.key).map(Some)
     }
 
     /// Everything is made, on all members of the universe: this is the world now.
@@ -292,6 +281,30 @@ impl Rebuild {
             engine.platform.discard_data(data);
         }
     }
+}
+
+/// Repeats a split, of the world or of our part of it; nothing if we had none in it.
+///
+/// The whole universe takes part in the call, as in the vote before it: some have the verdict and
+/// call, while a death holds up others, who ask them for it. That death has to end the call, also
+/// if it is that of a spare.
+fn derive(
+    engine: &mut Engine,
+    universe: UniverseId,
+    at: usize,
+    rank: Option<Rank>,
+) -> Result<Option<Derived>, Error> {
+    let roster = &engine.job.roster;
+    let child = &roster.children[at];
+    let part = rank.map_or_else(Vec::new, |rank| roster.part(&child.path, rank));
+    let members: Vec<Rank> = part.iter().map(|rank| roster.members[rank.index()]).collect();
+    let row = |rank: Rank| child.row(roster.origins[rank.index()]);
+    let table = rank.filter(|rank| row(*rank).is_some()).map(|rank| {
+        let asked = |rank: &Rank| row(*rank).map_or((None, 0), |row| (row.color, row.key));
+        roster.part(&child.parent, rank).iter().map(asked).collect()
+    });
+    let data = engine.platform.gather(universe, &members)?;
+    Ok(table.map(|table| Derived { data, table }))
 }
 
 impl Next {

@@ -76,7 +76,8 @@ impl Request {
     /// True when both may be made in the same call.
     fn agrees_with(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Split { .. }, Self::Split { .. }) => true,
+            (Self::Split { .. }, Self::Split { .. })
+            | (Self::Gather { .. }, Self::Gather { .. }) => true,
             (
                 Self::Regroup { dead, spawn, .. },
                 Self::Regroup { dead: other_dead, spawn: other_spawn, .. },
@@ -272,10 +273,7 @@ impl World {
         let made = match creation.first().expect("all have entered") {
             Request::Split { .. } => self.make_split(at),
             Request::Shrink { .. } => vec![(None, self.add_comm(participants.clone()))],
-            Request::Gather { members } => {
-                let chosen = members.iter().map(|rank| creation.members[rank.index()]).collect();
-                vec![(None, self.add_comm(chosen))]
-            }
+            Request::Gather { .. } => self.make_gathered(at),
             Request::Regroup { .. } => {
                 self.universes.push(Universe::new(participants.clone()));
                 vec![(None, self.universes.len() - 1)]
@@ -301,6 +299,20 @@ impl World {
             (Some(color), self.add_comm(group.into_iter().map(|(_, process)| process).collect()))
         };
         groups.into_iter().map(make).collect()
+    }
+
+    fn make_gathered(&mut self, at: usize) -> Vec<(Option<u32>, usize)> {
+        let creation = &self.creations[at];
+        let mut groups: BTreeMap<u32, Vec<Pid>> = BTreeMap::new();
+        for request in creation.requests.iter().flatten() {
+            if let Request::Gather { members } = request
+                && let Some(first) = members.first()
+            {
+                let group = members.iter().map(|rank| creation.members[rank.index()]);
+                groups.entry(first.number()).or_insert_with(|| group.collect());
+            }
+        }
+        groups.into_iter().map(|(first, group)| (Some(first), self.add_comm(group))).collect()
     }
 
     /// A call is over for one participant.
@@ -335,7 +347,13 @@ impl World {
                 let mine = mine.map(|(_, comm)| *comm);
                 Made::Derived(Derived { data: mine.and_then(|c| self.register(me, c)), table })
             }
-            Some(Request::Shrink { .. } | Request::Gather { .. }) => {
+            Some(Request::Gather { members }) => {
+                let first = members.first().map(|first| first.number());
+                let mine = made.iter().find(|(of, _)| of.is_some() && *of == first);
+                let mine = mine.map(|(_, comm)| *comm);
+                Made::Data(mine.and_then(|comm| self.register(me, comm)))
+            }
+            Some(Request::Shrink { .. }) => {
                 let comm = made[0].1;
                 Made::Data(self.register(me, comm))
             }

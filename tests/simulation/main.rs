@@ -86,6 +86,26 @@ fn a_job_is_what_its_line_says() {
     }
 }
 
+proptest::proptest! {
+    /// Lines as they are printed, of which some words are changed.
+    #[test]
+    fn lines_from_outside_are_jobs_or_refused(
+        seed in 0_u64..1 << 40,
+        changes in proptest::collection::vec((0_usize..20, "[a-z0-9@#.,x=-]{0,9}"), 0..4),
+    ) {
+        let line = Job::drawn_from(seed, &RANKS).to_string();
+        let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        for (at, change) in changes {
+            let at = at % words.len();
+            let name = words[at].split('=').next().unwrap_or_default();
+            words[at] = format!("{name}={change}");
+        }
+        if let Ok(job) = Job::from_line(&words.join(" ")) {
+            proptest::prop_assert_eq!(Job::from_line(&job.to_string()), Ok(job));
+        }
+    }
+}
+
 #[test]
 fn jobs_that_failed_once_do_not_fail_again() {
     let lines = include_str!("found.txt").lines();

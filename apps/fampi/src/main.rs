@@ -153,6 +153,10 @@ mod tests {
             "bench",
             "sim",
             "scale",
+            "detector",
+            "soak",
+            "figure2",
+            "timeline",
             "commit",
             "detect",
             "-n",
@@ -162,6 +166,9 @@ mod tests {
             "--job",
             "--ranks",
             "--csv",
+            "--plots",
+            "--minutes",
+            "--timeline",
             "--spares",
             "--",
             "-",
@@ -184,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_typed_is_understood_or_refused(
+        fn words_from_outside_are_understood_or_refused(
             words in prop::collection::vec(word(), 0..8),
         ) {
             let line = std::iter::once("fampi".to_owned()).chain(words);

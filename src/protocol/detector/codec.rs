@@ -242,12 +242,15 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn what_is_read_is_what_was_written(
-            which in 0_usize..7, at in any::<prop::sample::Index>(), byte in any::<u8>()
+        fn what_is_read_from_outside_is_what_was_written(
+            which in 0_usize..7,
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         ) {
             let mut frame = bytes_of(&samples()[which]);
-            let at = at.index(frame.len());
-            frame[at] = byte;
+            for (at, byte) in changes {
+                let at = at.index(frame.len());
+                frame[at] = byte;
+            }
             if let Some(message) = decode(&frame) {
                 prop_assert_eq!(bytes_of(&message), frame);
             }
