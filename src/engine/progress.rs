@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Entry, Need, OpenBlock, Phase, RequestState,
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Entry, Need, OpenBlock, Phase, Progress,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
@@ -151,11 +151,11 @@ impl Engine {
         key: BlockKey,
         index: usize,
         timeout: Timeout,
-    ) -> RequestState {
+    ) -> Progress {
         // A test makes progress, too; news of other things are rare meanwhile.
         let tests = if timeout == Timeout::Poll { 1 } else { TESTS_PER_TURN };
         self.wait(timeout, Idle::Busy, |engine| {
-            (0..tests).any(|_| engine.test_request(key, index) != RequestState::Pending)
+            (0..tests).any(|_| engine.test_request(key, index) != Progress::Pending)
         });
         self.block(key).records[index].state
     }
