@@ -233,10 +233,11 @@ impl TryBlock {
         tag: Tag,
         synchronous: bool,
     ) -> Result<RequestId, Error> {
+        let tag = tag.checked()?;
         let mut engine = self.engine().borrow_mut();
-        let (to, tag) = (checked(&engine, self.key, to)?, wire_tag(&engine, self.key, tag)?);
-        let operation = Operation::Send { to, tag, synchronous };
-        Ok(post(&mut engine, self.key, Need::Peer(to), operation, buffer))
+        let buffer = engine.block_mut(self.key).records.wrap(buffer);
+        let index = engine.post_send(self.key, (to, tag), synchronous, buffer)?;
+        Ok(RequestId { block: self.key, index })
     }
 
     #[inline]
@@ -246,19 +247,23 @@ impl TryBlock {
         from: Source,
         tag: TagSelector,
     ) -> Result<RequestId, Error> {
+        let envelope = (from.rank(), tag.checked()?);
         let mut engine = self.engine().borrow_mut();
-        let (from, tag) = envelope(&engine, self.key, from, tag)?;
-        let need = from.map_or(Need::Anybody, Need::Peer);
-        Ok(post(&mut engine, self.key, need, Operation::Receive { from, tag }, buffer))
+        let buffer = engine.block_mut(self.key).records.wrap(buffer);
+        let index = engine.post_receive(self.key, envelope, buffer)?;
+        Ok(RequestId { block: self.key, index })
     }
 
     pub(super) fn post<T: Element>(
         &self,
         need: Need,
-        operation: Operation,
+        operation: &Operation,
         buffer: Vec<T>,
     ) -> Request<T> {
-        Request::of(post(&mut self.engine().borrow_mut(), self.key, need, operation, buffer))
+        let mut engine = self.engine().borrow_mut();
+        let buffer = engine.block_mut(self.key).records.wrap(buffer);
+        let index = engine.post(self.key, need, operation, buffer);
+        Request::of(RequestId { block: self.key, index })
     }
 
     /// This rank, and how many there are.
@@ -274,7 +279,7 @@ impl TryBlock {
         from: Source,
         tag: TagSelector,
     ) -> Result<(Option<Rank>, Option<u32>), Error> {
-        envelope(&self.engine().borrow(), self.key, from, tag)
+        self.engine().borrow().on_the_wire(self.key, (from.rank(), tag.checked()?))
     }
 
     pub(super) fn index(&self, request: RequestId) -> Result<usize, Error> {
@@ -295,51 +300,6 @@ impl Drop for TryBlock {
     }
 }
 
-#[inline]
-fn post<B: Buffer>(
-    engine: &mut Engine,
-    key: BlockKey,
-    need: Need,
-    operation: Operation,
-    buffer: B,
-) -> RequestId {
-    let block = engine.block_mut(key);
-    let buffer = block.shells.wrap(block.records.len(), buffer);
-    RequestId { block: key, index: engine.post(key, need, operation, buffer) }
-}
-
-#[inline]
-fn envelope(
-    engine: &Engine,
-    key: BlockKey,
-    from: Source,
-    tag: TagSelector,
-) -> Result<(Option<Rank>, Option<u32>), Error> {
-    let from = match from {
-        Source::Rank(rank) => Some(checked(engine, key, rank)?),
-        Source::Any => None,
-    };
-    let tag = match tag {
-        TagSelector::Tag(tag) => Some(wire_tag(engine, key, tag)?),
-        TagSelector::Any => None,
-    };
-    Ok((from, tag))
-}
-
-#[inline]
-fn checked(engine: &Engine, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
-    let size = engine.comm(engine.block(key).comm).size();
-    if rank.number() >= size {
-        return Err(Error::NoSuchRank { rank, size });
-    }
-    Ok(rank)
-}
-
-#[inline]
-fn wire_tag(engine: &Engine, key: BlockKey, tag: Tag) -> Result<u32, Error> {
-    Ok(engine.wire_tag(engine.block(key).scope, tag.checked()?))
-}
-
 /// Takes a buffer out of a block as the vector that it is.
 #[inline]
 pub(super) fn take<T: Element>(
@@ -347,6 +307,9 @@ pub(super) fn take<T: Element>(
     key: BlockKey,
     index: usize,
 ) -> Result<Vec<T>, Error> {
-    let buffer = engine.take_buffer(key, index)?;
-    engine.block_mut(key).shells.unwrap(index, buffer).ok_or(Error::NoSuchRequest)
+    if let Some(vector) = engine.block_mut(key).records[index].take() {
+        return Ok(vector);
+    }
+    engine.fetch_buffer(key, index)?;
+    engine.block_mut(key).records[index].take().ok_or(Error::NoSuchRequest)
 }

@@ -35,7 +35,7 @@ impl TryBlock {
             return Err(Error::NotGlobal);
         }
         let barrier = Operation::Collective(Collective::Barrier);
-        let asked: Request<u8> = self.post(Need::Anybody, barrier, Vec::new());
+        let asked: Request<u8> = self.post(Need::Anybody, &barrier, Vec::new());
         Ok(Request::of(asked.id()))
     }
 }
@@ -63,12 +63,12 @@ impl Finished {
         if engine.comm(comm.key()).retired {
             return Err(Error::Abandoned);
         }
-        let asked = &engine.block(self.key).records[request.index()].buffer;
+        let asked = engine.block(self.key).records[request.index()].buffer();
         if asked.is_none() || engine.block(self.key).comm != comm.key() {
             return Err(Error::NoSuchRequest);
         }
         let creation = Creation::of_block(&mut engine, comm.key())?;
-        engine.take_buffer(self.key, request.index())?;
+        engine.block_mut(self.key).records[request.index()].take_boxed();
         drop(engine);
         Ok(Forming::new(comm.clone(), creation))
     }

@@ -137,12 +137,12 @@ impl TryBlock {
     /// fewer elements, see [`super::Status::elements`]; the rest of the buffer is as it was.
     pub fn iread_at<T: Number>(&mut self, file: &File<T>, at: u64, buffer: Vec<T>) -> Request<T> {
         let access = FileAccess { file: file.id, at, writes: false };
-        self.post(Need::Nobody, Operation::File(access), buffer)
+        self.post(Need::Nobody, &Operation::File(access), buffer)
     }
 
     /// Writes to a file (`MPI_File_iwrite_at`), which grows if need be.
     pub fn iwrite_at<T: Number>(&mut self, file: &File<T>, at: u64, buffer: Vec<T>) -> Request<T> {
         let access = FileAccess { file: file.id, at, writes: true };
-        self.post(Need::Nobody, Operation::File(access), buffer)
+        self.post(Need::Nobody, &Operation::File(access), buffer)
     }
 }

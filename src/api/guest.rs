@@ -12,8 +12,9 @@ use std::{
 
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Level, Need, Record, RequestState, Shared, Waited,
+        BlockKey, CommKey, Engine, Level, Need, Shared, Waited,
         platform::{DataId, Platform, PostId, Progress, UniverseId},
+        record::Record,
         reduction::Values,
     },
     error::Error,
@@ -253,7 +254,7 @@ impl Guest {
         let listed = |record: &&Record| matches!(record.need, Need::Foreign | Need::Inner(_));
         let records = engine.block(block.0).records.iter().filter(listed).enumerate();
         let failed = records.filter_map(|(index, record)| match record.state {
-            RequestState::Failed(code) => Some((index, code)),
+            Progress::Failed(code) => Some((index, code)),
             _ => None,
         });
         failed.collect()

@@ -217,8 +217,7 @@ impl TryBlock {
             return Err(Error::NoSuchRank { rank, size });
         }
         let mut engine = self.engine().borrow_mut();
-        let block = engine.block_mut(self.key);
-        let buffer = block.shells.wrap(block.records.len(), buffer);
+        let buffer = engine.block_mut(self.key).records.wrap(buffer);
         let index = engine.post_neighbours(self.key, buffer, received, sent);
         Ok(Request::of(RequestId { block: self.key, index }))
     }

@@ -2,7 +2,7 @@
 
 use super::{Comm, Request, RequestId, Status, block, wait::public_status};
 use crate::{
-    engine::{BlockKey, Level, RequestState, Shared, Waited, buffer::Element},
+    engine::{BlockKey, Level, Progress, Shared, Waited, buffer::Element},
     error::Error,
     fault::{Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
@@ -176,7 +176,7 @@ impl Finished {
     /// What a completed request tells; `None` when it did not complete.
     pub fn status(&self, request: impl Into<RequestId>) -> Option<Status> {
         match self.state(request.into())? {
-            RequestState::Complete(status) => Some(public_status(&self.engine.borrow(), status)),
+            Progress::Complete(status) => Some(public_status(&self.engine.borrow(), status)),
             _ => None,
         }
     }
@@ -184,12 +184,12 @@ impl Finished {
     /// Why a request failed; `None` when it completed.
     pub fn fault(&self, request: impl Into<RequestId>) -> Option<FaultCode> {
         match self.state(request.into())? {
-            RequestState::Failed(code) => Some(code),
+            Progress::Failed(code) => Some(code),
             _ => None,
         }
     }
 
-    fn state(&self, request: RequestId) -> Option<RequestState> {
+    fn state(&self, request: RequestId) -> Option<Progress> {
         let engine = self.engine.borrow();
         let belongs = request.block == self.key;
         belongs.then(|| engine.block(self.key).records[request.index].state)
@@ -201,7 +201,7 @@ impl Finished {
         let engine = self.engine.borrow();
         let records = engine.block(self.key).records.iter().enumerate();
         let failed = records.filter_map(|(index, record)| match record.state {
-            RequestState::Failed(code) if codes.matches(code) => Some(index),
+            Progress::Failed(code) if codes.matches(code) => Some(index),
             _ => None,
         });
         failed.collect()

@@ -18,6 +18,7 @@ impl Tag {
     /// operations among neighbours use.
     pub const MAX: Self = Self(FIRST_COPY_TAG - 1);
 
+    #[inline]
     pub(super) fn checked(self) -> Result<u32, Error> {
         if self > Self::MAX {
             return Err(Error::TagTooLarge { tag: self.0, max: Self::MAX.0 });
@@ -37,7 +38,18 @@ pub enum Source {
     Any,
 }
 
+impl Source {
+    #[inline]
+    pub(super) fn rank(self) -> Option<Rank> {
+        match self {
+            Self::Rank(rank) => Some(rank),
+            Self::Any => None,
+        }
+    }
+}
+
 impl From<Rank> for Source {
+    #[inline]
     fn from(rank: Rank) -> Self {
         Self::Rank(rank)
     }
@@ -55,7 +67,18 @@ pub enum TagSelector {
     Any,
 }
 
+impl TagSelector {
+    #[inline]
+    pub(super) fn checked(self) -> Result<Option<u32>, Error> {
+        match self {
+            Self::Tag(tag) => tag.checked().map(Some),
+            Self::Any => Ok(None),
+        }
+    }
+}
+
 impl From<Tag> for TagSelector {
+    #[inline]
     fn from(tag: Tag) -> Self {
         Self::Tag(tag)
     }

@@ -2,7 +2,7 @@
 
 use super::{RequestId, Status, TryBlock};
 use crate::{
-    engine::{Engine, RequestState, platform, platform::Idle},
+    engine::{Engine, Progress, platform, platform::Idle},
     error::Error,
     fault::FaultCode,
     timeout::Timeout,
@@ -125,10 +125,10 @@ impl TryBlock {
         }
         let mut engine = self.engine().borrow_mut();
         let states = requests.iter().map(|it| engine.test_request(self.key, (*it).into().index));
-        let states: Vec<RequestState> = states.collect();
+        let states: Vec<Progress> = states.collect();
         let mut failure = None;
         for state in &states {
-            if let RequestState::Failed(code) = state {
+            if let Progress::Failed(code) = state {
                 failure = failure.or(Some(*code));
             }
         }
@@ -138,11 +138,11 @@ impl TryBlock {
             let state = states[at];
             at += 1;
             match state {
-                RequestState::Complete(status) if failure.is_none() => {
+                Progress::Complete(status) if failure.is_none() => {
                     over.push((*request, public_status(&engine, status)));
                     false
                 }
-                RequestState::Failed(_) => false,
+                Progress::Failed(_) => false,
                 _ => true,
             }
         });
@@ -153,7 +153,7 @@ impl TryBlock {
     pub fn fault(&self, request: impl Into<RequestId>) -> Option<FaultCode> {
         let index = self.index(request.into()).ok()?;
         match self.engine().borrow().block(self.key).records[index].state {
-            RequestState::Failed(code) => Some(code),
+            Progress::Failed(code) => Some(code),
             _ => None,
         }
     }
@@ -186,7 +186,7 @@ impl TryBlock {
         let mut found = None;
         self.engine().borrow_mut().wait(timeout, Idle::Busy, |engine| {
             let is_over = |request: &R| {
-                engine.test_request(self.key, (*request).into().index) != RequestState::Pending
+                engine.test_request(self.key, (*request).into().index) != Progress::Pending
             };
             found = requests.iter().position(is_over);
             found.is_some() || requests.is_empty()
@@ -198,11 +198,11 @@ impl TryBlock {
     }
 }
 
-fn result(engine: &Engine, state: RequestState) -> Result<Status, Error> {
+fn result(engine: &Engine, state: Progress) -> Result<Status, Error> {
     match state {
-        RequestState::Complete(status) => Ok(public_status(engine, status)),
-        RequestState::Failed(code) => Err(Error::Request(code)),
-        RequestState::Pending => Err(Error::WaitTimedOut),
+        Progress::Complete(status) => Ok(public_status(engine, status)),
+        Progress::Failed(code) => Err(Error::Request(code)),
+        Progress::Pending => Err(Error::WaitTimedOut),
     }
 }
 

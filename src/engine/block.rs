@@ -1,16 +1,11 @@
 //! An open block: its requests, its faults, and how far it is.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{
-    CommKey, Engine,
-    buffer::{Buffer, Shells},
-    neighbours::Exchange,
-    platform::{MessageId, PostId, Status},
-};
+use super::{CommKey, Engine, neighbours::Exchange, platform::MessageId, record::Records};
 use crate::{
-    fault::{Fault, FaultCode, FaultReport},
+    fault::{Fault, FaultReport},
     ids::BlockId,
     protocol::fused::Values,
     rank::Rank,
@@ -88,11 +83,9 @@ pub(crate) struct OpenBlock {
     /// as tags are concerned.
     pub(crate) scope: BlockId,
     pub(crate) context: u32,
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Records,
     /// The operations among neighbours.
     pub(super) exchanges: Vec<Exchange>,
-    /// To make buffers of, in this block and in those that use its place later.
-    pub(crate) shells: Shells,
     /// All records below are over.
     pub(super) first_pending: usize,
     /// One of its operations needs something of every rank.
@@ -125,14 +118,6 @@ pub(super) enum Phase {
     Decided { committed: bool },
 }
 
-/// One request of a block.
-pub(crate) struct Record {
-    pub(crate) need: Need,
-    pub(crate) state: RequestState,
-    pub(super) post: Option<PostId>,
-    pub(crate) buffer: Option<Box<dyn Buffer>>,
-}
-
 /// Whom a request needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Need {
@@ -150,14 +135,6 @@ pub(crate) enum Need {
     Foreign,
 }
 
-/// Where a request stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum RequestState {
-    Pending,
-    Complete(Status),
-    Failed(FaultCode),
-}
-
 impl OpenBlock {
     fn new() -> Self {
         Self {
@@ -167,9 +144,8 @@ impl OpenBlock {
             level: Level::Local,
             scope: BlockId(0),
             context: 0,
-            records: Vec::new(),
+            records: Records::default(),
             exchanges: Vec::new(),
-            shells: Shells::default(),
             first_pending: 0,
             has_synchronised: false,
             messages: Vec::new(),
@@ -184,13 +160,17 @@ impl OpenBlock {
         }
     }
 
+    /// True when the key is not outdated.
+    #[inline]
+    pub(super) fn is_named(&self, key: BlockKey) -> bool {
+        self.generation == key.generation()
+    }
+
     /// True when no request can change any more.
     #[inline]
     pub(super) fn is_drained(&mut self) -> bool {
-        let done = |record: &Record| !matches!(record.state, RequestState::Pending);
-        while self.records.get(self.first_pending).is_some_and(done) {
-            self.first_pending += 1;
-        }
+        let after = &self.records[self.first_pending..];
+        self.first_pending += after.iter().position(|it| !it.is_over()).unwrap_or(after.len());
         self.first_pending == self.records.len()
     }
 }
@@ -236,20 +216,20 @@ impl Engine {
     #[inline]
     pub(crate) fn block(&self, key: BlockKey) -> &OpenBlock {
         let block = &self.blocks[key.slot()];
-        assert_eq!(block.generation, key.generation(), "a block is used by its handle only");
+        assert!(block.is_named(key), "a block is used by its handle only");
         block
     }
 
     /// The block, if the key is not outdated.
     #[inline]
     pub(super) fn current(&self, key: BlockKey) -> Option<&OpenBlock> {
-        Some(&self.blocks[key.slot()]).filter(|block| block.generation == key.generation())
+        Some(&self.blocks[key.slot()]).filter(|block| block.is_named(key))
     }
 
     #[inline]
     pub(crate) fn block_mut(&mut self, key: BlockKey) -> &mut OpenBlock {
         let block = &mut self.blocks[key.slot()];
-        assert_eq!(block.generation, key.generation(), "a block is used by its handle only");
+        assert!(block.is_named(key), "a block is used by its handle only");
         block
     }
 
@@ -285,17 +265,16 @@ impl Engine {
     #[inline]
     pub(super) fn release(&mut self, key: BlockKey) {
         let block = &mut self.blocks[key.slot()];
-        for record in &mut block.records {
-            if let Some(post) = record.post.take().filter(|_| !self.left) {
+        block.records.clear(|post| {
+            if !self.left {
                 self.platform.abandon(post);
             }
-        }
+        });
         for post in block.exchanges.iter_mut().flat_map(Exchange::take_posts) {
             if !self.left {
                 self.platform.abandon(post);
             }
         }
-        block.records.clear();
         block.exchanges.clear();
         if !self.interrupted.is_empty() {
             self.interrupted.retain(|interrupted| *interrupted != key);

@@ -50,46 +50,6 @@ impl Foreign {
     }
 }
 
-/// Boxes whose contents are gone, one for each request of an earlier block in the same place of the
-/// table: blocks that look alike allocate nothing.
-#[derive(Default)]
-pub(crate) struct Shells(Vec<Option<Box<dyn Buffer>>>);
-
-impl Shells {
-    /// The buffer of the request at this position, in a box.
-    #[inline]
-    pub(crate) fn wrap<B: Buffer>(&mut self, at: usize, buffer: B) -> Box<dyn Buffer> {
-        if let Some(mut shell) = self.0.get_mut(at).and_then(Option::take)
-            && let Some(place) = shell.as_any_mut().downcast_mut::<B>()
-        {
-            *place = buffer;
-            return shell;
-        }
-        Box::new(buffer)
-    }
-
-    /// The vector of a buffer, if it is one of this type.
-    #[inline]
-    pub(crate) fn unwrap<T: Element>(
-        &mut self,
-        at: usize,
-        mut buffer: Box<dyn Buffer>,
-    ) -> Option<Vec<T>> {
-        let vector = core::mem::take(buffer.as_any_mut().downcast_mut::<Vec<T>>()?);
-        self.keep(at, buffer);
-        Some(vector)
-    }
-
-    /// Keeps the box of a request that is over.
-    #[inline]
-    pub(crate) fn keep(&mut self, at: usize, shell: Box<dyn Buffer>) {
-        if self.0.len() <= at {
-            self.0.resize_with(at + 1, || None);
-        }
-        self.0[at] = Some(shell);
-    }
-}
-
 /// Elements whose type the platform does not know: a `Vec`, or a part of an array that is lent.
 pub trait Buffer: Any + Send + Exposed {
     /// Number of elements.
@@ -113,12 +73,23 @@ pub trait Buffer: Any + Send + Exposed {
     fn give_back(&mut self) -> bool {
         false
     }
+}
+
+impl dyn Buffer {
     /// For downcasts.
-    fn as_any(&self) -> &dyn Any;
+    pub fn as_any(&self) -> &dyn Any {
+        self
+    }
+
     /// For downcasts.
-    fn as_any_mut(&mut self) -> &mut dyn Any;
+    pub fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
     /// For downcasts.
-    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+    pub fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
 }
 
 impl<T: Element> Buffer for Vec<T> {
@@ -158,17 +129,5 @@ impl<T: Element> Buffer for Vec<T> {
             self.resize(self.len().max(at + written.len()), *first);
         }
         self.fill(at.min(self.len()), other)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
     }
 }

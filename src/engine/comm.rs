@@ -107,8 +107,15 @@ impl CommState {
         }
     }
 
+    #[inline]
     pub(crate) fn size(&self) -> u32 {
         self.members.len() as u32
+    }
+
+    /// True when nobody has died here, and no block is interrupted.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.commit.dead().is_empty() && self.interrupts.is_empty()
     }
 
     /// True for the world itself, which has all ranks, and of which everything else is derived.

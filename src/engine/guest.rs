@@ -9,8 +9,9 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Entry, Need, Phase, Record, RequestState, Waited,
+    BlockKey, CommKey, Engine, Entry, Need, Phase, Waited,
     platform::{DataId, Idle, Operation, PostId, Progress, UniverseId},
+    record::Record,
 };
 use crate::{error::Error, ids::CommId, protocol::fused::Values, rank::Rank, timeout::Timeout};
 
@@ -38,9 +39,7 @@ impl Engine {
 
     /// Makes a request that somebody else started the next one of a block.
     pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId) {
-        let state = RequestState::Pending;
-        let record = Record { need: Need::Foreign, state, post: Some(post), buffer: None };
-        self.block_mut(key).records.push(record);
+        self.block_mut(key).records.add(Need::Foreign).post = Some(post);
     }
 
     /// The same for a block, which stays its owner's, too.
@@ -123,13 +122,12 @@ impl Engine {
                 (Rank::from((me + known) % ranks), Rank::from((me + ranks - known) % ranks));
             let receive = Operation::Receive { from: Some(from), tag: Some(tag) };
             let news = Box::new(vec![0_u64; many * width]);
-            let news = self.post(key, Need::Peer(from), receive, news);
+            let news = self.post(key, Need::Peer(from), &receive, news);
             let send = Operation::Send { to, tag, synchronous: false };
-            self.post(key, Need::Peer(to), send, Box::new(words[..many * width].to_vec()));
+            self.post(key, Need::Peer(to), &send, Box::new(words[..many * width].to_vec()));
             self.wait_request(key, news, Timeout::Never);
             self.succeeded(key, news)?;
-            let buffer = self.take_buffer(key, news)?;
-            words.extend(buffer.as_any().downcast_ref::<Vec<u64>>().into_iter().flatten());
+            words.extend(self.block_mut(key).records[news].take::<u64>().into_iter().flatten());
             known += many;
         }
         // The k-th words are those of the k-th rank before us.
@@ -141,7 +139,7 @@ impl Engine {
     pub(super) fn doubt(&mut self, key: BlockKey) {
         let Some(block) = self.current(key) else { return };
         let foreign =
-            |record: &Record| record.need == Need::Foreign && record.state == RequestState::Pending;
+            |record: &Record| record.need == Need::Foreign && record.state == Progress::Pending;
         if !block.records.iter().any(foreign) {
             return;
         }

@@ -9,7 +9,7 @@
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::{
-    any::{Any, TypeId},
+    any::TypeId,
     ops::{Deref, Range},
 };
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -233,18 +233,6 @@ impl<T: Element, const N: usize> Buffer for Part<T, N> {
     fn give_back(&mut self) -> bool {
         self.claimed = None;
         true
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
     }
 }
 

@@ -17,6 +17,7 @@
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
 //! | `probe` | matches messages before they are received |
+//! | [`record`] | the requests of a block, their states and buffers |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
 //! | `trace` | writes down what happens, if somebody wants to know |
@@ -33,6 +34,7 @@ mod neighbours;
 pub mod platform;
 mod probe;
 mod progress;
+pub mod record;
 pub mod reduction;
 mod request;
 pub mod section;
@@ -52,11 +54,12 @@ use crate::{
 };
 pub use ages::Remembered;
 pub use block::Level;
-pub(crate) use block::{BlockKey, Need, Record, RequestState};
+pub(crate) use block::{BlockKey, Need};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
+pub(crate) use platform::Progress;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
 pub(crate) use request::MAX_USER_TAG;

@@ -21,9 +21,9 @@ use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 
 use super::{
-    BlockKey, Engine, MAX_USER_TAG, Need, Record, RequestState,
+    BlockKey, Engine, MAX_USER_TAG, Need,
     buffer::Buffer,
-    platform::{Operation, PostId, Progress, Status},
+    platform::{Operation, PostId, Posted, Progress, Status},
 };
 use crate::{fault::FaultCode, rank::Rank};
 
@@ -51,9 +51,10 @@ impl Parts {
     /// A buffer as long as these elements of another one; with them, if it is to be sent.
     fn take(&mut self, of: &dyn Buffer, elements: &Range<usize>, sent: bool) -> Box<dyn Buffer> {
         let kind = of.as_any().type_id();
-        let fits = self.0.iter().position(|part| {
-            part.elements() == elements.len() && (**part).as_any().type_id() == kind
-        });
+        let fits = self
+            .0
+            .iter()
+            .position(|part| part.elements() == elements.len() && part.as_any().type_id() == kind);
         if let Some(at) = fits {
             let mut part = self.0.swap_remove(at);
             if !sent || part.load(of, elements.start) {
@@ -151,8 +152,12 @@ impl Engine {
                 Operation::Send { to: peer, tag, synchronous: false }
             };
             let part = self.parts.take(&*buffer, elements, !receives);
-            let post = match self.start(key, Need::Peer(peer), operation, part) {
-                Ok(post) => Some(post),
+            let post = match self.start(key, Need::Peer(peer), &operation, part) {
+                Ok(Posted::Running(post)) => Some(post),
+                Ok(Posted::Complete(_, part)) => {
+                    self.parts.keep(part);
+                    None
+                }
                 Err((code, _)) => {
                     failure = worse(failure, (peer, code));
                     None
@@ -165,8 +170,7 @@ impl Engine {
         let need = Need::Neighbours(block.exchanges.len());
         block.exchanges.push(Exchange { buffer: Some(buffer), messages });
         let index = block.records.len();
-        let state = RequestState::Pending;
-        block.records.push(Record { need, state, post: None, buffer: None });
+        block.records.add(need);
         if let Some((peer, code)) = failure {
             self.fail_exchange(key, index, peer, code);
         }
@@ -194,18 +198,17 @@ impl Engine {
         if let Some((peer, code)) = failure {
             self.fail_exchange(key, index, peer, code);
         } else if !pending {
-            let buffer = self.block_mut(key).exchanges[at].buffer.take();
-            let elements = buffer.as_ref().map_or(0, |buffer| buffer.elements());
-            let record = &mut self.block_mut(key).records[index];
-            record.state = RequestState::Complete(Status { elements, ..Status::default() });
-            record.buffer = buffer;
+            let Some(buffer) = self.block_mut(key).exchanges[at].buffer.take() else { return };
+            let elements = buffer.elements();
+            let state = Progress::Complete(Status { elements, ..Status::default() });
+            self.block_mut(key).records[index].end(state, buffer);
         }
     }
 
     /// One message failed, and the operation with it.
     fn fail_exchange(&mut self, key: BlockKey, index: usize, peer: Rank, code: FaultCode) {
         self.end_exchange(key, index);
-        self.block_mut(key).records[index].state = RequestState::Failed(code);
+        self.block_mut(key).records[index].state = Progress::Failed(code);
         self.note_loss(key, Need::Peer(peer), code);
     }
 
@@ -217,8 +220,9 @@ impl Engine {
         for post in exchange.take_posts() {
             self.platform.abandon(post);
         }
-        let buffer = exchange.buffer.take();
-        self.block_mut(key).records[index].buffer = buffer;
+        if let Some(buffer) = exchange.buffer.take() {
+            self.block_mut(key).records[index].give(buffer);
+        }
     }
 }
 

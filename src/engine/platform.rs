@@ -21,7 +21,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::{buffer::Buffer, collective::Collective};
+use super::{buffer::Buffer, collective::Collective, record::Record};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -139,7 +139,15 @@ pub enum Operation {
     File(FileAccess),
 }
 
-/// Where an operation stands.
+/// An operation that was started.
+pub enum Posted {
+    /// It is under way.
+    Running(PostId),
+    /// It was over at once, successfully: this many elements, and the buffer.
+    Complete(usize, Box<dyn Buffer>),
+}
+
+/// Where an operation stands, or the request that it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Progress {
     /// Not complete.
@@ -248,7 +256,7 @@ pub trait Platform {
     /// True while a context is being made that will come unless somebody dies. Makes progress.
     fn awaits_context(&mut self, data: DataId, context: u32) -> bool;
 
-    /// Starts an operation and takes the buffer until it is over.
+    /// Starts an operation and has its buffer until it is over.
     ///
     /// # Errors
     ///
@@ -258,13 +266,20 @@ pub trait Platform {
         &mut self,
         data: DataId,
         context: u32,
-        operation: Operation,
+        operation: &Operation,
         buffer: Box<dyn Buffer>,
-    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)>;
+    ) -> Result<Posted, (FaultCode, Box<dyn Buffer>)>;
 
     /// Makes progress and looks at an operation. What it came to is told once, and the operation
     /// is to be taken then.
     fn test(&mut self, post: PostId) -> Progress;
+
+    /// Looks at requests in their order and ends those whose operations are over, with their
+    /// buffers; the number of requests before the first that is pending, or that ended without
+    /// success just now.
+    fn settle(&mut self, records: &mut [Record]) -> usize {
+        settle_each(self, records)
+    }
 
     /// Ends a receive that has no message yet; [`Self::test`] tells whether it is over. Other
     /// operations go on.
@@ -372,4 +387,20 @@ pub trait Platform {
     /// Ends this process so that all others see it die: for replacements that nobody waits for
     /// any more, as far as they know.
     fn abort(&mut self) -> !;
+}
+
+/// [`Platform::settle`] by [`Platform::test`] and [`Platform::take`].
+pub fn settle_each<P: Platform + ?Sized>(platform: &mut P, records: &mut [Record]) -> usize {
+    let stops = |record: &mut Record| {
+        if record.is_over() {
+            return false;
+        }
+        let Some(post) = record.post() else { return true };
+        let state = platform.test(post);
+        if state != Progress::Pending {
+            record.end(state, platform.take(post));
+        }
+        !matches!(state, Progress::Complete(_))
+    };
+    records.iter_mut().position(stops).unwrap_or(records.len())
 }

@@ -51,7 +51,7 @@ impl Engine {
         buffer: alloc::boxed::Box<dyn Buffer>,
     ) -> usize {
         let operation = Operation::ReceiveMatched { message, from };
-        let index = self.post(key, Need::Peer(from), operation, buffer);
+        let index = self.post(key, Need::Peer(from), &operation, buffer);
         let block = self.block_mut(key);
         if block.records[index].post.is_some() {
             block.messages.retain(|kept| *kept != message);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Entry, Need, OpenBlock, Phase, RequestState,
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Entry, Need, OpenBlock, Phase, Progress,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
@@ -157,11 +157,11 @@ impl Engine {
         key: BlockKey,
         index: usize,
         timeout: Timeout,
-    ) -> RequestState {
+    ) -> Progress {
         // A test makes progress, too; news of other things are rare meanwhile.
         let tests = if timeout == Timeout::Poll { 1 } else { self.tests_per_turn };
         self.wait(timeout, Idle::Busy, |engine| {
-            (0..tests).any(|_| engine.test_request(key, index) != RequestState::Pending)
+            (0..tests).any(|_| engine.test_request(key, index) != Progress::Pending)
         });
         self.block(key).records[index].state
     }

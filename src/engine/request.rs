@@ -1,13 +1,13 @@
 //! Requests of a block: posted, tested, ended.
 
 use alloc::boxed::Box;
-use core::time::Duration;
+use core::{mem::ManuallyDrop, time::Duration};
 
 use super::{
-    BlockKey, CommKey, Engine, Need, Phase, Record, RequestState,
+    BlockKey, CommKey, Engine, Need, Phase,
     block::OpenBlock,
     buffer::Buffer,
-    platform::{Idle, Operation, PostId, Progress, Status},
+    platform::{Idle, Operation, Posted, Progress, Status},
 };
 use crate::{error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout};
 
@@ -27,6 +27,7 @@ pub(super) fn scope_bits(max_tag: u32) -> u32 {
 impl Engine {
     /// The tag on the wire: the user's, and the block's number as far as there is room, so that a
     /// message of one block does not match a receive of another.
+    #[inline]
     pub(crate) fn wire_tag(&self, scope: BlockId, tag: u32) -> u32 {
         tag << self.scope_bits | (scope.0 as u32 & ((1 << self.scope_bits) - 1))
     }
@@ -36,49 +37,139 @@ impl Engine {
         wire >> self.scope_bits
     }
 
+    /// Posts a send as the next request of a block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub(crate) fn post_send(
+        &mut self,
+        key: BlockKey,
+        (to, tag): (Rank, u32),
+        synchronous: bool,
+        buffer: Box<dyn Buffer>,
+    ) -> Result<usize, Error> {
+        let (to, tag) = (self.member(key, to)?, self.wire_tag(self.block(key).scope, tag));
+        // Nothing is in it that is to be dropped.
+        let operation = ManuallyDrop::new(Operation::Send { to, tag, synchronous });
+        Ok(self.post(key, Need::Peer(to), &operation, buffer))
+    }
+
+    /// Posts a receive from this rank, or any, with this tag, or any.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub(crate) fn post_receive(
+        &mut self,
+        key: BlockKey,
+        envelope: (Option<Rank>, Option<u32>),
+        buffer: Box<dyn Buffer>,
+    ) -> Result<usize, Error> {
+        let (from, tag) = self.on_the_wire(key, envelope)?;
+        let need = from.map_or(Need::Anybody, Need::Peer);
+        let operation = ManuallyDrop::new(Operation::Receive { from, tag });
+        Ok(self.post(key, need, &operation, buffer))
+    }
+
+    /// What a receive accepts, as it is on the wire.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    pub(crate) fn on_the_wire(
+        &self,
+        key: BlockKey,
+        (from, tag): (Option<Rank>, Option<u32>),
+    ) -> Result<(Option<Rank>, Option<u32>), Error> {
+        let from = match from {
+            Some(rank) => Some(self.member(key, rank)?),
+            None => None,
+        };
+        Ok((from, tag.map(|tag| self.wire_tag(self.block(key).scope, tag))))
+    }
+
+    /// This rank, if the block's communicator has it.
+    #[inline]
+    pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
+        let size = self.comm(self.block(key).comm).size();
+        if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
+    }
+
     /// Posts an operation as the next request of a block; what cannot start is a failed request.
+    // The hot path of messages: looked up once, and nothing goes through memory that need not.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
     pub(crate) fn post(
         &mut self,
         key: BlockKey,
         need: Need,
-        operation: Operation,
+        operation: &Operation,
+        buffer: Box<dyn Buffer>,
+    ) -> usize {
+        let Self { platform, blocks, comms, interrupted, .. } = self;
+        let block = &mut blocks[key.slot()];
+        assert!(block.is_named(key), "a block is used by its handle only");
+        let comm = &comms[block.comm.0];
+        let is_simple = block.context <= comm.settled_context
+            && comm.is_quiet()
+            && interrupted.is_empty()
+            && !matches!(operation, Operation::Collective(_));
+        let Some(data) = comm.data.filter(|_| is_simple) else {
+            return self.post_with_care(key, need, operation, buffer);
+        };
+        let posted = platform.post(data, block.context, operation, buffer);
+        match posted {
+            Ok(posted) => block.records.add_posted(need, posted),
+            Err(refused) => self.add_failed(key, need, refused),
+        }
+    }
+
+    /// The same where the context may have to come first, or the operation may have no chance, and
+    /// for operations of all ranks.
+    #[cold]
+    fn post_with_care(
+        &mut self,
+        key: BlockKey,
+        need: Need,
+        operation: &Operation,
         buffer: Box<dyn Buffer>,
     ) -> usize {
         if need != Need::Nobody {
             self.settle_block(key);
         }
-        if let Operation::Collective(collective) = &operation {
+        if let Operation::Collective(collective) = operation {
             let size = self.comm(self.block(key).comm).size();
             let needs_all = collective.needs_every_rank(size, buffer.elements());
             self.block_mut(key).has_synchronised |= needs_all;
         }
-        let posted = self.start(key, need, operation, buffer);
+        match self.start(key, need, operation, buffer) {
+            Ok(posted) => self.block_mut(key).records.add_posted(need, posted),
+            Err(refused) => self.add_failed(key, need, refused),
+        }
+    }
+
+    /// The next request of a block could not start.
+    #[cold]
+    fn add_failed(
+        &mut self,
+        key: BlockKey,
+        need: Need,
+        (code, buffer): (FaultCode, Box<dyn Buffer>),
+    ) -> usize {
         let records = &mut self.block_mut(key).records;
         let index = records.len();
-        match posted {
-            Ok(post) => {
-                let state = RequestState::Pending;
-                records.push(Record { need, state, post: Some(post), buffer: None });
-            }
-            Err((code, buffer)) => {
-                let state = RequestState::Failed(code);
-                records.push(Record { need, state, post: None, buffer: None });
-                self.return_buffer(key, index, buffer);
-                self.after_failure(key, index);
-            }
-        }
+        records.add(need).end(Progress::Failed(code), buffer);
+        self.after_failure(key, index);
         index
     }
 
     /// Starts an operation in a block whose context is settled, if it has a chance.
-    #[inline]
     pub(super) fn start(
         &mut self,
         key: BlockKey,
         need: Need,
-        operation: Operation,
+        operation: &Operation,
         buffer: Box<dyn Buffer>,
-    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+    ) -> Result<Posted, (FaultCode, Box<dyn Buffer>)> {
         let doomed = self.doom(key, need, matches!(operation, Operation::Collective(_)));
         let block = self.block(key);
         match (doomed, self.comm(block.comm).data) {
@@ -88,12 +179,10 @@ impl Engine {
     }
 
     /// Why an operation with this need has no chance in this block, if it has none.
-    #[inline]
     pub(super) fn doom(&self, key: BlockKey, need: Need, of_all: bool) -> Option<FaultCode> {
         let block = self.block(key);
         let state = self.comm(block.comm);
-        let healthy = state.commit.dead().is_empty();
-        if healthy && self.interrupted.is_empty() && state.interrupts.is_empty() {
+        if state.is_quiet() && self.interrupted.is_empty() {
             return None;
         }
         if state.interrupts.contains(block.scope) || self.doomed_around(key) {
@@ -135,52 +224,31 @@ impl Engine {
 
     /// Adds an inner block as the next request.
     pub(crate) fn nest(&mut self, key: BlockKey, inner: BlockKey) {
-        let need = Need::Inner(inner);
-        let record = Record { need, state: RequestState::Pending, post: None, buffer: None };
-        self.block_mut(key).records.push(record);
+        self.block_mut(key).records.add(Need::Inner(inner));
     }
 
     /// Looks at one request; what is over is remembered.
     #[inline]
-    pub(crate) fn test_request(&mut self, key: BlockKey, index: usize) -> RequestState {
+    pub(crate) fn test_request(&mut self, key: BlockKey, index: usize) -> Progress {
         let record = &self.block(key).records[index];
-        if !matches!(record.state, RequestState::Pending) {
+        if record.is_over() {
             return record.state;
         }
-        let need = record.need;
-        if let Need::Inner(inner) = need {
-            return self.test_inner(key, index, inner);
+        match (record.need, record.post) {
+            (Need::Inner(inner), _) => return self.test_inner(key, index, inner),
+            (Need::Neighbours(at), _) => self.test_neighbours(key, index, at),
+            (_, None) => {}
+            (_, Some(post)) => {
+                let state = self.platform.test(post);
+                if state == Progress::Pending {
+                    return state;
+                }
+                let buffer = self.platform.take(post);
+                self.block_mut(key).records[index].end(state, buffer);
+                self.after_failure(key, index);
+            }
         }
-        if let Need::Neighbours(at) = need {
-            self.test_neighbours(key, index, at);
-            return self.block(key).records[index].state;
-        }
-        let Some(post) = record.post else { return RequestState::Pending };
-        let state = match self.platform.test(post) {
-            Progress::Pending => return RequestState::Pending,
-            Progress::Complete(status) => RequestState::Complete(status),
-            Progress::Failed(code) => RequestState::Failed(code),
-        };
-        let buffer = self.platform.take(post);
-        let record = &mut self.block_mut(key).records[index];
-        record.state = state;
-        record.post = None;
-        self.return_buffer(key, index, buffer);
-        if matches!(state, RequestState::Failed(_)) {
-            self.after_failure(key, index);
-        }
-        state
-    }
-
-    /// The operation is over: its buffer waits for the application, unless it was only lent.
-    #[inline]
-    fn return_buffer(&mut self, key: BlockKey, index: usize, mut buffer: Box<dyn Buffer>) {
-        let block = self.block_mut(key);
-        if buffer.give_back() {
-            block.shells.keep(index, buffer);
-        } else {
-            block.records[index].buffer = Some(buffer);
-        }
+        self.block(key).records[index].state
     }
 
     /// Looks at all requests of a block.
@@ -190,22 +258,22 @@ impl Engine {
         }
     }
 
-    fn test_inner(&mut self, key: BlockKey, index: usize, inner: BlockKey) -> RequestState {
+    fn test_inner(&mut self, key: BlockKey, index: usize, inner: BlockKey) -> Progress {
         let Some(committed) = self.verdict(inner) else {
             let block = self.block(key);
             if !self.comm(block.comm).interrupts.contains(block.scope) {
-                return RequestState::Pending;
+                return Progress::Pending;
             }
             // Somebody may have left this block without ever starting the inner one.
-            let state = RequestState::Failed(FaultCode::Interrupted);
+            let state = Progress::Failed(FaultCode::Interrupted);
             self.block_mut(key).records[index].state = state;
             self.detach(inner);
             return state;
         };
         let state = if committed {
-            RequestState::Complete(Status::default())
+            Progress::Complete(Status::default())
         } else {
-            RequestState::Failed(FaultCode::InnerBlock)
+            Progress::Failed(FaultCode::InnerBlock)
         };
         if !committed {
             self.raise_inner(key, inner);
@@ -215,10 +283,11 @@ impl Engine {
         state
     }
 
-    /// A request failed. If a process is to blame, everybody in the block should hear of it.
-    fn after_failure(&mut self, key: BlockKey, index: usize) {
+    /// A request is over. If it failed, and a process is to blame, everybody in the block should
+    /// hear of it.
+    pub(super) fn after_failure(&mut self, key: BlockKey, index: usize) {
         let record = &self.block(key).records[index];
-        if let RequestState::Failed(code) = record.state {
+        if let Progress::Failed(code) = record.state {
             self.note_loss(key, record.need, code);
         }
     }
@@ -250,7 +319,7 @@ impl Engine {
     /// Ends a pending request without waiting for MPI, which has its buffer until it lets go.
     pub(super) fn fail_request(&mut self, key: BlockKey, index: usize, code: FaultCode) {
         let record = &mut self.block_mut(key).records[index];
-        record.state = RequestState::Failed(code);
+        record.state = Progress::Failed(code);
         if let Some(post) = record.post {
             self.platform.cancel(post);
         }
@@ -267,7 +336,7 @@ impl Engine {
     ) {
         for index in 0..self.block(key).records.len() {
             // MPI may have more to tell than we know: it has the first word.
-            let pending = self.test_request(key, index) == RequestState::Pending;
+            let pending = self.test_request(key, index) == Progress::Pending;
             let block = self.block(key);
             if pending && doomed(block, block.records[index].need) {
                 self.fail_request(key, index, code);
@@ -296,41 +365,39 @@ impl Engine {
     /// Ends a receive that has no message yet, successfully and with nothing in its buffer; false
     /// when the request is over or cannot be cancelled.
     pub(crate) fn cancel_request(&mut self, key: BlockKey, index: usize) -> bool {
-        if self.test_request(key, index) != RequestState::Pending {
+        if self.test_request(key, index) != Progress::Pending {
             return false;
         }
         let Some(post) = self.block(key).records[index].post else { return false };
         self.platform.cancel(post);
         let state = self.test_request(key, index);
-        matches!(state, RequestState::Complete(status) if status.cancelled)
+        matches!(state, Progress::Complete(status) if status.cancelled)
     }
 
     /// An error unless the request is complete.
     pub(crate) fn succeeded(&self, key: BlockKey, index: usize) -> Result<(), Error> {
         match self.block(key).records[index].state {
-            RequestState::Complete(_) => Ok(()),
-            RequestState::Failed(code) => Err(Error::Request(code)),
-            RequestState::Pending => Err(Error::WaitTimedOut),
+            Progress::Complete(_) => Ok(()),
+            Progress::Failed(code) => Err(Error::Request(code)),
+            Progress::Pending => Err(Error::WaitTimedOut),
         }
     }
 
-    /// Takes the buffer of a request that is over.
-    #[inline]
-    pub(crate) fn take_buffer(
-        &mut self,
-        key: BlockKey,
-        index: usize,
-    ) -> Result<Box<dyn Buffer>, Error> {
-        if let Some(buffer) = self.block_mut(key).records[index].buffer.take() {
-            return Ok(buffer);
-        }
+    /// Brings the buffer of a request that is over to its record.
+    ///
+    /// # Errors
+    ///
+    /// As for [`crate::TryBlock::take`].
+    #[cold]
+    pub(crate) fn fetch_buffer(&mut self, key: BlockKey, index: usize) -> Result<(), Error> {
         let state = self.test_request(key, index);
-        let record = &mut self.block_mut(key).records[index];
-        match (record.buffer.take(), state, record.post) {
-            (Some(buffer), ..) => Ok(buffer),
-            (None, RequestState::Pending, _) => Err(Error::NotComplete),
-            (None, RequestState::Failed(_), Some(post)) => self.reclaim_buffer(key, index, post),
-            (None, ..) => Err(Error::NoSuchRequest),
+        let record = &self.block(key).records[index];
+        match (state, record.post) {
+            _ if record.buffer().is_some() => Ok(()),
+            (Progress::Pending, _) => Err(Error::NotComplete),
+            (Progress::Failed(_), Some(_)) if self.reclaim_buffer(key, index) => Ok(()),
+            (Progress::Failed(_), Some(_)) => Err(Error::Quarantined),
+            _ => Err(Error::NoSuchRequest),
         }
     }
 
@@ -340,30 +407,20 @@ impl Engine {
     pub(super) fn reclaim_buffers(&mut self, key: BlockKey) {
         for index in 0..self.block(key).records.len() {
             let record = &self.block(key).records[index];
-            let failed = matches!(record.state, RequestState::Failed(_));
-            let Some(post) = record.post.filter(|_| failed && record.need != Need::Foreign) else {
-                continue;
-            };
-            if self.platform.test(post) != Progress::Pending {
-                let buffer = self.platform.take(post);
-                self.block_mut(key).records[index].post = None;
-                self.return_buffer(key, index, buffer);
+            if matches!(record.state, Progress::Failed(_)) && record.need != Need::Foreign {
+                self.reclaim_buffer(key, index);
             }
         }
     }
 
     /// The buffer of a request that failed while MPI still had it, once MPI has let go of it.
-    #[cold]
-    fn reclaim_buffer(
-        &mut self,
-        key: BlockKey,
-        index: usize,
-        post: PostId,
-    ) -> Result<Box<dyn Buffer>, Error> {
+    fn reclaim_buffer(&mut self, key: BlockKey, index: usize) -> bool {
+        let Some(post) = self.block(key).records[index].post else { return false };
         if self.left || self.platform.test(post) == Progress::Pending {
-            return Err(Error::Quarantined);
+            return false;
         }
-        self.block_mut(key).records[index].post = None;
-        Ok(self.platform.take(post))
+        let buffer = self.platform.take(post);
+        self.block_mut(key).records[index].give(buffer);
+        true
     }
 }

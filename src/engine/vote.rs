@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Entry, Level, Need, Phase, RequestState, progress::is_operation,
+    BlockKey, CommKey, Engine, Entry, Level, Need, Phase, Progress, progress::is_operation,
 };
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
@@ -102,9 +102,9 @@ impl Engine {
         self.raise(key, code);
         self.fail_pending(key, FaultCode::Interrupted, is_operation);
         let mut inner = alloc::vec::Vec::new();
-        for record in &mut self.block_mut(key).records {
-            if let (RequestState::Pending, Need::Inner(block)) = (record.state, record.need) {
-                record.state = RequestState::Failed(FaultCode::InnerBlock);
+        for record in self.block_mut(key).records.iter_mut() {
+            if let (Progress::Pending, Need::Inner(block)) = (record.state, record.need) {
+                record.state = Progress::Failed(FaultCode::InnerBlock);
                 inner.push(block);
             }
         }
@@ -148,15 +148,18 @@ impl Engine {
     /// Tests the requests of a finished block up to one that is pending; votes when all are over.
     pub(super) fn drain(&mut self, key: BlockKey) {
         loop {
-            let block = self.block_mut(key);
-            if block.phase != Phase::Draining {
+            let Self { platform, blocks, .. } = self;
+            let block = &mut blocks[key.slot()];
+            assert!(block.is_named(key), "a block is used by its handle only");
+            if !matches!(block.phase, Phase::Draining) {
                 return;
             }
-            if block.is_drained() {
-                break;
-            }
+            block.first_pending += platform.settle(&mut block.records[block.first_pending..]);
             let first = block.first_pending;
-            if self.test_request(key, first) == RequestState::Pending {
+            let Some(record) = block.records.get(first) else { break };
+            if record.is_over() {
+                self.after_failure(key, first);
+            } else if record.post.is_some() || self.test_request(key, first) == Progress::Pending {
                 return;
             }
         }
@@ -184,7 +187,7 @@ impl Engine {
     fn knows_who_died(&mut self, key: BlockKey) -> bool {
         let block = self.block(key);
         let process_failure = |state| match state {
-            RequestState::Failed(code) => code.is_process_failure(),
+            Progress::Failed(code) => code.is_process_failure(),
             _ => false,
         };
         let blamed = block.records.iter().any(|record| process_failure(record.state));
@@ -239,8 +242,8 @@ impl Engine {
         let (comm, me) = (state.id, state.me);
         let tainted = state.tainted == Some(block.context);
         let mut faults = alloc::vec::Vec::new();
-        for record in &block.records {
-            let RequestState::Failed(code) = record.state else { continue };
+        for record in block.records.iter() {
+            let Progress::Failed(code) = record.state else { continue };
             let rank = match (code.is_process_failure(), record.need) {
                 (true, Need::Peer(peer)) => peer,
                 (true, Need::Neighbours(at)) => {

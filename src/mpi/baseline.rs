@@ -44,9 +44,6 @@ struct Messages {
     requests: Vec<ffi::MPI_Request>,
 }
 
-/// Bytes of a message to a neighbour.
-const MESSAGE_BYTES: usize = 8;
-
 impl MpiPlatform {
     /// A duplicate of the first universe for measurements.
     pub fn baseline(&mut self) -> Result<Baseline, Error> {
@@ -96,15 +93,16 @@ impl Baseline {
     }
 
     /// So many requests with both neighbours on a ring, half of them `MPI_Irecv`, half `MPI_Isend`
-    /// of 8 bytes, then `MPI_Waitall`, then [`Self::iallreduce`].
-    pub fn neighbours(&mut self, requests: usize) -> Result<(), Error> {
+    /// of so many bytes, then `MPI_Waitall`, then [`Self::iallreduce`].
+    pub fn neighbours(&mut self, requests: usize, bytes: usize) -> Result<(), Error> {
         let (me, size) = (self.comm.rank().number(), self.comm.size());
         let ring = [(me + size - 1) % size, (me + 1) % size].map(u32::cast_signed);
         let Messages { memory, requests: started } = &mut self.messages;
-        memory.resize_with(requests.max(memory.len()), || Wire::new(MESSAGE_BYTES));
+        memory.retain(|wire| wire.capacity() == bytes);
+        memory.resize_with(requests.max(memory.len()), || Wire::new(bytes));
         started.clear();
         for (at, memory) in memory[..requests].iter().enumerate() {
-            let Exposure { address, count, datatype, .. } = memory.exposure(MESSAGE_BYTES);
+            let Exposure { address, count, datatype, .. } = memory.exposure(bytes);
             let (neighbour, raw) = (ring[at % 2], self.comm.raw());
             let mut request = Request::null();
             let code = if at < requests / 2 {

@@ -20,10 +20,12 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    LAST_PROGRESS, MpiPlatform,
     comm::{Comm, Making},
     ulfm::Ulfm,
     watcher,
 };
+use crate::engine::platform::DataId;
 
 /// A retired communicator is freed when this many later ones were made: by then no message to
 /// it is on its way.
@@ -248,5 +250,30 @@ impl DataComm {
     /// True when everybody in it is alive, as far as MPI knows.
     pub(super) fn is_healthy(&self, ulfm: &Ulfm) -> bool {
         matches!(self.source.failed(ulfm, usize::MAX, |_| {}), Ok(0))
+    }
+}
+
+impl MpiPlatform {
+    pub(super) fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
+        self.unneeded.extend(unneeded.map(|(number, comm)| (data, number, comm)));
+    }
+
+    pub(super) fn free_unneeded(&mut self) {
+        let posts = &self.posts;
+        let idle = |(data, number, _): &mut _| !posts.needs(*data, *number);
+        for (.., comm) in self.unneeded.extract_if(.., idle) {
+            // SAFETY: its entry among the contexts is gone, and no post is left that names it.
+            unsafe { comm.free() };
+        }
+    }
+
+    /// Duplicates under way get a moment to be complete.
+    pub(super) fn settle_last(&mut self) {
+        let began = Instant::now();
+        let making = |data: &mut Option<DataComm>| data.as_ref().is_some_and(DataComm::is_making);
+        while self.data.iter_mut().any(making) && began.elapsed() < LAST_PROGRESS {
+            self.do_chores();
+        }
+        self.data.iter_mut().flatten().for_each(DataComm::give_up);
     }
 }

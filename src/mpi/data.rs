@@ -1,7 +1,10 @@
 //! Operations of the application: posts, their results, and buffers that MPI still holds.
 //!
 //! MPI forgets a request when it is over, ours stays until it is taken. A buffer leaves this
-//! module only after MPI has let go of it.
+//! module only after MPI has let go of it. `post` starts them, `settle` ends many at once.
+
+mod post;
+mod settle;
 
 use std::{
     ffi::CString,
@@ -11,8 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use self::settle::Run;
 use super::{
-    calls::{BUFFER, COUNT, Checked, PROC_FAILED_PENDING, Refusal},
+    calls::{BUFFER, Checked, PROC_FAILED_PENDING, Refusal},
     collectives::Layout,
     comm::Comm,
     files::{self, File},
@@ -23,18 +27,15 @@ use super::{
 use crate::{
     engine::{
         buffer::Buffer,
-        platform::{
-            DataId, FileAccess, FileId, FileMode, MessageId, Operation, PostId, Progress, Status,
-        },
+        platform::{DataId, FileId, FileMode, MessageId, PostId, Progress, Status},
     },
     error::Error,
     fault::FaultCode,
     rank::Rank,
 };
 
-/// `MPI_ERR_BAD_FILE` and `MPI_ERR_FILE` of Open MPI.
+/// `MPI_ERR_BAD_FILE` of Open MPI.
 const BAD_FILE: i32 = 23;
-const FILE: i32 = 30;
 /// What is on no communicator.
 const NO_DATA: DataId = DataId(u32::MAX);
 /// Operations of a revoked communicator are over within 0.5 ms.
@@ -45,7 +46,12 @@ const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 struct Post {
     request: Request,
     /// Nothing in a place that is free.
-    held: Option<Held>,
+    buffer: Option<Box<dyn Buffer>>,
+    /// How many elements fill the buffer, and bytes.
+    elements: usize,
+    bytes: usize,
+    /// What else MPI uses until it is over.
+    extra: Option<Box<Extra>>,
     /// What it came to, if it was over before the engine asked.
     progress: Progress,
     kind: Kind,
@@ -62,19 +68,31 @@ enum Kind {
     Plain,
     /// It tells of a message, and MPI can cancel it.
     Receive,
+    /// The same from a sender that is known.
+    ReceiveFrom,
     /// It tells how many elements were read or written.
     File,
+}
+
+impl Kind {
+    #[inline]
+    fn is_receive(self) -> bool {
+        matches!(self, Self::Receive | Self::ReceiveFrom)
+    }
 }
 
 /// All operations of this process.
 #[derive(Default)]
 pub(super) struct Posts {
+    /// What is over when it starts has this request, and no slot.
+    finished: Request,
     slots: Vec<Post>,
     free: Vec<u32>,
     /// Given up by the engine, not yet by MPI.
     quarantine: Vec<Stray>,
     /// Matched and not received, by the order of their match.
     messages: Vec<(MessageId, Matched)>,
+    run: Run,
     /// How many messages were matched.
     matched: u32,
     /// By their numbers; nothing in place of those that are closed.
@@ -89,32 +107,49 @@ fn fault(refusal: Refusal) -> FaultCode {
 impl Post {
     /// A place for an operation.
     fn free(comm: Comm) -> Self {
-        let (held, progress, data) = (None, Progress::Pending, DataId(0));
-        let (request, kind, cancelling, context) = (Request::null(), Kind::Plain, false, 0);
-        Self { request, held, progress, kind, cancelling, data, context, comm }
+        Self {
+            request: Request::null(),
+            buffer: None,
+            elements: 0,
+            bytes: 0,
+            extra: None,
+            progress: Progress::Pending,
+            kind: Kind::Plain,
+            cancelling: false,
+            data: NO_DATA,
+            context: 0,
+            comm,
+        }
     }
 
     /// What an operation that is over has moved.
+    #[inline]
     fn moved(&mut self, done: &Done) -> Progress {
         if self.cancelling && done.is_cancelled() {
             return Progress::Complete(Status { cancelled: true, ..Status::default() });
         }
-        let Some(held) = &mut self.held else { return Progress::Pending };
-        match held.buffer.expose().map(|exposure| done.elements(&exposure)) {
-            Ok(Ok(elements)) => {
-                let message = self.kind == Kind::Receive;
+        let counted = if done.is_of(self.bytes) { Ok(self.elements) } else { self.count(done) };
+        match counted {
+            Ok(elements) => {
+                let message = self.kind.is_receive();
                 let (source, tag) = if message { (done.source(), done.tag()) } else { (None, 0) };
                 Progress::Complete(Status { source, tag, elements, cancelled: false })
             }
-            Ok(Err(refusal)) => Progress::Failed(fault(refusal)),
             Err(code) => Progress::Failed(code),
         }
+    }
+
+    /// How many elements came of those that have room.
+    #[cold]
+    fn count(&mut self, done: &Done) -> Result<usize, FaultCode> {
+        let Some(buffer) = &mut self.buffer else { return Ok(0) };
+        done.count(buffer.expose()?.element).map_err(fault)
     }
 
     /// True while MPI has it.
     #[inline]
     fn is_pending(&self) -> bool {
-        self.held.is_some() && !self.request.is_over()
+        self.buffer.is_some() && !self.request.is_over()
     }
 
     /// Looks once. What it came to is not remembered: a copy of what was just written is slow.
@@ -124,10 +159,7 @@ impl Post {
         match self.request.test_with((self.kind != Kind::Plain).then_some(&mut done)) {
             Ok(false) => Progress::Pending,
             Ok(true) if self.kind != Kind::Plain => self.moved(&done),
-            Ok(true) => {
-                let elements = self.held.as_ref().map_or(0, |held| held.buffer.elements());
-                Progress::Complete(Status { elements, ..Status::default() })
-            }
+            Ok(true) => Progress::Complete(Status { elements: self.elements, ..Status::default() }),
             Err(refusal) if !self.request.is_over() => {
                 // Somebody else may still send; MPI wants to hear that we know of the death.
                 if refusal.class == PROC_FAILED_PENDING {
@@ -140,47 +172,6 @@ impl Post {
     }
 }
 
-/// Starts an operation; beside the buffer, what it needs as long as it runs.
-#[inline]
-fn start(
-    comm: &Comm,
-    operation: &Operation,
-    buffer: &mut dyn Buffer,
-    message: Option<Matched>,
-) -> Result<(Request, Layout), FaultCode> {
-    // By reference: what is copied right after it was written is waited for.
-    let exposed = buffer.expose();
-    let exposure = exposed.as_ref().map_err(|code| *code)?;
-    if !exposure.writable && !matches!(operation, Operation::Send { .. }) {
-        return Err(FaultCode::Mpi(BUFFER));
-    }
-    let mut layout = Layout::default();
-    let started: Checked<Request> = match operation {
-        Operation::Send { to, tag, synchronous } => {
-            // SAFETY: the post, then the quarantine, keeps the buffer until the request is over.
-            unsafe { Request::send(comm, exposure, *to, *tag, *synchronous) }
-        }
-        Operation::Receive { from, tag } => {
-            // SAFETY: as above.
-            unsafe { Request::receive(comm, exposure, *from, *tag) }
-        }
-        Operation::ReceiveMatched { .. } => {
-            let message = message.ok_or(FaultCode::Interrupted)?;
-            // SAFETY: as above.
-            unsafe { message.receive(*exposure) }
-        }
-        Operation::Collective(collective) => {
-            let shape = collective.check(comm.rank(), comm.size(), buffer.elements());
-            shape.map_err(|_| FaultCode::Mpi(COUNT))?;
-            layout = Layout::of(collective).map_err(fault)?;
-            // SAFETY: as above, and so is the layout; the shape was checked.
-            unsafe { Request::collective(comm, *exposure, collective, &layout) }
-        }
-        Operation::File(_) => return Err(FaultCode::Mpi(FILE)),
-    };
-    Ok((started.map_err(fault)?, layout))
-}
-
 /// An operation that nobody but MPI knows any more, on a context unless it receives into nowhere.
 struct Stray {
     request: Request,
@@ -191,71 +182,19 @@ struct Stray {
 /// What MPI may use until a request is over.
 struct Held {
     buffer: Box<dyn Buffer>,
+    _extra: Option<Box<Extra>>,
+}
+
+/// Beside the buffer, for the few operations that need more.
+struct Extra {
     _layout: Layout,
     _file: Option<Rc<File>>,
 }
 
 impl Posts {
-    /// Starts an operation on the communicator of a context.
-    pub(super) fn post(
-        &mut self,
-        (data, context): (DataId, u32),
-        comm: &Comm,
-        operation: &Operation,
-        mut buffer: Box<dyn Buffer>,
-    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
-        let message = match operation {
-            Operation::ReceiveMatched { message, .. } => self.take_message(*message),
-            _ => None,
-        };
-        let (request, layout) = match start(comm, operation, buffer.as_mut(), message) {
-            Ok(started) => started,
-            Err(code) => return Err((code, buffer)),
-        };
-        let slot = self.free_slot(comm);
-        let post = &mut self.slots[slot as usize];
-        post.request = request;
-        post.held = Some(Held { buffer, _layout: layout, _file: None });
-        post.progress = Progress::Pending;
-        let receives =
-            matches!(operation, Operation::Receive { .. } | Operation::ReceiveMatched { .. });
-        post.kind = if receives { Kind::Receive } else { Kind::Plain };
-        post.cancelling = false;
-        (post.data, post.context, post.comm) = (data, context, *comm);
-        Ok(PostId(slot))
-    }
-
-    #[inline]
-    fn free_slot(&mut self, comm: &Comm) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Post::free(*comm));
-            self.slots.len() as u32 - 1
-        })
-    }
-
-    /// Starts an access to a file.
-    pub(super) fn post_file(
-        &mut self,
-        access: FileAccess,
-        mut buffer: Box<dyn Buffer>,
-    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
-        let file = self.files.get(access.file.0 as usize).cloned().flatten();
-        let start = |buffer: &mut dyn Buffer| {
-            let (file, exposure) = (file.as_ref().ok_or(FaultCode::Mpi(FILE))?, buffer.expose()?);
-            // SAFETY: the post, then the quarantine, keeps buffer and file until it is over.
-            let request = unsafe { file.start(access, &exposure) };
-            Ok((request.map_err(fault)?, Comm::alone().map_err(fault)?))
-        };
-        let (request, alone) = match start(buffer.as_mut()) {
-            Ok(started) => started,
-            Err(code) => return Err((code, buffer)),
-        };
-        let slot = self.free_slot(&alone);
-        let mut post = Post::free(alone);
-        (post.request, post.kind, post.data) = (request, Kind::File, NO_DATA);
-        post.held = Some(Held { buffer, _layout: Layout::default(), _file: file });
-        self.slots[slot as usize] = post;
-        Ok(PostId(slot))
+    /// None yet.
+    pub(super) fn new() -> Checked<Self> {
+        Ok(Self { finished: Request::finished()?, ..Self::default() })
     }
 
     /// Opens a file for this process alone.
@@ -300,11 +239,10 @@ impl Posts {
     /// Frees the place of an operation.
     #[inline]
     fn remove(&mut self, post: PostId) -> Option<Held> {
-        let held = self.slot(post).held.take();
-        if held.is_some() {
-            self.free.push(post.0);
-        }
-        held
+        let slot = self.slot(post);
+        let held = Held { buffer: slot.buffer.take()?, _extra: slot.extra.take() };
+        self.free.push(post.0);
+        Some(held)
     }
 
     /// The buffer of what is over.
@@ -321,7 +259,7 @@ impl Posts {
     /// Asks MPI to end a receive.
     pub(super) fn cancel(&mut self, post: PostId) {
         let post = self.slot(post);
-        if post.kind == Kind::Receive && post.is_pending() {
+        if post.kind.is_receive() && post.is_pending() {
             post.cancelling = true;
             post.request.cancel();
         }
@@ -361,8 +299,7 @@ impl Posts {
         let Some(message) = self.take_message(id) else { return };
         match message.into_nowhere() {
             Ok((request, nowhere)) => {
-                let (buffer, layout) = (Box::new(nowhere), Layout::default());
-                let held = Held { buffer, _layout: layout, _file: None };
+                let held = Held { buffer: Box::new(nowhere), _extra: None };
                 self.quarantine.push(Stray { request, held, context: None });
             }
             Err(refusal) => tracing::debug!(?refusal, "message not dropped"),
@@ -376,8 +313,8 @@ impl Posts {
             return;
         }
         let context = Some((*data, *context));
-        let mut request = std::mem::replace(request, Request::null());
-        if *kind == Kind::Receive {
+        let mut request = std::mem::take(request);
+        if kind.is_receive() {
             request.cancel();
         }
         if matches!(request.test(), Ok(None)) || !request.is_over() {
@@ -416,7 +353,7 @@ impl Posts {
 
     /// Operations whose buffers are here, and buffers in quarantine.
     pub(super) fn held(&self) -> (usize, usize) {
-        let operations = self.slots.iter().filter(|post| post.held.is_some()).count();
+        let operations = self.slots.iter().filter(|post| post.buffer.is_some()).count();
         (operations, self.quarantine.len())
     }
 

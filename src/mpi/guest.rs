@@ -113,15 +113,6 @@ impl Buffer for Theirs {
     fn fill(&mut self, _: usize, _: &dyn Buffer) -> bool {
         false
     }
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any> {
-        self
-    }
 }
 
 // SAFETY: it describes no memory at all.
@@ -274,7 +265,7 @@ impl MpiPlatform {
             origin: Origin::Launched { rank: Rank::new(0), size: 1, spares: 0 },
             max_tag: calls::greatest_tag(world.raw())?,
             control: Control::new(ulfm),
-            posts: Posts::default(),
+            posts: Posts::new()?,
             guests: Guests { invited: true, ..Guests::default() },
             data: Vec::new(),
             unneeded: Vec::new(),

@@ -87,8 +87,9 @@ use crate::{
         buffer::Buffer,
         platform::{
             DataId, Derived, FileId, FileMode, Idle, Incoming, MessageId, Operation, Origin,
-            Platform, PostId, Progress, Status, UniverseId,
+            Platform, PostId, Posted, Progress, Status, UniverseId, settle_each,
         },
+        record::Record,
     },
     error::Error,
     fault::FaultCode,
@@ -187,7 +188,7 @@ impl MpiPlatform {
             origin,
             max_tag: calls::greatest_tag(comm.raw())?,
             control,
-            posts: Posts::default(),
+            posts: Posts::new()?,
             guests: Guests::default(),
             data: Vec::new(),
             unneeded: Vec::new(),
@@ -223,29 +224,6 @@ impl MpiPlatform {
         if watcher::look() {
             self.control.look_for_deaths();
         }
-    }
-
-    fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
-        self.unneeded.extend(unneeded.map(|(number, comm)| (data, number, comm)));
-    }
-
-    fn free_unneeded(&mut self) {
-        let posts = &self.posts;
-        let idle = |(data, number, _): &mut _| !posts.needs(*data, *number);
-        for (.., comm) in self.unneeded.extract_if(.., idle) {
-            // SAFETY: its entry among the contexts is gone, and no post is left that names it.
-            unsafe { comm.free() };
-        }
-    }
-
-    /// Duplicates under way get a moment to be complete.
-    fn settle_last(&mut self) {
-        let began = Instant::now();
-        let making = |data: &mut Option<DataComm>| data.as_ref().is_some_and(DataComm::is_making);
-        while self.data.iter_mut().any(making) && began.elapsed() < LAST_PROGRESS {
-            self.do_chores();
-        }
-        self.data.iter_mut().flatten().for_each(DataComm::give_up);
     }
 
     /// The communicator of a context that is made and not retired.
@@ -329,15 +307,15 @@ impl Platform for MpiPlatform {
         &mut self,
         data: DataId,
         context: u32,
-        operation: Operation,
+        operation: &Operation,
         buffer: Box<dyn Buffer>,
-    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+    ) -> Result<Posted, (FaultCode, Box<dyn Buffer>)> {
         if let Operation::File(access) = operation {
-            return self.posts.post_file(access, buffer);
+            return self.posts.post_file(*access, buffer);
         }
         let place = self.data.get(data.0 as usize).and_then(Option::as_ref);
         match place.and_then(|place| place.context(context)) {
-            Some(comm) => self.posts.post((data, context), comm, &operation, buffer),
+            Some(comm) => self.posts.post((data, context, comm), operation, buffer),
             None => Err((FaultCode::Interrupted, buffer)),
         }
     }
@@ -348,6 +326,14 @@ impl Platform for MpiPlatform {
             return self.guests.test(post);
         }
         self.posts.test(post, self.ulfm)
+    }
+
+    fn settle(&mut self, records: &mut [Record]) -> usize {
+        let over = self.posts.settle(records, self.ulfm);
+        match records.get(over).and_then(Record::post) {
+            Some(post) if guest::is_guest(post) => over + settle_each(self, &mut records[over..]),
+            _ => over,
+        }
     }
 
     fn cancel(&mut self, post: PostId) {
@@ -389,6 +375,7 @@ impl Platform for MpiPlatform {
         self.posts.close_file(file);
     }
 
+    #[inline]
     fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
         if guest::is_guest(post) {
             return guest::no_buffer();

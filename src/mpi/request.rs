@@ -1,6 +1,9 @@
 //! Requests: a checked call for each operation that we start, test or end.
 
-use std::ffi::{c_int, c_void};
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+};
 
 use mpi::ffi;
 
@@ -18,6 +21,7 @@ pub(super) struct Request(ffi::MPI_Request);
 
 /// What a completed request tells.
 #[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
 pub(super) struct Done(ffi::MPI_Status);
 
 impl Done {
@@ -28,6 +32,18 @@ impl Done {
     /// As MPI has it.
     pub(super) fn into_raw(self) -> ffi::MPI_Status {
         self.0
+    }
+
+    /// Nothing is known yet of the request that this will tell of.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.0.MPI_ERROR = ffi::MPI_ERR_PENDING as c_int;
+    }
+
+    /// How one of many ended; nothing if that was not told.
+    pub(super) fn result(&self) -> Option<Checked<()>> {
+        let is_told = self.0.MPI_ERROR != ffi::MPI_ERR_PENDING as c_int;
+        is_told.then(|| check("MPI_Testall", self.0.MPI_ERROR))
     }
 
     /// `MPI_Test_cancelled`.
@@ -46,14 +62,10 @@ impl Done {
         self.0.MPI_TAG.cast_unsigned()
     }
 
-    /// Number of elements that were received into a buffer.
+    /// True when this many bytes were received.
     #[inline]
-    pub(super) fn elements(&self, buffer: &Exposure) -> Checked<usize> {
-        // What fills the buffer needs no division: where elements have gaps there is less.
-        if self.0._ucount == buffer.elements * buffer.stride {
-            return Ok(buffer.elements);
-        }
-        self.count(buffer.element)
+    pub(super) fn is_of(&self, bytes: usize) -> bool {
+        self.0._ucount == bytes
     }
 
     /// Number of elements of this type that were received.
@@ -102,10 +114,38 @@ pub(super) fn empty_status() -> ffi::MPI_Status {
     unsafe { std::mem::zeroed() }
 }
 
+impl Default for Request {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
 impl Request {
     pub(super) fn null() -> Self {
         // SAFETY: reading a constant that MPI's library defines.
         Self(unsafe { ffi::RSMPI_REQUEST_NULL })
+    }
+
+    /// What MPI gives for an operation that was over before its start returned, most small sends
+    /// among them: nothing is left to tell them apart, so all share one request. Null if they do
+    /// not. Found by messages to nobody, of which two could not share what is under way.
+    pub(super) fn finished() -> Checked<Self> {
+        let alone = Comm::alone()?;
+        // SAFETY: reading a constant that MPI's library defines.
+        let nobody = unsafe { ffi::RSMPI_PROC_NULL };
+        let mut sends = [Self::null(), Self::null()];
+        for send in &mut sends {
+            let (nothing, slot) = (ptr::null_mut(), send.slot());
+            check("MPI_Isend", {
+                // SAFETY: no bytes are read; the result is a variable of ours.
+                unsafe { ffi::MPI_Isend(nothing, 0, Types::bytes(), nobody, 0, alone.raw(), slot) }
+            })?;
+        }
+        let [one, other] = [sends[0].raw(), sends[1].raw()];
+        for send in &mut sends {
+            while send.test()?.is_none() {}
+        }
+        Ok(if one == other { Self(one) } else { Self::null() })
     }
 
     /// Takes a request that somebody else started.
@@ -152,6 +192,27 @@ impl Request {
         Ok(flag != 0)
     }
 
+    /// `MPI_Testall`: true when all are over, with the status of each; else nothing has changed.
+    /// After an error those that are null now are over, with the class of each in its status.
+    ///
+    /// # Safety
+    ///
+    /// All are live requests of ours, and no longer used when they are null.
+    #[inline]
+    pub(super) unsafe fn test_all(
+        requests: &mut [ffi::MPI_Request],
+        done: &mut [Done],
+    ) -> Checked<bool> {
+        let _inside = watchdog::ordinary();
+        let (mut flag, count) = (0, requests.len().min(done.len()) as c_int);
+        let (first, statuses) = (requests.as_mut_ptr(), done.as_mut_ptr().cast());
+        // SAFETY: both lists are that long; a `Done` is a status; the requests are live, says our
+        // caller, and their buffers are kept by whoever started them until they are over.
+        let code = unsafe { ffi::MPI_Testall(count, first, &raw mut flag, statuses) };
+        check("MPI_Testall", code)?;
+        Ok(flag != 0)
+    }
+
     /// `MPI_Cancel`; test it to its end afterwards.
     pub(super) fn cancel(&mut self) {
         if self.is_over() {
@@ -188,7 +249,8 @@ impl Request {
     /// # Safety
     ///
     /// The buffer stays as it is until the request is over.
-    #[inline]
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
     pub(super) unsafe fn send(
         comm: &Comm,
         buffer: &Exposure,
@@ -213,7 +275,8 @@ impl Request {
     /// # Safety
     ///
     /// The buffer belongs to MPI until the request is over.
-    #[inline]
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
     pub(super) unsafe fn receive(
         comm: &Comm,
         buffer: &Exposure,

@@ -207,7 +207,7 @@ impl Engine {
         }
         let state = match copy.own {
             Own::Received(index) => {
-                let buffer = self.block(key).records[index].buffer.as_ref();
+                let buffer = self.block(key).records[index].buffer();
                 buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>()).cloned()
             }
             _ => self.own_state(number),
@@ -255,7 +255,7 @@ impl Engine {
         let comm = self.block(key).comm;
         let whole = self.comm(comm).is_world() || !self.has_roster();
         for copy in core::mem::take(&mut self.block_mut(key).copies) {
-            let mut take = |index: usize| self.block_mut(key).records[index].buffer.take();
+            let mut take = |index: usize| self.block_mut(key).records[index].take_boxed();
             let kept = copy.kept.and_then(&mut take);
             let own = match copy.own {
                 Own::Sent(index) | Own::Received(index) => take(index),
@@ -411,7 +411,7 @@ impl Engine {
         buffer: Box<dyn Buffer>,
     ) -> usize {
         let tag = self.copy_tag(key, offset);
-        self.post(key, Need::Peer(to), Operation::Send { to, tag, synchronous: false }, buffer)
+        self.post(key, Need::Peer(to), &Operation::Send { to, tag, synchronous: false }, buffer)
     }
 
     fn receive_copy(
@@ -423,7 +423,7 @@ impl Engine {
     ) -> usize {
         let tag = Some(self.copy_tag(key, offset));
         let operation = Operation::Receive { from: Some(from), tag };
-        self.post(key, Need::Peer(from), operation, buffer)
+        self.post(key, Need::Peer(from), &operation, buffer)
     }
 
     fn copy_tag(&self, key: BlockKey, offset: u32) -> u32 {
@@ -447,12 +447,12 @@ impl Engine {
     ) -> Result<usize, Error> {
         let tag = self.copy_tag(key, HOME + 2 * number);
         let receive = Operation::Receive { from: Some(ward), tag: Some(tag) };
-        let theirs = self.post(key, Need::Peer(ward), receive, Box::new(vec![0_u64]));
+        let theirs = self.post(key, Need::Peer(ward), &receive, Box::new(vec![0_u64]));
         let send = Operation::Send { to: partner, tag, synchronous: false };
-        self.post(key, Need::Peer(partner), send, Box::new(vec![mine as u64]));
+        self.post(key, Need::Peer(partner), &send, Box::new(vec![mine as u64]));
         self.wait_request(key, theirs, Timeout::Never);
         self.succeeded(key, theirs)?;
-        let buffer = self.block(key).records[theirs].buffer.as_ref();
+        let buffer = self.block(key).records[theirs].buffer();
         let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
         Ok(words.map_or(0, |words| words[0] as usize))
     }
@@ -463,10 +463,10 @@ impl Engine {
         let at = self.comm(self.block(key).comm).me.index() * mine.len();
         all[at..at + mine.len()].copy_from_slice(mine);
         let gather = Operation::Collective(Collective::Allgather { parts: Parts::Even });
-        let index = self.post(key, Need::Anybody, gather, Box::new(all));
+        let index = self.post(key, Need::Anybody, &gather, Box::new(all));
         self.wait_request(key, index, Timeout::Never);
         self.succeeded(key, index)?;
-        let buffer = self.block(key).records[index].buffer.as_ref();
+        let buffer = self.block(key).records[index].buffer();
         let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
         words.cloned().ok_or(Error::NoSuchRequest)
     }

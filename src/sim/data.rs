@@ -139,7 +139,7 @@ impl World {
         me: Pid,
         (comm, rank): (usize, usize),
         context: u32,
-        operation: Operation,
+        operation: &Operation,
         buffer: Box<dyn Buffer>,
     ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
         let side = &self.comms[comm].sides[rank];
@@ -147,18 +147,17 @@ impl World {
         if !is_file && (context < side.revoked || context >= side.made) {
             return Err((FaultCode::Interrupted, buffer));
         }
-        if let Some(class) = self.refusal(me, comm, &operation, buffer.elements()) {
+        if let Some(class) = self.refusal(me, comm, operation, buffer.elements()) {
             return Err((FaultCode::Mpi(class), buffer));
         }
         let it = &mut self.processes[me];
         let id = PostId(it.next_post);
         it.next_post += 1;
-        let starts = operation.clone();
         let post = Post {
             comm,
             rank,
             context,
-            operation,
+            operation: operation.clone(),
             buffer,
             progress: Progress::Pending,
             matched: false,
@@ -168,13 +167,15 @@ impl World {
         let local = it.local;
         note!(self, local, "p{me} posts {}", post.describe());
         self.processes[me].posts.insert(id.0, post);
-        match starts {
+        match *operation {
             Operation::Send { to, tag, synchronous } => {
                 self.start_send(me, id, to, tag, synchronous);
             }
             Operation::Receive { .. } => self.start_receive(me, id),
             Operation::ReceiveMatched { message, .. } => self.start_matched(me, id, message),
-            Operation::Collective(collective) => self.start_collective(me, id, collective),
+            Operation::Collective(ref collective) => {
+                self.start_collective(me, id, collective.clone());
+            }
             Operation::File(access) => self.start_file(me, id, access),
         }
         Ok(id)

@@ -20,7 +20,7 @@ use crate::{
         buffer::Buffer,
         platform::{
             DataId, Derived, FileId, FileMode, Idle, Incoming, MessageId, Operation, Origin,
-            Platform, PostId, Progress, Status, UniverseId,
+            Platform, PostId, Posted, Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -259,14 +259,14 @@ impl Platform for SimPlatform {
         &mut self,
         data: DataId,
         context: u32,
-        operation: Operation,
+        operation: &Operation,
         buffer: Box<dyn Buffer>,
-    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+    ) -> Result<Posted, (FaultCode, Box<dyn Buffer>)> {
         let Some(world) = self.enter(true) else {
             return Err((FaultCode::Interrupted, buffer));
         };
         let (mut world, place) = self.place(world, data);
-        world.post(self.me, place, context, operation, buffer)
+        world.post(self.me, place, context, operation, buffer).map(Posted::Running)
     }
 
     fn test(&mut self, post: PostId) -> Progress {

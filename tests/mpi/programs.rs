@@ -70,6 +70,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "interruption before reading" => interruption::before_the_message_is_read(world),
         "interruption by deaths" => interruption::by_deaths(world),
         "requests with deaths" => requests::with_deaths(world),
+        "mixed requests with deaths" => requests::mixed_with_deaths(world),
         other => panic!("there is no program {other}"),
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use fampi::{
-    Codes, Comm, Error, FaultCode, Level, Rank, Request, Source, Tag, TagSelector, Timeout,
-    TryBlock, World,
+    Codes, Comm, Error, FaultCode, FileMode, Finished, Level, Rank, Request, Source, Tag,
+    TagSelector, Timeout, TryBlock, World,
 };
 
 use stats_alloc::Region;
@@ -186,4 +186,85 @@ pub(crate) fn many(world: World) -> Ended {
     assert!(allocations < 10, "{allocations} allocations for 2,000 requests");
     assert!(best[1] < 4.0 * best[0], "a request costs {best:?} s in blocks of 200 and 2,000");
     say(world, "a request costs the same in any number")
+}
+
+/// Messages from each rank to each other one, in [`mixed_with_deaths`].
+const MESSAGES: u32 = 40;
+
+/// Elements of a message: some go only when their receiver comes, or are fetched while it dies.
+fn length(number: u32) -> usize {
+    if number % 8 == 5 { 100_000 } else { 3 }
+}
+
+fn stamps(from: Rank, number: u32) -> Vec<u32> {
+    vec![from.number() * 1000 + number; length(number)]
+}
+
+/// Hundreds of messages in a block, of which a rank sends half before it dies: what came is right,
+/// nothing of the living is lost or blamed, and what the dead did not send has the error of that.
+pub(crate) fn mixed_with_deaths(world: World) -> Ended {
+    let own = std::env::current_exe().expect("this program has a path");
+    let file = world.open_file::<u8>(own, FileMode::Read)?;
+    let mut comm: Comm = Comm::clone(&world);
+    for level in [Level::Local, Level::Global, Level::Local] {
+        let (me, size) = (comm.rank(), comm.size());
+        let last = Rank::new(size - 1);
+        let others: Vec<Rank> = (0..size).map(Rank::new).filter(|rank| *rank != me).collect();
+        let mut block = comm.start(level)?;
+        let mut receives = Vec::new();
+        for number in 0..MESSAGES {
+            for from in &others {
+                let room = vec![0_u32; length(number)];
+                receives.push((*from, number, block.irecv(room, *from, Tag(number))?));
+            }
+            if number == MESSAGES / 2 && level == Level::Global {
+                block.irecv(vec![0_u8], Source::Any, Tag(MESSAGES))?;
+            }
+        }
+        let read = block.iread_at(&file, 1, vec![0; 3]);
+        for number in 0..MESSAGES {
+            if me == last && number == MESSAGES / 2 {
+                die();
+            }
+            for to in &others {
+                block.isend(stamps(me, number), *to, Tag(number))?;
+            }
+        }
+        let finished = wait(block.finish(Timeout::Never))?;
+        assert!(!finished.is_committed(), "{finished:?}");
+        assert_eq!(finished.take(read)?, *b"ELF");
+        for (from, number, request) in receives {
+            check_mixed(&finished, level, last, (from, number), request)?;
+        }
+        drop(finished);
+        // All ranks know who died.
+        let _ = wait(comm.start(Level::Global)?.finish(Timeout::Never))?;
+        assert_eq!(comm.known_failed().as_slice(), [last]);
+        comm = comm.shrink()?;
+    }
+    drop((comm, file));
+    say(world, "each message had its own end")
+}
+
+fn check_mixed(
+    finished: &Finished,
+    level: Level,
+    dead: Rank,
+    (from, number): (Rank, u32),
+    request: Request<u32>,
+) -> Result<(), Error> {
+    let what = format!("{level:?}, message {number} of rank {from}");
+    if let Some(status) = finished.status(request) {
+        assert_eq!((status.source, status.tag), (Some(from), Tag(number)), "{what}");
+        assert_eq!(status.elements, length(number), "{what}");
+        assert!(finished.take(request)? == stamps(from, number), "{what}");
+        return Ok(());
+    }
+    let code = finished.fault(request).expect("it is over");
+    let by_the_dead = from == dead && code.is_process_failure();
+    let cut_short = level == Level::Global && code == FaultCode::Interrupted;
+    assert!(by_the_dead || cut_short, "{what}: {code}");
+    let taken = finished.take(request);
+    assert!(taken.is_ok() || taken == Err(Error::Quarantined), "{what}: {taken:?}");
+    Ok(())
 }

@@ -63,8 +63,8 @@ const COMMIT: Measurement = Measurement {
 
 const BLOCK: Measurement = Measurement {
     program: "block",
-    columns: "ranks,requests,plain_us,block_us,ratio",
-    header: &["ranks", "requests", "plain/µs", "block/µs", "ratio"],
+    columns: "ranks,bytes,requests,plain_us,block_us,ratio",
+    header: &["ranks", "bytes", "requests", "plain/µs", "block/µs", "ratio"],
 };
 
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {

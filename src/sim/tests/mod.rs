@@ -13,7 +13,8 @@ use crate::{
         buffer::Buffer,
         collective::{Collective, Parts},
         platform::{
-            DataId, Idle, Incoming, Operation, Origin, Platform, PostId, Progress, UniverseId,
+            DataId, Idle, Incoming, Operation, Origin, Platform, PostId, Posted, Progress,
+            UniverseId,
         },
     },
     ids::{BlockId, CommId},
@@ -100,13 +101,23 @@ fn wait_until(platform: &mut SimPlatform, post: PostId, limit: Duration) -> Prog
     platform.test(post)
 }
 
+// What a test posts is made for it.
+#[allow(clippy::needless_pass_by_value)]
 fn post<T: crate::engine::buffer::Element>(
     platform: &mut SimPlatform,
     data: DataId,
     operation: Operation,
     buffer: Vec<T>,
 ) -> PostId {
-    platform.post(data, 0, operation, Box::new(buffer)).map_err(|(code, _)| code).expect("starts")
+    started(platform.post(data, 0, &operation, Box::new(buffer))).expect("starts")
+}
+
+/// The post of what is under way, as all is that starts in the simulated world.
+fn started<E>(posted: Result<Posted, E>) -> Option<PostId> {
+    match posted.ok()? {
+        Posted::Running(post) => Some(post),
+        Posted::Complete(..) => None,
+    }
 }
 
 fn barrier() -> Operation {

@@ -155,21 +155,21 @@ fn a_retired_context_is_over_everywhere_and_a_new_one_is_made() {
             platform.retire_contexts(data, 1, true);
         }
         assert_eq!(wait(&mut platform, stale), Progress::Failed(FaultCode::Interrupted));
-        let refused = platform.post(data, 0, send(0, 0), Box::new(vec![0_u8]));
+        let refused = platform.post(data, 0, &send(0, 0), Box::new(vec![0_u8]));
         assert!(matches!(refused, Err((FaultCode::Interrupted, _))));
         // Attempt 1, then attempt 2 in a context that has to be made first.
         for context in 1..5 {
             platform.retire_contexts(data, context, true);
             let mut buffer: Box<dyn Buffer> = Box::new(vec![context]);
-            while let Err((code, back)) = platform.post(data, context, send(left, 0), buffer) {
+            while let Err((code, back)) = platform.post(data, context, &send(left, 0), buffer) {
                 assert_eq!(code, FaultCode::Interrupted);
                 assert!(context > 1, "two contexts exist from the start");
                 buffer = back;
                 platform.idle(None, Idle::Busy);
             }
             let receive = receive((me + 1) % 3, 0);
-            let receive = platform.post(data, context, receive, Box::new(vec![0_u32]));
-            let receive = receive.ok().expect("the send was accepted");
+            let receive = platform.post(data, context, &receive, Box::new(vec![0_u32]));
+            let receive = started(receive).expect("the send was accepted");
             match wait(&mut platform, receive) {
                 Progress::Complete(_) => {
                     assert_eq!(content::<u32>(platform.take(receive)), [context]);
