@@ -490,12 +490,6 @@ fn a_probe_ends_when_the_sender_dies() {
 
 #[test]
 #[serial]
-fn of_hundreds_of_messages_none_is_lost_or_blamed_but_those_of_the_dead() {
-    all_say(&program("mixed requests with deaths", 6), 3, "each message had its own end");
-}
-
-#[test]
-#[serial]
 fn two_thousand_requests_in_a_block_cost_no_more_each_than_two_hundred() {
     all_say(&program("many requests", 2), 2, "a request costs the same in any number");
 }

@@ -7,9 +7,13 @@ use fampi::{
     TagSelector, Timeout, TryBlock, World,
 };
 
+use serial_test::serial;
 use stats_alloc::Region;
 
-use crate::programs::{Ended, die, say, wait};
+use crate::{
+    all_say, program,
+    programs::{Ended, die, say, wait},
+};
 
 /// What a receiver does with the messages of the others.
 type Way = fn(&mut TryBlock, u32, usize) -> Result<usize, Error>;
@@ -267,4 +271,10 @@ fn check_mixed(
     let taken = finished.take(request);
     assert!(taken.is_ok() || taken == Err(Error::Quarantined), "{what}: {taken:?}");
     Ok(())
+}
+
+#[test]
+#[serial]
+fn of_hundreds_of_messages_none_is_lost_or_blamed_but_those_of_the_dead() {
+    all_say(&program("mixed requests with deaths", 6), 3, "each message had its own end");
 }
