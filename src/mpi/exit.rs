@@ -16,6 +16,8 @@ use std::{
     },
 };
 
+use super::observer;
+
 /// Set once this process may exit as it likes.
 static ORDERLY: AtomicBool = AtomicBool::new(false);
 /// The process that installed the handler; a fork of it may exit as it likes.
@@ -34,9 +36,10 @@ pub(super) fn guard() {
     });
 }
 
-/// From now on an exit is an orderly one.
+/// From now on an exit is an orderly one, and whoever observes this process knows it.
 pub(super) fn orderly() {
     ORDERLY.store(true, Relaxed);
+    observer::leave();
 }
 
 unsafe extern "C" {

@@ -169,7 +169,7 @@ impl MpiPlatform {
         let made = source.duplicate().and_then(|control| {
             Ok((control, process::meet(&source)?, source.gather_bytes(brought)?))
         });
-        let (control, Acquaintance { processes, mailbox, wills }, brought) =
+        let (control, Acquaintance { processes, mailbox, wills, .. }, brought) =
             made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
         let universe = self.control.add(control, source, mailbox);
         watcher::add(universe, processes, wills);

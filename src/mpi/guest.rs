@@ -294,7 +294,7 @@ impl MpiPlatform {
         let users = unsafe { Comm::from_raw(raw) }?;
         let ulfm = self.ulfm;
         let met = meet(&users);
-        let (frames, source, Acquaintance { processes, mailbox, wills }, id) =
+        let (frames, source, Acquaintance { processes, mailbox, wills, .. }, id) =
             met.map_err(|refusal| groups::failed(refusal, &[users], ulfm))?;
         let universe = self.control.add(frames, source, mailbox);
         watcher::add(universe, processes, wills);

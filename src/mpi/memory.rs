@@ -12,9 +12,10 @@ use std::{
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     ptr::{self, NonNull},
     slice,
-    sync::atomic::AtomicU64,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+const READ: c_int = libc::PROT_READ;
 /// Bytes of a word.
 const WORD: usize = size_of::<AtomicU64>();
 
@@ -56,24 +57,19 @@ impl Shared {
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok((Self::map(&file, words)?, Door(file)))
+        Ok((Self::map(&file, words, READ | libc::PROT_WRITE)?, Door(file)))
     }
 
     /// The memory of another process, which has it under this descriptor.
     pub(super) fn of(pid: u64, descriptor: u64, words: usize) -> io::Result<Self> {
         let path = format!("/proc/{pid}/fd/{descriptor}");
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        // SAFETY: the descriptor is open; the call takes a number.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        let sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
-        if !sealed || file.metadata()?.len() != (words * WORD) as u64 {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        Self::map(&file, words)
+        require_fixed_length(&file, words)?;
+        Self::map(&file, words, READ | libc::PROT_WRITE)
     }
 
-    fn map(file: &File, words: usize) -> io::Result<Self> {
-        let (length, access) = (words * WORD, libc::PROT_READ | libc::PROT_WRITE);
+    fn map(file: &File, words: usize, access: c_int) -> io::Result<Self> {
+        let length = words * WORD;
         let descriptor: c_int = file.as_raw_fd();
         // SAFETY: a new mapping wherever there is room, of a file that has this length for ever.
         let start =
@@ -88,6 +84,34 @@ impl Shared {
         // SAFETY: mapped as long as we live; whoever shares it reaches it by atomic words only.
         unsafe { slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len()) }
     }
+}
+
+/// Words that another process writes and this one may only read.
+#[derive(Debug)]
+pub(super) struct View(Shared);
+
+impl View {
+    /// The memory behind a descriptor that was handed to us.
+    pub(super) fn of(descriptor: OwnedFd, words: usize) -> io::Result<Self> {
+        let file = File::from(descriptor);
+        require_fixed_length(&file, words)?;
+        Ok(Self(Shared::map(&file, words, READ)?))
+    }
+
+    /// A word as it is now. On memory that cannot be written only a relaxed load is allowed.
+    #[inline]
+    pub(super) fn word(&self, at: usize) -> u64 {
+        self.0.words()[at].load(Relaxed)
+    }
+}
+
+/// Memory that could become shorter would end whoever reads it.
+fn require_fixed_length(file: &File, words: usize) -> io::Result<()> {
+    // SAFETY: the descriptor is open; the call takes a number.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    let is_sealed = seals >= 0 && seals & libc::F_SEAL_SHRINK != 0;
+    let is_right = is_sealed && file.metadata()?.len() == (words * WORD) as u64;
+    if is_right { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
 impl Drop for Shared {

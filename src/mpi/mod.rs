@@ -12,7 +12,7 @@
 //! guest     a program that owns its MPI               holdings  what is in use
 //! baseline  MPI's own operations, to compare with    mend  against a mistake of Open MPI 5
 //! process   who is on our own node                mailbox, memory  fast frames among those
-//! watcher, pidfd, will, notice  deaths on our own node, seen at once and told to MPI
+//! watcher, pidfd, will, observer, notice  deaths, seen at once and told to MPI
 //! trace     the file for what happens here        siblings  a launch that has lost somebody
 //! ```
 //!
@@ -40,6 +40,8 @@ mod matched;
 mod memory;
 mod mend;
 mod notice;
+#[cfg_attr(not(target_os = "linux"), path = "observer/absent.rs")]
+mod observer;
 #[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
 mod pidfd;
 mod process;
@@ -178,7 +180,7 @@ impl MpiPlatform {
             Origin::Spawned
         } else {
             let (frames, source) = (comm.duplicate()?, comm.duplicate()?);
-            let Acquaintance { processes, mailbox, wills } = process::meet(&source)?;
+            let Acquaintance { processes, mailbox, wills, .. } = observer::meet(&source)?;
             watcher::add(control.add(frames, source, mailbox), processes, wills);
             Origin::Launched { rank: comm.rank(), size: comm.size(), spares }
         };

@@ -7,7 +7,7 @@ use super::{
     comm::Comm,
     exit,
     mailbox::{Address, Inbox, Mailbox},
-    notice,
+    notice, observer,
     will::Will,
 };
 
@@ -33,6 +33,8 @@ pub(super) struct Acquaintance {
     pub(super) mailbox: Option<Mailbox>,
     /// Of those who are on our node, by rank.
     pub(super) wills: Vec<Option<Will>>,
+    /// All want to be observed.
+    pub(super) observed: bool,
 }
 
 /// Every process of a communicator tells the others who it is. Collective.
@@ -40,8 +42,10 @@ pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     let Process { node, pid, started, name } = Process::own();
     let inbox = Inbox::new(comm.size() as usize);
     let Address { descriptor, token } = inbox.as_ref().map(Inbox::address).unwrap_or_default();
-    let rows = comm.gather_numbers([node, pid, started, name, descriptor, token])?;
-    let told = |[node, pid, started, name, descriptor, token]: [u64; 6]| {
+    let wish = u64::from(observer::wish());
+    let rows = comm.gather_numbers([node, pid, started, name, descriptor, token, wish])?;
+    let observed = rows.iter().all(|[.., wish]| *wish == 1);
+    let told = |[node, pid, started, name, descriptor, token, _]: [u64; 7]| {
         (Process { node, pid, started, name }, Address { descriptor, token })
     };
     let told: Vec<(Process, Address)> = rows.into_iter().map(told).collect();
@@ -51,7 +55,7 @@ pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     mailbox.iter_mut().for_each(Mailbox::close_door);
     let wills = mailbox.as_ref().map(Mailbox::wills).unwrap_or_default();
     let processes = told.into_iter().map(|(process, _)| process).collect();
-    Ok(Acquaintance { processes, mailbox, wills })
+    Ok(Acquaintance { processes, mailbox, wills, observed })
 }
 
 impl Process {

@@ -36,6 +36,7 @@ use std::{
 
 use super::{
     notice::{self, Name},
+    observer,
     pidfd::Ends,
     process::{Process, describe, node},
     watchdog,
@@ -213,11 +214,13 @@ pub(super) fn forget(universe: UniverseId) {
 /// From now on the end of other processes is no news.
 pub(super) fn close() {
     WATCHER.with_borrow_mut(|watcher| *watcher = None);
+    observer::close();
 }
 
 /// To be called where this process has waited for long. True when MPI was told of a death.
 pub(super) fn look() -> bool {
-    report(with(|watcher| if watcher.is_due() { watcher.look() } else { Vec::new() }))
+    let saw = report(with(|watcher| if watcher.is_due() { watcher.look() } else { Vec::new() }));
+    observer::look() || saw
 }
 
 /// To be called before something that a death must not meet with, after some progress was made.
@@ -230,7 +233,8 @@ pub(super) fn look_closely() -> bool {
         }
         deaths
     });
-    report(now)
+    let saw = report(now);
+    observer::look() || saw
 }
 
 fn report(deaths: Option<Vec<Death>>) -> bool {

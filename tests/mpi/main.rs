@@ -13,6 +13,7 @@ mod interruption;
 mod lattice;
 #[allow(dead_code)]
 mod launch;
+mod observer;
 mod operations;
 mod parts;
 #[allow(dead_code)]

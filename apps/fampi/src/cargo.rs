@@ -59,6 +59,11 @@ impl<'a> Program<'a> {
         Self { flag: "--package", kind: "bin", name, needs_mpi: true }
     }
 
+    /// The observer of a node, built alone: it does not know MPI.
+    pub(crate) fn observer() -> Self {
+        Self { flag: "--package", kind: "bin", name: "fampi-observer", needs_mpi: true }
+    }
+
     pub(crate) fn example(name: &'a str) -> Self {
         Self { flag: "--example", kind: "example", name, needs_mpi: true }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo;
+use crate::cargo::{self, Program};
 use crate::launcher::{self, Launcher};
 use crate::plan::{self, Kill};
 use crate::program;
@@ -43,6 +43,10 @@ pub(crate) struct Options {
     /// `cargo fampi timeline`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Let a process on each node watch the ranks, and the other nodes: any death, and the loss of
+    /// a node, is known everywhere at once
+    #[arg(long)]
+    observer: bool,
     /// Hand a flag to the launcher itself, as in --launcher-flag=--hostfile
     #[arg(long = "launcher-flag", value_name = "FLAG", allow_hyphen_values = true)]
     launcher_flags: Vec<String>,
@@ -70,6 +74,8 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
     let mpi = setup::ensure(workspace)?;
     let built = own.map(|own| cargo::build(workspace, own)).transpose()?;
+    let observer = options.observer.then(|| cargo::build(workspace, Program::observer()));
+    let observer = observer.transpose()?;
     let reports = Reports::new()?;
     let trace = match &target {
         Some(target) => Some(Trace::in_folder(target.folder())?),
@@ -85,6 +91,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if let Some(plan) = plan::for_application(&options.kills) {
         command.env("FAMPI_KILL", plan);
     }
+    command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
     if let Some(trace) = &trace {
         command.env(timeline::VARIABLE, trace.path());
     }

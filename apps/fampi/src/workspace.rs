@@ -49,7 +49,9 @@ impl Workspace {
     }
 
     pub(crate) fn has_application(&self, name: &str) -> bool {
-        name != "fampi" && self.root.join("apps").join(name).join("src/main.rs").is_file()
+        // These two are no programs for ranks.
+        !["fampi", "observer"].contains(&name)
+            && self.root.join("apps").join(name).join("src/main.rs").is_file()
     }
 
     pub(crate) fn has_example(&self, name: &str) -> bool {
@@ -98,6 +100,7 @@ mod tests {
         let workspace = Workspace::find().expect("the tests run inside the workspace");
         assert!(workspace.root().join("Cargo.toml").is_file());
         assert!(!workspace.has_application("fampi"));
+        assert!(!workspace.has_application("observer"));
         // A library of the applications.
         assert!(!workspace.has_application("harness"));
         assert!(!workspace.has_application("no-such-application"));

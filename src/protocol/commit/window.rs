@@ -129,8 +129,8 @@ mod tests {
     use super::*;
     use crate::protocol::agreement::Vote;
 
-    fn voted(context: u32) -> Option<Vote> {
-        Some(Vote { faults: Vec::new(), context })
+    fn voted(context: u32) -> Vote {
+        Vote { faults: Vec::new(), context }
     }
 
     #[test]
@@ -138,13 +138,13 @@ mod tests {
         let mut window = Window::default();
         for id in 0..1000 {
             window.reach(BlockId(id));
-            window.at_mut(BlockId(id)).vote = voted(id as u32);
+            window.at_mut(BlockId(id)).vote = Some(voted(id as u32));
             // Two in, one out, up to a time; then as many out as in.
             if id % 2 == 1 || id > 600 {
                 window.forget_lowest();
             }
             for known in window.ids() {
-                assert_eq!(window.at(known).vote, voted(known.0 as u32));
+                assert_eq!(window.at(known).vote, Some(voted(known.0 as u32)));
             }
         }
         assert_eq!(window.base(), BlockId(699));
@@ -157,7 +157,7 @@ mod tests {
         for id in 0..10 {
             window.reach(BlockId(id));
             assert_eq!(*window.at(BlockId(id)), Block::UNKNOWN);
-            window.at_mut(BlockId(id)).vote = voted(1);
+            window.at_mut(BlockId(id)).vote = Some(voted(1));
             window.forget_lowest();
         }
     }

@@ -119,7 +119,8 @@ pub(super) fn put_host(frame: &mut Frame, host: Host) {
     put_u32(frame, host.incarnation.0);
 }
 
-fn cause_bytes(cause: Cause) -> [u8; 2] {
+/// A cause in two bytes.
+pub(super) fn cause_bytes(cause: Cause) -> [u8; 2] {
     match cause {
         Cause::Ended => [1, 0],
         Cause::Exit(status) => [2, status],
@@ -160,14 +161,21 @@ pub(super) fn host(rest: &mut Reader<'_>) -> Option<Host> {
     Some(Host { node, incarnation: Incarnation(rest.u32()?) })
 }
 
+/// The cause in a fact: those that follow from other facts are in none.
 fn cause(bytes: [u8; 2]) -> Option<Cause> {
+    cause_of(bytes).filter(|cause| !matches!(cause, Cause::NodeLost | Cause::Replaced))
+}
+
+/// The cause in two bytes.
+pub(super) fn cause_of(bytes: [u8; 2]) -> Option<Cause> {
     Some(match bytes {
         [1, 0] => Cause::Ended,
         [2, status] => Cause::Exit(status),
         [3, signal] => Cause::Signal(signal),
         [4, 0] => Cause::Hung,
         [5, 0] => Cause::Declared,
-        // The others follow from other facts.
+        [6, 0] => Cause::NodeLost,
+        [7, 0] => Cause::Replaced,
         _ => return None,
     })
 }

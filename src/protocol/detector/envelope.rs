@@ -39,7 +39,8 @@ use crate::protocol::{
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 1 + 8 + 8 + 8;
-const TAG_BYTES: usize = 16;
+/// Bytes of a signature.
+pub(super) const TAG_BYTES: usize = 16;
 
 /// The most bytes of a packet; every network carries so many in one piece.
 pub const MAX_PACKET: usize = HEADER_BYTES + codec::MAX_BYTES + TAG_BYTES;
@@ -53,6 +54,16 @@ impl Secret {
     /// From bytes that nobody can guess.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// The bytes, for those who hand them on where nobody else can read them.
+    pub const fn reveal(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The key under which this secret signs.
+    pub(super) fn key(&self) -> Hmac<Sha256> {
+        Hmac::new_from_slice(&self.0).expect("HMAC takes keys of any length")
     }
 }
 
@@ -81,7 +92,7 @@ pub enum Refusal {
 
 /// How many packets were refused, by reason.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Refusals([u64; 6]);
+pub struct Refusals(pub(super) [u64; 6]);
 
 impl Refusals {
     /// How many for this reason.
@@ -139,14 +150,9 @@ impl fmt::Debug for Envelopes {
 
 impl Envelopes {
     /// Those of this observer.
-    ///
-    /// # Panics
-    ///
-    /// Never: HMAC takes keys of any length.
     pub fn new(me: Host, secret: &Secret) -> Self {
-        let key = Hmac::new_from_slice(&secret.0).expect("HMAC takes keys of any length");
         let (windows, refusals) = (BTreeMap::new(), Refusals::default());
-        Self { me, key, counter: 0, windows, refusals }
+        Self { me, key: secret.key(), counter: 0, windows, refusals }
     }
 
     /// What was refused so far.

@@ -22,6 +22,9 @@
 //! | [`layout`], [`order`] | who is where; neighbours in different cabinets | rdaemon §5.6 |
 //! | [`message`], [`codec`] | what travels, and its bytes | – |
 //! | [`envelope`] | authentic, fresh, and meant for us, or refused and counted | – |
+//! | [`plan`] | what an observer is told at its start | – |
+//! | [`registration`] | how a process and the observer of its node prove who they are | – |
+//! | [`board`] | what the observer shows the processes of its node | – |
 //!
 //! **Guarantees.** A death is known to every living observer in the end: by the flood while fewer
 //! nodes died than the graph's degree, else, or when packets are lost, by comparison along the
@@ -40,6 +43,7 @@
 //!
 //! Reference: `papers/rdaemon.txt` §4; `papers/resilient-runtime.txt` §III.
 
+pub mod board;
 pub mod codec;
 pub mod envelope;
 pub mod graph;
@@ -47,6 +51,8 @@ pub mod layout;
 pub mod message;
 pub mod observer;
 pub mod order;
+pub mod plan;
+pub mod registration;
 pub mod registry;
 pub mod ring;
 
@@ -87,7 +93,7 @@ pub struct Process {
 pub enum Cause {
     /// It ended, and the system does not say how.
     Ended,
-    /// It ended with this status.
+    /// It ended with this status; 0 says that it left in order, all done.
     Exit(u8),
     /// It ended by this signal.
     Signal(u8),

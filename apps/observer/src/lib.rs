@@ -1,0 +1,40 @@
+//! The observer of one node of a job: a process that sees others die, and tells about it.
+//!
+//! It drives the machines of [`fampi::protocol::detector`], and knows no MPI. It sleeps until
+//! something happens or the next timer is due, so it costs no core.
+//!
+//! ```text
+//! processes of the node ── register ──▶ door ─▶ wards (pidfd each) ─ exit ─▶ ┐
+//! other observers ◀──────── packets ───────────▶ link ──── message ────────▶ │ machine
+//!                                                clock ─── timer ──────────▶ ┘  │
+//! processes of the node ◀── shared memory ────── board ◀────── events ──────────┘
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`service`] | the loop: what happened goes to the machine, what it wants is done |
+//! | [`door`] | the socket where processes register, and those who have not done so yet |
+//! | [`wards`] | processes that are watched, and how they ended |
+//! | [`link`] | packets from and to other observers |
+//! | [`board`] | the memory that the processes of the node read |
+//! | [`place`] | the folder of the socket, and the file of the plan, are ours alone |
+//! | [`detach`] | the process that is left behind |
+//!
+//! **Bounds.** Processes that are registered, that are about to, and for how long; bytes of each
+//! message; packets that are taken before timers get their turn; entries of the board. What is
+//! beyond is dropped and counted, on the board.
+//!
+//! **Ends** when no process has been registered for a while: then the job has left, or never came.
+
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
+
+pub mod board;
+pub mod detach;
+pub mod door;
+pub mod link;
+pub mod place;
+pub mod service;
+pub mod wards;
+
+pub use service::Service;

@@ -1,0 +1,95 @@
+//! What lies in the file system is ours alone, or is not used.
+//!
+//! Whoever can write to a folder can put a socket of their own there, and whoever can read the plan
+//! knows the secret. So the folder of the socket, and the file of the plan, belong to our user, and
+//! others may do nothing with them.
+
+use std::{
+    fs::{self, Metadata},
+    io::{self, Read as _},
+    os::unix::{
+        fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use fampi::protocol::detector::plan::Plan;
+use rustix::fs::{Mode, OFlags};
+
+/// The most bytes of a plan.
+const MAX_PLAN: u64 = 64 << 20;
+
+/// Reads a plan, and removes its file, which holds the secret.
+pub fn take_plan(path: &Path) -> Result<Plan> {
+    let shown = path.display();
+    // Following a link, or waiting for a pipe, is not what a plan needs.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = fs::File::options().read(true).custom_flags(flags).open(path);
+    let file = file.with_context(|| format!("cannot open the plan {shown}"))?;
+    let metadata = file.metadata()?;
+    ensure!(metadata.is_file(), "the plan {shown} is not a file");
+    ensure!(
+        is_ours_alone(&metadata),
+        "the plan {shown} holds a secret, and others may read it: make it yours, with mode 0600"
+    );
+    ensure!(metadata.len() <= MAX_PLAN, "the plan {shown} is too long");
+    let mut text = String::new();
+    file.take(MAX_PLAN)
+        .read_to_string(&mut text)
+        .with_context(|| format!("cannot read {shown}"))?;
+    fs::remove_file(path).with_context(|| format!("cannot remove the plan {shown}"))?;
+    Plan::parse(&text).with_context(|| format!("{shown} is no plan"))
+}
+
+/// The path of a socket, which is removed in the end.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl SocketFile {
+    /// Listens at this path.
+    pub fn listen(path: &str) -> Result<(Self, UnixListener)> {
+        let path = PathBuf::from(path);
+        ensure!(path.is_absolute(), "the socket's path in the plan should begin with /");
+        let folder = path.parent().context("the socket's path in the plan names no folder")?;
+        let metadata = fs::symlink_metadata(folder)
+            .with_context(|| format!("cannot look at the folder {}", folder.display()))?;
+        ensure!(
+            metadata.is_dir() && is_ours_alone(&metadata),
+            "the folder {} is not yours alone: make it yours, with mode 0700",
+            folder.display()
+        );
+        let listener =
+            bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
+        Ok((Self(path), listener))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Binds, also where an observer that was killed has left its socket.
+fn bind(path: &Path) -> Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
+            let refuses = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+            if !is_socket || !UnixStream::connect(path).is_err_and(|error| refuses(&error)) {
+                bail!("an observer serves there already");
+            }
+            fs::remove_file(path)?;
+            Ok(UnixListener::bind(path)?)
+        }
+        bound => Ok(bound?),
+    }
+}
+
+fn is_ours_alone(metadata: &Metadata) -> bool {
+    let others = Mode::RWXG | Mode::RWXO;
+    metadata.uid() == rustix::process::geteuid().as_raw()
+        && !Mode::from_raw_mode(metadata.mode()).intersects(others)
+}

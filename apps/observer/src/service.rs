@@ -1,0 +1,315 @@
+//! The loop of an observer: what happened goes to the machine, and what it wants is done.
+//!
+//! ```text
+//! wait for events or the next deadline
+//! ends of processes, newcomers ─▶ machine
+//! all packets that have come   ─▶ machine        before any timer: a message that was here in
+//! timers that were due         ─▶ machine        time is heard, however late we run
+//! counters                     ─▶ board
+//! ```
+//!
+//! Time is that of a monotonic clock, read once in a turn, before packets are taken. Of each turn
+//! of the machine what it sends goes first, then what the node's processes are told.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use fampi::protocol::detector::{
+    Cause, Effect, Effects, Event, Host, Process, Timer, board::Entry, observer::Observer,
+    plan::Plan, registration::Rejection,
+};
+use rustix::{
+    buffer::spare_capacity,
+    event::{Timespec, epoll},
+    io::Errno,
+    process::{Resource, Rlimit},
+};
+
+use crate::{
+    board::Board,
+    door::{Door, Registered},
+    link::Link,
+    place,
+    wards::Wards,
+};
+
+/// How long we stay when the last process has ended: it may be replaced.
+const LINGER: Duration = Duration::from_secs(2);
+/// The most processes that are watched.
+const MOST_WARDS: u64 = 4096;
+/// Descriptors that are none of a ward's two.
+const OTHER_DESCRIPTORS: u64 = 200;
+/// More packets than a socket holds: what has come when a turn begins is taken in it.
+const MOST_PACKETS: u32 = 4096;
+/// Events of one turn.
+const EVENTS: usize = 64;
+/// Entries of the board beyond two for each rank of the launch.
+const SPARE_ROOM: usize = 1024;
+
+/// Numbers of what is waited for; clients and wards have those that follow.
+const LINK: u64 = 0;
+const DOOR: u64 = 1;
+
+/// An observer at work.
+#[derive(Debug)]
+pub struct Service {
+    poll: OwnedFd,
+    link: Link,
+    door: Door,
+    is_door_open: bool,
+    wards: Wards,
+    most_wards: usize,
+    board: Board,
+    machine: Observer,
+    timers: BTreeMap<Timer, Instant>,
+    out: Effects,
+    /// The last number that was given.
+    number: u64,
+    /// When we leave, should nobody come.
+    leaves: Option<Instant>,
+}
+
+impl Service {
+    /// Reads the plan, and makes everything ready: processes may register.
+    pub fn start(plan: &Path) -> Result<Self> {
+        let plan = place::take_plan(plan)?;
+        let most_wards = descriptors().saturating_sub(OTHER_DESCRIPTORS) / 2;
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let (link, door) = (Link::new(&plan)?, Door::open(&plan)?);
+        for (what, number) in [(link.as_fd(), LINK), (door.as_fd(), DOOR)] {
+            epoll::add(&poll, what, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+        }
+        let board = Board::new(room_for(&plan))?;
+        let (now, mut out) = (Instant::now(), Effects::new());
+        let machine = Observer::start(plan.me, plan.timing, plan.layout(), &mut out);
+        let mut service = Self {
+            poll,
+            link,
+            door,
+            is_door_open: true,
+            wards: Wards::default(),
+            most_wards: most_wards.min(MOST_WARDS) as usize,
+            board,
+            machine,
+            timers: BTreeMap::new(),
+            out,
+            number: DOOR,
+            leaves: Some(now + plan.timing.start),
+        };
+        service.perform(now)?;
+        Ok(service)
+    }
+
+    /// Serves until the job has left.
+    pub fn run(mut self) -> Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        while self.turn(&mut events)? {}
+        Ok(())
+    }
+
+    /// Waits for something and does what is to be done; false when it is time to leave.
+    fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<bool> {
+        self.wait(events)?;
+        let now = Instant::now();
+        for event in &*events {
+            match event.data.u64() {
+                LINK => {}
+                DOOR => self.let_in(now)?,
+                number if self.door.knows(number) => {
+                    if let Some(registered) = self.door.hear(number) {
+                        self.register(number, registered, now)?;
+                    }
+                }
+                number => self.end(number, now)?,
+            }
+        }
+        self.take_packets(now)?;
+        self.take_timers(now)?;
+        self.door.handle_time(now);
+        self.watch_door()?;
+        self.count()?;
+        if self.wards.count() > 0 {
+            self.leaves = None;
+        }
+        Ok(self.leaves.is_none_or(|leaves| leaves > now))
+    }
+
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
+        events.clear();
+        let deadlines = self.timers.values().copied().chain(self.door.deadline());
+        let next = deadlines.chain(self.leaves).min();
+        let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+        match epoll::wait(&self.poll, spare_capacity(events), wait.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error).context("cannot wait for events"),
+        }
+    }
+
+    /// Lets in who stands at the door.
+    fn let_in(&mut self, now: Instant) -> Result<()> {
+        for _ in 0..self.door.crowd() {
+            self.number += 1;
+            let Some(connection) = self.door.let_in(self.number, now) else { break };
+            let data = epoll::EventData::new_u64(self.number);
+            epoll::add(&self.poll, connection, data, epoll::EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    /// While the system can let in nobody, nobody knocks.
+    fn watch_door(&mut self) -> Result<()> {
+        if self.door.is_open() == self.is_door_open {
+            return Ok(());
+        }
+        self.is_door_open = self.door.is_open();
+        let wanted =
+            if self.is_door_open { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        epoll::modify(&self.poll, &self.door, epoll::EventData::new_u64(DOOR), wanted)?;
+        Ok(())
+    }
+
+    /// A process has proved who it is: it is watched, if it may be who it says.
+    fn register(&mut self, number: u64, newcomer: Registered, now: Instant) -> Result<()> {
+        let process = newcomer.process;
+        let crowded = self.wards.count() == self.most_wards;
+        if crowded || self.wards.holds(process) {
+            let why = if crowded { Rejection::Crowded } else { Rejection::Refused };
+            self.door.reject(why);
+            return Ok(());
+        }
+        self.machine.handle_registration(process, &mut self.out);
+        let refused = self.out.contains(&Effect::Emit(Event::Refused(process)));
+        self.perform(now)?;
+        if refused {
+            self.door.reject(Rejection::Refused);
+            return Ok(());
+        }
+        epoll::delete(&self.poll, newcomer.connection())?;
+        let data = epoll::EventData::new_u64(number);
+        epoll::add(&self.poll, &newcomer.candidate.descriptor, data, epoll::EventFlags::IN)?;
+        let room = self.board.room();
+        let (candidate, connection) = self.door.welcome(newcomer, self.board.for_readers(), room);
+        self.wards.add(number, process, candidate, connection);
+        Ok(())
+    }
+
+    /// A process of ours has ended.
+    fn end(&mut self, number: u64, now: Instant) -> Result<()> {
+        let Some((process, cause)) = self.wards.take_ended(number) else { return Ok(()) };
+        if self.wards.count() == 0 {
+            self.leaves = Some(now + LINGER);
+        }
+        self.machine.handle_exit(process, cause, &mut self.out);
+        self.perform(now)
+    }
+
+    fn take_packets(&mut self, now: Instant) -> Result<()> {
+        let mut packets = MOST_PACKETS;
+        while let Some((from, message)) = self.link.receive(&mut packets) {
+            self.machine.handle_message(from, message, &mut self.out);
+            self.perform(now)?;
+        }
+        Ok(())
+    }
+
+    fn take_timers(&mut self, now: Instant) -> Result<()> {
+        let due = self.timers.iter().filter(|(_, at)| **at <= now).map(|(timer, _)| *timer);
+        for timer in due.collect::<Vec<Timer>>() {
+            // What an earlier timer has moved is not due any more.
+            if self.timers.get(&timer).is_none_or(|at| *at > now) {
+                continue;
+            }
+            self.timers.remove(&timer);
+            self.machine.handle_timer(timer, &mut self.out);
+            self.perform(now)?;
+        }
+        Ok(())
+    }
+
+    /// Does what the machine wants, in a turn that is about this moment.
+    fn perform(&mut self, now: Instant) -> Result<()> {
+        let mut out = mem::take(&mut self.out);
+        for effect in out.drain(..) {
+            match effect {
+                Effect::Send(to, message) => self.link.send(to, &message),
+                Effect::Arm(timer, after) => {
+                    self.timers.insert(timer, now + after);
+                }
+                Effect::Disarm(timer) => {
+                    self.timers.remove(&timer);
+                }
+                Effect::Emit(event) => self.tell(event)?,
+            }
+        }
+        self.out = out;
+        self.board.publish()
+    }
+
+    /// Tells the processes of the node.
+    fn tell(&mut self, event: Event) -> Result<()> {
+        let me = self.machine.me();
+        match event {
+            Event::Died(process, cause) => {
+                let host = self.machine.registry().host_of(process).unwrap_or(me);
+                self.write(process, host, cause)
+            }
+            Event::Lost(host, processes) => processes
+                .into_iter()
+                .try_for_each(|process| self.write(process, host, Cause::NodeLost)),
+            Event::Stop(process) => self.write(process, me, Cause::Declared),
+            Event::Kill(process) => {
+                self.wards.kill(process);
+                Ok(())
+            }
+            Event::Fenced => {
+                self.board.head.fenced = true;
+                Ok(())
+            }
+            Event::Ghost(_) => {
+                self.board.head.ghosts += 1;
+                Ok(())
+            }
+            // Who was refused sees that its connection has ended.
+            Event::Joined(..) | Event::Refused(_) => Ok(()),
+        }
+    }
+
+    fn write(&mut self, process: Process, host: Host, cause: Cause) -> Result<()> {
+        self.board.write(Entry { process, host, cause }).context("cannot write to the board")
+    }
+
+    /// Shows what was counted.
+    fn count(&mut self) -> Result<()> {
+        let head = &mut self.board.head;
+        head.registered = self.wards.count() as u64;
+        head.packets = self.link.refusals();
+        head.clients = self.door.rejections();
+        head.unsent = self.link.unsent();
+        self.board.publish()
+    }
+}
+
+fn room_for(plan: &Plan) -> u32 {
+    (2 * plan.nodes_of.len() + SPARE_ROOM) as u32
+}
+
+/// How many descriptors this process may have; as many as the system allows.
+fn descriptors() -> u64 {
+    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = 2 * MOST_WARDS + OTHER_DESCRIPTORS;
+    let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = Rlimit { current: Some(most), maximum };
+    if current.is_some_and(|current| current < most)
+        && rustix::process::setrlimit(Resource::Nofile, raised).is_ok()
+    {
+        return most;
+    }
+    current.unwrap_or(most)
+}

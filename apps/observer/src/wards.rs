@@ -1,0 +1,121 @@
+//! Processes that are watched, and how they ended.
+//!
+//! A descriptor of a process (`pidfd`, Linux 5.3) refers to one process for ever, and becomes
+//! readable when it has ended. Only its parent is told its status; for others the kernel shows it
+//! as long as the parent has not asked, so we look at once, and are sometimes too late.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Read as _,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+};
+
+use fampi::protocol::detector::{Cause, Process, registration::LEAVE};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+/// A process that may become a ward: it is at the other end of a connection.
+#[derive(Debug)]
+pub struct Candidate {
+    pid: Pid,
+    started: Option<u64>,
+    /// Readable when it has ended.
+    pub descriptor: OwnedFd,
+}
+
+impl Candidate {
+    /// The process that has this number now. It is the one meant if that one is heard of later.
+    pub fn new(pid: Pid) -> Option<Self> {
+        let descriptor = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(Self { pid, started: status(pid).map(|status| status.started), descriptor })
+    }
+
+    /// How it ended, as far as the system says so.
+    fn cause(&self) -> Cause {
+        let status = status(self.pid).filter(|it| it.is_over && Some(it.started) == self.started);
+        match status.map(|status| status.code) {
+            // Who leaves in order says so: this status alone says nothing.
+            None | Some(0) => Cause::Ended,
+            Some(code) if code & 0x7f != 0 => Cause::Signal((code & 0x7f) as u8),
+            Some(code) => Cause::Exit((code >> 8) as u8),
+        }
+    }
+}
+
+/// A process that is watched.
+#[derive(Debug)]
+struct Ward {
+    process: Process,
+    candidate: Candidate,
+    /// It sees by this that we are gone, and says so before it leaves in order.
+    connection: UnixStream,
+}
+
+impl Ward {
+    fn has_left(&self) -> bool {
+        let mut word = [0];
+        matches!((&self.connection).read(&mut word), Ok(1)) && word == [LEAVE]
+    }
+}
+
+/// All that are watched, by a number of ours.
+#[derive(Debug, Default)]
+pub struct Wards(BTreeMap<u64, Ward>);
+
+impl Wards {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when this process is watched.
+    pub fn holds(&self, process: Process) -> bool {
+        self.0.values().any(|ward| ward.process == process)
+    }
+
+    /// Watches a process from now on.
+    pub fn add(
+        &mut self,
+        number: u64,
+        process: Process,
+        candidate: Candidate,
+        connection: UnixStream,
+    ) {
+        let ward = Ward { process, candidate, connection };
+        self.0.insert(number, ward);
+    }
+
+    /// The process with this number has ended.
+    pub fn take_ended(&mut self, number: u64) -> Option<(Process, Cause)> {
+        let ward = self.0.remove(&number)?;
+        let cause = if ward.has_left() { Cause::Exit(0) } else { ward.candidate.cause() };
+        Some((ward.process, cause))
+    }
+
+    /// Kills a process.
+    pub fn kill(&self, process: Process) {
+        for ward in self.0.values().filter(|ward| ward.process == process) {
+            let _ = rustix::process::pidfd_send_signal(&ward.candidate.descriptor, Signal::KILL);
+        }
+    }
+}
+
+/// What the kernel shows of a process.
+struct Status {
+    /// It has ended, and its parent has not asked how.
+    is_over: bool,
+    /// When it started, in ticks.
+    started: u64,
+    /// How it ended, as its parent is told.
+    code: u64,
+}
+
+fn status(pid: Pid) -> Option<Status> {
+    let text = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The name of the program, in parentheses, can hold anything.
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let mut words = std::str::from_utf8(&text[end + 1..]).ok()?.split_whitespace();
+    let is_over = words.next()? == "Z";
+    let started = words.nth(18)?.parse().ok()?;
+    Some(Status { is_over, started, code: words.nth(29)?.parse().ok()? })
+}

@@ -1,0 +1,235 @@
+//! A job on this machine: its nodes, their observers, and processes of the tests.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::UdpSocket,
+    os::{fd::OwnedFd, unix::fs::PermissionsExt as _},
+    path::PathBuf,
+    process::{Child, ChildStdin, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use fampi::{
+    Rank,
+    protocol::detector::{
+        Cause, Host, Incarnation, Node, Process, Timing,
+        envelope::Secret,
+        plan::{Place, Plan},
+    },
+};
+use rustix::process::{Pid, Signal};
+use tempfile::TempDir;
+
+use crate::rank::Member;
+
+const OBSERVER: &str = env!("CARGO_BIN_EXE_fampi-observer");
+/// After this a test has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Calm enough for a machine that does other things, too.
+pub(crate) const CALM: Timing = Timing {
+    period: Duration::from_millis(50),
+    timeout: Duration::from_secs(2),
+    start: Duration::from_secs(10),
+    requests: 3,
+    grace: Duration::from_millis(200),
+};
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The process of the launch that has this rank.
+pub(crate) fn launched(rank: u32) -> Process {
+    Process { rank: Rank::new(rank), incarnation: Incarnation(0) }
+}
+
+/// The observer of the launch on this node.
+pub(crate) fn host(node: u32) -> Host {
+    Host { node: Node(node), incarnation: Incarnation(0) }
+}
+
+/// A job whose nodes have so many ranks each.
+pub(crate) struct Job {
+    pub(crate) folder: TempDir,
+    pub(crate) sockets: Vec<UdpSocket>,
+    plan: Plan,
+}
+
+impl Job {
+    pub(crate) fn new(ranks_each: &[u32], timing: Timing) -> Self {
+        let mut folder = tempfile::Builder::new();
+        let ours_alone = fs::Permissions::from_mode(0o700);
+        let folder = folder.permissions(ours_alone).tempdir().expect("a folder");
+        let bind = |_| UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let sockets: Vec<UdpSocket> = ranks_each.iter().map(bind).collect();
+        let places = sockets.iter().enumerate().map(|(node, socket)| Place {
+            address: socket.local_addr().expect("bound"),
+            name: format!("cabinet{}node{node}", node % 2),
+        });
+        let ranks = ranks_each.iter().zip(0..);
+        let nodes_of = ranks.flat_map(|(ranks, node)| (0..*ranks).map(move |_| Node(node)));
+        let plan = Plan {
+            secret: Secret::new(std::array::from_fn(|at| at as u8 ^ 0x5a)),
+            socket: String::new(),
+            me: host(0),
+            timing,
+            nodes: places.collect(),
+            nodes_of: nodes_of.collect(),
+        };
+        Self { folder, sockets, plan }
+    }
+
+    /// The plan of the observer of a node.
+    pub(crate) fn plan(&self, node: u32) -> Plan {
+        let socket = self.folder.path().join(format!("{node}.sock")).display().to_string();
+        Plan { socket, me: host(node), ..self.plan.clone() }
+    }
+
+    /// Writes the plan for the observer of a node.
+    pub(crate) fn plan_file(&self, node: u32) -> PathBuf {
+        let path = self.folder.path().join(format!("{node}.plan"));
+        fs::write(&path, self.plan(node).to_text()).expect("our folder");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("our file");
+        path
+    }
+
+    /// How the observer of a node is started.
+    pub(crate) fn command(&self, node: u32) -> Command {
+        let mut command = Command::new(OBSERVER);
+        command.arg("--plan").arg(self.plan_file(node));
+        let socket = self.sockets[node as usize].try_clone().expect("a descriptor");
+        command.stdin(OwnedFd::from(socket)).stdout(Stdio::null());
+        command
+    }
+
+    /// The observer of a node; processes may register.
+    pub(crate) fn observer(&self, node: u32) -> Observer {
+        let mut command = self.command(node);
+        let mut child = command.arg("--foreground").stdout(Stdio::piped()).spawn().expect("it");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        Observer(child)
+    }
+
+    /// This process, registered as this rank.
+    pub(crate) fn member(&self, node: u32, rank: u32) -> Member {
+        Member::register(&self.plan(node), launched(rank)).expect("a place")
+    }
+
+    /// Another process, registered as this rank.
+    pub(crate) fn process(&self, node: u32, rank: u32) -> Actor {
+        let mut actor = Actor::start(rank, &self.plan(node));
+        assert!(actor.says("registered"), "rank {rank} is refused");
+        actor
+    }
+}
+
+/// A process that is ended with its test.
+pub(crate) struct Observer(Child);
+
+impl Observer {
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(&self.0, signal);
+    }
+
+    /// Kills it; it is over when this returns.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().expect("our child");
+        self.0.wait().expect("our child");
+    }
+
+    /// Waits until it leaves by itself.
+    pub(crate) fn leaves(&mut self) {
+        let mut status = None;
+        until("the observer leaves", || {
+            status = self.0.try_wait().expect("our child");
+            status.is_some()
+        });
+        assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    }
+
+    pub(crate) fn lives(&mut self) -> bool {
+        self.0.try_wait().expect("our child").is_none()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that registers, and ends as it is told. It is not asked how it ended before it is
+/// dropped, so that the system can tell others.
+pub(crate) struct Actor {
+    child: Child,
+    orders: Option<ChildStdin>,
+}
+
+impl Actor {
+    fn start(rank: u32, plan: &Plan) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "rank::act", "--ignored", "--nocapture", "--quiet"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("this program");
+        let mut orders = child.stdin.take();
+        let told = orders.as_mut().map(|it| write!(it, "{rank}\n{}", plan.to_text()));
+        told.expect("a pipe").expect("it listens");
+        Self { child, orders }
+    }
+
+    fn says(&mut self, word: &str) -> bool {
+        let lines = self.child.stdout.take().map(BufReader::new).expect("it speaks once");
+        lines.lines().map_while(Result::ok).any(|line| line.ends_with(word))
+    }
+
+    /// Tells it how to end.
+    pub(crate) fn order(&mut self, order: &str) {
+        let orders = self.orders.as_mut().expect("a pipe");
+        writeln!(orders, "{order}").expect("it lives");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(&self.child, signal);
+    }
+
+    /// Waits for its end, and tells how it ended.
+    pub(crate) fn end(&mut self) -> Cause {
+        use std::os::unix::process::ExitStatusExt as _;
+        let mut status = None;
+        until("a process ends", || {
+            status = self.child.try_wait().expect("our child");
+            status.is_some()
+        });
+        let status = status.expect("it has ended");
+        let signal = status.signal().map(|signal| Cause::Signal(signal as u8));
+        signal.unwrap_or_else(|| Cause::Exit(status.code().unwrap_or(0) as u8))
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id() as i32).expect("a number");
+    rustix::process::kill_process(pid, signal).expect("our child");
+}

@@ -1,0 +1,129 @@
+//! What a process does: it registers, looks at the board, and ends.
+
+use std::{
+    fs::File,
+    io::{self, BufRead as _, ErrorKind, IoSliceMut, Read as _, Write as _},
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::fs::FileExt as _, unix::net::UnixStream},
+    time::Duration,
+};
+
+use fampi::protocol::detector::{
+    Process,
+    board::{self, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
+    plan::Plan,
+    registration::{self, CHALLENGE_BYTES, Nonces, WELCOME_BYTES},
+};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+
+use crate::job::launched;
+
+/// A process that is registered, as it sees its observer.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) connection: UnixStream,
+    board: File,
+}
+
+impl Member {
+    pub(crate) fn register(plan: &Plan, me: Process) -> io::Result<Self> {
+        let mut connection = UnixStream::connect(&plan.socket)?;
+        connection.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let mut challenge = [0; CHALLENGE_BYTES];
+        connection.read_exact(&mut challenge)?;
+        let observer = registration::read_challenge(&challenge).ok_or(ErrorKind::InvalidData)?;
+        let nonces = Nonces { observer, process: [77; 16] };
+        connection.write_all(&registration::register(&plan.secret, &nonces, me))?;
+        let (welcome, descriptor) = receive(&connection)?;
+        let room = registration::read_welcome(&plan.secret, &nonces, &welcome);
+        let room = room.ok_or(ErrorKind::InvalidData)?;
+        let board = File::from(descriptor.ok_or(ErrorKind::InvalidData)?);
+        assert_eq!(board.metadata()?.len(), 8 * board::words(room) as u64);
+        Ok(Self { connection, board })
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        Head::from_words(&self.words(0)).expect("a head")
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let entry = |place: u32| {
+            let words = self.words::<ENTRY_WORDS>(HEAD_WORDS + place as usize * ENTRY_WORDS);
+            Entry::from_words(words, place).expect("an entry that is counted")
+        };
+        (0..self.head().entries).map(entry).collect()
+    }
+
+    /// True when nothing can be written to the board through what a process gets.
+    pub(crate) fn can_only_read(&self) -> bool {
+        self.board.write_all_at(&[1], 0).is_err()
+    }
+
+    /// True when the observer is gone.
+    pub(crate) fn is_alone(&mut self) -> bool {
+        self.connection.set_nonblocking(true).expect("a socket");
+        matches!(self.connection.read(&mut [0]), Ok(0))
+    }
+
+    fn words<const N: usize>(&self, at: usize) -> [u64; N] {
+        std::array::from_fn(|word| {
+            let mut bytes = [0; 8];
+            self.board.read_exact_at(&mut bytes, 8 * (at + word) as u64).expect("a board");
+            u64::from_ne_bytes(bytes)
+        })
+    }
+}
+
+fn receive(connection: &UnixStream) -> io::Result<([u8; WELCOME_BYTES], Option<OwnedFd>)> {
+    let mut welcome = [0; WELCOME_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut room = [IoSliceMut::new(&mut welcome)];
+    let message =
+        rustix::net::recvmsg(connection, &mut room, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    if message.bytes != WELCOME_BYTES {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok((welcome, descriptor))
+}
+
+/// No test: what this program does as a process that the tests start.
+#[test]
+#[ignore = "only as a process of other tests"]
+fn act() {
+    let mut lines = io::stdin().lock().lines().map_while(Result::ok);
+    let Some(rank) = lines.next().and_then(|rank| rank.parse().ok()) else { return };
+    let mut text = String::new();
+    for line in lines.by_ref() {
+        text.push_str(&line);
+        text.push('\n');
+        if line.starts_with("ranks") {
+            break;
+        }
+    }
+    let plan = Plan::parse(&text).expect("a plan");
+    let member = Member::register(&plan, launched(rank));
+    // A line of its own, whatever the test program has begun to write.
+    println!("\n{}", if member.is_ok() { "registered" } else { "refused" });
+    io::stdout().flush().expect("somebody reads");
+    // Who has no orders any more ends: its test is over.
+    let order = lines.next().unwrap_or_default();
+    if order == "leave" {
+        let mut connection = &member.expect("registered").connection;
+        connection.write_all(&[registration::LEAVE]).expect("the observer lives");
+        std::process::exit(0);
+    }
+    match order.split_once(' ').map(|(how, status)| (how, status.parse().expect("a number"))) {
+        Some(("exit", status)) => std::process::exit(status),
+        Some(("_exit", status)) => signal_hook::low_level::exit(status),
+        Some(("signal", signal)) => loop {
+            // The first one may meet a handler of the standard library, which then goes.
+            signal_hook::low_level::raise(signal).expect("a signal");
+        },
+        _ => std::process::exit(0),
+    }
+}

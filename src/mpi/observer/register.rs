@@ -1,0 +1,99 @@
+//! A rank registers with the observer of its node, which hands it the board.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::net::UnixStream,
+    },
+    ptr,
+    time::Duration,
+};
+
+use super::{super::memory::View, start::random};
+use crate::protocol::detector::{
+    Process,
+    board::words,
+    plan::Plan,
+    registration::{self, CHALLENGE_BYTES, Nonces, WELCOME_BYTES},
+};
+
+/// How long an observer may take to answer.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Room for one descriptor beside a message, and more than that.
+const ANCILLARY_WORDS: usize = 8;
+
+/// What a registered rank holds.
+#[derive(Debug)]
+pub(super) struct Registered {
+    pub(super) me: Process,
+    pub(super) connection: UnixStream,
+    pub(super) board: View,
+    pub(super) room: u32,
+}
+
+/// Registers this process.
+pub(super) fn register(plan: &Plan, me: Process) -> Result<Registered, String> {
+    try_register(plan, me).map_err(|error| format!("the observer did not take this rank: {error}"))
+}
+
+fn try_register(plan: &Plan, me: Process) -> io::Result<Registered> {
+    let mut connection = UnixStream::connect(&plan.socket)?;
+    connection.set_read_timeout(Some(LIMIT))?;
+    connection.set_write_timeout(Some(LIMIT))?;
+    let mut challenge = [0; CHALLENGE_BYTES];
+    connection.read_exact(&mut challenge)?;
+    let observer = registration::read_challenge(&challenge).ok_or(io::ErrorKind::InvalidData)?;
+    let [a, b] = random()?;
+    let nonces = Nonces { observer, process: (u128::from(a) << 64 | u128::from(b)).to_le_bytes() };
+    connection.write_all(&registration::register(&plan.secret, &nonces, me))?;
+    let (welcome, board) = receive(&connection)?;
+    let room = registration::read_welcome(&plan.secret, &nonces, &welcome);
+    let room = room.ok_or(io::ErrorKind::InvalidData)?;
+    let board = View::of(board, words(room))?;
+    connection.set_nonblocking(true)?;
+    Ok(Registered { me, connection, board, room })
+}
+
+/// The welcome, and the descriptor that comes with it.
+fn receive(connection: &UnixStream) -> io::Result<([u8; WELCOME_BYTES], OwnedFd)> {
+    let mut welcome = [0_u8; WELCOME_BYTES];
+    // Words, so that the header in it is aligned.
+    let mut ancillary = [0_u64; ANCILLARY_WORDS];
+    let mut part = libc::iovec { iov_base: welcome.as_mut_ptr().cast(), iov_len: WELCOME_BYTES };
+    // SAFETY: a structure of numbers and pointers, for which zeros are a value.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = ancillary.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&ancillary) as _;
+    // SAFETY: the message points to arrays of ours, of the lengths that it tells.
+    let length =
+        unsafe { libc::recvmsg(connection.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    if length < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let descriptor = descriptor_in(&message);
+    if length as usize != WELCOME_BYTES {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok((welcome, descriptor.ok_or(io::ErrorKind::InvalidData)?))
+}
+
+/// The one descriptor that came with a message which the system has just filled.
+fn descriptor_in(message: &libc::msghdr) -> Option<OwnedFd> {
+    // SAFETY: the message was filled by `recvmsg`, and its arrays are live.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: null, or a header within the array that the message points to.
+    let header = unsafe { header.as_ref() }?;
+    if header.cmsg_level != libc::SOL_SOCKET || header.cmsg_type != libc::SCM_RIGHTS {
+        return None;
+    }
+    // SAFETY: the header is one of the message.
+    let data = unsafe { libc::CMSG_DATA(ptr::from_ref(header)) };
+    // SAFETY: this kind of header is followed by at least one descriptor.
+    let descriptor = unsafe { data.cast::<libc::c_int>().read_unaligned() };
+    // SAFETY: the system has just opened it for us, and nobody else knows it.
+    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}

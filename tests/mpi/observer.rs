@@ -1,0 +1,91 @@
+//! Ranks whose deaths an observer tells, while the watcher in the ranks is switched off.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use serial_test::serial;
+
+use super::{Launch, all_say, example, program};
+
+/// The program that the observers are started by.
+fn observer() -> PathBuf {
+    let own = std::env::current_exe().expect("this program has a path");
+    let built = own.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
+    let observer = built.join("fampi-observer");
+    let advice = "`cargo test --test mpi` needs `cargo build --package fampi-observer` before it";
+    assert!(observer.is_file(), "{advice}");
+    observer
+}
+
+fn observed(launch: Launch, by: &Path) -> Launch {
+    launch.variable("FAMPI_OBSERVER", &by.display())
+}
+
+/// MPI reports none of these: without an observer the survivors would wait for ever.
+#[test]
+#[serial]
+fn an_end_that_mpi_never_reports_is_told_by_the_observer() {
+    for (ranks, spares) in [(4, 0), (4, 1), (8, 2)] {
+        let launch = program("exits", ranks).spares(spares).variable("WAY", &"_exit(1)");
+        let launch = launch.variable("FAMPI_NODE_WATCHER", &"off");
+        all_say(&observed(launch, &observer()), ranks, "complete again");
+    }
+}
+
+#[test]
+#[serial]
+fn deaths_are_survived_with_watcher_and_observer_at_once() {
+    let deaths = program("deaths", 4).spares(6).variable("DEATHS", &8).limit(120);
+    all_say(&observed(deaths, &observer()), 4, "all counted");
+    let unreported = program("deaths", 4).spares(12).ignoring_statuses().limit(120);
+    let unreported = unreported.variable("DEATHS", &10).variable("WAY", &"_exit(1)");
+    all_say(&observed(unreported, &observer()), 4, "all counted");
+}
+
+#[test]
+#[serial]
+fn who_leaves_in_order_is_not_told_dead() {
+    for ranks in [1, 2, 5, 8] {
+        let run = observed(example("hello_block", ranks), &observer()).run();
+        let lines = run.expect_orderly(ranks as usize).sorted_lines().len();
+        assert_eq!(lines, ranks as usize, "{run}");
+    }
+    let run = observed(program("operations", 4), &observer()).variable("FAMPI_TEST_LOG", &1).run();
+    assert_eq!(run.status, 0, "{run}");
+    let told = |text: &str| run.output.contains(text) || run.errors.contains(text);
+    assert!(!told("no observers") && !told("the observer told of a death"), "{run}");
+}
+
+#[test]
+#[serial]
+fn without_an_observer_the_run_goes_on_and_says_so() {
+    let launch = program("exits", 4).variable("WAY", &"SIGKILL").variable("FAMPI_TEST_LOG", &1);
+    let run = observed(launch, Path::new("/no/such/program")).run();
+    assert_eq!(run.output.matches("complete again").count(), 4, "{run}");
+    assert!(run.errors.contains("no observers"), "{run}");
+}
+
+#[test]
+#[serial]
+fn the_run_goes_on_when_the_observer_is_killed() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (mortal, ready) = (folder.join("mortal-observer"), folder.join("mortal-observer.ready"));
+    let script = format!(
+        "#!/bin/sh\n\
+         rm -f '{ready}'\n\
+         exec 3<&0\n\
+         '{real}' --foreground \"$@\" <&3 >'{ready}' 2>&1 &\n\
+         observer=$!\n\
+         while ! grep -q ready '{ready}'; do kill -0 $observer || exit 1; sleep 0.01; done\n\
+         (sleep 0.3; kill -KILL $observer) >/dev/null 2>&1 &\n",
+        ready = ready.display(),
+        real = observer().display(),
+    );
+    fs::write(&mortal, script).expect("a folder below target");
+    fs::set_permissions(&mortal, fs::Permissions::from_mode(0o700)).expect("our file");
+    let deaths = program("deaths", 4).spares(6).variable("DEATHS", &8).limit(120);
+    all_say(&observed(deaths, &mortal), 4, "all counted");
+}
