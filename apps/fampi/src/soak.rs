@@ -260,7 +260,7 @@ impl Soak<'_> {
         let (outcome, reason) = match end {
             End::TimedOut => (Outcome::Hang, format!("no end in {} s", LIMIT.as_secs())),
             End::Interrupted(_) => return Ok(None),
-            End::Exited(_) | End::Deserted => self.judge(round, &lines, &errors, count),
+            End::Exited(_) | End::Deserted => self.judge(round, end, &lines, &errors, count),
         };
         let outcome = match outcome {
             Outcome::Recovered if deaths == 0 => Outcome::Undisturbed,
@@ -272,6 +272,7 @@ impl Soak<'_> {
     fn judge(
         &self,
         round: &Round,
+        end: End,
         lines: &[String],
         errors: &str,
         count: status::Count,
@@ -287,7 +288,12 @@ impl Soak<'_> {
                 .map_or((Outcome::Recovered, String::new()), |leak| (Outcome::Leak, leak));
         }
         let reason = reason(errors);
-        if count.reported == 0 {
+        if count.cut_short > 0 && count.finished == 0 && reason.is_empty() {
+            // It took them with it.
+            let (status, left) = (end.status(), count.cut_short);
+            let reason = format!("the launcher ended with status {status}, {left} ranks still ran");
+            (Outcome::Refused, reason)
+        } else if count.reported == 0 {
             (Outcome::Unstarted, reason)
         } else if count.finished > 0 && reason.is_empty() {
             // The rank that prints died when all was done.
