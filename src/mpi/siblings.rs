@@ -52,8 +52,8 @@ impl Siblings {
 
     fn note(&mut self, living: usize) {
         // Those who have seen enough leave, which is no news for the others.
-        let grows = living > self.living;
-        self.steady = if grows { Duration::ZERO } else { self.steady + self.since_count };
+        let begins = living > self.living || self.living >= self.expected;
+        self.steady = if begins { Duration::ZERO } else { self.steady + self.since_count };
         self.living = living;
         self.since_count = Duration::ZERO;
     }
