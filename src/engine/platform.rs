@@ -362,8 +362,8 @@ pub trait Platform {
     fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error>;
 
     /// Collective over the universe: a data communicator of these processes, in this order. Each
-    /// process in a group names those of its group; no two groups have anybody in common. `None` for
-    /// a process that is in none.
+    /// process in a group names those of its group; no two groups have anybody in common. `None`
+    /// for a process that is in none.
     fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error>;
 
     /// Drops a data communicator: its pending operations end, its posts are gone. Local.
