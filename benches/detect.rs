@@ -11,8 +11,9 @@
 //! What limits it: the kernel gives back the memory of the dead process, 1.3 ms for one that uses
 //! MPI, and does not let go of its processor meanwhile. On a crowded node the ranks that share it
 //! come to know last: with 8 ranks on two processors half of them within 0.3 ms, the others after
-//! 1.4 to 4 ms; the agreement is there 0.1 to 0.5 ms after the last of them. `panic` is without a backtrace, which takes 70 ms. The first
-//! death of a launch takes the MPI 40 ms.
+//! 1.4 to 4 ms; the agreement is there 0.1 to 0.5 ms after the last of them.
+//! `panic` is without a backtrace, which takes 70 ms. The first death of a launch takes the MPI
+//! 40 ms.
 //!
 //! Arguments: the way to die, number of trials, file for the time of death.
 
