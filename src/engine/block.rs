@@ -26,8 +26,8 @@ pub enum Level {
     /// reduction that it ends with ([`finish_allreduce`](crate::TryBlock::finish_allreduce)), a
     /// barrier, or an `iallreduce`, `iallgather(v)`, `ialltoall` or `ireduce_scatter_block` in
     /// which nobody's part is empty. All ranks post it, or leave the block. A rank that finishes
-    /// the block without one leaves it with [`NoCollective`](crate::FaultCode::NoCollective), and the
-    /// block is faulty.
+    /// the block without one leaves it with [`NoCollective`](crate::FaultCode::NoCollective), and
+    /// the block is faulty.
     ///
     /// The paper lets such a block commit as soon as all of its own operations are complete here,
     /// as the collective shows that everybody was alive, and agree only when one of them fails:
