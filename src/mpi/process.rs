@@ -93,12 +93,17 @@ pub(super) fn describe(pid: u64) -> Option<u64> {
 /// The kernel's flags of a process, and when it started.
 fn stat(pid: u64) -> Option<(u64, u64)> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program, in parentheses, can hold anything.
-    let end = text.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
-    let mut words = rest.split_whitespace();
+    let mut words = words_of_stat(&text)?;
     let flags = words.nth(6)?.parse().ok()?;
     Some((flags, words.nth(12)?.parse().ok()?))
+}
+
+/// What `/proc/PID/stat` says of a process from its state on: `PID (name) state parent …`. The
+/// name of the program can hold anything.
+pub(super) fn words_of_stat(text: &[u8]) -> Option<impl Iterator<Item = &str>> {
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
+    Some(rest.split_whitespace())
 }
 
 /// A digest of the boot, the name of the node and the space of process numbers; never 0.

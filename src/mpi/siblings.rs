@@ -8,6 +8,8 @@
 
 use std::{ffi::OsStr, fs, time::Duration};
 
+use super::process::words_of_stat;
+
 /// How many of a job are on this node, as the launcher of Open MPI 5 says it.
 const LOCAL_SIZE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
 const LAUNCHERS: [&str; 3] = ["prterun", "prted", "mpirun"];
@@ -68,12 +70,10 @@ fn children(parent: u32) -> usize {
     stats.filter(|stat| is_living_child(stat, parent)).count()
 }
 
-/// Reads `PID (name) state parent …`, where the name may hold anything.
 fn is_living_child(stat: &[u8], parent: u32) -> bool {
-    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else { return false };
-    let mut words = stat[end + 1..].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let is_living = words.next().is_some_and(|state| !matches!(state, b"Z" | b"X"));
-    is_living && words.next() == Some(parent.to_string().as_bytes())
+    let Some(mut words) = words_of_stat(stat) else { return false };
+    let is_living = words.next().is_some_and(|state| !matches!(state, "Z" | "X"));
+    is_living && words.next() == Some(&*parent.to_string())
 }
 
 #[cfg(test)]

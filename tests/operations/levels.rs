@@ -141,6 +141,45 @@ fn nothing(world: &World) {
 }
 
 #[test]
+fn a_death_around_a_reduction_that_the_commit_rides_on_is_known_to_all() {
+    let mut died = false;
+    for effect in 1..40 {
+        let crash = Crash::before_effect(BAD, effect);
+        let report = Simulation::new(SIZE).seed(effect).crash(crash).run_world(|world| {
+            let mut told = Vec::new();
+            for _ in 0..3 {
+                let block = world.start(Level::WithCollective).expect("in use");
+                let sum = block.finish_allreduce([1_u32], ReduceOp::Sum, Timeout::Never);
+                match sum.expect("a sum").wait_local(Timeout::Never).expect("no outer block") {
+                    Reduced::Committed(sum, _) => told.push((sum, None)),
+                    Reduced::Faulty(finished) => {
+                        let dead = finished.failed_group(Codes::PROCESS_FAILURES, &world);
+                        told.push(([0], Some(dead)));
+                    }
+                    Reduced::TimedOut(_) => unreachable!("it never times out"),
+                }
+            }
+            world.finalize();
+            told
+        });
+        let survivors = report.processes.iter().enumerate().filter(|(at, _)| *at != BAD as usize);
+        let told: Vec<_> = survivors.map(|(_, process)| process.ending.finished()).collect();
+        let same = told.iter().all(|mine| mine.is_some() && *mine == told[0]);
+        assert!(same, "effect {effect}: {report}");
+        // The dead are in a sum until a report has named them.
+        let mut members = SIZE;
+        for (sum, dead) in told[0].into_iter().flatten() {
+            match dead {
+                None => assert_eq!(*sum, [members], "effect {effect}: {report}"),
+                Some(dead) if dead.contains(Rank::new(BAD)) => (members, died) = (SIZE - 1, true),
+                Some(_) => {}
+            }
+        }
+    }
+    assert!(died, "somewhere on the way");
+}
+
+#[test]
 fn a_commit_that_rides_on_the_collective_of_its_block_sends_no_message_of_its_own() {
     for size in [2, 3, 4, 8, 9, 16, 31] {
         let messages = |counters: Counters| {
