@@ -70,7 +70,7 @@ static int iterate(struct state *s, struct state *ward, MPI_Request *requests)
     s->r[k] -= s->rho / pq * q[k];
     part += s->r[k] * s->r[k];
   }
-  ftlib_inject(s->cycle, rank);
+  ftlib_inject(s->cycle);
   code = sum(part, &rho, &requests[5], parts[1]);
   if (code != MPI_SUCCESS) return code;
   for (k = 0; k < POINTS; k++) s->p[k] = s->r[k] + rho / s->rho * s->p[k];

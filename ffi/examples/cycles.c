@@ -41,7 +41,7 @@ static void solve(struct state *state, MPI_Request *inner)
     MPI_Request_free(&requests[0]);
     MPI_Request_free(&requests[1]);
     if (code != MPI_SUCCESS) return;
-    if (k == 1) ftlib_inject(state->cycle, rank);
+    if (k == 1) ftlib_inject(state->cycle);
   }
 }
 

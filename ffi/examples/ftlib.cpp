@@ -159,12 +159,15 @@ void ftlib_finalize(MPI_Comm *world)
   if (mode == FTLIB_SPARES) spares_end();
 }
 
-void ftlib_inject(int cycle, int rank)
+void ftlib_inject(int cycle)
 {
   const char *plan = std::getenv("FTLIB_KILL");
-  // A cycle that is done again, perhaps with other ranks, is not the one that was meant.
+  // A cycle that is done again is not the one that was meant.
   static std::set<int> seen;
   if (plan == nullptr || spawned || !seen.insert(cycle).second) return;
+  // The rank of the launch: a survivor of a shrink has another one, and maybe that of a victim.
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const std::string now = std::to_string(cycle) + ":" + std::to_string(rank);
   std::istringstream entries(plan);
   for (std::string entry; entries >> entry;) {

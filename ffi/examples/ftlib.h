@@ -36,9 +36,9 @@ MPI_Comm ftlib_recover(MPI_Request block, MPI_Comm world);
 /* Frees the world, before MPI_Finalize, and dismisses the spares. */
 void ftlib_finalize(MPI_Comm *world);
 
-/* Dies as a crashing process would, if `FTLIB_KILL` names this cycle and rank: "5:2 9:0". A
- * replacement does not. */
-void ftlib_inject(int cycle, int rank);
+/* Dies as a crashing process would, if `FTLIB_KILL` names this cycle and the rank that this
+ * process had at the launch: "5:2 9:0". A replacement does not. */
+void ftlib_inject(int cycle);
 
 #ifdef __cplusplus
 }

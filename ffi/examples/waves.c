@@ -48,7 +48,7 @@ static int restore(int rank)
   MPI_Request block;
   int code, count;
   FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block);
-  ftlib_inject(-1, rank);
+  ftlib_inject(-1);
   code = FAMPI_Restore(block, 0, &last, sizeof last, MPI_BYTE, &count);
   if (decide(block, 0, NULL)) {
     own = last;
@@ -74,7 +74,7 @@ static int step(int rank, int size)
   MPI_Irecv(&border[1], 1, MPI_DOUBLE, right, 2, world, &requests[1]);
   MPI_Isend(&own.now[0], 1, MPI_DOUBLE, left, 2, world, &requests[2]);
   MPI_Isend(&own.now[POINTS - 1], 1, MPI_DOUBLE, right, 1, world, &requests[3]);
-  ftlib_inject(own.step, rank);
+  ftlib_inject(own.step);
   if (FAMPI_Waitall_local(4, requests, MPI_STATUSES_IGNORE, FAMPI_TIMEOUT_NEVER) == 0) {
     for (k = 0; k < POINTS; k++) {
       double l = k > 0 ? own.now[k - 1] : border[0];

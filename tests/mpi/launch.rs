@@ -156,6 +156,7 @@ impl Launch {
         command.args(["-k", "5", &self.limit_seconds.to_string()]).args(&words);
         command.env(MARK, &mark).env("FAMPI_STATUS_DIR", &reports);
         command.env("FAMPI_SPARES", self.spares.to_string()).env("UCX_MEM_EVENTS", "n");
+        command.env("LD_PRELOAD", mender());
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {
@@ -265,6 +266,14 @@ impl std::fmt::Display for Run {
              order\n--- output\n{output}\n--- errors\n{errors}"
         )
     }
+}
+
+/// What `fampi setup` has made for the launcher, which it mends.
+fn mender() -> PathBuf {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let mut made = above.map(|folder| folder.join("target/libfampi_prterun.so"));
+    let found = made.find(|path| path.is_file());
+    found.expect("nothing mends the launcher in the tests: run `cargo fampi setup`")
 }
 
 /// The launcher of the MPI that this was built with.

@@ -17,6 +17,8 @@ use crate::workspace::Workspace;
 struct Message {
     target: Option<Target>,
     executable: Option<PathBuf>,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -64,6 +66,11 @@ impl<'a> Program<'a> {
         Self { flag: "--package", kind: "bin", name: "fampi-observer", needs_mpi: true }
     }
 
+    /// What is preloaded into the launcher.
+    pub(crate) fn mender() -> Self {
+        Self { flag: "--package", kind: "cdylib", name: "fampi-prterun", needs_mpi: true }
+    }
+
     pub(crate) fn example(name: &'a str) -> Self {
         Self { flag: "--example", kind: "example", name, needs_mpi: true }
     }
@@ -98,8 +105,13 @@ pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathB
     let mut built = None;
     for line in BufReader::new(messages).lines().map_while(Result::ok) {
         let Ok(message) = serde_json::from_str::<Message>(&line) else { continue };
-        if message.target.is_some_and(|t| t.name == name && t.kind.iter().any(|k| k == kind)) {
-            built = message.executable.or(built);
+        let is_it = |target: Target| {
+            target.name.replace('_', "-") == name.replace('_', "-")
+                && target.kind.iter().any(|it| it == kind)
+        };
+        if message.target.is_some_and(is_it) {
+            // A library has files alone.
+            built = message.executable.or(message.filenames.into_iter().next()).or(built);
         }
     }
     if !running.wait().context("cannot wait for cargo")?.success() {

@@ -98,6 +98,12 @@ impl Installation {
         self.prefix.join("bin/mpirun")
     }
 
+    /// What is preloaded into the launcher, if the set-up has made it.
+    pub(crate) fn mender(&self) -> Option<PathBuf> {
+        let beside = std::path::absolute(&self.prefix).ok()?.with_file_name("libfampi_prterun.so");
+        beside.is_file().then_some(beside)
+    }
+
     pub(crate) fn mpicc(&self) -> PathBuf {
         self.prefix.join("bin/mpicc")
     }

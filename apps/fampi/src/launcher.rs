@@ -1,5 +1,6 @@
 //! The launch line: which flags and environment this MPI needs to survive the death of a rank.
 
+use std::env;
 use std::ffi::OsStr;
 use std::process::Command;
 use std::thread;
@@ -73,6 +74,11 @@ impl<'a> Launcher<'a> {
         command.args(flags).args(["--oversubscribe", "-n", &processes.to_string()]);
         // Without it every start of a process pays 0.2 s for hooks that nothing here uses.
         command.env("UCX_MEM_EVENTS", "n");
+        if let Some(mender) = self.mpi.mender() {
+            // It loses new processes after deaths; see `ffi/prterun`.
+            let others = env::var("LD_PRELOAD").unwrap_or_default();
+            command.env("LD_PRELOAD", format!("{} {others}", mender.display()).trim_end());
+        }
         if rustix::process::geteuid().is_root() {
             // Containers; Open MPI wants to hear it twice.
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1");

