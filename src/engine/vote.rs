@@ -290,8 +290,11 @@ impl Engine {
                 self.end_of_the_past(comm);
             }
             self.voted.retain(|voted| *voted != key);
-            if self.block(key).values.is_some() {
-                self.block_mut(key).values = self.comm(comm).commit.values(id);
+            if let Some(values) = &mut self.blocks[key.slot()].values {
+                match self.comms[comm.0].commit.values(id) {
+                    Some(reduced) => *values = *reduced,
+                    None => self.block_mut(key).values = None,
+                }
             }
             if let Some(report) = report {
                 self.block_mut(key).report = report;

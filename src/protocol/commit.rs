@@ -249,7 +249,7 @@ impl Commit {
     /// The result of the fused reduction of a block, as long as there is its decision; nothing
     /// unless it is committed.
     #[inline]
-    pub fn values(&self, id: BlockId) -> Option<Values> {
+    pub fn values(&self, id: BlockId) -> Option<&Values> {
         self.blocks.get(id)?.values()
     }
 

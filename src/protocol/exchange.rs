@@ -174,6 +174,13 @@ impl Exchange {
         true
     }
 
+    /// True when the message of this step completes a round of two.
+    #[inline]
+    pub(super) fn pairs(&self, step: u8) -> bool {
+        let inside = (1..=self.rounds).contains(&self.round) && !self.follows();
+        inside && self.needed & !self.arrived == 1 << step && self.needed == 1 << step
+    }
+
     /// Notes the steps whose messages arrived before the exchange began.
     #[inline]
     pub fn arrive_early(&mut self, steps: u64) {

@@ -186,9 +186,8 @@ floats!(f32 = F32 of u32 f64 = F64 of u64);
 /// What a rank, or several, bring to a fused reduction.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Values {
-    op: ReduceOp,
-    kind: Kind,
-    count: u8,
+    /// See [`Self::shape`]; a whole word, since what was written in parts is slow to be copied.
+    shape: u64,
     words: [u64; MAX_VALUES],
 }
 
@@ -202,35 +201,42 @@ impl Values {
         }
         let mut words = [0; MAX_VALUES];
         words.iter_mut().zip(numbers).for_each(|(word, number)| *word = number.to_word());
-        Some(Self { op, kind: T::KIND, count: numbers.len() as u8, words })
+        let shape = u32::from_le_bytes([numbers.len() as u8, T::KIND as u8, op as u8, 0]);
+        Some(Self { shape: u64::from(shape), words })
     }
 
     /// The values with this shape and these words, if it is one.
     #[inline]
     pub fn from_words(shape: u32, words: [u64; MAX_VALUES]) -> Option<Self> {
-        let [count, kind, op, 0] = shape.to_le_bytes() else { return None };
-        let (kind, op) = (Kind::numbered(kind)?, ReduceOp::numbered(op)?);
+        let (count, kind, op) = parts(shape)?;
         let bits = matches!(op, ReduceOp::And | ReduceOp::Or);
         let defined = !(bits && matches!(kind, Kind::F32 | Kind::F64));
-        let fits = (1..=MAX_VALUES as u8).contains(&count);
-        (defined && fits).then_some(Self { op, kind, count, words })
+        let fits = (1..=MAX_VALUES).contains(&count);
+        (defined && fits).then_some(Self { shape: u64::from(shape), words })
     }
 
     /// What must be the same on all ranks, below 2²⁴: operation, type, how many. Never 0.
     #[inline]
     pub const fn shape(&self) -> u32 {
-        u32::from_le_bytes([self.count, self.kind as u8, self.op as u8, 0])
+        self.shape as u32
+    }
+
+    /// How many there are.
+    #[inline]
+    const fn count(&self) -> usize {
+        self.shape as usize & 0xff
     }
 
     /// The bits of the numbers, a word for each.
     #[inline]
     pub fn words(&self) -> &[u64] {
-        &self.words[..usize::from(self.count)]
+        &self.words[..self.count()]
     }
 
     /// The numbers.
     pub fn numbers<T: Fusible, const N: usize>(&self) -> Option<[T; N]> {
-        let fits = self.kind == T::KIND && usize::from(self.count) == N;
+        let [count, kind, ..] = self.shape().to_le_bytes();
+        let fits = kind == T::KIND as u8 && usize::from(count) == N;
         fits.then(|| core::array::from_fn(|at| T::from_word(self.words[at])))
     }
 
@@ -245,27 +251,35 @@ impl Values {
     #[inline]
     pub fn combine(&mut self, other: &Self) {
         debug_assert_eq!(self.shape(), other.shape(), "the view names the shape");
-        match self.kind {
-            Kind::I8 => self.fuse::<i8>(other),
-            Kind::I16 => self.fuse::<i16>(other),
-            Kind::I32 => self.fuse::<i32>(other),
-            Kind::I64 => self.fuse::<i64>(other),
-            Kind::U8 => self.fuse::<u8>(other),
-            Kind::U16 => self.fuse::<u16>(other),
-            Kind::U32 => self.fuse::<u32>(other),
-            Kind::U64 => self.fuse::<u64>(other),
-            Kind::F32 => self.fuse::<f32>(other),
-            Kind::F64 => self.fuse::<f64>(other),
+        let Some((_, kind, op)) = parts(self.shape()) else { return };
+        match kind {
+            Kind::I8 => self.fuse::<i8>(other, op),
+            Kind::I16 => self.fuse::<i16>(other, op),
+            Kind::I32 => self.fuse::<i32>(other, op),
+            Kind::I64 => self.fuse::<i64>(other, op),
+            Kind::U8 => self.fuse::<u8>(other, op),
+            Kind::U16 => self.fuse::<u16>(other, op),
+            Kind::U32 => self.fuse::<u32>(other, op),
+            Kind::U64 => self.fuse::<u64>(other, op),
+            Kind::F32 => self.fuse::<f32>(other, op),
+            Kind::F64 => self.fuse::<f64>(other, op),
         }
     }
 
     #[inline]
-    fn fuse<T: Fusible>(&mut self, other: &Self) {
-        let count = usize::from(self.count);
-        for (mine, theirs) in self.words[..count].iter_mut().zip(other.words) {
-            *mine = T::from_word(*mine).fuse(T::from_word(theirs), self.op).to_word();
+    fn fuse<T: Fusible>(&mut self, other: &Self, op: ReduceOp) {
+        let count = self.count();
+        for (mine, theirs) in self.words[..count].iter_mut().zip(&other.words) {
+            *mine = T::from_word(*mine).fuse(T::from_word(*theirs), op).to_word();
         }
     }
+}
+
+/// What a shape consists of: how many, of which type, and the operation.
+#[inline]
+fn parts(shape: u32) -> Option<(usize, Kind, ReduceOp)> {
+    let [count, kind, op, 0] = shape.to_le_bytes() else { return None };
+    Some((usize::from(count), Kind::numbered(kind)?, ReduceOp::numbered(op)?))
 }
 
 /// Combines all values, given in the order of the positions of a view, in the order in which the
@@ -321,10 +335,11 @@ impl Fusion {
         self.combined = Some(*values);
     }
 
-    /// Notes the values of a step; those of a step come once.
+    /// Notes the values of a step; those of a step come once. Those that a round of two waits for
+    /// are combined at once, and there is nothing left to be taken when the round is complete.
     #[inline]
-    pub(super) fn arrive(&mut self, step: u8, values: &Values) {
-        if planted(Bug::CombineEarly)
+    pub(super) fn arrive(&mut self, step: u8, values: &Values, completes: bool) {
+        if (completes || planted(Bug::CombineEarly))
             && let Some(combined) = &mut self.combined
         {
             combined.combine(values);

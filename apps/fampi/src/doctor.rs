@@ -69,7 +69,8 @@ fn describe(mpi: &Installation) {
     println!("MPI         Open MPI {} in {}", mpi.facts.version, shown(&real));
     println!("            fault tolerance (ULFM) {built_in}");
     let flags = launcher::flags(&mpi.facts).join(" ");
-    println!("launcher    {} {flags}", shown(&mpi.mpirun()));
+    let mender = mpi.mender().map(|file| format!("LD_PRELOAD={} ", shown(&file)));
+    println!("launcher    {}{} {flags}", mender.unwrap_or_default(), shown(&mpi.mpirun()));
 }
 
 /// Tries deaths, and looks at all that the checks want to know.

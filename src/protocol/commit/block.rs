@@ -63,7 +63,7 @@ impl Block {
             Decided::Fast { context, floor } => {
                 let mut decision = Decision::all_yes(*context, *floor);
                 if self.fusion.is_some() {
-                    decision.values = self.values().map(Box::new);
+                    decision.values = self.values().copied().map(Box::new);
                 }
                 Some(decision)
             }
@@ -73,13 +73,13 @@ impl Block {
 
     /// The result of the fused reduction.
     #[inline]
-    pub(super) fn values(&self) -> Option<Values> {
+    pub(super) fn values(&self) -> Option<&Values> {
         match self.decided.as_ref()? {
             Decided::Fast { .. } => {
-                let fusion = self.fusion.as_ref()?;
-                if planted(Bug::PassOnOwn) { fusion.own } else { fusion.combined }
+                let Fusion { own, combined, .. } = &**self.fusion.as_ref()?;
+                if planted(Bug::PassOnOwn) { own.as_ref() } else { combined.as_ref() }
             }
-            Decided::Slow(agreed) => agreed.0.values.as_deref().copied(),
+            Decided::Slow(agreed) => agreed.0.values.as_deref(),
         }
     }
 

@@ -61,12 +61,13 @@ impl Commit {
             Fast::Exchanging { exchange, view, floor }
                 if *view == yes.view || planted(Bug::MixViews) =>
             {
+                let completes = exchange.pairs(yes.step);
                 if exchange.arrive(position, yes.step) {
                     if !planted(Bug::OwnFloor) {
                         *floor = yes.floor.min(*floor);
                     }
                     if let (Some(fusion), Some(values)) = (&mut block.fusion, values) {
-                        fusion.arrive(yes.step, values);
+                        fusion.arrive(yes.step, values, completes);
                     }
                     self.exchange(yes.block, out);
                 }
@@ -80,7 +81,7 @@ impl Commit {
                     *view = yes.view;
                     *floor = yes.floor.min(*floor);
                     if let Some(values) = values {
-                        self.fusion(yes.block).arrive(yes.step, values);
+                        self.fusion(yes.block).arrive(yes.step, values, false);
                     }
                 }
             }

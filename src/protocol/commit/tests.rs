@@ -299,7 +299,7 @@ fn fused_values_have_the_same_bits_on_both_paths_and_on_all_ranks() {
                 let decision = decision.expect("decided");
                 assert!(decision.committed);
                 assert_eq!(decision.values.as_deref(), expected.as_ref(), "{size} {slow}");
-                assert_eq!(machine.values(FIRST), expected);
+                assert_eq!(machine.values(FIRST).copied(), expected);
             }
         }
     }
