@@ -68,7 +68,7 @@ impl Next {
     ///
     /// `F` is its type.
     unsafe fn get<F: Copy>(&self) -> F {
-        const { assert!(mem::size_of::<F>() == mem::size_of::<usize>(), "a pointer to a function") };
+        const { assert!(mem::size_of::<F>() == mem::size_of::<usize>(), "a function pointer") };
         let mut found = self.found.load(Ordering::Relaxed);
         if found == 0 {
             // SAFETY: the name is a C string; looking a name up changes nothing.
