@@ -45,6 +45,7 @@ mod world;
 use std::{
     hash::Hash,
     panic::{self, catch_unwind},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
 };
 
@@ -62,8 +63,8 @@ use storm::Storm;
 use swarm::Swarm;
 use world::Setup;
 
-/// Seeds given to the swarm for each bug.
-const SEEDS: u64 = 20_000;
+/// Seeds given to the swarm of machines for each bug that a search has caught, and for the others.
+const SEEDS: [u64; 2] = [2_000, 20_000];
 
 /// Jobs of whole programs given to each bug that another checker has caught, and to the others.
 const JOBS: [u64; 2] = [300, 50_000];
@@ -122,9 +123,9 @@ fn setups() -> [Setup; 14] {
 }
 
 /// How many seeds the swarm runs until it catches the bug, and what it says.
-fn swarm_catches(bug: Option<Bug>) -> Option<(u64, String)> {
+fn swarm_catches(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
     planted::plant(bug);
-    let caught = (0..SEEDS).find_map(|seed| {
+    let caught = (0..seeds).find_map(|seed| {
         let run = catch_unwind(|| Swarm::new(seed, false).run());
         let wrong = run.unwrap_or_else(|_| Err("a machine panicked".into())).err()?;
         Some((seed + 1, wrong))
@@ -173,10 +174,15 @@ fn detector_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     setups.into_iter().find_map(|it| search("detector", it, &mut states))
 }
 
+/// The recovery of so many ranks, one of which may die.
+fn rebuild(bug: Option<Bug>, ranks: u32) -> Recovery {
+    Recovery { crashes: 1, bug, ..Recovery::rebuild(ranks) }
+}
+
 /// How many states the searches see until one catches the bug, and the properties that failed.
-fn search_catches(bug: Option<Bug>, large: bool) -> Option<(usize, String)> {
+fn search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     let mut states = 0;
-    let rebuild = |ranks| Recovery { crashes: 1, bug, ..Recovery::rebuild(ranks) };
+    let rebuild = |ranks| rebuild(bug, ranks);
     let spare = Recovery { crashes: 2, spares: 1, ..rebuild(2) };
     let shrink = Recovery { goal: Goal::Shrink, ..rebuild(3) };
     let small = [rebuild(2), spare, shrink, rebuild(3)];
@@ -188,11 +194,13 @@ fn search_catches(bug: Option<Bug>, large: bool) -> Option<(usize, String)> {
     let mut commits = setups().into_iter().map(|it| Setup { bug, ..it });
     let caught = small.find_map(|it| search("recovery", it, &mut states));
     let caught = caught.or_else(|| inside.find_map(|it| search("inside", it, &mut states)));
-    let caught = caught.or_else(|| commits.find_map(|it| search("commit", it, &mut states)));
-    if caught.is_some() || !large {
-        return caught;
-    }
-    search_up_to(MANY_STATES, "recovery", Recovery { crashes: 2, ..rebuild(3) }, &mut states)
+    caught.or_else(|| commits.find_map(|it| search("commit", it, &mut states)))
+}
+
+/// The same for the large search.
+fn large_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
+    let twice = Recovery { crashes: 2, ..rebuild(bug, 3) };
+    search_up_to(MANY_STATES, "recovery", twice, &mut 0)
 }
 
 fn search<M>(model: &str, setup: M, states: &mut usize) -> Option<(usize, String)>
@@ -262,9 +270,11 @@ impl Findings {
             let observers = bug.is_none_or(|bug| IN_THE_DETECTOR.contains(&bug));
             let others = bug.is_none_or(|bug| !IN_THE_DETECTOR.contains(&bug));
             let machines = others && bug.is_none_or(|bug| !IN_THE_ENGINE.contains(&bug));
-            let swarm = machines.then(|| swarm_catches(bug)).flatten();
-            let large = bug.is_some() && swarm.is_none();
-            let search = machines.then(|| search_catches(bug, large)).flatten();
+            let search = machines.then(|| search_catches(bug)).flatten();
+            let seeds = SEEDS[usize::from(search.is_none())];
+            let swarm = machines.then(|| swarm_catches(bug, seeds)).flatten();
+            let missed = machines && bug.is_some() && search.is_none() && swarm.is_none();
+            let search = search.or_else(|| missed.then(|| large_search_catches(bug)).flatten());
             let swarm = swarm.or_else(|| observers.then(|| storms_catch(bug)).flatten());
             let search =
                 search.or_else(|| observers.then(|| detector_search_catches(bug)).flatten());
@@ -279,20 +289,27 @@ impl Findings {
 #[test]
 fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
     hush();
-    let none = Findings::of(None);
+    let next = AtomicUsize::new(0);
+    let checked = || {
+        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
+        let mine = numbers.take_while(|number| *number <= Bug::ALL.len());
+        // The first is none.
+        let of = |number: usize| Findings::of(number.checked_sub(1).map(|at| Bug::ALL[at]));
+        mine.map(|number| (number, of(number))).collect()
+    };
+    let mut findings: Vec<(usize, Findings)> = thread::scope(|scope| {
+        let other = scope.spawn(checked);
+        let mut findings: Vec<_> = checked();
+        findings.extend(other.join().expect("the checkers survive what they find"));
+        findings
+    });
+    findings.sort_unstable_by_key(|(number, _)| *number);
+    let mut findings = findings.into_iter().map(|(_, findings)| findings);
+    let none = findings.next().expect("none is the first");
     assert_eq!(none.swarm, None, "the swarm sees a bug that is not there");
     assert_eq!(none.search, None, "the searches see a bug that is not there");
     assert_eq!(none.jobs, None, "the jobs see a bug that is not there");
 
-    let half = Bug::ALL.len() / 2;
-    let all = |bugs: &'static [Bug]| bugs.iter().map(|bug| Findings::of(Some(*bug))).collect();
-    let findings: Vec<Findings> = thread::scope(|scope| {
-        let other: thread::ScopedJoinHandle<'_, Vec<Findings>> =
-            scope.spawn(move || all(&Bug::ALL[half..]));
-        let mut findings: Vec<Findings> = all(&Bug::ALL[..half]);
-        findings.extend(other.join().expect("the checkers survive what they find"));
-        findings
-    });
     let mut missed = Vec::new();
     println!("{:>20} {:>8} {:>8} {:>8}", "bug", "machines", "jobs", "states");
     for (bug, found) in Bug::ALL.iter().zip(findings) {
