@@ -237,8 +237,24 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish(
         let limit = self::timeout(timeout)?;
         // SAFETY: our caller's promise.
         let requests = unsafe { list(count, array_of_requests) }?;
+        if requests.is_empty() {
+            return finish_alone(state, tb_request, limit);
+        }
         finish(state, tb_request, requests, limit, None)
     })
+}
+
+/// Ends a block without requests, or moves the deadline of one that was ended before.
+#[inline]
+fn finish_alone(state: &mut State, tb_request: MPI_Request, limit: Timeout) -> Result<()> {
+    let found = state.block(tb_request)?;
+    let (block, again) = (found.name, found.finished);
+    found.finished = true;
+    state.guest.finish(block, &[], limit);
+    if again {
+        state.settle(false);
+    }
+    Ok(())
 }
 
 /// Ends a block, with a reduction on its commit or without. Repeated, it moves the deadline.
@@ -252,14 +268,7 @@ pub(crate) fn finish(
     let found = state.block(tb_request)?;
     let block = found.name;
     if found.finished {
-        state.guest.finish(block, &[], limit);
-        state.settle(false);
-        return Ok(());
-    }
-    if requests.is_empty() && reduction.is_none() {
-        found.finished = true;
-        state.guest.finish(block, &[], limit);
-        return Ok(());
+        return finish_alone(state, tb_request, limit);
     }
     check_inner(state, tb_request, requests)?;
     let data = state.guest.data_of(block);

@@ -7,9 +7,8 @@ use std::{
     any::Any,
     cell::{Cell, RefCell},
     ffi::{c_int, c_void},
-    mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use fampi_core::{
@@ -63,8 +62,6 @@ pub(crate) struct State {
 
 /// What belongs to the thread that calls us.
 struct Here {
-    /// It is this one.
-    owner: Cell<bool>,
     /// What every call returns: after a panic, or when MPI is being finalised. 0 until then.
     closed: Cell<c_int>,
     state: RefCell<Option<State>>,
@@ -76,22 +73,44 @@ struct Here {
     freed_comms: RefCell<Vec<ffi::MPI_Comm>>,
 }
 
-thread_local! {
-    /// Not dropped with its thread: that would be late for MPI.
-    static HERE: ManuallyDrop<Here> = const {
-        ManuallyDrop::new(Here {
-            owner: Cell::new(false),
-            closed: Cell::new(0),
-            state: RefCell::new(None),
-            any_freed: Cell::new(false),
-            freed: RefCell::new(Vec::new()),
-            freed_comms: RefCell::new(Vec::new()),
-        })
-    };
+/// What one thread uses, the first that asks for it. A variable of the thread would do the
+/// same; in a library that is loaded each look at one is a call of the loader.
+struct Owned<T> {
+    /// The thread, as the system names it; 0 before anybody has asked.
+    owner: AtomicUsize,
+    value: T,
 }
 
-/// Some thread has called us.
-static OWNED: AtomicBool = AtomicBool::new(false);
+// SAFETY: `value` is reached through `get` alone, in one thread.
+unsafe impl<T> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    const fn new(value: T) -> Self {
+        Self { owner: AtomicUsize::new(0), value }
+    }
+
+    /// The value; nothing in another thread than the first.
+    #[inline]
+    fn get(&self) -> Option<&T> {
+        // SAFETY: it has no conditions.
+        let me = unsafe { libc::pthread_self() } as usize;
+        (self.owner.load(Relaxed) == me || self.own(me)).then_some(&self.value)
+    }
+
+    #[cold]
+    fn own(&self, me: usize) -> bool {
+        self.owner.compare_exchange(0, me, Relaxed, Relaxed).is_ok()
+    }
+}
+
+/// Not dropped at the end: that would be late for MPI.
+static HERE: Owned<Here> = Owned::new(Here {
+    closed: Cell::new(0),
+    state: RefCell::new(None),
+    any_freed: Cell::new(false),
+    freed: RefCell::new(Vec::new()),
+    freed_comms: RefCell::new(Vec::new()),
+});
 
 /// Runs the body of a function; its result becomes the return code.
 ///
@@ -100,22 +119,20 @@ static OWNED: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub(crate) fn enter(mut body: impl FnMut(&mut Option<State>) -> Result<()>) -> c_int {
     let body = &mut body;
-    let guarded = catch_unwind(AssertUnwindSafe(|| HERE.with(|here| enter_here(here, body))));
-    guarded.map_or_else(|panic| close(&panic), |done| done.err().unwrap_or(0))
+    let Some(here) = HERE.get() else { return FAMPI_ERR_THREAD };
+    let guarded = catch_unwind(AssertUnwindSafe(|| enter_here(here, body)));
+    guarded.map_or_else(|panic| close(here, &panic), |done| done.err().unwrap_or(0))
 }
 
 /// A panic was caught: nothing goes on after it.
 #[cold]
-fn close(_: &Box<dyn Any + Send>) -> c_int {
-    HERE.with(|here| here.closed.set(FAMPI_ERR_INTERNAL));
+fn close(here: &Here, _: &Box<dyn Any + Send>) -> c_int {
+    here.closed.set(FAMPI_ERR_INTERNAL);
     FAMPI_ERR_INTERNAL
 }
 
 #[inline]
 fn enter_here(here: &Here, body: &mut impl FnMut(&mut Option<State>) -> Result<()>) -> Result<()> {
-    if !here.owner.get() {
-        own(here)?;
-    }
     if here.closed.get() != 0 {
         return Err(here.closed.get());
     }
@@ -129,16 +146,6 @@ fn enter_here(here: &Here, body: &mut impl FnMut(&mut Option<State>) -> Result<(
     body(&mut state)
 }
 
-/// The first call of a thread.
-#[cold]
-fn own(here: &Here) -> Result<()> {
-    if OWNED.swap(true, Ordering::Relaxed) {
-        return Err(FAMPI_ERR_THREAD);
-    }
-    here.owner.set(true);
-    Ok(())
-}
-
 /// The same for functions that need a first block, or a first communicator, before.
 #[inline]
 pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c_int {
@@ -147,10 +154,10 @@ pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c
 
 /// MPI has freed the request at this place of our table.
 pub(crate) fn note_freed(place: u32) {
-    let _ = HERE.try_with(|here| {
+    if let Some(here) = HERE.get() {
         here.any_freed.set(true);
         here.freed.borrow_mut().push(place);
-    });
+    }
 }
 
 unsafe extern "C" fn comm_is_freed(
@@ -159,45 +166,43 @@ unsafe extern "C" fn comm_is_freed(
     _: *mut c_void,
     _: *mut c_void,
 ) -> c_int {
-    let _ = HERE.try_with(|here| {
+    if let Some(here) = HERE.get() {
         here.any_freed.set(true);
         here.freed_comms.borrow_mut().push(comm);
-    });
+    }
     0
 }
 
 /// `MPI_Finalize` deletes the attributes of `MPI_COMM_SELF` first: the moment to leave.
 unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
-    let left = catch_unwind(|| {
-        HERE.with(|here| {
-            if let Ok(mut state) = here.state.try_borrow_mut()
-                && let Some(mut state) = state.take()
-            {
-                state.handles.close();
-                state.guest.leave();
-                // Nothing of it may touch MPI any more.
-                std::mem::forget(state);
-            }
-        });
-    });
-    HERE.with(|here| here.closed.set(FAMPI_ERR_UNSUPPORTED));
+    let Some(here) = HERE.get() else { return 0 };
+    let left = catch_unwind(AssertUnwindSafe(|| {
+        if let Ok(mut state) = here.state.try_borrow_mut()
+            && let Some(mut state) = state.take()
+        {
+            state.handles.close();
+            state.guest.leave();
+            // Nothing of it may touch MPI any more.
+            std::mem::forget(state);
+        }
+    }));
+    here.closed.set(FAMPI_ERR_UNSUPPORTED);
     c_int::from(left.is_err())
 }
 
 /// MPI waits inside a call of its own: our blocks go on meanwhile.
 extern "C" fn mpi_is_waiting() -> c_int {
-    let _ = catch_unwind(|| {
-        let _ = HERE.try_with(|here| {
-            if let Ok(mut state) = here.state.try_borrow_mut()
-                && let Some(state) = state.as_mut()
-                && !(state.handles.pending.is_empty() && state.handles.unannounced.is_empty())
-            {
-                state.guest.progress();
-                state.settle(true);
-                state.handles.announce();
-            }
-        });
-    });
+    let Some(here) = HERE.get() else { return 0 };
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        if let Ok(mut state) = here.state.try_borrow_mut()
+            && let Some(state) = state.as_mut()
+            && !(state.handles.pending.is_empty() && state.handles.unannounced.is_empty())
+        {
+            state.guest.progress();
+            state.settle(true);
+            state.handles.announce();
+        }
+    }));
     0
 }
 
@@ -294,8 +299,9 @@ impl State {
             }
             Kind::Block(block) => {
                 self.guest.release(block.name);
-                for post in block.operations.drain(..) {
-                    self.guest.with_mpi(|mpi| mpi.forget_request(post));
+                if !block.operations.is_empty() {
+                    let forget = |post| self.guest.with_mpi(|mpi| mpi.forget_request(post));
+                    block.operations.drain(..).for_each(forget);
                 }
             }
             Kind::Making(_) | Kind::Nothing => {}

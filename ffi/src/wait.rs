@@ -290,29 +290,46 @@ pub(crate) unsafe fn wait_all(
             }
             return if code == 0 { Ok(()) } else { Err(code) };
         }
-        if requests.iter().all(|raw| *raw == null()) {
-            for at in 0..requests.len() {
-                // SAFETY: our caller's promise.
-                unsafe { put_statuses(statuses, at, empty_status()) };
-            }
-            return Ok(());
-        }
-        let state = State::started(state)?;
-        unfinished(wait(state, requests, limit, Much::All)?)?;
-        let mut first = 0;
-        for (at, slot) in requests.iter_mut().enumerate() {
-            // One that MPI does not let go of is over for its block only.
-            let (status, code) = outcome(state, *slot).ok_or(FAMPI_ERR_INTERRUPTED)?;
-            first = if first == 0 { code } else { first };
-            // SAFETY: our caller's promise.
-            unsafe { put_statuses(statuses, at, status) };
-            give_back(state, slot);
-            if release && state.entry(*slot).is_some() {
-                state.release(slot);
-            }
-        }
-        if first == 0 { Ok(()) } else { Err(first) }
+        // SAFETY: our caller's promise.
+        unsafe { wait_list(state, requests, statuses, limit, release) }
     })
+}
+
+/// The same for a list, apart from the short way of a single block.
+///
+/// # Safety
+///
+/// As `put_statuses`, for each of the list.
+#[inline(never)]
+unsafe fn wait_list(
+    state: &mut Option<State>,
+    requests: &mut [MPI_Request],
+    statuses: *mut MPI_Status,
+    limit: Timeout,
+    release: bool,
+) -> Result<()> {
+    if requests.iter().all(|raw| *raw == null()) {
+        for at in 0..requests.len() {
+            // SAFETY: our caller's promise.
+            unsafe { put_statuses(statuses, at, empty_status()) };
+        }
+        return Ok(());
+    }
+    let state = State::started(state)?;
+    unfinished(wait(state, requests, limit, Much::All)?)?;
+    let mut first = 0;
+    for (at, slot) in requests.iter_mut().enumerate() {
+        // One that MPI does not let go of is over for its block only.
+        let (status, code) = outcome(state, *slot).ok_or(FAMPI_ERR_INTERRUPTED)?;
+        first = if first == 0 { code } else { first };
+        // SAFETY: our caller's promise.
+        unsafe { put_statuses(statuses, at, status) };
+        give_back(state, slot);
+        if release && state.entry(*slot).is_some() {
+            state.release(slot);
+        }
+    }
+    if first == 0 { Ok(()) } else { Err(first) }
 }
 
 /// Writes the k-th status of an array.

@@ -271,12 +271,14 @@ impl Engine {
                 self.platform.abandon(post);
             }
         });
-        for post in block.exchanges.iter_mut().flat_map(Exchange::take_posts) {
-            if !self.left {
-                self.platform.abandon(post);
+        if !block.exchanges.is_empty() {
+            for post in block.exchanges.iter_mut().flat_map(Exchange::take_posts) {
+                if !self.left {
+                    self.platform.abandon(post);
+                }
             }
+            block.exchanges.clear();
         }
-        block.exchanges.clear();
         if !self.interrupted.is_empty() {
             self.interrupted.retain(|interrupted| *interrupted != key);
         }
