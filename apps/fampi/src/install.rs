@@ -4,6 +4,7 @@
 //!  PREFIX/lib/libfampi.so, libfampi.a        PREFIX/include/fampi.h, fampi_names.h, fampi.hpp
 //!  PREFIX/lib/pkgconfig/fampi.pc             PREFIX/lib/cmake/fampi/
 //!  PREFIX/lib/libfampi_watch.so              PREFIX/share/man/man3/
+//!  PREFIX/lib/libfampi_prterun.so
 //! ```
 //!
 //! **Guarantees.** A file appears under its name only when it is complete, so that a program which
@@ -61,6 +62,8 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     let watch = compile_watch(&source, &mpi.prefix.join("bin/mpicc"))?;
     place(&watch, &prefix.join("lib/libfampi_watch.so"), 0o755)?;
+    let mender = fs::read(workspace.mender())?;
+    place(&mender, &prefix.join("lib/libfampi_prterun.so"), 0o755)?;
     let header = fs::read_to_string(source.join("include/fampi.h"))?;
     for page in manual::pages(&header, VERSION) {
         let path = prefix.join("share/man/man3").join(page.name).with_extension("3");

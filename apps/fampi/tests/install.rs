@@ -100,7 +100,9 @@ fn programs_elsewhere_are_built_by_pkg_config_and_by_cmake() {
     run(fampi.args(["install", "--prefix"]).arg(&first));
     fs::rename(&first, &prefix).expect("moved");
     let libraries = prefix.join("lib");
-    assert!(libraries.join("libfampi_watch.so").is_file());
+    for loaded_before in ["libfampi_watch.so", "libfampi_prterun.so"] {
+        assert!(libraries.join(loaded_before).is_file(), "{loaded_before}");
+    }
     manual_is_complete(&prefix);
     fs::write(folder.path().join("consumer.c"), PROGRAM).expect("written");
     if is_there("pkg-config") {
