@@ -5,8 +5,10 @@
 
 #![cfg(target_os = "linux")]
 
+mod cables;
 mod deaths;
 mod job;
+mod network;
 mod nodes;
 mod rank;
 mod security;

@@ -19,13 +19,13 @@ fn job_of(nodes: u32) -> (Job, Vec<Observer>, Vec<Member>) {
 }
 
 /// What is on a board, by rank.
-fn sorted(member: &Member) -> Vec<Entry> {
+pub(crate) fn sorted(member: &Member) -> Vec<Entry> {
     let mut entries = member.entries();
     entries.sort_by_key(|entry| entry.process);
     entries
 }
 
-fn dead(node: u32, rank: u32, cause: Cause) -> Entry {
+pub(crate) fn dead(node: u32, rank: u32, cause: Cause) -> Entry {
     Entry { process: launched(rank), host: host(node), cause }
 }
 
