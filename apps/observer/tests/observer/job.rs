@@ -138,9 +138,14 @@ impl Job {
 
     /// Another process, registered as this rank.
     pub(crate) fn process(&self, node: u32, rank: u32) -> Actor {
+        self.life(node, launched(rank))
+    }
+
+    /// Another process, registered as this life of a rank.
+    pub(crate) fn life(&self, node: u32, process: Process) -> Actor {
         let program = std::env::current_exe().expect("this program");
-        let mut actor = Actor::start(rank, &self.plan(node), self.program(node, program));
-        assert!(actor.says("registered"), "rank {rank} is refused");
+        let mut actor = Actor::start(process, &self.plan(node), self.program(node, program));
+        assert!(actor.says("registered"), "{process:?} is refused");
         actor
     }
 }
@@ -213,12 +218,14 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    fn start(rank: u32, plan: &Plan, mut command: Command) -> Self {
+    fn start(process: Process, plan: &Plan, mut command: Command) -> Self {
         command.args(["--exact", "rank::act", "--ignored", "--nocapture", "--quiet"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("this program");
         let mut orders = child.stdin.take();
-        let told = orders.as_mut().map(|it| write!(it, "{rank}\n{}", plan.to_text()));
+        let Process { rank, incarnation } = process;
+        let plan = plan.to_text();
+        let told = orders.as_mut().map(|it| write!(it, "{rank} {}\n{plan}", incarnation.0));
         told.expect("a pipe").expect("it listens");
         Self { child, orders }
     }
