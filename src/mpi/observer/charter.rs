@@ -1,8 +1,8 @@
 //! What registered ranks know of the observers and of each other, and what new ones are told.
 //!
 //! To the observers a process that was spawned takes the rank of a dead one of the launch, with an
-//! incarnation that no process had: one more than any rank has heard of. All ranks hear of it before
-//! the new process does, so what a failed attempt at a recovery has given is not given again.
+//! incarnation that no process had: one more than any rank has heard of. All ranks hear of it
+//! before the new process does, so what a failed attempt at a recovery has given is not given again.
 //!
 //! ```text
 //! charter = job · secret, 4 · number of nodes · node … · (rank · incarnation · MPI's name) …

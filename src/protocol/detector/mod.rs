@@ -25,6 +25,7 @@
 //! | [`plan`] | what an observer is told at its start | – |
 //! | [`registration`] | how a process and the observer of its node prove who they are | – |
 //! | [`board`] | what the observer shows the processes of its node | – |
+//! | [`view`] | what it shows a person | – |
 //!
 //! **Guarantees.** A death is known to every living observer in the end: by the flood while fewer
 //! nodes died than the graph's degree, else, or when packets are lost, by comparison along the
@@ -55,6 +56,7 @@ pub mod plan;
 pub mod registration;
 pub mod registry;
 pub mod ring;
+pub mod view;
 
 use alloc::vec::Vec;
 use core::time::Duration;

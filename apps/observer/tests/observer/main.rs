@@ -12,3 +12,4 @@ mod network;
 mod nodes;
 mod rank;
 mod security;
+mod top;

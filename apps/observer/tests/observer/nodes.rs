@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A job of so many nodes with two ranks each, the first of which is this process.
-fn job_of(nodes: u32) -> (Job, Vec<Observer>, Vec<Member>) {
+pub(crate) fn job_of(nodes: u32) -> (Job, Vec<Observer>, Vec<Member>) {
     let job = Job::new(&vec![2; nodes as usize], CALM);
     let observers = (0..nodes).map(|node| job.observer(node)).collect();
     let witnesses = (0..nodes).map(|node| job.member(node, 2 * node)).collect();
