@@ -2,7 +2,8 @@
 //!
 //! To the observers a process that was spawned takes the rank of a dead one of the launch, with an
 //! incarnation that no process had: one more than any rank has heard of. All ranks hear of it
-//! before the new process does, so what a failed attempt at a recovery has given is not given again.
+//! before the new process does, so what a failed attempt at a recovery has given is never given
+//! again.
 //!
 //! ```text
 //! charter = job · secret, 4 · number of nodes · node … · (rank · incarnation · MPI's name) …

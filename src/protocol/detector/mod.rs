@@ -35,7 +35,8 @@
 //! **Assumes** that the driver hands over what has arrived before it says that a timer has run
 //! out: then an observer that was kept from running sees no silence where there was none. Nodes
 //! that hear nothing of each other for η take each other for dead: a network that falls apart
-//! leaves parts that go on without each other.
+//! leaves parts that go on without each other. A node that then hears of one that it holds for
+//! dead, and that it is dead to, stops if it knows fewer to live than that one does.
 //!
 //! **Differs from the paper.** Packets may be lost, so silence is asked about before it is a
 //! death. Of many silent neighbours in the ring it asks twice as many at each timeout, so k nodes

@@ -129,15 +129,25 @@ fn a_node_whose_processes_are_all_killed_is_lost() {
     nodes.are_lost("a node was killed", &[2], 1, since);
 }
 
+/// It has found out by now that it is alone, and nothing of what it said is on its way any more.
 #[test]
 fn a_node_whose_cable_is_pulled_is_lost_and_stopped_when_it_comes_back() {
+    pull_a_cable(4 * TIMING.timeout);
+}
+
+/// It has declared others dead, and that reaches them when the cable is plugged in again.
+#[test]
+fn a_node_whose_cable_was_out_for_a_moment_takes_nobody_with_it() {
+    pull_a_cable(3 * TIMING.timeout / 2);
+}
+
+fn pull_a_cable(passed: Duration) {
     let Some(mut nodes) = Nodes::start(4, &[1], TIMING) else { return };
     let since = Instant::now();
     Network::cut(1);
     nodes.are_lost("a cable was pulled", &[1], 1, since);
     let mut observer = nodes.observers[1].take().expect("it goes on");
-    // It has found out by now that it is alone.
-    thread::sleep(4 * TIMING.timeout);
+    thread::sleep(passed);
     assert!(observer.lives(), "it cannot know that it is the one that is lost");
     Network::join(1);
     for actor in &mut nodes.actors[1] {
