@@ -79,13 +79,14 @@ const IN_THE_ENGINE: [Bug; 5] = [
 ];
 
 /// Bugs in the observers of nodes, which have checkers of their own.
-const IN_THE_DETECTOR: [Bug; 11] = [
+const IN_THE_DETECTOR: [Bug; 12] = [
     Bug::LeaveTheRingOpen,
     Bug::KeepTheNews,
     Bug::CompareNothing,
     Bug::ForgetTheHosted,
     Bug::HearTheDeadNode,
     Bug::SpareTheFenced,
+    Bug::FallTogether,
     Bug::TakeOldIncarnations,
     Bug::RaiseTheDead,
     Bug::TakeReplays,
@@ -168,6 +169,7 @@ fn detector_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
         Detector { exits: 1, joins: 1, ..of(3) },
         Detector { crashes: 1, returns: 1, ..of(3) },
         Detector { mistakes: 1, losses: 1, ..of(3) },
+        Detector { mistakes: 2, ..of(2) },
         Detector { mistakes: 1, exits: 1, ..of(3) },
         Detector { crashes: 2, returns: 1, ..of(3) },
     ];

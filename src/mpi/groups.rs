@@ -13,7 +13,8 @@ use super::{
     calls::{Checked, Refusal},
     comm::Comm,
     contexts::DataComm,
-    process::{self, Acquaintance},
+    observer,
+    process::Acquaintance,
     ulfm::Ulfm,
     watcher,
 };
@@ -167,7 +168,7 @@ impl MpiPlatform {
         // What failed long ago may have locked it since.
         Comm::free_numbering();
         let made = source.duplicate().and_then(|control| {
-            Ok((control, process::meet(&source)?, source.gather_bytes(brought)?))
+            Ok((control, observer::meet_again(&source)?, source.gather_bytes(brought)?))
         });
         let (control, Acquaintance { processes, mailbox, wills, .. }, brought) =
             made.map_err(|refusal| failed(refusal, common, self.ulfm))?;

@@ -10,6 +10,7 @@
 //! launch  names, addresses and a secret ─ allgather ─▶ plan ─▶ fampi-observer (one per node)
 //!         every rank ─ register ─▶ observer ─ board ─▶ every rank
 //! later   board ─ one look later ─▶ MPI marks it failed
+//! new     a registered rank ─ charter ─▶ all; new ones register ─▶ observers announce them
 //! leaving every rank ─ leave ─▶ observer: its end is no death
 //! ```
 //!
@@ -20,21 +21,25 @@
 //! A rank that finds itself dead to all others stops.
 //!
 //! **Assumes** in a job of several nodes that an observer lives as long as its node: its death is
-//! the loss of the node, to the others. Replacements and communicators of a host program are not
-//! registered; their deaths are seen as without observers.
+//! the loss of the node, to the others. A replacement on a node that the launch had not has no
+//! observer, and communicators of a host program are not registered: deaths are seen there as
+//! without observers.
 //!
 //! Reference: `papers/rdaemon.txt` §4.2.
 
+mod charter;
 mod register;
 mod start;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     env,
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
 };
+
+use charter::Charter;
 
 use super::{
     calls::Checked,
@@ -45,7 +50,7 @@ use super::{
     process::{self, Acquaintance, Process},
 };
 use crate::protocol::detector::{
-    self, Cause, Incarnation,
+    self, Cause, Incarnation, Node,
     board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS},
     registration::LEAVE,
 };
@@ -54,6 +59,12 @@ const SWITCH: &str = "FAMPI_OBSERVER";
 /// Looks between two questions whether the observer is still there.
 const LOOKS: u32 = 4096;
 
+/// What a process is to the observers: nothing, one that wants to register, or one that has and
+/// has heard of as many incarnations as is added.
+const NOBODY: u64 = 0;
+const WISHES: u64 = 1;
+const MEMBER: u64 = 2;
+
 /// A rank that is registered.
 #[derive(Debug)]
 struct Member {
@@ -61,8 +72,7 @@ struct Member {
     connection: UnixStream,
     board: View,
     room: u32,
-    /// How MPI names the ranks of the launch.
-    names: Vec<u64>,
+    charter: Charter,
     read: u32,
     /// Seen at the last look, to be told at the next one.
     seen: Vec<Entry>,
@@ -72,12 +82,17 @@ struct Member {
 
 thread_local! {
     /// It belongs to the thread that calls MPI, which alone may tell it anything.
-    static MEMBER: RefCell<Option<Member>> = const { RefCell::new(None) };
+    static OURS: RefCell<Option<Member>> = const { RefCell::new(None) };
+    /// This process has registered, or never will.
+    static SETTLED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True when this process wants an observer and could use what it says.
-pub(super) fn wish() -> bool {
-    program().is_some() && notice::find().is_some()
+/// What this process is to the observers, which it tells the others when they meet.
+pub(super) fn standing() -> u64 {
+    let mut standing = NOBODY;
+    with(|member| standing = MEMBER + u64::from(member.charter.newest));
+    let wishes = !SETTLED.get() && program().is_some() && notice::find().is_some();
+    if standing == NOBODY && wishes { WISHES } else { standing }
 }
 
 fn program() -> Option<PathBuf> {
@@ -88,8 +103,10 @@ fn program() -> Option<PathBuf> {
 /// observers and register. Collective.
 pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     let acquaintance = process::meet(comm)?;
+    SETTLED.set(true);
+    let all_wish = acquaintance.standings.iter().all(|standing| *standing == WISHES);
     match program() {
-        Some(program) if acquaintance.observed => join(comm, &acquaintance.processes, &program)?,
+        Some(program) if all_wish => join(comm, &acquaintance.processes, &program)?,
         Some(_) => warn_without("not all ranks ask for them, or could tell MPI what they say"),
         None => {}
     }
@@ -97,19 +114,67 @@ pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
 }
 
 fn join(comm: &Comm, processes: &[Process], program: &Path) -> Checked<()> {
-    let joined = start::observers(comm, processes, program)?;
+    let started = start::observers(comm, processes, program)?;
     // The same on all ranks, up to here.
-    let registered = joined.and_then(|(plan, me)| register::register(&plan, me));
+    let me = detector::Process { rank: comm.rank(), incarnation: Incarnation(0) };
+    let registered = started.and_then(|(charter, node)| Member::register(charter, node, me));
     let all = comm.least(u64::from(registered.is_ok()))? == 1;
     match registered {
-        Ok(registered) if all => {
-            let names = processes.iter().map(|process| process.name).collect();
-            MEMBER.set(Some(Member::new(registered, names)));
-        }
+        Ok(member) if all => OURS.set(Some(member)),
         Ok(_) => warn_without("another rank has none"),
         Err(why) => warn_without(&why),
     }
     Ok(())
+}
+
+/// The same in a universe that a rebuild makes: what is new in it registers. Collective.
+pub(super) fn meet_again(comm: &Comm) -> Checked<Acquaintance> {
+    let acquaintance = process::meet(comm)?;
+    let admitted = admit(comm, &acquaintance);
+    SETTLED.set(true);
+    admitted.map(|()| acquaintance)
+}
+
+/// The first registered rank tells all others who the new ones are, and these what they need.
+fn admit(comm: &Comm, Acquaintance { processes, standings, .. }: &Acquaintance) -> Checked<()> {
+    let me = comm.rank().index();
+    let new: Vec<usize> = (0..standings.len()).filter(|at| standings[*at] == WISHES).collect();
+    let first = standings.iter().position(|standing| *standing >= MEMBER);
+    if let Some(first) = first.filter(|_| !new.is_empty()) {
+        let heard_of = standings.iter().max().map_or(0, |most| most - MEMBER);
+        let newest = u32::try_from(heard_of + 1).unwrap_or(u32::MAX);
+        let mut bytes = Vec::new();
+        with(|member| {
+            // Before a new one can have it.
+            member.charter.newest = newest;
+            if first == me {
+                member.charter.admit(processes, &new);
+                bytes = member.charter.to_bytes();
+            }
+        });
+        let bytes = comm.gather_bytes(&bytes)?;
+        match Charter::from_bytes(&bytes, newest) {
+            Some(charter) if new.contains(&me) => enter(charter, &processes[me]),
+            Some(charter) => with(|member| member.learn(&charter)),
+            // The observer of that rank has ended in the middle of it.
+            None => {}
+        }
+    }
+    with(|member| member.charter.see(processes));
+    Ok(())
+}
+
+/// A new process registers, if its node has an observer.
+fn enter(charter: Charter, own: &Process) {
+    let place = charter.process(own.name).zip(charter.node(own.node));
+    let member = match place {
+        Some((me, node)) => Member::register(charter, node, me),
+        None => Err("there is none on the node of this new process".into()),
+    };
+    match member {
+        Ok(member) => OURS.set(Some(member)),
+        Err(why) => warn_without(&why),
+    }
 }
 
 fn warn_without(why: &str) {
@@ -117,10 +182,18 @@ fn warn_without(why: &str) {
 }
 
 impl Member {
-    fn new(registered: register::Registered, names: Vec<u64>) -> Self {
+    fn register(charter: Charter, node: Node, me: detector::Process) -> Result<Self, String> {
+        let socket = start::socket(charter.job, node)?;
+        let registered = register::register(&socket, &charter.secret, me)?;
         let register::Registered { me, connection, board, room } = registered;
         let (read, seen, looks, is_closed) = (0, Vec::new(), 0, false);
-        Self { me, connection, board, room, names, read, seen, looks, is_closed }
+        Ok(Self { me, connection, board, room, charter, read, seen, looks, is_closed })
+    }
+
+    /// Others have entered; what was on the board before we knew them is read again.
+    fn learn(&mut self, charter: &Charter) {
+        self.charter.learn(charter);
+        self.read = 0;
     }
 
     /// Takes what is new on the board, and tells MPI what was so at the last look.
@@ -135,11 +208,10 @@ impl Member {
         }
         let Some(notice) = notice::find() else { return false };
         for entry in &told {
-            let name = self.names.get(entry.process.rank.index()).copied().unwrap_or(0);
-            if name != 0 && entry.process.incarnation == Incarnation(0) {
-                let (rank, cause) = (entry.process.rank.number(), entry.cause);
-                let hard = entry.is_hard();
-                tracing::debug!(rank, ?cause, hard, "the observer told of a death");
+            let detector::Process { rank, incarnation } = entry.process;
+            if let Some(name) = self.charter.name(entry.process) {
+                let (life, cause, hard) = (incarnation.0, entry.cause, entry.is_hard());
+                tracing::debug!(%rank, life, ?cause, hard, "the observer told of a death");
                 notice.tell(Name(name), false);
             }
         }
@@ -174,7 +246,7 @@ impl Member {
 
 /// To be called where this process has waited for long. True when MPI was told of a death.
 pub(super) fn look() -> bool {
-    MEMBER.with(|member| {
+    OURS.with(|member| {
         // MPI may call back while it is told.
         let Ok(mut place) = member.try_borrow_mut() else { return false };
         let Some(member) = place.as_mut().filter(|member| !member.is_closed) else { return false };
@@ -200,7 +272,7 @@ pub(super) fn leave() {
 
 fn with(action: impl FnOnce(&mut Member)) {
     // There is none any more when its thread has ended.
-    let _ = MEMBER.try_with(|member| {
+    let _ = OURS.try_with(|member| {
         if let Ok(mut place) = member.try_borrow_mut()
             && let Some(member) = place.as_mut()
         {

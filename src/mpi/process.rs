@@ -33,8 +33,8 @@ pub(super) struct Acquaintance {
     pub(super) mailbox: Option<Mailbox>,
     /// Of those who are on our node, by rank.
     pub(super) wills: Vec<Option<Will>>,
-    /// All want to be observed.
-    pub(super) observed: bool,
+    /// What each is to the observers ([`observer::standing`]).
+    pub(super) standings: Vec<u64>,
 }
 
 /// Every process of a communicator tells the others who it is. Collective.
@@ -42,9 +42,9 @@ pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     let Process { node, pid, started, name } = Process::own();
     let inbox = Inbox::new(comm.size() as usize);
     let Address { descriptor, token } = inbox.as_ref().map(Inbox::address).unwrap_or_default();
-    let wish = u64::from(observer::wish());
-    let rows = comm.gather_numbers([node, pid, started, name, descriptor, token, wish])?;
-    let observed = rows.iter().all(|[.., wish]| *wish == 1);
+    let standing = observer::standing();
+    let rows = comm.gather_numbers([node, pid, started, name, descriptor, token, standing])?;
+    let standings = rows.iter().map(|[.., standing]| *standing).collect();
     let told = |[node, pid, started, name, descriptor, token, _]: [u64; 7]| {
         (Process { node, pid, started, name }, Address { descriptor, token })
     };
@@ -55,7 +55,7 @@ pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     mailbox.iter_mut().for_each(Mailbox::close_door);
     let wills = mailbox.as_ref().map(Mailbox::wills).unwrap_or_default();
     let processes = told.into_iter().map(|(process, _)| process).collect();
-    Ok(Acquaintance { processes, mailbox, wills, observed })
+    Ok(Acquaintance { processes, mailbox, wills, standings })
 }
 
 impl Process {

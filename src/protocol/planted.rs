@@ -114,6 +114,8 @@ bugs! {
     HearTheDeadNode,
     /// Who is declared dead and lives is not told.
     SpareTheFenced,
+    /// Two nodes that hold each other for dead both go.
+    FallTogether,
     /// What is said of an older incarnation is believed.
     TakeOldIncarnations,
     /// A node that was lost comes back as it was.

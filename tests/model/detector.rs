@@ -184,7 +184,7 @@ impl State {
         let mut out = Vec::new();
         observer.clone().handle_timer(Timer::Silence, &mut out);
         let fences = out.into_iter().filter_map(|effect| match effect {
-            Effect::Send(to, Message::Fence) => Some(to),
+            Effect::Send(to, Message::Fence(None)) => Some(to),
             _ => None,
         });
         fences.collect()
@@ -417,6 +417,10 @@ impl Model for Detector {
             Property::always("ghosts", |_, state: &State| !state.ghost_heard),
             Property::always("completeness", |setup: &Self, state: &State| {
                 !at_rest(setup, state) || state.all_know()
+            }),
+            Property::always("somebody", |setup: &Self, state: &State| {
+                // Those who hold each other for dead do not end together.
+                setup.crashes > 0 || !at_rest(setup, state) || state.living().next().is_some()
             }),
             Property::always("agreement", |setup: &Self, state: &State| {
                 !at_rest(setup, state) || state.all_know_the_same()

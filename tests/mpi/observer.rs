@@ -8,7 +8,7 @@ use std::{
 
 use serial_test::serial;
 
-use super::{Launch, all_say, example, program};
+use super::{Launch, all_say, example, program, said};
 
 /// The program that the observers are started by.
 fn observer() -> PathBuf {
@@ -43,6 +43,24 @@ fn deaths_are_survived_with_watcher_and_observer_at_once() {
     let unreported = program("deaths", 4).spares(12).ignoring_statuses().limit(120);
     let unreported = unreported.variable("DEATHS", &10).variable("WAY", &"_exit(1)");
     all_say(&observed(unreported, &observer()), 4, "all counted");
+}
+
+/// From the fifth death on it is a replacement that dies.
+#[test]
+#[serial]
+fn a_replacement_has_an_observer_and_its_end_is_told_with_its_incarnation() {
+    let deaths = program("deaths", 4).ignoring_statuses().limit(120).variable("DEATHS", &10);
+    let deaths = deaths.variable("WAY", &"_exit(1)").variable("FAMPI_NODE_WATCHER", &"off");
+    let run = observed(deaths.variable("FAMPI_TEST_LOG", &1), &observer()).run();
+    let expected: Vec<String> = (0..4).map(|rank| format!("rank {rank}: all counted")).collect();
+    assert_eq!(said(&run), expected, "{run}");
+    let told = |life: u32| {
+        let life = format!("life={life} ");
+        let of_life = |line: &&str| line.contains("told of a death") && line.contains(&life);
+        run.errors.lines().filter(of_life).count()
+    };
+    assert!(told(0) > 0 && (1..=6).all(|life| told(life) > 0), "{run}");
+    assert!(!run.errors.contains("no observers"), "{run}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! ```text
 //!  setup ──▶ target/mpi, target/libclang      install ──▶ the C library elsewhere
 //!                                            doctor ──▶ is it fit, and what would be survived?
+//!                                            top ──▶ what the observers of this machine know
 //!
 //!  run · demo · test · bench · figure2 · soak
 //!     │ plan (who is killed, when)
@@ -54,6 +55,7 @@ mod soak;
 mod status;
 mod test;
 mod timeline;
+mod top;
 mod trace;
 mod wheel;
 mod workspace;
@@ -95,6 +97,8 @@ enum Command {
     Figure2(figure2::Options),
     /// Draw what `run --trace FILE` has written, ranks as rows
     Timeline(draw::Options),
+    /// Show what the observers of this machine know: nodes, ranks, heartbeats
+    Top(top::Options),
     /// Lose ranks at random moments for a long time, and judge each run by its result
     Soak(soak::Options),
 }
@@ -133,6 +137,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
         Command::Figure2(options) => figure2::main(&workspace, &options),
         Command::Timeline(options) => draw::main(&options),
+        Command::Top(options) => top::main(&workspace, &options),
         Command::Soak(options) => soak::main(&workspace, &options),
     }
 }
@@ -157,6 +162,8 @@ mod tests {
             "soak",
             "figure2",
             "timeline",
+            "top",
+            "--once",
             "commit",
             "detect",
             "-n",

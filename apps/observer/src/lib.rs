@@ -17,6 +17,7 @@
 //! | [`wards`] | processes that are watched, and how they ended |
 //! | [`link`] | packets from and to other observers |
 //! | [`board`] | the memory that the processes of the node read |
+//! | [`view`], [`top`] | the memory that a person is shown, and the tables made of it |
 //! | [`place`] | the folder of the socket, and the file of the plan, are ours alone |
 //! | [`detach`] | the process that is left behind |
 //!
@@ -35,6 +36,8 @@ pub mod door;
 pub mod link;
 pub mod place;
 pub mod service;
+pub mod top;
+pub mod view;
 pub mod wards;
 
 pub use service::Service;

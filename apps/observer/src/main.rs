@@ -7,18 +7,24 @@
 //! ```
 //!
 //! Its caller so waits for one short process, has no child that ends when it likes, and processes
-//! may register when it has ended.
+//! may register when it has ended. With the word `top` it shows what the observers of this machine
+//! know, and is none.
 
 #[cfg(target_os = "linux")]
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 #[cfg(target_os = "linux")]
 #[derive(clap::Parser)]
-#[command(version, about)]
+#[command(version, about, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Options {
+    #[command(subcommand)]
+    look: Option<Look>,
     /// What to observe: a file that only its owner can read. It holds the secret, and is removed
-    #[arg(long, value_name = "FILE")]
-    plan: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    plan: Option<PathBuf>,
     /// Stay, and say when processes can register, instead of leaving a process behind
     #[arg(long)]
     foreground: bool,
@@ -28,27 +34,44 @@ struct Options {
 }
 
 #[cfg(target_os = "linux")]
+#[derive(clap::Subcommand)]
+enum Look {
+    /// Show what the observers of this machine know, every second
+    Top {
+        /// Show it once
+        #[arg(long)]
+        once: bool,
+    },
+}
+
+#[cfg(target_os = "linux")]
 fn main() -> ExitCode {
     use clap::Parser as _;
     use fampi_observer::{Service, detach};
 
-    let Options { plan, foreground, detached } = Options::parse();
-    let serve = || {
+    let Options { look, plan, foreground, detached } = Options::parse();
+    let serve = |plan: &Path| {
         if detached {
             detach::lead_own_session();
         }
-        let service = Service::start(&plan)?;
+        let service = Service::start(plan)?;
         detach::say_ready()?;
         if detached {
             detach::let_go()?;
         }
         service.run()
     };
-    let done = if foreground || detached { serve() } else { detach::leave_behind(&plan) };
+    let done = match (&look, plan.unwrap_or_default()) {
+        (Some(Look::Top { once }), _) => fampi_observer::top::main(*once),
+        (None, plan) if foreground || detached => serve(&plan),
+        (None, plan) => detach::leave_behind(&plan),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("fampi-observer: {error:#}");
+            // A person has asked `fampi top`.
+            let who = if look.is_some() { "fampi" } else { "fampi-observer" };
+            eprintln!("{who}: {error:#}");
             ExitCode::FAILURE
         }
     }

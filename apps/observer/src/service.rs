@@ -21,8 +21,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use fampi::protocol::detector::{
-    Cause, Effect, Effects, Event, Host, Process, Timer, board::Entry, observer::Observer,
-    plan::Plan, registration::Rejection,
+    Cause, Effect, Effects, Event, Host, Process, Timer, board::Entry, message::Message,
+    observer::Observer, plan::Plan, registration::Rejection,
 };
 use rustix::{
     buffer::spare_capacity,
@@ -36,6 +36,7 @@ use crate::{
     door::{Door, Registered},
     link::Link,
     place,
+    view::View,
     wards::Wards,
 };
 
@@ -66,6 +67,7 @@ pub struct Service {
     wards: Wards,
     most_wards: usize,
     board: Board,
+    view: View,
     machine: Observer,
     timers: BTreeMap<Timer, Instant>,
     out: Effects,
@@ -96,6 +98,7 @@ impl Service {
             wards: Wards::default(),
             most_wards: most_wards.min(MOST_WARDS) as usize,
             board,
+            view: View::new(&plan)?,
             machine,
             timers: BTreeMap::new(),
             out,
@@ -194,6 +197,7 @@ impl Service {
         epoll::delete(&self.poll, newcomer.connection())?;
         let data = epoll::EventData::new_u64(number);
         epoll::add(&self.poll, &newcomer.candidate.descriptor, data, epoll::EventFlags::IN)?;
+        self.view.watch(process, newcomer.candidate.number());
         let room = self.board.room();
         let (candidate, connection) = self.door.welcome(newcomer, self.board.for_readers(), room);
         self.wards.add(number, process, candidate, connection);
@@ -215,6 +219,9 @@ impl Service {
         while let Some((from, message)) = self.link.receive(&mut packets) {
             self.machine.handle_message(from, message, &mut self.out);
             self.perform(now)?;
+            if !self.machine.registry().is_lost(from) {
+                self.view.hear(from, now);
+            }
         }
         Ok(())
     }
@@ -238,7 +245,12 @@ impl Service {
         let mut out = mem::take(&mut self.out);
         for effect in out.drain(..) {
             match effect {
-                Effect::Send(to, message) => self.link.send(to, &message),
+                Effect::Send(to, message) => {
+                    self.link.send(to, &message);
+                    if message == Message::Request {
+                        self.view.ask(to.node);
+                    }
+                }
                 Effect::Arm(timer, after) => {
                     self.timers.insert(timer, now + after);
                 }
@@ -258,11 +270,18 @@ impl Service {
         match event {
             Event::Died(process, cause) => {
                 let host = self.machine.registry().host_of(process).unwrap_or(me);
+                self.view.die(process, cause);
                 self.write(process, host, cause)
             }
-            Event::Lost(host, processes) => processes
-                .into_iter()
-                .try_for_each(|process| self.write(process, host, Cause::NodeLost)),
+            Event::Lost(host, processes) => {
+                self.view.lose(host, &processes);
+                let mut lost = processes.into_iter();
+                lost.try_for_each(|process| self.write(process, host, Cause::NodeLost))
+            }
+            Event::Joined(process, host) => {
+                self.view.join(process, host);
+                Ok(())
+            }
             Event::Stop(process) => self.write(process, me, Cause::Declared),
             Event::Kill(process) => {
                 self.wards.kill(process);
@@ -277,7 +296,7 @@ impl Service {
                 Ok(())
             }
             // Who was refused sees that its connection has ended.
-            Event::Joined(..) | Event::Refused(_) => Ok(()),
+            Event::Refused(_) => Ok(()),
         }
     }
 
@@ -292,6 +311,8 @@ impl Service {
         head.packets = self.link.refusals();
         head.clients = self.door.rejections();
         head.unsent = self.link.unsent();
+        let refused = head.packets.total() + head.clients.total();
+        self.view.count(head.registered, refused, head.fenced);
         self.board.publish()
     }
 }

@@ -30,6 +30,11 @@ impl Candidate {
         Some(Self { pid, started: status(pid).map(|status| status.started), descriptor })
     }
 
+    /// The number of the process.
+    pub fn number(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
     /// How it ended, as far as the system says so.
     fn cause(&self) -> Cause {
         let status = status(self.pid).filter(|it| it.is_over && Some(it.started) == self.started);

@@ -6,11 +6,15 @@ use super::{
     process::{self, Acquaintance},
 };
 
-pub(super) fn wish() -> bool {
-    false
+pub(super) fn standing() -> u64 {
+    0
 }
 
 pub(super) fn meet(comm: &Comm) -> Checked<Acquaintance> {
+    process::meet(comm)
+}
+
+pub(super) fn meet_again(comm: &Comm) -> Checked<Acquaintance> {
     process::meet(comm)
 }
 

@@ -15,7 +15,7 @@ use super::{super::memory::View, start::random};
 use crate::protocol::detector::{
     Process,
     board::words,
-    plan::Plan,
+    envelope::Secret,
     registration::{self, CHALLENGE_BYTES, Nonces, WELCOME_BYTES},
 };
 
@@ -33,13 +33,14 @@ pub(super) struct Registered {
     pub(super) room: u32,
 }
 
-/// Registers this process.
-pub(super) fn register(plan: &Plan, me: Process) -> Result<Registered, String> {
-    try_register(plan, me).map_err(|error| format!("the observer did not take this rank: {error}"))
+/// Registers this process at the socket with this path.
+pub(super) fn register(socket: &str, secret: &Secret, me: Process) -> Result<Registered, String> {
+    try_register(socket, secret, me)
+        .map_err(|error| format!("the observer did not take this rank: {error}"))
 }
 
-fn try_register(plan: &Plan, me: Process) -> io::Result<Registered> {
-    let mut connection = UnixStream::connect(&plan.socket)?;
+fn try_register(socket: &str, secret: &Secret, me: Process) -> io::Result<Registered> {
+    let mut connection = UnixStream::connect(socket)?;
     connection.set_read_timeout(Some(LIMIT))?;
     connection.set_write_timeout(Some(LIMIT))?;
     let mut challenge = [0; CHALLENGE_BYTES];
@@ -47,9 +48,9 @@ fn try_register(plan: &Plan, me: Process) -> io::Result<Registered> {
     let observer = registration::read_challenge(&challenge).ok_or(io::ErrorKind::InvalidData)?;
     let [a, b] = random()?;
     let nonces = Nonces { observer, process: (u128::from(a) << 64 | u128::from(b)).to_le_bytes() };
-    connection.write_all(&registration::register(&plan.secret, &nonces, me))?;
+    connection.write_all(&registration::register(secret, &nonces, me))?;
     let (welcome, board) = receive(&connection)?;
-    let room = registration::read_welcome(&plan.secret, &nonces, &welcome);
+    let room = registration::read_welcome(secret, &nonces, &welcome);
     let room = room.ok_or(io::ErrorKind::InvalidData)?;
     let board = View::of(board, words(room))?;
     connection.set_nonblocking(true)?;

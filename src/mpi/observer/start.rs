@@ -21,11 +21,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::super::{calls::Checked, comm::Comm, exit, process::Process};
+use super::{
+    super::{calls::Checked, comm::Comm, exit, process::Process},
+    charter::{Charter, secret_of},
+};
 use crate::{
     protocol::detector::{
-        self, Host, Incarnation, Node, Timing,
-        envelope::Secret,
+        Host, Incarnation, Node, Timing,
         plan::{Place, Plan},
     },
     rank::Rank,
@@ -49,13 +51,13 @@ const TIMING: Timing = Timing {
 /// What a process brings: an address, and of rank 0 what names the job and its secret.
 type Row = [u64; 6];
 
-/// Starts the observers, if that can be done on all nodes: the plan of ours, and who we are in it;
-/// or why there is none. Collective.
+/// Starts the observers, if that can be done on all nodes: what all know now, and the number of our
+/// node; or why there are none. Collective.
 pub(super) fn observers(
     comm: &Comm,
     processes: &[Process],
     program: &Path,
-) -> Checked<Result<(Plan, detector::Process), String>> {
+) -> Checked<Result<(Charter, Node), String>> {
     let me = comm.rank();
     // The first rank of each node, by node.
     let mut firsts: Vec<usize> = Vec::new();
@@ -82,16 +84,17 @@ pub(super) fn observers(
     let Some(plan) = plan.filter(|_| known) else {
         return Ok(Err(no_link.unwrap_or_else(|| "not all nodes are known".into())));
     };
-    let plan = plan.and_then(|plan| match link {
-        Some(link) => start(program, &plan, rows[0][1], link).map(|()| plan),
-        None => Ok(plan),
+    let [_, job, secret @ ..] = rows[0];
+    let started = plan.and_then(|plan| match link {
+        Some(link) => start(program, &plan, job, link),
+        None => Ok(()),
     });
-    if comm.least(u64::from(plan.is_ok()))? == 0 {
+    if comm.least(u64::from(started.is_ok()))? == 0 {
         let other = "the observer of another node could not be started";
-        return Ok(Err(plan.err().unwrap_or_else(|| other.into())));
+        return Ok(Err(started.err().unwrap_or_else(|| other.into())));
     }
-    let me = detector::Process { rank: me, incarnation: Incarnation(0) };
-    Ok(plan.map(|plan| (plan, me)))
+    let nodes = firsts.iter().map(|first| processes[*first].node).collect();
+    Ok(started.map(|()| (Charter::of_launch(job, secret, nodes, processes), host.node)))
 }
 
 /// A socket for the packets of an observer, and where others reach it.
@@ -168,18 +171,17 @@ fn plan(
         (word != 0).then(|| Place { address, name: name.into() })
     };
     let nodes = firsts.iter().map(place).collect::<Option<Vec<Place>>>()?;
-    let mut bytes = [0; 32];
-    for (to, word) in bytes.chunks_exact_mut(8).zip(secret) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
-    let secret = Secret::new(bytes);
-    let socket = folder().and_then(|folder| {
-        let socket = folder.join(format!("{job:016x}-{}.sock", me.node.0)).display().to_string();
-        let is_long = socket.len() > MAX_SOCKET_PATH;
-        let advice = "set XDG_RUNTIME_DIR to a folder with a shorter name";
-        if is_long { Err(format!("the path {socket} is too long: {advice}")) } else { Ok(socket) }
-    });
+    let secret = secret_of(secret);
+    let socket = socket(job, me.node);
     Some(socket.map(|socket| Plan { secret, socket, me, timing: TIMING, nodes, nodes_of }))
+}
+
+/// The path where the processes of this node register.
+pub(super) fn socket(job: u64, node: Node) -> Result<String, String> {
+    let socket = folder()?.join(format!("{job:016x}-{}.sock", node.0)).display().to_string();
+    let is_long = socket.len() > MAX_SOCKET_PATH;
+    let advice = "set XDG_RUNTIME_DIR to a folder with a shorter name";
+    if is_long { Err(format!("the path {socket} is too long: {advice}")) } else { Ok(socket) }
 }
 
 /// A folder of this user's own, which nobody else can look into.

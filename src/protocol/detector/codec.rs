@@ -5,7 +5,7 @@
 //! Request    = 2
 //! News       = 3 · origin u32 · facts
 //! Comparison = 4 · digest u64 · answer u8 · facts
-//! Fence      = 5
+//! Fence      = 5 · [nodes u32 · first u32]
 //! facts      = count u32 · fact …              at most 64 of at most 17 bytes
 //! Died       = 1 · rank u32 · incarnation u32 · cause u8 · value u8
 //! Joined     = 2 · rank u32 · incarnation u32 · node u32 · incarnation u32
@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 
 use super::{
     Cause, Host, Incarnation, Node, Process,
-    message::{Fact, MAX_FACTS, Message},
+    message::{Company, Fact, MAX_FACTS, Message},
 };
 use crate::{
     protocol::codec::{Frame, Reader, put_u32, put_u64},
@@ -60,7 +60,13 @@ pub fn encode(message: &Message, frame: &mut Frame) {
             frame.push(u8::from(*answer));
             put_facts(frame, facts);
         }
-        Message::Fence => frame.push(FENCE),
+        Message::Fence(company) => {
+            frame.push(FENCE);
+            if let Some(Company { nodes, first }) = company {
+                put_u32(frame, *nodes);
+                put_u32(frame, first.0);
+            }
+        }
     }
 }
 
@@ -76,7 +82,11 @@ pub fn decode(bytes: &[u8]) -> Option<Message> {
             let answer = [false, true].get(usize::from(rest.u8()?)).copied()?;
             Message::Comparison { digest, answer, facts: facts(&mut rest)? }
         }
-        FENCE => Message::Fence,
+        FENCE if rest.0.is_empty() => Message::Fence(None),
+        FENCE => {
+            let nodes = rest.u32()?;
+            Message::Fence(Some(Company { nodes, first: Node(rest.u32()?) }))
+        }
         _ => return None,
     };
     rest.0.is_empty().then_some(message)
@@ -208,7 +218,8 @@ pub(super) mod tests {
             Message::Comparison { digest: 7, facts, answer: true },
             Message::Comparison { digest: 7, facts: full, answer: false },
             Message::Comparison { digest: 0, facts: vec![], answer: true },
-            Message::Fence,
+            Message::Fence(None),
+            Message::Fence(Some(Company { nodes: 3, first: Node(70_000) })),
         ]
     }
 
@@ -225,7 +236,9 @@ pub(super) mod tests {
     fn every_prefix_and_every_extension_is_refused() {
         for message in samples() {
             let frame = bytes_of(&message);
-            for length in 0..frame.len() {
+            // A fence says more, or no more.
+            let whole = |length: usize| frame[0] == FENCE && length == 1;
+            for length in (0..frame.len()).filter(|length| !whole(*length)) {
                 assert_eq!(decode(&frame[..length]), None);
             }
             let longer: Vec<u8> = frame.iter().copied().chain([0]).collect();
@@ -251,7 +264,7 @@ pub(super) mod tests {
 
         #[test]
         fn what_is_read_from_outside_is_what_was_written(
-            which in 0_usize..7,
+            which in 0_usize..8,
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         ) {
             let mut frame = bytes_of(&samples()[which]);

@@ -325,7 +325,7 @@ mod tests {
 
         #[test]
         fn a_packet_changed_outside_does_not_open_and_spends_no_number(
-            which in 0_usize..7, at in any::<prop::sample::Index>(), change in 1_u8..
+            which in 0_usize..8, at in any::<prop::sample::Index>(), change in 1_u8..
         ) {
             let (mut one, mut other) = (of(1, 0), of(2, 0));
             let packet = one.seal(host(2, 0), &samples()[which]);

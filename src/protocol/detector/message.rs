@@ -1,6 +1,7 @@
 //! What observers tell each other.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::{Cause, Host, Node, Process};
 
@@ -45,6 +46,25 @@ pub enum Message {
         /// The sender wants to know what the receiver knows and it does not.
         answer: bool,
     },
-    /// The receiver has been declared dead.
-    Fence,
+    /// The receiver has been declared dead. An answer to what it sent tells the company of the
+    /// sender; the declaration itself, which may be late, tells none.
+    Fence(Option<Company>),
+}
+
+/// The nodes that a node knows to live, itself among them. Of two nodes that hold each other for
+/// dead, as when a network fell apart and is whole again, that with the greater company stays.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Company {
+    /// How many.
+    pub nodes: u32,
+    /// The first of them by number.
+    pub first: Node,
+}
+
+impl Company {
+    /// True when this company of a node is the greater one. Of two nodes one has that, always.
+    pub fn is_above(self, node: Node, other: Self, other_node: Node) -> bool {
+        let key = |it: Self, node: Node| (it.nodes, Reverse(it.first), Reverse(node));
+        key(self, node) > key(other, other_node)
+    }
 }

@@ -25,6 +25,7 @@
 //! | [`plan`] | what an observer is told at its start | – |
 //! | [`registration`] | how a process and the observer of its node prove who they are | – |
 //! | [`board`] | what the observer shows the processes of its node | – |
+//! | [`view`] | what it shows a person | – |
 //!
 //! **Guarantees.** A death is known to every living observer in the end: by the flood while fewer
 //! nodes died than the graph's degree, else, or when packets are lost, by comparison along the
@@ -34,7 +35,8 @@
 //! **Assumes** that the driver hands over what has arrived before it says that a timer has run
 //! out: then an observer that was kept from running sees no silence where there was none. Nodes
 //! that hear nothing of each other for η take each other for dead: a network that falls apart
-//! leaves parts that go on without each other.
+//! leaves parts that go on without each other. A node that then hears of one that it holds for
+//! dead, and that it is dead to, stops if it knows fewer to live than that one does.
 //!
 //! **Differs from the paper.** Packets may be lost, so silence is asked about before it is a
 //! death. Of many silent neighbours in the ring it asks twice as many at each timeout, so k nodes
@@ -55,6 +57,7 @@ pub mod plan;
 pub mod registration;
 pub mod registry;
 pub mod ring;
+pub mod view;
 
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -6,9 +6,11 @@
 //! waiting for what only we knew.
 //!
 //! **Fencing.** A message of somebody who is declared dead is answered by *fence*, and changes
-//! nothing. An observer that learns of its own loss says no more and tells its processes to stop;
-//! one that learns of the death of a process that is alive here tells that one. Who does not stop
-//! within the grace is to be killed.
+//! nothing. Of two who hold each other for dead, and so fence each other, the one with the smaller
+//! company goes: a node whose cable was out for a while does not take others with it. An observer
+//! that learns of its own loss says no more and tells its processes to stop; one that learns of the
+//! death of a process that is alive here tells that one. Who does not stop within the grace is
+//! to be killed.
 //!
 //! Reference: `papers/rdaemon.txt` algorithm 1; `papers/resilient-runtime.txt` §III.A, §III.D.
 
@@ -75,12 +77,15 @@ impl Observer {
             return;
         }
         if self.registry.is_lost(from) && !planted(Bug::HearTheDeadNode) {
-            // Two that hold each other for dead would fence each other for ever.
+            let ours = self.registry.company();
             match message {
-                Message::Fence => self.fall(out),
+                Message::Fence(_) if planted(Bug::FallTogether) => self.fall(out),
+                Message::Fence(Some(theirs)) if theirs.is_above(from.node, ours, self.me.node) => {
+                    self.fall(out);
+                }
                 _ if planted(Bug::SpareTheFenced) => {}
                 _ => {
-                    out.push(Effect::Send(from, Message::Fence));
+                    out.push(Effect::Send(from, Message::Fence(Some(ours))));
                     out.push(Effect::Emit(Event::Ghost(from)));
                 }
             }
@@ -108,7 +113,7 @@ impl Observer {
                     self.compare(from, false, out);
                 }
             }
-            Message::Fence => self.fall(out),
+            Message::Fence(_) => self.fall(out),
         }
     }
 
@@ -122,7 +127,7 @@ impl Observer {
             Timer::Silence if !self.lost => {
                 let lost = self.ring.handle_silence(out);
                 // Whoever is declared lost and lives hears of it from us.
-                out.extend(lost.iter().map(|host| Effect::Send(*host, Message::Fence)));
+                out.extend(lost.iter().map(|host| Effect::Send(*host, Message::Fence(None))));
                 let facts: Vec<Fact> = lost.into_iter().map(Fact::Lost).collect();
                 self.spread(self.me.node, &facts, None, out);
             }

@@ -15,7 +15,11 @@
 
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
-use super::{Cause, Host, Incarnation, Node, Process, layout::Layout, message::Fact};
+use super::{
+    Cause, Host, Incarnation, Node, Process,
+    layout::Layout,
+    message::{Company, Fact},
+};
 use crate::{
     ids::mix,
     protocol::planted::{Bug, planted},
@@ -78,6 +82,14 @@ impl Registry {
     /// True when the newest life of a node is not over.
     pub fn is_alive(&self, node: Node) -> bool {
         !self.is_lost(self.host(node))
+    }
+
+    /// The nodes that live.
+    pub fn company(&self) -> Company {
+        let lost = self.nodes.values().filter(|life| life.lost).count() as u32;
+        let mut all = (0..self.layout.nodes()).map(Node);
+        let first = all.find(|node| self.is_alive(*node)).unwrap_or(Node(0));
+        Company { nodes: self.layout.nodes() - lost, first }
     }
 
     /// Who holds a rank, dead or alive; `None` for a rank that nobody has heard of.

@@ -1,6 +1,7 @@
 //! A job on this machine: its nodes, their observers, and processes of the tests.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::UdpSocket,
@@ -22,7 +23,7 @@ use fampi::{
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-use crate::rank::Member;
+use crate::{network::Network, rank::Member};
 
 const OBSERVER: &str = env!("CARGO_BIN_EXE_fampi-observer");
 /// After this a test has failed.
@@ -59,32 +60,32 @@ pub(crate) fn host(node: u32) -> Host {
 /// A job whose nodes have so many ranks each.
 pub(crate) struct Job {
     pub(crate) folder: TempDir,
+    /// Of the observers, unless they have a network.
     pub(crate) sockets: Vec<UdpSocket>,
     plan: Plan,
+    network: Option<Network>,
 }
 
 impl Job {
+    /// All nodes have the network of this machine.
     pub(crate) fn new(ranks_each: &[u32], timing: Timing) -> Self {
-        let mut folder = tempfile::Builder::new();
-        let ours_alone = fs::Permissions::from_mode(0o700);
-        let folder = folder.permissions(ours_alone).tempdir().expect("a folder");
         let bind = |_| UdpSocket::bind("127.0.0.1:0").expect("a port");
         let sockets: Vec<UdpSocket> = ranks_each.iter().map(bind).collect();
         let places = sockets.iter().enumerate().map(|(node, socket)| Place {
             address: socket.local_addr().expect("bound"),
             name: format!("cabinet{}node{node}", node % 2),
         });
-        let ranks = ranks_each.iter().zip(0..);
-        let nodes_of = ranks.flat_map(|(ranks, node)| (0..*ranks).map(move |_| Node(node)));
-        let plan = Plan {
-            secret: Secret::new(std::array::from_fn(|at| at as u8 ^ 0x5a)),
-            socket: String::new(),
-            me: host(0),
-            timing,
-            nodes: places.collect(),
-            nodes_of: nodes_of.collect(),
-        };
-        Self { folder, sockets, plan }
+        let plan = plan(places.collect(), ranks_each, timing);
+        Self { folder: folder(), sockets, plan, network: None }
+    }
+
+    /// Every node of this network has so many ranks.
+    pub(crate) fn across(network: Network, ranks_each: u32, timing: Timing) -> Self {
+        let place = |node| Place { address: Network::address(node), name: format!("node{node}") };
+        let places: Vec<Place> = (0..network.nodes()).map(place).collect();
+        let ranks_each = vec![ranks_each; places.len()];
+        let plan = plan(places, &ranks_each, timing);
+        Self { folder: folder(), sockets: Vec::new(), plan, network: Some(network) }
     }
 
     /// The plan of the observer of a node.
@@ -103,11 +104,20 @@ impl Job {
 
     /// How the observer of a node is started.
     pub(crate) fn command(&self, node: u32) -> Command {
-        let mut command = Command::new(OBSERVER);
-        command.arg("--plan").arg(self.plan_file(node));
-        let socket = self.sockets[node as usize].try_clone().expect("a descriptor");
-        command.stdin(OwnedFd::from(socket)).stdout(Stdio::null());
+        let mut command = self.program(node, OBSERVER);
+        command.arg("--plan").arg(self.plan_file(node)).stdin(Stdio::null());
+        if let Some(socket) = self.sockets.get(node as usize) {
+            command.stdin(OwnedFd::from(socket.try_clone().expect("a descriptor")));
+        }
+        command.stdout(Stdio::null());
         command
+    }
+
+    fn program(&self, node: u32, program: impl AsRef<OsStr>) -> Command {
+        match &self.network {
+            Some(_) => Network::command(node, program),
+            None => Command::new(program),
+        }
     }
 
     /// The observer of a node; processes may register.
@@ -128,9 +138,35 @@ impl Job {
 
     /// Another process, registered as this rank.
     pub(crate) fn process(&self, node: u32, rank: u32) -> Actor {
-        let mut actor = Actor::start(rank, &self.plan(node));
-        assert!(actor.says("registered"), "rank {rank} is refused");
+        self.life(node, launched(rank))
+    }
+
+    /// Another process, registered as this life of a rank.
+    pub(crate) fn life(&self, node: u32, process: Process) -> Actor {
+        let program = std::env::current_exe().expect("this program");
+        let mut actor = Actor::start(process, &self.plan(node), self.program(node, program));
+        assert!(actor.says("registered"), "{process:?} is refused");
         actor
+    }
+}
+
+/// A folder that is ours alone.
+fn folder() -> TempDir {
+    let ours_alone = fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(ours_alone).tempdir().expect("a folder")
+}
+
+/// What all observers of a job are told.
+fn plan(nodes: Vec<Place>, ranks_each: &[u32], timing: Timing) -> Plan {
+    let ranks = ranks_each.iter().zip(0..);
+    let nodes_of = ranks.flat_map(|(ranks, node)| (0..*ranks).map(move |_| Node(node)));
+    Plan {
+        secret: Secret::new(std::array::from_fn(|at| at as u8 ^ 0x5a)),
+        socket: String::new(),
+        me: host(0),
+        timing,
+        nodes_of: nodes_of.collect(),
+        nodes,
     }
 }
 
@@ -182,13 +218,14 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    fn start(rank: u32, plan: &Plan) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
+    fn start(process: Process, plan: &Plan, mut command: Command) -> Self {
         command.args(["--exact", "rank::act", "--ignored", "--nocapture", "--quiet"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("this program");
         let mut orders = child.stdin.take();
-        let told = orders.as_mut().map(|it| write!(it, "{rank}\n{}", plan.to_text()));
+        let Process { rank, incarnation } = process;
+        let plan = plan.to_text();
+        let told = orders.as_mut().map(|it| write!(it, "{rank} {}\n{plan}", incarnation.0));
         told.expect("a pipe").expect("it listens");
         Self { child, orders }
     }

@@ -5,8 +5,11 @@
 
 #![cfg(target_os = "linux")]
 
+mod cables;
 mod deaths;
 mod job;
+mod network;
 mod nodes;
 mod rank;
 mod security;
+mod top;

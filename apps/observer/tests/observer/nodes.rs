@@ -2,7 +2,9 @@
 
 use std::{thread, time::Duration};
 
-use fampi::protocol::detector::{Cause, board::Entry};
+use fampi::protocol::detector::{
+    Cause, Incarnation, Process, board::Entry, registration::Rejection,
+};
 use rustix::process::Signal;
 
 use crate::{
@@ -11,7 +13,7 @@ use crate::{
 };
 
 /// A job of so many nodes with two ranks each, the first of which is this process.
-fn job_of(nodes: u32) -> (Job, Vec<Observer>, Vec<Member>) {
+pub(crate) fn job_of(nodes: u32) -> (Job, Vec<Observer>, Vec<Member>) {
     let job = Job::new(&vec![2; nodes as usize], CALM);
     let observers = (0..nodes).map(|node| job.observer(node)).collect();
     let witnesses = (0..nodes).map(|node| job.member(node, 2 * node)).collect();
@@ -19,13 +21,13 @@ fn job_of(nodes: u32) -> (Job, Vec<Observer>, Vec<Member>) {
 }
 
 /// What is on a board, by rank.
-fn sorted(member: &Member) -> Vec<Entry> {
+pub(crate) fn sorted(member: &Member) -> Vec<Entry> {
     let mut entries = member.entries();
     entries.sort_by_key(|entry| entry.process);
     entries
 }
 
-fn dead(node: u32, rank: u32, cause: Cause) -> Entry {
+pub(crate) fn dead(node: u32, rank: u32, cause: Cause) -> Entry {
     Entry { process: launched(rank), host: host(node), cause }
 }
 
@@ -66,6 +68,31 @@ fn neighbours_that_are_lost_at_once_are_all_found() {
         let lost = (2..8).map(|rank| dead(rank / 2, rank, Cause::NodeLost));
         assert_eq!(sorted(witness), lost.collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn a_replacement_ends_the_life_that_it_replaces_which_is_heard_of_no_more() {
+    let (job, _observers, witnesses) = job_of(3);
+    let mut old = job.process(0, 1);
+    let second = Process { incarnation: Incarnation(1), ..launched(1) };
+    let mut new = job.life(1, second);
+    for witness in &witnesses {
+        until("it is announced", || !witness.entries().is_empty());
+        let Entry { process, cause, .. } = witness.entries()[0];
+        assert_eq!((process, cause), (launched(1), Cause::Replaced));
+    }
+    assert_eq!(old.end(), Cause::Signal(9), "its own observer has stopped it");
+    assert!(Member::register(&job.plan(0), launched(1)).is_err(), "it cannot come back");
+    assert!(Member::register(&job.plan(0), second).is_err(), "nor hold the same life twice");
+    until("it is counted", || witnesses[0].head().clients.count(Rejection::Refused) == 2);
+    new.order("_exit 3");
+    let end = Entry { process: second, host: host(1), cause: Cause::Exit(3) };
+    for witness in &witnesses {
+        until("its end", || witness.entries().last() == Some(&end));
+    }
+    // The first node was told that the old life is to stop, too.
+    let told = witnesses.iter().map(|witness| witness.entries().len());
+    assert_eq!(told.collect::<Vec<_>>(), [3, 2, 2], "and nothing else");
 }
 
 #[test]

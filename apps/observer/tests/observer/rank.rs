@@ -9,7 +9,7 @@ use std::{
 };
 
 use fampi::protocol::detector::{
-    Process,
+    Incarnation, Process,
     board::{self, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
     plan::Plan,
     registration::{self, CHALLENGE_BYTES, Nonces, WELCOME_BYTES},
@@ -96,7 +96,10 @@ fn receive(connection: &UnixStream) -> io::Result<([u8; WELCOME_BYTES], Option<O
 #[ignore = "only as a process of other tests"]
 fn act() {
     let mut lines = io::stdin().lock().lines().map_while(Result::ok);
-    let Some(rank) = lines.next().and_then(|rank| rank.parse().ok()) else { return };
+    // Who has no orders any more ends: its test is over.
+    let Some(who) = lines.next() else { return };
+    let (rank, life) = who.split_once(' ').expect("a rank and its incarnation");
+    let (rank, life) = (rank.parse().expect("a number"), life.parse().expect("a number"));
     let mut text = String::new();
     for line in lines.by_ref() {
         text.push_str(&line);
@@ -106,11 +109,11 @@ fn act() {
         }
     }
     let plan = Plan::parse(&text).expect("a plan");
-    let member = Member::register(&plan, launched(rank));
+    let me = Process { incarnation: Incarnation(life), ..launched(rank) };
+    let member = Member::register(&plan, me);
     // A line of its own, whatever the test program has begun to write.
     println!("\n{}", if member.is_ok() { "registered" } else { "refused" });
     io::stdout().flush().expect("somebody reads");
-    // Who has no orders any more ends: its test is over.
     let order = lines.next().unwrap_or_default();
     if order == "leave" {
         let mut connection = &member.expect("registered").connection;

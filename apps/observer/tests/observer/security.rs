@@ -163,7 +163,7 @@ fn packets_of_strangers_are_dropped_and_counted() {
     refused(Refusal::Version, &[9; 100], 1);
     refused(Refusal::NotForUs, &[1; 100], 1);
     let mut unsecret = Envelopes::new(host(1), &Secret::new([1; 32]));
-    refused(Refusal::Stranger, &unsecret.seal(host(0), &Message::Fence), 1);
+    refused(Refusal::Stranger, &unsecret.seal(host(0), &Message::Fence(None)), 1);
     // Our own node 1 has the secret: what it sends counts, once.
     let mut ours = Envelopes::new(host(1), &plan.secret);
     let request = ours.seal(host(0), &Message::Request);
@@ -172,7 +172,7 @@ fn packets_of_strangers_are_dropped_and_counted() {
     stranger.send_to(&request, to).expect("sent");
     refused(Refusal::Replay, &request, 1);
     refused(Refusal::Replay, &request, 2);
-    let elsewhere = ours.seal(host(1), &Message::Fence);
+    let elsewhere = ours.seal(host(1), &Message::Fence(None));
     refused(Refusal::NotForUs, &elsewhere, 2);
     assert!(before > 0);
     assert_eq!(witness.head().packets.total(), 8);
@@ -200,7 +200,7 @@ fn a_flood_of_packets_changes_nothing() {
     let (witness, _other) = (job.member(0, 0), job.member(1, 3));
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let mut unsecret = Envelopes::new(host(1), &Secret::new([1; 32]));
-    let forged = unsecret.seal(host(0), &Message::Fence);
+    let forged = unsecret.seal(host(0), &Message::Fence(None));
     let to: SocketAddr = job.plan(0).nodes[0].address;
     for packet in 0..30_000_u32 {
         let garbage = [1; 60];

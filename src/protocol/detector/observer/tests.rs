@@ -1,7 +1,10 @@
 //! One observer at a time, told of everything by hand.
 
 use super::*;
-use crate::{protocol::detector::Incarnation, rank::Rank};
+use crate::{
+    protocol::detector::{Incarnation, message::Company},
+    rank::Rank,
+};
 use alloc::vec;
 use core::time::Duration;
 
@@ -100,7 +103,7 @@ fn the_ring_mends_over_a_row_of_dead_in_as_many_timeouts_as_their_number_has_dig
     let news = Message::News { origin: Node(20), facts: vec![Fact::Lost(host(38))] };
     turn(&mut it, |it, out| it.handle_message(host(20), news, out));
     let out = time_out(&mut it);
-    assert!(sent(&out).contains(&(Node(39), &Message::Fence)));
+    assert!(sent(&out).contains(&(Node(39), &Message::Fence(None))));
     assert_eq!(it.ring().observed().collect::<Vec<_>>(), [37, 36].map(Node));
     time_out(&mut it);
     assert_eq!(it.ring().observed().collect::<Vec<_>>(), [35, 34, 33, 32].map(Node));
@@ -120,8 +123,30 @@ fn the_last_of_all_observes_nobody_and_still_shows_itself() {
     assert!(out.contains(&Effect::Disarm(Timer::Silence)));
     let out = turn(&mut it, |it, out| it.handle_timer(Timer::Heartbeat, out));
     assert_eq!(sent(&out).len(), 1, "if the other one lives it will fence us");
-    let out = turn(&mut it, |it, out| it.handle_message(host(1), Message::Fence, out));
+    let alone = |first| Message::Fence(Some(Company { nodes: 1, first: Node(first) }));
+    let out = turn(&mut it, |it, out| it.handle_message(host(1), alone(1), out));
+    assert_eq!(sent(&out), [(Node(1), &alone(0))], "of two that are alone the first stays");
+    let (mut other, _) = observer(1, 2);
+    time_out(&mut other);
+    let out = turn(&mut other, |it, out| it.handle_message(host(0), alone(0), out));
     assert!(events(&out).contains(&Event::Fenced));
+}
+
+#[test]
+fn who_was_cut_off_takes_nobody_with_it_when_it_comes_back() {
+    let (mut cut, _) = observer(0, 5);
+    let (mut other, _) = observer(4, 5);
+    let news = Message::News { origin: Node(1), facts: vec![Fact::Lost(host(0))] };
+    turn(&mut other, |it, out| it.handle_message(host(1), news, out));
+    time_out(&mut cut);
+    time_out(&mut cut);
+    // What it has said alone, of node 4, comes late.
+    let out = turn(&mut other, |it, out| it.handle_message(host(0), Message::Fence(None), out));
+    let answer = Message::Fence(Some(Company { nodes: 4, first: Node(1) }));
+    assert_eq!(sent(&out), [(Node(0), &answer)]);
+    assert!(!other.is_fenced());
+    turn(&mut cut, |it, out| it.handle_message(host(4), answer, out));
+    assert!(cut.is_fenced());
 }
 
 #[test]
@@ -212,14 +237,15 @@ fn the_dead_are_told_so_and_change_nothing() {
     let before = it.clone();
     let news = Message::News { origin: Node(3), facts: vec![Fact::Lost(host(1))] };
     let out = turn(&mut it, |it, out| it.handle_message(host(3), news, out));
-    assert_eq!(out, [Effect::Send(host(3), Message::Fence), Effect::Emit(Event::Ghost(host(3)))]);
+    let fence = Message::Fence(Some(Company { nodes: 3, first: Node(0) }));
+    assert_eq!(out, [Effect::Send(host(3), fence), Effect::Emit(Event::Ghost(host(3)))]);
     assert_eq!(it, before);
 }
 
 #[test]
 fn a_fenced_observer_stops_its_processes_and_says_no_more() {
     let (mut it, _) = observer(1, 4);
-    let out = turn(&mut it, |it, out| it.handle_message(host(2), Message::Fence, out));
+    let out = turn(&mut it, |it, out| it.handle_message(host(2), Message::Fence(None), out));
     let stops = [process(2, 0), process(3, 0)];
     let expected = [Event::Stop(stops[0]), Event::Stop(stops[1]), Event::Fenced];
     assert_eq!(events(&out), expected);
@@ -240,7 +266,8 @@ fn a_new_observer_of_a_node_is_a_new_life_and_ends_the_old_one() {
     assert_eq!(events(&out), [Event::Lost(host(1), hosted)]);
     assert_eq!(it.ring().observed().collect::<Vec<_>>(), [Node(1)]);
     let out = turn(&mut it, |it, out| it.handle_message(host(1), Message::Request, out));
-    assert_eq!(sent(&out), [(Node(1), &Message::Fence)]);
+    let fence = Message::Fence(Some(Company { nodes: 4, first: Node(0) }));
+    assert_eq!(sent(&out), [(Node(1), &fence)]);
     assert!(it.registry().is_alive(Node(1)));
 }
 
@@ -255,7 +282,7 @@ fn nonsense_of_a_member_is_survived() {
     ] {
         turn(&mut it, |it, out| it.handle_message(host(1), message, out));
     }
-    turn(&mut it, |it, out| it.handle_message(far(9), Message::Fence, out));
-    turn(&mut it, |it, out| it.handle_message(host(0), Message::Fence, out));
+    turn(&mut it, |it, out| it.handle_message(far(9), Message::Fence(None), out));
+    turn(&mut it, |it, out| it.handle_message(host(0), Message::Fence(None), out));
     assert!(!it.is_fenced());
 }

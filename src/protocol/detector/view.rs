@@ -1,0 +1,264 @@
+//! The view: what an observer shows a person of all that it knows, in words of memory of its own.
+//!
+//! ```text
+//! view = head, 8 words · nodes, 8 words each · ranks of the launch, 2 words each
+//! head = magic · nodes, ranks · node, incarnation · period · timeout · watched · refused · fenced
+//! node = incarnation, lost · asked · heard · name (4) · 0
+//! rank = incarnation, node · state
+//! ```
+//!
+//! No process of the job looks at it: what these have to know is on the [board](super::board). A
+//! record is written when it changes, and whoever looks in that moment sees half of it, once.
+//! Moments are those of the machine's monotonic clock.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use super::{
+    Cause, Host, Incarnation, Node,
+    codec::{cause_bytes, cause_of},
+};
+
+/// Words of the head.
+pub const HEAD_WORDS: usize = 8;
+/// Words of a node.
+pub const NODE_WORDS: usize = 8;
+/// Words of a rank.
+pub const RANK_WORDS: usize = 2;
+/// Bytes of the name of a node, of which the rest is not shown.
+pub const NAME_BYTES: usize = 32;
+/// "fampi", a letter, and the version of this layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0v\x01");
+
+const ALIVE: u64 = 0;
+const WATCHED: u64 = 1;
+const DEAD: u64 = 2;
+
+/// The word at which a node begins.
+pub const fn node_at(node: Node) -> usize {
+    HEAD_WORDS + NODE_WORDS * node.0 as usize
+}
+
+/// The word at which a rank of the launch begins, behind so many nodes.
+pub const fn rank_at(nodes: u32, rank: u32) -> usize {
+    node_at(Node(nodes)) + RANK_WORDS * rank as usize
+}
+
+/// What stands before the nodes.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Head {
+    /// Nodes of the job.
+    pub nodes: u32,
+    /// Ranks of the launch.
+    pub ranks: u32,
+    /// Whose view this is.
+    pub me: Host,
+    /// δ, between two heartbeats.
+    pub period: Duration,
+    /// η, of silence.
+    pub timeout: Duration,
+    /// Living processes that are watched here.
+    pub watched: u64,
+    /// Packets and connections that were refused.
+    pub refused: u64,
+    /// This node is dead to all others.
+    pub fenced: bool,
+}
+
+/// One node.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct NodeView {
+    /// Which of its observers was heard of last.
+    pub incarnation: Incarnation,
+    /// That one is lost.
+    pub lost: bool,
+    /// How often it was asked for a sign of life.
+    pub asked: u64,
+    /// When something came from it last; nothing comes from most nodes of a large job.
+    pub heard: Option<Duration>,
+    /// Its name, at most [`NAME_BYTES`].
+    pub name: String,
+}
+
+/// How a rank of the launch is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum State {
+    /// Nothing else is known.
+    Alive,
+    /// Alive, and watched here: the process with this number.
+    Watched(u32),
+    /// Dead.
+    Dead(Cause),
+}
+
+/// Who holds a rank of the launch.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct RankView {
+    /// Which process of those that held it.
+    pub incarnation: Incarnation,
+    /// Where.
+    pub node: Node,
+    /// How it is.
+    pub state: State,
+}
+
+impl Head {
+    /// Words of the whole view.
+    pub const fn words(&self) -> usize {
+        rank_at(self.nodes, self.ranks)
+    }
+
+    /// The words of this head.
+    pub fn to_words(&self) -> [u64; HEAD_WORDS] {
+        [
+            MAGIC,
+            pair(self.nodes, self.ranks),
+            pair(self.me.node.0, self.me.incarnation.0),
+            self.period.as_micros() as u64,
+            self.timeout.as_micros() as u64,
+            self.watched,
+            self.refused,
+            u64::from(self.fenced),
+        ]
+    }
+
+    /// The head in these words, if they are one of this version.
+    pub fn from_words(words: [u64; HEAD_WORDS]) -> Option<Self> {
+        let [magic, counts, me, period, timeout, watched, refused, fenced] = words;
+        let ((nodes, ranks), (node, life)) = (halves(counts), halves(me));
+        (magic == MAGIC).then(|| Self {
+            nodes,
+            ranks,
+            me: Host { node: Node(node), incarnation: Incarnation(life) },
+            period: Duration::from_micros(period),
+            timeout: Duration::from_micros(timeout),
+            watched,
+            refused,
+            fenced: fenced != 0,
+        })
+    }
+}
+
+impl NodeView {
+    /// The words of this node.
+    pub fn to_words(&self) -> [u64; NODE_WORDS] {
+        let mut name = [0; NAME_BYTES];
+        // A letter is shown whole or not at all.
+        let shown = (0..=NAME_BYTES).rev().find(|end| self.name.get(..*end).is_some());
+        let shown = &self.name.as_bytes()[..shown.unwrap_or(0)];
+        name[..shown.len()].copy_from_slice(shown);
+        let heard = self.heard.map_or(0, |heard| heard.as_nanos() as u64);
+        let mut words = [0; NODE_WORDS];
+        words[..3].copy_from_slice(&[
+            pair(self.incarnation.0, u32::from(self.lost)),
+            self.asked,
+            heard,
+        ]);
+        for (word, bytes) in words[3..].iter_mut().zip(name.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        words
+    }
+
+    /// The node in these words.
+    pub fn from_words(words: [u64; NODE_WORDS]) -> Self {
+        let [life, asked, heard, name @ .., _] = words;
+        let (incarnation, lost) = halves(life);
+        let heard = (heard != 0).then(|| Duration::from_nanos(heard));
+        let bytes: [[u8; 8]; NAME_BYTES / 8] = name.map(u64::to_le_bytes);
+        let name = String::from_utf8_lossy(bytes.as_flattened());
+        let name = name.trim_end_matches('\0').into();
+        Self { incarnation: Incarnation(incarnation), lost: lost != 0, asked, heard, name }
+    }
+}
+
+impl RankView {
+    /// The words of this rank.
+    pub fn to_words(&self) -> [u64; RANK_WORDS] {
+        let state = match self.state {
+            State::Alive => ALIVE,
+            State::Watched(process) => WATCHED | u64::from(process) << 32,
+            State::Dead(cause) => DEAD | u64::from(u16::from_le_bytes(cause_bytes(cause))) << 32,
+        };
+        [pair(self.incarnation.0, self.node.0), state]
+    }
+
+    /// The rank in these words, if they are one.
+    pub fn from_words([life, state]: [u64; RANK_WORDS]) -> Option<Self> {
+        let ((incarnation, node), (kind, value)) = (halves(life), halves(state));
+        let state = match u64::from(kind) {
+            ALIVE => State::Alive,
+            WATCHED => State::Watched(value),
+            DEAD => State::Dead(cause_of(u16::try_from(value).ok()?.to_le_bytes())?),
+            _ => return None,
+        };
+        Some(Self { incarnation: Incarnation(incarnation), node: Node(node), state })
+    }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_head_is_read_as_written() {
+        let head = Head {
+            nodes: 3,
+            ranks: 70_000,
+            me: Host { node: Node(2), incarnation: Incarnation(1) },
+            period: Duration::from_millis(10),
+            timeout: Duration::from_secs(1),
+            watched: 5,
+            refused: 6,
+            fenced: true,
+        };
+        assert_eq!(Head::from_words(head.to_words()), Some(head));
+        assert_eq!(head.words(), 8 + 3 * 8 + 2 * 70_000);
+        assert_eq!(Head::from_words([0; HEAD_WORDS]), None);
+    }
+
+    #[test]
+    fn a_rank_is_read_as_written() {
+        let states = [
+            State::Alive,
+            State::Watched(u32::MAX),
+            State::Dead(Cause::Signal(255)),
+            State::Dead(Cause::Replaced),
+        ];
+        for state in states {
+            let rank = RankView { incarnation: Incarnation(7), node: Node(1 << 20), state };
+            assert_eq!(RankView::from_words(rank.to_words()), Some(rank));
+        }
+        assert_eq!(RankView::from_words([0, 3]), None);
+        assert_eq!(RankView::from_words([0, DEAD]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_node_is_read_as_written_but_for_the_end_of_a_long_name(
+            (life, lost, asked, heard) in any::<(u32, bool, u64, u32)>(), name in "[a-zö-]{0,40}"
+        ) {
+            let heard = (heard != 0).then(|| Duration::from_nanos(heard.into()));
+            let node = NodeView { incarnation: Incarnation(life), lost, asked, heard, name };
+            let read = NodeView::from_words(node.to_words());
+            prop_assert!(node.name.starts_with(&read.name));
+            prop_assert!(read.name == node.name || read.name.len() > NAME_BYTES - 2);
+            prop_assert_eq!(NodeView { name: node.name.clone(), ..read }, node);
+        }
+
+        #[test]
+        fn words_from_outside_never_panic(words in any::<[u64; 8]>()) {
+            let _ = (Head::from_words(words), NodeView::from_words(words));
+            let _ = RankView::from_words([words[0], words[1]]);
+        }
+    }
+}
