@@ -66,7 +66,7 @@ use world::Setup;
 /// Seeds given to the swarm of machines for each bug that a search has caught, and for the others.
 const SEEDS: [u64; 2] = [2_000, 20_000];
 
-/// Jobs of whole programs given to each bug that another checker has caught, and to the others.
+/// Jobs of whole programs given to each bug, and to those that nobody has caught then.
 const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines.
@@ -275,14 +275,15 @@ impl Findings {
             let search = machines.then(|| search_catches(bug)).flatten();
             let seeds = SEEDS[usize::from(search.is_none())];
             let swarm = machines.then(|| swarm_catches(bug, seeds)).flatten();
-            let missed = machines && bug.is_some() && search.is_none() && swarm.is_none();
-            let search = search.or_else(|| missed.then(|| large_search_catches(bug)).flatten());
+            let jobs = others.then(|| jobs_catch(bug, JOBS[0])).flatten();
+            let missed = bug.is_some() && search.is_none() && swarm.is_none() && jobs.is_none();
+            let large = machines && missed;
+            let search = search.or_else(|| large.then(|| large_search_catches(bug)).flatten());
             let swarm = swarm.or_else(|| observers.then(|| storms_catch(bug)).flatten());
             let search =
                 search.or_else(|| observers.then(|| detector_search_catches(bug)).flatten());
-            let caught = swarm.is_some() || search.is_some();
-            let jobs = JOBS[usize::from(!caught && bug.is_some())];
-            let jobs = others.then(|| jobs_catch(bug, jobs)).flatten();
+            let missed = missed && others && search.is_none();
+            let jobs = jobs.or_else(|| missed.then(|| jobs_catch(bug, JOBS[1])).flatten());
             Self { swarm, search, jobs }
         })
     }
