@@ -295,8 +295,8 @@ fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
     let next = AtomicUsize::new(0);
     let checked = || {
         let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
-        let mine = numbers.take_while(|number| *number <= Bug::ALL.len());
-        // The first is none.
+        // The last takes longest; number 0 is none.
+        let mine = numbers.map_while(|number| Bug::ALL.len().checked_sub(number));
         let of = |number: usize| Findings::of(number.checked_sub(1).map(|at| Bug::ALL[at]));
         mine.map(|number| (number, of(number))).collect()
     };
