@@ -29,7 +29,7 @@ use crate::{
 
 const PROCESSES: u32 = 2;
 /// More packets than any run needs.
-const MOST: u64 = 200_000;
+const MOST: u64 = 20_000;
 const SECRET: Secret = Secret::new([7; 32]);
 
 /// Every packet ever sent, with its sender and receiver.
