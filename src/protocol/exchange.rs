@@ -174,11 +174,12 @@ impl Exchange {
         true
     }
 
-    /// True when the message of this step completes a round of two.
+    /// True when the message of this step, which may be any number, completes a round of two.
     #[inline]
     pub(super) fn pairs(&self, step: u8) -> bool {
         let inside = (1..=self.rounds).contains(&self.round) && !self.follows();
-        inside && self.needed & !self.arrived == 1 << step && self.needed == 1 << step
+        let alone = self.needed.is_power_of_two() && self.needed & self.arrived == 0;
+        inside && alone && self.needed.trailing_zeros() == u32::from(step)
     }
 
     /// Notes the steps whose messages arrived before the exchange began.
@@ -361,6 +362,30 @@ mod tests {
             assert!(done.iter().all(|done| *done), "{shape:?} {size}");
             let everybody = u64::MAX >> (64 - size);
             assert!(known.iter().all(|known| known[0] == everybody), "{shape:?} {size}");
+        }
+    }
+
+    #[test]
+    fn one_step_completes_a_round_of_two_and_none_any_other() {
+        for (shape, size) in SHAPES.into_iter().flat_map(|shape| (1..20).map(move |n| (shape, n))) {
+            for position in 0..size {
+                let mut machine = Exchange::new(position, size, shape);
+                let pairs = |machine: &Exchange| -> Vec<u8> {
+                    (0..=u8::MAX).filter(|step| machine.pairs(*step)).collect()
+                };
+                assert!(pairs(&machine).is_empty(), "it has not begun");
+                let mut done = machine.advance(|_| {});
+                while !done {
+                    let inside = (1..=machine.rounds).contains(&machine.round);
+                    let of_two = inside && !machine.follows() && machine.needed.is_power_of_two();
+                    let step = machine.needed.trailing_zeros() as u8;
+                    let expected = if of_two { vec![step] } else { Vec::new() };
+                    assert_eq!(pairs(&machine), expected, "{machine:?}");
+                    machine.arrive_early(machine.needed);
+                    assert!(pairs(&machine).is_empty(), "it has come: {machine:?}");
+                    done = machine.advance(|_| {});
+                }
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo;
+use crate::installation::MENDER;
 use crate::manual;
 use crate::setup;
 use crate::workspace::{Workspace, shown};
@@ -63,7 +64,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let watch = compile_watch(&source, &mpi.prefix.join("bin/mpicc"))?;
     place(&watch, &prefix.join("lib/libfampi_watch.so"), 0o755)?;
     let mender = fs::read(workspace.mender())?;
-    place(&mender, &prefix.join("lib/libfampi_prterun.so"), 0o755)?;
+    place(&mender, &prefix.join("lib").join(MENDER), 0o755)?;
     let header = fs::read_to_string(source.join("include/fampi.h"))?;
     for page in manual::pages(&header, VERSION) {
         let path = prefix.join("share/man/man3").join(page.name).with_extension("3");

@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+/// What is preloaded into the launcher, by its file.
+pub(crate) const MENDER: &str = "libfampi_prterun.so";
+
 /// Major, minor and patch number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Version(pub(crate) u32, pub(crate) u32, pub(crate) u32);
@@ -100,7 +103,7 @@ impl Installation {
 
     /// What is preloaded into the launcher, if the set-up has made it.
     pub(crate) fn mender(&self) -> Option<PathBuf> {
-        let beside = std::path::absolute(&self.prefix).ok()?.with_file_name("libfampi_prterun.so");
+        let beside = std::path::absolute(&self.prefix).ok()?.with_file_name(MENDER);
         beside.is_file().then_some(beside)
     }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::installation::MENDER;
+
 /// The root of the workspace. All paths below it are absolute.
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
@@ -46,7 +48,7 @@ impl Workspace {
 
     /// What is preloaded into the launcher, beside the MPI that it mends.
     pub(crate) fn mender(&self) -> PathBuf {
-        self.target().join("libfampi_prterun.so")
+        self.target().join(MENDER)
     }
 
     pub(crate) fn libclang(&self) -> PathBuf {

@@ -136,7 +136,7 @@ impl Service {
         self.take_timers(now)?;
         self.door.handle_time(now);
         self.watch_door()?;
-        self.count()?;
+        self.count(self.wards.count())?;
         if self.wards.count() > 0 {
             self.leaves = None;
         }
@@ -198,6 +198,8 @@ impl Service {
         let data = epoll::EventData::new_u64(number);
         epoll::add(&self.poll, &newcomer.candidate.descriptor, data, epoll::EventFlags::IN)?;
         self.view.watch(process, newcomer.candidate.number());
+        // Whoever is welcomed finds itself counted.
+        self.count(self.wards.count() + 1)?;
         let room = self.board.room();
         let (candidate, connection) = self.door.welcome(newcomer, self.board.for_readers(), room);
         self.wards.add(number, process, candidate, connection);
@@ -304,10 +306,10 @@ impl Service {
         self.board.write(Entry { process, host, cause }).context("cannot write to the board")
     }
 
-    /// Shows what was counted.
-    fn count(&mut self) -> Result<()> {
+    /// Shows how many are watched, and what else was counted.
+    fn count(&mut self, watched: usize) -> Result<()> {
         let head = &mut self.board.head;
-        head.registered = self.wards.count() as u64;
+        head.registered = watched as u64;
         head.packets = self.link.refusals();
         head.clients = self.door.rejections();
         head.unsent = self.link.unsent();

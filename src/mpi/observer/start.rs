@@ -39,14 +39,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 const OTHERS: u32 = libc::S_IRWXG | libc::S_IRWXO;
 /// The longest path that a socket may have, in bytes.
 const MAX_SOCKET_PATH: usize = 100;
-const TIMING: Timing = Timing {
-    period: Duration::from_millis(100),
-    // Ranks that share cores with an observer may keep it from running for a while.
-    timeout: Duration::from_secs(1),
-    start: Duration::from_secs(10),
-    requests: 3,
-    grace: Duration::from_millis(500),
-};
 
 /// What a process brings: an address, and of rank 0 what names the job and its secret.
 type Row = [u64; 6];
@@ -173,7 +165,7 @@ fn plan(
     let nodes = firsts.iter().map(place).collect::<Option<Vec<Place>>>()?;
     let secret = secret_of(secret);
     let socket = socket(job, me.node);
-    Some(socket.map(|socket| Plan { secret, socket, me, timing: TIMING, nodes, nodes_of }))
+    Some(socket.map(|socket| Plan { secret, socket, me, timing: Timing::OF_JOBS, nodes, nodes_of }))
 }
 
 /// The path where the processes of this node register.

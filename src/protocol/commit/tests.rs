@@ -374,6 +374,28 @@ fn values_of_different_shapes_are_a_fault_of_those_that_brought_them() {
 }
 
 #[test]
+fn values_that_come_twice_or_under_a_number_that_no_step_has_change_nothing() {
+    for size in [2, 4, 5, 8] {
+        let all: Vec<Values> = (0..size).map(brought_by).collect();
+        let mut ranks = Ranks::new(size);
+        (0..size).for_each(|rank| ranks.vote_with(rank, &all[rank as usize]));
+        while !ranks.links.is_empty() {
+            let (from, to, message) = ranks.links.remove(0);
+            let Message::Fused(fused) = &message else { panic!("all have values: {message:?}") };
+            let mut astray = *fused;
+            astray.yes.step += 64;
+            for message in [Message::Fused(astray), message.clone(), message] {
+                ranks.turn(to.number(), |m, out| m.handle_message(from, message, out));
+            }
+        }
+        for decision in ranks.decisions(FIRST) {
+            let decision = decision.expect("decided");
+            assert_eq!(decision.values.as_deref(), combined(all.clone()).as_ref(), "{size}");
+        }
+    }
+}
+
+#[test]
 fn no_result_of_a_faulty_block() {
     let mut ranks = Ranks::new(5);
     (0..4).for_each(|rank| ranks.vote_with(rank, &brought_by(rank)));

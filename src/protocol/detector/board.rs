@@ -139,11 +139,13 @@ fn check(words: [u64; ENTRY_WORDS - 1], place: u32) -> u64 {
     words.into_iter().fold(mix(u64::from(place) + 1), |digest, word| mix(digest ^ word))
 }
 
-fn pair(low: u32, high: u32) -> u64 {
+/// Two numbers in a word.
+pub(super) fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-fn halves(word: u64) -> (u32, u32) {
+/// The two numbers of a word.
+pub(super) fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 

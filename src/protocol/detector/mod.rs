@@ -133,6 +133,16 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// The timing of a job of real ranks. They share cores with the observer of their node, and may
+    /// keep it from running for a while.
+    pub const OF_JOBS: Self = Self {
+        period: Duration::from_millis(100),
+        timeout: Duration::from_secs(1),
+        start: Duration::from_secs(10),
+        requests: 3,
+        grace: Duration::from_millis(500),
+    };
+
     /// The timing of the paper, η = 2 δ, with requests in between.
     pub const fn with_period(period: Duration) -> Self {
         Self {

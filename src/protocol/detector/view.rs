@@ -16,6 +16,7 @@ use core::time::Duration;
 
 use super::{
     Cause, Host, Incarnation, Node,
+    board::{halves, pair},
     codec::{cause_bytes, cause_of},
 };
 
@@ -194,14 +195,6 @@ impl RankView {
         };
         Some(Self { incarnation: Incarnation(incarnation), node: Node(node), state })
     }
-}
-
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
-}
-
-fn halves(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
 }
 
 #[cfg(test)]

@@ -34,14 +34,7 @@ use crate::{
     rank::Member,
 };
 
-/// That of a job of real ranks.
-const TIMING: Timing = Timing {
-    period: Duration::from_millis(100),
-    timeout: Duration::from_secs(1),
-    start: Duration::from_secs(10),
-    requests: 3,
-    grace: Duration::from_millis(500),
-};
+const TIMING: Timing = Timing::OF_JOBS;
 /// Ranks of each node.
 const RANKS: u32 = 2;
 /// Beyond what a detection takes: a busy machine, and whatever else it does.
