@@ -45,6 +45,8 @@ pub struct Exchange {
     /// Rounds between the fold in and the fold out.
     rounds: u8,
     round: u8,
+    /// With whom this position combines, or combined last.
+    group: Group,
     /// The steps that the round waits for, a bit for each.
     needed: u64,
     arrived: u64,
@@ -64,14 +66,14 @@ pub enum Move {
 }
 
 /// The positions that a position exchanges with in one round.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Group {
     /// The first of its steps.
     step: u8,
     shift: u8,
-    width: u32,
+    width: u8,
     /// Which of the group this position is.
-    member: u32,
+    member: u8,
 }
 
 impl Shape {
@@ -113,12 +115,15 @@ impl Shape {
 }
 
 impl Group {
+    /// A position by itself.
+    const ALONE: Self = Self { step: 0, shift: 0, width: 1, member: 0 };
+
     /// The steps of its members, in their order; nothing for this position itself.
     #[inline]
     pub fn steps(self) -> impl Iterator<Item = Option<u8>> {
         (0..self.width).map(move |member| {
             let distance = self.modulo(member + self.width - self.member);
-            (distance != 0).then(|| self.step + distance as u8 - 1)
+            (distance != 0).then(|| self.step + distance - 1)
         })
     }
 
@@ -136,14 +141,14 @@ impl Group {
 
     /// The position of the member at this distance from one of its members.
     #[inline]
-    const fn at(self, position: u32, distance: u32) -> u32 {
+    const fn at(self, position: u32, distance: u8) -> u32 {
         let member = self.modulo(self.member + distance);
-        position - (self.member << self.shift) + (member << self.shift)
+        position - ((self.member as u32) << self.shift) + ((member as u32) << self.shift)
     }
 
     /// Of less than twice the width.
     #[inline]
-    const fn modulo(self, number: u32) -> u32 {
+    const fn modulo(self, number: u8) -> u8 {
         if number < self.width { number } else { number - self.width }
     }
 }
@@ -155,8 +160,8 @@ impl Exchange {
         let core = shape.core(size);
         let extra = position + core < size || position >= core;
         let rounds = shape.rounds(core) - u8::from(core > 1 && planted(Bug::StopARoundEarly));
-        let (round, needed, arrived) = (u8::MAX, 0, 0);
-        Self { position, core, shape, extra, rounds, round, needed, arrived }
+        let (round, group, needed, arrived) = (u8::MAX, Group::ALONE, 0, 0);
+        Self { position, core, shape, extra, rounds, round, group, needed, arrived }
     }
 
     /// The position that waits for this one and has nothing to say to it before that.
@@ -177,9 +182,8 @@ impl Exchange {
     /// True when the message of this step, which may be any number, completes a round of two.
     #[inline]
     pub(super) fn pairs(&self, step: u8) -> bool {
-        let inside = (1..=self.rounds).contains(&self.round) && !self.follows();
-        let alone = self.needed.is_power_of_two() && self.needed & self.arrived == 0;
-        inside && alone && self.needed.trailing_zeros() == u32::from(step)
+        let missing = self.needed & !self.arrived;
+        self.group.other() == Some(step) && missing == self.group.mask()
     }
 
     /// Notes the steps whose messages arrived before the exchange began.
@@ -192,17 +196,17 @@ impl Exchange {
     #[inline]
     pub fn advance(&mut self, mut act: impl FnMut(Move)) -> bool {
         if self.round == u8::MAX {
-            self.enter(0, &mut act);
+            self.enter(u8::from(!self.extra), &mut act);
         }
         while self.arrived & self.needed == self.needed {
             if self.needed != 0 {
                 act(match self.round {
                     0 => Move::FoldIn,
                     _ if self.follows() => Move::Told(self.last()),
-                    round => Move::Combine(self.group(round)),
+                    _ => Move::Combine(self.group),
                 });
             }
-            if self.round > self.rounds {
+            if self.round + u8::from(!self.extra) > self.rounds {
                 self.needed = 0;
                 return true;
             }
@@ -233,7 +237,8 @@ impl Exchange {
             if self.follows() {
                 return;
             }
-            let group = self.group(round);
+            let group = self.group_of(round);
+            self.group = group;
             self.needed = group.mask();
             if group.width > 2 && planted(Bug::SkipAMember) {
                 self.needed &= self.needed - 1;
@@ -242,9 +247,9 @@ impl Exchange {
                 act(Move::Send(self.position + self.core, self.last()));
             }
             let old = planted(Bug::TellTheOldGroup) && 1 < round && round == self.rounds;
-            let shift = if old { self.group(round - 1).shift } else { group.shift };
+            let shift = if old { self.group_of(round - 1).shift } else { group.shift };
             for distance in 1..group.width {
-                let step = group.step + (group.width - distance) as u8 - 1;
+                let step = group.step + group.width - distance - 1;
                 act(Move::Send(Group { shift, ..group }.at(self.position, distance), step));
             }
         } else if self.extra {
@@ -257,28 +262,27 @@ impl Exchange {
         }
     }
 
-    /// The position that sends a step.
+    /// The position that sends a step; nearly always it is one of the round.
     #[inline]
     fn sender(&self, step: u8) -> Option<u32> {
+        let before = step.wrapping_sub(self.group.step);
+        if before < self.group.width - 1 {
+            return Some(self.group.at(self.position, before + 1));
+        }
+        self.sender_elsewhere(step)
+    }
+
+    #[inline(never)]
+    fn sender_elsewhere(&self, step: u8) -> Option<u32> {
         if self.follows() {
             return (step == self.last()).then(|| self.position - self.core);
         }
         if step == 0 {
             return self.extra.then(|| self.position + self.core);
         }
-        let first = self.group(1);
-        if u32::from(step) < first.width {
-            return Some(first.at(self.position, u32::from(step)));
-        }
-        self.later_sender(step)
-    }
-
-    /// The position that sends a step of a round after the first.
-    #[inline(never)]
-    fn later_sender(&self, step: u8) -> Option<u32> {
-        let mut groups = (2..=self.rounds).map(|round| self.group(round));
-        let group = groups.find(|group| u32::from(step - group.step) < group.width - 1)?;
-        Some(group.at(self.position, u32::from(step - group.step) + 1))
+        let mut groups = (1..=self.rounds).map(|round| self.group_of(round));
+        let group = groups.find(|group| step - group.step < group.width - 1)?;
+        Some(group.at(self.position, step - group.step + 1))
     }
 
     /// The step of the fold out.
@@ -287,27 +291,29 @@ impl Exchange {
         match self.rounds {
             0 => 1,
             rounds => {
-                let group = self.group(rounds);
-                group.step + group.width as u8 - 1
+                let group = self.group_of(rounds);
+                group.step + group.width - 1
             }
         }
     }
 
     /// The group of this position in a round from 1 on.
     #[inline]
-    const fn group(&self, round: u8) -> Group {
+    const fn group_of(&self, round: u8) -> Group {
         let Shape { first, later } = self.shape;
         if round == 1 {
             let alone = self.core >> first == 0;
-            let width = if alone { self.core } else { 1 << first };
-            let member = if alone { self.position } else { self.position & (width - 1) };
+            let width = if alone { self.core as u8 } else { 1 << first };
+            let member = self.position as u8;
+            let member = if alone { member } else { member & (width - 1) };
             return Group { step: 1, shift: 0, width, member };
         }
         let shift = first + (round - 2) * later;
         let left = self.core >> shift;
-        let width = if left >> later == 0 { left } else { 1 << later };
+        let width = if left >> later == 0 { left as u8 } else { 1 << later };
         let step = (1 << first) + (round - 2) * ((1 << later) - 1);
-        Group { step, shift, width, member: self.position >> shift & (width - 1) }
+        let member = (self.position >> shift) as u8 & (width - 1);
+        Group { step, shift, width, member }
     }
 }
 
