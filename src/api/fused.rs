@@ -79,7 +79,7 @@ impl TryBlock {
         if !self.engine().borrow().block(self.key).level.is_agreed() {
             return Err(Error::NotGlobal);
         }
-        self.engine().borrow_mut().finish_fused(self.key, values, timeout);
+        self.engine().borrow_mut().finish_fused(self.key, &values, timeout);
         Ok(Reducing { pending: self.end(), numbers: core::marker::PhantomData })
     }
 }

@@ -7,7 +7,7 @@ use super::{CommKey, Engine, neighbours::Exchange, platform::MessageId, record::
 use crate::{
     fault::{Fault, FaultReport},
     ids::BlockId,
-    protocol::fused::Values,
+    protocol::fused::Held,
     rank::Rank,
 };
 
@@ -95,7 +95,7 @@ pub(crate) struct OpenBlock {
     pub(super) messages: Vec<MessageId>,
     pub(crate) faults: Vec<Fault>,
     /// What this rank brings to the fused reduction; its result when the block is committed.
-    pub(super) values: Option<Values>,
+    pub(super) values: Held,
     pub(super) phase: Phase,
     /// Why it is faulty, once it is decided.
     pub(super) report: FaultReport,
@@ -151,7 +151,7 @@ impl OpenBlock {
             has_synchronised: false,
             messages: Vec::new(),
             faults: Vec::new(),
-            values: None,
+            values: Held::NOTHING,
             phase: Phase::Free,
             report: FaultReport::default(),
             deadline: None,
@@ -284,7 +284,7 @@ impl Engine {
         }
         block.faults.clear();
         block.report = FaultReport::default();
-        block.values = None;
+        block.values.clear();
         block.copies.clear();
         block.phase = Phase::Free;
         block.generation = block.generation.wrapping_add(1);

@@ -50,7 +50,7 @@ impl Engine {
 
     /// What this rank brings to the reduction on the commit of a block, which is finished next.
     pub(crate) fn fuse(&mut self, key: BlockKey, values: Values) {
-        self.block_mut(key).values = Some(values);
+        self.block_mut(key).values.set(&values);
     }
 
     /// Ends the attempt at a block whose requests were adopted, perhaps after its end was clear.

@@ -12,6 +12,7 @@ use crate::{
     protocol::{
         Event,
         codec::{self, Frame},
+        fused::Held,
         message::Message,
         planted::{Bug, planted},
     },
@@ -215,11 +216,13 @@ impl Engine {
                 }
             }
             Incoming::Fused(universe, from, comm, yes) => {
-                let Some(values) = self.platform.values().copied() else { return };
+                let Some(values) = self.platform.values() else { return };
+                let mut copy = Held::NOTHING;
+                let values = copy.set(values);
                 if let Some((key, from)) = self.place(universe, from, comm) {
-                    self.drive(key, |commit, out| commit.handle_fused(from, yes, &values, out));
+                    self.drive(key, |commit, out| commit.handle_fused(from, yes, values, out));
                 } else {
-                    let frame = codec::encode_fused(comm, &yes, &values);
+                    let frame = codec::encode_fused(comm, &yes, values);
                     self.keep_early(universe, from, comm, frame);
                 }
             }

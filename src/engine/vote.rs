@@ -10,7 +10,7 @@ use crate::{
     ids::BlockId,
     protocol::{
         agreement::{Decision, Vote},
-        fused::Values,
+        fused::{Held, Values},
         planted::{Bug, planted},
     },
     rank::Rank,
@@ -72,9 +72,9 @@ impl Engine {
 
     /// Ends the attempt at a global block with values for a reduction over all ranks, which holds
     /// up every rank until all have come to it.
-    pub(crate) fn finish_fused(&mut self, key: BlockKey, values: Values, timeout: Timeout) {
+    pub(crate) fn finish_fused(&mut self, key: BlockKey, values: &Values, timeout: Timeout) {
         let block = self.block_mut(key);
-        block.values = Some(values);
+        block.values.set(values);
         block.has_synchronised = true;
         self.finish_block(key, timeout);
     }
@@ -83,7 +83,7 @@ impl Engine {
     pub(crate) fn fused(&self, key: BlockKey) -> Option<&Values> {
         let block = self.block(key);
         let committed = block.phase == Phase::Decided { committed: true };
-        block.values.as_ref().filter(|_| committed)
+        block.values.get().filter(|_| committed)
     }
 
     /// Leaves a block early: pending requests are given up, the vote is *no*, and the others are
@@ -216,11 +216,12 @@ impl Engine {
             let (comm, id, context) = (block.comm, block.scope, block.context);
             let vote = Vote { faults, context };
             self.tell(|engine| Entry::Voted { block: engine.block(key).serial });
-            match self.block(key).values {
-                None => self.drive(comm, |commit, out| commit.handle_vote(id, vote, out)),
-                Some(values) => self.drive(comm, |commit, out| {
-                    commit.handle_fused_vote(id, vote, &values, out);
-                }),
+            if let Some(values) = self.block(key).values.get() {
+                let mut copy = Held::NOTHING;
+                let values = copy.set(values);
+                self.drive(comm, |commit, out| commit.handle_fused_vote(id, vote, values, out));
+            } else {
+                self.drive(comm, |commit, out| commit.handle_vote(id, vote, out));
             }
         } else {
             let committed = faults.is_empty();
@@ -290,10 +291,13 @@ impl Engine {
                 self.end_of_the_past(comm);
             }
             self.voted.retain(|voted| *voted != key);
-            if let Some(values) = &mut self.blocks[key.slot()].values {
+            let values = &mut self.blocks[key.slot()].values;
+            if values.get().is_some() {
                 match self.comms[comm.0].commit.values(id) {
-                    Some(reduced) => *values = *reduced,
-                    None => self.block_mut(key).values = None,
+                    Some(reduced) => {
+                        values.set(reduced);
+                    }
+                    None => values.clear(),
                 }
             }
             if let Some(report) = report {

@@ -28,7 +28,7 @@ use crate::{
     ids::CommId,
     protocol::{
         codec::{self, FAST_BYTES, Frame, is_fast},
-        fused::Values,
+        fused::{Held, Values},
         message::Yes,
     },
     rank::Rank,
@@ -60,7 +60,7 @@ pub(super) struct Control {
     /// The next fast frame is sent from here.
     spare: Wire,
     news: VecDeque<Incoming>,
-    values: Option<Values>,
+    values: Held,
     /// Awaiting polls since the last look at everything else.
     polls: u32,
     /// Those that have found nothing since one did.
@@ -80,7 +80,7 @@ impl Control {
             outgoing: Vec::new(),
             spare: Wire::new(FAST_BYTES),
             news: VecDeque::new(),
-            values: None,
+            values: Held::NOTHING,
             polls: 0,
             quiet: 0,
             looks: 0,
@@ -195,7 +195,7 @@ impl Control {
 
     /// Of the last vote that had any.
     pub(super) const fn values(&self) -> Option<&Values> {
-        self.values.as_ref()
+        self.values.get()
     }
 
     /// The next news; `None` when there is none, or when it is not yet time to look.

@@ -46,7 +46,7 @@ use crate::{
     ids::{BlockId, CommId},
     protocol::{
         codec::Frame,
-        fused::{MAX_VALUES, Values},
+        fused::{Held, MAX_VALUES, Values},
         message::Yes,
     },
     rank::Rank,
@@ -303,7 +303,7 @@ impl Mailbox {
 
     /// The next frame of a process; its values, if it has any, go to `values`.
     #[inline]
-    pub(super) fn take(&mut self, from: Rank, values: &mut Option<Values>) -> Found {
+    pub(super) fn take(&mut self, from: Rank, values: &mut Held) -> Found {
         let lane = lane(&self.inbox.memory, from.index());
         let reader = &mut self.readers[from.index()];
         if !reader.has_come(lane) {
@@ -323,15 +323,12 @@ impl Mailbox {
         let shape = (header >> 8) as u32;
         let letter = Letter { comm: CommId(comm), yes, has_values: shape != 0 };
         if shape == 0 {
-            reader.advance(lane, 1);
+            reader.advance(lane, 0);
             return Found::Letter(letter);
         }
-        let mut numbers = [0; MAX_VALUES];
-        let count = (shape as usize & 0xff).min(MAX_VALUES);
-        let slots = reader.values(lane, &mut numbers[..count]);
-        reader.advance(lane, slots);
-        *values = Values::from_words(shape, numbers);
-        if values.is_some() { Found::Letter(letter) } else { Found::Nothing }
+        values.fill(shape, |words| reader.values(lane, words));
+        reader.advance(lane, shape as usize & 0xff);
+        if values.get().is_some() { Found::Letter(letter) } else { Found::Nothing }
     }
 
     /// Takes a piece of a slow frame that has come.
@@ -340,8 +337,8 @@ impl Mailbox {
         let lane = lane(&self.inbox.memory, from.index());
         let reader = &mut self.readers[from.index()];
         let mut beside = [0; BESIDE];
-        let slots = reader.values(lane, &mut beside);
-        reader.advance(lane, slots);
+        reader.values(lane, &mut beside);
+        reader.advance(lane, BESIDE);
         let [first, second, header, third, fourth] = *vote;
         let left = usize::try_from(header & !SLOW).unwrap_or(0);
         let words = [first, second, third, fourth].into_iter().chain(beside);

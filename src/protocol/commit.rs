@@ -43,6 +43,7 @@
 
 mod block;
 mod fast;
+mod fusion;
 mod slow;
 mod window;
 
@@ -52,7 +53,7 @@ use super::{
     Effects, Event,
     agreement::{Decision, Vote},
     exchange::{Exchange, Shape},
-    fused::{Fusion, Values},
+    fused::Values,
     message::Message,
     planted::{Bug, planted},
     view::View,
@@ -64,6 +65,7 @@ use crate::{
 };
 use block::{Block, Decided};
 use fast::Fast;
+use fusion::Fusion;
 use window::Window;
 
 /// How far ahead of the blocks known here a message may be; a later one can only be damaged.

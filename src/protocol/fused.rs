@@ -14,12 +14,9 @@
 //!
 //! **Assumes** processors that agree on IEEE 754 arithmetic.
 
-use smallvec::SmallVec;
+use core::hash::{Hash, Hasher};
 
-use super::{
-    exchange::{Group, Move},
-    planted::{Bug, planted},
-};
+use super::planted::{Bug, planted};
 use crate::ids::mix;
 
 /// The most numbers in one fused reduction.
@@ -184,7 +181,7 @@ integers!(i8 = I8 i16 = I16 i32 = I32 i64 = I64 u8 = U8 u16 = U16 u32 = U32 u64 
 floats!(f32 = F32 of u32 f64 = F64 of u64);
 
 /// What a rank, or several, bring to a fused reduction.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Values {
     /// See [`Self::shape`]; a whole word, since what was written in parts is slow to be copied.
     shape: u64,
@@ -208,11 +205,7 @@ impl Values {
     /// The values with this shape and these words, if it is one.
     #[inline]
     pub fn from_words(shape: u32, words: [u64; MAX_VALUES]) -> Option<Self> {
-        let (count, kind, op) = parts(shape)?;
-        let bits = matches!(op, ReduceOp::And | ReduceOp::Or);
-        let defined = !(bits && matches!(kind, Kind::F32 | Kind::F64));
-        let fits = (1..=MAX_VALUES).contains(&count);
-        (defined && fits).then_some(Self { shape: u64::from(shape), words })
+        count_of(shape).map(|_| Self { shape: u64::from(shape), words })
     }
 
     /// What must be the same on all ranks, below 2²⁴: operation, type, how many. Never 0.
@@ -275,6 +268,84 @@ impl Values {
     }
 }
 
+impl PartialEq for Values {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape == other.shape && self.words() == other.words()
+    }
+}
+
+impl Eq for Values {}
+
+impl Hash for Values {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.shape, self.words()).hash(state);
+    }
+}
+
+/// A place for values, or nothing. A single number goes there by its word: what was written in
+/// words just before holds up the processor when it is copied as a whole.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Held(Values);
+
+impl Held {
+    /// Nothing.
+    pub const NOTHING: Self = Self(Values { shape: 0, words: [0; MAX_VALUES] });
+
+    /// Holds these values, and shows them.
+    #[inline]
+    pub fn set(&mut self, values: &Values) -> &Values {
+        if let [word] = values.words() {
+            self.0.words[0] = *word;
+            self.0.shape = values.shape;
+        } else {
+            self.0 = *values;
+        }
+        &self.0
+    }
+
+    /// Holds values of this shape, whose words `fill` writes; nothing if it is none.
+    #[inline]
+    pub fn fill(&mut self, shape: u32, fill: impl FnOnce(&mut [u64])) {
+        self.clear();
+        if let Some(count) = count_of(shape) {
+            fill(&mut self.0.words[..count]);
+            self.0.shape = u64::from(shape);
+        }
+    }
+
+    /// Holds nothing.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.0.shape = 0;
+    }
+
+    /// The values.
+    #[inline]
+    pub const fn get(&self) -> Option<&Values> {
+        if self.0.shape == 0 { None } else { Some(&self.0) }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self) -> Option<&mut Values> {
+        (self.0.shape != 0).then_some(&mut self.0)
+    }
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
+/// How many values are in this shape, if it is one.
+#[inline]
+fn count_of(shape: u32) -> Option<usize> {
+    let (count, kind, op) = parts(shape)?;
+    let bits = matches!(op, ReduceOp::And | ReduceOp::Or);
+    let defined = !(bits && matches!(kind, Kind::F32 | Kind::F64));
+    (defined && (1..=MAX_VALUES).contains(&count)).then_some(count)
+}
+
 /// What a shape consists of: how many, of which type, and the operation.
 #[inline]
 fn parts(shape: u32) -> Option<(usize, Kind, ReduceOp)> {
@@ -298,103 +369,6 @@ pub fn combined(mut all: impl AsMut<[Values]>) -> Option<Values> {
         }
     }
     Some(core[0])
-}
-
-/// Values by step.
-type Arrived = SmallVec<[(u8, Values); 7]>;
-
-/// The values of one block at one rank.
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub(super) struct Fusion {
-    /// What this rank brings; nothing before it votes.
-    pub(super) own: Option<Values>,
-    /// What the exchange has combined so far.
-    pub(super) combined: Option<Values>,
-    /// What came for rounds that are not complete, by step. Unlike votes, values may not be
-    /// combined before their round: that would be another grouping.
-    arrived: Arrived,
-}
-
-impl Fusion {
-    /// Forgets everything but the room for it.
-    #[inline]
-    pub(super) fn clear(&mut self) {
-        (self.own, self.combined) = (None, None);
-        self.arrived.clear();
-    }
-
-    /// See [`Values::fingerprint`].
-    #[inline]
-    pub(super) fn fingerprint(&self) -> u64 {
-        self.own.as_ref().map_or(0, Values::fingerprint)
-    }
-
-    #[inline]
-    pub(super) fn vote(&mut self, values: &Values) {
-        self.own = Some(*values);
-        self.combined = Some(*values);
-    }
-
-    /// Notes the values of a step; those of a step come once. Those that a round of two waits for
-    /// are combined at once, and there is nothing left to be taken when the round is complete.
-    #[inline]
-    pub(super) fn arrive(&mut self, step: u8, values: &Values, completes: bool) {
-        if (completes || planted(Bug::CombineEarly))
-            && let Some(combined) = &mut self.combined
-        {
-            combined.combine(values);
-        } else if self.arrived.iter().all(|(known, _)| *known != step) {
-            self.arrived.push((step, *values));
-        }
-    }
-
-    /// Combines what came for a round that is complete.
-    #[inline]
-    pub(super) fn combine(&mut self, act: Move) {
-        let Some(combined) = &mut self.combined else { return };
-        match act {
-            Move::FoldIn => take(&mut self.arrived, 0, |values| combined.combine(values)),
-            Move::Told(step) => take(&mut self.arrived, step, |values| {
-                if planted(Bug::CountTwice) {
-                    combined.combine(values);
-                } else {
-                    *combined = *values;
-                }
-            }),
-            Move::Combine(group) => match group.other() {
-                // Which of two comes first makes no difference.
-                Some(step) => take(&mut self.arrived, step, |values| combined.combine(values)),
-                None => self.combine_many(group),
-            },
-            Move::Send(..) => {}
-        }
-    }
-
-    fn combine_many(&mut self, group: Group) {
-        let Some(own) = self.combined else { return };
-        let mut all = SmallVec::<[Values; 8]>::new();
-        for step in group.steps() {
-            match step {
-                None => all.push(own),
-                Some(step) => take(&mut self.arrived, step, |values| {
-                    all.push(*values);
-                    if planted(Bug::CountAMemberTwice) {
-                        all.push(*values);
-                    }
-                }),
-            }
-        }
-        self.combined = combined(&mut all);
-    }
-}
-
-/// Takes the values of a step, if they have come.
-#[inline]
-fn take(arrived: &mut Arrived, step: u8, with: impl FnOnce(&Values)) {
-    if let Some(at) = arrived.iter().position(|(known, _)| *known == step) {
-        with(&arrived[at].1);
-        arrived.swap_remove(at);
-    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ pub(crate) enum Benchmark {
     Library(Options),
     /// The cost of a block with 4 to 2000 requests, against `MPI_Waitall` and a reduction
     Block(Options),
+    /// What blocks cost LULESH, against the plain program in the same run
+    #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
+    Lulesh(Options),
     /// From a death to its agreed report, by several ways to die
     Detect(detect::Options),
     /// From a death to the report, to a shrunken or rebuilt world, and to restored data
@@ -51,20 +54,30 @@ pub(crate) struct Options {
 /// A measuring program that prints its own rows, one launch for each number of ranks.
 struct Measurement {
     program: &'static str,
+    package: Option<&'static str>,
     columns: &'static str,
     header: &'static [&'static str],
 }
 
 const COMMIT: Measurement = Measurement {
     program: "commit",
+    package: None,
     columns: "ranks,operation,median_us,ratio_to_iallreduce",
     header: &["ranks", "operation", "median/µs", "ratio to MPI_Iallreduce"],
 };
 
 const BLOCK: Measurement = Measurement {
     program: "block",
+    package: None,
     columns: "ranks,bytes,requests,plain_us,block_us,ratio",
     header: &["ranks", "bytes", "requests", "plain/µs", "block/µs", "ratio"],
+};
+
+const LULESH: Measurement = Measurement {
+    program: "overhead",
+    package: Some("lulesh"),
+    columns: "ranks,edge,way,cycle_ms,ratio_to_plain",
+    header: &["ranks", "edge", "way", "cycle/ms", "ratio to plain"],
 };
 
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
@@ -72,6 +85,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         Benchmark::Commit(options) => measure(workspace, &COMMIT, options),
         Benchmark::Library(options) => library::main(workspace, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
+        Benchmark::Lulesh(options) => measure(workspace, &LULESH, options),
         Benchmark::Detect(options) => detect::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),
     }
@@ -81,7 +95,7 @@ fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Resu
     options.ranks.iter().try_for_each(|&ranks| launcher::check_room(ranks))?;
     let csv = Csv::open(options.csv.as_deref())?;
     let mpi = setup::ensure(workspace)?;
-    let program = cargo::build(workspace, Program::benchmark(what.program))?;
+    let program = cargo::build(workspace, Program::benchmark(what.program).of(what.package))?;
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
         let step = Step::begin(format!("measure with {ranks} ranks"));

@@ -54,45 +54,60 @@ pub(crate) struct Program<'a> {
     pub(crate) name: &'a str,
     /// False for what is built without the library's default features, of which MPI is one.
     pub(crate) needs_mpi: bool,
+    /// What it is a part of, if not of the library.
+    pub(crate) package: Option<&'static str>,
+    profile: &'static str,
 }
+
+/// The profile of what is measured, or installed. The compiler takes minutes for it.
+pub(crate) const BEST: &str = "dist";
 
 impl<'a> Program<'a> {
     pub(crate) fn application(name: &'a str) -> Self {
-        Self { flag: "--package", kind: "bin", name, needs_mpi: true }
+        let (package, profile) = (None, "release");
+        Self { flag: "--package", kind: "bin", name, needs_mpi: true, package, profile }
     }
 
     /// The observer of a node, built alone: it does not know MPI.
     pub(crate) fn observer() -> Self {
-        Self { flag: "--package", kind: "bin", name: "fampi-observer", needs_mpi: true }
+        Self::application("fampi-observer")
     }
 
     /// What is preloaded into the launcher.
     pub(crate) fn mender() -> Self {
-        Self { flag: "--package", kind: "cdylib", name: "fampi-prterun", needs_mpi: true }
+        Self { kind: "cdylib", ..Self::application("fampi-prterun") }
     }
 
     pub(crate) fn example(name: &'a str) -> Self {
-        Self { flag: "--example", kind: "example", name, needs_mpi: true }
+        Self { flag: "--example", kind: "example", ..Self::application(name) }
     }
 
     pub(crate) fn benchmark(name: &'a str) -> Self {
-        Self { flag: "--bench", kind: "bench", name, needs_mpi: true }
+        Self { flag: "--bench", kind: "bench", profile: BEST, ..Self::application(name) }
+    }
+
+    /// The same of another package.
+    pub(crate) fn of(self, package: Option<&'static str>) -> Self {
+        Self { package, ..self }
     }
 
     /// A measuring program of the library on simulated ranks.
     pub(crate) fn without_mpi(name: &'a str) -> Self {
-        Self { needs_mpi: false, ..Self::benchmark(name) }
+        Self { needs_mpi: false, profile: "release", ..Self::benchmark(name) }
     }
 }
 
 /// Builds a program with optimisation and returns where it is. cargo shows its own progress to a
 /// person; otherwise one line is left.
 pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathBuf> {
-    let Program { flag, kind, name, needs_mpi } = program;
+    let Program { flag, kind, name, needs_mpi, package, profile } = program;
     let watched = stderr().is_terminal();
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
     let mut cargo = command(workspace);
-    cargo.args(["build", "--release", flag, name]);
+    cargo.args(["build", "--profile", profile, flag, name]);
+    if let Some(package) = package {
+        cargo.args(["--package", package]);
+    }
     if !needs_mpi {
         cargo.args(["--package", "fampi", "--no-default-features"]);
     }

@@ -1,7 +1,7 @@
 //! `fampi bench library`: what a commit costs from C, beside the same from Rust.
 //!
 //! Two programs, as each has its own way into MPI, in turns, so that whatever else goes on meets
-//! both. Each measures MPI's own reduction, too; the medians over all turns are compared.
+//! both. Each measures MPI's own reduction, too. Ratios are the medians of those of all turns.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ use crate::workspace::Workspace;
 
 /// A program takes seconds; one that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(300);
-const TURNS: usize = 5;
+const TURNS: usize = 15;
 /// What both programs print.
 const PRINTED: &str = "ranks,operation,median_us,ratio_to_iallreduce";
 const COLUMNS: &str = "ranks,rust_us,c_us,c_to_rust,iallreduce_us,c_to_iallreduce";
@@ -35,21 +35,21 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let mpi = setup::ensure(workspace)?;
     let rust = cargo::build(workspace, Program::benchmark("commit"))?;
     let c = compile(workspace, &mpi)?;
-    let words = ["iallreduce", "commit"].map(str::to_owned);
+    let words = ["60", "iallreduce", "commit"].map(str::to_owned);
     let words: Vec<String> = words.into_iter().chain(options.arguments.clone()).collect();
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
         let step = Step::begin(format!("measure with {ranks} ranks"));
-        let (mut of_rust, mut of_c, mut reductions) = (Vec::new(), Vec::new(), Vec::new());
+        let mut turns = Vec::new();
         for _ in 0..TURNS {
-            of_rust.push(microseconds(&run(&mpi, ranks, &rust, &words)?, "commit")?);
+            let of_rust = microseconds(&run(&mpi, ranks, &rust, &words)?, "commit")?;
             let printed = run(&mpi, ranks, &c, &[])?;
-            of_c.push(microseconds(&printed, "commit")?);
-            reductions.push(microseconds(&printed, "iallreduce")?);
+            let of_c = microseconds(&printed, "commit")?;
+            let reduction = microseconds(&printed, "iallreduce")?;
+            turns.push([of_rust, of_c, of_c / of_rust, reduction, of_c / reduction]);
         }
-        let [rust, c, reduction] = [of_rust, of_c, reductions].map(median);
-        let numbers = [rust, c, c / rust, reduction, c / reduction];
-        let texts = numbers.map(|number| format!("{number:.3}"));
+        let of_turns = |at: usize| median(turns.iter().map(|turn| turn[at]).collect());
+        let texts = (0..5).map(|at| format!("{:.3}", of_turns(at)));
         rows.push(std::iter::once(ranks.to_string()).chain(texts).collect());
         step.finish();
     }
@@ -60,7 +60,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 
 /// Builds the C library and the program that measures it; where it is.
 fn compile(workspace: &Workspace, mpi: &Installation) -> Result<PathBuf> {
-    let libraries = install::build(workspace)?;
+    let libraries = install::build(workspace, cargo::BEST)?;
     let (source, made) = (workspace.root().join("ffi"), libraries.join("commit-of-c"));
     let mut compiler = Command::new(mpi.prefix.join("bin/mpicc"));
     compiler.args(["-O2", "-I"]).arg(source.join("include")).arg("-o").arg(&made);

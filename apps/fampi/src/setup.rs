@@ -127,7 +127,7 @@ fn adopt(workspace: &Workspace, prefix: &Path) -> Result<Installation> {
 
 /// cargo does not see that another MPI is behind the same link: the bindings are to be made anew.
 fn forget_bindings(workspace: &Workspace) -> Result<()> {
-    for profile in ["dev", "release"] {
+    for profile in ["dev", "release", cargo::BEST] {
         let mut cargo = cargo::command(workspace);
         cargo.args(["clean", "--quiet", "--package", "mpi-sys", "--profile", profile]);
         cargo.status().context("cannot start cargo")?;

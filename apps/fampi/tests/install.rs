@@ -97,7 +97,7 @@ fn programs_elsewhere_are_built_by_pkg_config_and_by_cmake() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (first, prefix) = (folder.path().join("first"), folder.path().join("moved"));
     let mut fampi = Command::new(env!("CARGO_BIN_EXE_fampi"));
-    run(fampi.args(["install", "--prefix"]).arg(&first));
+    run(fampi.args(["install", "--profile", "release", "--prefix"]).arg(&first));
     fs::rename(&first, &prefix).expect("moved");
     let libraries = prefix.join("lib");
     for loaded_before in ["libfampi_watch.so", "libfampi_prterun.so"] {

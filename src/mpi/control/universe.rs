@@ -14,7 +14,7 @@ use crate::{
     engine::platform::{Incoming, UniverseId},
     protocol::{
         codec::{self, FAST_BYTES, Frame, YES_BYTES, decode_yes},
-        fused::Values,
+        fused::{Held, Values},
     },
     rank::Rank,
 };
@@ -70,10 +70,10 @@ impl Letter {
 
 /// Takes all frames that a neighbour has written; those of the dead have no end that is missing.
 fn drain(mailbox: &mut Mailbox, id: UniverseId, from: Rank, news: &mut VecDeque<Incoming>) {
-    let mut values = None;
+    let mut values = Held::NOTHING;
     while mailbox.has(from) {
         let frame = match mailbox.take(from, &mut values) {
-            Found::Letter(letter) => letter.frame(values.as_ref()),
+            Found::Letter(letter) => letter.frame(values.get()),
             Found::Frame(frame) => frame,
             Found::Nothing | Found::Elsewhere => continue,
         };
@@ -94,7 +94,7 @@ impl Link {
 
     /// The next frame, if there is one. After an error the receive is not posted.
     #[inline]
-    fn take(&mut self, values: &mut Option<Values>) -> Checked<Option<Letter>> {
+    fn take(&mut self, values: &mut Held) -> Checked<Option<Letter>> {
         if !self.posted {
             self.request.restart()?;
             self.posted = true;
@@ -109,7 +109,7 @@ impl Link {
             // Bytes of the frame before this one may follow it.
             yes.or_else(|| {
                 let (comm, fused) = codec::decode_fused(bytes)?;
-                *values = Some(fused.values);
+                values.set(&fused.values);
                 Some(Letter { comm, yes: fused.yes, has_values: true })
             })
         }))
@@ -145,11 +145,7 @@ impl Universe {
 
     /// The next fast frame of a process, wherever it comes; a receive is posted if it must be.
     #[inline]
-    pub(super) fn take(
-        &mut self,
-        from: Rank,
-        values: &mut Option<Values>,
-    ) -> Checked<Option<Incoming>> {
+    pub(super) fn take(&mut self, from: Rank, values: &mut Held) -> Checked<Option<Incoming>> {
         if self.revoked || self.dead.get(from.index()).is_none_or(|dead| *dead) {
             return Ok(None);
         }
@@ -189,11 +185,11 @@ impl Universe {
             mailbox.close(from);
         }
         if let Some(mut link) = self.links[from.index()].take() {
-            let mut values = None;
+            let mut values = Held::NOTHING;
             while link.posted
                 && let Ok(Some(letter)) = link.take(&mut values)
             {
-                news.push_back(Incoming::Frame(self.id, from, letter.frame(values.as_ref())));
+                news.push_back(Incoming::Frame(self.id, from, letter.frame(values.get())));
             }
             link.close();
         }

@@ -127,7 +127,7 @@ impl Writer {
         vote: &Vote,
         values: &[u64],
     ) -> bool {
-        let slots = if values.len() > BESIDE { 2 } else { 1 };
+        let slots = slots(values.len());
         if self.sent + slots - self.read > SLOTS as u64 {
             // Never beyond what was sent, whatever stands there.
             self.read = lane.0[READ].load(Acquire).clamp(self.read, self.sent);
@@ -173,35 +173,39 @@ impl Reader {
         std::array::from_fn(|at| body[at].load(Relaxed))
     }
 
-    /// The values of the frame that has come, so many; the slots that it takes.
+    /// The values of the frame that has come, so many.
     #[inline]
     pub(super) fn values<W: Word, const SLOTS: usize>(
         &self,
         lane: Lane<'_, W, SLOTS>,
         values: &mut [u64],
-    ) -> u64 {
+    ) {
         let (beside, rest) = values.split_at_mut(values.len().min(BESIDE));
         read(&lane.slot(self.0 + 1)[1 + WORDS..], beside);
-        if rest.is_empty() {
-            return 1;
+        if !rest.is_empty() {
+            read(&lane.slot(self.0 + 2)[1..], rest);
         }
-        read(&lane.slot(self.0 + 2)[1..], rest);
-        2
     }
 
-    /// The frame was taken: its slots may be written again.
+    /// The frame, which has so many values, was taken: its slots may be written again.
     #[inline]
     pub(super) fn advance<W: Word, const SLOTS: usize>(
         &mut self,
         lane: Lane<'_, W, SLOTS>,
-        slots: u64,
+        values: usize,
     ) {
         let told = self.0 / Lane::<W, SLOTS>::TELL_EVERY;
-        self.0 += slots;
+        self.0 += slots(values);
         if self.0 / Lane::<W, SLOTS>::TELL_EVERY != told {
             lane.0[READ].store(self.0, Release);
         }
     }
+}
+
+/// The slots that a frame with so many values takes.
+#[inline]
+const fn slots(values: usize) -> u64 {
+    if values > BESIDE { 2 } else { 1 }
 }
 
 #[inline]
@@ -287,9 +291,9 @@ mod tests {
                 }
                 let vote = reader.vote(lane);
                 let mut found = vec![0; *values];
-                let slots = reader.values(lane, &mut found);
+                reader.values(lane, &mut found);
                 assert_eq!((vote, found), frame(number as u64, *values), "frame {number}");
-                reader.advance(lane, slots);
+                reader.advance(lane, *values);
             }
             assert!(!reader.has_come(lane), "each comes once");
             writer.join().expect("it ends");

@@ -41,9 +41,9 @@ fn send(mailbox: &mut Mailbox, to: u32, number: u64) -> bool {
 }
 
 fn taken(mailbox: &mut Mailbox, from: u32) -> Option<(Letter, Option<Values>)> {
-    let mut values = None;
+    let mut values = Held::NOTHING;
     match mailbox.take(Rank::new(from), &mut values) {
-        Found::Letter(letter) => Some((letter, values)),
+        Found::Letter(letter) => Some((letter, values.get().copied())),
         Found::Frame(_) | Found::Nothing | Found::Elsewhere => None,
     }
 }
@@ -56,7 +56,7 @@ fn frame(bytes: usize) -> Vec<u8> {
 /// The next slow frame, or none yet.
 fn taken_slow(mailbox: &mut Mailbox, from: u32) -> Option<Vec<u8>> {
     while mailbox.has(Rank::new(from)) {
-        match mailbox.take(Rank::new(from), &mut None) {
+        match mailbox.take(Rank::new(from), &mut Held::default()) {
             Found::Frame(frame) => return Some(frame.to_vec()),
             Found::Nothing => {}
             Found::Letter(_) | Found::Elsewhere => panic!("no slow frame"),
@@ -183,10 +183,10 @@ fn who_is_not_attached_is_heard_elsewhere() {
     let mut boxes = mailboxes(3, |from, to| (from, to) == (0, 1));
     let [a, b, _] = boxes.as_mut_slice() else { panic!("three") };
     assert!(
-        matches!(b.take(Rank::new(0), &mut None), Found::Nothing),
+        matches!(b.take(Rank::new(0), &mut Held::default()), Found::Nothing),
         "attached before the first letter"
     );
-    assert!(matches!(b.take(Rank::new(2), &mut None), Found::Elsewhere));
+    assert!(matches!(b.take(Rank::new(2), &mut Held::default()), Found::Elsewhere));
     assert!(!send(a, 2, 1));
     assert!(!send(b, 0, 1));
 }

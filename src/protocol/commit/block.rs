@@ -2,12 +2,12 @@
 
 use alloc::boxed::Box;
 
-use super::{fast::Fast, slow::Gathering};
+use super::{fast::Fast, fusion::Fusion, slow::Gathering};
 use crate::{
     ids::{Ballot, BlockId},
     protocol::{
         agreement::{Decision, Vote},
-        fused::{Fusion, Values},
+        fused::Values,
         planted::{Bug, planted},
     },
 };
@@ -77,7 +77,7 @@ impl Block {
         match self.decided.as_ref()? {
             Decided::Fast { .. } => {
                 let Fusion { own, combined, .. } = &**self.fusion.as_ref()?;
-                if planted(Bug::PassOnOwn) { own.as_ref() } else { combined.as_ref() }
+                if planted(Bug::PassOnOwn) { own.get() } else { combined.get() }
             }
             Decided::Slow(agreed) => agreed.0.values.as_deref(),
         }
@@ -86,6 +86,6 @@ impl Block {
     /// What this rank brings to the fused reduction; nothing unless it votes *yes*.
     #[inline]
     pub(super) fn own_values(&self) -> Option<Values> {
-        self.fusion.as_ref()?.own
+        self.fusion.as_ref()?.own.get().copied()
     }
 }

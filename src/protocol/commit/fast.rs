@@ -103,7 +103,7 @@ impl Commit {
             if let Move::Send(position, step) = act {
                 let yes = Yes { block: id, step, view, floor };
                 let to = live.rank_at(position);
-                match fusion.as_ref().and_then(|fusion| fusion.combined.as_ref()) {
+                match fusion.as_ref().and_then(|fusion| fusion.combined.get()) {
                     None => out.send_yes(to, yes),
                     Some(values) => out.send_fused(to, yes, values),
                 }
