@@ -17,6 +17,7 @@
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
 //! | `probe` | matches messages before they are received |
+//! | [`pulse`] | signs of progress, for whoever looks |
 //! | [`record`] | the requests of a block, their states and buffers |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
@@ -34,6 +35,7 @@ mod neighbours;
 pub mod platform;
 mod probe;
 mod progress;
+pub mod pulse;
 pub mod record;
 pub mod reduction;
 mod request;
@@ -62,6 +64,7 @@ use neighbours::Parts;
 pub(crate) use platform::Progress;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
+use pulse::Pulse;
 pub(crate) use request::MAX_USER_TAG;
 pub(crate) use trace::Entry;
 use trace::Trace;
@@ -103,6 +106,8 @@ pub(crate) struct Engine {
     pub(crate) job: Job,
     pub(crate) copies: Copies,
     turns: u32,
+    /// Somebody looks whether this process makes progress.
+    pub(crate) pulse: Option<Pulse>,
     /// Of the platform.
     patience: u32,
     tests_per_turn: u32,
@@ -130,7 +135,7 @@ impl Engine {
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
         let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
         let scope_bits = request::scope_bits(platform.max_tag());
-        let patience = platform.patience();
+        let (patience, pulse) = (platform.patience(), platform.pulse());
         Self {
             platform,
             comms: Vec::new(),
@@ -150,6 +155,7 @@ impl Engine {
             job: Job::default(),
             copies: Copies::default(),
             turns: 0,
+            pulse,
             patience,
             tests_per_turn: progress::tests_per_turn(patience),
             scope_bits,
@@ -209,6 +215,14 @@ impl Engine {
         let early = core::mem::take(&mut self.early);
         for (from_universe, from, comm, frame) in early {
             self.handle_frame(from_universe, from, comm, frame);
+        }
+    }
+
+    /// This process makes progress.
+    #[inline]
+    fn beat(&self) {
+        if let Some(pulse) = self.pulse {
+            pulse.beat();
         }
     }
 

@@ -90,6 +90,7 @@ impl Engine {
         let mut quiet = 0_u32;
         let mut deadline = None;
         loop {
+            self.beat();
             let voted = self.voted.len();
             if done(self) {
                 return true;

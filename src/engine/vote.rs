@@ -350,6 +350,9 @@ impl Engine {
             self.settle_copies(key, committed || planted(Bug::KeepAbortedCopies));
         }
         self.tell(|engine| Entry::Ended { block: engine.block(key).serial, committed });
+        if let Some(pulse) = self.pulse.filter(|_| committed) {
+            pulse.commit();
+        }
         if !committed && !self.left {
             self.reclaim_buffers(key);
         }

@@ -177,6 +177,8 @@ mod tests {
             "--minutes",
             "--timeline",
             "--spares",
+            "--observer",
+            "--hung",
             "--",
             "-",
             "--help",

@@ -5,6 +5,7 @@
 //! ends of processes, newcomers ─▶ machine
 //! all packets that have come   ─▶ machine        before any timer: a message that was here in
 //! timers that were due         ─▶ machine        time is heard, however late we run
+//! a ward without progress      ─▶ machine        if the plan sets a limit
 //! counters                     ─▶ board
 //! ```
 //!
@@ -22,7 +23,7 @@ use std::{
 use anyhow::{Context, Result};
 use fampi::protocol::detector::{
     Cause, Effect, Effects, Event, Host, Process, Timer, board::Entry, message::Message,
-    observer::Observer, plan::Plan, registration::Rejection,
+    observer::Observer, plan::Plan, pulse::LOOKS, registration::Rejection,
 };
 use rustix::{
     buffer::spare_capacity,
@@ -44,8 +45,10 @@ use crate::{
 const LINGER: Duration = Duration::from_secs(2);
 /// The most processes that are watched.
 const MOST_WARDS: u64 = 4096;
-/// Descriptors that are none of a ward's two.
-const OTHER_DESCRIPTORS: u64 = 200;
+/// Descriptors of a ward: of the process, its connection, and its progress.
+const DESCRIPTORS_OF_WARD: u64 = 3;
+/// Descriptors that are none of a ward's.
+const OTHER_DESCRIPTORS: u64 = 300;
 /// More packets than a socket holds: what has come when a turn begins is taken in it.
 const MOST_PACKETS: u32 = 4096;
 /// Events of one turn.
@@ -75,13 +78,21 @@ pub struct Service {
     number: u64,
     /// When we leave, should nobody come.
     leaves: Option<Instant>,
+    watchdog: Option<Watchdog>,
+}
+
+/// When the wards are looked at for progress.
+#[derive(Debug)]
+struct Watchdog {
+    period: Duration,
+    next: Instant,
 }
 
 impl Service {
     /// Reads the plan, and makes everything ready: processes may register.
     pub fn start(plan: &Path) -> Result<Self> {
         let plan = place::take_plan(plan)?;
-        let most_wards = descriptors().saturating_sub(OTHER_DESCRIPTORS) / 2;
+        let most_wards = descriptors().saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_OF_WARD;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (link, door) = (Link::new(&plan)?, Door::open(&plan)?);
         for (what, number) in [(link.as_fd(), LINK), (door.as_fd(), DOOR)] {
@@ -89,6 +100,7 @@ impl Service {
         }
         let board = Board::new(room_for(&plan))?;
         let (now, mut out) = (Instant::now(), Effects::new());
+        let period = plan.timing.hung.map(|limit| limit / LOOKS);
         let machine = Observer::start(plan.me, plan.timing, plan.layout(), &mut out);
         let mut service = Self {
             poll,
@@ -104,6 +116,7 @@ impl Service {
             out,
             number: DOOR,
             leaves: Some(now + plan.timing.start),
+            watchdog: period.map(|period| Watchdog { period, next: now + period }),
         };
         service.perform(now)?;
         Ok(service)
@@ -134,6 +147,7 @@ impl Service {
         }
         self.take_packets(now)?;
         self.take_timers(now)?;
+        self.look_for_progress(now)?;
         self.door.handle_time(now);
         self.watch_door()?;
         self.count(self.wards.count())?;
@@ -146,7 +160,8 @@ impl Service {
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
         events.clear();
         let deadlines = self.timers.values().copied().chain(self.door.deadline());
-        let next = deadlines.chain(self.leaves).min();
+        let looks = self.watchdog.iter().map(|watchdog| watchdog.next);
+        let next = deadlines.chain(self.leaves).chain(looks).min();
         let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
         match epoll::wait(&self.poll, spare_capacity(events), wait.as_ref()) {
@@ -201,8 +216,9 @@ impl Service {
         // Whoever is welcomed finds itself counted.
         self.count(self.wards.count() + 1)?;
         let room = self.board.room();
-        let (candidate, connection) = self.door.welcome(newcomer, self.board.for_readers(), room);
-        self.wards.add(number, process, candidate, connection);
+        let board = self.board.for_readers();
+        let (candidate, connection, page) = self.door.welcome(newcomer, board, room);
+        self.wards.add(number, process, candidate, connection, page);
         Ok(())
     }
 
@@ -237,6 +253,22 @@ impl Service {
             }
             self.timers.remove(&timer);
             self.machine.handle_timer(timer, &mut self.out);
+            self.perform(now)?;
+        }
+        Ok(())
+    }
+
+    /// Declares a ward that makes no progress. Looks are at least a period apart, also when we were
+    /// kept from running in the middle of one.
+    fn look_for_progress(&mut self, now: Instant) -> Result<()> {
+        let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| watchdog.next <= now) else {
+            return Ok(());
+        };
+        let registry = self.machine.registry();
+        let hung = self.wards.look(|process| registry.cause(process).is_none());
+        watchdog.next = Instant::now() + watchdog.period;
+        if let Some(process) = hung {
+            self.machine.handle_declaration(process, Cause::Hung, &mut self.out);
             self.perform(now)?;
         }
         Ok(())
@@ -326,7 +358,7 @@ fn room_for(plan: &Plan) -> u32 {
 /// How many descriptors this process may have; as many as the system allows.
 fn descriptors() -> u64 {
     let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
-    let wanted = 2 * MOST_WARDS + OTHER_DESCRIPTORS;
+    let wanted = DESCRIPTORS_OF_WARD * MOST_WARDS + OTHER_DESCRIPTORS;
     let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
     let raised = Rlimit { current: Some(most), maximum };
     if current.is_some_and(|current| current < most)

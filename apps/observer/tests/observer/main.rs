@@ -7,9 +7,11 @@
 
 mod cables;
 mod deaths;
+mod hung;
 mod job;
 mod network;
 mod nodes;
+mod page;
 mod rank;
 mod security;
 mod top;
