@@ -7,7 +7,10 @@
 
 use std::{
     fs::File,
-    os::{fd::OwnedFd, unix::fs::FileExt as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::fs::FileExt as _,
+    },
 };
 
 use fampi::protocol::detector::pulse::{Pulse, WORDS};
@@ -29,6 +32,11 @@ impl Page {
             && file.metadata().is_ok_and(|it| it.is_file() && it.len() == (WORDS * WORD) as u64);
         let page = Self(file);
         page.read().filter(|_| is_right).map(|_| page)
+    }
+
+    /// The number of our descriptor.
+    pub fn number(&self) -> u32 {
+        self.0.as_raw_fd().unsigned_abs()
     }
 
     /// The pulse now.

@@ -37,6 +37,7 @@ use crate::{
     door::{Door, Registered},
     link::Link,
     place,
+    pulse::Page,
     view::View,
     wards::Wards,
 };
@@ -212,7 +213,8 @@ impl Service {
         epoll::delete(&self.poll, newcomer.connection())?;
         let data = epoll::EventData::new_u64(number);
         epoll::add(&self.poll, &newcomer.candidate.descriptor, data, epoll::EventFlags::IN)?;
-        self.view.watch(process, newcomer.candidate.number());
+        let page = newcomer.page.as_ref().map(Page::number);
+        self.view.watch(process, newcomer.candidate.number(), page);
         // Whoever is welcomed finds itself counted.
         self.count(self.wards.count() + 1)?;
         let room = self.board.room();
@@ -267,6 +269,7 @@ impl Service {
         let registry = self.machine.registry();
         let hung = self.wards.look(|process| registry.cause(process).is_none());
         watchdog.next = Instant::now() + watchdog.period;
+        self.wards.stillness().for_each(|(process, looks)| self.view.suspect(process, looks));
         if let Some(process) = hung {
             self.machine.handle_declaration(process, Cause::Hung, &mut self.out);
             self.perform(now)?;
