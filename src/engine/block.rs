@@ -180,7 +180,6 @@ impl Engine {
     /// Starts a block: local, no message.
     #[inline]
     pub(crate) fn start_block(&mut self, comm: CommKey, level: Level) -> BlockKey {
-        self.beat();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.blocks.push(OpenBlock::new());
             self.blocks.len() as u32 - 1

@@ -14,6 +14,7 @@
 //! | `comm` | what a process knows of a communicator |
 //! | `ages` | communicators that start afresh, and those that are over |
 //! | `block` | an open block and its requests |
+//! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
 //! | `probe` | matches messages before they are received |
@@ -31,6 +32,7 @@ pub mod collective;
 mod comm;
 mod guest;
 pub mod lent;
+mod metrics;
 mod neighbours;
 pub mod platform;
 mod probe;
@@ -59,6 +61,7 @@ pub use block::Level;
 pub(crate) use block::{BlockKey, Need};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
+use metrics::{Source, Tally};
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
 pub(crate) use platform::Progress;
@@ -105,6 +108,7 @@ pub(crate) struct Engine {
     /// Who is who in the newest universe.
     pub(crate) job: Job,
     pub(crate) copies: Copies,
+    tally: Tally,
     turns: u32,
     /// Somebody looks whether this process makes progress.
     pub(crate) pulse: Option<Pulse>,
@@ -154,6 +158,7 @@ impl Engine {
             universes: Vec::new(),
             job: Job::default(),
             copies: Copies::default(),
+            tally: Tally::default(),
             turns: 0,
             pulse,
             patience,
@@ -182,7 +187,7 @@ impl Engine {
         }
         self.meet(key);
         for (of, process) in core::mem::take(&mut self.early_deaths) {
-            self.note_failure(of, process);
+            self.note_failure(of, process, Source::Platform);
         }
         key
     }
@@ -215,14 +220,6 @@ impl Engine {
         let early = core::mem::take(&mut self.early);
         for (from_universe, from, comm, frame) in early {
             self.handle_frame(from_universe, from, comm, frame);
-        }
-    }
-
-    /// This process makes progress.
-    #[inline]
-    fn beat(&self) {
-        if let Some(pulse) = self.pulse {
-            pulse.beat();
         }
     }
 

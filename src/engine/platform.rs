@@ -209,6 +209,11 @@ pub trait Platform {
         None
     }
 
+    /// Who has seen the death of a process, and told the rest of the platform.
+    fn who_told(&self, _universe: UniverseId, _process: Rank) -> Option<&'static str> {
+        None
+    }
+
     /// Sends a control frame without blocking; frames between two processes of a universe arrive
     /// in order, except that fast frames ([`crate::protocol::codec::is_fast`]) and others may
     /// overtake each other. To a dead process it does nothing.

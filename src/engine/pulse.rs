@@ -12,7 +12,7 @@ use crate::protocol::detector::pulse::{BEATS, COMMITS, LEFT, REST, WORDS};
 pub struct Pulse(pub &'static [AtomicU64; WORDS]);
 
 impl Pulse {
-    /// This process makes progress.
+    /// This process makes progress: it waits for something, or tests it, and takes one more turn.
     #[inline]
     pub fn beat(self) {
         one_more(&self.0[BEATS]);

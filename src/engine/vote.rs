@@ -353,8 +353,11 @@ impl Engine {
         if let Some(pulse) = self.pulse.filter(|_| committed) {
             pulse.commit();
         }
-        if !committed && !self.left {
-            self.reclaim_buffers(key);
+        if !committed {
+            self.tally.faulty += 1;
+            if !self.left {
+                self.reclaim_buffers(key);
+            }
         }
         let block = self.block_mut(key);
         block.phase = Phase::Decided { committed };

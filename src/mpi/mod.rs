@@ -254,6 +254,10 @@ impl Platform for MpiPlatform {
         observer::pulse()
     }
 
+    fn who_told(&self, universe: UniverseId, process: Rank) -> Option<&'static str> {
+        watcher::who_told(universe, process)
+    }
+
     #[inline]
     fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
         self.control.send(universe, to, frame);

@@ -38,6 +38,7 @@ mod start;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     env,
     ffi::OsStr,
     io::{Read as _, Write as _},
@@ -56,12 +57,13 @@ use super::{
     memory::View,
     notice::{self, Name},
     process::{self, Acquaintance, Process},
+    watcher,
 };
 use crate::{
     error::Error,
     protocol::detector::{
         self, Cause, Incarnation, Node,
-        board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS},
+        board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
         registration::LEAVE,
     },
 };
@@ -239,6 +241,26 @@ impl Member {
         self.read = 0;
     }
 
+    /// What the observer has counted, for those who listen.
+    fn sum_up(&self) {
+        let head = Head::from_words(&std::array::from_fn(|at| self.board.word(at)));
+        let Some(Head { entries, packets, clients, unsent, ghosts, .. }) = head else { return };
+        let entry = |place: u32| Entry::from_words(self.words_of(place), place);
+        let lost = (0..entries.min(self.room)).filter_map(entry).filter(Entry::is_hard);
+        let lost: BTreeSet<detector::Host> = lost.map(|entry| entry.host).collect();
+        tracing::info!(
+            target: "fampi::metrics", rank = self.me.rank.number(), entries,
+            lost_nodes = lost.len(), refused_packets = packets.total(),
+            refused_connections = clients.total(), unsent_packets = unsent, ghosts,
+            "observer of this node"
+        );
+    }
+
+    fn words_of(&self, place: u32) -> [u64; ENTRY_WORDS] {
+        let at = HEAD_WORDS + place as usize * ENTRY_WORDS;
+        std::array::from_fn(|word| self.board.word(at + word))
+    }
+
     /// Takes what is new on the board, and tells MPI what was so at the last look.
     fn look(&mut self) -> bool {
         let told = std::mem::take(&mut self.seen);
@@ -255,6 +277,7 @@ impl Member {
             if let Some(name) = self.charter.name(entry.process) {
                 let (life, cause, hard) = (incarnation.0, entry.cause, entry.is_hard());
                 tracing::debug!(%rank, life, ?cause, hard, "the observer told of a death");
+                watcher::note(Name(name), "observer");
                 notice.tell(Name(name), false);
             }
         }
@@ -264,10 +287,9 @@ impl Member {
     #[cold]
     fn read_up_to(&mut self, entries: u32) {
         while self.read < entries {
-            let at = HEAD_WORDS + self.read as usize * ENTRY_WORDS;
-            let words = std::array::from_fn(|word| self.board.word(at + word));
             // Not there yet, for us.
-            let Some(entry) = Entry::from_words(words, self.read) else { return };
+            let entry = Entry::from_words(self.words_of(self.read), self.read);
+            let Some(entry) = entry else { return };
             self.read += 1;
             if entry.process == self.me {
                 exit::die_by_signal("all other ranks take this process for dead; it stops");
@@ -305,7 +327,11 @@ pub(super) fn look() -> bool {
 /// From now on the end of other processes is no news, and this one need not make progress.
 pub(super) fn close() {
     pulse::leave();
-    with(|member| member.is_closed = true);
+    with(|member| {
+        if !std::mem::replace(&mut member.is_closed, true) {
+            member.sum_up();
+        }
+    });
 }
 
 /// All is done: our own end is no news, either.

@@ -75,6 +75,7 @@ impl Engine {
                 Some(Err(_)) if spawned => self.platform.abort(),
                 Some(Err(_)) => {
                     self.tell(|_| Entry::Left);
+                    self.sum_up();
                     self.left = true;
                     self.platform.finalize();
                     self.platform.exit()
@@ -99,6 +100,7 @@ impl Engine {
             self.interrupt(universe, next);
         }
         self.tell(|_| Entry::Left);
+        self.sum_up();
         self.left = true;
         self.platform.finalize();
     }

@@ -110,6 +110,13 @@ fn a_rank_that_hangs_in_any_way_is_replaced_and_the_count_is_right() {
         assert_eq!(said(&run), expected, "{way}: {run}");
         let told = |line: &&str| line.contains("told of a death") && line.contains("cause=Hung");
         assert!(run.errors.lines().any(|line| told(&line)), "{way}: {run}");
+        let metrics = |what: &str| {
+            let ours = |line: &&str| line.contains("fampi::metrics: ") && line.contains(what);
+            run.errors.lines().filter(ours).count()
+        };
+        assert!((1..=3).contains(&metrics("death process=2 source=\"observer\"")), "{way}: {run}");
+        assert_eq!(metrics("left rank=") + metrics("left blocks="), 4, "{way}: {run}");
+        assert_eq!(metrics("observer of this node"), 4, "{way}: {run}");
         // Of the processes all others ended in order, spares too.
         let died = run.processes - run.orderly;
         assert_eq!((run.processes, died), (5, 1), "{way}: {run}");

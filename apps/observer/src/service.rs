@@ -22,8 +22,13 @@ use std::{
 
 use anyhow::{Context, Result};
 use fampi::protocol::detector::{
-    Cause, Effect, Effects, Event, Host, Process, Timer, board::Entry, message::Message,
-    observer::Observer, plan::Plan, pulse::LOOKS, registration::Rejection,
+    Cause, Effect, Effects, Event, Host, Process, Timer,
+    board::{self, Entry},
+    message::Message,
+    observer::Observer,
+    plan::Plan,
+    pulse::LOOKS,
+    registration::Rejection,
 };
 use rustix::{
     buffer::spare_capacity,
@@ -80,6 +85,18 @@ pub struct Service {
     /// When we leave, should nobody come.
     leaves: Option<Instant>,
     watchdog: Option<Watchdog>,
+    tally: Tally,
+}
+
+/// What is told at the end.
+#[derive(Debug, Default)]
+struct Tally {
+    registered: u64,
+    deaths: u64,
+    hung: u64,
+    lost_nodes: u64,
+    /// For signs of life.
+    requests: u64,
 }
 
 /// When the wards are looked at for progress.
@@ -118,6 +135,7 @@ impl Service {
             number: DOOR,
             leaves: Some(now + plan.timing.start),
             watchdog: period.map(|period| Watchdog { period, next: now + period }),
+            tally: Tally::default(),
         };
         service.perform(now)?;
         Ok(service)
@@ -127,7 +145,20 @@ impl Service {
     pub fn run(mut self) -> Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         while self.turn(&mut events)? {}
+        self.sum_up();
         Ok(())
+    }
+
+    /// Tells those who listen, if this is part of their program.
+    fn sum_up(&self) {
+        let Tally { registered, deaths, hung, lost_nodes, requests } = self.tally;
+        let board::Head { packets, clients, unsent, ghosts, fenced, .. } = self.board.head;
+        tracing::info!(
+            target: "fampi::metrics", node = self.machine.me().node.0, registered, deaths, hung,
+            lost_nodes, requests, refused_packets = packets.total(),
+            refused_connections = clients.total(), unsent_packets = unsent, ghosts, fenced,
+            "observer left"
+        );
     }
 
     /// Waits for something and does what is to be done; false when it is time to leave.
@@ -221,6 +252,7 @@ impl Service {
         let board = self.board.for_readers();
         let (candidate, connection, page) = self.door.welcome(newcomer, board, room);
         self.wards.add(number, process, candidate, connection, page);
+        self.tally.registered += 1;
         Ok(())
     }
 
@@ -286,6 +318,7 @@ impl Service {
                     self.link.send(to, &message);
                     if message == Message::Request {
                         self.view.ask(to.node);
+                        self.tally.requests += 1;
                     }
                 }
                 Effect::Arm(timer, after) => {
@@ -306,11 +339,15 @@ impl Service {
         let me = self.machine.me();
         match event {
             Event::Died(process, cause) => {
+                // Who left in order has ended, and not died.
+                self.tally.deaths += u64::from(cause != Cause::Exit(0));
+                self.tally.hung += u64::from(cause == Cause::Hung);
                 let host = self.machine.registry().host_of(process).unwrap_or(me);
                 self.view.die(process, cause);
                 self.write(process, host, cause)
             }
             Event::Lost(host, processes) => {
+                self.tally.lost_nodes += 1;
                 self.view.lose(host, &processes);
                 let mut lost = processes.into_iter();
                 lost.try_for_each(|process| self.write(process, host, Cause::NodeLost))

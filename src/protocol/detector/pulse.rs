@@ -4,10 +4,10 @@
 //! pulse = beats · rest · commits · thread
 //! ```
 //!
-//! Every call of ours that starts a block, posts an operation or waits is a beat, and so is every
-//! turn of a wait: who waits for a hung process is not hung itself. A computation without any such
-//! call has no beats, so the limit has to be longer than the longest of them. A process rests while
-//! its beats are the number in `rest`, and has left for ever when that is [`LEFT`].
+//! Every turn of a wait, or of a test, is a beat: who waits for a hung process is not hung itself.
+//! A computation between two waits has none, so the limit has to be longer than the longest of
+//! them. A process rests while its beats are the number in `rest`, and has left for ever when that
+//! is [`LEFT`].
 //!
 //! **Hung** is who was seen at the same beat in [`LOOKS`] looks after the first, which are at least
 //! the limit divided by [`LOOKS`] apart. A look counts once, however long ago the one before was:
@@ -42,7 +42,7 @@ pub const LOOKS: u32 = 8;
 /// What a process has written.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Pulse {
-    /// Calls of ours, and turns of waits.
+    /// Turns of waits and tests.
     pub beats: u64,
     /// It rests at this beat.
     pub rest: u64,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_spins_without_a_call_of_ours_is_hung() {
+    fn who_spins_without_a_wait_is_hung() {
         let spins = |look| Some(Thread { state: b'R', ran: look });
         assert!(looks(&mut Stillness::default(), |_| pulse(5), spins).is_some());
     }

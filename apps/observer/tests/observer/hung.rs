@@ -96,7 +96,9 @@ fn of_ranks_that_are_stopped_at_once_each_is_told() {
         rank.order("page 10");
     }
     thread::sleep(LIMIT);
-    stopped.iter().for_each(|rank| rank.signal(Signal::STOP));
+    for rank in &stopped {
+        rank.signal(Signal::STOP);
+    }
     until("all", || witness.entries().len() == 6);
     assert!((1..4).all(|rank| witness.entries().contains(&hung(rank))));
 }

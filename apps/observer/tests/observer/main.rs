@@ -9,6 +9,7 @@ mod cables;
 mod deaths;
 mod hung;
 mod job;
+mod metrics;
 mod network;
 mod nodes;
 mod page;
