@@ -10,8 +10,8 @@
 //! machine did not run us does not count. Limits are staggered by rank, since one death is
 //! often enough to free the others.
 //!
-//! A rank that hangs outside of MPI, or is stopped, is seen by its observer ([`observer`]), to which
-//! one that is inside a call that may last is at rest.
+//! A rank that hangs outside of MPI, or is stopped, is seen by its observer ([`observer`]), to
+//! which one that is inside a call that may last is at rest.
 //!
 //! `FAMPI_STUCK_SECONDS` sets the limit of an ordinary call, 0 switches the watchdog off.
 

@@ -85,8 +85,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let mpi = setup::ensure(workspace)?;
     let built = own.map(|own| cargo::build(workspace, own)).transpose()?;
     let observed = options.observer || options.hung.is_some();
-    let observer = observed.then(|| cargo::build(workspace, Program::observer()));
-    let observer = observer.transpose()?;
+    let observer = observed.then(|| cargo::build(workspace, Program::observer())).transpose()?;
     let reports = Reports::new()?;
     let trace = match &target {
         Some(target) => Some(Trace::in_folder(target.folder())?),
@@ -103,7 +102,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         command.env("FAMPI_KILL", plan);
     }
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
-    command.envs(options.hung.map(|seconds| ("FAMPI_HUNG_SECONDS", seconds.to_string())));
+    command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
     if let Some(trace) = &trace {
         command.env(timeline::VARIABLE, trace.path());
     }

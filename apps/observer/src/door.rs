@@ -1,8 +1,9 @@
 //! The socket where the processes of the node register, and those who have not done so yet.
 //!
 //! Whoever comes is asked who it is, of the system, and sent a challenge; it has a second for its
-//! answer, of one length, with which it may hand over what it shows of its progress. When too many are about to register the one that has waited longest goes:
-//! who means it is done at once. What is wrong ends the connection, and is counted.
+//! answer, of one length, with which it may hand over what it shows of its progress. When too many
+//! are about to register the one that has waited longest goes: who means it is done at once. What
+//! is wrong ends the connection, and is counted.
 //!
 //! The number of a process may be used again. Its descriptor is opened before the challenge is
 //! sent: who answers lives then, and so the descriptor is its own.

@@ -1,9 +1,9 @@
 //! What a process shows of its progress: a few words in memory of its own, which we may read.
 //!
-//! The descriptor comes from another process of the job, so nothing is believed of it: it counts if the system
-//! says that it is memory of this length, which nobody can make shorter. It is read by a call of
-//! the system and never mapped, so that nothing the other does to it can hurt us. Whoever hands over
-//! no such memory is watched all the same, and is never hung.
+//! The descriptor comes from another process, and nothing is believed of it: it counts if the
+//! system says that it is memory of this length, which nobody can make shorter. It is read by a
+//! call of the system and never mapped, so that nothing the other does to it can hurt us. Whoever
+//! hands over no such memory is watched all the same, and is never hung.
 
 use std::{
     fs::File,

@@ -41,8 +41,8 @@ const OTHERS: u32 = libc::S_IRWXG | libc::S_IRWXO;
 /// The longest path that a socket may have, in bytes.
 const MAX_SOCKET_PATH: usize = 100;
 
-/// What a process brings: an address, and of rank 0 what names the job, its secret, and the limit of
-/// ranks without progress in microseconds, 0 for none.
+/// What a process brings: an address, and of rank 0 what names the job, its secret, and the limit
+/// of ranks without progress in microseconds, 0 for none.
 type Row = [u64; 7];
 
 /// Starts the observers, if that can be done on all nodes: what all know now, and the number of our

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(looks(&mut still, resting, |_| None), None);
         // Stopped now and then, and never for as long.
         let now_and_then =
-            |look: u64| Some(if look % u64::from(LOOKS) == 0 { RUNS } else { STOPPED });
+            |look: u64| Some(if look.is_multiple_of(u64::from(LOOKS)) { RUNS } else { STOPPED });
         assert_eq!(looks(&mut still, resting, now_and_then), None);
         assert!(looks(&mut still, resting, |_| Some(STOPPED)).is_some());
     }

@@ -253,7 +253,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_node_is_read_as_written_but_for_the_end_of_a_long_name(
-            (life, lost, asked, vain, heard) in any::<(u32, bool, u64, u64, u32)>(), name in "[a-zö-]{0,40}"
+            (life, lost, asked, vain, heard) in any::<(u32, bool, u64, u64, u32)>(),
+            name in "[a-zö-]{0,40}",
         ) {
             let heard = (heard != 0).then(|| Duration::from_nanos(heard.into()));
             let (incarnation, asked_in_vain) = (Incarnation(life), vain);

@@ -1,7 +1,7 @@
 //! Ranks that make no progress, and ranks that only seem so.
 //!
-//! A rank of these tests beats as it is told. What is to happen is waited for; what is not to happen
-//! is given several limits of time.
+//! A rank of these tests beats as it is told. What is to happen is waited for; what is not to is
+//! given several limits of time.
 
 use std::{thread, time::Duration};
 
