@@ -14,9 +14,11 @@
 //! | `comm` | what a process knows of a communicator |
 //! | `ages` | communicators that start afresh, and those that are over |
 //! | `block` | an open block and its requests |
+//! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
 //! | `probe` | matches messages before they are received |
+//! | [`pulse`] | signs of progress, for whoever looks |
 //! | [`record`] | the requests of a block, their states and buffers |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
@@ -30,10 +32,12 @@ pub mod collective;
 mod comm;
 mod guest;
 pub mod lent;
+mod metrics;
 mod neighbours;
 pub mod platform;
 mod probe;
 mod progress;
+pub mod pulse;
 pub mod record;
 pub mod reduction;
 mod request;
@@ -57,11 +61,13 @@ pub use block::Level;
 pub(crate) use block::{BlockKey, Need};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
+use metrics::{Source, Tally};
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
 pub(crate) use platform::Progress;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
+use pulse::Pulse;
 pub(crate) use request::MAX_USER_TAG;
 pub(crate) use trace::Entry;
 use trace::Trace;
@@ -102,7 +108,10 @@ pub(crate) struct Engine {
     /// Who is who in the newest universe.
     pub(crate) job: Job,
     pub(crate) copies: Copies,
+    tally: Tally,
     turns: u32,
+    /// Somebody looks whether this process makes progress.
+    pub(crate) pulse: Option<Pulse>,
     /// Of the platform.
     patience: u32,
     tests_per_turn: u32,
@@ -130,7 +139,7 @@ impl Engine {
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
         let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
         let scope_bits = request::scope_bits(platform.max_tag());
-        let patience = platform.patience();
+        let (patience, pulse) = (platform.patience(), platform.pulse());
         Self {
             platform,
             comms: Vec::new(),
@@ -149,7 +158,9 @@ impl Engine {
             universes: Vec::new(),
             job: Job::default(),
             copies: Copies::default(),
+            tally: Tally::default(),
             turns: 0,
+            pulse,
             patience,
             tests_per_turn: progress::tests_per_turn(patience),
             scope_bits,
@@ -176,7 +187,7 @@ impl Engine {
         }
         self.meet(key);
         for (of, process) in core::mem::take(&mut self.early_deaths) {
-            self.note_failure(of, process);
+            self.note_failure(of, process, Source::Platform);
         }
         key
     }

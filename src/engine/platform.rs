@@ -21,7 +21,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::{buffer::Buffer, collective::Collective, record::Record};
+use super::{buffer::Buffer, collective::Collective, pulse::Pulse, record::Record};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -201,6 +201,16 @@ pub trait Platform {
     /// Where this process writes what happens to it, `None` if nobody wants to know. What the
     /// platform says about the process itself, such as when its clock began, is written.
     fn trace(&mut self) -> Option<Box<dyn std::io::Write>> {
+        None
+    }
+
+    /// Where this process shows that it makes progress, if anybody looks.
+    fn pulse(&self) -> Option<Pulse> {
+        None
+    }
+
+    /// Who has seen the death of a process, and told the rest of the platform.
+    fn who_told(&self, _universe: UniverseId, _process: Rank) -> Option<&'static str> {
         None
     }
 

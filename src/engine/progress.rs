@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Entry, Need, OpenBlock, Phase, Progress,
+    BlockKey, CommKey, EARLY_FRAMES, Engine, Entry, Need, OpenBlock, Phase, Progress, Source,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
@@ -91,6 +91,9 @@ impl Engine {
         let mut quiet = 0_u32;
         let mut deadline = None;
         loop {
+            if let Some(pulse) = self.pulse {
+                pulse.beat();
+            }
             let voted = self.voted.len();
             if done(self) {
                 return true;
@@ -236,7 +239,9 @@ impl Engine {
                     tracing::warn!(target: "fampi::control", %from, "a frame was not a message");
                 }
             },
-            Incoming::Failure(universe, process) => self.note_failure(universe, process),
+            Incoming::Failure(universe, process) => {
+                self.note_failure(universe, process, Source::Platform);
+            }
         }
     }
 
@@ -300,7 +305,7 @@ impl Engine {
             Event::Learned(rank) => {
                 let comm = self.comm(key);
                 let (universe, address) = (comm.universe, comm.members[rank.index()]);
-                self.note_failure(universe, address);
+                self.note_failure(universe, address, Source::Ranks);
             }
             Event::Interrupted(id) => self.handle_interrupted(key, id),
         }
@@ -349,8 +354,8 @@ impl Engine {
         }
     }
 
-    /// A process died, says the platform or another rank. A death is never taken back.
-    pub(crate) fn note_failure(&mut self, universe: UniverseId, process: Rank) {
+    /// A process died. A death is never taken back.
+    pub(super) fn note_failure(&mut self, universe: UniverseId, process: Rank, source: Source) {
         let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
             // It is made, and not all have confirmed that: whoever adopts it has to know.
             self.early_deaths.push((universe, process));
@@ -361,6 +366,7 @@ impl Engine {
         }
         let number = known.processes.get(process.index()).copied();
         self.tell(|_| Entry::Died { process: number, rank: process });
+        self.count_death((universe, process), number, source);
         for at in 0..self.comms.len() {
             if self.comms[at].universe != universe {
                 continue;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::{mem::ManuallyDrop, time::Duration};
 
 use super::{
-    BlockKey, CommKey, Engine, Need, Phase,
+    BlockKey, CommKey, Engine, Need, Phase, Source,
     block::OpenBlock,
     buffer::Buffer,
     platform::{Idle, Operation, Posted, Progress, Status},
@@ -301,7 +301,7 @@ impl Engine {
             if let Need::Peer(peer) = need {
                 let state = self.comm(comm);
                 let (universe, address) = (state.universe, state.members[peer.index()]);
-                self.note_failure(universe, address);
+                self.note_failure(universe, address, Source::Request);
             }
             self.interrupt_open(comm, scope);
         }

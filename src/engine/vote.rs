@@ -354,8 +354,14 @@ impl Engine {
             self.settle_copies(key, committed || planted(Bug::KeepAbortedCopies));
         }
         self.tell(|engine| Entry::Ended { block: engine.block(key).serial, committed });
-        if !committed && !self.left {
-            self.reclaim_buffers(key);
+        if let Some(pulse) = self.pulse.filter(|_| committed) {
+            pulse.commit();
+        }
+        if !committed {
+            self.tally.faulty += 1;
+            if !self.left {
+                self.reclaim_buffers(key);
+            }
         }
         let block = self.block_mut(key);
         block.phase = Phase::Decided { committed };

@@ -9,7 +9,7 @@ use std::{
     ffi::c_int,
     fs::{File, OpenOptions},
     io,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
     ptr::{self, NonNull},
     slice,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -32,6 +32,10 @@ pub(super) struct Door(File);
 impl Door {
     pub(super) fn descriptor(&self) -> u64 {
         u64::from(self.0.as_raw_fd().unsigned_abs())
+    }
+
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

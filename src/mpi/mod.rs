@@ -91,6 +91,7 @@ use crate::{
             DataId, Derived, FileId, FileMode, Idle, Incoming, MessageId, Operation, Origin,
             Platform, PostId, Posted, Progress, Status, UniverseId, settle_each,
         },
+        pulse::Pulse,
         record::Record,
     },
     error::Error,
@@ -170,6 +171,7 @@ impl MpiPlatform {
         if calls::finalized()? {
             return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
         }
+        observer::check_environment()?;
         exit::guard();
         exit::report_start();
         watchdog::set_rank(comm.rank().number());
@@ -246,6 +248,14 @@ impl Platform for MpiPlatform {
 
     fn trace(&mut self) -> Option<Box<dyn std::io::Write>> {
         trace::open(self.now())
+    }
+
+    fn pulse(&self) -> Option<Pulse> {
+        observer::pulse()
+    }
+
+    fn who_told(&self, universe: UniverseId, process: Rank) -> Option<&'static str> {
+        watcher::who_told(universe, process)
     }
 
     #[inline]

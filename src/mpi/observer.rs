@@ -11,11 +11,15 @@
 //!         every rank ─ register ─▶ observer ─ board ─▶ every rank
 //! later   board ─ one look later ─▶ MPI marks it failed
 //! new     a registered rank ─ charter ─▶ all; new ones register ─▶ observers announce them
+//! always  every rank ─ beats ─▶ observer: a rank without any is hung, if the user sets a limit
 //! leaving every rank ─ leave ─▶ observer: its end is no death
 //! ```
 //!
 //! All ranks of the job have observers or none has: one that is missing would make its node one
 //! that is lost to the others. Without them the run goes on with the watcher and MPI's own reports.
+//!
+//! With `FAMPI_HUNG_SECONDS` a rank that makes no progress for so long is dead to all others, and
+//! killed ([`detector::pulse`] says what progress is). The limit of the first rank is that of all.
 //!
 //! **Guarantees.** What a rank that left in order had sent is not cut off: its end is not told.
 //! A rank that finds itself dead to all others stops.
@@ -28,18 +32,23 @@
 //! Reference: `papers/rdaemon.txt` §4.2.
 
 mod charter;
+mod pulse;
 mod register;
 mod start;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     env,
+    ffi::OsStr,
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use charter::Charter;
+pub(super) use pulse::{pulse, rest};
 
 use super::{
     calls::Checked,
@@ -48,14 +57,24 @@ use super::{
     memory::View,
     notice::{self, Name},
     process::{self, Acquaintance, Process},
+    watcher,
 };
-use crate::protocol::detector::{
-    self, Cause, Incarnation, Node,
-    board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS},
-    registration::LEAVE,
+use crate::{
+    error::Error,
+    protocol::detector::{
+        self, Cause, Incarnation, Node,
+        board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
+        registration::LEAVE,
+    },
 };
 
 const SWITCH: &str = "FAMPI_OBSERVER";
+/// The limit of a rank without progress, in seconds.
+const HUNG: &str = "FAMPI_HUNG_SECONDS";
+/// Less is no patience with a machine that does other things, too.
+const MIN_HUNG_SECONDS: f64 = 0.1;
+/// Some thirty years.
+const MAX_HUNG_SECONDS: f64 = 1e9;
 /// Looks between two questions whether the observer is still there.
 const LOOKS: u32 = 4096;
 
@@ -97,6 +116,32 @@ pub(super) fn standing() -> u64 {
 
 fn program() -> Option<PathBuf> {
     env::var_os(SWITCH).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Looks whether what the user has set makes sense.
+pub(super) fn check_environment() -> Result<(), Error> {
+    let limit = env::var_os(HUNG).filter(|text| !text.is_empty());
+    if let Some(text) = limit.as_ref().filter(|text| hung_limit_of(text).is_none()) {
+        let advice = "set it to a number of seconds, at least 0.1, or to 0 for none";
+        return Err(Error::Unsupported(format!("{HUNG} is '{}'; {advice}", text.display())));
+    }
+    if hung_limit().is_some() && program().is_none() {
+        let advice = format!("set {SWITCH}, or use `cargo fampi run --hung`");
+        return Err(Error::Unsupported(format!("{HUNG} needs an observer to look: {advice}")));
+    }
+    Ok(())
+}
+
+/// How long a rank may make no progress.
+fn hung_limit() -> Option<Duration> {
+    env::var_os(HUNG).and_then(|text| hung_limit_of(&text)).filter(|limit| !limit.is_zero())
+}
+
+/// `None` for what is no limit; zero for none at all.
+fn hung_limit_of(text: &OsStr) -> Option<Duration> {
+    let seconds: f64 = text.to_str()?.trim().parse().ok()?;
+    let makes_sense = seconds == 0.0 || (MIN_HUNG_SECONDS..=MAX_HUNG_SECONDS).contains(&seconds);
+    makes_sense.then(|| Duration::from_secs_f64(seconds))
 }
 
 /// Every process tells the others who it is; in a launch in which all wish so, they then start the
@@ -196,6 +241,26 @@ impl Member {
         self.read = 0;
     }
 
+    /// What the observer has counted, for those who listen.
+    fn sum_up(&self) {
+        let head = Head::from_words(&std::array::from_fn(|at| self.board.word(at)));
+        let Some(Head { entries, packets, clients, unsent, ghosts, .. }) = head else { return };
+        let entry = |place: u32| Entry::from_words(self.words_of(place), place);
+        let lost = (0..entries.min(self.room)).filter_map(entry).filter(Entry::is_hard);
+        let lost: BTreeSet<detector::Host> = lost.map(|entry| entry.host).collect();
+        tracing::info!(
+            target: "fampi::metrics", rank = self.me.rank.number(), entries,
+            lost_nodes = lost.len(), refused_packets = packets.total(),
+            refused_connections = clients.total(), unsent_packets = unsent, ghosts,
+            "observer of this node"
+        );
+    }
+
+    fn words_of(&self, place: u32) -> [u64; ENTRY_WORDS] {
+        let at = HEAD_WORDS + place as usize * ENTRY_WORDS;
+        std::array::from_fn(|word| self.board.word(at + word))
+    }
+
     /// Takes what is new on the board, and tells MPI what was so at the last look.
     fn look(&mut self) -> bool {
         let told = std::mem::take(&mut self.seen);
@@ -212,6 +277,7 @@ impl Member {
             if let Some(name) = self.charter.name(entry.process) {
                 let (life, cause, hard) = (incarnation.0, entry.cause, entry.is_hard());
                 tracing::debug!(%rank, life, ?cause, hard, "the observer told of a death");
+                watcher::note(Name(name), "observer");
                 notice.tell(Name(name), false);
             }
         }
@@ -221,10 +287,9 @@ impl Member {
     #[cold]
     fn read_up_to(&mut self, entries: u32) {
         while self.read < entries {
-            let at = HEAD_WORDS + self.read as usize * ENTRY_WORDS;
-            let words = std::array::from_fn(|word| self.board.word(at + word));
             // Not there yet, for us.
-            let Some(entry) = Entry::from_words(words, self.read) else { return };
+            let entry = Entry::from_words(self.words_of(self.read), self.read);
+            let Some(entry) = entry else { return };
             self.read += 1;
             if entry.process == self.me {
                 exit::die_by_signal("all other ranks take this process for dead; it stops");
@@ -259,9 +324,14 @@ pub(super) fn look() -> bool {
     })
 }
 
-/// From now on the end of other processes is no news.
+/// From now on the end of other processes is no news, and this one need not make progress.
 pub(super) fn close() {
-    with(|member| member.is_closed = true);
+    pulse::leave();
+    with(|member| {
+        if !std::mem::replace(&mut member.is_closed, true) {
+            member.sum_up();
+        }
+    });
 }
 
 /// All is done: our own end is no news, either.
@@ -279,4 +349,20 @@ fn with(action: impl FnOnce(&mut Member)) {
             action(member);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_number_of_seconds_that_makes_sense() {
+        let limit = |text: &str| hung_limit_of(OsStr::new(text));
+        assert_eq!(limit("1.5"), Some(Duration::from_millis(1500)));
+        assert_eq!(limit(" 20 "), Some(Duration::from_secs(20)));
+        assert_eq!(limit("0"), Some(Duration::ZERO));
+        for nonsense in ["", "soon", "-1", "0.01", "NaN", "inf", "1e10", "5s"] {
+            assert_eq!(limit(nonsense), None, "{nonsense}");
+        }
+    }
 }

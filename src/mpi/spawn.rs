@@ -148,7 +148,7 @@ fn spawn(count: u32) -> Checked<Comm> {
     let mut codes: Vec<c_int> = vec![0; count as usize];
     let (count, info) = (count.cast_signed(), information.0);
     let (command, list) = (program.as_ptr(), pointers.as_mut_ptr());
-    let inside = watchdog::ordinary();
+    let inside = watchdog::spawning();
     let code = {
         // SAFETY: texts end with a zero, the list with null; one code per process; all live here.
         unsafe {

@@ -10,6 +10,9 @@
 //! machine did not run us does not count. Limits are staggered by rank, since one death is
 //! often enough to free the others.
 //!
+//! A rank that hangs outside of MPI, or is stopped, is seen by its observer ([`observer`]), to
+//! which one that is inside a call that may last is at rest.
+//!
 //! `FAMPI_STUCK_SECONDS` sets the limit of an ordinary call, 0 switches the watchdog off.
 
 use std::{
@@ -21,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{exit, siblings::Siblings};
+use super::{exit, observer, siblings::Siblings};
 
 /// What kind of call is under way, in the lowest three bits of [`CALL`].
 const OUTSIDE: u64 = 0;
@@ -64,6 +67,9 @@ impl Drop for Inside {
 
 #[inline]
 fn enter(kind: u64) -> Inside {
+    if kind != ORDINARY {
+        observer::rest();
+    }
     CALL.store(((CALL.load(Relaxed) | KINDS) + 1) | kind, Relaxed);
     Inside(())
 }
@@ -72,6 +78,12 @@ fn enter(kind: u64) -> Inside {
 #[inline]
 pub(super) fn ordinary() -> Inside {
     enter(ORDINARY)
+}
+
+/// Entry of `MPI_Comm_spawn`, as long as any other, and without a beat of ours.
+pub(super) fn spawning() -> Inside {
+    observer::rest();
+    ordinary()
 }
 
 /// Entry of a call that makes a communicator together with others.

@@ -74,6 +74,8 @@ struct Watcher {
     ends: Option<Ends>,
     universes: Vec<(UniverseId, Vec<Process>)>,
     watched: Vec<Watched>,
+    /// Whose death MPI was told of, and by whom.
+    told: Vec<(Name, &'static str)>,
     /// Numbers of processes that had ended at the last look.
     ended: Vec<u64>,
     last: Instant,
@@ -88,8 +90,8 @@ impl Watched {
 
 impl Watcher {
     fn new(own: Process, ends: Option<Ends>) -> Self {
-        let (universes, watched, ended) = (Vec::new(), Vec::new(), Vec::new());
-        Self { own, ends, universes, watched, ended, last: Instant::now(), callbacks: 0 }
+        let (universes, watched, told, ended) = Default::default();
+        Self { own, ends, universes, watched, told, ended, last: Instant::now(), callbacks: 0 }
     }
 
     /// Watches the co-located processes of a universe.
@@ -242,9 +244,23 @@ fn report(deaths: Option<Vec<Death>>) -> bool {
     let Some(notice) = notice::find().filter(|_| !deaths.is_empty()) else { return false };
     for death in deaths {
         tracing::debug!(name = death.name.0, death.forward, "the watcher saw a death");
+        note(death.name, "watcher");
         notice.tell(death.name, death.forward);
     }
     true
+}
+
+/// MPI is about to be told of this death; the first one who does so is remembered.
+pub(super) fn note(name: Name, by: &'static str) {
+    with(|watcher| watcher.told.push((name, by)));
+}
+
+/// Who told MPI of the death of a process, if one of us did.
+pub(super) fn who_told(universe: UniverseId, process: Rank) -> Option<&'static str> {
+    with(|watcher| {
+        let name = watcher.names(universe, std::iter::once(process)).pop()?;
+        watcher.told.iter().find(|(told, _)| *told == name).map(|(_, by)| *by)
+    })?
 }
 
 /// These processes have been agreed dead: MPI knows it, too, before it is to go on without them.

@@ -7,6 +7,7 @@ use crate::{
     engine::{
         Engine, Entry, Level,
         platform::{Idle, Origin},
+        pulse::Pulse,
     },
     error::Error,
     protocol::roster::Roster,
@@ -65,11 +66,16 @@ impl Engine {
             match result {
                 None if happened => {}
                 None => self.platform.abort(),
-                Some(Ok(())) if self.job.world.is_some() => return Ok(()),
+                Some(Ok(())) if self.job.world.is_some() => {
+                    // What the application makes ready first may take its time.
+                    self.pulse.into_iter().for_each(Pulse::rest);
+                    return Ok(());
+                }
                 Some(Ok(())) => rebuild = Rebuild::start(self, Placement::SameRanks)?,
                 Some(Err(_)) if spawned => self.platform.abort(),
                 Some(Err(_)) => {
                     self.tell(|_| Entry::Left);
+                    self.sum_up();
                     self.left = true;
                     self.platform.finalize();
                     self.platform.exit()
@@ -94,6 +100,7 @@ impl Engine {
             self.interrupt(universe, next);
         }
         self.tell(|_| Entry::Left);
+        self.sum_up();
         self.left = true;
         self.platform.finalize();
     }

@@ -15,6 +15,7 @@
 //! with the number of ranks but for the collective calls' own.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::{MAX_ATTEMPTS, Placement};
 use crate::{
@@ -46,7 +47,12 @@ pub(crate) struct Rebuild {
     world: Option<DataId>,
     /// What was made of the children in the roster so far; nothing where we have no part in it.
     children: Vec<Option<Derived>>,
+    /// By the platform's clock.
+    began: Duration,
 }
+
+/// What a rebuild is to a spare.
+const PARKED: &str = "parked";
 
 /// A universe that is not in use yet.
 struct Next {
@@ -74,7 +80,7 @@ impl Rebuild {
         let handshake = Handshake::start(Goal::Rebuild, MAX_ATTEMPTS, &mut orders);
         let me = engine.comm(self::universe(engine)).me;
         let parked = engine.job.roster.rank_of(me).is_none();
-        let work = if parked { "parked" } else { "rebuild" };
+        let work = if parked { PARKED } else { "rebuild" };
         let mut rebuild = Self::begin(engine, work, placement, handshake);
         rebuild.obey(engine, orders);
         Ok(rebuild)
@@ -87,8 +93,8 @@ impl Rebuild {
         handshake: Handshake,
     ) -> Self {
         engine.tell(|_| Entry::Begun { work, spawn: 0 });
-        let (next, world, children) = (None, None, Vec::new());
-        Self { placement, work, handshake, awaits: None, next, world, children }
+        let (next, world, children, began) = (None, None, Vec::new(), engine.platform.now());
+        Self { placement, work, handshake, awaits: None, next, world, children, began }
     }
 
     /// The part of a process that was launched, in universe 0.
@@ -162,6 +168,10 @@ impl Rebuild {
             match order {
                 Order::Vote(yes) => self.awaits = Some(engine.start_step(universe(engine), yes)),
                 Order::Call => {
+                    if self.work == PARKED {
+                        // A spare's recovery begins when it is needed.
+                        self.began = engine.platform.now();
+                    }
                     self.next = self.regroup(engine);
                     self.handshake.handle_return(self.next.is_some(), &mut orders);
                 }
@@ -265,9 +275,11 @@ impl Rebuild {
             let parent = parent.expect("we are a member of what we were split from");
             engine.register_child(parent, &made, of_grid);
         }
+        let took_us = engine.platform.now().saturating_sub(self.began).as_micros() as u64;
         tracing::info!(
             target: "fampi::recovery", %rank, generation = engine.job.roster.generation,
-            role = if engine.job.replacement { "replacement" } else { "survivor" }, "recovered"
+            role = if engine.job.replacement { "replacement" } else { "survivor" }, took_us,
+            "recovered"
         );
     }
 

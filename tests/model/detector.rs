@@ -31,6 +31,7 @@ const TIMING: Timing = Timing {
     start: Duration::from_secs(1),
     requests: 1,
     grace: Duration::from_millis(100),
+    hung: None,
 };
 
 /// How many observers there are, and how often something may go wrong.

@@ -7,6 +7,7 @@
 #[path = "../operations/every.rs"]
 mod every;
 mod files;
+mod hung;
 mod interruption;
 #[allow(dead_code)]
 #[path = "../operations/lattice.rs"]

@@ -11,7 +11,7 @@ use serial_test::serial;
 use super::{Launch, all_say, example, program, said};
 
 /// The program that the observers are started by.
-fn observer() -> PathBuf {
+pub(crate) fn observer() -> PathBuf {
     let own = std::env::current_exe().expect("this program has a path");
     let built = own.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
     let observer = built.join("fampi-observer");
@@ -20,7 +20,7 @@ fn observer() -> PathBuf {
     observer
 }
 
-fn observed(launch: Launch, by: &Path) -> Launch {
+pub(crate) fn observed(launch: Launch, by: &Path) -> Launch {
     launch.variable("FAMPI_OBSERVER", &by.display())
 }
 

@@ -23,11 +23,11 @@ use signal_hook::{
 };
 use stats_alloc::Region;
 
-use crate::{files, interruption, operations, requests, sections};
+use crate::{files, hung, interruption, operations, requests, sections};
 
 const SOFT: i32 = 7;
 const SIGKILL: i32 = 9;
-const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
+pub(crate) const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
 
 pub(crate) type Ended = Result<(), Error>;
 
@@ -53,6 +53,8 @@ pub(crate) fn run(name: &str) -> Ended {
         "allocations" => allocations(world),
         "with collective" => with_collective(world),
         "stopped" => stopped(world),
+        "hung in the middle" => hung::in_the_middle(world),
+        "slow" => hung::slow(world),
         "duplicates" => duplicates(world),
         "idup" => idup(world),
         "operations" => operations::all(world),
@@ -93,7 +95,7 @@ pub(crate) fn wait(mut pending: Pending) -> Result<Finished, Error> {
 }
 
 /// Shell commands of this process's own number, which it does not wait for.
-fn command(script: &str) {
+pub(crate) fn command(script: &str) {
     let script = script.replace("PID", &std::process::id().to_string());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -149,7 +151,7 @@ fn rounds(world: World) -> Ended {
 }
 
 /// One more step of a count that is protected, or the count as it was.
-fn count(block: &mut TryBlock, outdated: bool, count: u64) -> Result<Vec<u64>, Error> {
+pub(crate) fn count(block: &mut TryBlock, outdated: bool, count: u64) -> Result<Vec<u64>, Error> {
     if outdated {
         return block.restore(0);
     }

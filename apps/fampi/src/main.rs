@@ -97,7 +97,7 @@ enum Command {
     Figure2(figure2::Options),
     /// Draw what `run --trace FILE` has written, ranks as rows
     Timeline(draw::Options),
-    /// Show what the observers of this machine know: nodes, ranks, heartbeats
+    /// Show what the observers of this machine know: nodes, ranks, heartbeats, commits
     Top(top::Options),
     /// Lose ranks at random moments for a long time, and judge each run by its result
     Soak(soak::Options),
@@ -177,6 +177,8 @@ mod tests {
             "--minutes",
             "--timeline",
             "--spares",
+            "--observer",
+            "--hung",
             "--",
             "-",
             "--help",

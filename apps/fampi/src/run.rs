@@ -47,6 +47,11 @@ pub(crate) struct Options {
     /// a node, is known everywhere at once
     #[arg(long)]
     observer: bool,
+    /// The same, and a rank that waits for nothing and tests nothing for so many seconds counts as
+    /// dead: more than the longest computation between two blocks
+    #[arg(long, value_name = "SECONDS", value_parser = patience,
+          allow_negative_numbers = true)]
+    hung: Option<f64>,
     /// Hand a flag to the launcher itself, as in --launcher-flag=--hostfile
     #[arg(long = "launcher-flag", value_name = "FLAG", allow_hyphen_values = true)]
     launcher_flags: Vec<String>,
@@ -62,6 +67,11 @@ fn seconds(text: &str) -> Result<Duration, Misuse> {
     if limit.is_zero() { Err(wrong()) } else { Ok(limit) }
 }
 
+fn patience(text: &str) -> Result<f64, Misuse> {
+    let wrong = || Misuse("write the patience with ranks as seconds, at least 0.1".to_owned());
+    text.parse().ok().filter(|seconds| (0.1..=1e9).contains(seconds)).ok_or_else(wrong)
+}
+
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let processes = options.ranks.saturating_add(options.spares);
     if options.launcher_flags.is_empty() {
@@ -74,8 +84,8 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
     let mpi = setup::ensure(workspace)?;
     let built = own.map(|own| cargo::build(workspace, own)).transpose()?;
-    let observer = options.observer.then(|| cargo::build(workspace, Program::observer()));
-    let observer = observer.transpose()?;
+    let observed = options.observer || options.hung.is_some();
+    let observer = observed.then(|| cargo::build(workspace, Program::observer())).transpose()?;
     let reports = Reports::new()?;
     let trace = match &target {
         Some(target) => Some(Trace::in_folder(target.folder())?),
@@ -92,6 +102,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         command.env("FAMPI_KILL", plan);
     }
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
+    command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
     if let Some(trace) = &trace {
         command.env(timeline::VARIABLE, trace.path());
     }

@@ -1,17 +1,19 @@
 //! The socket where the processes of the node register, and those who have not done so yet.
 //!
 //! Whoever comes is asked who it is, of the system, and sent a challenge; it has a second for its
-//! answer, of one length. When too many are about to register the one that has waited longest goes:
-//! who means it is done at once. What is wrong ends the connection, and is counted.
+//! answer, of one length, with which it may hand over what it shows of its progress. When too many
+//! are about to register the one that has waited longest goes: who means it is done at once. What
+//! is wrong ends the connection, and is counted.
 //!
 //! The number of a process may be used again. Its descriptor is opened before the challenge is
 //! sent: who answers lives then, and so the descriptor is its own.
 
 use std::{
     collections::BTreeMap,
-    io::{self, ErrorKind, IoSlice, Read as _, Write as _},
+    io::{ErrorKind, IoSlice, IoSliceMut, Write as _},
+    mem::MaybeUninit,
     os::{
-        fd::{AsFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
     },
     time::{Duration, Instant},
@@ -24,9 +26,15 @@ use fampi::protocol::detector::{
     plan::Plan,
     registration::{self, Nonce, Nonces, REGISTRATION_BYTES, Rejection, Rejections},
 };
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sockopt};
+use rustix::{
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, sockopt,
+    },
+};
 
-use crate::{place::SocketFile, wards::Candidate};
+use crate::{place::SocketFile, pulse::Page, wards::Candidate};
 
 /// How long a process may take to register.
 const HANDSHAKE: Duration = Duration::from_secs(1);
@@ -44,6 +52,8 @@ struct Client {
     candidate: Candidate,
     nonce: Nonce,
     said: Vec<u8>,
+    /// The first descriptor that came with what it said.
+    brought: Option<OwnedFd>,
     until: Instant,
 }
 
@@ -54,6 +64,8 @@ pub struct Registered {
     pub process: Process,
     /// What can be watched.
     pub candidate: Candidate,
+    /// What it shows of its progress, if it does.
+    pub page: Option<Page>,
     connection: UnixStream,
     nonces: Nonces,
 }
@@ -131,8 +143,9 @@ impl Door {
         match client.hear(&self.secret) {
             Ok(None) => None,
             Ok(Some((process, nonces))) => {
-                let Client { connection, candidate, .. } = self.clients.remove(&number)?;
-                Some(Registered { process, candidate, connection, nonces })
+                let Client { connection, candidate, brought, .. } = self.clients.remove(&number)?;
+                let page = brought.and_then(Page::of);
+                Some(Registered { process, candidate, page, connection, nonces })
             }
             Err(why) => {
                 self.clients.remove(&number);
@@ -173,17 +186,17 @@ impl Door {
         registered: Registered,
         board: BorrowedFd<'_>,
         room: u32,
-    ) -> (Candidate, UnixStream) {
-        let Registered { candidate, connection, nonces, .. } = registered;
+    ) -> (Candidate, UnixStream, Option<Page>) {
+        let Registered { candidate, connection, nonces, page, .. } = registered;
         let welcome = registration::welcome(&self.secret, &nonces, room);
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let descriptors = [board];
         ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // One that is gone is reported dead like any other.
         let _ = rustix::net::sendmsg(&connection, &[IoSlice::new(&welcome)], &mut ancillary, flags);
-        (candidate, connection)
+        (candidate, connection, page)
     }
 }
 
@@ -216,7 +229,7 @@ impl Client {
             connection.set_nonblocking(true).and_then(|()| (&connection).write_all(&challenge));
         sent.map_err(|_| Rejection::Malformed)?;
         let said = Vec::with_capacity(REGISTRATION_BYTES);
-        Ok(Self { connection, candidate, nonce, said, until: now + HANDSHAKE })
+        Ok(Self { connection, candidate, nonce, said, brought: None, until: now + HANDSHAKE })
     }
 
     /// Reads what has come; who registers, when that is complete.
@@ -224,10 +237,10 @@ impl Client {
         // One byte more tells what is too long.
         let mut bytes = [0; REGISTRATION_BYTES + 1];
         let room = bytes.len() - self.said.len();
-        match (&self.connection).read(&mut bytes[..room]) {
+        match self.receive(&mut bytes[..room]) {
             Ok(0) => return Err(Rejection::Malformed),
             Ok(length) => self.said.extend_from_slice(&bytes[..length]),
-            Err(error) if is_passing(&error) => return Ok(None),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(_) => return Err(Rejection::Malformed),
         }
         if self.said.len() < REGISTRATION_BYTES {
@@ -236,8 +249,21 @@ impl Client {
         let said = self.said.as_slice().try_into().map_err(|_| Rejection::Malformed)?;
         registration::read_registration(secret, self.nonce, said).map(Some)
     }
-}
 
-fn is_passing(error: &io::Error) -> bool {
-    [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind())
+    /// Takes some bytes. Of the descriptors that come with all of them the first is kept, and the
+    /// others are closed.
+    fn receive(&mut self, bytes: &mut [u8]) -> Result<usize, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let (mut parts, flags) = ([IoSliceMut::new(bytes)], RecvFlags::CMSG_CLOEXEC);
+        let received = rustix::net::recvmsg(&self.connection, &mut parts, &mut ancillary, flags)?;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                for descriptor in descriptors {
+                    self.brought.get_or_insert(descriptor);
+                }
+            }
+        }
+        Ok(received.bytes)
+    }
 }

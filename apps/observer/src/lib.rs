@@ -14,7 +14,8 @@
 //! |---|---|
 //! | [`service`] | the loop: what happened goes to the machine, what it wants is done |
 //! | [`door`] | the socket where processes register, and those who have not done so yet |
-//! | [`wards`] | processes that are watched, and how they ended |
+//! | [`wards`] | processes that are watched, how they ended, and who is hung |
+//! | [`pulse`] | what a process shows of its progress |
 //! | [`link`] | packets from and to other observers |
 //! | [`board`] | the memory that the processes of the node read |
 //! | [`view`], [`top`] | the memory that a person is shown, and the tables made of it |
@@ -35,6 +36,7 @@ pub mod detach;
 pub mod door;
 pub mod link;
 pub mod place;
+pub mod pulse;
 pub mod service;
 pub mod top;
 pub mod view;

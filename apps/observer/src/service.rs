@@ -5,6 +5,7 @@
 //! ends of processes, newcomers ─▶ machine
 //! all packets that have come   ─▶ machine        before any timer: a message that was here in
 //! timers that were due         ─▶ machine        time is heard, however late we run
+//! a ward without progress      ─▶ machine        if the plan sets a limit
 //! counters                     ─▶ board
 //! ```
 //!
@@ -21,8 +22,13 @@ use std::{
 
 use anyhow::{Context, Result};
 use fampi::protocol::detector::{
-    Cause, Effect, Effects, Event, Host, Process, Timer, board::Entry, message::Message,
-    observer::Observer, plan::Plan, registration::Rejection,
+    Cause, Effect, Effects, Event, Host, Process, Timer,
+    board::{self, Entry},
+    message::Message,
+    observer::Observer,
+    plan::Plan,
+    pulse::LOOKS,
+    registration::Rejection,
 };
 use rustix::{
     buffer::spare_capacity,
@@ -36,6 +42,7 @@ use crate::{
     door::{Door, Registered},
     link::Link,
     place,
+    pulse::Page,
     view::View,
     wards::Wards,
 };
@@ -44,8 +51,10 @@ use crate::{
 const LINGER: Duration = Duration::from_secs(2);
 /// The most processes that are watched.
 const MOST_WARDS: u64 = 4096;
-/// Descriptors that are none of a ward's two.
-const OTHER_DESCRIPTORS: u64 = 200;
+/// Descriptors of a ward: of the process, its connection, and its progress.
+const DESCRIPTORS_OF_WARD: u64 = 3;
+/// Descriptors that are none of a ward's.
+const OTHER_DESCRIPTORS: u64 = 300;
 /// More packets than a socket holds: what has come when a turn begins is taken in it.
 const MOST_PACKETS: u32 = 4096;
 /// Events of one turn.
@@ -75,13 +84,33 @@ pub struct Service {
     number: u64,
     /// When we leave, should nobody come.
     leaves: Option<Instant>,
+    watchdog: Option<Watchdog>,
+    tally: Tally,
+}
+
+/// What is told at the end.
+#[derive(Debug, Default)]
+struct Tally {
+    registered: u64,
+    deaths: u64,
+    hung: u64,
+    lost_nodes: u64,
+    /// For signs of life.
+    requests: u64,
+}
+
+/// When the wards are looked at for progress.
+#[derive(Debug)]
+struct Watchdog {
+    period: Duration,
+    next: Instant,
 }
 
 impl Service {
     /// Reads the plan, and makes everything ready: processes may register.
     pub fn start(plan: &Path) -> Result<Self> {
         let plan = place::take_plan(plan)?;
-        let most_wards = descriptors().saturating_sub(OTHER_DESCRIPTORS) / 2;
+        let most_wards = descriptors().saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_OF_WARD;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (link, door) = (Link::new(&plan)?, Door::open(&plan)?);
         for (what, number) in [(link.as_fd(), LINK), (door.as_fd(), DOOR)] {
@@ -89,6 +118,7 @@ impl Service {
         }
         let board = Board::new(room_for(&plan))?;
         let (now, mut out) = (Instant::now(), Effects::new());
+        let period = plan.timing.hung.map(|limit| limit / LOOKS);
         let machine = Observer::start(plan.me, plan.timing, plan.layout(), &mut out);
         let mut service = Self {
             poll,
@@ -104,6 +134,8 @@ impl Service {
             out,
             number: DOOR,
             leaves: Some(now + plan.timing.start),
+            watchdog: period.map(|period| Watchdog { period, next: now + period }),
+            tally: Tally::default(),
         };
         service.perform(now)?;
         Ok(service)
@@ -113,7 +145,20 @@ impl Service {
     pub fn run(mut self) -> Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         while self.turn(&mut events)? {}
+        self.sum_up();
         Ok(())
+    }
+
+    /// Tells those who listen, if this is part of their program.
+    fn sum_up(&self) {
+        let Tally { registered, deaths, hung, lost_nodes, requests } = self.tally;
+        let board::Head { packets, clients, unsent, ghosts, fenced, .. } = self.board.head;
+        tracing::info!(
+            target: "fampi::metrics", node = self.machine.me().node.0, registered, deaths, hung,
+            lost_nodes, requests, refused_packets = packets.total(),
+            refused_connections = clients.total(), unsent_packets = unsent, ghosts, fenced,
+            "observer left"
+        );
     }
 
     /// Waits for something and does what is to be done; false when it is time to leave.
@@ -134,6 +179,7 @@ impl Service {
         }
         self.take_packets(now)?;
         self.take_timers(now)?;
+        self.look_for_progress(now)?;
         self.door.handle_time(now);
         self.watch_door()?;
         self.count(self.wards.count())?;
@@ -146,7 +192,8 @@ impl Service {
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
         events.clear();
         let deadlines = self.timers.values().copied().chain(self.door.deadline());
-        let next = deadlines.chain(self.leaves).min();
+        let looks = self.watchdog.iter().map(|watchdog| watchdog.next);
+        let next = deadlines.chain(self.leaves).chain(looks).min();
         let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
         match epoll::wait(&self.poll, spare_capacity(events), wait.as_ref()) {
@@ -197,12 +244,15 @@ impl Service {
         epoll::delete(&self.poll, newcomer.connection())?;
         let data = epoll::EventData::new_u64(number);
         epoll::add(&self.poll, &newcomer.candidate.descriptor, data, epoll::EventFlags::IN)?;
-        self.view.watch(process, newcomer.candidate.number());
+        let page = newcomer.page.as_ref().map(Page::number);
+        self.view.watch(process, newcomer.candidate.number(), page);
         // Whoever is welcomed finds itself counted.
         self.count(self.wards.count() + 1)?;
         let room = self.board.room();
-        let (candidate, connection) = self.door.welcome(newcomer, self.board.for_readers(), room);
-        self.wards.add(number, process, candidate, connection);
+        let board = self.board.for_readers();
+        let (candidate, connection, page) = self.door.welcome(newcomer, board, room);
+        self.wards.add(number, process, candidate, connection, page);
+        self.tally.registered += 1;
         Ok(())
     }
 
@@ -242,6 +292,23 @@ impl Service {
         Ok(())
     }
 
+    /// Declares a ward that makes no progress. Looks are at least a period apart, also when we were
+    /// kept from running in the middle of one.
+    fn look_for_progress(&mut self, now: Instant) -> Result<()> {
+        let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| watchdog.next <= now) else {
+            return Ok(());
+        };
+        let registry = self.machine.registry();
+        let hung = self.wards.look(|process| registry.cause(process).is_none());
+        watchdog.next = Instant::now() + watchdog.period;
+        self.wards.stillness().for_each(|(process, looks)| self.view.suspect(process, looks));
+        if let Some(process) = hung {
+            self.machine.handle_declaration(process, Cause::Hung, &mut self.out);
+            self.perform(now)?;
+        }
+        Ok(())
+    }
+
     /// Does what the machine wants, in a turn that is about this moment.
     fn perform(&mut self, now: Instant) -> Result<()> {
         let mut out = mem::take(&mut self.out);
@@ -251,6 +318,7 @@ impl Service {
                     self.link.send(to, &message);
                     if message == Message::Request {
                         self.view.ask(to.node);
+                        self.tally.requests += 1;
                     }
                 }
                 Effect::Arm(timer, after) => {
@@ -271,11 +339,15 @@ impl Service {
         let me = self.machine.me();
         match event {
             Event::Died(process, cause) => {
+                // Who left in order has ended, and not died.
+                self.tally.deaths += u64::from(cause != Cause::Exit(0));
+                self.tally.hung += u64::from(cause == Cause::Hung);
                 let host = self.machine.registry().host_of(process).unwrap_or(me);
                 self.view.die(process, cause);
                 self.write(process, host, cause)
             }
             Event::Lost(host, processes) => {
+                self.tally.lost_nodes += 1;
                 self.view.lose(host, &processes);
                 let mut lost = processes.into_iter();
                 lost.try_for_each(|process| self.write(process, host, Cause::NodeLost))
@@ -326,7 +398,7 @@ fn room_for(plan: &Plan) -> u32 {
 /// How many descriptors this process may have; as many as the system allows.
 fn descriptors() -> u64 {
     let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
-    let wanted = 2 * MOST_WARDS + OTHER_DESCRIPTORS;
+    let wanted = DESCRIPTORS_OF_WARD * MOST_WARDS + OTHER_DESCRIPTORS;
     let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
     let raised = Rlimit { current: Some(most), maximum };
     if current.is_some_and(|current| current < most)

@@ -1,7 +1,9 @@
 //! Tables of what the observers of this machine know, for a person.
 //!
 //! Observers are found among the processes of our user, by the memory that they show
-//! ([`crate::view`]). Nothing is asked of them, and nothing tells them that somebody looks.
+//! ([`crate::view`]). Nothing is asked of them, and nothing tells them that somebody looks. Blocks
+//! that the ranks of this node have committed are counted in memory of theirs ([`crate::pulse`]);
+//! how many that is in a second takes two looks.
 
 use std::{
     fmt::Write as _,
@@ -15,13 +17,19 @@ use std::{
 use anyhow::{Result, ensure};
 use fampi::protocol::detector::{
     Cause, Node,
+    pulse::LOOKS,
     view::{HEAD_WORDS, Head, NODE_WORDS, NodeView, RANK_WORDS, RankView, State, node_at},
 };
 
-use crate::view::{NAME, now};
+use crate::{
+    pulse::Page,
+    view::{NAME, now},
+};
 
 /// Between two tables.
 const PERIOD: Duration = Duration::from_secs(1);
+/// Between the two looks before the first one.
+const MOMENT: Duration = Duration::from_millis(200);
 /// Nodes, and ranks, of a table; the rest is counted.
 const MOST_ROWS: usize = 64;
 /// Forgets what a terminal shows, and goes to its first line.
@@ -35,42 +43,78 @@ struct Shown {
     ranks: Vec<RankView>,
 }
 
+/// What was seen of one observer at one moment.
+#[derive(Debug)]
+struct Look {
+    /// The observer.
+    process: u32,
+    shown: Shown,
+    /// Blocks that each rank has committed, where that can be seen.
+    commits: Vec<Option<u64>>,
+    at: Duration,
+}
+
 /// Prints the tables of all observers, once or again and again until the last one has left.
 pub fn main(once: bool) -> Result<()> {
-    let mut text = some_tables(Path::new("/proc"))?;
+    let processes = Path::new("/proc");
+    let mut before = first_look(processes)?;
+    thread::sleep(MOMENT);
     let output = io::stdout();
-    while !text.is_empty() {
-        let clear = if !once && output.is_terminal() { CLEAR } else { "" };
+    loop {
+        let looks = look(processes);
+        if looks.is_empty() {
+            println!("the last observer has left");
+            return Ok(());
+        }
+        let (clear, text) = (!once && output.is_terminal(), tables(&before, &looks));
+        let clear = if clear { CLEAR } else { "" };
         let written = write!(output.lock(), "{clear}{text}").and_then(|()| output.lock().flush());
         // Who does not read any more wants no more.
         if once || written.is_err() {
             return Ok(());
         }
+        before = looks;
         thread::sleep(PERIOD);
-        text = tables(Path::new("/proc"));
     }
-    println!("the last observer has left");
-    Ok(())
 }
 
-fn some_tables(processes: &Path) -> Result<String> {
-    let text = tables(processes);
+fn first_look(processes: &Path) -> Result<Vec<Look>> {
+    let looks = look(processes);
     let advice = "`cargo fampi run --observer` starts a job with one";
-    ensure!(!text.is_empty(), "no observer of yours runs here: {advice}");
-    Ok(text)
+    ensure!(!looks.is_empty(), "no observer of yours runs here: {advice}");
+    Ok(looks)
 }
 
-/// The tables of the observers among the processes in this folder, one after another.
-fn tables(processes: &Path) -> String {
+/// The observers among the processes in this folder, by number.
+fn look(processes: &Path) -> Vec<Look> {
     let numbers = fs::read_dir(processes).into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut numbers: Vec<u32> = numbers.collect();
     numbers.sort_unstable();
-    let shown = numbers.into_iter().filter_map(|number| {
-        let shown = find(&processes.join(number.to_string())).and_then(read)?;
-        Some(table(number, &shown, now()))
+    let looks = numbers.into_iter().filter_map(|process| {
+        let observer = processes.join(process.to_string());
+        let shown = find(&observer).and_then(read)?;
+        let page = |rank: &RankView| open(&observer, rank.page?)?.read();
+        let commits = shown.ranks.iter().map(|rank| page(rank).map(|pulse| pulse.commits));
+        Some(Look { process, commits: commits.collect(), shown, at: now() })
     });
-    shown.collect::<Vec<String>>().join("\n")
+    looks.collect()
+}
+
+/// The memory of a rank, behind this descriptor of its observer.
+fn open(observer: &Path, descriptor: u32) -> Option<Page> {
+    let path = observer.join("fd").join(descriptor.to_string());
+    // Opening something else could wait for ever.
+    if !is_memory(&path, "") {
+        return None;
+    }
+    Page::of(File::open(path).ok()?.into())
+}
+
+/// The tables of all observers, one after another, with what happened since the look before.
+fn tables(before: &[Look], looks: &[Look]) -> String {
+    let table = |look: &Look| table(look, before.iter().find(|it| it.process == look.process));
+    looks.iter().map(table).collect::<Vec<String>>().join("\n")
 }
 
 /// The memory that a process shows, if it is an observer of ours.
@@ -81,12 +125,14 @@ fn find(process: &Path) -> Option<File> {
         return None;
     }
     let descriptors = fs::read_dir(process.join("fd")).ok()?.flatten();
-    let memory = format!("/memfd:{NAME}");
-    let shows = |path: &Path| {
-        fs::read_link(path).is_ok_and(|target| target.to_string_lossy().starts_with(&memory))
-    };
     let mut paths = descriptors.map(|descriptor| descriptor.path());
-    File::open(paths.find(|path| shows(path))?).ok()
+    File::open(paths.find(|path| is_memory(path, NAME))?).ok()
+}
+
+/// True for a descriptor of memory whose name begins so.
+fn is_memory(descriptor: &Path, name: &str) -> bool {
+    let memory = format!("/memfd:{name}");
+    fs::read_link(descriptor).is_ok_and(|target| target.to_string_lossy().starts_with(&memory))
 }
 
 /// What is in the memory, if that is a view of this version.
@@ -104,29 +150,31 @@ fn read(mut file: File) -> Option<Shown> {
     Some(Shown { head, nodes: nodes.collect(), ranks: ranks.collect::<Option<_>>()? })
 }
 
-/// What an observer, which has this number, knows now.
-fn table(number: u32, Shown { head, nodes, ranks }: &Shown, now: Duration) -> String {
+/// What an observer knows.
+fn table(look: &Look, before: Option<&Look>) -> String {
+    let Look { process, shown: Shown { head, nodes, ranks }, at, .. } = look;
     let me = head.me.node.0 as usize;
     let name = nodes.get(me).map_or("?", |node| &node.name);
     let Head { period, timeout, watched, refused, .. } = head;
     let mut text = format!(
-        "observer {number} on {name}: watched: {watched}, nodes: {}, ranks: {}\n\
+        "observer {process} on {name}: watched: {watched}, nodes: {}, ranks: {}\n\
          heartbeats every {period:?}, lost after {timeout:?}; strangers refused: {refused}{}\n\n",
         nodes.len(),
         ranks.len(),
         if head.fenced { "; lost to all other nodes" } else { "" }
     );
-    let rows = nodes.iter().enumerate().map(|(at, node)| {
-        let state = match (at == me, node.lost) {
-            (true, _) => "here",
-            (false, true) => "lost",
-            (false, false) => "alive",
+    let rows = nodes.iter().enumerate().map(|(number, node)| {
+        let state = match (number == me, node.lost, node.asked_in_vain) {
+            (true, ..) => "here",
+            (_, true, _) => "lost",
+            (_, _, 0) => "alive",
+            _ => "silent",
         };
-        let ago = |heard| format!("{} ms ago", now.saturating_sub(heard).as_millis());
+        let ago = |heard| format!("{} ms ago", at.saturating_sub(heard).as_millis());
         let heard = node.heard.map_or_else(|| "-".into(), ago);
         let (life, asked) = (node.incarnation.0, node.asked);
         [
-            at.to_string(),
+            number.to_string(),
             life.to_string(),
             node.name.clone(),
             state.into(),
@@ -136,17 +184,34 @@ fn table(number: u32, Shown { head, nodes, ranks }: &Shown, now: Duration) -> St
     });
     align(&mut text, ["node", "life", "name", "state", "heard", "asked"], rows);
     text.push('\n');
-    let rows = ranks.iter().enumerate().map(|(rank, RankView { incarnation, node, state })| {
-        [rank.to_string(), incarnation.0.to_string(), node.0.to_string(), words(*state)]
+    let rows = ranks.iter().enumerate().map(|(number, rank)| {
+        let commits = look.commits.get(number).copied().flatten();
+        let rate = before.and_then(|before| rate(before, look, number));
+        let commits = commits.map_or_else(|| "-".into(), |commits| commits.to_string());
+        let rate = rate.map_or_else(|| "-".into(), |rate| format!("{rate:.0}"));
+        let (life, node) = (rank.incarnation.0.to_string(), rank.node.0.to_string());
+        [number.to_string(), life, node, commits, rate, words(rank)]
     });
-    align(&mut text, ["rank", "life", "node", "state"], rows);
+    align(&mut text, ["rank", "life", "node", "commits", "per second", "state"], rows);
     text
 }
 
-fn words(state: State) -> String {
-    match state {
+/// Commits in a second of a rank that is the same process at both looks.
+fn rate(before: &Look, look: &Look, rank: usize) -> Option<f64> {
+    let of = |look: &Look| Some((look.shown.ranks.get(rank)?.state, (*look.commits.get(rank)?)?));
+    let ((process, first), (same, last)) = (of(before)?, of(look)?);
+    let passed = look.at.checked_sub(before.at).filter(|passed| !passed.is_zero())?;
+    let commits = last.checked_sub(first).filter(|_| process == same)?;
+    Some(commits as f64 / passed.as_secs_f64())
+}
+
+fn words(rank: &RankView) -> String {
+    match rank.state {
         State::Alive => "alive".into(),
-        State::Watched(process) => format!("process {process}"),
+        State::Watched(process) if rank.still == 0 => format!("process {process}"),
+        State::Watched(process) => {
+            format!("process {process}, no progress in {} of {LOOKS} looks", rank.still)
+        }
         State::Dead(Cause::Ended) => "ended".into(),
         State::Dead(Cause::Exit(0)) => "left in order".into(),
         State::Dead(Cause::Exit(status)) => format!("ended with status {status}"),
@@ -190,6 +255,7 @@ mod tests {
             incarnation: Incarnation(0),
             lost,
             asked: u64::from(lost) * 3,
+            asked_in_vain: 0,
             heard,
             name: name.into(),
         };
@@ -197,6 +263,8 @@ mod tests {
             incarnation: Incarnation(life),
             node: Node(node),
             state,
+            page: None,
+            still: 0,
         };
         let head = Head {
             nodes: 3,
@@ -221,8 +289,15 @@ mod tests {
         }
     }
 
+    fn look_at(shown: Shown, commits: Option<u64>, at: Duration) -> Look {
+        let commits = shown.ranks.iter().map(|rank| commits.filter(|_| rank.node == Node(0)));
+        Look { process: 4711, commits: commits.collect(), shown, at }
+    }
+
     #[test]
     fn a_person_sees_who_is_where_and_how() {
+        let before = look_at(shown(), Some(1000), Duration::from_millis(9_800));
+        let now = look_at(shown(), Some(1234), Duration::from_secs(10));
         let expected = "\
             observer 4711 on a1: watched: 1, nodes: 3, ranks: 4\n\
             heartbeats every 100ms, lost after 1s; strangers refused: 2\n\
@@ -232,26 +307,49 @@ mod tests {
             1     0     a2    lost   -          3\n\
             2     0     b1    alive  42 ms ago  0\n\
             \n\
-            rank  life  node  state\n\
-            0     0     0     process 4712\n\
-            1     0     1     lost with its node\n\
-            2     2     2     alive\n\
-            3     0     2     ended by signal 9\n";
-        assert_eq!(table(4711, &shown(), Duration::from_secs(10)), expected);
+            rank  life  node  commits  per second  state\n\
+            0     0     0     1234     1170        process 4712\n\
+            1     0     1     -        -           lost with its node\n\
+            2     2     2     -        -           alive\n\
+            3     0     2     -        -           ended by signal 9\n";
+        assert_eq!(tables(&[before], &[now]), expected);
+    }
+
+    #[test]
+    fn who_is_suspected_is_shown_so() {
+        let mut shown = shown();
+        shown.nodes[2].asked_in_vain = 2;
+        shown.ranks[0].still = 5;
+        let text = table(&look_at(shown, None, Duration::ZERO), None);
+        assert!(text.contains("\n2     0     b1    silent"), "{text}");
+        assert!(text.contains("process 4712, no progress in 5 of 8 looks\n"), "{text}");
+    }
+
+    #[test]
+    fn a_rate_is_that_of_one_process_and_needs_two_looks() {
+        let look = |commits, seconds| look_at(shown(), commits, Duration::from_secs(seconds));
+        let now = look(Some(500), 3);
+        assert_eq!(rate(&look(Some(100), 1), &now, 0), Some(200.0));
+        assert_eq!(rate(&look(Some(100), 3), &now, 0), None, "no time has passed");
+        assert_eq!(rate(&look(Some(501), 1), &now, 0), None, "it counts anew");
+        assert_eq!(rate(&look(None, 1), &now, 0), None);
+        let mut other = look(Some(100), 1);
+        other.shown.ranks[0].state = State::Watched(4713);
+        assert_eq!(rate(&other, &now, 0), None);
     }
 
     #[test]
     fn of_many_ranks_the_first_are_shown_and_the_rest_counted() {
         let mut shown = shown();
         shown.ranks = vec![shown.ranks[2]; 1000];
-        let text = table(1, &shown, Duration::ZERO);
+        let text = table(&look_at(shown, None, Duration::ZERO), None);
         assert!(text.ends_with("and 936 more\n") && text.lines().count() < 80, "{text}");
     }
 
     #[test]
     fn where_no_observer_runs_a_sentence_says_so() {
         for folder in ["/no/such/folder", "/proc/self"] {
-            let why = some_tables(Path::new(folder)).expect_err("no processes").to_string();
+            let why = first_look(Path::new(folder)).expect_err("no processes").to_string();
             assert!(why.starts_with("no observer of yours runs here: "), "{why}");
         }
     }

@@ -49,6 +49,7 @@ impl View {
             incarnation: Incarnation(0),
             lost: false,
             asked: 0,
+            asked_in_vain: 0,
             heard: None,
             name: place.name.clone(),
         };
@@ -56,6 +57,8 @@ impl View {
             incarnation: Incarnation(0),
             node: *node,
             state: State::Alive,
+            page: None,
+            still: 0,
         };
         let head = Head {
             nodes: plan.nodes.len() as u32,
@@ -84,12 +87,16 @@ impl View {
             node.incarnation = from.incarnation;
             node.lost = false;
             node.heard = Some(heard);
+            node.asked_in_vain = 0;
         });
     }
 
     /// A node is asked for a sign of life.
     pub fn ask(&mut self, node: Node) {
-        self.change_node(node, |node| node.asked += 1);
+        self.change_node(node, |node| {
+            node.asked += 1;
+            node.asked_in_vain += 1;
+        });
     }
 
     /// A node is lost, with these processes.
@@ -106,18 +113,25 @@ impl View {
     /// A process holds its rank, on this node.
     pub fn join(&mut self, process: Process, host: Host) {
         self.change_rank(process, |rank| {
-            (rank.node, rank.state) = (host.node, State::Alive);
+            (rank.node, rank.state, rank.page) = (host.node, State::Alive, None);
         });
     }
 
-    /// We watch a process, which has this number.
-    pub fn watch(&mut self, process: Process, number: u32) {
-        self.change_rank(process, |rank| rank.state = State::Watched(number));
+    /// We watch a process, which has this number, and shows its progress behind this descriptor.
+    pub fn watch(&mut self, process: Process, number: u32, page: Option<u32>) {
+        self.change_rank(process, |rank| (rank.state, rank.page) = (State::Watched(number), page));
+    }
+
+    /// A process that we watch has made no progress for so many looks.
+    pub fn suspect(&mut self, process: Process, looks: u32) {
+        self.change_rank(process, |rank| rank.still = looks);
     }
 
     /// A process is dead.
     pub fn die(&mut self, process: Process, cause: Cause) {
-        self.change_rank(process, |rank| rank.state = State::Dead(cause));
+        self.change_rank(process, |rank| {
+            (rank.state, rank.page, rank.still) = (State::Dead(cause), None, 0);
+        });
     }
 
     /// What was counted.
@@ -140,9 +154,12 @@ impl View {
     fn change_rank(&mut self, process: Process, change: impl FnOnce(&mut RankView)) {
         let known = self.ranks.get_mut(process.rank.index());
         if let Some(known) = known.filter(|known| known.incarnation <= process.incarnation) {
+            let before = *known;
             known.incarnation = process.incarnation;
             change(known);
-            self.write_rank(process.rank.number());
+            if *known != before {
+                self.write_rank(process.rank.number());
+            }
         }
     }
 

@@ -1,8 +1,11 @@
-//! Processes that are watched, and how they ended.
+//! Processes that are watched, how they ended, and who is hung.
 //!
 //! A descriptor of a process (`pidfd`, Linux 5.3) refers to one process for ever, and becomes
 //! readable when it has ended. Only its parent is told its status; for others the kernel shows it
 //! as long as the parent has not asked, so we look at once, and are sometimes too late.
+//!
+//! Of those that are hung one is told at a time, and then the others have the whole limit again:
+//! they may have waited for that one, inside a call of MPI.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +14,14 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
 };
 
-use fampi::protocol::detector::{Cause, Process, registration::LEAVE};
+use fampi::protocol::detector::{
+    Cause, Process,
+    pulse::{Stillness, Thread},
+    registration::LEAVE,
+};
 use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::pulse::Page;
 
 /// A process that may become a ward: it is at the other end of a connection.
 #[derive(Debug)]
@@ -27,7 +36,9 @@ impl Candidate {
     /// The process that has this number now. It is the one meant if that one is heard of later.
     pub fn new(pid: Pid) -> Option<Self> {
         let descriptor = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        Some(Self { pid, started: status(pid).map(|status| status.started), descriptor })
+        let mut it = Self { pid, started: None, descriptor };
+        it.started = it.status().map(|status| status.started);
+        Some(it)
     }
 
     /// The number of the process.
@@ -35,9 +46,20 @@ impl Candidate {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
+    fn status(&self) -> Option<Status> {
+        Status::of(&format!("/proc/{}/stat", self.pid.as_raw_nonzero()))
+    }
+
+    /// One of its threads.
+    fn thread(&self, number: u64) -> Option<Thread> {
+        let status = Status::of(&format!("/proc/{}/task/{number}/stat", self.pid.as_raw_nonzero()));
+        status.map(|Status { state, ran, .. }| Thread { state, ran })
+    }
+
     /// How it ended, as far as the system says so.
     fn cause(&self) -> Cause {
-        let status = status(self.pid).filter(|it| it.is_over && Some(it.started) == self.started);
+        let status =
+            self.status().filter(|it| it.state == b'Z' && Some(it.started) == self.started);
         match status.map(|status| status.code) {
             // Who leaves in order says so: this status alone says nothing.
             None | Some(0) => Cause::Ended,
@@ -54,12 +76,22 @@ struct Ward {
     candidate: Candidate,
     /// It sees by this that we are gone, and says so before it leaves in order.
     connection: UnixStream,
+    /// Of one that shows its progress.
+    page: Option<Page>,
+    stillness: Stillness,
 }
 
 impl Ward {
     fn has_left(&self) -> bool {
         let mut word = [0];
         matches!((&self.connection).read(&mut word), Ok(1)) && word == [LEAVE]
+    }
+
+    /// True when it is hung.
+    fn look(&mut self) -> bool {
+        let Self { candidate, page, stillness, .. } = self;
+        let pulse = page.as_ref().and_then(Page::read);
+        pulse.is_some_and(|pulse| stillness.handle_look(pulse, |number| candidate.thread(number)))
     }
 }
 
@@ -85,9 +117,29 @@ impl Wards {
         process: Process,
         candidate: Candidate,
         connection: UnixStream,
+        page: Option<Page>,
     ) {
-        let ward = Ward { process, candidate, connection };
-        self.0.insert(number, ward);
+        let stillness = Stillness::default();
+        self.0.insert(number, Ward { process, candidate, connection, page, stillness });
+    }
+
+    /// Looks whether all of these make progress; of those that are hung, one.
+    pub fn look(&mut self, mut of: impl FnMut(Process) -> bool) -> Option<Process> {
+        let mut hung = None;
+        for ward in self.0.values_mut().filter(|ward| of(ward.process)) {
+            if ward.look() {
+                hung = hung.or(Some(ward.process));
+            }
+        }
+        if hung.is_some() {
+            self.0.values_mut().for_each(|ward| ward.stillness.forgive());
+        }
+        hung
+    }
+
+    /// For how many looks each has made no progress.
+    pub fn stillness(&self) -> impl Iterator<Item = (Process, u32)> + '_ {
+        self.0.values().map(|ward| (ward.process, ward.stillness.looks()))
     }
 
     /// The process with this number has ended.
@@ -105,22 +157,31 @@ impl Wards {
     }
 }
 
-/// What the kernel shows of a process.
+/// What the kernel shows of a process, or of one of its threads.
 struct Status {
-    /// It has ended, and its parent has not asked how.
-    is_over: bool,
+    /// `Z` when it has ended, and its parent has not asked how.
+    state: u8,
+    /// For how long it has run, in ticks.
+    ran: u64,
     /// When it started, in ticks.
     started: u64,
     /// How it ended, as its parent is told.
     code: u64,
 }
 
-fn status(pid: Pid) -> Option<Status> {
-    let text = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name of the program, in parentheses, can hold anything.
-    let end = text.iter().rposition(|byte| *byte == b')')?;
-    let mut words = std::str::from_utf8(&text[end + 1..]).ok()?.split_whitespace();
-    let is_over = words.next()? == "Z";
-    let started = words.nth(18)?.parse().ok()?;
-    Some(Status { is_over, started, code: words.nth(29)?.parse().ok()? })
+impl Status {
+    fn of(path: &str) -> Option<Self> {
+        let text = fs::read(path).ok()?;
+        // The name of the program, in parentheses, can hold anything.
+        let end = text.iter().rposition(|byte| *byte == b')')?;
+        let words = std::str::from_utf8(&text[end + 1..]).ok()?;
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let number = |at: usize| words.get(at)?.parse::<u64>().ok();
+        Some(Self {
+            state: *words.first()?.as_bytes().first()?,
+            ran: number(11)? + number(12)?,
+            started: number(19)?,
+            code: number(49)?,
+        })
+    }
 }

@@ -24,6 +24,7 @@ use std::{
 use super::{
     super::{calls::Checked, comm::Comm, exit, process::Process},
     charter::{Charter, secret_of},
+    hung_limit,
 };
 use crate::{
     protocol::detector::{
@@ -40,8 +41,9 @@ const OTHERS: u32 = libc::S_IRWXG | libc::S_IRWXO;
 /// The longest path that a socket may have, in bytes.
 const MAX_SOCKET_PATH: usize = 100;
 
-/// What a process brings: an address, and of rank 0 what names the job and its secret.
-type Row = [u64; 6];
+/// What a process brings: an address, and of rank 0 what names the job, its secret, and the limit
+/// of ranks without progress in microseconds, 0 for none.
+type Row = [u64; 7];
 
 /// Starts the observers, if that can be done on all nodes: what all know now, and the number of our
 /// node; or why there are none. Collective.
@@ -76,7 +78,7 @@ pub(super) fn observers(
     let Some(plan) = plan.filter(|_| known) else {
         return Ok(Err(no_link.unwrap_or_else(|| "not all nodes are known".into())));
     };
-    let [_, job, secret @ ..] = rows[0];
+    let [_, job, secret @ .., _] = rows[0];
     let started = plan.and_then(|plan| match link {
         Some(link) => start(program, &plan, job, link),
         None => Ok(()),
@@ -119,11 +121,12 @@ fn row(me: Rank, link: Option<&Link>) -> Row {
     let address =
         link.map_or(0, |link| u64::from(u32::from(link.address)) << 16 | u64::from(port(link)));
     if me != Rank::new(0) {
-        return [address, 0, 0, 0, 0, 0];
+        return [address, 0, 0, 0, 0, 0, 0];
     }
     // Zeros are no secret: then there are no observers.
     let [job, a, b, c, d] = random().unwrap_or_default();
-    [address, job, a, b, c, d]
+    let hung = hung_limit().map_or(0, |limit| limit.as_micros() as u64);
+    [address, job, a, b, c, d, hung]
 }
 
 /// Numbers that nobody can guess.
@@ -152,7 +155,7 @@ fn plan(
 ) -> Option<Result<Plan, String>> {
     let names = str::from_utf8(names).ok()?;
     let names: Vec<&str> = names.lines().collect();
-    let [_, job, secret @ ..] = *rows.first()?;
+    let [_, job, secret @ .., hung] = *rows.first()?;
     if secret == [0; 4] {
         return None;
     }
@@ -165,7 +168,9 @@ fn plan(
     let nodes = firsts.iter().map(place).collect::<Option<Vec<Place>>>()?;
     let secret = secret_of(secret);
     let socket = socket(job, me.node);
-    Some(socket.map(|socket| Plan { secret, socket, me, timing: Timing::OF_JOBS, nodes, nodes_of }))
+    let hung = (hung > 0).then(|| Duration::from_micros(hung));
+    let timing = Timing { hung, ..Timing::OF_JOBS };
+    Some(socket.map(|socket| Plan { secret, socket, me, timing, nodes, nodes_of }))
 }
 
 /// The path where the processes of this node register.

@@ -25,6 +25,7 @@
 //! | [`plan`] | what an observer is told at its start | – |
 //! | [`registration`] | how a process and the observer of its node prove who they are | – |
 //! | [`board`] | what the observer shows the processes of its node | – |
+//! | [`pulse`] | what a process shows its observer, and when it is hung | – |
 //! | [`view`] | what it shows a person | – |
 //!
 //! **Guarantees.** A death is known to every living observer in the end: by the flood while fewer
@@ -54,6 +55,7 @@ pub mod message;
 pub mod observer;
 pub mod order;
 pub mod plan;
+pub mod pulse;
 pub mod registration;
 pub mod registry;
 pub mod ring;
@@ -130,6 +132,8 @@ pub struct Timing {
     pub requests: u8,
     /// A process that is told to stop is killed after so long.
     pub grace: Duration,
+    /// A process that makes no progress for so long is hung; `None` if nobody ever is.
+    pub hung: Option<Duration>,
 }
 
 impl Timing {
@@ -141,6 +145,7 @@ impl Timing {
         start: Duration::from_secs(10),
         requests: 3,
         grace: Duration::from_millis(500),
+        hung: None,
     };
 
     /// The timing of the paper, η = 2 δ, with requests in between.
@@ -151,6 +156,7 @@ impl Timing {
             start: period.saturating_mul(20),
             requests: 3,
             grace: Duration::from_millis(200),
+            hung: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The plan: what an observer is told at its start, as text.
 //!
 //! ```text
-//! fampi-observer 1
+//! fampi-observer 2
 //! secret 00112233…                 64 hexadecimal digits, the same for the whole job
 //! socket run/4f3a-0.sock           where the processes of this node register
 //! me 0 0                           node, and which of its observers
@@ -9,6 +9,7 @@
 //! timeout 1000000                  η
 //! start 10000000                   until the first heartbeat, and the first registration
 //! grace 200000                     until a process that was told to stop is killed
+//! hung 0                           until one without progress is hung; 0: nobody is
 //! node 10.0.0.1:4711 nid0001       one line for each node, in order
 //! node 10.0.0.2:4711 nid0002
 //! ranks 0 0 1 1                    the node of each rank of the launch
@@ -29,7 +30,7 @@ use core::{
 
 use super::{Host, Incarnation, Node, Timing, envelope::Secret, layout::Layout, order::spread};
 
-const TITLE: &str = "fampi-observer 1";
+const TITLE: &str = "fampi-observer 2";
 const REQUESTS: u8 = 3;
 
 /// One node: where its observer is, and its name.
@@ -81,9 +82,10 @@ impl Plan {
         self.secret.reveal().iter().for_each(|byte| put(&mut text, format_args!("{byte:02x}")));
         put(&mut text, format_args!("\nsocket {}", self.socket));
         put(&mut text, format_args!("\nme {} {}", self.me.node.0, self.me.incarnation.0));
-        let Timing { period, timeout, start, requests: _, grace } = self.timing;
-        let times = [("period", period), ("timeout", timeout), ("start", start), ("grace", grace)];
-        for (word, time) in times {
+        let Timing { period, timeout, start, requests: _, grace, hung } = self.timing;
+        let hung = hung.unwrap_or_default();
+        let times = [("period", period), ("timeout", timeout), ("start", start)];
+        for (word, time) in times.into_iter().chain([("grace", grace), ("hung", hung)]) {
             put(&mut text, format_args!("\n{word} {}", time.as_micros()));
         }
         for Place { address, name } in &self.nodes {
@@ -117,6 +119,7 @@ impl Plan {
             start: time("start", START)?,
             requests: REQUESTS,
             grace: time("grace", GRACE)?,
+            hung: Some(time("hung", HUNG)?).filter(|limit| !limit.is_zero()),
         };
         if timing.period.is_zero() || timing.timeout <= timing.period {
             return Err(lines.flaw("a timeout above the period, and a period above 0"));
@@ -156,6 +159,7 @@ const PERIOD: &str = "`period` and microseconds";
 const TIMEOUT: &str = "`timeout` and microseconds";
 const START: &str = "`start` and microseconds";
 const GRACE: &str = "`grace` and microseconds";
+const HUNG: &str = "`hung` and microseconds";
 const NODE: &str = "`node`, an address with its port, and a name";
 const RANKS: &str = "`ranks` and the node of each rank";
 
@@ -258,6 +262,10 @@ mod tests {
         assert_eq!(read.nodes_of, written.nodes_of);
         assert_eq!(read.layout().predecessors(Node(1)).next(), Some(Node(2)), "ring by names");
         assert_eq!(read.to_text(), text);
+        let watchful = Timing { hung: Some(Duration::from_millis(1500)), ..written.timing };
+        let watchful = Plan { timing: watchful, ..written };
+        let read = Plan::parse(&watchful.to_text()).expect("it was written so");
+        assert_eq!(read.timing, watchful.timing);
     }
 
     #[test]
@@ -280,8 +288,9 @@ mod tests {
             flaw("period 10000", "period ten"),
             "line 5 of the plan should be `period` and microseconds"
         );
-        assert!(flaw("fampi-observer 1", "fampi-observer 2").contains("line 1 "));
+        assert!(flaw("fampi-observer 2", "fampi-observer 1").contains("line 1 "));
         assert!(flaw("secret 00", "secret 0").contains("64 hexadecimal"));
+        assert!(flaw("hung 0", "hung never").contains("`hung` and microseconds"));
         assert!(flaw("me 1 2", "me 3 2").contains("ranks"));
         assert!(flaw("timeout 20000", "timeout 10000").contains("above the period"));
         assert!(flaw("127.0.0.1:4712", "127.0.0.1").contains("address with its port"));

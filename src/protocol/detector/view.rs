@@ -1,15 +1,16 @@
 //! The view: what an observer shows a person of all that it knows, in words of memory of its own.
 //!
 //! ```text
-//! view = head, 8 words · nodes, 8 words each · ranks of the launch, 2 words each
+//! view = head, 8 words · nodes, 8 words each · ranks of the launch, 3 words each
 //! head = magic · nodes, ranks · node, incarnation · period · timeout · watched · refused · fenced
-//! node = incarnation, lost · asked · heard · name (4) · 0
-//! rank = incarnation, node · state
+//! node = incarnation, lost · asked · heard · name (4) · asked since heard
+//! rank = incarnation, node · state · page, still
 //! ```
 //!
 //! No process of the job looks at it: what these have to know is on the [board](super::board). A
 //! record is written when it changes, and whoever looks in that moment sees half of it, once.
-//! Moments are those of the machine's monotonic clock.
+//! Moments are those of the machine's monotonic clock. A page is the observer's descriptor of the
+//! memory in which a rank shows its [pulse](super::pulse), plus 1: whoever looks finds it there.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -25,11 +26,11 @@ pub const HEAD_WORDS: usize = 8;
 /// Words of a node.
 pub const NODE_WORDS: usize = 8;
 /// Words of a rank.
-pub const RANK_WORDS: usize = 2;
+pub const RANK_WORDS: usize = 3;
 /// Bytes of the name of a node, of which the rest is not shown.
 pub const NAME_BYTES: usize = 32;
 /// "fampi", a letter, and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0v\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0v\x02");
 
 const ALIVE: u64 = 0;
 const WATCHED: u64 = 1;
@@ -75,6 +76,8 @@ pub struct NodeView {
     pub lost: bool,
     /// How often it was asked for a sign of life.
     pub asked: u64,
+    /// So many times since something came from it: it is suspected.
+    pub asked_in_vain: u64,
     /// When something came from it last; nothing comes from most nodes of a large job.
     pub heard: Option<Duration>,
     /// Its name, at most [`NAME_BYTES`].
@@ -101,6 +104,10 @@ pub struct RankView {
     pub node: Node,
     /// How it is.
     pub state: State,
+    /// The observer's descriptor of the memory that shows its progress.
+    pub page: Option<u32>,
+    /// Looks in a row without progress, of [`LOOKS`](super::pulse::LOOKS): it is suspected.
+    pub still: u32,
 }
 
 impl Head {
@@ -158,18 +165,20 @@ impl NodeView {
         for (word, bytes) in words[3..].iter_mut().zip(name.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
+        words[NODE_WORDS - 1] = self.asked_in_vain;
         words
     }
 
     /// The node in these words.
     pub fn from_words(words: [u64; NODE_WORDS]) -> Self {
-        let [life, asked, heard, name @ .., _] = words;
+        let [life, asked, heard, name @ .., asked_in_vain] = words;
         let (incarnation, lost) = halves(life);
         let heard = (heard != 0).then(|| Duration::from_nanos(heard));
         let bytes: [[u8; 8]; NAME_BYTES / 8] = name.map(u64::to_le_bytes);
         let name = String::from_utf8_lossy(bytes.as_flattened());
         let name = name.trim_end_matches('\0').into();
-        Self { incarnation: Incarnation(incarnation), lost: lost != 0, asked, heard, name }
+        let (incarnation, lost) = (Incarnation(incarnation), lost != 0);
+        Self { incarnation, lost, asked, asked_in_vain, heard, name }
     }
 }
 
@@ -181,19 +190,22 @@ impl RankView {
             State::Watched(process) => WATCHED | u64::from(process) << 32,
             State::Dead(cause) => DEAD | u64::from(u16::from_le_bytes(cause_bytes(cause))) << 32,
         };
-        [pair(self.incarnation.0, self.node.0), state]
+        let page = self.page.map_or(0, |page| page + 1);
+        [pair(self.incarnation.0, self.node.0), state, pair(page, self.still)]
     }
 
     /// The rank in these words, if they are one.
-    pub fn from_words([life, state]: [u64; RANK_WORDS]) -> Option<Self> {
+    pub fn from_words([life, state, progress]: [u64; RANK_WORDS]) -> Option<Self> {
         let ((incarnation, node), (kind, value)) = (halves(life), halves(state));
+        let (page, still) = halves(progress);
         let state = match u64::from(kind) {
             ALIVE => State::Alive,
             WATCHED => State::Watched(value),
             DEAD => State::Dead(cause_of(u16::try_from(value).ok()?.to_le_bytes())?),
             _ => return None,
         };
-        Some(Self { incarnation: Incarnation(incarnation), node: Node(node), state })
+        let (incarnation, node) = (Incarnation(incarnation), Node(node));
+        Some(Self { incarnation, node, state, page: page.checked_sub(1), still })
     }
 }
 
@@ -215,7 +227,7 @@ mod tests {
             fenced: true,
         };
         assert_eq!(Head::from_words(head.to_words()), Some(head));
-        assert_eq!(head.words(), 8 + 3 * 8 + 2 * 70_000);
+        assert_eq!(head.words(), 8 + 3 * 8 + 3 * 70_000);
         assert_eq!(Head::from_words([0; HEAD_WORDS]), None);
     }
 
@@ -228,20 +240,25 @@ mod tests {
             State::Dead(Cause::Replaced),
         ];
         for state in states {
-            let rank = RankView { incarnation: Incarnation(7), node: Node(1 << 20), state };
-            assert_eq!(RankView::from_words(rank.to_words()), Some(rank));
+            for (page, still) in [(None, 0), (Some(0), 3), (Some(4711), 8)] {
+                let (incarnation, node) = (Incarnation(7), Node(1 << 20));
+                let rank = RankView { incarnation, node, state, page, still };
+                assert_eq!(RankView::from_words(rank.to_words()), Some(rank));
+            }
         }
-        assert_eq!(RankView::from_words([0, 3]), None);
-        assert_eq!(RankView::from_words([0, DEAD]), None);
+        assert_eq!(RankView::from_words([0, 3, 0]), None);
+        assert_eq!(RankView::from_words([0, DEAD, 0]), None);
     }
 
     proptest! {
         #[test]
         fn a_node_is_read_as_written_but_for_the_end_of_a_long_name(
-            (life, lost, asked, heard) in any::<(u32, bool, u64, u32)>(), name in "[a-zö-]{0,40}"
+            (life, lost, asked, vain, heard) in any::<(u32, bool, u64, u64, u32)>(),
+            name in "[a-zö-]{0,40}",
         ) {
             let heard = (heard != 0).then(|| Duration::from_nanos(heard.into()));
-            let node = NodeView { incarnation: Incarnation(life), lost, asked, heard, name };
+            let (incarnation, asked_in_vain) = (Incarnation(life), vain);
+            let node = NodeView { incarnation, lost, asked, asked_in_vain, heard, name };
             let read = NodeView::from_words(node.to_words());
             prop_assert!(node.name.starts_with(&read.name));
             prop_assert!(read.name == node.name || read.name.len() > NAME_BYTES - 2);
@@ -251,7 +268,7 @@ mod tests {
         #[test]
         fn words_from_outside_never_panic(words in any::<[u64; 8]>()) {
             let _ = (Head::from_words(words), NodeView::from_words(words));
-            let _ = RankView::from_words([words[0], words[1]]);
+            let _ = RankView::from_words([words[0], words[1], words[2]]);
         }
     }
 }

@@ -23,7 +23,7 @@ use fampi::{
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
-use crate::{network::Network, rank::Member};
+use crate::{network::Network, page, rank::Member};
 
 const OBSERVER: &str = env!("CARGO_BIN_EXE_fampi-observer");
 /// After this a test has failed.
@@ -36,6 +36,7 @@ pub(crate) const CALM: Timing = Timing {
     start: Duration::from_secs(10),
     requests: 3,
     grace: Duration::from_millis(200),
+    hung: None,
 };
 
 /// Waits until something is so.
@@ -143,8 +144,13 @@ impl Job {
 
     /// Another process, registered as this life of a rank.
     pub(crate) fn life(&self, node: u32, process: Process) -> Actor {
+        self.showing(node, process, page::RIGHT)
+    }
+
+    /// The same with another page ([`page::made`]).
+    pub(crate) fn showing(&self, node: u32, process: Process, page: &str) -> Actor {
         let program = std::env::current_exe().expect("this program");
-        let mut actor = Actor::start(process, &self.plan(node), self.program(node, program));
+        let mut actor = Actor::start(process, page, &self.plan(node), self.program(node, program));
         assert!(actor.says("registered"), "{process:?} is refused");
         actor
     }
@@ -218,14 +224,14 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    fn start(process: Process, plan: &Plan, mut command: Command) -> Self {
+    fn start(process: Process, page: &str, plan: &Plan, mut command: Command) -> Self {
         command.args(["--exact", "rank::act", "--ignored", "--nocapture", "--quiet"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("this program");
         let mut orders = child.stdin.take();
         let Process { rank, incarnation } = process;
         let plan = plan.to_text();
-        let told = orders.as_mut().map(|it| write!(it, "{rank} {}\n{plan}", incarnation.0));
+        let told = orders.as_mut().map(|it| write!(it, "{rank} {} {page}\n{plan}", incarnation.0));
         told.expect("a pipe").expect("it listens");
         Self { child, orders }
     }
@@ -235,7 +241,7 @@ impl Actor {
         lines.lines().map_while(Result::ok).any(|line| line.ends_with(word))
     }
 
-    /// Tells it how to end.
+    /// Tells it what to do with its page, or how to end.
     pub(crate) fn order(&mut self, order: &str) {
         let orders = self.orders.as_mut().expect("a pipe");
         writeln!(orders, "{order}").expect("it lives");

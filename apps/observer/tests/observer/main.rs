@@ -7,9 +7,12 @@
 
 mod cables;
 mod deaths;
+mod hung;
 mod job;
+mod metrics;
 mod network;
 mod nodes;
+mod page;
 mod rank;
 mod security;
 mod top;

@@ -2,9 +2,12 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead as _, ErrorKind, IoSliceMut, Read as _, Write as _},
+    io::{self, BufRead as _, ErrorKind, IoSlice, IoSliceMut, Read as _, Write as _},
     mem::MaybeUninit,
-    os::{fd::OwnedFd, unix::fs::FileExt as _, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{fs::FileExt as _, net::UnixStream},
+    },
     time::Duration,
 };
 
@@ -14,9 +17,12 @@ use fampi::protocol::detector::{
     plan::Plan,
     registration::{self, CHALLENGE_BYTES, Nonces, WELCOME_BYTES},
 };
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
 
-use crate::job::launched;
+use crate::{job::launched, page};
 
 /// A process that is registered, as it sees its observer.
 #[derive(Debug)]
@@ -26,14 +32,20 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// One that shows no progress, and so is never hung.
     pub(crate) fn register(plan: &Plan, me: Process) -> io::Result<Self> {
+        Self::bring(plan, me, &[])
+    }
+
+    /// One that hands over these descriptors with its registration.
+    fn bring(plan: &Plan, me: Process, brought: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let mut connection = UnixStream::connect(&plan.socket)?;
         connection.set_read_timeout(Some(Duration::from_secs(20)))?;
         let mut challenge = [0; CHALLENGE_BYTES];
         connection.read_exact(&mut challenge)?;
         let observer = registration::read_challenge(&challenge).ok_or(ErrorKind::InvalidData)?;
         let nonces = Nonces { observer, process: [77; 16] };
-        connection.write_all(&registration::register(&plan.secret, &nonces, me))?;
+        send(&connection, &registration::register(&plan.secret, &nonces, me), brought)?;
         let (welcome, descriptor) = receive(&connection)?;
         let room = registration::read_welcome(&plan.secret, &nonces, &welcome);
         let room = room.ok_or(ErrorKind::InvalidData)?;
@@ -74,6 +86,17 @@ impl Member {
     }
 }
 
+fn send(connection: &UnixStream, bytes: &[u8], brought: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !brought.is_empty() {
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(brought)), "at most eight");
+    }
+    let parts = [IoSlice::new(bytes)];
+    let sent = rustix::net::sendmsg(connection, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+    if sent == bytes.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
+}
+
 fn receive(connection: &UnixStream) -> io::Result<([u8; WELCOME_BYTES], Option<OwnedFd>)> {
     let mut welcome = [0; WELCOME_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -98,7 +121,8 @@ fn act() {
     let mut lines = io::stdin().lock().lines().map_while(Result::ok);
     // Who has no orders any more ends: its test is over.
     let Some(who) = lines.next() else { return };
-    let (rank, life) = who.split_once(' ').expect("a rank and its incarnation");
+    let words: Vec<&str> = who.split(' ').collect();
+    let &[rank, life, shown] = &words[..] else { panic!("a rank, its incarnation and a page") };
     let (rank, life) = (rank.parse().expect("a number"), life.parse().expect("a number"));
     let mut text = String::new();
     for line in lines.by_ref() {
@@ -110,11 +134,13 @@ fn act() {
     }
     let plan = Plan::parse(&text).expect("a plan");
     let me = Process { incarnation: Incarnation(life), ..launched(rank) };
-    let member = Member::register(&plan, me);
+    let pages = page::made(shown);
+    let brought: Vec<BorrowedFd<'_>> = pages.iter().map(OwnedFd::as_fd).collect();
+    let member = Member::bring(&plan, me, &brought);
     // A line of its own, whatever the test program has begun to write.
     println!("\n{}", if member.is_ok() { "registered" } else { "refused" });
     io::stdout().flush().expect("somebody reads");
-    let order = lines.next().unwrap_or_default();
+    let order = lines.find(|order| !page::obeys(&pages, order)).unwrap_or_default();
     if order == "leave" {
         let mut connection = &member.expect("registered").connection;
         connection.write_all(&[registration::LEAVE]).expect("the observer lives");

@@ -1,8 +1,12 @@
 //! What a person is shown of observers at work.
 
-use std::process::{Command, Output};
+use std::{
+    process::{Command, Output},
+    time::Duration,
+};
 
-use fampi::protocol::detector::{Incarnation, Process};
+use fampi::protocol::detector::{Incarnation, Process, Timing};
+use rustix::process::Signal;
 
 use crate::{
     job::{CALM, Job, launched, until},
@@ -42,23 +46,42 @@ fn nodes_ranks_and_their_lives_are_shown() {
             "heartbeats every 50ms, lost after 2s; strangers refused: 0".to_owned(),
         ]
     );
-    assert!(shows(first, &format!("0 0 0 process {own}")) && shows(first, "3 0 1 alive"));
+    assert!(shows(first, &format!("0 0 0 - - process {own}")) && shows(first, "3 0 1 - - alive"));
     until("a heartbeat", || {
         let heard = |line: &String| line.contains("alive") && line.contains(" ms ago");
         shown(first).iter().any(heard)
     });
     old.order("_exit 4");
-    until("its end", || shows(first, "3 0 1 ended with status 4"));
+    until("its end", || shows(first, "3 0 1 - - ended with status 4"));
     let second = Process { incarnation: Incarnation(2), ..launched(3) };
     let _new = job.life(2, second);
-    until("its replacement", || shows(first, "3 2 2 alive"));
+    until("its replacement", || shows(first, "3 2 2 - - alive"));
     observers.pop().expect("the last").kill();
-    until("the loss", || shows(first, "3 2 2 lost with its node"));
+    until("the loss", || shows(first, "3 2 2 - - lost with its node"));
     let lost = |line: &String| line.starts_with("2 0 cabinet0node2 lost ");
     let asked = |line: &&String| !line.ends_with(" 0");
     let rows: Vec<String> = observers.iter().flat_map(|it| shown(it.pid())).collect();
     assert_eq!(rows.iter().filter(|it| lost(it)).count(), 2, "{rows:?}");
     assert!(rows.iter().filter(|it| lost(it)).any(|it| asked(&it)), "{rows:?}");
+}
+
+#[test]
+fn commits_of_the_ranks_of_this_node_are_counted_and_who_stands_still_is_suspected() {
+    let watchful = Timing { hung: Some(Duration::from_secs(40)), ..CALM };
+    let job = Job::new(&[3], watchful);
+    let observer = job.observer(0);
+    let (mut commits, _silent) = (job.process(0, 1), job.showing(0, launched(2), "none"));
+    let row = |rank: u32| {
+        let begin = format!("{rank} 0 0 ");
+        shown(observer.pid()).into_iter().find(|line| line.starts_with(&begin)).expect("a row")
+    };
+    assert!(row(1).starts_with("1 0 0 0 0 process "), "{}", row(1));
+    assert!(row(2).starts_with("2 0 0 - - process "), "{}", row(2));
+    commits.order("page commit 10");
+    let rate = |row: &str| row.split(' ').nth(4).and_then(|rate| rate.parse::<f64>().ok());
+    until("it is seen", || rate(&row(1)).is_some_and(|rate| rate > 0.0 && rate < 150.0));
+    commits.signal(Signal::STOP);
+    until("it is suspected", || row(1).contains("no progress in "));
 }
 
 #[test]
