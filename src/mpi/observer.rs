@@ -37,6 +37,7 @@ use std::{
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use charter::Charter;
@@ -48,6 +49,7 @@ use super::{
     memory::View,
     notice::{self, Name},
     process::{self, Acquaintance, Process},
+    trace,
 };
 use crate::protocol::detector::{
     self, Cause, Incarnation, Node,
@@ -74,8 +76,8 @@ struct Member {
     room: u32,
     charter: Charter,
     read: u32,
-    /// Seen at the last look, to be told at the next one.
-    seen: Vec<Entry>,
+    /// Seen at the last look, to be told at the next one, each with its moment.
+    seen: Vec<(Entry, Duration)>,
     looks: u32,
     is_closed: bool,
 }
@@ -207,11 +209,12 @@ impl Member {
             return false;
         }
         let Some(notice) = notice::find() else { return false };
-        for entry in &told {
+        for (entry, moment) in &told {
             let detector::Process { rank, incarnation } = entry.process;
             if let Some(name) = self.charter.name(entry.process) {
                 let (life, cause, hard) = (incarnation.0, entry.cause, entry.is_hard());
-                tracing::debug!(%rank, life, ?cause, hard, "the observer told of a death");
+                let ago_ns = trace::monotonic().saturating_sub(*moment).as_nanos() as u64;
+                tracing::debug!(%rank, life, ?cause, hard, ago_ns, "the observer told of a death");
                 notice.tell(Name(name), false);
             }
         }
@@ -224,14 +227,14 @@ impl Member {
             let at = HEAD_WORDS + self.read as usize * ENTRY_WORDS;
             let words = std::array::from_fn(|word| self.board.word(at + word));
             // Not there yet, for us.
-            let Some(entry) = Entry::from_words(words, self.read) else { return };
+            let Some((entry, moment)) = Entry::from_words(words, self.read) else { return };
             self.read += 1;
             if entry.process == self.me {
                 exit::die_by_signal("all other ranks take this process for dead; it stops");
             }
             // Who left in order has sent what it had to.
             if entry.cause != Cause::Exit(0) {
-                self.seen.push(entry);
+                self.seen.push((entry, moment));
             }
         }
     }

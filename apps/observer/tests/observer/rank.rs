@@ -14,6 +14,7 @@ use fampi::protocol::detector::{
     plan::Plan,
     registration::{self, CHALLENGE_BYTES, Nonces, WELCOME_BYTES},
 };
+use fampi_observer::view::now;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use crate::job::launched;
@@ -49,7 +50,10 @@ impl Member {
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let entry = |place: u32| {
             let words = self.words::<ENTRY_WORDS>(HEAD_WORDS + place as usize * ENTRY_WORDS);
-            Entry::from_words(words, place).expect("an entry that is counted")
+            let (entry, moment) =
+                Entry::from_words(words, place).expect("an entry that is counted");
+            assert!(moment <= now(), "written in the future");
+            entry
         };
         (0..self.head().entries).map(entry).collect()
     }
