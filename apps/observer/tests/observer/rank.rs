@@ -5,6 +5,8 @@ use std::{
     io::{self, BufRead as _, ErrorKind, IoSliceMut, Read as _, Write as _},
     mem::MaybeUninit,
     os::{fd::OwnedFd, unix::fs::FileExt as _, unix::net::UnixStream},
+    sync::mpsc,
+    thread,
     time::Duration,
 };
 
@@ -16,6 +18,7 @@ use fampi::protocol::detector::{
 };
 use fampi_observer::view::now;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use rustix::process::Signal;
 
 use crate::job::launched;
 
@@ -114,11 +117,20 @@ fn act() {
     }
     let plan = Plan::parse(&text).expect("a plan");
     let me = Process { incarnation: Incarnation(life), ..launched(rank) };
+    // They wait until somebody tells them something, or nobody can any more.
+    let (shed, waits): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<()>()).unzip();
+    let waiting: Vec<_> =
+        waits.into_iter().map(|wait| thread::spawn(move || wait.recv().is_err())).collect();
     let member = Member::register(&plan, me);
     // A line of its own, whatever the test program has begun to write.
     println!("\n{}", if member.is_ok() { "registered" } else { "refused" });
     io::stdout().flush().expect("somebody reads");
-    let order = lines.next().unwrap_or_default();
+    let mut order = lines.next().unwrap_or_default();
+    if order == "shed" {
+        drop(shed);
+        assert!(waiting.into_iter().all(|thread| thread.join().expect("no panic")));
+        order = lines.next().unwrap_or_default();
+    }
     if order == "leave" {
         let mut connection = &member.expect("registered").connection;
         connection.write_all(&[registration::LEAVE]).expect("the observer lives");
@@ -126,6 +138,12 @@ fn act() {
     }
     match order.split_once(' ').map(|(how, status)| (how, status.parse().expect("a number"))) {
         Some(("exit", status)) => std::process::exit(status),
+        // With so many MiB, which it takes the system a while to get back.
+        Some(("fat", size)) => {
+            let memory = std::hint::black_box(vec![1_u8; (size as usize) << 20]);
+            signal_hook::low_level::raise(Signal::KILL.as_raw()).expect("a signal");
+            drop(memory);
+        }
         Some(("_exit", status)) => signal_hook::low_level::exit(status),
         Some(("signal", signal)) => loop {
             // The first one may meet a handler of the standard library, which then goes.
