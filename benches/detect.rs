@@ -19,9 +19,12 @@
 //! it has a processor.
 //!
 //! What limits it: the kernel gives back the memory of the dead process, 1.3 ms for one that uses
-//! MPI, and does not let go of its processor meanwhile. On a crowded node the ranks that share it
-//! come to know last: with 8 ranks on two processors half of them within 0.3 ms, the others after
-//! 1.4 to 4 ms; the agreement is there 0.1 to 0.5 ms after the last of them.
+//! MPI, in the last of its threads, which does not let go of its processor meanwhile. The observer
+//! is told before that, by the end of another thread, 0.1 ms after the death. On a crowded node
+//! the ranks that share a processor with the dead come to know last: with 8 ranks on two
+//! processors half of them within 0.3 ms, the others after 1.4 to 4 ms; the agreement is there 0.1
+//! to 0.5 ms after the last of them.
+//!
 //! `panic` is without a backtrace, which takes 70 ms, and so is SIGSEGV, where MPI's takes 1 ms or
 //! more. The first death of a launch takes the MPI 30 to 40 ms.
 //!

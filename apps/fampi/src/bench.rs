@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
 use crate::detect;
+use crate::disturbance;
 use crate::launcher::{self, Launcher};
 use crate::library;
 use crate::progress::Step;
@@ -28,8 +29,11 @@ pub(crate) enum Benchmark {
     Library(Options),
     /// The cost of a block with 4 to 2000 requests, against `MPI_Waitall` and a reduction
     Block(Options),
-    /// From a death to its agreed report, by several ways to die
+    /// From a death to the board of the observer, to the last survivor that knows, and to the
+    /// agreed report, by several ways to die
     Detect(detect::Options),
+    /// What observers and their heartbeats cost a job that loses nobody
+    Noise(disturbance::Options),
     /// From a death to the report, to a shrunken or rebuilt world, and to restored data
     Recovery(recovery::Options),
 }
@@ -73,6 +77,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         Benchmark::Library(options) => library::main(workspace, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
         Benchmark::Detect(options) => detect::main(workspace, options),
+        Benchmark::Noise(options) => disturbance::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),
     }
 }

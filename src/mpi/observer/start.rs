@@ -3,11 +3,14 @@
 //! The secret is drawn by rank 0 and goes to the others through MPI, which they trust with more
 //! than that; to the observers in files that only their user can read, in a folder of the same
 //! kind. It is on no command line and in no environment.
+//!
+//! `FAMPI_HEARTBEAT_MILLISECONDS` of rank 0 sets the period of the heartbeats between observers.
 
 use std::{
     env, fs,
     io::{self, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _, UdpSocket},
+    ops::RangeInclusive,
     os::{
         fd::OwnedFd,
         unix::{
@@ -33,6 +36,9 @@ use crate::{
     rank::Rank,
 };
 
+/// Between two heartbeats, and how many milliseconds that may be.
+const HEARTBEAT: &str = "FAMPI_HEARTBEAT_MILLISECONDS";
+const HEARTBEATS: RangeInclusive<u64> = 1..=60_000;
 /// How long an observer may take to be ready.
 const LIMIT: Duration = Duration::from_secs(10);
 /// What others may do with a file.
@@ -40,8 +46,9 @@ const OTHERS: u32 = libc::S_IRWXG | libc::S_IRWXO;
 /// The longest path that a socket may have, in bytes.
 const MAX_SOCKET_PATH: usize = 100;
 
-/// What a process brings: an address, and of rank 0 what names the job and its secret.
-type Row = [u64; 6];
+/// What a process brings: an address, and of rank 0 the milliseconds between two heartbeats, what
+/// names the job, and its secret.
+type Row = [u64; 7];
 
 /// Starts the observers, if that can be done on all nodes: what all know now, and the number of our
 /// node; or why there are none. Collective.
@@ -76,7 +83,7 @@ pub(super) fn observers(
     let Some(plan) = plan.filter(|_| known) else {
         return Ok(Err(no_link.unwrap_or_else(|| "not all nodes are known".into())));
     };
-    let [_, job, secret @ ..] = rows[0];
+    let [_, _, job, secret @ ..] = rows[0];
     let started = plan.and_then(|plan| match link {
         Some(link) => start(program, &plan, job, link),
         None => Ok(()),
@@ -119,11 +126,23 @@ fn row(me: Rank, link: Option<&Link>) -> Row {
     let address =
         link.map_or(0, |link| u64::from(u32::from(link.address)) << 16 | u64::from(port(link)));
     if me != Rank::new(0) {
-        return [address, 0, 0, 0, 0, 0];
+        return [address, 0, 0, 0, 0, 0, 0];
     }
     // Zeros are no secret: then there are no observers.
     let [job, a, b, c, d] = random().unwrap_or_default();
-    [address, job, a, b, c, d]
+    [address, heartbeat(), job, a, b, c, d]
+}
+
+/// Milliseconds between two heartbeats, as asked for.
+fn heartbeat() -> u64 {
+    let usual = Timing::OF_JOBS.period.as_millis() as u64;
+    let Some(asked) = env::var_os(HEARTBEAT) else { return usual };
+    let number = asked.to_str().and_then(|text| text.parse().ok());
+    number.filter(|number| HEARTBEATS.contains(number)).unwrap_or_else(|| {
+        let (least, most) = HEARTBEATS.into_inner();
+        tracing::warn!(?asked, "{HEARTBEAT} should be from {least} to {most}: it is {usual} now");
+        usual
+    })
 }
 
 /// Numbers that nobody can guess.
@@ -152,7 +171,7 @@ fn plan(
 ) -> Option<Result<Plan, String>> {
     let names = str::from_utf8(names).ok()?;
     let names: Vec<&str> = names.lines().collect();
-    let [_, job, secret @ ..] = *rows.first()?;
+    let [_, heartbeat, job, secret @ ..] = *rows.first()?;
     if secret == [0; 4] {
         return None;
     }
@@ -165,7 +184,8 @@ fn plan(
     let nodes = firsts.iter().map(place).collect::<Option<Vec<Place>>>()?;
     let secret = secret_of(secret);
     let socket = socket(job, me.node);
-    Some(socket.map(|socket| Plan { secret, socket, me, timing: Timing::OF_JOBS, nodes, nodes_of }))
+    let timing = Timing::of_jobs_with(Duration::from_millis(heartbeat));
+    Some(socket.map(|socket| Plan { secret, socket, me, timing, nodes, nodes_of }))
 }
 
 /// The path where the processes of this node register.
