@@ -34,21 +34,22 @@
 mod charter;
 mod pulse;
 mod register;
+mod settings;
 mod start;
 
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
-    env,
-    ffi::OsStr,
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
 use charter::Charter;
 pub(super) use pulse::{pulse, rest};
+pub(super) use settings::check as check_environment;
+use settings::program;
 
 use super::{
     calls::Checked,
@@ -57,24 +58,14 @@ use super::{
     memory::View,
     notice::{self, Name},
     process::{self, Acquaintance, Process},
-    watcher,
+    trace, watcher,
 };
-use crate::{
-    error::Error,
-    protocol::detector::{
-        self, Cause, Incarnation, Node,
-        board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
-        registration::LEAVE,
-    },
+use crate::protocol::detector::{
+    self, Cause, Incarnation, Node,
+    board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
+    registration::LEAVE,
 };
 
-const SWITCH: &str = "FAMPI_OBSERVER";
-/// The limit of a rank without progress, in seconds.
-const HUNG: &str = "FAMPI_HUNG_SECONDS";
-/// Less is no patience with a machine that does other things, too.
-const MIN_HUNG_SECONDS: f64 = 0.1;
-/// Some thirty years.
-const MAX_HUNG_SECONDS: f64 = 1e9;
 /// Looks between two questions whether the observer is still there.
 const LOOKS: u32 = 4096;
 
@@ -93,8 +84,8 @@ struct Member {
     room: u32,
     charter: Charter,
     read: u32,
-    /// Seen at the last look, to be told at the next one.
-    seen: Vec<Entry>,
+    /// Seen at the last look, to be told at the next one, each with its moment.
+    seen: Vec<(Entry, Duration)>,
     looks: u32,
     is_closed: bool,
 }
@@ -112,36 +103,6 @@ pub(super) fn standing() -> u64 {
     with(|member| standing = MEMBER + u64::from(member.charter.newest));
     let wishes = !SETTLED.get() && program().is_some() && notice::find().is_some();
     if standing == NOBODY && wishes { WISHES } else { standing }
-}
-
-fn program() -> Option<PathBuf> {
-    env::var_os(SWITCH).filter(|path| !path.is_empty()).map(PathBuf::from)
-}
-
-/// Looks whether what the user has set makes sense.
-pub(super) fn check_environment() -> Result<(), Error> {
-    let limit = env::var_os(HUNG).filter(|text| !text.is_empty());
-    if let Some(text) = limit.as_ref().filter(|text| hung_limit_of(text).is_none()) {
-        let advice = "set it to a number of seconds, at least 0.1, or to 0 for none";
-        return Err(Error::Unsupported(format!("{HUNG} is '{}'; {advice}", text.display())));
-    }
-    if hung_limit().is_some() && program().is_none() {
-        let advice = format!("set {SWITCH}, or use `cargo fampi run --hung`");
-        return Err(Error::Unsupported(format!("{HUNG} needs an observer to look: {advice}")));
-    }
-    Ok(())
-}
-
-/// How long a rank may make no progress.
-fn hung_limit() -> Option<Duration> {
-    env::var_os(HUNG).and_then(|text| hung_limit_of(&text)).filter(|limit| !limit.is_zero())
-}
-
-/// `None` for what is no limit; zero for none at all.
-fn hung_limit_of(text: &OsStr) -> Option<Duration> {
-    let seconds: f64 = text.to_str()?.trim().parse().ok()?;
-    let makes_sense = seconds == 0.0 || (MIN_HUNG_SECONDS..=MAX_HUNG_SECONDS).contains(&seconds);
-    makes_sense.then(|| Duration::from_secs_f64(seconds))
 }
 
 /// Every process tells the others who it is; in a launch in which all wish so, they then start the
@@ -246,8 +207,9 @@ impl Member {
         let head = Head::from_words(&std::array::from_fn(|at| self.board.word(at)));
         let Some(Head { entries, packets, clients, unsent, ghosts, .. }) = head else { return };
         let entry = |place: u32| Entry::from_words(self.words_of(place), place);
-        let lost = (0..entries.min(self.room)).filter_map(entry).filter(Entry::is_hard);
-        let lost: BTreeSet<detector::Host> = lost.map(|entry| entry.host).collect();
+        let lost =
+            (0..entries.min(self.room)).filter_map(entry).filter(|(entry, _)| entry.is_hard());
+        let lost: BTreeSet<detector::Host> = lost.map(|(entry, _)| entry.host).collect();
         tracing::info!(
             target: "fampi::metrics", rank = self.me.rank.number(), entries,
             lost_nodes = lost.len(), refused_packets = packets.total(),
@@ -272,11 +234,12 @@ impl Member {
             return false;
         }
         let Some(notice) = notice::find() else { return false };
-        for entry in &told {
+        for (entry, moment) in &told {
             let detector::Process { rank, incarnation } = entry.process;
             if let Some(name) = self.charter.name(entry.process) {
                 let (life, cause, hard) = (incarnation.0, entry.cause, entry.is_hard());
-                tracing::debug!(%rank, life, ?cause, hard, "the observer told of a death");
+                let ago_ns = trace::monotonic().saturating_sub(*moment).as_nanos() as u64;
+                tracing::debug!(%rank, life, ?cause, hard, ago_ns, "the observer told of a death");
                 watcher::note(Name(name), "observer");
                 notice.tell(Name(name), false);
             }
@@ -289,14 +252,14 @@ impl Member {
         while self.read < entries {
             // Not there yet, for us.
             let entry = Entry::from_words(self.words_of(self.read), self.read);
-            let Some(entry) = entry else { return };
+            let Some((entry, moment)) = entry else { return };
             self.read += 1;
             if entry.process == self.me {
                 exit::die_by_signal("all other ranks take this process for dead; it stops");
             }
             // Who left in order has sent what it had to.
             if entry.cause != Cause::Exit(0) {
-                self.seen.push(entry);
+                self.seen.push((entry, moment));
             }
         }
     }
@@ -349,20 +312,4 @@ fn with(action: impl FnOnce(&mut Member)) {
             action(member);
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_is_a_number_of_seconds_that_makes_sense() {
-        let limit = |text: &str| hung_limit_of(OsStr::new(text));
-        assert_eq!(limit("1.5"), Some(Duration::from_millis(1500)));
-        assert_eq!(limit(" 20 "), Some(Duration::from_secs(20)));
-        assert_eq!(limit("0"), Some(Duration::ZERO));
-        for nonsense in ["", "soon", "-1", "0.01", "NaN", "inf", "1e10", "5s"] {
-            assert_eq!(limit(nonsense), None, "{nonsense}");
-        }
-    }
 }

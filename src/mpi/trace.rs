@@ -51,7 +51,7 @@ fn first_line(node: &str, elapsed: Duration) -> String {
 }
 
 /// What the clock of this node says that nobody sets.
-fn monotonic() -> Duration {
+pub(super) fn monotonic() -> Duration {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: the pointer is to a value of our own, which the call fills.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr()) };

@@ -174,6 +174,9 @@ fn a_limit_that_makes_no_sense_or_that_nobody_looks_after_is_refused() {
         assert!(run.errors.contains(sentence), "{run}");
     };
     refused(limited(example("hello_block", 2), "soon"), "FAMPI_HUNG_SECONDS is 'soon'; set it to");
+    let often =
+        limited(example("hello_block", 2), "5").variable("FAMPI_HEARTBEAT_MILLISECONDS", &"often");
+    refused(often, "FAMPI_HEARTBEAT_MILLISECONDS is 'often'; set it to");
     let alone = example("hello_block", 2).variable("FAMPI_HUNG_SECONDS", &5);
     refused(alone, "FAMPI_HUNG_SECONDS needs an observer to look: set FAMPI_OBSERVER");
 }

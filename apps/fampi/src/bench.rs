@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
 use crate::detect;
+use crate::disturbance;
 use crate::launcher::{self, Launcher};
 use crate::library;
 use crate::progress::Step;
@@ -31,8 +32,11 @@ pub(crate) enum Benchmark {
     /// What blocks cost LULESH, against the plain program in the same run
     #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
     Lulesh(Options),
-    /// From a death to its agreed report, by several ways to die
+    /// From a death to the board of the observer, to the last survivor that knows, and to the
+    /// agreed report, by several ways to die
     Detect(detect::Options),
+    /// What observers and their heartbeats cost a job that loses nobody
+    Noise(disturbance::Options),
     /// From a death to the report, to a shrunken or rebuilt world, and to restored data
     Recovery(recovery::Options),
 }
@@ -87,6 +91,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
         Benchmark::Lulesh(options) => measure(workspace, &LULESH, options),
         Benchmark::Detect(options) => detect::main(workspace, options),
+        Benchmark::Noise(options) => disturbance::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),
     }
 }

@@ -26,6 +26,7 @@ mod cargo;
 mod checks;
 mod demo;
 mod detect;
+mod disturbance;
 mod doctor;
 mod draw;
 mod figure2;

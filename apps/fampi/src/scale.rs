@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo::{self, Program};
-use crate::plot::{Chart, Series};
+use crate::plot::{Chart, Series, Upwards};
 use crate::progress::Step;
 use crate::refusal::{Misuse, whole};
 use crate::sheet::{self, Csv, Row};
@@ -177,7 +177,8 @@ fn charts<'a>(rows: &[Row], caption: &'a str) -> [(&'static str, Chart<'a>); 3] 
     };
     let by_deaths = deaths.iter().map(with).collect();
     let x = "ranks";
-    let chart = |title, y, series| Chart { title, caption, x, y, series };
+    let upwards = Upwards::Quantity;
+    let chart = |title, y, series| Chart { title, caption, x, y, upwards, series };
     [
         ("latency", chart("Agreement without faults", "latency in µs", compared(3))),
         (

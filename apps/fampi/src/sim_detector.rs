@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo::{self, Program};
-use crate::plot::{Chart, Series};
+use crate::plot::{Chart, Series, Upwards};
 use crate::progress::Step;
 use crate::sheet::{self, Csv, Row};
 use crate::workspace::{Workspace, shown};
@@ -216,7 +216,7 @@ fn charts(rows: &[Row]) -> Vec<(&'static str, Chart<'static>)> {
             let points = period.points.iter().map(|(x, y)| (*x, 2.0 * y)).collect();
             series.push(Series { name: "η".to_owned(), points });
         }
-        (name, Chart { title, caption, x: x.0, y, series })
+        (name, Chart { title, caption, x: x.0, y, upwards: Upwards::Quantity, series })
     };
     SKETCHES.map(chart).into()
 }

@@ -15,6 +15,8 @@ use anyhow::{Context, Result};
 use fampi::protocol::detector::board::{self, ENTRY_WORDS, Entry, HEAD_WORDS, Head};
 use rustix::fs::{MemfdFlags, SealFlags};
 
+use crate::view::now;
+
 const WORD: u64 = size_of::<u64>() as u64;
 
 /// The board of this node.
@@ -63,7 +65,7 @@ impl Board {
             return Ok(());
         }
         let at = (HEAD_WORDS + place as usize * ENTRY_WORDS) as u64 * WORD;
-        self.file.write_all_at(&bytes(&entry.to_words(place)), at)?;
+        self.file.write_all_at(&bytes(&entry.to_words(place, now())), at)?;
         self.head.entries += 1;
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! something happens or the next timer is due, so it costs no core.
 //!
 //! ```text
-//! processes of the node ── register ──▶ door ─▶ wards (pidfd each) ─ exit ─▶ ┐
+//! processes of the node ── register ──▶ door ─▶ wards (pidfds) ── exit ─────▶ ┐
 //! other observers ◀──────── packets ───────────▶ link ──── message ────────▶ │ machine
 //!                                                clock ─── timer ──────────▶ ┘  │
 //! processes of the node ◀── shared memory ────── board ◀────── events ──────────┘

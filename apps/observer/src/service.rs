@@ -44,15 +44,13 @@ use crate::{
     place,
     pulse::Page,
     view::View,
-    wards::Wards,
+    wards::{MOST_DESCRIPTORS, Wards},
 };
 
 /// How long we stay when the last process has ended: it may be replaced.
 const LINGER: Duration = Duration::from_secs(2);
 /// The most processes that are watched.
 const MOST_WARDS: u64 = 4096;
-/// Descriptors of a ward: of the process, its connection, and its progress.
-const DESCRIPTORS_OF_WARD: u64 = 3;
 /// Descriptors that are none of a ward's.
 const OTHER_DESCRIPTORS: u64 = 300;
 /// More packets than a socket holds: what has come when a turn begins is taken in it.
@@ -65,6 +63,8 @@ const SPARE_ROOM: usize = 1024;
 /// Numbers of what is waited for; clients and wards have those that follow.
 const LINK: u64 = 0;
 const DOOR: u64 = 1;
+/// Added to the number of a ward: one of its threads.
+const THREAD: u64 = 1 << 63;
 
 /// An observer at work.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Service {
     /// Reads the plan, and makes everything ready: processes may register.
     pub fn start(plan: &Path) -> Result<Self> {
         let plan = place::take_plan(plan)?;
-        let most_wards = descriptors().saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS_OF_WARD;
+        let most_wards = descriptors().saturating_sub(OTHER_DESCRIPTORS) / MOST_DESCRIPTORS;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (link, door) = (Link::new(&plan)?, Door::open(&plan)?);
         for (what, number) in [(link.as_fd(), LINK), (door.as_fd(), DOOR)] {
@@ -174,6 +174,7 @@ impl Service {
                         self.register(number, registered, now)?;
                     }
                 }
+                number if number & THREAD != 0 => self.look_at(number & !THREAD, now)?,
                 number => self.end(number, now)?,
             }
         }
@@ -252,11 +253,30 @@ impl Service {
         let board = self.board.for_readers();
         let (candidate, connection, page) = self.door.welcome(newcomer, board, room);
         self.wards.add(number, process, candidate, connection, page);
+        self.watch_threads(number);
         self.tally.registered += 1;
         Ok(())
     }
 
-    /// A process of ours has ended.
+    /// Watches threads of a process of ours, too: by them its end is known earlier.
+    fn watch_threads(&mut self, number: u64) {
+        let data = epoll::EventData::new_u64(number | THREAD);
+        for thread in self.wards.watch_threads(number) {
+            // Without it the end is known all the same.
+            let _ = epoll::add(&self.poll, thread, data, epoll::EventFlags::IN);
+        }
+    }
+
+    /// A thread of a process of ours has ended: for itself, or as all of them do.
+    fn look_at(&mut self, number: u64, now: Instant) -> Result<()> {
+        if self.wards.is_ending(number) {
+            return self.end(number, now);
+        }
+        self.watch_threads(number);
+        Ok(())
+    }
+
+    /// A process of ours has ended, or will run no more of its program.
     fn end(&mut self, number: u64, now: Instant) -> Result<()> {
         let Some((process, cause)) = self.wards.take_ended(number) else { return Ok(()) };
         if self.wards.count() == 0 {
@@ -398,7 +418,7 @@ fn room_for(plan: &Plan) -> u32 {
 /// How many descriptors this process may have; as many as the system allows.
 fn descriptors() -> u64 {
     let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
-    let wanted = DESCRIPTORS_OF_WARD * MOST_WARDS + OTHER_DESCRIPTORS;
+    let wanted = MOST_DESCRIPTORS * MOST_WARDS + OTHER_DESCRIPTORS;
     let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
     let raised = Rlimit { current: Some(most), maximum };
     if current.is_some_and(|current| current < most)

@@ -4,6 +4,12 @@
 //! readable when it has ended. Only its parent is told its status; for others the kernel shows it
 //! as long as the parent has not asked, so we look at once, and are sometimes too late.
 //!
+//! A process has ended when its last thread has given back the memory of all, which takes a
+//! millisecond or more for one that uses MPI. Its other threads have ended before that, and each of
+//! them can be watched, too (Linux 6.9): where one of them has ended and the kernel says by which
+//! signal or status all of it does, the process will run no more of its program, and is told dead.
+//! A thread that ended for itself is replaced by another one to watch.
+//!
 //! Of those that are hung one is told at a time, and then the others have the whole limit again:
 //! they may have waited for that one, inside a call of MPI.
 
@@ -19,9 +25,22 @@ use fampi::protocol::detector::{
     pulse::{Stillness, Thread},
     registration::LEAVE,
 };
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::{
+    fs::OFlags,
+    process::{Pid, PidfdFlags, Signal},
+};
 
 use crate::pulse::Page;
+
+/// The most descriptors for one ward: of itself, its connection, its progress, and threads.
+pub const MOST_DESCRIPTORS: u64 = 3 + MOST_THREADS as u64;
+/// Threads of a process that are watched, beside the first, which is not told to have ended before
+/// the others have.
+const MOST_THREADS: usize = 2;
+/// `PIDFD_THREAD`.
+const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+/// Signals that stop a process: it does not end.
+const STOPS: [Signal; 4] = [Signal::STOP, Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
 /// A process that may become a ward: it is at the other end of a connection.
 #[derive(Debug)]
@@ -46,8 +65,10 @@ impl Candidate {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
+    /// What the system says of it, as long as it does.
     fn status(&self) -> Option<Status> {
-        Status::of(&format!("/proc/{}/stat", self.pid.as_raw_nonzero()))
+        let status = Status::of(&format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
+        status.filter(|it| Some(it.started) == self.started)
     }
 
     /// One of its threads.
@@ -56,10 +77,20 @@ impl Candidate {
         status.map(|Status { state, ran, .. }| Thread { state, ran })
     }
 
+    /// Descriptors of some of its threads; none where the system has no such thing.
+    fn threads(&self) -> Vec<OwnedFd> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid.as_raw_nonzero()));
+        let tasks = tasks.into_iter().flatten().flatten();
+        let number = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
+        let threads = tasks.filter_map(number).filter_map(Pid::from_raw);
+        let others = threads.filter(|thread| *thread != self.pid);
+        let open = |thread| rustix::process::pidfd_open(thread, THREAD).ok();
+        others.filter_map(open).take(MOST_THREADS).collect()
+    }
+
     /// How it ended, as far as the system says so.
     fn cause(&self) -> Cause {
-        let status =
-            self.status().filter(|it| it.state == b'Z' && Some(it.started) == self.started);
+        let status = self.status().filter(|it| it.is_over() || it.is_ending());
         match status.map(|status| status.code) {
             // Who leaves in order says so: this status alone says nothing.
             None | Some(0) => Cause::Ended,
@@ -74,6 +105,7 @@ impl Candidate {
 struct Ward {
     process: Process,
     candidate: Candidate,
+    threads: Vec<OwnedFd>,
     /// It sees by this that we are gone, and says so before it leaves in order.
     connection: UnixStream,
     /// Of one that shows its progress.
@@ -119,8 +151,9 @@ impl Wards {
         connection: UnixStream,
         page: Option<Page>,
     ) {
-        let stillness = Stillness::default();
-        self.0.insert(number, Ward { process, candidate, connection, page, stillness });
+        let (threads, stillness) = (Vec::new(), Stillness::default());
+        let ward = Ward { process, candidate, threads, connection, page, stillness };
+        self.0.insert(number, ward);
     }
 
     /// Looks whether all of these make progress; of those that are hung, one.
@@ -140,6 +173,19 @@ impl Wards {
     /// For how many looks each has made no progress.
     pub fn stillness(&self) -> impl Iterator<Item = (Process, u32)> + '_ {
         self.0.values().map(|ward| (ward.process, ward.stillness.looks()))
+    }
+
+    /// Watches some threads of the process with this number, and no longer those of before.
+    pub fn watch_threads(&mut self, number: u64) -> &[OwnedFd] {
+        let Some(ward) = self.0.get_mut(&number) else { return &[] };
+        ward.threads = ward.candidate.threads();
+        &ward.threads
+    }
+
+    /// True when all threads of the process with this number end, or have ended.
+    pub fn is_ending(&self, number: u64) -> bool {
+        let status = self.0.get(&number).and_then(|ward| ward.candidate.status());
+        status.is_some_and(|status| status.is_ending())
     }
 
     /// The process with this number has ended.
@@ -165,7 +211,7 @@ struct Status {
     ran: u64,
     /// When it started, in ticks.
     started: u64,
-    /// How it ended, as its parent is told.
+    /// How it ends or has ended, as its parent is told; or which signal stops it; else 0.
     code: u64,
 }
 
@@ -183,5 +229,16 @@ impl Status {
             started: number(19)?,
             code: number(49)?,
         })
+    }
+
+    /// It has ended, and its parent has not asked how.
+    fn is_over(&self) -> bool {
+        self.state == b'Z'
+    }
+
+    /// All its threads were told to end: there is a status, and it is not that of a stop.
+    fn is_ending(&self) -> bool {
+        let stops = STOPS.iter().any(|stop| self.code == stop.as_raw() as u64);
+        self.code != 0 && !stops
     }
 }

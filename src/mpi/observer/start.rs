@@ -24,11 +24,11 @@ use std::{
 use super::{
     super::{calls::Checked, comm::Comm, exit, process::Process},
     charter::{Charter, secret_of},
-    hung_limit,
+    settings,
 };
 use crate::{
     protocol::detector::{
-        Host, Incarnation, Node, Timing,
+        Host, Incarnation, Node,
         plan::{Place, Plan},
     },
     rank::Rank,
@@ -41,9 +41,9 @@ const OTHERS: u32 = libc::S_IRWXG | libc::S_IRWXO;
 /// The longest path that a socket may have, in bytes.
 const MAX_SOCKET_PATH: usize = 100;
 
-/// What a process brings: an address, and of rank 0 what names the job, its secret, and the limit
-/// of ranks without progress in microseconds, 0 for none.
-type Row = [u64; 7];
+/// What a process brings: an address, and of rank 0 what names the job, its secret, and the timing
+/// that the user asks for.
+type Row = [u64; 8];
 
 /// Starts the observers, if that can be done on all nodes: what all know now, and the number of our
 /// node; or why there are none. Collective.
@@ -78,7 +78,7 @@ pub(super) fn observers(
     let Some(plan) = plan.filter(|_| known) else {
         return Ok(Err(no_link.unwrap_or_else(|| "not all nodes are known".into())));
     };
-    let [_, job, secret @ .., _] = rows[0];
+    let [_, job, secret @ .., _, _] = rows[0];
     let started = plan.and_then(|plan| match link {
         Some(link) => start(program, &plan, job, link),
         None => Ok(()),
@@ -121,12 +121,12 @@ fn row(me: Rank, link: Option<&Link>) -> Row {
     let address =
         link.map_or(0, |link| u64::from(u32::from(link.address)) << 16 | u64::from(port(link)));
     if me != Rank::new(0) {
-        return [address, 0, 0, 0, 0, 0, 0];
+        return [address, 0, 0, 0, 0, 0, 0, 0];
     }
     // Zeros are no secret: then there are no observers.
     let [job, a, b, c, d] = random().unwrap_or_default();
-    let hung = hung_limit().map_or(0, |limit| limit.as_micros() as u64);
-    [address, job, a, b, c, d, hung]
+    let [heartbeat, hung] = settings::timing_to_words();
+    [address, job, a, b, c, d, heartbeat, hung]
 }
 
 /// Numbers that nobody can guess.
@@ -155,7 +155,7 @@ fn plan(
 ) -> Option<Result<Plan, String>> {
     let names = str::from_utf8(names).ok()?;
     let names: Vec<&str> = names.lines().collect();
-    let [_, job, secret @ .., hung] = *rows.first()?;
+    let [_, job, secret @ .., heartbeat, hung] = *rows.first()?;
     if secret == [0; 4] {
         return None;
     }
@@ -168,8 +168,7 @@ fn plan(
     let nodes = firsts.iter().map(place).collect::<Option<Vec<Place>>>()?;
     let secret = secret_of(secret);
     let socket = socket(job, me.node);
-    let hung = (hung > 0).then(|| Duration::from_micros(hung));
-    let timing = Timing { hung, ..Timing::OF_JOBS };
+    let timing = settings::timing_of_words([heartbeat, hung]);
     Some(socket.map(|socket| Plan { secret, socket, me, timing, nodes, nodes_of }))
 }
 

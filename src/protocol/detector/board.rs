@@ -1,21 +1,26 @@
 //! The board: what an observer shows the processes of its own node, in words of shared memory.
 //!
 //! ```text
-//! board = head, 24 words · entries, 4 words each, every one written once, in this order
+//! board = head, 24 words · entries, 5 words each, every one written once, in this order
 //! head  = magic · entries · no room · registered · packets refused (6) · clients refused (6)
 //!       · unsent · ghosts · fenced · 0 (5)
-//! entry = rank, incarnation · node, incarnation · cause, value · check
+//! entry = rank, incarnation · node, incarnation · cause, value · moment · check
 //! ```
 //!
 //! Whether there is anything new is one word, the number of entries. An entry is believed when its
 //! check fits what it says and where it stands: half of one, however that came to be, is none. So a
 //! reader needs no promise about the order in which words become visible to it.
 //!
+//! The moment is that at which the observer wrote the entry, by the monotonic clock of the node: a
+//! process sees by it for how long the news have been there.
+//!
 //! A death is soft or hard by its cause: hard is [`Cause::NodeLost`]. A process that finds its own
 //! death here is dead to all others, and has to stop.
 //!
 //! Reference: the shared memory between a node's observer and its processes, `papers/rdaemon.txt`
 //! §4.2.
+
+use core::time::Duration;
 
 use super::{
     Cause, Host, Incarnation, Node, Process,
@@ -28,11 +33,11 @@ use crate::{ids::mix, rank::Rank};
 /// Words before the entries.
 pub const HEAD_WORDS: usize = 24;
 /// Words of an entry.
-pub const ENTRY_WORDS: usize = 4;
+pub const ENTRY_WORDS: usize = 5;
 /// The place of the number of entries in the head.
 pub const ENTRIES_AT: usize = 1;
 /// "fampi", and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0\0\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0\0\x02");
 
 /// The words of a board with room for so many entries.
 pub const fn words(room: u32) -> usize {
@@ -56,29 +61,31 @@ impl Entry {
         self.cause == Cause::NodeLost
     }
 
-    /// The words of this entry at this place, the first of which is 0.
-    pub fn to_words(&self, place: u32) -> [u64; ENTRY_WORDS] {
+    /// The words of this entry at this place, the first of which is 0, written at this moment of
+    /// the node's monotonic clock.
+    pub fn to_words(&self, place: u32, moment: Duration) -> [u64; ENTRY_WORDS] {
         let [cause, value] = cause_bytes(self.cause);
         let words = [
             pair(self.process.rank.number(), self.process.incarnation.0),
             pair(self.host.node.0, self.host.incarnation.0),
             u64::from(u16::from_le_bytes([cause, value])),
+            u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX),
         ];
-        let [who, place_of, why] = words;
-        [who, place_of, why, check(words, place)]
+        let [who, place_of, why, when] = words;
+        [who, place_of, why, when, check(words, place)]
     }
 
-    /// The entry in the words at this place, if they are one.
-    pub fn from_words(words: [u64; ENTRY_WORDS], place: u32) -> Option<Self> {
-        let [who, place_of, why, told] = words;
-        if check([who, place_of, why], place) != told {
+    /// The entry in the words at this place, and its moment, if they are one.
+    pub fn from_words(words: [u64; ENTRY_WORDS], place: u32) -> Option<(Self, Duration)> {
+        let [who, place_of, why, when, told] = words;
+        if check([who, place_of, why, when], place) != told {
             return None;
         }
         let cause = cause_of(u16::try_from(why).ok()?.to_le_bytes())?;
         let ((rank, life), (node, node_life)) = (halves(who), halves(place_of));
         let process = Process { rank: Rank::new(rank), incarnation: Incarnation(life) };
         let host = Host { node: Node(node), incarnation: Incarnation(node_life) };
-        Some(Self { process, host, cause })
+        Some((Self { process, host, cause }, Duration::from_nanos(when)))
     }
 }
 
@@ -173,12 +180,13 @@ mod tests {
             (rank, life, node, node_life) in any::<(u32, u32, u32, u32)>(),
             cause in cause(),
             place in 0_u32..1 << 30,
+            moment in any::<u64>().prop_map(Duration::from_nanos),
         ) {
             let process = Process { rank: Rank::new(rank), incarnation: Incarnation(life) };
             let host = Host { node: Node(node), incarnation: Incarnation(node_life) };
             let entry = Entry { process, host, cause };
-            let words = entry.to_words(place);
-            prop_assert_eq!(Entry::from_words(words, place), Some(entry));
+            let words = entry.to_words(place, moment);
+            prop_assert_eq!(Entry::from_words(words, place), Some((entry, moment)));
             prop_assert_eq!(Entry::from_words(words, place + 1), None);
             prop_assert_eq!(entry.is_hard(), cause == Cause::NodeLost);
         }
@@ -189,7 +197,8 @@ mod tests {
         ) {
             let process = Process { rank: Rank::new(rank), incarnation: Incarnation(3) };
             let host = Host { node: Node(2), incarnation: Incarnation(1) };
-            let words = Entry { process, host, cause: Cause::Signal(9) }.to_words(5);
+            let entry = Entry { process, host, cause: Cause::Signal(9) };
+            let words = entry.to_words(5, Duration::from_nanos(0x0102_0304_0506_0708));
             let mut torn = words;
             let mut bytes = torn[at].to_le_bytes();
             bytes[missing] = 0;

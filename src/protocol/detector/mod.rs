@@ -148,6 +148,13 @@ impl Timing {
         hung: None,
     };
 
+    /// The timing of a job whose observers send a heartbeat every so often. The timeout is ten of
+    /// them, but not less than that of [`OF_JOBS`](Self::OF_JOBS), for its reason.
+    pub fn of_jobs_with(period: Duration) -> Self {
+        let timeout = period.saturating_mul(10).max(Self::OF_JOBS.timeout);
+        Self { period, timeout, start: Self::OF_JOBS.start.max(timeout), ..Self::OF_JOBS }
+    }
+
     /// The timing of the paper, η = 2 δ, with requests in between.
     pub const fn with_period(period: Duration) -> Self {
         Self {
@@ -219,3 +226,22 @@ pub enum Event {
 
 /// Where effects go.
 pub type Effects = Vec<Effect>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fast_heartbeats_make_nobody_less_patient() {
+        let with = |milliseconds| Timing::of_jobs_with(Duration::from_millis(milliseconds));
+        assert_eq!(with(100), Timing::OF_JOBS);
+        assert_eq!(
+            (with(10).period, with(10).timeout),
+            (Duration::from_millis(10), with(100).timeout)
+        );
+        assert_eq!(
+            (with(60_000).timeout, with(60_000).start),
+            (Duration::from_secs(600), with(60_000).timeout)
+        );
+    }
+}

@@ -9,8 +9,10 @@ use std::{
 
 use fampi::protocol::detector::{Cause, Timing, board::Entry, registration::Rejection};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    fs::OFlags,
     net::sockopt,
-    process::{Pid, Signal},
+    process::{Pid, PidfdFlags, Signal},
 };
 
 use crate::{
@@ -82,6 +84,45 @@ fn a_process_whose_status_was_taken_has_ended_all_the_same() {
     until("all", || witness.entries().len() == 11);
     let right = |entry: &Entry| [Cause::Ended, Cause::Exit(9)].contains(&entry.cause);
     assert!(witness.entries().iter().all(right), "{:?}", witness.entries());
+}
+
+/// It has ended when all its memory is given back.
+#[test]
+fn a_dying_process_is_on_the_board_before_it_has_ended() {
+    let threads = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
+    if rustix::process::pidfd_open(rustix::process::getpid(), threads).is_err() {
+        println!("skipped: this system does not tell of the end of threads (Linux 6.9)");
+        return;
+    }
+    let is_early = |_| {
+        let job = Job::new(&[2], CALM);
+        let _observer = job.observer(0);
+        let (witness, mut actor) = (job.member(0, 0), job.process(0, 1));
+        let ended = rustix::process::pidfd_open(actor.pid(), PidfdFlags::empty()).expect("a child");
+        actor.order("fat 256");
+        until("its end", || witness.head().entries == 1);
+        let mut ends = [PollFd::new(&ended, PollFlags::IN)];
+        let is_over = rustix::event::poll(&mut ends, Some(&Timespec::default())).expect("a look");
+        assert_eq!(witness.entries(), [soft(1, Cause::Signal(9))]);
+        assert_eq!(actor.end(), Cause::Signal(9));
+        is_over == 0
+    };
+    assert!((0..10).any(is_early), "never before it had ended");
+}
+
+#[test]
+fn a_thread_that_ends_for_itself_is_no_death() {
+    let job = Job::new(&[2], CALM);
+    let _observer = job.observer(0);
+    let (witness, mut actor) = (job.member(0, 0), job.process(0, 1));
+    actor.order("shed");
+    actor.signal(Signal::STOP);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(witness.entries(), []);
+    actor.signal(Signal::CONT);
+    actor.order("exit 5");
+    until("its end", || witness.head().entries > 0);
+    assert_eq!(witness.entries(), [soft(1, Cause::Exit(5))]);
 }
 
 #[test]

@@ -247,6 +247,10 @@ impl Actor {
         writeln!(orders, "{order}").expect("it lives");
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         send(&self.child, signal);
     }
@@ -273,6 +277,5 @@ impl Drop for Actor {
 }
 
 fn send(child: &Child, signal: Signal) {
-    let pid = Pid::from_raw(child.id() as i32).expect("a number");
-    rustix::process::kill_process(pid, signal).expect("our child");
+    rustix::process::kill_process(Pid::from_child(child), signal).expect("our child");
 }

@@ -8,6 +8,8 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::{fs::FileExt as _, net::UnixStream},
     },
+    sync::mpsc,
+    thread,
     time::Duration,
 };
 
@@ -17,9 +19,13 @@ use fampi::protocol::detector::{
     plan::Plan,
     registration::{self, CHALLENGE_BYTES, Nonces, WELCOME_BYTES},
 };
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
+use fampi_observer::view::now;
+use rustix::{
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags,
+    },
+    process::Signal,
 };
 
 use crate::{job::launched, page};
@@ -61,7 +67,10 @@ impl Member {
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let entry = |place: u32| {
             let words = self.words::<ENTRY_WORDS>(HEAD_WORDS + place as usize * ENTRY_WORDS);
-            Entry::from_words(words, place).expect("an entry that is counted")
+            let (entry, moment) =
+                Entry::from_words(words, place).expect("an entry that is counted");
+            assert!(moment <= now(), "written in the future");
+            entry
         };
         (0..self.head().entries).map(entry).collect()
     }
@@ -134,13 +143,23 @@ fn act() {
     }
     let plan = Plan::parse(&text).expect("a plan");
     let me = Process { incarnation: Incarnation(life), ..launched(rank) };
+    // They wait until somebody tells them something, or nobody can any more.
+    let (shed, waits): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<()>()).unzip();
+    let waiting: Vec<_> =
+        waits.into_iter().map(|wait| thread::spawn(move || wait.recv().is_err())).collect();
     let pages = page::made(shown);
     let brought: Vec<BorrowedFd<'_>> = pages.iter().map(OwnedFd::as_fd).collect();
     let member = Member::bring(&plan, me, &brought);
     // A line of its own, whatever the test program has begun to write.
     println!("\n{}", if member.is_ok() { "registered" } else { "refused" });
     io::stdout().flush().expect("somebody reads");
-    let order = lines.find(|order| !page::obeys(&pages, order)).unwrap_or_default();
+    let mut next = || lines.find(|order| !page::obeys(&pages, order)).unwrap_or_default();
+    let mut order = next();
+    if order == "shed" {
+        drop(shed);
+        assert!(waiting.into_iter().all(|thread| thread.join().expect("no panic")));
+        order = next();
+    }
     if order == "leave" {
         let mut connection = &member.expect("registered").connection;
         connection.write_all(&[registration::LEAVE]).expect("the observer lives");
@@ -148,6 +167,12 @@ fn act() {
     }
     match order.split_once(' ').map(|(how, status)| (how, status.parse().expect("a number"))) {
         Some(("exit", status)) => std::process::exit(status),
+        // With so many MiB, which it takes the system a while to get back.
+        Some(("fat", size)) => {
+            let memory = std::hint::black_box(vec![1_u8; (size as usize) << 20]);
+            signal_hook::low_level::raise(Signal::KILL.as_raw()).expect("a signal");
+            drop(memory);
+        }
         Some(("_exit", status)) => signal_hook::low_level::exit(status),
         Some(("signal", signal)) => loop {
             // The first one may meet a handler of the standard library, which then goes.
