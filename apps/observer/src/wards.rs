@@ -55,9 +55,8 @@ impl Candidate {
     /// The process that has this number now. It is the one meant if that one is heard of later.
     pub fn new(pid: Pid) -> Option<Self> {
         let descriptor = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        let mut it = Self { pid, started: None, descriptor };
-        it.started = it.status().map(|status| status.started);
-        Some(it)
+        let started = Status::of_process(pid).map(|status| status.started);
+        Some(Self { pid, started, descriptor })
     }
 
     /// The number of the process.
@@ -67,8 +66,7 @@ impl Candidate {
 
     /// What the system says of it, as long as it does.
     fn status(&self) -> Option<Status> {
-        let status = Status::of(&format!("/proc/{}/stat", self.pid.as_raw_nonzero()));
-        status.filter(|it| Some(it.started) == self.started)
+        Status::of_process(self.pid).filter(|it| Some(it.started) == self.started)
     }
 
     /// One of its threads.
@@ -216,6 +214,10 @@ struct Status {
 }
 
 impl Status {
+    fn of_process(pid: Pid) -> Option<Self> {
+        Self::of(&format!("/proc/{}/stat", pid.as_raw_nonzero()))
+    }
+
     fn of(path: &str) -> Option<Self> {
         let text = fs::read(path).ok()?;
         // The name of the program, in parentheses, can hold anything.
