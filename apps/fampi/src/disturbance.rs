@@ -276,8 +276,8 @@ fn plan(
     let timeout = (10 * period).max(1_000_000);
     let nodes: Vec<String> = addresses.iter().map(|it| format!("node {it} ring")).collect();
     format!(
-        "fampi-observer 1\nsecret {secret}\nsocket {}\nme {node} 0\nperiod {period}\n\
-         timeout {timeout}\nstart {start}\ngrace 500000\n{}\nranks 0 1\n",
+        "fampi-observer 2\nsecret {secret}\nsocket {}\nme {node} 0\nperiod {period}\n\
+         timeout {timeout}\nstart {start}\ngrace 500000\nhung 0\n{}\nranks 0 1\n",
         registry.display(),
         nodes.join("\n")
     )
@@ -335,13 +335,25 @@ mod tests {
     }
 
     #[test]
+    fn the_plan_has_the_lines_that_observers_read() {
+        let source = include_str!("../../../src/protocol/detector/plan.rs");
+        let example = source.lines().skip_while(|line| *line != "//! ```text").skip(1);
+        let example =
+            example.take_while(|line| *line != "//! ```").map(|line| &line["//! ".len()..]);
+        let text = plan("00", Path::new("ring/1.sock"), 1, 10, &[SocketAddr::from(([1; 4], 1)); 2]);
+        assert_eq!(example.clone().next(), text.lines().next());
+        let first = |line: &str| line.split(' ').next().map(str::to_owned);
+        assert!(example.map(first).eq(text.lines().map(first)), "{text}");
+    }
+
+    #[test]
     fn the_plan_has_a_line_for_each_of_the_nodes_and_their_period() {
         let addresses = [4711, 4712].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let text = plan("00", Path::new("ring/1.sock"), 1, 10, &addresses);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[3..6], ["me 1 0", "period 10000", "timeout 1000000"]);
         assert_eq!(
-            lines[8..],
+            lines[9..],
             ["node 127.0.0.1:4711 ring", "node 127.0.0.1:4712 ring", "ranks 0 1"]
         );
     }

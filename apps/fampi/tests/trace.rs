@@ -1,6 +1,7 @@
 //! The trace of a run on real ranks, one of which is killed in the middle.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -9,6 +10,12 @@ fn fampi(arguments: &[&str]) -> Command {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
     tool.args(arguments).stdin(Stdio::null());
     tool
+}
+
+/// An example as the tests of the workspace have built it; or its name, which the tool builds.
+fn example(name: &str) -> String {
+    let built = Path::new(env!("CARGO_BIN_EXE_fampi")).with_file_name("examples").join(name);
+    if built.is_file() { built.display().to_string() } else { name.to_owned() }
 }
 
 fn said(output: &Output) -> String {
@@ -25,7 +32,8 @@ fn the_trace_of_a_run_has_all_ranks_the_death_and_the_recovery() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("trace.json");
     let file = file.to_str().expect("plain letters");
-    let run = ["run", "-n", "4", "--timeout", "120", "--trace", file, "--", "rebuild"];
+    let program = example("rebuild");
+    let run = ["run", "-n", "4", "--timeout", "120", "--trace", file, "--", &program];
     let output = fampi(&run).output().expect("the tool starts");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let trace: Value = serde_json::from_slice(&fs::read(file).expect("a file")).expect("JSON");
@@ -66,7 +74,8 @@ fn the_trace_of_a_run_has_all_ranks_the_death_and_the_recovery() {
 
 #[test]
 fn a_trace_that_cannot_be_written_does_not_stop_the_ranks() {
-    let mut tool = fampi(&["run", "-n", "2", "--timeout", "120", "--", "hello_block"]);
+    let program = example("hello_block");
+    let mut tool = fampi(&["run", "-n", "2", "--timeout", "120", "--", &program]);
     let output = tool.env("FAMPI_TRACE_DIR", "no-such-folder").output().expect("the tool starts");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let advice = "set it to a folder that every rank can write to";
