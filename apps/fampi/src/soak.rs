@@ -294,7 +294,8 @@ impl Soak<'_> {
             let reason = format!("the launcher ended with status {status}, {left} ranks still ran");
             (Outcome::Refused, reason)
         } else if count.reported == 0 {
-            (Outcome::Unstarted, reason)
+            let said = if reason.is_empty() { last_line(errors) } else { reason };
+            (Outcome::Unstarted, said)
         } else if count.finished > 0 && reason.is_empty() {
             // The rank that prints died when all was done.
             (Outcome::Recovered, "nobody was left to print the result".to_owned())

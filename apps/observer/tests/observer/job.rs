@@ -3,11 +3,11 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Lines, Write as _},
     net::UdpSocket,
     os::{fd::OwnedFd, unix::fs::PermissionsExt as _},
     path::PathBuf,
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -221,6 +221,8 @@ impl Drop for Observer {
 pub(crate) struct Actor {
     child: Child,
     orders: Option<ChildStdin>,
+    /// Kept open: after a minute a test program says that it takes long, and ends if it cannot.
+    said: Lines<BufReader<ChildStdout>>,
 }
 
 impl Actor {
@@ -233,12 +235,12 @@ impl Actor {
         let plan = plan.to_text();
         let told = orders.as_mut().map(|it| write!(it, "{rank} {} {page}\n{plan}", incarnation.0));
         told.expect("a pipe").expect("it listens");
-        Self { child, orders }
+        let said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Self { child, orders, said }
     }
 
     fn says(&mut self, word: &str) -> bool {
-        let lines = self.child.stdout.take().map(BufReader::new).expect("it speaks once");
-        lines.lines().map_while(Result::ok).any(|line| line.ends_with(word))
+        self.said.by_ref().map_while(Result::ok).any(|line| line.ends_with(word))
     }
 
     /// Tells it what to do with its page, or how to end.
