@@ -28,9 +28,8 @@ use super::planted::{Bug, planted};
 /// How wide the groups of an exchange are; the same on all ranks of a communicator.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Shape {
-    /// Base-two logarithms.
-    first: u8,
-    later: u8,
+    /// Base-two logarithms: of the first groups in the upper half, of the others in the lower.
+    logarithms: u8,
 }
 
 /// The state of one exchange at one position.
@@ -90,18 +89,29 @@ impl Shape {
     pub const fn new(first: u32, later: u32) -> Self {
         assert!(matches!(first, 2 | 4 | 8), "the first groups are of 2, 4 or 8");
         assert!(matches!(later, 2 | 4), "later groups are of 2 or 4");
-        Self { first: first.ilog2() as u8, later: later.ilog2() as u8 }
+        Self { logarithms: (first.ilog2() as u8) << 4 | later.ilog2() as u8 }
+    }
+
+    #[inline]
+    const fn first(self) -> u8 {
+        self.logarithms >> 4
+    }
+
+    #[inline]
+    const fn later(self) -> u8 {
+        self.logarithms & 15
     }
 
     /// A number that names the shape.
     pub(super) const fn number(self) -> u64 {
-        (self.first as u64) << 8 | self.later as u64
+        self.logarithms as u64
     }
 
     /// The positions that combine.
     #[inline]
     const fn core(self, size: u32) -> u32 {
-        if size >> self.first == 0 || size == 1 << self.first { size } else { 1 << size.ilog2() }
+        let first = self.first();
+        if size >> first == 0 || size == 1 << first { size } else { 1 << size.ilog2() }
     }
 
     #[inline]
@@ -109,8 +119,8 @@ impl Shape {
         if core < 2 {
             return 0;
         }
-        let beyond = (core.ilog2() as u8).saturating_sub(self.first);
-        1 + beyond.div_ceil(self.later)
+        let beyond = (core.ilog2() as u8).saturating_sub(self.first());
+        1 + beyond.div_ceil(self.later())
     }
 }
 
@@ -300,7 +310,7 @@ impl Exchange {
     /// The group of this position in a round from 1 on.
     #[inline]
     const fn group_of(&self, round: u8) -> Group {
-        let Shape { first, later } = self.shape;
+        let (first, later) = (self.shape.first(), self.shape.later());
         if round == 1 {
             let alone = self.core >> first == 0;
             let width = if alone { self.core as u8 } else { 1 << first };

@@ -410,5 +410,5 @@ fn no_result_of_a_faulty_block() {
 
 #[test]
 fn a_block_without_values_stays_small() {
-    assert!(size_of::<Block>() <= 120, "{}", size_of::<Block>());
+    assert!(size_of::<Block>() <= 112, "{}", size_of::<Block>());
 }
