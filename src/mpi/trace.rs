@@ -34,7 +34,10 @@ pub(super) fn open(elapsed: Duration) -> Option<Box<dyn Write>> {
         Err(error) => {
             let path = path.display();
             let advice = "set it to a folder that every rank can write to";
-            eprintln!("fampi: no trace by {VARIABLE}, as {path} fails ({error}): {advice}");
+            let what =
+                format!("fampi: no trace by {VARIABLE}, as {path} fails ({error}): {advice}\n");
+            // In one piece, as the launcher mixes what the ranks say.
+            eprint!("{what}");
             None
         }
     }

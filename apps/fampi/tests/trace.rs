@@ -79,5 +79,8 @@ fn a_trace_that_cannot_be_written_does_not_stop_the_ranks() {
     let output = tool.env("FAMPI_TRACE_DIR", "no-such-folder").output().expect("the tool starts");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let advice = "set it to a folder that every rank can write to";
-    assert_eq!(said(&output).matches(advice).count(), 2, "{}", said(&output));
+    assert!(said(&output).contains(advice), "{}", said(&output));
+    // Both ranks went on; what each of them says may be mixed by the launcher.
+    let greeted = String::from_utf8_lossy(&output.stdout).matches("the sum is 1").count();
+    assert_eq!(greeted, 2, "{output:?}");
 }
