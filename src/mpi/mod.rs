@@ -44,6 +44,7 @@ mod notice;
 mod observer;
 #[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
 mod pidfd;
+mod precedence;
 mod process;
 mod reduce;
 mod request;

@@ -38,6 +38,7 @@ use super::{
     notice::{self, Name},
     observer,
     pidfd::Ends,
+    precedence,
     process::{Process, describe, node},
     watchdog,
     will::Will,
@@ -142,8 +143,12 @@ impl Watcher {
         let dead: Vec<Process> = over.map(|watched| watched.process).collect();
         if let Some(ends) = self.ends.as_ref().filter(|_| !self.watched.is_empty()) {
             ends.look(|pid| self.ended.push(pid as u64));
-            let ending = self.watched.iter().filter(|watched| watched.is_ending());
-            self.ended.extend(ending.map(|watched| watched.process.pid));
+            for ending in self.watched.iter().filter(|watched| watched.is_ending()) {
+                self.ended.push(ending.process.pid);
+                if precedence::is_crowded(self.watched.len() + 1) {
+                    precedence::put_behind(ending.process.pid);
+                }
+            }
         }
         dead.into_iter().map(|dead| self.death(dead)).collect()
     }
