@@ -52,24 +52,24 @@ impl Level {
 }
 
 /// Names a block in the engine's table, by its slot and how often that was used before; outdated
-/// after the block was released. One number, so that handles travel in registers.
+/// after the block was released. Both in eight bytes, so that handles travel in registers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct BlockKey(u64);
+pub(crate) struct BlockKey([u32; 2]);
 
 impl BlockKey {
     #[inline]
     const fn new(slot: usize, generation: u32) -> Self {
-        Self((generation as u64) << 32 | slot as u64)
+        Self([slot as u32, generation])
     }
 
     #[inline]
     pub(super) const fn slot(self) -> usize {
-        self.0 as u32 as usize
+        self.0[0] as usize
     }
 
     #[inline]
     const fn generation(self) -> u32 {
-        (self.0 >> 32) as u32
+        self.0[1]
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) enum Need {
     /// Possibly anybody: a receive from any source, or a collective.
     Anybody,
     /// The ranks of this exchange of the block.
-    Neighbours(usize),
+    Neighbours(u32),
     /// None but this one: a file.
     Nobody,
     /// The verdict of an inner block.

@@ -167,7 +167,7 @@ impl Engine {
             messages.push(Message { peer, post, place });
         }
         let block = self.block_mut(key);
-        let need = Need::Neighbours(block.exchanges.len());
+        let need = Need::Neighbours(block.exchanges.len() as u32);
         block.exchanges.push(Exchange { buffer: Some(buffer), messages });
         let index = block.records.len();
         block.records.add(need);
@@ -216,7 +216,7 @@ impl Engine {
     /// application's again.
     pub(super) fn end_exchange(&mut self, key: BlockKey, index: usize) {
         let Need::Neighbours(at) = self.block(key).records[index].need else { return };
-        let exchange = &mut self.blocks[key.slot()].exchanges[at];
+        let exchange = &mut self.blocks[key.slot()].exchanges[at as usize];
         for post in exchange.take_posts() {
             self.platform.abandon(post);
         }

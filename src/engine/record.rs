@@ -19,7 +19,8 @@ use super::{
     platform::{PostId, Posted, Progress, Status},
 };
 
-/// One request of a block.
+/// One request of a block, in one line of a cache.
+#[repr(align(64))]
 pub struct Record {
     pub(crate) need: Need,
     pub(crate) state: Progress,
@@ -30,6 +31,8 @@ pub struct Record {
     /// The box has what the application may take.
     full: bool,
 }
+
+const _: () = assert!(size_of::<Record>() == 64);
 
 impl Record {
     fn new(need: Need) -> Self {

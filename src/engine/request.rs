@@ -236,7 +236,7 @@ impl Engine {
         }
         match (record.need, record.post) {
             (Need::Inner(inner), _) => return self.test_inner(key, index, inner),
-            (Need::Neighbours(at), _) => self.test_neighbours(key, index, at),
+            (Need::Neighbours(at), _) => self.test_neighbours(key, index, at as usize),
             (_, None) => {}
             (_, Some(post)) => {
                 let state = self.platform.test(post);
@@ -353,7 +353,7 @@ impl Engine {
                 let needs = |block: &OpenBlock, need| match need {
                     Need::Peer(peer) => peer == dead,
                     Need::Anybody => true,
-                    Need::Neighbours(at) => block.exchanges[at].needs(dead),
+                    Need::Neighbours(at) => block.exchanges[at as usize].needs(dead),
                     Need::Nobody | Need::Inner(_) | Need::Foreign => false,
                 };
                 self.fail_pending(key, FaultCode::ProcessFailed, needs);

@@ -248,7 +248,7 @@ impl Engine {
             let rank = match (code.is_process_failure(), record.need) {
                 (true, Need::Peer(peer)) => peer,
                 (true, Need::Neighbours(at)) => {
-                    let mut peers = block.exchanges[at].peers();
+                    let mut peers = block.exchanges[at as usize].peers();
                     peers.find(|peer| state.commit.dead().contains(*peer)).unwrap_or(me)
                 }
                 _ => me,

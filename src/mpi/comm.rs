@@ -25,6 +25,22 @@ pub(super) struct Comm {
     size: u32,
 }
 
+/// The handle of a live communicator.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handle(ffi::MPI_Comm);
+
+impl Handle {
+    /// [`Comm::acknowledge_failures`].
+    pub(super) fn acknowledge_failures(self, ulfm: &Ulfm) {
+        let _inside = watchdog::ordinary();
+        // SAFETY: the function has this type; our handle is live.
+        let code = unsafe { (ulfm.failure_ack)(self.0) };
+        if let Err(refusal) = check("MPIX_Comm_failure_ack", code) {
+            tracing::debug!(?refusal, "not acknowledged");
+        }
+    }
+}
+
 thread_local! {
     /// What we made and did not free.
     static LIVE: RefCell<Vec<Comm>> = const { RefCell::new(Vec::new()) };
@@ -135,6 +151,12 @@ impl Comm {
     /// The handle.
     pub(super) fn raw(&self) -> ffi::MPI_Comm {
         self.raw
+    }
+
+    /// The handle for whoever has to be small.
+    #[inline]
+    pub(super) fn handle(&self) -> Handle {
+        Handle(self.raw)
     }
 
     /// What a creation call gave; a failed one leaves garbage in the handle.
@@ -248,12 +270,7 @@ impl Comm {
 
     /// `MPIX_Comm_failure_ack`: wildcard receives and probes work again.
     pub(super) fn acknowledge_failures(&self, ulfm: &Ulfm) {
-        let _inside = watchdog::ordinary();
-        // SAFETY: the function has this type; our handle is live.
-        let code = unsafe { (ulfm.failure_ack)(self.raw) };
-        if let Err(refusal) = check("MPIX_Comm_failure_ack", code) {
-            tracing::debug!(?refusal, "not acknowledged");
-        }
+        self.handle().acknowledge_failures(ulfm);
     }
 
     /// `MPIX_Comm_agree`: true when all living say true. Every process gets the same answer.

@@ -18,7 +18,7 @@ use self::settle::Run;
 use super::{
     calls::{BUFFER, Checked, PROC_FAILED_PENDING, Refusal},
     collectives::Layout,
-    comm::Comm,
+    comm::{Comm, Handle},
     files::{self, File},
     matched::Matched,
     request::{Done, Request, empty_status},
@@ -41,25 +41,26 @@ const NO_DATA: DataId = DataId(u32::MAX);
 /// Operations of a revoked communicator are over within 0.5 ms.
 const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 
-/// An operation that was started. Its place is filled field by field: what is moved as a whole
-/// goes through memory twice.
+/// An operation that was started, in one line of a cache. Its place is filled field by field: what
+/// is moved as a whole goes through memory twice.
+#[repr(align(64))]
 struct Post {
     request: Request,
     /// Nothing in a place that is free.
     buffer: Option<Box<dyn Buffer>>,
     /// How many elements fill the buffer, and bytes.
-    elements: usize,
+    elements: u32,
     bytes: usize,
     /// What else MPI uses until it is over.
     extra: Option<Box<Extra>>,
-    /// What it came to, if it was over before the engine asked.
-    progress: Progress,
     kind: Kind,
     cancelling: bool,
     data: DataId,
     context: u32,
-    comm: Comm,
+    comm: Handle,
 }
+
+const _: () = assert!(size_of::<Post>() == 64);
 
 /// What its status is good for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -88,6 +89,8 @@ pub(super) struct Posts {
     finished: Request,
     slots: Vec<Post>,
     free: Vec<u32>,
+    /// What operations came to that were over before the engine asked: few.
+    early: Vec<(PostId, Progress)>,
     /// Given up by the engine, not yet by MPI.
     quarantine: Vec<Stray>,
     /// Matched and not received, by the order of their match.
@@ -106,14 +109,13 @@ fn fault(refusal: Refusal) -> FaultCode {
 
 impl Post {
     /// A place for an operation.
-    fn free(comm: Comm) -> Self {
+    fn free(comm: Handle) -> Self {
         Self {
             request: Request::null(),
             buffer: None,
             elements: 0,
             bytes: 0,
             extra: None,
-            progress: Progress::Pending,
             kind: Kind::Plain,
             cancelling: false,
             data: NO_DATA,
@@ -128,7 +130,8 @@ impl Post {
         if self.cancelling && done.is_cancelled() {
             return Progress::Complete(Status { cancelled: true, ..Status::default() });
         }
-        let counted = if done.is_of(self.bytes) { Ok(self.elements) } else { self.count(done) };
+        let counted =
+            if done.is_of(self.bytes) { Ok(self.elements as usize) } else { self.count(done) };
         match counted {
             Ok(elements) => {
                 let message = self.kind.is_receive();
@@ -159,7 +162,10 @@ impl Post {
         match self.request.test_with((self.kind != Kind::Plain).then_some(&mut done)) {
             Ok(false) => Progress::Pending,
             Ok(true) if self.kind != Kind::Plain => self.moved(&done),
-            Ok(true) => Progress::Complete(Status { elements: self.elements, ..Status::default() }),
+            Ok(true) => {
+                let elements = self.elements as usize;
+                Progress::Complete(Status { elements, ..Status::default() })
+            }
             Err(refusal) if !self.request.is_over() => {
                 // Somebody else may still send; MPI wants to hear that we know of the death.
                 if refusal.class == PROC_FAILED_PENDING {
@@ -232,8 +238,15 @@ impl Posts {
 
     #[inline]
     pub(super) fn test(&mut self, post: PostId, ulfm: &Ulfm) -> Progress {
-        let post = self.slot(post);
-        if post.is_pending() { post.look(ulfm) } else { post.progress }
+        let slot = self.slot(post);
+        if slot.is_pending() { slot.look(ulfm) } else { self.recall(post) }
+    }
+
+    /// What was remembered of an operation that is over.
+    #[cold]
+    fn recall(&self, post: PostId) -> Progress {
+        let known = self.early.iter().rev().find(|(known, _)| *known == post);
+        known.map_or(Progress::Pending, |(_, progress)| *progress)
     }
 
     /// Frees the place of an operation.
@@ -242,6 +255,9 @@ impl Posts {
         let slot = self.slot(post);
         let held = Held { buffer: slot.buffer.take()?, _extra: slot.extra.take() };
         self.free.push(post.0);
+        if !self.early.is_empty() {
+            self.early.retain(|(known, _)| *known != post);
+        }
         Some(held)
     }
 
@@ -344,9 +360,13 @@ impl Posts {
         let began = Instant::now();
         while self.is_busy(data, context) && began.elapsed() < DRAIN_WITHIN {
             let retired =
-                |post: &&mut Post| post.is_pending() && post.data == data && post.context < context;
-            for post in self.slots.iter_mut().filter(retired) {
-                post.progress = post.look(ulfm);
+                |post: &Post| post.is_pending() && post.data == data && post.context < context;
+            let slots = self.slots.iter_mut().enumerate();
+            for (at, slot) in slots.filter(|(_, post)| retired(post)) {
+                let progress = slot.look(ulfm);
+                if progress != Progress::Pending {
+                    self.early.push((PostId(at as u32), progress));
+                }
             }
         }
     }

@@ -60,7 +60,7 @@ pub struct Exposure {
     pub(super) address: *mut c_void,
     pub(super) count: c_int,
     pub(super) datatype: ffi::MPI_Datatype,
-    /// The datatype of one element, and how many there are.
+    /// The datatype of one element, and how many there are, which is an `int` of MPI.
     pub(super) element: ffi::MPI_Datatype,
     pub(super) elements: usize,
     /// Bytes from one adjacent element to the next.
@@ -118,8 +118,9 @@ unsafe impl<T: Element, const N: usize> Expose for Part<T, N> {
         let elements = self.section().elements();
         let start = self.section().start * stride;
         let element = T::equivalent_datatype().as_raw();
+        let counted = c_int::try_from(elements).map_err(|_| FaultCode::Mpi(COUNT))?;
         let (count, datatype) = if self.section().pattern.steps.is_empty() {
-            (c_int::try_from(elements).map_err(|_| FaultCode::Mpi(COUNT))?, element)
+            (counted, element)
         } else {
             let made = strided::datatype(element, stride, &self.section().pattern);
             (1, made.map_err(|Refusal { class, .. }| FaultCode::Mpi(class))?)

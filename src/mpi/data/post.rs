@@ -8,7 +8,7 @@ use crate::{
     engine::{
         buffer::Buffer,
         collective::Collective,
-        platform::{DataId, FileAccess, Operation, PostId, Posted, Progress},
+        platform::{DataId, FileAccess, Operation, PostId, Posted},
     },
     fault::FaultCode,
     mpi::{
@@ -147,17 +147,17 @@ impl Posts {
         let post = &mut self.slots[slot as usize];
         post.request = request;
         post.buffer = Some(buffer);
-        (post.elements, post.bytes) = (exposure.elements, exposure.elements * exposure.stride);
-        post.progress = Progress::Pending;
+        post.elements = exposure.elements as u32;
+        post.bytes = exposure.elements * exposure.stride;
         (post.kind, post.cancelling) = (kind, false);
-        (post.data, post.context, post.comm) = (data, context, *comm);
+        (post.data, post.context, post.comm) = (data, context, comm.handle());
         Posted::Running(PostId(slot))
     }
 
     #[inline]
     fn free_slot(&mut self, comm: &Comm) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Post::free(*comm));
+            self.slots.push(Post::free(comm.handle()));
             self.slots.len() as u32 - 1
         })
     }

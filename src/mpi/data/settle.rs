@@ -147,7 +147,8 @@ impl Posts {
             slot.request = Request::null();
             let filled = if done.is_of(slot.bytes) { slot.buffer.take() } else { None };
             if let Some(buffer) = filled {
-                let (source, tag, elements) = (done.source(), done.tag(), slot.elements);
+                let (source, tag) = (done.source(), done.tag());
+                let elements = slot.elements as usize;
                 let status = Status { source, tag, elements, cancelled: false };
                 records[place as usize].end(Progress::Complete(status), buffer);
                 self.free.push(post.0);
@@ -155,7 +156,8 @@ impl Posts {
                     over = place as usize + 1;
                 }
             } else {
-                slot.progress = slot.moved(done);
+                let progress = slot.moved(done);
+                self.early.push((post, progress));
                 all_full = false;
             }
         }
@@ -173,11 +175,12 @@ impl Posts {
             }
             let slot = &mut self.slots[post.0 as usize];
             slot.request = Request::null();
-            slot.progress = match done.result() {
+            let progress = match done.result() {
                 None => Progress::Failed(fault(refusal)),
                 Some(Ok(())) => slot.moved(done),
                 Some(Err(refusal)) => Progress::Failed(fault(refusal)),
             };
+            self.early.push((post, progress));
         }
     }
 }
