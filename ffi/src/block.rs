@@ -2,7 +2,11 @@
 
 use std::{ffi::c_int, mem::take, slice, time::Duration};
 
-use fampi_core::{Level, Timeout, engine::platform::PostId, guest::Part};
+use fampi_core::{
+    Level, Timeout,
+    engine::platform::PostId,
+    guest::{GuestBlock, Part},
+};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
@@ -156,16 +160,26 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
         let comm = state.comm(comm)?;
         state.handles.announce();
         let block = state.guest.start(comm, level);
-        let made = state.handles.add_block(block).inspect_err(|_| state.guest.release(block))?;
+        let made = match state.handles.add_block(block) {
+            Ok(made) => made,
+            Err(code) => return refuse(state, block, code),
+        };
         // SAFETY: our caller's promise.
         unsafe { put(tb_request, made) }
     })
 }
 
+/// MPI has made no request for a block: it is left again.
+#[cold]
+fn refuse(state: &mut State, block: GuestBlock, code: c_int) -> Result<()> {
+    state.guest.release(block);
+    Err(code)
+}
+
 /// What one request of a list is to its block.
 enum Item {
     Operation(PostId),
-    Inner(fampi_core::guest::GuestBlock),
+    Inner(GuestBlock),
     Done,
 }
 
@@ -355,7 +369,7 @@ pub extern "C" fn FAMPI_TryBlock_interrupt(tb_request: MPI_Request) -> c_int {
     })
 }
 
-fn open_block(state: &mut State, raw: MPI_Request) -> Result<fampi_core::guest::GuestBlock> {
+fn open_block(state: &mut State, raw: MPI_Request) -> Result<GuestBlock> {
     let block = state.block(raw)?;
     if block.finished { Err(FAMPI_ERR_STATE) } else { Ok(block.name) }
 }

@@ -43,8 +43,13 @@ impl Block {
         self.places.clear();
         self.operations.clear();
         if !self.restored.is_empty() {
-            self.restored.clear();
+            self.drop_restored();
         }
+    }
+
+    #[cold]
+    fn drop_restored(&mut self) {
+        self.restored.clear();
     }
 }
 
@@ -110,8 +115,6 @@ pub(crate) struct Handles {
     unheard: Vec<u32>,
     /// How many of them are in use.
     used: usize,
-    /// How many of these are complete.
-    complete: usize,
 }
 
 impl Handles {
@@ -201,43 +204,33 @@ impl Handles {
         Ok((place, raw))
     }
 
-    /// Takes what is complete, and at this place of the list, out of it.
+    /// Takes what is at this place of the list out of it.
     fn hear(&mut self, at: usize) {
         self.used -= 1;
-        self.complete -= 1;
         self.unheard.swap(at, self.used);
         self.unheard.swap_remove(self.used);
     }
 
-    /// Requests that are not complete, and that `complete` says it has completed, are so.
-    pub(crate) fn settle(&mut self, mut complete: impl FnMut(&mut Entry) -> bool) {
+    /// Looks at all requests that are not complete.
+    pub(crate) fn for_pending(&mut self, mut look: impl FnMut(&mut Entry)) {
         for place in &self.unheard[..self.used] {
             let entry = &mut self.entries[*place as usize];
-            self.complete += usize::from(!entry.handle.is_complete() && complete(entry));
+            if !entry.handle.is_complete() {
+                look(entry);
+            }
         }
     }
 
-    /// One more is complete.
+    /// How many requests in use are not complete as far as MPI knows.
     #[inline]
-    pub(crate) fn note_complete(&mut self) {
-        self.complete += 1;
-    }
-
-    /// Some request is not complete.
-    #[inline]
-    pub(crate) fn is_any_pending(&self) -> bool {
-        self.complete < self.used
-    }
-
-    /// Some request is not complete as far as MPI knows.
-    pub(crate) fn is_any_unheard(&self) -> bool {
-        self.used > 0
+    pub(crate) fn unheard(&self) -> usize {
+        self.used
     }
 
     /// Tells MPI of what is complete.
     #[inline]
     pub(crate) fn announce(&mut self) {
-        if self.complete > 0 {
+        if self.used > 0 {
             self.announce_all();
         }
     }
@@ -266,8 +259,6 @@ impl Handles {
     /// kept for the next one.
     #[inline]
     pub(crate) fn keep(&mut self, place: u32) {
-        self.at(place).held = false;
-        self.complete -= 1;
         let last = self.used - 1;
         if self.unheard[last] != place {
             self.bring_last(place);

@@ -137,14 +137,10 @@ pub unsafe extern "C" fn FAMPI_Request_free(request: *mut MPI_Request) -> c_int 
     if request.is_null() {
         return FAMPI_ERR_ARG;
     }
-    // SAFETY: not null; our caller's promise.
-    if unsafe { *request } == null() {
-        return 0;
-    }
     let mut is_free = false;
     let code = enter(|state| {
         let Some(state) = state.as_mut() else { return Ok(()) };
-        // SAFETY: as above.
+        // SAFETY: not null; our caller's promise.
         let slot = unsafe { &mut *request };
         is_free = state.free(slot);
         if !is_free {
@@ -152,7 +148,14 @@ pub unsafe extern "C" fn FAMPI_Request_free(request: *mut MPI_Request) -> c_int 
         }
         Ok(())
     });
-    if code != 0 || is_free {
+    if is_free {
+        return 0;
+    }
+    // SAFETY: as above.
+    if unsafe { *request } == null() {
+        return 0;
+    }
+    if code != 0 {
         return code;
     }
     // SAFETY: our caller's promise.

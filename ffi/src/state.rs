@@ -218,7 +218,7 @@ extern "C" fn mpi_is_waiting() -> c_int {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if let Ok(mut state) = here.state.try_borrow_mut()
             && let Some(state) = state.as_mut()
-            && state.handles.is_any_unheard()
+            && state.handles.unheard() > 0
         {
             state.guest.progress();
             state.settle(true);
@@ -334,9 +334,10 @@ impl State {
     pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> bool {
         let Self { guest, handles, .. } = self;
         let entry = handles.entry(*slot).filter(|entry| entry.handle.is_to_be_announced());
-        let Some(Entry { kind, handle, .. }) = entry else { return false };
+        let Some(Entry { kind, handle, held }) = entry else { return false };
         let place = handle.place();
         if let Kind::Block(block) = kind {
+            *held = false;
             guest.release(block.name);
             if !block.operations.is_empty() {
                 forget_operations(guest, block);
@@ -428,16 +429,16 @@ impl State {
     /// to hear of it when it waits; at once if it does not call us.
     pub(crate) fn settle(&mut self, look: bool) {
         let Self { guest, handles, is_called_back, .. } = self;
-        handles.settle(|entry| settle_entry(guest, entry, look));
+        handles.for_pending(|entry| settle_entry(guest, entry, look));
         if !*is_called_back {
             handles.announce();
         }
     }
 
-    /// The same after a wait for a block that was completed; mostly it was the only request.
+    /// The same after a wait for a block, which is mostly the only request.
     #[inline]
     pub(crate) fn settle_others(&mut self) {
-        if self.handles.is_any_pending() || !self.is_called_back {
+        if self.handles.unheard() > 1 || !self.is_called_back {
             self.settle(false);
         }
     }
@@ -468,8 +469,8 @@ fn forget_operations(guest: &mut Guest, block: &mut Block) {
     }
 }
 
-/// True when a request is complete now.
-fn settle_entry(guest: &mut Guest, entry: &mut Entry, look: bool) -> bool {
+/// Completes a request whose end is known.
+fn settle_entry(guest: &mut Guest, entry: &mut Entry, look: bool) {
     let code = match &mut entry.kind {
         Kind::Block(block) => code_of(guest, block, entry.held),
         Kind::Operation(post) => {
@@ -488,7 +489,6 @@ fn settle_entry(guest: &mut Guest, entry: &mut Entry, look: bool) -> bool {
     if let Some(code) = code {
         entry.handle.complete(code);
     }
-    entry.handle.is_complete()
 }
 
 fn operation_ended(

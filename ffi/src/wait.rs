@@ -95,7 +95,6 @@ fn wait_block(state: &mut State, raw: MPI_Request, limit: Timeout) -> Option<Res
     let ended = code_of(guest, block, *held);
     if let Some(code) = ended {
         handle.complete(code);
-        handles.note_complete();
     }
     state.settle_others();
     Some(ended.ok_or_else(|| code_of_unfinished(waited)))
