@@ -8,7 +8,6 @@ use std::{
     cell::{Cell, RefCell},
     ffi::{c_int, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use fampi_core::{
@@ -26,6 +25,7 @@ use crate::{
     },
     fused::Number,
     handles::Handles,
+    owned::Owned,
     request::{self, empty_status},
     wait::Awaited,
 };
@@ -71,36 +71,6 @@ struct Here {
     freed: RefCell<Vec<u32>>,
     /// Communicators that the program has freed since somebody looked.
     freed_comms: RefCell<Vec<ffi::MPI_Comm>>,
-}
-
-/// What one thread uses, the first that asks for it. A variable of the thread would do the
-/// same; in a library that is loaded each look at one is a call of the loader.
-struct Owned<T> {
-    /// The thread, as the system names it; 0 before anybody has asked.
-    owner: AtomicUsize,
-    value: T,
-}
-
-// SAFETY: `value` is reached through `get` alone, in one thread.
-unsafe impl<T> Sync for Owned<T> {}
-
-impl<T> Owned<T> {
-    const fn new(value: T) -> Self {
-        Self { owner: AtomicUsize::new(0), value }
-    }
-
-    /// The value; nothing in another thread than the first.
-    #[inline]
-    fn get(&self) -> Option<&T> {
-        // SAFETY: it has no conditions.
-        let me = unsafe { libc::pthread_self() } as usize;
-        (self.owner.load(Relaxed) == me || self.own(me)).then_some(&self.value)
-    }
-
-    #[cold]
-    fn own(&self, me: usize) -> bool {
-        self.owner.compare_exchange(0, me, Relaxed, Relaxed).is_ok()
-    }
 }
 
 /// Not dropped at the end: that would be late for MPI.
