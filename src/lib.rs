@@ -92,7 +92,7 @@ impl guest::Guest {
     /// # Panics
     ///
     /// In a simulated world.
-    pub fn with_mpi<R>(&self, use_it: impl FnOnce(&mut mpi::MpiPlatform) -> R) -> R {
+    pub fn with_mpi<R>(&mut self, use_it: impl FnOnce(&mut mpi::MpiPlatform) -> R) -> R {
         self.with_platform(|platform| {
             let platform = platform.as_any().downcast_mut::<mpi::MpiPlatform>();
             use_it(platform.expect("a guest of MPI"))

@@ -2,7 +2,11 @@
 
 use std::{ffi::c_int, mem::take, slice, time::Duration};
 
-use fampi_core::{Level, Timeout, engine::platform::PostId, guest::Part};
+use fampi_core::{
+    Level, Timeout,
+    engine::platform::PostId,
+    guest::{GuestBlock, Part},
+};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
@@ -143,11 +147,12 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
     tb_request: *mut MPI_Request,
 ) -> c_int {
     enter(|state| {
-        let level = match flag {
-            FAMPI_TRYBLOCK_LOCAL => Level::Local,
-            FAMPI_TRYBLOCK_GLOBAL | FAMPI_TRYBLOCK_WITH_COLLECTIVE => Level::Global,
-            _ => return Err(FAMPI_ERR_ARG),
-        };
+        const FLAGS: [c_int; 3] =
+            [FAMPI_TRYBLOCK_LOCAL, FAMPI_TRYBLOCK_GLOBAL, FAMPI_TRYBLOCK_WITH_COLLECTIVE];
+        if !FLAGS.contains(&flag) {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let level = if flag == FAMPI_TRYBLOCK_LOCAL { Level::Local } else { Level::Global };
         if tb_request.is_null() {
             return Err(FAMPI_ERR_ARG);
         }
@@ -155,16 +160,26 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
         let comm = state.comm(comm)?;
         state.handles.announce();
         let block = state.guest.start(comm, level);
-        let made = state.handles.add_block(block).inspect_err(|_| state.guest.release(block))?;
+        let made = match state.handles.add_block(block) {
+            Ok(made) => made,
+            Err(code) => return refuse(state, block, code),
+        };
         // SAFETY: our caller's promise.
         unsafe { put(tb_request, made) }
     })
 }
 
+/// MPI has made no request for a block: it is left again.
+#[cold]
+fn refuse(state: &mut State, block: GuestBlock, code: c_int) -> Result<()> {
+    state.guest.release(block);
+    Err(code)
+}
+
 /// What one request of a list is to its block.
 enum Item {
     Operation(PostId),
-    Inner(fampi_core::guest::GuestBlock),
+    Inner(GuestBlock),
     Done,
 }
 
@@ -237,27 +252,31 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish(
         let limit = self::timeout(timeout)?;
         // SAFETY: our caller's promise.
         let requests = unsafe { list(count, array_of_requests) }?;
-        if requests.is_empty() {
-            return finish_alone(state, tb_request, limit);
+        match requests {
+            [] => finish_alone(state, tb_request, limit),
+            requests => finish(state, tb_request, requests, limit, None),
         }
-        finish(state, tb_request, requests, limit, None)
     })
 }
 
 /// Ends a block without requests, or moves the deadline of one that was ended before.
-#[inline]
+// As `enter`.
+#[allow(clippy::inline_always)]
+#[inline(always)]
 fn finish_alone(state: &mut State, tb_request: MPI_Request, limit: Timeout) -> Result<()> {
-    let found = state.block(tb_request)?;
-    let (block, again) = (found.name, found.finished);
-    found.finished = true;
-    state.guest.finish(block, &[], limit);
-    if again {
+    let State { guest, handles, .. } = state;
+    let Some(Entry { kind: Kind::Block(block), .. }) = handles.entry(tb_request) else {
+        return Err(FAMPI_ERR_REQUEST);
+    };
+    guest.finish(block.name, &[], limit);
+    if std::mem::replace(&mut block.finished, true) {
         state.settle(false);
     }
     Ok(())
 }
 
 /// Ends a block, with a reduction on its commit or without. Repeated, it moves the deadline.
+#[inline(never)]
 pub(crate) fn finish(
     state: &mut State,
     tb_request: MPI_Request,
@@ -350,7 +369,7 @@ pub extern "C" fn FAMPI_TryBlock_interrupt(tb_request: MPI_Request) -> c_int {
     })
 }
 
-fn open_block(state: &mut State, raw: MPI_Request) -> Result<fampi_core::guest::GuestBlock> {
+fn open_block(state: &mut State, raw: MPI_Request) -> Result<GuestBlock> {
     let block = state.block(raw)?;
     if block.finished { Err(FAMPI_ERR_STATE) } else { Ok(block.name) }
 }

@@ -42,6 +42,13 @@ impl Block {
         (self.name, self.finished, self.result) = (name, false, None);
         self.places.clear();
         self.operations.clear();
+        if !self.restored.is_empty() {
+            self.drop_restored();
+        }
+    }
+
+    #[cold]
+    fn drop_restored(&mut self) {
         self.restored.clear();
     }
 }
@@ -60,6 +67,14 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
     /// The program has it.
     pub(crate) held: bool,
+}
+
+impl Entry {
+    /// The program has it by this handle.
+    #[inline]
+    fn is(&self, raw: MPI_Request) -> bool {
+        self.held && self.handle.raw == raw
+    }
 }
 
 /// Addresses are spread by a multiplication; nobody attacks a table with them.
@@ -91,31 +106,33 @@ pub(crate) struct Handles {
     by_key: HashMap<usize, u32, BuildHasherDefault<Spread>>,
     /// The newest request, which is most often asked for.
     newest: u32,
+    /// Free places that never had a block.
     free: Vec<u32>,
-    /// Free places that have the memory of a block.
+    /// Free places that have the memory of a block, and no request.
     free_blocks: Vec<u32>,
-    /// Requests that are not complete.
-    pub(crate) pending: Vec<u32>,
-    /// Requests that are complete, which MPI does not know.
-    pub(crate) unannounced: Vec<u32>,
+    /// Requests that are not complete as far as MPI knows: first those in use, then those of
+    /// blocks that the program has freed, which the next blocks get.
+    unheard: Vec<u32>,
+    /// How many of them are in use.
+    used: usize,
 }
 
 impl Handles {
-    /// The place of a request that the program has not freed.
-    #[inline]
-    fn find(&self, raw: MPI_Request) -> Option<u32> {
-        let is = |place: &u32| {
-            let entry = self.entries.get(*place as usize);
-            entry.is_some_and(|it| it.held && it.handle.raw == raw)
-        };
-        Some(self.newest).filter(is).or_else(|| self.by_key.get(&key(raw)).copied().filter(is))
-    }
-
     /// A request that the program has not freed.
     #[inline]
     pub(crate) fn entry(&mut self, raw: MPI_Request) -> Option<&mut Entry> {
-        let place = self.find(raw)?;
-        Some(self.at(place))
+        let newest = self.newest as usize;
+        if self.entries.get(newest).is_some_and(|entry| entry.is(raw)) {
+            return self.entries.get_mut(newest);
+        }
+        self.older(raw)
+    }
+
+    /// The same for any but the newest.
+    #[inline(never)]
+    fn older(&mut self, raw: MPI_Request) -> Option<&mut Entry> {
+        let place = self.by_key.get(&key(raw))?;
+        self.entries.get_mut(*place as usize).filter(|entry| entry.is(raw))
     }
 
     /// What is at a place.
@@ -127,6 +144,22 @@ impl Handles {
     /// A new request for a block.
     #[inline]
     pub(crate) fn add_block(&mut self, name: GuestBlock) -> Result<MPI_Request, c_int> {
+        let Some(place) = self.unheard.get(self.used).copied() else {
+            return self.add_new_block(name);
+        };
+        let entry = &mut self.entries[place as usize];
+        let Kind::Block(block) = &mut entry.kind else { return self.add_new_block(name) };
+        block.renew(name);
+        entry.handle.start_again();
+        entry.held = true;
+        self.newest = place;
+        self.used += 1;
+        Ok(entry.handle.raw)
+    }
+
+    /// The same when MPI has to make the request.
+    #[inline(never)]
+    fn add_new_block(&mut self, name: GuestBlock) -> Result<MPI_Request, c_int> {
         let place = self.free_blocks.pop();
         let (place, raw) = self.start(place).inspect_err(|_| self.free_blocks.extend(place))?;
         match &mut self.at(place).kind {
@@ -145,7 +178,6 @@ impl Handles {
     }
 
     /// Starts a request in a free place, or a new one.
-    #[inline]
     fn start(&mut self, place: Option<u32>) -> Result<(u32, MPI_Request), c_int> {
         let place = place.unwrap_or_else(|| {
             let (place, kind) = (self.entries.len() as u32, Kind::Nothing);
@@ -165,15 +197,53 @@ impl Handles {
             }
         }
         self.newest = place;
-        self.pending.push(place);
+        self.unheard.push(place);
+        let last = self.unheard.len() - 1;
+        self.unheard.swap(self.used, last);
+        self.used += 1;
         Ok((place, raw))
+    }
+
+    /// Takes what is at this place of the list out of it.
+    fn hear(&mut self, at: usize) {
+        self.used -= 1;
+        self.unheard.swap(at, self.used);
+        self.unheard.swap_remove(self.used);
+    }
+
+    /// Looks at all requests that are not complete.
+    pub(crate) fn for_pending(&mut self, mut look: impl FnMut(&mut Entry)) {
+        for place in &self.unheard[..self.used] {
+            let entry = &mut self.entries[*place as usize];
+            if !entry.handle.is_complete() {
+                look(entry);
+            }
+        }
+    }
+
+    /// How many requests in use are not complete as far as MPI knows.
+    #[inline]
+    pub(crate) fn unheard(&self) -> usize {
+        self.used
     }
 
     /// Tells MPI of what is complete.
     #[inline]
     pub(crate) fn announce(&mut self) {
-        while let Some(place) = self.unannounced.pop() {
-            self.at(place).handle.announce();
+        if self.used > 0 {
+            self.announce_all();
+        }
+    }
+
+    #[inline(never)]
+    fn announce_all(&mut self) {
+        let mut at = 0;
+        while let Some(place) = self.unheard[..self.used].get(at).copied() {
+            if self.at(place).handle.announce() {
+                self.hear(at);
+            } else {
+                at += 1;
+            }
         }
     }
 
@@ -185,16 +255,33 @@ impl Handles {
         }
     }
 
-    /// Takes a request off the list of those that MPI is to hear of; nothing when it has.
+    /// The program has freed this block, which MPI does not know to be complete: its request is
+    /// kept for the next one.
     #[inline]
-    pub(crate) fn take_unannounced(&mut self, raw: MPI_Request) -> Option<u32> {
-        let place = self.find(raw)?;
-        let at = self.unannounced.iter().rposition(|other| *other == place)?;
-        Some(self.unannounced.swap_remove(at))
+    pub(crate) fn keep(&mut self, place: u32) {
+        let last = self.used - 1;
+        if self.unheard[last] != place {
+            self.bring_last(place);
+        }
+        self.used = last;
+    }
+
+    /// Moves a request to the end of those that are in use.
+    #[inline(never)]
+    fn bring_last(&mut self, place: u32) {
+        let used = &mut self.unheard[..self.used];
+        let at = used.iter().rposition(|other| *other == place);
+        used.swap(at.expect("MPI has a request that is in use"), self.used - 1);
+    }
+
+    /// The same for anything else, whose request is kept with its place.
+    pub(crate) fn give_back_unheard(&mut self, place: u32) {
+        self.bring_last(place);
+        self.hear(self.used - 1);
+        self.give_back(place);
     }
 
     /// The request at a place was freed: the place is free.
-    #[inline]
     pub(crate) fn give_back(&mut self, place: u32) {
         let entry = self.at(place);
         entry.held = false;

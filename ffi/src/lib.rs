@@ -4,7 +4,7 @@
 //! codes    numbers and their sentences      block     start, finish, raise; timeouts
 //! request  generalized requests of MPI      wait      the local waits
 //! state    communicators, the boundary      handles   the table of requests
-//! standard MPI's own calls
+//! standard MPI's own calls                  owned     what one thread uses
 //! recover  ishrink, irebuild, join          query     what a decided block says
 //! fused    reductions on the commit         copies    protect, restore, inherit
 //! about    version, features, diagnosis
@@ -29,6 +29,7 @@ pub mod codes;
 pub mod copies;
 pub mod fused;
 pub mod handles;
+mod owned;
 pub mod query;
 pub mod recover;
 pub mod request;

@@ -128,7 +128,7 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> (Stage, bool)
 }
 
 /// A commit of a communicator, with our vote.
-fn commit(state: &State, comm: GuestComm, ok: bool) -> GuestBlock {
+fn commit(state: &mut State, comm: GuestComm, ok: bool) -> GuestBlock {
     let block = state.guest.start(comm, Level::Global);
     if !ok {
         state.guest.raise(block, FAMPI_ERR_CREATION);
@@ -138,7 +138,7 @@ fn commit(state: &State, comm: GuestComm, ok: bool) -> GuestBlock {
 }
 
 /// The verdict, once it is there.
-fn end(state: &State, block: GuestBlock) -> Option<bool> {
+fn end(state: &mut State, block: GuestBlock) -> Option<bool> {
     let committed = state.guest.verdict(block)?;
     state.guest.release(block);
     Some(committed)

@@ -104,20 +104,22 @@ impl Handle {
         Self { raw: null(), ticket, complete: true, armed: false }
     }
 
-    /// Makes a request that is not complete. The one before was freed; if MPI never heard that it
-    /// was complete, it is the new one.
+    /// Makes the request that was freed a new one, which is not complete. True if MPI never heard
+    /// that the one before was; else it has to be asked for another.
     #[inline]
-    pub(crate) fn start(&mut self) -> Result<(), c_int> {
+    pub(crate) fn start_again(&mut self) -> bool {
         if self.armed {
             self.complete = false;
-            return Ok(());
         }
-        self.ask()
+        self.armed
     }
 
-    /// Has MPI make the request.
+    /// Makes a request that is not complete. The one before was freed.
     #[cold]
-    fn ask(&mut self) -> Result<(), c_int> {
+    pub(crate) fn start(&mut self) -> Result<(), c_int> {
+        if self.start_again() {
+            return Ok(());
+        }
         debug_assert!(self.ticket.freed.get(), "MPI has the ticket of a request that lives");
         let extra = Rc::as_ptr(&self.ticket).cast_mut().cast::<c_void>();
         let (query, free, cancel) = (Some(query as _), Some(free as _), Some(cancel as _));
@@ -148,20 +150,26 @@ impl Handle {
         }
     }
 
-    /// MPI hears of the end, too. It may free the request in here.
+    /// It is complete, and MPI does not know.
     #[inline]
-    pub(crate) fn announce(&mut self) {
-        if self.complete && self.armed {
+    pub(crate) fn is_to_be_announced(&self) -> bool {
+        self.complete && self.armed
+    }
+
+    /// MPI hears of the end, too, if it has come. It may free the request in here.
+    pub(crate) fn announce(&mut self) -> bool {
+        let is_over = self.is_to_be_announced();
+        if is_over {
             self.armed = false;
             // SAFETY: made by `start`, not complete until now.
             unsafe { ffi::MPI_Grequest_complete(self.raw) };
         }
+        is_over
     }
 
     /// Frees what was kept for the next request.
     pub(crate) fn discard(&mut self) {
-        if self.complete && self.armed {
-            self.announce();
+        if self.announce() {
             // SAFETY: complete, and nobody has it.
             unsafe { ffi::MPI_Request_free(&raw mut self.raw) };
         }
@@ -170,6 +178,12 @@ impl Handle {
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// The place in our table.
+    #[inline]
+    pub(crate) fn place(&self) -> u32 {
+        self.ticket.place
     }
 
     /// The error of what is complete.

@@ -9,7 +9,7 @@ use mpi::ffi::{self, MPI_Request, MPI_Status};
 use crate::{
     codes::{FAMPI_ERR_ARG, FAMPI_TIMEOUT_NEVER, FAMPI_TIMEOUT_POLL},
     request::null,
-    state::{Kind, enter},
+    state::enter,
     wait::wait_all,
 };
 
@@ -137,31 +137,25 @@ pub unsafe extern "C" fn FAMPI_Request_free(request: *mut MPI_Request) -> c_int 
     if request.is_null() {
         return FAMPI_ERR_ARG;
     }
-    // SAFETY: not null; our caller's promise.
-    if unsafe { *request } == null() {
-        return 0;
-    }
+    let mut is_free = false;
     let code = enter(|state| {
         let Some(state) = state.as_mut() else { return Ok(()) };
-        // SAFETY: as above.
+        // SAFETY: not null; our caller's promise.
         let slot = unsafe { &mut *request };
-        if state.free(slot) {
-            return Ok(());
-        }
-        let raw = *slot;
-        let Some(entry) = state.entry(raw) else { return Ok(()) };
-        entry.held = entry.handle.is_complete();
-        if let Kind::Block(block) = &entry.kind
-            && !block.finished
-        {
-            let block = block.name;
-            state.guest.leave_block(block);
-            state.settle(false);
+        is_free = state.free(slot);
+        if !is_free {
+            state.leave(*slot);
         }
         Ok(())
     });
+    if is_free {
+        return 0;
+    }
     // SAFETY: as above.
-    if code != 0 || unsafe { *request } == null() {
+    if unsafe { *request } == null() {
+        return 0;
+    }
+    if code != 0 {
         return code;
     }
     // SAFETY: our caller's promise.

@@ -8,7 +8,6 @@ use std::{
     cell::{Cell, RefCell},
     ffi::{c_int, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use fampi_core::{
@@ -26,6 +25,7 @@ use crate::{
     },
     fused::Number,
     handles::Handles,
+    owned::Owned,
     request::{self, empty_status},
     wait::Awaited,
 };
@@ -65,49 +65,19 @@ struct Here {
     /// What every call returns: after a panic, or when MPI is being finalised. 0 until then.
     closed: Cell<c_int>,
     state: RefCell<Option<State>>,
-    /// Something was freed since somebody looked.
-    any_freed: Cell<bool>,
+    /// Something was freed since somebody looked, or all is over: to be seen to before a call.
+    news: Cell<bool>,
     /// Places of requests that MPI has freed since somebody looked.
     freed: RefCell<Vec<u32>>,
     /// Communicators that the program has freed since somebody looked.
     freed_comms: RefCell<Vec<ffi::MPI_Comm>>,
 }
 
-/// What one thread uses, the first that asks for it. A variable of the thread would do the
-/// same; in a library that is loaded each look at one is a call of the loader.
-struct Owned<T> {
-    /// The thread, as the system names it; 0 before anybody has asked.
-    owner: AtomicUsize,
-    value: T,
-}
-
-// SAFETY: `value` is reached through `get` alone, in one thread.
-unsafe impl<T> Sync for Owned<T> {}
-
-impl<T> Owned<T> {
-    const fn new(value: T) -> Self {
-        Self { owner: AtomicUsize::new(0), value }
-    }
-
-    /// The value; nothing in another thread than the first.
-    #[inline]
-    fn get(&self) -> Option<&T> {
-        // SAFETY: it has no conditions.
-        let me = unsafe { libc::pthread_self() } as usize;
-        (self.owner.load(Relaxed) == me || self.own(me)).then_some(&self.value)
-    }
-
-    #[cold]
-    fn own(&self, me: usize) -> bool {
-        self.owner.compare_exchange(0, me, Relaxed, Relaxed).is_ok()
-    }
-}
-
 /// Not dropped at the end: that would be late for MPI.
 static HERE: Owned<Here> = Owned::new(Here {
     closed: Cell::new(0),
     state: RefCell::new(None),
-    any_freed: Cell::new(false),
+    news: Cell::new(false),
     freed: RefCell::new(Vec::new()),
     freed_comms: RefCell::new(Vec::new()),
 });
@@ -116,7 +86,9 @@ static HERE: Owned<Here> = Owned::new(Here {
 ///
 /// The body goes on by reference: moved through the functions below, what it holds would be copied
 /// in larger pieces than it was written in, for which a processor waits.
-#[inline]
+// A block without requests costs little more than its calls: a few more count.
+#[allow(clippy::inline_always)]
+#[inline(always)]
 pub(crate) fn enter(mut body: impl FnMut(&mut Option<State>) -> Result<()>) -> c_int {
     let body = &mut body;
     let Some(here) = HERE.get() else { return FAMPI_ERR_THREAD };
@@ -127,23 +99,43 @@ pub(crate) fn enter(mut body: impl FnMut(&mut Option<State>) -> Result<()>) -> c
 /// A panic was caught: nothing goes on after it.
 #[cold]
 fn close(here: &Here, _: &Box<dyn Any + Send>) -> c_int {
-    here.closed.set(FAMPI_ERR_INTERNAL);
+    here.close(FAMPI_ERR_INTERNAL);
     FAMPI_ERR_INTERNAL
 }
 
 #[inline]
 fn enter_here(here: &Here, body: &mut impl FnMut(&mut Option<State>) -> Result<()>) -> Result<()> {
-    if here.closed.get() != 0 {
-        return Err(here.closed.get());
-    }
-    let mut state = here.state.try_borrow_mut().map_err(|_| FAMPI_ERR_INTERNAL)?;
-    if here.any_freed.get()
-        && let Some(state) = state.as_mut()
-    {
-        here.any_freed.set(false);
-        state.clear(here);
+    let mut state = here.state.try_borrow_mut().map_err(|_| here.refusal())?;
+    if here.news.get() {
+        here.see_to_news(&mut state)?;
     }
     body(&mut state)
+}
+
+impl Here {
+    /// From now on every call returns this code.
+    fn close(&self, code: c_int) {
+        self.closed.set(code);
+        self.news.set(true);
+    }
+
+    /// For a call that comes while another one is going on.
+    #[cold]
+    fn refusal(&self) -> c_int {
+        if self.closed.get() == 0 { FAMPI_ERR_INTERNAL } else { self.closed.get() }
+    }
+
+    #[cold]
+    fn see_to_news(&self, state: &mut Option<State>) -> Result<()> {
+        if self.closed.get() != 0 {
+            return Err(self.closed.get());
+        }
+        if let Some(state) = state.as_mut() {
+            self.news.set(false);
+            state.clear(self);
+        }
+        Ok(())
+    }
 }
 
 /// The same for functions that need a first block, or a first communicator, before.
@@ -155,7 +147,7 @@ pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c
 /// MPI has freed the request at this place of our table.
 pub(crate) fn note_freed(place: u32) {
     if let Some(here) = HERE.get() {
-        here.any_freed.set(true);
+        here.news.set(true);
         here.freed.borrow_mut().push(place);
     }
 }
@@ -167,7 +159,7 @@ unsafe extern "C" fn comm_is_freed(
     _: *mut c_void,
 ) -> c_int {
     if let Some(here) = HERE.get() {
-        here.any_freed.set(true);
+        here.news.set(true);
         here.freed_comms.borrow_mut().push(comm);
     }
     0
@@ -186,7 +178,7 @@ unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mu
             std::mem::forget(state);
         }
     }));
-    here.closed.set(FAMPI_ERR_UNSUPPORTED);
+    here.close(FAMPI_ERR_UNSUPPORTED);
     c_int::from(left.is_err())
 }
 
@@ -196,7 +188,7 @@ extern "C" fn mpi_is_waiting() -> c_int {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if let Ok(mut state) = here.state.try_borrow_mut()
             && let Some(state) = state.as_mut()
-            && !(state.handles.pending.is_empty() && state.handles.unannounced.is_empty())
+            && state.handles.unheard() > 0
         {
             state.guest.progress();
             state.settle(true);
@@ -287,33 +279,44 @@ impl State {
         }
         while let Some(place) = here.freed.borrow_mut().pop() {
             self.let_go(place);
+            self.handles.give_back(place);
         }
     }
 
     /// The program has freed the request at this place.
     fn let_go(&mut self, place: u32) {
-        match &mut self.handles.at(place).kind {
-            Kind::Operation(post) => {
-                let post = *post;
-                self.guest.with_mpi(|mpi| mpi.forget_request(post));
-            }
+        let Self { guest, handles, .. } = self;
+        match &mut handles.at(place).kind {
+            Kind::Operation(post) => guest.with_mpi(|mpi| mpi.forget_request(*post)),
             Kind::Block(block) => {
-                self.guest.release(block.name);
-                if !block.operations.is_empty() {
-                    let forget = |post| self.guest.with_mpi(|mpi| mpi.forget_request(post));
-                    block.operations.drain(..).for_each(forget);
-                }
+                guest.release(block.name);
+                forget_operations(guest, block);
             }
             Kind::Making(_) | Kind::Nothing => {}
         }
-        self.handles.give_back(place);
     }
 
     /// Frees a request of ours without MPI, which does not know that it is over; false when it
     /// does, or when it is not over.
+    // As `enter`.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
     pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> bool {
-        let Some(place) = self.handles.take_unannounced(*slot) else { return false };
-        self.let_go(place);
+        let Self { guest, handles, .. } = self;
+        let entry = handles.entry(*slot).filter(|entry| entry.handle.is_to_be_announced());
+        let Some(Entry { kind, handle, held }) = entry else { return false };
+        let place = handle.place();
+        if let Kind::Block(block) = kind {
+            *held = false;
+            guest.release(block.name);
+            if !block.operations.is_empty() {
+                forget_operations(guest, block);
+            }
+            handles.keep(place);
+        } else {
+            self.let_go(place);
+            self.handles.give_back_unheard(place);
+        }
         *slot = request::null();
         true
     }
@@ -370,7 +373,21 @@ impl State {
         self.handles.add(Kind::Operation(post))
     }
 
+    /// The program frees a request that MPI has to free: one that is not over does so later.
+    #[inline(never)]
+    pub(crate) fn leave(&mut self, raw: ffi::MPI_Request) {
+        let Some(entry) = self.handles.entry(raw) else { return };
+        entry.held = entry.handle.is_complete();
+        if let Kind::Block(block) = &entry.kind
+            && !block.finished
+        {
+            self.guest.leave_block(block.name);
+            self.settle(false);
+        }
+    }
+
     /// Frees a request of ours that is over.
+    #[inline(never)]
     pub(crate) fn release(&mut self, slot: &mut ffi::MPI_Request) {
         if !self.free(slot) {
             // SAFETY: complete and ours.
@@ -378,60 +395,54 @@ impl State {
         }
     }
 
-    /// Completes a request of ours whose end is known, and gives its code. A block that was waited
-    /// for is mostly the only request that is pending.
-    #[inline]
-    pub(crate) fn settle_block(&mut self, raw: ffi::MPI_Request) -> Option<c_int> {
-        if let [place] = self.handles.pending[..]
-            && self.handles.at(place).handle.raw == raw
-        {
-            let entry = self.handles.at(place);
-            if !settle_entry(&self.guest, entry, false) {
-                return None;
-            }
-            let code = entry.handle.code();
-            self.handles.pending.clear();
-            self.announce_later(place);
-            return code;
-        }
-        self.settle(false);
-        self.entry(raw)?.handle.code()
-    }
-
-    /// MPI is to hear of the end of this request when it waits; at once if it does not call us.
-    #[inline]
-    fn announce_later(&mut self, place: u32) {
-        if self.is_called_back {
-            self.handles.unannounced.push(place);
-        } else {
-            self.handles.at(place).handle.announce();
-        }
-    }
-
-    /// Completes the requests of ours whose end is known; with `look`, asks MPI about each.
+    /// Completes the requests of ours whose end is known; with `look`, asks MPI about each. MPI is
+    /// to hear of it when it waits; at once if it does not call us.
     pub(crate) fn settle(&mut self, look: bool) {
-        let mut at = 0;
-        while let Some(place) = self.handles.pending.get(at).copied() {
-            if settle_entry(&self.guest, self.handles.at(place), look) {
-                self.handles.pending.swap_remove(at);
-                self.announce_later(place);
-            } else {
-                at += 1;
-            }
+        let Self { guest, handles, is_called_back, .. } = self;
+        handles.for_pending(|entry| settle_entry(guest, entry, look));
+        if !*is_called_back {
+            handles.announce();
+        }
+    }
+
+    /// The same after a wait for a block, which is mostly the only request.
+    #[inline]
+    pub(crate) fn settle_others(&mut self) {
+        if self.handles.unheard() > 1 || !self.is_called_back {
+            self.settle(false);
         }
     }
 }
 
-/// True when a request is complete now.
+/// The code of a block, once it is decided, whose result the program gets if it has it still.
 #[inline]
-pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool {
+pub(crate) fn code_of(guest: &Guest, block: &mut Block, held: bool) -> Option<c_int> {
+    let committed = guest.verdict(block.name)?;
+    if block.result.is_some() && held {
+        write_result(guest, block);
+    }
+    Some(if committed { 0 } else { FAMPI_ERR_TRYBLOCK_FOUND_ERRORS })
+}
+
+#[inline(never)]
+fn write_result(guest: &Guest, block: &mut Block) {
+    if let Some(target) = block.result.take() {
+        target.write(guest.fused(block.name));
+    }
+}
+
+/// The operations of a block that was freed.
+#[inline(never)]
+fn forget_operations(guest: &mut Guest, block: &mut Block) {
+    for post in block.operations.drain(..) {
+        guest.with_mpi(|mpi| mpi.forget_request(post));
+    }
+}
+
+/// Completes a request whose end is known.
+fn settle_entry(guest: &mut Guest, entry: &mut Entry, look: bool) {
     let code = match &mut entry.kind {
-        Kind::Block(block) => guest.verdict(block.name).map(|committed| {
-            if let (Some(target), false) = (block.result.take(), !entry.held) {
-                target.write(guest.fused(block.name));
-            }
-            if committed { 0 } else { FAMPI_ERR_TRYBLOCK_FOUND_ERRORS }
-        }),
+        Kind::Block(block) => code_of(guest, block, entry.held),
         Kind::Operation(post) => {
             let ended = operation_ended(guest, *post, look);
             ended.map(|(status, code)| {
@@ -448,10 +459,13 @@ pub(crate) fn settle_entry(guest: &Guest, entry: &mut Entry, look: bool) -> bool
     if let Some(code) = code {
         entry.handle.complete(code);
     }
-    entry.handle.is_complete()
 }
 
-fn operation_ended(guest: &Guest, post: PostId, look: bool) -> Option<(ffi::MPI_Status, c_int)> {
+fn operation_ended(
+    guest: &mut Guest,
+    post: PostId,
+    look: bool,
+) -> Option<(ffi::MPI_Status, c_int)> {
     guest.with_mpi(|mpi| {
         if look && mpi.ended(post).is_none() {
             fampi_core::engine::platform::Platform::test(mpi, post);

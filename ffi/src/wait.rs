@@ -18,7 +18,7 @@ use crate::{
         FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_STATE, FAMPI_ERR_TIMEOUT, FAMPI_Timeout,
     },
     request::{empty_status, null},
-    state::{Entry, Kind, Result, State, enter},
+    state::{Entry, Kind, Result, State, code_of, enter},
 };
 
 /// What is waited for.
@@ -79,19 +79,25 @@ fn awaited(
 }
 
 /// Waits for a single block, and gives its code; nothing for anything but a finished block.
-#[inline]
+// As `enter`.
+#[allow(clippy::inline_always)]
+#[inline(always)]
 fn wait_block(state: &mut State, raw: MPI_Request, limit: Timeout) -> Option<Result<c_int>> {
-    let Entry { kind: Kind::Block(block), handle, .. } = state.entry(raw)? else { return None };
+    let State { guest, handles, .. } = state;
+    let Entry { kind: Kind::Block(block), handle, held } = handles.entry(raw)? else { return None };
     if !block.finished {
         return None;
     }
     if let Some(code) = handle.code() {
         return Some(Ok(code));
     }
-    let name = block.name;
-    let waited = state.guest.wait_block(name, limit);
-    let code = state.settle_block(raw);
-    Some(unfinished(waited).and_then(|()| code.ok_or(FAMPI_ERR_INTERRUPTED)))
+    let waited = guest.wait_block(block.name, limit);
+    let ended = code_of(guest, block, *held);
+    if let Some(code) = ended {
+        handle.complete(code);
+    }
+    state.settle_others();
+    Some(ended.ok_or_else(|| code_of_unfinished(waited)))
 }
 
 /// Waits for requests; those that are over are complete afterwards.
@@ -183,12 +189,16 @@ fn give_back(state: &mut State, slot: &mut MPI_Request) {
     }
 }
 
-/// The code for waits that did not come to their end.
+/// An error for waits that did not come to their end.
 fn unfinished(waited: Wait) -> Result<()> {
+    if waited == Wait::Done { Ok(()) } else { Err(code_of_unfinished(waited)) }
+}
+
+/// What a wait returns that did not come to its end.
+fn code_of_unfinished(waited: Wait) -> c_int {
     match waited {
-        Wait::Done => Ok(()),
-        Wait::TimedOut => Err(FAMPI_ERR_TIMEOUT),
-        Wait::Doomed => Err(FAMPI_ERR_INTERRUPTED),
+        Wait::TimedOut => FAMPI_ERR_TIMEOUT,
+        Wait::Done | Wait::Doomed => FAMPI_ERR_INTERRUPTED,
     }
 }
 
@@ -240,8 +250,13 @@ pub unsafe extern "C" fn FAMPI_Wait_local(
     status: *mut MPI_Status,
     timeout: FAMPI_Timeout,
 ) -> c_int {
-    // SAFETY: our caller's promise.
-    unsafe { wait_all(1, request, status, timeout, false) }
+    enter(|state| {
+        let limit = self::timeout(timeout)?;
+        // SAFETY: our caller's promise.
+        let requests = unsafe { list(1, request) }?;
+        // SAFETY: as above.
+        unsafe { wait_here(state, requests, status, limit, false) }
+    })
 }
 
 /// Waits for all requests of a list, as `FAMPI_Wait_local` does for one.
@@ -275,24 +290,41 @@ pub(crate) unsafe fn wait_all(
         let limit = timeout(limit)?;
         // SAFETY: our caller's promise.
         let requests = unsafe { list(count, requests) }?;
-        if let ([slot], Some(state)) = (&mut *requests, state.as_mut())
-            && let Some(waited) = wait_block(state, *slot, limit)
-        {
-            let code = waited?;
-            if is_wanted(statuses)
-                && let Some((status, _)) = outcome(state, *slot)
-            {
-                // SAFETY: our caller's promise.
-                unsafe { put_statuses(statuses, 0, status) };
-            }
-            if release {
-                state.release(slot);
-            }
-            return if code == 0 { Ok(()) } else { Err(code) };
-        }
-        // SAFETY: our caller's promise.
-        unsafe { wait_list(state, requests, statuses, limit, release) }
+        // SAFETY: as above.
+        unsafe { wait_here(state, requests, statuses, limit, release) }
     })
+}
+
+/// The same with what was checked before.
+///
+/// # Safety
+///
+/// As `put_statuses`, for each of the list.
+// As `enter`.
+#[allow(clippy::inline_always)]
+#[inline(always)]
+unsafe fn wait_here(
+    state: &mut Option<State>,
+    requests: &mut [MPI_Request],
+    statuses: *mut MPI_Status,
+    limit: Timeout,
+    release: bool,
+) -> Result<()> {
+    if let ([slot], Some(state)) = (&mut *requests, state.as_mut())
+        && let Some(waited) = wait_block(state, *slot, limit)
+    {
+        let code = waited?;
+        if is_wanted(statuses) {
+            // SAFETY: our caller's promise.
+            unsafe { tell(state, *slot, statuses) };
+        }
+        if release {
+            state.release(slot);
+        }
+        return if code == 0 { Ok(()) } else { Err(code) };
+    }
+    // SAFETY: our caller's promise.
+    unsafe { wait_list(state, requests, statuses, limit, release) }
 }
 
 /// The same for a list, apart from the short way of a single block.
@@ -330,6 +362,19 @@ unsafe fn wait_list(
         }
     }
     if first == 0 { Ok(()) } else { Err(first) }
+}
+
+/// Writes the status of a request that is over.
+///
+/// # Safety
+///
+/// As `put_statuses`.
+#[inline(never)]
+unsafe fn tell(state: &mut State, raw: MPI_Request, status: *mut MPI_Status) {
+    if let Some((found, _)) = outcome(state, raw) {
+        // SAFETY: our caller's promise.
+        unsafe { put_statuses(status, 0, found) };
+    }
 }
 
 /// Writes the k-th status of an array.

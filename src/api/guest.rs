@@ -5,14 +5,9 @@
 //! release gets a panic, so the binding has its own table. Programs in Rust use
 //! [`crate::World`].
 
-use std::{
-    cell::{RefCell, RefMut},
-    rc::Rc,
-};
-
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Level, Need, Shared, Waited,
+        BlockKey, CommKey, Engine, Level, Need, Waited,
         platform::{DataId, Platform, PostId, Progress, UniverseId},
         record::Record,
         reduction::Values,
@@ -27,7 +22,7 @@ use crate::{
 
 /// A process whose program owns its MPI.
 pub struct Guest {
-    engine: Shared,
+    engine: Engine,
 }
 
 /// A communicator that was adopted.
@@ -66,28 +61,28 @@ pub struct Shrinking {
 impl Guest {
     /// Enters with a platform that has no universe yet.
     pub fn new(platform: Box<dyn Platform>) -> Self {
-        Self { engine: Rc::new(RefCell::new(Engine::new(platform))) }
+        Self { engine: Engine::new(platform) }
     }
 
     /// The platform.
-    pub fn with_platform<R>(&self, use_it: impl FnOnce(&mut dyn Platform) -> R) -> R {
-        use_it(&mut *self.engine.borrow_mut().platform)
+    pub fn with_platform<R>(&mut self, use_it: impl FnOnce(&mut dyn Platform) -> R) -> R {
+        use_it(&mut *self.engine.platform)
     }
 
     /// Takes a communicator of a whole universe into use. All its ranks do so, with the same name.
     pub fn adopt(
-        &self,
+        &mut self,
         id: CommId,
         universe: UniverseId,
         (size, me): (u32, Rank),
         data: DataId,
     ) -> GuestComm {
-        GuestComm(self.engine.borrow_mut().adopt_comm(id, universe, (size, me), data))
+        GuestComm(self.engine.adopt_comm(id, universe, (size, me), data))
     }
 
     /// This process gives the communicator up: it votes *no* on what others still start there.
-    pub fn abandon(&self, comm: GuestComm) {
-        let mut engine = self.engine.borrow_mut();
+    pub fn abandon(&mut self, comm: GuestComm) {
+        let engine = &mut self.engine;
         engine.retire(comm.0);
         if engine.job.world == Some(comm.0) {
             engine.job.world = None;
@@ -96,40 +91,40 @@ impl Guest {
 
     /// The data communicator.
     pub fn data(&self, comm: GuestComm) -> Option<DataId> {
-        self.engine.borrow().comm(comm.0).data
+        self.engine.comm(comm.0).data
     }
 
     /// The data communicator of a block.
     pub fn data_of(&self, block: GuestBlock) -> Option<DataId> {
-        let engine = self.engine.borrow();
+        let engine = &self.engine;
         engine.comm(engine.block(block.0).comm).data
     }
 
     /// The name by which reports call it.
     pub fn id(&self, comm: GuestComm) -> CommId {
-        self.engine.borrow().comm(comm.0).id
+        self.engine.comm(comm.0).id
     }
 
     /// All ranks that some report has named dead.
     pub fn known_failed(&self, comm: GuestComm) -> RankSet {
-        self.engine.borrow().comm(comm.0).commit.agreed_dead().clone()
+        self.engine.comm(comm.0).commit.agreed_dead().clone()
     }
 
     /// Starts a block.
     #[inline]
-    pub fn start(&self, comm: GuestComm, level: Level) -> GuestBlock {
-        GuestBlock(self.engine.borrow_mut().start_block(comm.0, level))
+    pub fn start(&mut self, comm: GuestComm, level: Level) -> GuestBlock {
+        GuestBlock(self.engine.start_block(comm.0, level))
     }
 
     /// Whether the ranks agree on the verdict.
     pub fn is_agreed(&self, block: GuestBlock) -> bool {
-        self.engine.borrow().block(block.0).level.is_agreed()
+        self.engine.block(block.0).level.is_agreed()
     }
 
     /// Ends a block: its requests, in this order, are its parts. Repeated, it moves the deadline.
     #[inline]
-    pub fn finish(&self, block: GuestBlock, parts: &[Part], timeout: Timeout) {
-        let mut engine = self.engine.borrow_mut();
+    pub fn finish(&mut self, block: GuestBlock, parts: &[Part], timeout: Timeout) {
+        let engine = &mut self.engine;
         for part in parts {
             match part {
                 Part::Request(post) => engine.adopt_request(block.0, *post),
@@ -141,23 +136,23 @@ impl Guest {
 
     /// The numbers that this process brings to the reduction on the commit of a block, which is
     /// finished next. All ranks bring some of the same shape, otherwise the block is faulty.
-    pub fn fuse(&self, block: GuestBlock, values: Values) {
-        self.engine.borrow_mut().fuse(block.0, values);
+    pub fn fuse(&mut self, block: GuestBlock, values: Values) {
+        self.engine.fuse(block.0, values);
     }
 
     /// The result of that reduction, once the block is committed.
     pub fn fused(&self, block: GuestBlock) -> Option<Values> {
-        self.engine.borrow().fused(block.0).copied()
+        self.engine.fused(block.0).copied()
     }
 
     /// Records a fault of this process in a block that is not finished.
-    pub fn raise(&self, block: GuestBlock, code: i32) {
-        self.engine.borrow_mut().raise(block.0, FaultCode::Application(code));
+    pub fn raise(&mut self, block: GuestBlock, code: i32) {
+        self.engine.raise(block.0, FaultCode::Application(code));
     }
 
     /// Makes a block faulty and ends the waits of all that are in it.
-    pub fn interrupt(&self, block: GuestBlock) {
-        let mut engine = self.engine.borrow_mut();
+    pub fn interrupt(&mut self, block: GuestBlock) {
+        let engine = &mut self.engine;
         engine.raise(block.0, FaultCode::Interrupted);
         let (comm, scope) = (engine.block(block.0).comm, engine.block(block.0).scope);
         if engine.block(block.0).level.is_agreed() {
@@ -167,8 +162,8 @@ impl Guest {
 
     /// Waits for the verdict on a block that was finished.
     #[inline]
-    pub fn wait_block(&self, block: GuestBlock, timeout: Timeout) -> Wait {
-        match self.engine.borrow_mut().wait_block(block.0, timeout) {
+    pub fn wait_block(&mut self, block: GuestBlock, timeout: Timeout) -> Wait {
+        match self.engine.wait_block(block.0, timeout) {
             Waited::Decided => Wait::Done,
             Waited::TimedOut => Wait::TimedOut,
             Waited::Doomed => Wait::Doomed,
@@ -176,8 +171,8 @@ impl Guest {
     }
 
     /// Waits until `done` holds of the platform.
-    pub fn wait(&self, timeout: Timeout, mut done: impl FnMut(&mut Probe<'_>) -> bool) -> Wait {
-        let mut engine = self.engine.borrow_mut();
+    pub fn wait(&mut self, timeout: Timeout, mut done: impl FnMut(&mut Probe<'_>) -> bool) -> Wait {
+        let engine = &mut self.engine;
         let waited = engine.wait_inside(timeout, |engine| done(&mut Probe { engine }));
         match waited {
             Waited::Decided => Wait::Done,
@@ -188,14 +183,14 @@ impl Guest {
 
     /// The verdict, if there is one: whether the block committed, and its report.
     pub fn report(&self, block: GuestBlock) -> Option<(bool, FaultReport)> {
-        let engine = self.engine.borrow();
+        let engine = &self.engine;
         engine.verdict(block.0).map(|committed| (committed, engine.report(block.0).clone()))
     }
 
     /// Whether the block committed, once it is decided.
     #[inline]
     pub fn verdict(&self, block: GuestBlock) -> Option<bool> {
-        self.engine.borrow().verdict(block.0)
+        self.engine.verdict(block.0)
     }
 
     /// Protects bytes of this process in a block that is not finished: a copy goes to the partner
@@ -206,8 +201,8 @@ impl Guest {
     /// [`Error::NotComplete`] when an earlier block of the communicator is not finished, nothing
     /// has happened then; otherwise those of [`crate::TryBlock::protect`]. After
     /// [`Error::LengthChanged`] this process has left the block.
-    pub fn protect(&self, block: GuestBlock, slot: u32, state: &[u8]) -> Result<(), Error> {
-        let mut engine = self.settled_before(block)?;
+    pub fn protect(&mut self, block: GuestBlock, slot: u32, state: &[u8]) -> Result<(), Error> {
+        let engine = self.settled_before(block)?;
         let done = engine.protect(block.0, slot, state);
         if let Err(Error::LengthChanged { .. }) = done {
             // The others wait for a copy that will not come.
@@ -221,7 +216,7 @@ impl Guest {
     /// # Errors
     ///
     /// As [`Self::protect`], and those of [`crate::TryBlock::restore`].
-    pub fn restore(&self, block: GuestBlock, slot: u32) -> Result<Vec<u8>, Error> {
+    pub fn restore(&mut self, block: GuestBlock, slot: u32) -> Result<Vec<u8>, Error> {
         self.settled_before(block)?.restore(block.0, slot)
     }
 
@@ -230,14 +225,18 @@ impl Guest {
     /// # Errors
     ///
     /// Those of [`crate::TryBlock::inherit`].
-    pub fn inherit(&self, block: GuestBlock, slot: u32) -> Result<Option<(Rank, Vec<u8>)>, Error> {
-        self.engine.borrow_mut().inherit(block.0, slot)
+    pub fn inherit(
+        &mut self,
+        block: GuestBlock,
+        slot: u32,
+    ) -> Result<Option<(Rank, Vec<u8>)>, Error> {
+        self.engine.inherit(block.0, slot)
     }
 
     /// Copies of one block are made when those of the blocks before it are decided: what a rank
     /// sends depends on them.
-    fn settled_before(&self, block: GuestBlock) -> Result<RefMut<'_, Engine>, Error> {
-        let mut engine = self.engine.borrow_mut();
+    fn settled_before(&mut self, block: GuestBlock) -> Result<&mut Engine, Error> {
+        let engine = &mut self.engine;
         let settled = engine.settle_before(block.0);
         let interrupted = engine.is_interrupted(block.0);
         match (settled, interrupted) {
@@ -249,7 +248,7 @@ impl Guest {
 
     /// The faults of this rank's requests, by their place in the block.
     pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
-        let engine = self.engine.borrow();
+        let engine = &self.engine;
         // Partner copies are not in the list.
         let listed = |record: &&Record| matches!(record.need, Need::Foreign | Need::Inner(_));
         let records = engine.block(block.0).records.iter().filter(listed).enumerate();
@@ -261,16 +260,26 @@ impl Guest {
     }
 
     /// Leaves a block that is not finished: it is faulty.
-    pub fn leave_block(&self, block: GuestBlock) {
-        self.engine.borrow_mut().leave_block(block.0, FaultCode::LeftBlock);
+    pub fn leave_block(&mut self, block: GuestBlock) {
+        self.engine.leave_block(block.0, FaultCode::LeftBlock);
     }
 
     /// Releases a block: now, or as soon as it is decided. One that was not finished leaves.
-    #[inline]
-    pub fn release(&self, block: GuestBlock) {
-        let mut engine = self.engine.borrow_mut();
-        engine.leave_block(block.0, FaultCode::LeftBlock);
-        engine.detach(block.0);
+    // Little more than a call.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    pub fn release(&mut self, block: GuestBlock) {
+        if self.verdict(block).is_some() {
+            self.engine.detach(block.0);
+        } else {
+            self.release_undecided(block);
+        }
+    }
+
+    #[cold]
+    fn release_undecided(&mut self, block: GuestBlock) {
+        self.leave_block(block);
+        self.engine.detach(block.0);
     }
 
     /// Starts to make a communicator of the survivors; all of them do so.
@@ -278,15 +287,15 @@ impl Guest {
     /// # Errors
     ///
     /// [`Error::CreationPending`]: one communicator is made at a time.
-    pub fn shrink(&self, comm: GuestComm) -> Result<Shrinking, Error> {
-        let mut engine = self.engine.borrow_mut();
-        Ok(Shrinking { creation: Creation::start(&mut engine, comm.0, Kind::Shrink)? })
+    pub fn shrink(&mut self, comm: GuestComm) -> Result<Shrinking, Error> {
+        let engine = &mut self.engine;
+        Ok(Shrinking { creation: Creation::start(engine, comm.0, Kind::Shrink)? })
     }
 
     /// Goes on with it as far as possible.
-    pub fn step(&self, shrinking: &mut Shrinking) -> Option<Result<GuestComm, Error>> {
-        let mut engine = self.engine.borrow_mut();
-        let made = shrinking.creation.step(&mut engine)?;
+    pub fn step(&mut self, shrinking: &mut Shrinking) -> Option<Result<GuestComm, Error>> {
+        let engine = &mut self.engine;
+        let made = shrinking.creation.step(engine)?;
         engine.job.creating = false;
         Some(made.and_then(|key| {
             engine.job.world = key.or(engine.job.world);
@@ -295,17 +304,15 @@ impl Guest {
     }
 
     /// One step of everything.
-    pub fn progress(&self) {
-        if let Ok(mut engine) = self.engine.try_borrow_mut()
-            && !engine.left
-        {
-            engine.wait(Timeout::Poll, crate::engine::platform::Idle::Busy, |_| false);
+    pub fn progress(&mut self) {
+        if !self.engine.left {
+            self.engine.wait(Timeout::Poll, crate::engine::platform::Idle::Busy, |_| false);
         }
     }
 
     /// Leaves in order, before MPI is finalised.
-    pub fn leave(&self) {
-        self.engine.borrow_mut().leave();
+    pub fn leave(&mut self) {
+        self.engine.leave();
     }
 }
 

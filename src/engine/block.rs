@@ -285,7 +285,9 @@ impl Engine {
         block.faults.clear();
         block.report = FaultReport::default();
         block.values.clear();
-        block.copies.clear();
+        if !block.copies.is_empty() {
+            block.copies.clear();
+        }
         block.phase = Phase::Free;
         block.generation = block.generation.wrapping_add(1);
         self.free.push(key.slot() as u32);

@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) fn finish_adopted(&mut self, key: BlockKey, timeout: Timeout) {
         let open = self.block(key).phase == Phase::Open;
         self.finish_block(key, timeout);
-        if open && self.current(key).is_some_and(|block| block.phase == Phase::Draining) {
+        if open && self.draining.contains(&key) {
             self.drain_adopted(key);
         }
     }

@@ -347,6 +347,39 @@ static void waits_of_mpi(void)
   OK(FAMPI_Request_free(&block));
 }
 
+/* Requests are used again in whatever order they were freed, and never by two at once. */
+static void freed_in_any_order(void)
+{
+  enum { BLOCKS = 6, ROUNDS = 60 };
+  int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  int sent = rank, got, round, i, k;
+  MPI_Request blocks[BLOCKS], messages[2];
+  for (round = 0; round < ROUNDS; round++) {
+    for (i = 0; i < BLOCKS; i++) {
+      OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &blocks[i]));
+      for (k = 0; k < i; k++) CHECK(blocks[k] != blocks[i]);
+    }
+    got = -1;
+    MPI_Irecv(&got, 1, MPI_INT, left, 3, MPI_COMM_WORLD, &messages[0]);
+    MPI_Isend(&sent, 1, MPI_INT, right, 3, MPI_COMM_WORLD, &messages[1]);
+    for (i = 0; i < BLOCKS; i++) {
+      k = (5 * i + round) % BLOCKS;
+      OK(FAMPI_TryBlock_finish(blocks[k], k == 2 ? 2 : 0, k == 2 ? messages : NULL,
+                               FAMPI_TIMEOUT_NEVER));
+    }
+    for (i = 0; i < BLOCKS; i++) {
+      k = (i + round) % BLOCKS;
+      /* Nobody waits for one of them. */
+      if (k != 4) OK(FAMPI_Wait_local(&blocks[k], MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+      if (k % 3 == round % 3) MPI_Request_free(&blocks[k]);
+      else OK(FAMPI_Request_free(&blocks[k]));
+      CHECK(blocks[k] == MPI_REQUEST_NULL);
+    }
+    CHECK(got == left);
+    for (k = 0; k < 2; k++) OK(FAMPI_Request_free(&messages[(k + round) % 2]));
+  }
+}
+
 int main(int argc, char **argv)
 {
   int i;
@@ -358,6 +391,7 @@ int main(int argc, char **argv)
   raised_errors();
   reductions_on_the_commit();
   partner_copies();
+  freed_in_any_order();
   for (i = 0; i < 100; i++) waits_of_mpi();
   passed("passed");
   MPI_Finalize();

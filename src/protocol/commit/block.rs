@@ -39,22 +39,21 @@ impl Decided {
     }
 }
 
+impl Fast {
+    const UNKNOWN: Self = Self::Open { steps: 0, view: 0, floor: BlockId(u64::MAX) };
+}
+
 impl Block {
     /// Nobody has spoken of it; a constant, so that it is copied as a whole.
-    pub(super) const UNKNOWN: Self = Self {
-        vote: None,
-        fast: Fast::Open { steps: 0, view: 0, floor: BlockId(u64::MAX) },
-        slow: None,
-        decided: None,
-        fusion: None,
-    };
+    pub(super) const UNKNOWN: Self =
+        Self { vote: None, fast: Fast::UNKNOWN, slow: None, decided: None, fusion: None };
 
     /// Makes it as if nobody had spoken of it.
     #[inline]
     pub(super) fn clear(&mut self) {
         let Self { vote, fast, slow, decided, fusion } = self;
         (*vote, *slow, *decided, *fusion) = (None, None, None, None);
-        *fast = Self::UNKNOWN.fast;
+        *fast = Fast::UNKNOWN;
     }
 
     #[inline]
