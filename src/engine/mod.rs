@@ -192,6 +192,12 @@ impl Engine {
         key
     }
 
+    /// Does without the observer of this node, as if it had none, or with it again.
+    pub(crate) fn set_observed(&mut self, observed: bool) {
+        self.platform.set_observed(observed);
+        self.pulse = self.platform.pulse().filter(|_| observed);
+    }
+
     /// Gives each process of a universe its number in the job.
     pub(crate) fn number_processes(&mut self, universe: UniverseId, processes: &[u32]) {
         if let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) {

@@ -209,6 +209,9 @@ pub trait Platform {
         None
     }
 
+    /// From now on the platform does without its observer, as if it had none, or with it again.
+    fn set_observed(&mut self, _observed: bool) {}
+
     /// Who has seen the death of a process, and told the rest of the platform.
     fn who_told(&self, _universe: UniverseId, _process: Rank) -> Option<&'static str> {
         None

@@ -254,6 +254,10 @@ impl Platform for MpiPlatform {
         observer::pulse()
     }
 
+    fn set_observed(&mut self, observed: bool) {
+        observer::set_observed(observed);
+    }
+
     fn who_told(&self, universe: UniverseId, process: Rank) -> Option<&'static str> {
         watcher::who_told(universe, process)
     }

@@ -93,6 +93,8 @@ struct Member {
 thread_local! {
     /// It belongs to the thread that calls MPI, which alone may tell it anything.
     static OURS: RefCell<Option<Member>> = const { RefCell::new(None) };
+    /// The same while this process does without its observer.
+    static ASIDE: RefCell<Option<Member>> = const { RefCell::new(None) };
     /// This process has registered, or never will.
     static SETTLED: Cell<bool> = const { Cell::new(false) };
 }
@@ -285,6 +287,15 @@ pub(super) fn look() -> bool {
         }
         told
     })
+}
+
+/// Puts the observer aside, so that this process does what one without an observer does, or takes
+/// it back.
+pub(super) fn set_observed(observed: bool) {
+    let (from, to) = if observed { (&ASIDE, &OURS) } else { (&OURS, &ASIDE) };
+    if let Some(member) = from.take() {
+        to.set(Some(member));
+    }
 }
 
 /// From now on the end of other processes is no news, and this one need not make progress.

@@ -33,6 +33,8 @@ pub(super) fn look() -> bool {
     false
 }
 
+pub(super) fn set_observed(_: bool) {}
+
 pub(super) fn close() {}
 
 pub(super) fn leave() {}

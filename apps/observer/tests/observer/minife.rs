@@ -101,22 +101,6 @@ impl Cluster {
         let launch = launch.words(["nx=24", "tolerance=0", &format!("iterations={iterations}")]);
         launch.variable("FAMPI_OBSERVER", &OBSERVER).variable("FAMPI_HEARTBEAT_MILLISECONDS", &10)
     }
-
-    /// Runs it, and looks at the observers meanwhile.
-    fn run(&self, launch: &Launch, seen: &mut Seen) -> Run {
-        let (over, is_over) = mpsc::channel::<()>();
-        thread::scope(|scope| {
-            let launched = scope.spawn(move || {
-                let run = launch.run();
-                drop(over);
-                run
-            });
-            while is_over.recv_timeout(LOOK_PERIOD) == Err(RecvTimeoutError::Timeout) {
-                seen.look();
-            }
-            launched.join().expect("no panic")
-        })
-    }
 }
 
 /// What observers have shown.
@@ -132,7 +116,23 @@ struct Seen {
 }
 
 impl Seen {
-    /// Asks all observers of our nodes.
+    /// Runs a launch, and asks all observers of our nodes now and then.
+    fn watch(&mut self, launch: &Launch) -> Run {
+        let (over, is_over) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let launched = scope.spawn(move || {
+                let run = launch.run();
+                drop(over);
+                run
+            });
+            while is_over.recv_timeout(LOOK_PERIOD) == Err(RecvTimeoutError::Timeout) {
+                self.look();
+            }
+            launched.join().expect("no panic")
+        })
+    }
+
+    /// Asks them once.
     fn look(&mut self) {
         let output = Command::new(OBSERVER).args(["top", "--once"]).output().expect("it starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -181,7 +181,7 @@ fn a_heartbeat_of_10_ms_under_minife_makes_no_false_report() {
     while launches == 0 || began.elapsed() < long.unwrap_or_default() {
         let mut seen = Seen::default();
         let each = if long.is_some() { 1000 } else { 100 };
-        let run = cluster.run(&cluster.launch(&minife, each), &mut seen);
+        let run = seen.watch(&cluster.launch(&minife, each));
         run.expect_orderly(RANKS as usize);
         assert_eq!(run.processes, RANKS as usize, "nobody was replaced: {run}");
         assert!(seen.lost.is_empty(), "false reports: {:#?}\n{run}", seen.lost);
