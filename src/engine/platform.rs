@@ -204,13 +204,11 @@ pub trait Platform {
         None
     }
 
-    /// Where this process shows that it makes progress, if anybody looks.
-    fn pulse(&self) -> Option<Pulse> {
+    /// From now on this process does with its observer, or as if it had none. Where it shows that
+    /// it makes progress, if anybody looks.
+    fn observe(&mut self, _observed: bool) -> Option<Pulse> {
         None
     }
-
-    /// From now on the platform does without its observer, as if it had none, or with it again.
-    fn set_observed(&mut self, _observed: bool) {}
 
     /// Who has seen the death of a process, and told the rest of the platform.
     fn who_told(&self, _universe: UniverseId, _process: Rank) -> Option<&'static str> {

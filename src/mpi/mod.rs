@@ -250,12 +250,8 @@ impl Platform for MpiPlatform {
         trace::open(self.now())
     }
 
-    fn pulse(&self) -> Option<Pulse> {
-        observer::pulse()
-    }
-
-    fn set_observed(&mut self, observed: bool) {
-        observer::set_observed(observed);
+    fn observe(&mut self, observed: bool) -> Option<Pulse> {
+        observer::observe(observed)
     }
 
     fn who_told(&self, universe: UniverseId, process: Rank) -> Option<&'static str> {

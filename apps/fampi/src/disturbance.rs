@@ -39,10 +39,10 @@ const COLUMNS: &str =
 const HEADER: [&str; 8] =
     ["program", "period/ms", "service", "median/µs", "ratio", "from", "to", "observers/µs/s"];
 const LEGEND: &str = "\
-Medians of an iteration and of a commit; ratios to turns without the service in the same round: their
-median, and the interval that holds the true median with 95 % certainty. The last column is what all
-observers of this machine together have used of its processors in a second: that of the job, and two
-that send each other heartbeats, of which a node of a real job has one.";
+Medians of an iteration and of a commit; ratios to turns without the service in the same round:
+their median, and the interval that holds the true median with 95 % certainty. The last column is
+what all observers of this machine together have used of its processors in a second: that of the
+job, and two that send each other heartbeats, of which a node of a real job has one.";
 /// A turn is so long, or lasts for so many heartbeats, whichever is longer.
 const TURN: Duration = Duration::from_millis(100);
 const HEARTBEATS: u32 = 3;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{engine::pulse::Pulse, error::Error};
 
-pub(super) fn pulse() -> Option<Pulse> {
+pub(super) fn observe(_: bool) -> Option<Pulse> {
     None
 }
 
@@ -32,8 +32,6 @@ pub(super) fn meet_again(comm: &Comm) -> Checked<Acquaintance> {
 pub(super) fn look() -> bool {
     false
 }
-
-pub(super) fn set_observed(_: bool) {}
 
 pub(super) fn close() {}
 
