@@ -112,6 +112,13 @@ impl World {
         }
     }
 
+    /// Does without the observer of this node, as if it had none, or with it again: for
+    /// measurements of what it costs. What it tells meanwhile is heard later.
+    #[doc(hidden)]
+    pub fn set_observed(&self, observed: bool) {
+        self.engine().borrow_mut().set_observed(observed);
+    }
+
     /// Leaves the job in order: answers what others may still ask, dismisses the spares, ends
     /// MPI. Every living rank calls it.
     pub fn finalize(self) {

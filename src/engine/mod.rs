@@ -139,7 +139,7 @@ impl Engine {
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
         let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
         let scope_bits = request::scope_bits(platform.max_tag());
-        let (patience, pulse) = (platform.patience(), platform.pulse());
+        let (patience, pulse) = (platform.patience(), platform.observe(true));
         Self {
             platform,
             comms: Vec::new(),
@@ -190,6 +190,11 @@ impl Engine {
             self.note_failure(of, process, Source::Platform);
         }
         key
+    }
+
+    /// Does without the observer of this node, as if it had none, or with it again.
+    pub(crate) fn set_observed(&mut self, observed: bool) {
+        self.pulse = self.platform.observe(observed);
     }
 
     /// Gives each process of a universe its number in the job.

@@ -204,8 +204,9 @@ pub trait Platform {
         None
     }
 
-    /// Where this process shows that it makes progress, if anybody looks.
-    fn pulse(&self) -> Option<Pulse> {
+    /// From now on this process does with its observer, or as if it had none. Where it shows that
+    /// it makes progress, if anybody looks.
+    fn observe(&mut self, _observed: bool) -> Option<Pulse> {
         None
     }
 

@@ -251,8 +251,8 @@ impl Platform for MpiPlatform {
         trace::open(self.now())
     }
 
-    fn pulse(&self) -> Option<Pulse> {
-        observer::pulse()
+    fn observe(&mut self, observed: bool) -> Option<Pulse> {
+        observer::observe(observed)
     }
 
     fn who_told(&self, universe: UniverseId, process: Rank) -> Option<&'static str> {

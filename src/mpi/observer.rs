@@ -47,7 +47,7 @@ use std::{
 };
 
 use charter::Charter;
-pub(super) use pulse::{pulse, rest};
+pub(super) use pulse::rest;
 pub(super) use settings::check as check_environment;
 use settings::program;
 
@@ -60,10 +60,13 @@ use super::{
     process::{self, Acquaintance, Process},
     trace, watcher,
 };
-use crate::protocol::detector::{
-    self, Cause, Incarnation, Node,
-    board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
-    registration::LEAVE,
+use crate::{
+    engine::pulse::Pulse,
+    protocol::detector::{
+        self, Cause, Incarnation, Node,
+        board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
+        registration::LEAVE,
+    },
 };
 
 /// Looks between two questions whether the observer is still there.
@@ -93,6 +96,8 @@ struct Member {
 thread_local! {
     /// It belongs to the thread that calls MPI, which alone may tell it anything.
     static OURS: RefCell<Option<Member>> = const { RefCell::new(None) };
+    /// The same while this process does without its observer.
+    static ASIDE: RefCell<Option<Member>> = const { RefCell::new(None) };
     /// This process has registered, or never will.
     static SETTLED: Cell<bool> = const { Cell::new(false) };
 }
@@ -285,6 +290,16 @@ pub(super) fn look() -> bool {
         }
         told
     })
+}
+
+/// Takes the observer back that was put aside, or puts it aside, so that this process does what one
+/// without an observer does. Where it shows its progress, if it has one.
+pub(super) fn observe(observed: bool) -> Option<Pulse> {
+    let (from, to) = if observed { (&ASIDE, &OURS) } else { (&OURS, &ASIDE) };
+    if let Some(member) = from.take() {
+        to.set(Some(member));
+    }
+    if observed { pulse::pulse() } else { None }
 }
 
 /// From now on the end of other processes is no news, and this one need not make progress.

@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// What makes ranks survive each other.
-const SURVIVING: &str = "--with-ft ulfm --mca async_mpi_finalize 1 --mca pml ob1 \
+pub(crate) const SURVIVING: &str = "--with-ft ulfm --mca async_mpi_finalize 1 --mca pml ob1 \
     --mca btl self,sm,tcp --mca coll ^han --mca coll_ftagree_era_topology 2";
 const MARK: &str = "FAMPI_TEST_LAUNCH";
 /// The most of standard error that is kept: MPI says the same again and again after a death.
@@ -277,7 +277,7 @@ fn mender() -> PathBuf {
 }
 
 /// The launcher of the MPI that this was built with.
-fn launcher() -> PathBuf {
+pub(crate) fn launcher() -> PathBuf {
     let compiler = std::env::var_os("MPICC").map(PathBuf::from);
     let beside = compiler.and_then(|path| Some(path.parent()?.join("mpirun")));
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,22 +1,23 @@
 //! `fampi bench noise`: what the service of detection costs a job that loses nobody.
 //!
-//! `MiniFE`, small and with many iterations, and commits alone, each with the service and without,
-//! launch after launch. One round launches each setting of each program once, the first of them in
-//! turns, and compares what it took with the launch without the service in the same round; the
-//! medians of these ratios count. The control is without the service, too: what it differs by is
-//! the machine.
+//! `MiniFE`, small, and commits alone, in turns with the service and without, on the same ranks of
+//! one launch (`apps/minife/benches/noise.rs`): launches differ from each other by more than the
+//! service costs. A turn with the service is compared with the mean of the two turns without it in
+//! the same round; the medians of these ratios count. The control compares those two with each
+//! other.
 //!
 //! On one node there is nobody to send heartbeats to. So beside the job, which has the observer of
 //! its node, a ring of two more observers runs on this machine, with the same period: its cores
 //! bear two senders and two receivers, and those of a node of a real job one of each.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{File, Permissions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -33,25 +34,39 @@ use crate::setup;
 use crate::sheet::{self, Csv, Row};
 use crate::workspace::Workspace;
 
-const COLUMNS: &str = "program,service,median_us,ratio,ratio_low,ratio_high";
-const HEADER: [&str; 6] = ["program", "service", "median/µs", "ratio", "from", "to"];
+const COLUMNS: &str =
+    "program,period_ms,service,median_us,ratio,ratio_low,ratio_high,observers_us_per_s";
+const HEADER: [&str; 8] =
+    ["program", "period/ms", "service", "median/µs", "ratio", "from", "to", "observers/µs/s"];
 const LEGEND: &str = "\
-Medians of an iteration and of a commit; ratios to the launch without the service in the same round:
-their median, and the interval that holds the true median with 95 % certainty. With the service: the
-observer of the job's node, and beside it a ring of two that send heartbeats with that period.";
-/// A launch takes seconds; one that takes this long hangs.
-const LIMIT: Duration = Duration::from_secs(60);
+Medians of an iteration and of a commit; ratios to turns without the service in the same round:
+their median, and the interval that holds the true median with 95 % certainty. The last column is
+what all observers of this machine together have used of its processors in a second: that of the
+job, and two that send each other heartbeats, of which a node of a real job has one.";
+/// A turn is so long, or lasts for so many heartbeats, whichever is longer.
+const TURN: Duration = Duration::from_millis(100);
+const HEARTBEATS: u32 = 3;
+/// Turns of a round: two without the service and one with it, of each program.
+const TURNS: u32 = 3 * PROGRAMS.len() as u32;
+const PROGRAMS: [&str; 2] = ["minife", "commit"];
+/// Whatever a launch takes beside its turns, and by how much these may be longer than planned.
+const LEEWAY: Duration = Duration::from_secs(60);
+const STRETCH: u32 = 10;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Number of ranks
-    #[arg(short = 'n', long, value_name = "N", default_value = "4",
-          value_parser = launcher::ranks, allow_negative_numbers = true)]
-    ranks: u32,
-    /// How often each program is launched in each setting
-    #[arg(long, value_name = "R", default_value = "20", allow_negative_numbers = true,
+    /// Number of ranks; as many as there are processors if not given
+    #[arg(short = 'n', long, value_name = "N", value_parser = launcher::ranks,
+          allow_negative_numbers = true)]
+    ranks: Option<u32>,
+    /// How often turns without the service, and with it, follow each other in a launch
+    #[arg(long, value_name = "R", default_value = "100", allow_negative_numbers = true,
           value_parser = whole(1_u32..=10_000, "a number of rounds, from 1 to 10000"))]
     rounds: u32,
+    /// How many launches there are for each period
+    #[arg(long, value_name = "L", default_value = "3", allow_negative_numbers = true,
+          value_parser = whole(1_u32..=1000, "a number of launches, from 1 to 1000"))]
+    launches: u32,
     /// Heartbeat periods of the service, in milliseconds
     #[arg(long, value_name = "MS,…", value_delimiter = ',', default_value = "100,10",
           allow_negative_numbers = true,
@@ -62,151 +77,129 @@ pub(crate) struct Options {
     csv: Option<PathBuf>,
 }
 
-/// What is measured, and what it is called.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Subject {
-    MiniFe,
-    Commit,
-}
-
-/// Whether the service is on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Service {
-    Off,
-    /// Off once more.
-    Control,
-    /// With this period, in milliseconds.
-    On(u32),
-}
-
 /// What all launches have in common.
 struct Laboratory<'a> {
     mpi: &'a Installation,
-    minife: PathBuf,
-    commit: PathBuf,
+    program: PathBuf,
     observer: PathBuf,
     ranks: u32,
+    rounds: u32,
+}
+
+/// What was measured with one period.
+#[derive(Debug, Default)]
+struct Sample {
+    /// Microseconds in each round without the service, without it again, and with it; by program.
+    rounds: [Vec<[f64; 3]>; PROGRAMS.len()],
+    /// What all observers have used in a second of turns without the service, and with it; in
+    /// microseconds, by launch.
+    used: Vec<[f64; 2]>,
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    launcher::check_room(options.ranks)?;
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let ranks = options.ranks.unwrap_or(processors as u32);
+    launcher::check_room(ranks)?;
     let csv = Csv::open(options.csv.as_deref())?;
     let mpi = setup::ensure(workspace)?;
     let laboratory = Laboratory {
         mpi: &mpi,
-        minife: cargo::build(workspace, Program::application("minife"))?,
-        commit: cargo::build(workspace, Program::benchmark("commit"))?,
+        program: cargo::build(workspace, Program::benchmark("noise").of(Some("minife")))?,
         observer: cargo::build(workspace, Program::observer())?,
-        ranks: options.ranks,
+        ranks,
+        rounds: options.rounds,
     };
-    let mut services = vec![Service::Off, Service::Control];
-    services.extend(options.periods.iter().map(|period| Service::On(*period)));
-    let subjects = [Subject::MiniFe, Subject::Commit];
-    // Of each program, in each setting, of each round.
-    let mut times = vec![vec![Vec::new(); services.len()]; subjects.len()];
-    let step = Step::begin(format!("{} rounds", options.rounds));
+    let mut samples: Vec<Sample> = options.periods.iter().map(|_| Sample::default()).collect();
+    let step = Step::begin(format!("{} launches for each period", options.launches));
     let mut status = 0;
-    'rounds: for round in 0..options.rounds as usize {
-        for (subject, times) in subjects.iter().zip(&mut times) {
-            for turn in 0..services.len() {
-                let at = (round + turn) % services.len();
-                step.say(&format!("round {}, {}", round + 1, services[at].name()));
-                match laboratory.launch(*subject, services[at])? {
-                    Ok(time) => times[at].push(time),
-                    // What there is by now is worth something.
-                    Err(interrupted) => {
-                        status = interrupted;
-                        break 'rounds;
-                    }
-                }
+    'launches: for launch in 1..=options.launches {
+        for (period, sample) in options.periods.iter().zip(&mut samples) {
+            step.say(&format!("launch {launch}, {period} ms"));
+            status = laboratory.launch(*period, sample)?;
+            // What there is by now is worth something.
+            if status != 0 {
+                break 'launches;
             }
         }
     }
     step.finish();
-    if times.iter().flatten().any(Vec::is_empty) {
-        return Ok(status);
+    let measured = options.periods.iter().zip(&samples).filter(|(_, it)| !it.used.is_empty());
+    let rows: Vec<Row> = measured.flat_map(|(period, sample)| sample.rows(*period)).collect();
+    if !rows.is_empty() {
+        csv.write(COLUMNS, &rows)?;
+        println!("{}\n{LEGEND}", sheet::table(&HEADER, &rows));
     }
-    let mut rows = Vec::new();
-    for (subject, times) in subjects.iter().zip(&times) {
-        let of = services.iter().zip(times);
-        rows.extend(of.map(|(service, these)| row(*subject, *service, these, &times[0])));
-    }
-    csv.write(COLUMNS, &rows)?;
-    println!("{}\n{LEGEND}", sheet::table(&HEADER, &rows));
     Ok(status)
 }
 
-impl Service {
-    fn name(self) -> String {
-        match self {
-            Self::Off => "off".to_owned(),
-            Self::Control => "off again".to_owned(),
-            Self::On(period) => format!("{period} ms"),
-        }
-    }
-}
-
 impl Laboratory<'_> {
-    /// Microseconds that one iteration or one commit took; or the status when a signal came.
-    fn launch(&self, subject: Subject, service: Service) -> Result<Result<f64, u8>> {
-        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-        let report = folder.path().join("report.yaml");
-        let launcher = Launcher::new(self.mpi);
-        let mut command = match subject {
-            Subject::MiniFe => {
-                let mut command = launcher.command(self.ranks, &self.minife);
-                command.args(["nx=24", "iterations=2000", "tolerance=0", "protect_every=0"]);
-                command.arg(format!("yaml={}", report.display()));
-                command
-            }
-            Subject::Commit => {
-                let mut command = launcher.command(self.ranks, &self.commit);
-                command.args(["600", "commit"]);
-                command
-            }
-        };
-        command.env_remove("FAMPI_OBSERVER").env_remove("FAMPI_KILL");
-        let mut ring = None;
-        if let Service::On(period) = service {
-            ring = Some(Ring::start(&self.observer, period)?);
-            command.env("FAMPI_OBSERVER", &self.observer);
-            command.env("FAMPI_HEARTBEAT_MILLISECONDS", period.to_string());
-        }
-        let script = Script {
-            timeout: Some(LIMIT),
-            collect: true,
-            leftovers: &[folder.path()],
-            ..Script::default()
-        };
+    /// One launch; its status is not 0 when a signal came.
+    fn launch(&self, period: u32, sample: &mut Sample) -> Result<u8> {
+        let turn = TURN.max(HEARTBEATS * Duration::from_millis(period.into()));
+        let limit = LEEWAY + STRETCH * self.rounds * TURNS * turn;
+        let mut ring = Ring::start(&self.observer, period, limit)?;
+        let mut command = Launcher::new(self.mpi).command(self.ranks, &self.program);
+        command.args([self.rounds.to_string(), turn.as_millis().to_string()]);
+        command.args(ring.observers.iter().map(|observer| observer.id().to_string()));
+        command.env_remove("FAMPI_KILL").env_remove("FAMPI_HUNG_SECONDS");
+        command.env("FAMPI_OBSERVER", &self.observer);
+        command.env("FAMPI_HEARTBEAT_MILLISECONDS", period.to_string());
+        let script = Script { timeout: Some(limit), collect: true, ..Script::default() };
         let finished = session::run(&command, script)?;
         if let End::Interrupted(_) = finished.end {
-            return Ok(Err(finished.end.status()));
+            return Ok(finished.end.status());
         }
         if finished.end != End::Exited(0) {
             bail!("a launch failed: see above");
         }
-        if let Some(mut ring) = ring {
-            ring.check()?;
-        }
-        let time = match subject {
-            Subject::MiniFe => iteration(&fs::read_to_string(&report)?),
-            Subject::Commit => commit(&finished.lines),
-        };
-        time.map(Ok).context("a launch said nothing about its time")
+        ring.check()?;
+        sample.read(&finished.lines).context("a launch said nothing about its time")?;
+        Ok(0)
     }
 }
 
-/// The microseconds of an iteration in a report.
-fn iteration(report: &str) -> Option<f64> {
-    let mut lines = report.lines().filter_map(|line| line.trim().split_once(": "));
-    let (_, seconds) = lines.find(|(name, _)| *name == "Time per iteration")?;
-    seconds.parse::<f64>().ok().map(|seconds| seconds * 1e6)
-}
+impl Sample {
+    /// Takes what the first rank of a launch says.
+    fn read(&mut self, lines: &[String]) -> Option<()> {
+        for (program, rounds) in PROGRAMS.iter().zip(&mut self.rounds) {
+            let rows = sheet::rows_of(lines, "round,program,off,control,on");
+            let rows = rows.iter().filter(|row| row[1] == *program);
+            let before = rounds.len();
+            for row in rows {
+                rounds.push([row[2].parse().ok()?, row[3].parse().ok()?, row[4].parse().ok()?]);
+            }
+            if rounds.len() == before {
+                return None;
+            }
+        }
+        let mut used = [0.0; 2];
+        for row in sheet::rows_of(lines, "observer,off,on") {
+            for (used, text) in used.iter_mut().zip(&row[1..]) {
+                *used += text.parse::<f64>().ok()?;
+            }
+        }
+        self.used.push(used);
+        Some(())
+    }
 
-/// The microseconds of a commit in what the measuring program prints.
-fn commit(lines: &[String]) -> Option<f64> {
-    let rows = sheet::rows_of(lines, "ranks,operation,median_us,ratio_to_iallreduce");
-    rows.iter().find(|row| row[1] == "commit")?[2].parse().ok()
+    fn rows(&self, period: u32) -> Vec<Row> {
+        let rows = PROGRAMS.iter().zip(&self.rounds).flat_map(|(program, rounds)| {
+            let control = |[off, control, _]: &[f64; 3]| [*control, control / off];
+            let on = |[off, control, on]: &[f64; 3]| [*on, 2.0 * on / (off + control)];
+            let of = |service: &str, used: usize, ratios: Vec<[f64; 2]>| {
+                let mut used: Vec<f64> = self.used.iter().map(|it| it[used]).collect();
+                used.sort_by(f64::total_cmp);
+                let used = format!("{:.0}", used[used.len() / 2]);
+                let names = [*program, &period.to_string(), service].map(str::to_owned);
+                [&names[..], &measures(&ratios), &[used]].concat()
+            };
+            [
+                of("off again", 0, rounds.iter().map(control).collect()),
+                of("on", 1, rounds.iter().map(on).collect()),
+            ]
+        });
+        rows.collect()
+    }
 }
 
 /// Observers of two nodes without ranks, both on this machine; ended when this is dropped.
@@ -216,7 +209,8 @@ struct Ring {
 }
 
 impl Ring {
-    fn start(program: &Path, period: u32) -> Result<Self> {
+    /// They stay without ranks for as long as a launch may take.
+    fn start(program: &Path, period: u32, launch: Duration) -> Result<Self> {
         let ours_alone = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(ours_alone).tempdir();
         let folder = folder.context("cannot make a temporary folder")?;
@@ -233,7 +227,16 @@ impl Ring {
             let path = folder.join(format!("{node}.plan"));
             let registry = folder.join(format!("{node}.sock"));
             let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(plan(&secret, &registry, node, period, &addresses).as_bytes())?;
+            file.write_all(
+                plan(
+                    &secret,
+                    &registry,
+                    node,
+                    [Duration::from_millis(period.into()), 2 * launch],
+                    &addresses,
+                )
+                .as_bytes(),
+            )?;
             let mut command = Command::new(program);
             command.arg("--foreground").arg("--plan").arg(path).stdin(OwnedFd::from(socket));
             command.stdout(Stdio::null()).stderr(Stdio::inherit());
@@ -263,16 +266,16 @@ impl Drop for Ring {
     }
 }
 
-/// The plan of one of these observers, as `src/protocol/detector/plan.rs` has it. They have to stay
-/// without ranks for as long as a launch may take.
+/// The plan of one of these observers, as `src/protocol/detector/plan.rs` has it: with this period,
+/// and a wait of so long for ranks.
 fn plan(
     secret: &str,
     registry: &Path,
     node: usize,
-    period: u32,
+    [period, start]: [Duration; 2],
     addresses: &[SocketAddr],
 ) -> String {
-    let (period, start) = (u64::from(period) * 1000, 2 * LIMIT.as_micros());
+    let [period, start] = [period, start].map(|time| time.as_micros());
     let timeout = (10 * period).max(1_000_000);
     let nodes: Vec<String> = addresses.iter().map(|it| format!("node {it} ring")).collect();
     format!(
@@ -283,24 +286,17 @@ fn plan(
     )
 }
 
-fn row(subject: Subject, service: Service, times: &[f64], off: &[f64]) -> Row {
-    let mut ratios: Vec<f64> = times.iter().zip(off).map(|(time, off)| time / off).collect();
-    ratios.sort_by(f64::total_cmp);
-    let (low, high) = around_median(ratios.len());
-    let program = match subject {
-        Subject::MiniFe => "minife",
-        Subject::Commit => "commit",
+/// Of pairs of a time and its ratio: the median time, the median ratio, and from where to where the
+/// true one is.
+fn measures(of: &[[f64; 2]]) -> [String; 4] {
+    let sorted = |what: usize| {
+        let mut sorted: Vec<f64> = of.iter().map(|it| it[what]).collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted
     };
-    let mut times = times.to_vec();
-    times.sort_by(f64::total_cmp);
-    vec![
-        program.to_owned(),
-        service.name(),
-        format!("{:.2}", times[times.len() / 2]),
-        format!("{:.3}", ratios[ratios.len() / 2]),
-        format!("{:.3}", ratios[low]),
-        format!("{:.3}", ratios[high]),
-    ]
+    let ([times, ratios], (low, high)) = ([0, 1].map(sorted), around_median(of.len()));
+    let [median, low, high] = [of.len() / 2, low, high].map(|at| format!("{:.4}", ratios[at]));
+    [format!("{:.3}", times[of.len() / 2]), median, low, high]
 }
 
 /// Places, among so many sorted numbers, between which the median of what they are drawn from is
@@ -315,23 +311,36 @@ fn around_median(count: usize) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn times_are_found_in_what_programs_say() {
-        let report = "CG solve:\n  Total CG Time: 0.5\n  Time per iteration: 0.00025\n";
-        assert_eq!(iteration(report), Some(250.0));
-        assert_eq!(iteration("  Time per iteration:\n"), None);
-        let lines = ["4,commit,4.25,1.000", "4,fused,5.25,1.2"].map(str::to_owned);
-        assert_eq!(commit(&lines), Some(4.25));
-        assert_eq!(commit(&lines[1..]), None);
+    const SAID: &str = "0,minife,200.0,220.0,231.0\n0,commit,1.0,1.0,1.5\n\
+                        1,minife,100.0,100.0,90.0\n1,commit,1.0,3.0,2.0\n77,0.0,5.5\n78,1.0,6.5\n";
+
+    const TIMES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(9)];
+
+    fn lines(text: &str) -> Vec<String> {
+        text.lines().map(str::to_owned).collect()
     }
 
     #[test]
-    fn a_setting_is_compared_within_each_round() {
-        let (off, on) = ([1.0, 10.0, 100.0], [1.5, 10.0, 90.0]);
-        let row = row(Subject::Commit, Service::On(10), &on, &off);
-        assert_eq!(row, ["commit", "10 ms", "10.00", "1.000", "0.900", "1.500"]);
-        assert_eq!(around_median(100), (40, 59));
-        assert_eq!(around_median(1), (0, 0));
+    fn turns_are_compared_within_each_round() {
+        let mut sample = Sample::default();
+        sample.read(&lines(SAID)).expect("all of it");
+        assert_eq!(sample.rounds[0], [[200.0, 220.0, 231.0], [100.0, 100.0, 90.0]]);
+        let rows: Vec<String> = sample.rows(10).iter().map(|row| row.join(",")).collect();
+        let expected = [
+            "minife,10,off again,220.000,1.1000,1.0000,1.1000,1",
+            "minife,10,on,231.000,1.1000,0.9000,1.1000,12",
+            "commit,10,off again,3.000,3.0000,1.0000,3.0000,1",
+            "commit,10,on,2.000,1.5000,1.0000,1.5000,12",
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!((around_median(100), around_median(1)), ((40, 59), (0, 0)));
+    }
+
+    #[test]
+    fn a_launch_that_does_not_say_all_is_no_measurement() {
+        let silent = SAID.replace("commit", "else");
+        assert_eq!(Sample::default().read(&lines(&silent)), None);
+        assert_eq!(Sample::default().read(&lines(&SAID.replace("231.0", "?"))), None);
     }
 
     #[test]
@@ -340,7 +349,8 @@ mod tests {
         let example = source.lines().skip_while(|line| *line != "//! ```text").skip(1);
         let example =
             example.take_while(|line| *line != "//! ```").map(|line| &line["//! ".len()..]);
-        let text = plan("00", Path::new("ring/1.sock"), 1, 10, &[SocketAddr::from(([1; 4], 1)); 2]);
+        let text =
+            plan("00", Path::new("ring/1.sock"), 1, TIMES, &[SocketAddr::from(([1; 4], 1)); 2]);
         assert_eq!(example.clone().next(), text.lines().next());
         let first = |line: &str| line.split(' ').next().map(str::to_owned);
         assert!(example.map(first).eq(text.lines().map(first)), "{text}");
@@ -349,9 +359,10 @@ mod tests {
     #[test]
     fn the_plan_has_a_line_for_each_of_the_nodes_and_their_period() {
         let addresses = [4711, 4712].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        let text = plan("00", Path::new("ring/1.sock"), 1, 10, &addresses);
+        let text = plan("00", Path::new("ring/1.sock"), 1, TIMES, &addresses);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[3..6], ["me 1 0", "period 10000", "timeout 1000000"]);
+        let times = ["period 10000", "timeout 1000000", "start 9000000"];
+        assert_eq!((lines[3], &lines[4..7]), ("me 1 0", &times[..]));
         assert_eq!(
             lines[9..],
             ["node 127.0.0.1:4711 ring", "node 127.0.0.1:4712 ring", "ranks 0 1"]

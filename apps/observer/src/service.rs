@@ -9,6 +9,11 @@
 //! counters                     ─▶ board
 //! ```
 //!
+//! To be woken up costs more than what is then to be done. So a heartbeat that is due soon goes out
+//! when one has come, and from then on waits a little for that one, as long as it comes: around the
+//! ring they go in one wave, and each node but the first wakes up once in a period, not twice. One
+//! that has no other nodes sleeps.
+//!
 //! Time is that of a monotonic clock, read once in a turn, before packets are taken. Of each turn
 //! of the machine what it sends goes first, then what the node's processes are told.
 
@@ -55,6 +60,10 @@ const MOST_WARDS: u64 = 4096;
 const OTHER_DESCRIPTORS: u64 = 300;
 /// More packets than a socket holds: what has come when a turn begins is taken in it.
 const MOST_PACKETS: u32 = 4096;
+/// The parts of a period by which a heartbeat may go out early when another one has come, and by
+/// which it is late when that one does not come any more.
+const EARLY: u32 = 2;
+const LATE: u32 = 8;
 /// Events of one turn.
 const EVENTS: usize = 64;
 /// Entries of the board beyond two for each rank of the launch.
@@ -79,6 +88,10 @@ pub struct Service {
     view: View,
     machine: Observer,
     timers: BTreeMap<Timer, Instant>,
+    /// Between our heartbeats.
+    period: Duration,
+    /// The last of them went out as another one had come.
+    follows: bool,
     out: Effects,
     /// The last number that was given.
     number: u64,
@@ -131,6 +144,8 @@ impl Service {
             view: View::new(&plan)?,
             machine,
             timers: BTreeMap::new(),
+            period: plan.timing.period,
+            follows: false,
             out,
             number: DOOR,
             leaves: Some(now + plan.timing.start),
@@ -178,8 +193,8 @@ impl Service {
                 number => self.end(number, now)?,
             }
         }
-        self.take_packets(now)?;
-        self.take_timers(now)?;
+        let heard = self.take_packets(now)?;
+        self.take_timers(now, heard)?;
         self.look_for_progress(now)?;
         self.door.handle_time(now);
         self.watch_door()?;
@@ -192,7 +207,8 @@ impl Service {
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
         events.clear();
-        let deadlines = self.timers.values().copied().chain(self.door.deadline());
+        let timers = self.timers.iter().map(|(timer, at)| self.latest(*timer, *at));
+        let deadlines = timers.chain(self.door.deadline());
         let looks = self.watchdog.iter().map(|watchdog| watchdog.next);
         let next = deadlines.chain(self.leaves).chain(looks).min();
         let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
@@ -286,30 +302,46 @@ impl Service {
         self.perform(now)
     }
 
-    fn take_packets(&mut self, now: Instant) -> Result<()> {
-        let mut packets = MOST_PACKETS;
+    /// True when there was a heartbeat among them.
+    fn take_packets(&mut self, now: Instant) -> Result<bool> {
+        let (mut packets, mut heard) = (MOST_PACKETS, false);
         while let Some((from, message)) = self.link.receive(&mut packets) {
+            heard |= matches!(message, Message::Heartbeat(_));
             self.machine.handle_message(from, message, &mut self.out);
             self.perform(now)?;
             if !self.machine.registry().is_lost(from) {
                 self.view.hear(from, now);
             }
         }
-        Ok(())
+        Ok(heard)
     }
 
-    fn take_timers(&mut self, now: Instant) -> Result<()> {
-        let due = self.timers.iter().filter(|(_, at)| **at <= now).map(|(timer, _)| *timer);
+    fn take_timers(&mut self, now: Instant, heard: bool) -> Result<()> {
+        let soon = now + self.period / EARLY;
+        let is_due = |service: &Self, timer: Timer, at: Instant| {
+            service.latest(timer, at) <= now || (timer == Timer::Heartbeat && heard && at <= soon)
+        };
+        let timers = self.timers.iter().map(|(timer, at)| (*timer, *at));
+        let due = timers.filter(|(timer, at)| is_due(self, *timer, *at)).map(|(timer, _)| timer);
         for timer in due.collect::<Vec<Timer>>() {
             // What an earlier timer has moved is not due any more.
-            if self.timers.get(&timer).is_none_or(|at| *at > now) {
+            if !self.timers.get(&timer).is_some_and(|at| is_due(self, timer, *at)) {
                 continue;
             }
             self.timers.remove(&timer);
+            if timer == Timer::Heartbeat {
+                self.follows = heard;
+            }
             self.machine.handle_timer(timer, &mut self.out);
             self.perform(now)?;
         }
         Ok(())
+    }
+
+    /// When a timer that runs out at this moment has to be taken.
+    fn latest(&self, timer: Timer, at: Instant) -> Instant {
+        let waits = timer == Timer::Heartbeat && self.follows;
+        if waits { at + self.period / LATE } else { at }
     }
 
     /// Declares a ward that makes no progress. Looks are at least a period apart, also when we were

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{engine::pulse::Pulse, error::Error};
 
-pub(super) fn pulse() -> Option<Pulse> {
+pub(super) fn observe(_: bool) -> Option<Pulse> {
     None
 }
 

@@ -47,8 +47,9 @@ impl Ring {
         let before = ring.living_before(registry).next();
         ring.observed.extend(before.map(|host| Observed { host, heard: false }));
         ring.find_successor(registry);
-        out.push(Effect::Arm(Timer::Heartbeat, timing.period));
+        // Alone from the start, there is nobody to tell or to hear.
         if before.is_some() {
+            out.push(Effect::Arm(Timer::Heartbeat, timing.period));
             out.push(Effect::Arm(Timer::Silence, timing.start));
         }
         ring

@@ -188,12 +188,17 @@ fn lose_at_once(what: &str, lost: [u32; 3]) {
     nodes.are_lost(&format!("{next}, beyond the gap"), &[next], 1, since);
 }
 
+/// For how long tests without deaths are to go on, if somebody wants them to.
+pub(crate) fn quiet_seconds() -> Option<Duration> {
+    let seconds = env::var(QUIET_SECONDS).ok()?;
+    Some(Duration::from_secs(seconds.parse().expect("a number of seconds")))
+}
+
 #[test]
 fn a_heartbeat_of_10_ms_on_a_busy_machine_makes_no_false_report() {
     let quick = Timing { period: Duration::from_millis(10), ..TIMING };
     let Some(nodes) = Nodes::start(4, &[], quick) else { return };
-    let seconds = env::var(QUIET_SECONDS).ok().map(|it| it.parse().expect("a number of seconds"));
-    let duration = Duration::from_secs(seconds.unwrap_or(10));
+    let duration = quiet_seconds().unwrap_or(Duration::from_secs(10));
     let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -9,7 +9,11 @@ mod cables;
 mod deaths;
 mod hung;
 mod job;
+#[path = "../../../../tests/mpi/launch.rs"]
+#[allow(dead_code)]
+mod launch;
 mod metrics;
+mod minife;
 mod network;
 mod nodes;
 mod page;

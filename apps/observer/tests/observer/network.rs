@@ -51,6 +51,11 @@ impl Network {
         self.nodes
     }
 
+    /// What a node is called.
+    pub(crate) fn name(node: u32) -> String {
+        format!("{PREFIX}-{}-{node}", std::process::id())
+    }
+
     /// Where the observer of a node takes packets.
     pub(crate) fn address(node: u32) -> SocketAddr {
         (ip_of(node), PORT).into()
@@ -59,7 +64,7 @@ impl Network {
     /// A program on a node; it keeps the number of the process that is started.
     pub(crate) fn command(node: u32, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &name(node)]).arg(program);
+        command.args(["netns", "exec", &Self::name(node)]).arg(program);
         command
     }
 
@@ -76,7 +81,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        for name in (0..self.nodes).map(name).chain([switch()]) {
+        for name in (0..self.nodes).map(Self::name).chain([switch()]) {
             let _ = try_ip(&["netns", "del", &name]);
         }
     }
@@ -84,10 +89,6 @@ impl Drop for Network {
 
 fn switch() -> String {
     format!("{PREFIX}-{}-switch", std::process::id())
-}
-
-fn name(node: u32) -> String {
-    format!("{PREFIX}-{}-{node}", std::process::id())
 }
 
 /// The name of a cable at the switch.
@@ -100,7 +101,7 @@ fn ip_of(node: u32) -> Ipv4Addr {
 }
 
 fn plug_in(node: u32) {
-    let (switch, name, cable) = (switch(), name(node), cable(node));
+    let (switch, name, cable) = (switch(), Network::name(node), cable(node));
     ip(&["netns", "add", &name]);
     let peer = ["type", "veth", "peer", "name", "eth0", "netns", &name];
     ip(&[&["-n", &switch, "link", "add", &cable], &peer[..]].concat());
