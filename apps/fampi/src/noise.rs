@@ -7,6 +7,8 @@ use std::io::{self, Read, Write};
 
 /// How these lines begin.
 const NOISE: [&[u8]; 2] = [b"NBC_Progress: an error 7", b"Error in NBC_Start_round()"];
+/// How a launcher begins that could not start, for want of a thread of its own.
+const UNSTARTED: &[u8] = b"The PMIx server's listener thread failed to start";
 
 /// Passes bytes on as they come, except for the lines of noise and an empty line after each.
 #[derive(Debug, Default)]
@@ -16,6 +18,8 @@ struct Filter {
     /// In the middle of a line that is passed on.
     passing: bool,
     after_noise: bool,
+    /// The launcher has said that it could not start.
+    unstarted: bool,
 }
 
 impl Filter {
@@ -30,13 +34,14 @@ impl Filter {
             self.held.extend_from_slice(piece);
             let held = std::mem::take(&mut self.held);
             let noise = NOISE.iter().any(|noise| held.starts_with(noise));
+            self.unstarted |= held.starts_with(UNSTARTED);
             if ends {
                 let dropped = noise || (self.after_noise && held == b"\n");
                 self.after_noise = noise;
                 if !dropped {
                     output.write_all(&held)?;
                 }
-            } else if noise || NOISE.iter().any(|noise| noise.starts_with(&held)) {
+            } else if noise || NOISE.iter().chain([&UNSTARTED]).any(|it| it.starts_with(&held)) {
                 self.held = held;
             } else {
                 self.passing = true;
@@ -48,13 +53,14 @@ impl Filter {
     }
 }
 
-/// Copies `input` to `output` until its end, without the noise.
-pub(crate) fn copy(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
+/// Copies `input` to `output` until its end, without the noise; true when the launcher has said
+/// that it could not start.
+pub(crate) fn copy(mut input: impl Read, mut output: impl Write) -> io::Result<bool> {
     let mut filter = Filter::default();
     let mut chunk = [0; 4096];
     loop {
         match input.read(&mut chunk) {
-            Ok(0) => return output.write_all(&filter.held),
+            Ok(0) => return output.write_all(&filter.held).map(|()| filter.unstarted),
             Ok(count) => filter.pass(&chunk[..count], &mut output)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -81,6 +87,20 @@ mod tests {
             output.extend(filter.held);
             assert_eq!(String::from_utf8_lossy(&output), KEPT, "cut every {size} bytes");
         }
+    }
+
+    #[test]
+    fn a_launcher_that_could_not_start_is_recognised_wherever_the_bytes_are_cut() {
+        let said = format!("-----\n{} We cannot\ncontinue.\n", String::from_utf8_lossy(UNSTARTED));
+        for size in [1, 10, 49, 1000] {
+            let mut output = Vec::new();
+            let mut filter = Filter::default();
+            said.as_bytes().chunks(size).for_each(|chunk| {
+                filter.pass(chunk, &mut output).expect("written");
+            });
+            assert!(filter.unstarted && output == said.as_bytes(), "cut every {size} bytes");
+        }
+        assert!(!copy(SAID.as_bytes(), Vec::new()).expect("written"));
     }
 
     #[test]

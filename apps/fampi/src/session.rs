@@ -39,6 +39,10 @@ const LEADER: &str = "__session";
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// How long a launcher may go on alone.
 const ALONE: Duration = Duration::from_secs(10);
+/// How often a launcher is started that cannot start, and how that of Open MPI 5 ends then: once
+/// in some hundred times, when much else goes on.
+const STARTS: u32 = 3;
+const UNSTARTED: End = End::Exited(213);
 
 /// What is to happen while a program runs.
 #[derive(Debug, Default)]
@@ -120,8 +124,21 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
     Some(anyhow::Error::new(failure).context(format!("cannot start {}", program.display())))
 }
 
-/// Runs a launcher to its end, which is also the end of everything it started.
+/// Runs a launcher to its end, which is also the end of everything it started. One that has started
+/// nothing, as it could not start itself, is started again.
 pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished> {
+    for _ in 1..STARTS {
+        let (finished, unstarted) = run_once(command, &mut script)?;
+        if !unstarted || finished.end != UNSTARTED {
+            return Ok(finished);
+        }
+        eprintln!("fampi: the launcher could not start, and nothing was started: once more");
+    }
+    run_once(command, &mut script).map(|(finished, _)| finished)
+}
+
+/// One start, and whether the launcher has said that it could not start.
+fn run_once(command: &Command, script: &mut Script<'_>) -> Result<(Finished, bool)> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
     let mut leader = leader_of(command);
@@ -137,14 +154,14 @@ pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished>
     let errors = errors.map(|errors| thread::spawn(|| noise::copy(errors, io::stderr())));
     let session = child.id() as i32;
     release(session, &mut guard)?;
-    let ended = supervise(session, begun, &script, &mut signals);
+    let ended = supervise(session, begun, script, &mut signals);
     let outlived = processes::of_session(session).iter().map(|process| process.pid).collect();
     guard::end_what_is_left(session);
     guard.dismiss();
     let end = conclude(&mut child, ended)?;
-    errors.and_then(result_of);
+    let unstarted = matches!(errors.and_then(result_of), Some(Ok(true)));
     let lines = reader.and_then(result_of).unwrap_or_default();
-    Ok(Finished { end, lines, outlived })
+    Ok((Finished { end, lines, outlived }, unstarted))
 }
 
 /// Waits until the leader has made its session, tells the guard, and lets the leader go on.

@@ -87,6 +87,21 @@ fn a_signal_ends_every_process_and_becomes_the_status() {
     assert!(!sleeps("1000.25"));
 }
 
+#[test]
+fn a_launcher_that_could_not_start_is_started_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let started = folder.path().join("started").display().to_string();
+    // It says and does what that of Open MPI does, the first time.
+    let script = "if [ -e $0 ]; then echo here; else touch $0; \
+                  echo \"The PMIx server's listener thread failed to start. We cannot\" >&2; \
+                  exit 213; fi";
+    let mut tool = fampi(&["run", "-n", "1", "--", "sh", "-c", script, &started]);
+    let output = tool.output().expect("the tool starts");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "here");
+    assert_eq!(said(&output).matches("once more").count(), 1, "{}", said(&output));
+}
+
 /// Starts a run whose processes can be told by their environment, kills the tool at a moment that
 /// the test chooses, and waits until nobody is left.
 fn kill_the_tool(moment: impl FnOnce(&dyn Fn() -> Vec<String>)) -> tempfile::TempDir {
