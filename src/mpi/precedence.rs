@@ -6,9 +6,9 @@
 //! processors each survivor that sees a death puts that work behind its own: a lower priority
 //! (`setpriority`, POSIX.1-2008), of which every step makes the kernel choose anew whom to run.
 //!
-//! **Costs.** Beside a rank that computes, the last thread gets a thirtieth of its processor or less:
-//! the memory of the dead comes back later, by seconds for each gigabyte. Where every rank has a
-//! processor for itself nobody is put behind.
+//! **Costs.** Beside a rank that computes, the last thread gets a thirtieth of its processor or
+//! less: the memory of the dead comes back later, by seconds for each gigabyte. Where every rank
+//! has a processor for itself nobody is put behind.
 
 use std::{ffi::c_int, fs};
 
