@@ -20,7 +20,7 @@ pub(crate) const SURVIVING: &str = "--with-ft ulfm --mca async_mpi_finalize 1 --
     --mca btl self,sm,tcp --mca coll ^han --mca coll_ftagree_era_topology 2";
 const MARK: &str = "FAMPI_TEST_LAUNCH";
 /// The most of standard error that is kept: MPI says the same again and again after a death.
-const KEPT_ERROR_BYTES: usize = 32 * 1024;
+const KEPT_ERROR_BYTES: usize = 1024 * 1024;
 /// How long a launcher may go on when nobody is left.
 const ALONE: Duration = Duration::from_secs(10);
 
