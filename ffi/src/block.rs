@@ -147,12 +147,11 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
     tb_request: *mut MPI_Request,
 ) -> c_int {
     enter(|state| {
-        const FLAGS: [c_int; 3] =
-            [FAMPI_TRYBLOCK_LOCAL, FAMPI_TRYBLOCK_GLOBAL, FAMPI_TRYBLOCK_WITH_COLLECTIVE];
-        if !FLAGS.contains(&flag) {
-            return Err(FAMPI_ERR_ARG);
-        }
-        let level = if flag == FAMPI_TRYBLOCK_LOCAL { Level::Local } else { Level::Global };
+        let level = match flag {
+            FAMPI_TRYBLOCK_LOCAL => Level::Local,
+            FAMPI_TRYBLOCK_GLOBAL | FAMPI_TRYBLOCK_WITH_COLLECTIVE => Level::Global,
+            _ => return Err(FAMPI_ERR_ARG),
+        };
         if tb_request.is_null() {
             return Err(FAMPI_ERR_ARG);
         }

@@ -12,14 +12,14 @@
 
 use std::{ffi::c_int, fs};
 
+use super::process::processors;
+
 /// Steps down from the usual priority, the first and the last.
 const STEPS: (c_int, c_int) = (16, 19);
 
 /// True when this many ranks share the processors of this node.
 pub(super) fn is_crowded(ranks: usize) -> bool {
-    // SAFETY: a question about the system.
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    usize::try_from(processors).is_ok_and(|processors| ranks > processors)
+    ranks > processors()
 }
 
 /// Puts what is left of a process that ends one step behind.
@@ -49,6 +49,7 @@ mod tests {
             // SAFETY: as above, about a child of ours.
             unsafe { libc::getpriority(libc::PRIO_PROCESS, pid) }
         };
+        let usual = priority(child.id());
         let mut seen = Vec::new();
         for _ in 0..5 {
             put_behind(child.id().into());
@@ -56,7 +57,8 @@ mod tests {
         }
         child.kill().expect("ours");
         child.wait().expect("ours");
-        assert_eq!(seen, [16, 17, 18, 19, 19]);
+        let first = (usual + 1).clamp(16, 19);
+        assert_eq!(seen, [0, 1, 2, 3, 4].map(|step| (first + step).min(19)));
     }
 
     #[test]

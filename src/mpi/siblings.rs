@@ -40,16 +40,21 @@ impl Siblings {
         Self { launcher, expected: expected.unwrap_or(0), living: 0, steady, since_count }
     }
 
-    /// True when somebody has died. To be asked again and again, with the time in between.
-    pub(super) fn are_too_few(&mut self, passed: Duration) -> bool {
-        let Some(launcher) = self.launcher else { return false };
+    /// How many have died, and of how many, once that is certain. To be asked again and again, with
+    /// the time in between.
+    pub(super) fn dead(&mut self, passed: Duration) -> Option<(usize, usize)> {
+        let launcher = self.launcher?;
         self.since_count += passed;
         if self.since_count < PERIOD {
-            return false;
+            return None;
         }
-        let living = children(launcher);
-        self.note(living);
-        self.steady >= CERTAIN && self.living < self.expected
+        self.note(children(launcher));
+        self.missing()
+    }
+
+    fn missing(&self) -> Option<(usize, usize)> {
+        let missing = self.expected.checked_sub(self.living).filter(|missing| *missing > 0)?;
+        (self.steady >= CERTAIN).then_some((missing, self.expected))
     }
 
     fn note(&mut self, living: usize) {
@@ -85,23 +90,24 @@ mod tests {
         Siblings { launcher: Some(1), expected, living: 0, steady, since_count }
     }
 
-    /// Whether somebody is missing after these counts, two seconds apart.
-    fn after(siblings: &mut Siblings, counts: &[usize]) -> bool {
+    /// How many are missing after these counts, two seconds apart.
+    fn after(siblings: &mut Siblings, counts: &[usize]) -> usize {
         for living in counts {
             siblings.since_count = 2 * PERIOD;
             siblings.note(*living);
         }
-        siblings.steady >= CERTAIN && siblings.living < siblings.expected
+        siblings.missing().map_or(0, |(missing, _)| missing)
     }
 
     #[test]
     fn a_launch_that_is_slow_is_not_one_that_has_lost_somebody() {
         let mut siblings = of(4);
-        assert!(!after(&mut siblings, &[1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4]));
-        assert!(!after(&mut siblings, &[3, 3, 3, 3, 3]));
-        assert!(after(&mut siblings, &[3]));
-        assert!(after(&mut siblings, &[1]), "the others have left because of that");
-        assert!(!after(&mut siblings, &[5]), "another job of the launcher");
+        let slow = [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4];
+        assert_eq!(after(&mut siblings, &slow), 0);
+        assert_eq!(after(&mut siblings, &[3, 3, 3, 3, 3]), 0);
+        assert_eq!(after(&mut siblings, &[3]), 1);
+        assert_eq!(after(&mut siblings, &[1]), 3, "the others have left because of that");
+        assert_eq!(after(&mut siblings, &[5]), 0, "another job of the launcher");
     }
 
     #[test]
@@ -124,6 +130,6 @@ mod tests {
         child.wait().expect("ours");
         assert!(!fs::read(&stat).is_ok_and(|stat| is_living_child(&stat, own)));
         let mut own = Siblings::new();
-        assert!(own.launcher.is_none() && !own.are_too_few(CERTAIN));
+        assert!(own.launcher.is_none() && own.dead(CERTAIN).is_none());
     }
 }

@@ -160,10 +160,13 @@ fn watch(limit: Duration) {
             MEETING => limit * 2 / 5,
             JOINING => limit / 5,
             STARTING => limit * 3 / 5,
-            LAUNCHING if siblings.are_too_few(awake) => {
-                exit::give_up("another process died while MPI started: start the job again")
+            LAUNCHING => {
+                if let Some((dead, of)) = siblings.dead(awake) {
+                    let here = "processes of this node died while MPI started: start the job again";
+                    exit::give_up(&format!("{dead} of {of} {here}"));
+                }
+                limit * 60
             }
-            LAUNCHING => limit * 60,
             _ => 2 * limit,
         };
         if !limit.is_zero() && stuck > limit + STAGGER * (RANK.load(Relaxed) % 8) {

@@ -6,9 +6,10 @@
 //! the same round; the medians of these ratios count. The control compares those two with each
 //! other.
 //!
-//! On one node there is nobody to send heartbeats to. So beside the job, which has the observer of
-//! its node, a ring of two more observers runs on this machine, with the same period: its cores
-//! bear two senders and two receivers, and those of a node of a real job one of each.
+//! On one node there is nobody to send heartbeats to. So beside the job, whose own observer sleeps, a
+//! ring of two more observers runs on this machine, with twice the period: together they send and
+//! receive as many heartbeats as the one observer of a node in a job of many nodes, and wake up as
+//! often, or more. So this machine is one node of such a job.
 
 use std::fs::{File, Permissions};
 use std::io::Write as _;
@@ -41,11 +42,13 @@ const HEADER: [&str; 8] =
 const LEGEND: &str = "\
 Medians of an iteration and of a commit; ratios to turns without the service in the same round:
 their median, and the interval that holds the true median with 95 % certainty. The last column is
-what all observers of this machine together have used of its processors in a second: that of the
-job, and two that send each other heartbeats, of which a node of a real job has one.";
+what the observers of this machine together have used of its processors in a second. They are two
+with twice the period, which is as many heartbeats as the one observer of a node has to bear.";
 /// A turn is so long, or lasts for so many heartbeats, whichever is longer.
 const TURN: Duration = Duration::from_millis(100);
-const HEARTBEATS: u32 = 3;
+const HEARTBEATS: u32 = 2;
+/// Observers of the ring.
+const OBSERVERS: u32 = 2;
 /// Turns of a round: two without the service and one with it, of each program.
 const TURNS: u32 = 3 * PROGRAMS.len() as u32;
 const PROGRAMS: [&str; 2] = ["minife", "commit"];
@@ -135,9 +138,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 impl Laboratory<'_> {
     /// One launch; its status is not 0 when a signal came.
     fn launch(&self, period: u32, sample: &mut Sample) -> Result<u8> {
-        let turn = TURN.max(HEARTBEATS * Duration::from_millis(period.into()));
+        let together = OBSERVERS * Duration::from_millis(period.into());
+        let turn = TURN.max(HEARTBEATS * together);
         let limit = LEEWAY + STRETCH * self.rounds * TURNS * turn;
-        let mut ring = Ring::start(&self.observer, period, limit)?;
+        let mut ring = Ring::start(&self.observer, together, limit)?;
         let mut command = Launcher::new(self.mpi).command(self.ranks, &self.program);
         command.args([self.rounds.to_string(), turn.as_millis().to_string()]);
         command.args(ring.observers.iter().map(|observer| observer.id().to_string()));
@@ -209,13 +213,13 @@ struct Ring {
 }
 
 impl Ring {
-    /// They stay without ranks for as long as a launch may take.
-    fn start(program: &Path, period: u32, launch: Duration) -> Result<Self> {
+    /// With this period; they stay without ranks for as long as a launch may take.
+    fn start(program: &Path, period: Duration, launch: Duration) -> Result<Self> {
         let ours_alone = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(ours_alone).tempdir();
         let folder = folder.context("cannot make a temporary folder")?;
         let bind = |_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
-        let sockets = (0..2).map(bind).collect::<Result<Vec<_>, _>>();
+        let sockets = (0..OBSERVERS).map(bind).collect::<Result<Vec<_>, _>>();
         let sockets = sockets.context("no addresses for observers")?;
         let addresses: Vec<SocketAddr> =
             sockets.iter().map(UdpSocket::local_addr).collect::<Result<_, _>>()?;
@@ -228,14 +232,7 @@ impl Ring {
             let registry = folder.join(format!("{node}.sock"));
             let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
             file.write_all(
-                plan(
-                    &secret,
-                    &registry,
-                    node,
-                    [Duration::from_millis(period.into()), 2 * launch],
-                    &addresses,
-                )
-                .as_bytes(),
+                plan(&secret, &registry, node, [period, 2 * launch], &addresses).as_bytes(),
             )?;
             let mut command = Command::new(program);
             command.arg("--foreground").arg("--plan").arg(path).stdin(OwnedFd::from(socket));

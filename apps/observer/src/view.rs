@@ -20,6 +20,9 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
+/// For how long a node that was heard of is not shown as heard of again: no person sees it, and each
+/// write takes a heartbeat's time.
+const FRESH: Duration = Duration::from_millis(100);
 /// What the memory is called in `/proc`.
 pub const NAME: &str = "fampi-view";
 const WORD: u64 = size_of::<u64>() as u64;
@@ -83,6 +86,10 @@ impl View {
     /// Something came from this living observer.
     pub fn hear(&mut self, from: Host, at: Instant) {
         let heard = self.began.1 + at.saturating_duration_since(self.began.0);
+        let known = self.nodes.get(from.node.0 as usize);
+        if known.is_some_and(|node| is_fresh(node, from, heard)) {
+            return;
+        }
         self.change_node(from.node, |node| {
             node.incarnation = from.incarnation;
             node.lost = false;
@@ -174,5 +181,38 @@ impl View {
     fn write(&self, at: usize, words: &[u64]) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let _ = self.file.write_all_at(&bytes, at as u64 * WORD);
+    }
+}
+
+/// True when all that a sign of life at this moment tells of a node is shown.
+fn is_fresh(node: &NodeView, from: Host, at: Duration) -> bool {
+    node.heard.is_some_and(|heard| at.saturating_sub(heard) < FRESH)
+        && node.incarnation == from.incarnation
+        && !node.lost
+        && node.asked_in_vain == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_of_life_is_shown_when_it_tells_something() {
+        let [old, new] = [3, 4].map(|it| Host { node: Node(0), incarnation: Incarnation(it) });
+        let heard = Some(Duration::from_millis(500));
+        let node = NodeView {
+            incarnation: Incarnation(3),
+            lost: false,
+            asked: 7,
+            asked_in_vain: 0,
+            heard,
+            name: "n0".into(),
+        };
+        let [soon, late] = [599, 600].map(Duration::from_millis);
+        assert!(is_fresh(&node, old, soon) && !is_fresh(&node, old, late));
+        assert!(!is_fresh(&node, new, soon), "another life of the node");
+        assert!(!is_fresh(&NodeView { heard: None, ..node.clone() }, old, soon));
+        assert!(!is_fresh(&NodeView { lost: true, ..node.clone() }, old, soon));
+        assert!(!is_fresh(&NodeView { asked_in_vain: 1, ..node }, old, soon), "suspected");
     }
 }

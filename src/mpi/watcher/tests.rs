@@ -172,8 +172,8 @@ fn the_name_of_a_process_by_its_rank_in_a_universe() {
     assert_eq!(watcher.names(UniverseId(5), dead.into_iter()), []);
 }
 
-#[test]
-fn a_will_that_a_thread_opened_is_no_death_as_long_as_the_process_lives() {
+/// A will that is open, though this process goes on.
+fn open_will() -> Will {
     let (memory, door) = super::super::memory::Shared::new(64).expect("Linux");
     let (own, descriptor) = (u64::from(process::id()), door.descriptor());
     thread::spawn(move || {
@@ -184,12 +184,51 @@ fn a_will_that_a_thread_opened_is_no_death_as_long_as_the_process_lives() {
     .expect("no panic");
     let will = Will::of(&memory.into(), 8);
     assert!(will.is_open());
+    will
+}
+
+#[test]
+fn a_will_that_a_thread_opened_is_no_death_as_long_as_the_process_lives() {
     let mut child = child();
     let process = process_of(&child);
     let mut watcher = Watcher::new(Process::own(), Ends::new().ok());
-    watcher.add(UNIVERSE, vec![process], vec![Some(will)]);
+    watcher.add(UNIVERSE, vec![process], vec![Some(open_will())]);
     assert_eq!(told(&mut watcher, 20), []);
     signal(&child, libc::SIGKILL);
     assert_eq!(until_told(&mut watcher).len(), 1);
     child.wait().expect("our child");
+}
+
+#[test]
+fn on_a_crowded_node_alone_a_rank_that_dies_is_put_behind_the_living() {
+    let priority = |child: &Child| {
+        // SAFETY: a question about a child that nobody has reaped.
+        unsafe { libc::getpriority(libc::PRIO_PROCESS, child.id()) }
+    };
+    let processors = super::super::process::processors();
+    // A processor alone is crowded by two.
+    for others in [0, processors].into_iter().skip(usize::from(processors < 2)) {
+        let mut children: Vec<Child> = (0..=others).map(|_| child()).collect();
+        let priorities = |children: &[Child]| children.iter().map(priority).collect::<Vec<i32>>();
+        let processes = children.iter().map(process_of).collect();
+        let mut watcher = Watcher::new(Process::own(), Ends::new().ok());
+        watcher.add(UNIVERSE, processes, vec![Some(open_will())]);
+        let usual = priorities(&children);
+        watcher.look();
+        let living = priorities(&children);
+        signal(&children[0], libc::SIGKILL);
+        let began = Instant::now();
+        while watcher.ended.is_empty() && began.elapsed() < Duration::from_secs(10) {
+            watcher.look();
+        }
+        let after = priorities(&children);
+        for child in &mut children {
+            child.kill().expect("our child");
+            child.wait().expect("our child");
+        }
+        assert_eq!(living, usual);
+        assert_eq!(after[1..], usual[1..], "only the dead go behind");
+        let behind = if others == 0 { usual[0] } else { (usual[0] + 1).clamp(16, 19) };
+        assert_eq!(after[0], behind, "with {others} others");
+    }
 }
