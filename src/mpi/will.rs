@@ -15,6 +15,7 @@
 use std::{
     io,
     sync::{Arc, atomic::Ordering::Acquire},
+    thread,
 };
 
 use super::memory::Shared;
@@ -25,7 +26,7 @@ pub(super) const WORDS: usize = 6;
 const MARK: u64 = 0x4000_0000_4000_0000;
 const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= WORDS * size_of::<u64>());
 
-/// The will of this process; it is taken back when this is dropped.
+/// The will of this process; it is taken back when this is dropped, unless by a panic.
 #[derive(Debug)]
 pub(super) struct Own {
     memory: Arc<Shared>,
@@ -70,8 +71,12 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // SAFETY: made above; in a thread that does not hold it the call is an error.
-        if unsafe { libc::pthread_mutex_unlock(lock(&self.memory, self.at)) } != 0 {
+        // A panic takes nothing back: most likely the process is about to end.
+        let stays = thread::panicking() || {
+            // SAFETY: made above; in a thread that does not hold it the call is an error.
+            unsafe { libc::pthread_mutex_unlock(lock(&self.memory, self.at)) != 0 }
+        };
+        if stays {
             // The kernel will look for it when its thread ends: it stays where it is.
             std::mem::forget(self.memory.clone());
         }
@@ -92,7 +97,7 @@ impl Will {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{process, sync::mpsc, thread};
+    use std::{process, sync::mpsc};
 
     /// A will of another thread, which goes on when it is told to, with what it keeps.
     fn will_of_another(keep: impl FnOnce(Own) + Send + 'static) -> (Will, impl FnOnce()) {
@@ -110,7 +115,7 @@ mod tests {
         was_made.recv().expect("made");
         let finish = move || {
             go.send(()).expect("it waits");
-            owner.join().expect("no panic");
+            let _ = owner.join();
         };
         (Will::of(&Arc::new(memory), 8), finish)
     }
@@ -128,5 +133,13 @@ mod tests {
         let (will, finish) = will_of_another(drop);
         finish();
         assert!(!will.is_open() && !will.is_open());
+    }
+
+    #[test]
+    fn a_panic_does_not_take_a_will_back() {
+        let (will, finish) = will_of_another(|_own| panic!("part of this test"));
+        assert!(!will.is_open());
+        finish();
+        assert!(will.is_open());
     }
 }
