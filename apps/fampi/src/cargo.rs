@@ -83,7 +83,12 @@ impl<'a> Program<'a> {
     }
 
     pub(crate) fn benchmark(name: &'a str) -> Self {
-        Self { flag: "--bench", kind: "bench", profile: BEST, ..Self::application(name) }
+        Self { flag: "--bench", kind: "bench", ..Self::application(name) }.at_its_best()
+    }
+
+    /// The same as it is measured, or installed.
+    pub(crate) fn at_its_best(self) -> Self {
+        Self { profile: BEST, ..self }
     }
 
     /// The same of another package.

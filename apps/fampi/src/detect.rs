@@ -126,7 +126,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let laboratory = Laboratory {
         mpi: &mpi,
         program: cargo::build(workspace, Program::benchmark("detect"))?,
-        observer: cargo::build(workspace, Program::observer())?,
+        observer: cargo::build(workspace, Program::observer().at_its_best())?,
         options,
         folder: tempfile::tempdir().context("cannot make a temporary folder")?,
     };

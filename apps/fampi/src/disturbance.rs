@@ -108,7 +108,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let laboratory = Laboratory {
         mpi: &mpi,
         program: cargo::build(workspace, Program::benchmark("noise").of(Some("minife")))?,
-        observer: cargo::build(workspace, Program::observer())?,
+        observer: cargo::build(workspace, Program::observer().at_its_best())?,
         ranks,
         rounds: options.rounds,
     };

@@ -3,8 +3,8 @@
 //! ```text
 //! wait for events or the next deadline
 //! ends of processes, newcomers ─▶ machine
-//! all packets that have come   ─▶ machine        before any timer: a message that was here in
-//! timers that were due         ─▶ machine        time is heard, however late we run
+//! all packets that have come   ─▶ machine        before any timer but our heartbeat: a message that
+//! timers that were due         ─▶ machine        was here in time is heard, however late we run
 //! a ward without progress      ─▶ machine        if the plan sets a limit
 //! counters                     ─▶ board
 //! ```
@@ -180,9 +180,11 @@ impl Service {
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<bool> {
         self.wait(events)?;
         let now = Instant::now();
+        // What does not fit into a list of events may be anything.
+        let mut mail = events.len() == EVENTS || self.is_late_for_mail(now);
         for event in &*events {
             match event.data.u64() {
-                LINK => {}
+                LINK => mail = true,
                 DOOR => self.let_in(now)?,
                 number if self.door.knows(number) => {
                     if let Some(registered) = self.door.hear(number) {
@@ -193,7 +195,7 @@ impl Service {
                 number => self.end(number, now)?,
             }
         }
-        let heard = self.take_packets(now)?;
+        let heard = mail && self.take_packets(now)?;
         self.take_timers(now, heard)?;
         self.look_for_progress(now)?;
         self.door.handle_time(now);
@@ -300,6 +302,11 @@ impl Service {
         }
         self.machine.handle_exit(process, cause, &mut self.out);
         self.perform(now)
+    }
+
+    /// True when a timer is due that a packet could stop, which may have come while we did not run.
+    fn is_late_for_mail(&self, now: Instant) -> bool {
+        self.timers.iter().any(|(timer, at)| *timer != Timer::Heartbeat && *at <= now)
     }
 
     /// True when there was a heartbeat among them.
