@@ -65,6 +65,9 @@ impl Engine {
             self.handle_incoming(incoming);
             busy = true;
         }
+        if !self.serving.is_empty() {
+            busy |= self.serve_windows();
+        }
         if !self.draining.is_empty() {
             self.drain_all();
         }

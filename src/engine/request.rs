@@ -334,7 +334,9 @@ impl Engine {
         code: FaultCode,
         doomed: impl Fn(&OpenBlock, Need) -> bool,
     ) {
-        for index in 0..self.block(key).records.len() {
+        // From the last to the first: what comes late must not meet a later receive because the
+        // one that it was for has been cancelled.
+        for index in (0..self.block(key).records.len()).rev() {
             // MPI may have more to tell than we know: it has the first word.
             let pending = self.test_request(key, index) == Progress::Pending;
             let block = self.block(key);

@@ -15,6 +15,8 @@ mod parts;
 mod planes;
 mod requests;
 mod sections;
+mod transactions;
+mod windows;
 
 use every::post_all;
 use fampi::{Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, sim::Simulation};
