@@ -35,7 +35,7 @@ use crate::{
 ///   which may differ from rank to rank. Wait for a block before another one uses the same places.
 /// - Nothing of an aborted block is ever there, nor are accesses of a rank that died before it had
 ///   voted.
-/// - [`Self::with`] is for the time between blocks: what this rank changes itself is changed at
+/// - [`Self::change`] is for the time between blocks: what this rank changes itself is changed at
 ///   once, whatever becomes of a block.
 ///
 /// # What the target does
@@ -62,13 +62,13 @@ use crate::{
 /// # use fampi::{Error, Level, Rank, ReduceOp, Timeout, sim::Simulation};
 /// # let report = Simulation::new(4).run_world(|world| -> Result<Vec<u64>, Error> {
 /// // Everybody counts what everybody has seen, in two cells of rank 0.
-/// let mut counts = world.window(0, vec![0_u64; 2])?;
+/// let counts = world.window(0, vec![0_u64; 2])?;
 /// let mut block = world.start(Level::Global)?;
 /// block.raccumulate(&counts, Rank::new(0), 1, vec![10], ReduceOp::Sum)?;
 /// let outcome = block.finish(Timeout::seconds(5.0)).wait_local(Timeout::Never)?;
 /// // All four are there, or, if somebody has died, none.
 /// # drop(outcome);
-/// let found = counts.with(|counts| counts.to_vec());
+/// let found = counts.read(|counts| counts.to_vec());
 /// # drop(counts);
 /// # world.finalize();
 /// # Ok(found)
@@ -102,14 +102,26 @@ impl Comm {
 }
 
 impl<T: Element> Window<T> {
-    /// Reads or changes this rank's memory, between blocks. Inside, waits of this library are of
-    /// no use: accesses of others are refused meanwhile with `MPI_ERR_RMA_SYNC` (47).
-    pub fn with<R>(&mut self, body: impl FnOnce(&mut [T]) -> R) -> R {
+    /// Reads this rank's memory: what the decided blocks have made of it. What is decided while
+    /// it is read, by a wait inside, is there afterwards.
+    pub fn read<R>(&self, body: impl FnOnce(&[T]) -> R) -> R {
+        let result = body(&self.memory.borrow());
+        self.settle();
+        result
+    }
+
+    /// Changes this rank's memory, between blocks. Inside, waits of this library are of no use:
+    /// accesses of others are refused meanwhile with `MPI_ERR_RMA_SYNC` (47).
+    pub fn change<R>(&mut self, body: impl FnOnce(&mut [T]) -> R) -> R {
         let result = body(&mut self.memory.borrow_mut());
+        self.settle();
+        result
+    }
+
+    fn settle(&self) {
         if let Ok(mut engine) = self.comm.engine().try_borrow_mut() {
             engine.settle_windows();
         }
-        result
     }
 
     /// Ends this rank's part (`MPI_Win_free`, local) and gives its memory back. What a block has
@@ -145,7 +157,7 @@ impl<T: Element> std::fmt::Debug for Window<T> {
 ///
 /// What only the target knows is a fault of the request with MPI's class: a place outside of its
 /// memory (`MPI_ERR_RMA_RANGE`, 68), no window of this number (`MPI_ERR_WIN`, 53), one of elements
-/// of another type (`MPI_ERR_TYPE`, 3), memory in use by [`Window::with`] (`MPI_ERR_RMA_SYNC`, 47).
+/// of another type (`MPI_ERR_TYPE`, 3), memory in use by [`Window::change`] (`MPI_ERR_RMA_SYNC`, 47).
 /// The buffer comes back in any case.
 impl TryBlock {
     /// Overwrites elements of the target (`MPI_Rput`, MPI 4.1 §12.3.5).

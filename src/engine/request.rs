@@ -214,12 +214,17 @@ impl Engine {
     /// are made; without the wait each attempt would fail for want of the next context.
     #[cold]
     fn settle_context(&mut self, comm: CommKey, context: u32) {
-        let Some(data) = self.comm(comm).data else { return };
         self.wait(Timeout::After(CONTEXT_WITHIN), Idle::Busy, |engine| {
-            let broken = !engine.comm(comm).commit.dead().is_empty();
-            broken || !engine.platform.awaits_context(data, context)
+            !engine.awaits_context(comm, context)
         });
         self.comm_mut(comm).settled_context = context;
+    }
+
+    /// True while a context is being made. After a death none is.
+    pub(super) fn awaits_context(&mut self, comm: CommKey, context: u32) -> bool {
+        let state = self.comm(comm);
+        let data = state.data.filter(|_| state.commit.dead().is_empty());
+        data.is_some_and(|data| self.platform.awaits_context(data, context))
     }
 
     /// Adds an inner block as the next request.

@@ -100,7 +100,7 @@ impl Engine {
             let (comm, context, scope) = (block.comm, block.context, block.scope);
             let Some(data) = self.comm(comm).data else { continue };
             if context > self.comm(comm).settled_context {
-                if self.platform.awaits_context(data, context) {
+                if self.awaits_context(comm, context) {
                     continue;
                 }
                 self.comm_mut(comm).settled_context = context;

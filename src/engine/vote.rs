@@ -353,10 +353,11 @@ impl Engine {
     #[inline]
     fn conclude_with(&mut self, key: BlockKey, committed: bool) {
         let block = self.block_mut(key);
+        let is_served = block.service.is_some();
         if !block.copies.is_empty() {
             self.settle_copies(key, committed || planted(Bug::KeepAbortedCopies));
         }
-        if self.block(key).service.is_some() {
+        if is_served {
             self.end_service(key, committed || planted(Bug::KeepAbortedPuts));
         }
         self.tell(|engine| Entry::Ended { block: engine.block(key).serial, committed });

@@ -135,7 +135,7 @@ impl Tested {
     }
 
     /// Makes sure that the window has what the others have put if the block counts, and only then.
-    fn verify_window(comm: &Comm, finished: &Finished, window: &mut Window<u64>, seed: u64) {
+    fn verify_window(comm: &Comm, finished: &Finished, window: &Window<u64>, seed: u64) {
         let (me, size) = (u64::from(comm.rank().number()), u64::from(comm.size()));
         let own = seed * 100 + me;
         let [put, sum] = if finished.is_committed() {
@@ -143,7 +143,7 @@ impl Tested {
         } else {
             [own, own]
         };
-        window.with(|memory| {
+        window.read(|memory| {
             let (first, second) = memory.split_at(memory.len() / 2);
             let right = first.iter().all(|it| *it == put) && second.iter().all(|it| *it == sum);
             assert!(right, "{memory:?} for {put}, {sum} after {finished:?}");
@@ -186,7 +186,7 @@ impl Tested {
         if let Some(faces) = &mut posted.faces {
             Self::verify_faces(comm, finished, faces, seed);
         }
-        if let Some(window) = &mut posted.window {
+        if let Some(window) = &posted.window {
             Self::verify_window(comm, finished, window, seed);
         }
         for (position, (channel, id)) in posted.channels.iter_mut().enumerate() {

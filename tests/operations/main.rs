@@ -2,6 +2,7 @@
 //! forgets it, or leaves.
 
 mod ages;
+mod cells;
 mod channels;
 mod duplicates;
 mod every;

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use fampi::{
-    Codes, Color, Error, FaultCode, Finished, Level, Outcome, Rank, ReduceOp, Request, Tag,
-    Timeout, TryBlock, Window, World,
-    sim::{self, Simulation},
+    Codes, Color, Comm, Error, FaultCode, Finished, Level, Outcome, Placement, Rank, ReduceOp,
+    Request, Tag, Timeout, TryBlock, Window, World,
+    sim::{self, Ending, Simulation},
 };
 
 use crate::faults::wait;
@@ -19,8 +19,8 @@ fn start(world: &World) -> TryBlock {
     world.start(Level::Global).expect("in use")
 }
 
-fn copy<T: fampi::Element>(window: &mut Window<T>) -> Vec<T> {
-    window.with(|memory| memory.to_vec())
+fn copy<T: fampi::Element>(window: &Window<T>) -> Vec<T> {
+    window.read(|memory| memory.to_vec())
 }
 
 /// A block with these accesses, which commits.
@@ -40,7 +40,7 @@ fn all_ranks_put_get_and_accumulate_everywhere_and_read_it_in_the_next_block() {
             let length = if seed % 2 == 0 { 2 } else { LONG };
             // A part for what each rank puts, and one in which all accumulate.
             let value = |from: usize, to: usize| (10 * from + to + 1) as i64;
-            let mut window = world.window(1, vec![-1_i64; length * (ranks + 1)]).expect("new");
+            let window = world.window(1, vec![-1_i64; length * (ranks + 1)]).expect("new");
             let finished = commit(&world, |block| {
                 for to in 0..ranks {
                     let (rank, part) = (Rank::from(to), vec![value(me, to); length]);
@@ -59,7 +59,7 @@ fn all_ranks_put_get_and_accumulate_everywhere_and_read_it_in_the_next_block() {
                 let sum = (0..ranks).map(|from| value(from, to)).sum::<i64>() - 1;
                 parts.chain(vec![sum; length]).collect()
             };
-            assert_eq!(copy(&mut window), expected(me));
+            assert_eq!(copy(&window), expected(me));
             let mut gotten: Vec<Request<i64>> = Vec::new();
             let finished = commit(&world, |block| {
                 gotten.extend((0..ranks).map(|to| {
@@ -90,7 +90,7 @@ fn sums_of_floats_are_the_same_bits_in_whatever_order_messages_come() {
     for seed in 0..100 {
         let report = Simulation::new(5).seed(seed).run_world(move |world| {
             let me = world.rank().number();
-            let mut window = world.window(0, vec![0.1, 0.2]).expect("new");
+            let window = world.window(0, vec![0.1, 0.2]).expect("new");
             let root = Rank::new(2);
             commit(&world, |block| {
                 for k in 0..4 {
@@ -99,7 +99,7 @@ fn sums_of_floats_are_the_same_bits_in_whatever_order_messages_come() {
                     block.rput(&window, root, 1, last).expect("right");
                 }
             });
-            let found = copy(&mut window);
+            let found = copy(&window);
             drop(window);
             world.finalize();
             found
@@ -119,7 +119,7 @@ fn every_reduction_is_done_by_the_target() {
         (ReduceOp::Or, 7),
     ];
     let report = Simulation::new(2).run_world(move |world| {
-        let mut window = world.window(0, vec![6_u8; cases.len()]).expect("new");
+        let window = world.window(0, vec![6_u8; cases.len()]).expect("new");
         commit(&world, |block| {
             if world.rank() == Rank::new(0) {
                 for (at, (op, _)) in cases.into_iter().enumerate() {
@@ -127,7 +127,7 @@ fn every_reduction_is_done_by_the_target() {
                 }
             }
         });
-        let found = copy(&mut window);
+        let found = copy(&window);
         drop(window);
         world.finalize();
         found
@@ -142,7 +142,7 @@ fn several_blocks_are_open_at_once_and_end_in_any_order() {
         let report = Simulation::new(4).seed(seed).run_world(move |world| {
             let me = world.rank().index();
             let to = Rank::from((me + 1) % 4);
-            let mut window = world.window(0, vec![0_u32; 3]).expect("new");
+            let window = world.window(0, vec![0_u32; 3]).expect("new");
             let mut blocks: Vec<TryBlock> = (0..3).map(|_| start(&world)).collect();
             for at in [2, 0, 1] {
                 let sum = vec![at as u32 + 1];
@@ -156,7 +156,7 @@ fn several_blocks_are_open_at_once_and_end_in_any_order() {
                 let outcome = pending.wait_local(Timeout::Never);
                 assert!(matches!(outcome, Ok(Outcome::Committed(_))));
             }
-            assert_eq!(copy(&mut window), [1, 2, 3]);
+            assert_eq!(copy(&window), [1, 2, 3]);
             drop(window);
             world.finalize();
         });
@@ -187,11 +187,11 @@ fn what_cannot_be_is_refused_at_once() {
         assert!(wait(block, Timeout::Never).is_committed(), "nothing was started");
         drop((window, bits, foreign));
         // The number is free again.
-        let mut window = world.window(4, vec![1_u8]).expect("dropped");
+        let window = world.window(4, vec![1_u8]).expect("dropped");
         commit(&world, |block| {
             block.rput(&window, next, 0, vec![9]).expect("right");
         });
-        assert_eq!(copy(&mut window), [9]);
+        assert_eq!(copy(&window), [9]);
         drop(window);
         world.finalize();
     });
@@ -205,7 +205,7 @@ fn the_target_refuses_with_a_class_and_the_other_accesses_of_the_block_are_right
         let report = Simulation::new(3).seed(seed).run_world(move |world| {
             let me = world.rank().number();
             let (zero, long) = (Rank::new(0), if seed % 2 == 0 { 3 } else { LONG });
-            let mut window = world.window(0, vec![me; long]).expect("new");
+            let window = world.window(0, vec![me; long]).expect("new");
             let only_here = (me > 0).then(|| world.window(1, vec![me; 5]).expect("new"));
             let typed = (me == 0).then(|| world.window(2, vec![0.5_f32; long]).expect("new"));
             let other = (me > 0).then(|| world.window(2, vec![7_u32; long]).expect("new"));
@@ -236,11 +236,11 @@ fn the_target_refuses_with_a_class_and_the_other_accesses_of_the_block_are_right
             } else {
                 assert!(!wait(block, Timeout::Never).is_committed());
             }
-            assert_eq!(copy(&mut window), vec![me; long], "the block does not count");
+            assert_eq!(copy(&window), vec![me; long], "the block does not count");
             commit(&world, |block| {
                 block.rput(&window, Rank::new((me + 1) % 3), 0, vec![me; long]).expect("right");
             });
-            assert_eq!(copy(&mut window), vec![(me + 2) % 3; long]);
+            assert_eq!(copy(&window), vec![(me + 2) % 3; long]);
             drop((only_here, typed, other, window));
             world.finalize();
         });
@@ -258,7 +258,7 @@ fn a_window_that_is_used_by_its_rank_or_dropped_refuses_and_holds_up_nobody() {
         if me == 0 {
             // This rank has no business here: a wait inside of a loan.
             let pending = block.finish(Timeout::Never);
-            let outcome = window.with(|_| pending.wait_local(Timeout::Never));
+            let outcome = window.change(|_| pending.wait_local(Timeout::Never));
             assert!(matches!(outcome, Ok(Outcome::Faulty(_))));
         } else {
             let request = block.rget(&window, Rank::new(0), 0, vec![9; 2]).expect("right");
@@ -287,7 +287,7 @@ fn what_is_committed_during_a_loan_is_there_after_it() {
     for seed in 0..SEEDS {
         let report = Simulation::new(2).seed(seed).run_world(|world| {
             let (zero, one) = (Rank::new(0), Rank::new(1));
-            let mut window = world.window(0, vec![1_u32; 2]).expect("new");
+            let window = world.window(0, vec![1_u32; 2]).expect("new");
             let mut block = start(&world);
             if world.rank() == one {
                 let sum = block.raccumulate(&window, zero, 1, vec![5], ReduceOp::Sum);
@@ -298,7 +298,7 @@ fn what_is_committed_during_a_loan_is_there_after_it() {
                 let served = block.irecv(vec![0_u8], one, Tag(0)).expect("right");
                 block.wait_local(served, Timeout::Never).expect("nobody dies");
             }
-            let before = window.with(|memory| {
+            let before = window.read(|memory| {
                 let outcome = block.finish(Timeout::Never).wait_local(Timeout::Never);
                 assert!(matches!(outcome, Ok(Outcome::Committed(_))));
                 memory.to_vec()
@@ -317,7 +317,7 @@ fn a_block_that_is_left_raised_or_late_leaves_all_windows_as_they_were() {
     for (way, seed) in (0..3).flat_map(|way| (0..SEEDS).map(move |seed| (way, seed))) {
         let report = Simulation::new(4).seed(seed).run_world(move |world| {
             let me = world.rank().number();
-            let mut window = world.window(0, vec![me; LONG]).expect("new");
+            let window = world.window(0, vec![me; LONG]).expect("new");
             let next = Rank::new((me + 1) % 4);
             for _ in 0..3 {
                 let mut block = start(&world);
@@ -339,11 +339,11 @@ fn a_block_that_is_left_raised_or_late_leaves_all_windows_as_they_were() {
                 let late = finished.failed_group(Codes::Of(&[FaultCode::TimedOut]), &world);
                 assert!(!finished.is_committed() && late.is_empty() == (way != 2));
             }
-            assert_eq!(copy(&mut window), vec![me; LONG]);
+            assert_eq!(copy(&window), vec![me; LONG]);
             commit(&world, |block| {
                 block.rput(&window, next, 7, vec![98]).expect("right");
             });
-            assert_eq!(copy(&mut window)[6..9], [me, 98, me]);
+            assert_eq!(copy(&window)[6..9], [me, 98, me]);
             drop(window);
             world.finalize();
         });
@@ -360,7 +360,7 @@ fn a_window_of_a_part_outlives_aborts_of_the_whole() {
             let color = Color::Of(me / 2);
             let half = world.isplit(color, 0).expect("one at a time").wait_local(Timeout::Never);
             let half = half.expect("alive").into_comm().expect("everybody has a colour");
-            let mut window = half.window(0, vec![0_u32; 2]).expect("new");
+            let window = half.window(0, vec![0_u32; 2]).expect("new");
             let other = Rank::new(1 - half.rank().number());
             let mut counted = 0;
             for round in 0..6 {
@@ -385,7 +385,7 @@ fn a_window_of_a_part_outlives_aborts_of_the_whole() {
                 drop(inner);
                 drop(outer.finish(Timeout::Never).wait_local(Timeout::Never));
             }
-            let found = copy(&mut window);
+            let found = copy(&window);
             drop(window);
             world.finalize();
             (found, counted)
@@ -394,5 +394,66 @@ fn a_window_of_a_part_outlives_aborts_of_the_whole() {
             // Who left did not look at all verdicts, but no block of an even round is sure.
             assert!(found[1] == 5 && (3..=6).contains(&found[0]) && found[0] >= counted);
         }
+    }
+}
+
+/// After a death survivors make their windows anew, of what they had, and a replacement its own.
+#[test]
+fn a_window_ends_with_its_communicator_and_is_made_anew_on_the_next_one() {
+    for (shrinks, seed) in [false, true].into_iter().flat_map(|it| (0..SEEDS).map(move |k| (it, k)))
+    {
+        let job = Simulation::new(4).seed(seed).spares(1);
+        let report = job.run_world(move |mut world| {
+            let mut comm: Comm = Comm::clone(&world);
+            let mut memory = vec![0_u32; 2];
+            if !world.is_replacement() {
+                if world.rank() == Rank::new(1) {
+                    sim::crash();
+                }
+                let window = comm.window(3, memory).expect("new");
+                let mut block = start(&world);
+                let dead = block.rput(&window, Rank::new(1), 0, vec![7]).expect("right");
+                let finished = wait(block, Timeout::Never);
+                let code = finished.fault(dead).expect("nobody answers");
+                assert!(matches!(code, FaultCode::ProcessFailed | FaultCode::Interrupted));
+                let lost = finished.failed_group(Codes::PROCESS_FAILURES, &world);
+                assert_eq!(lost.as_slice(), [Rank::new(1)]);
+                drop(finished);
+                comm = if shrinks {
+                    world.shrink().expect("nobody else dies")
+                } else {
+                    world = world.rebuild(Placement::SameRanks).expect("a spare");
+                    let made = comm.window(4, vec![0_u8]);
+                    assert_eq!(made.err(), Some(Error::Abandoned));
+                    world.comm()
+                };
+                let mut block = comm.start(Level::Global).expect("in use");
+                let foreign = block.rput(&window, Rank::new(0), 0, vec![7]);
+                assert_eq!(foreign, Err(Error::ForeignWindow));
+                assert!(wait(block, Timeout::Never).is_committed(), "nothing was started");
+                memory = window.read(|memory| memory.to_vec());
+                // The old one and the new one have the same number, on two communicators.
+                let again = comm.window(3, vec![0_u32]);
+                drop((again.expect("new here"), window));
+            } else {
+                assert!(wait(start(&world), Timeout::Never).is_committed());
+            }
+            let window = comm.window(3, memory).expect("dropped");
+            let mut block = comm.start(Level::Global).expect("in use");
+            for to in (0..comm.size()).map(Rank::new) {
+                block.raccumulate(&window, to, 0, vec![1], ReduceOp::Sum).expect("right");
+            }
+            assert!(wait(block, Timeout::Never).is_committed());
+            assert_eq!(copy(&window), [comm.size(), 0]);
+            drop(window);
+            world.finalize();
+        });
+        for process in &report.processes {
+            let well =
+                matches!(process.ending, Ending::Finished(()) | Ending::Crashed | Ending::Exited);
+            assert!(well, "{report}");
+        }
+        let finished = report.results().count();
+        assert_eq!(finished, if shrinks { 3 } else { 4 }, "{report}");
     }
 }

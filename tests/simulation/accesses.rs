@@ -22,7 +22,7 @@ impl Run<'_> {
         comm: &Comm,
         mut block: TryBlock,
         number: u64,
-        mut window: Window<u64>,
+        window: Window<u64>,
     ) -> Result<Next, Error> {
         let (me, size) = (comm.rank().number(), comm.size());
         let (right, left) = (Rank::new((me + 1) % size), (me + size - 1) % size);
@@ -51,7 +51,7 @@ impl Run<'_> {
                 expected[0] += u64::from(size) * u64::from(size + 1) / 2;
             }
         }
-        window.with(|memory| self.compare(memory, &expected));
+        window.read(|memory| self.compare(memory, &expected));
         Ok(next)
     }
 }
