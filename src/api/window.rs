@@ -68,7 +68,7 @@ use crate::{
 /// let outcome = block.finish(Timeout::seconds(5.0)).wait_local(Timeout::Never)?;
 /// // All four are there, or, if somebody has died, none.
 /// # drop(outcome);
-/// let found = counts.read(|counts| counts.to_vec());
+/// let found = counts.read(<[u64]>::to_vec);
 /// # drop(counts);
 /// # world.finalize();
 /// # Ok(found)

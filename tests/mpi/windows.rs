@@ -70,7 +70,10 @@ fn refused(world: &World) -> Ended {
         let other = (me != last).then(|| world.window(1, vec![0.5; length])).transpose()?;
         let typed = (me == last).then(|| world.window(2, vec![0.5_f32; length])).transpose()?;
         let mut block = world.start(Level::Global)?;
-        if me != last {
+        if me == last {
+            let finished = wait(block.finish(Timeout::seconds(20.0)))?;
+            assert_eq!(finished.is_committed(), world.size() == 1, "{finished:?}");
+        } else {
             let typed = world.window(2, vec![1_u32; length])?;
             let other = other.as_ref().expect("made");
             let whole = || vec![0; length];
@@ -88,9 +91,6 @@ fn refused(world: &World) -> Ended {
                 assert_eq!(finished.fault(request), class.map(FaultCode::Mpi), "{finished:?}");
             }
             assert_eq!(finished.take(right)?, vec![last.number(); length]);
-        } else {
-            let finished = wait(block.finish(Timeout::seconds(20.0)))?;
-            assert_eq!(finished.is_committed(), world.size() == 1, "{finished:?}");
         }
         window.read(|memory| assert_eq!(memory, vec![me.number(); length]));
         drop(typed);

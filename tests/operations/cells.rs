@@ -118,7 +118,7 @@ pub(crate) fn start_again(
                 return block.restore::<f64>(0).map(Some);
             }
             disturb(&world, round, false);
-            block.protect(0, &used.read(|memory| [&[round as f64], &memory[..]].concat()))?;
+            block.protect(0, &used.read(|memory| [&[round as f64], memory].concat()))?;
             post(block, used, (round, me), &all)?;
             disturb(&world, round, true);
             Ok(None)

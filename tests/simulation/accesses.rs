@@ -22,7 +22,7 @@ impl Run<'_> {
         comm: &Comm,
         mut block: TryBlock,
         number: u64,
-        window: Window<u64>,
+        window: &Window<u64>,
     ) -> Result<Next, Error> {
         let (me, size) = (comm.rank().number(), comm.size());
         let (right, left) = (Rank::new((me + 1) % size), (me + size - 1) % size);
@@ -30,10 +30,10 @@ impl Run<'_> {
         let mut expected = self.memory(me);
         let payload = self.payload(comm, number, me, expected.len() - 1);
         let post = || {
-            block.rput(&window, right, 1, payload)?;
+            block.rput(window, right, 1, payload)?;
             let one = vec![u64::from(me) + 1];
-            block.raccumulate(&window, Rank::new(root), 0, one, ReduceOp::Sum)?;
-            let gotten = block.rget(&window, right, 0, vec![0])?;
+            block.raccumulate(window, Rank::new(root), 0, one, ReduceOp::Sum)?;
+            let gotten = block.rget(window, right, 0, vec![0])?;
             block.wait_local(gotten, Timeout::Never)?;
             block.take(gotten)
         };

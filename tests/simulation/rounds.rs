@@ -168,7 +168,7 @@ impl Run<'_> {
                 return self.end(comm, number, block.leave(&error), false);
             }
         }
-        if let Some(window) = window {
+        if let Some(window) = &window {
             return self.accesses(comm, block, number, window);
         }
         let result = match (work, &state) {
