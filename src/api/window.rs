@@ -45,8 +45,8 @@ use crate::{
 /// deadline of [`TryBlock::finish`] like any other. Each rank makes its part before it starts the
 /// block in which others use it, and drops it after that is decided.
 ///
-/// Elements travel as messages, and are copied on both sides. As long as there are windows on a
-/// communicator each turn in a block of it looks for questions, which costs a probe.
+/// Elements travel as messages, and are copied on both sides. As long as this rank has windows on a
+/// communicator it looks for questions in each of its blocks, which makes commits a little slower.
 ///
 /// # After a death
 ///

@@ -167,17 +167,21 @@ impl Exchange {
         self.failure.is_some()
     }
 
+    /// The message that brings an answer, if there is one: it is the first.
+    fn answer(&self) -> Option<&Message> {
+        self.messages.first().filter(|message| matches!(message.role, Role::Answer))
+    }
+
     /// True while the answer is to come: what else is received comes after it.
     fn awaits_answer(&self) -> bool {
-        let awaited = |it: &Message| matches!(it.role, Role::Answer) && it.post.is_some();
-        self.messages.iter().any(awaited)
+        self.answer().is_some_and(|answer| answer.post.is_some())
     }
 
     /// Why the operation has failed, if it has, while some of its messages may be under way. After
     /// an answer of *no* those that belong to it still come: the next request must not meet them.
     fn failed(&self, pending: bool) -> Option<(Rank, FaultCode)> {
-        let asks = self.messages.iter().any(|it| matches!(it.role, Role::Answer));
-        self.failure.filter(|(_, code)| !(pending && asks && matches!(code, FaultCode::Mpi(_))))
+        let waits = pending && self.answer().is_some();
+        self.failure.filter(|(_, code)| !(waits && matches!(code, FaultCode::Mpi(_))))
     }
 
     /// The messages under way, which are the caller's to end.

@@ -66,7 +66,12 @@ impl Engine {
             busy = true;
         }
         if !self.serving.is_empty() {
-            busy |= self.serve_windows();
+            // To look for questions costs more than to look for a vote, which comes soon; but
+            // nobody falls idle who has not looked since.
+            let rarely = (self.patience / 2).max(1);
+            if awaits.is_none() || self.turns.is_multiple_of(rarely) {
+                busy |= self.serve_windows();
+            }
         }
         if !self.draining.is_empty() {
             self.drain_all();
