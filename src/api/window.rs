@@ -26,8 +26,8 @@ use crate::{
 /// needed: a block is the epoch, and its commit closes it.
 ///
 /// - What a block puts is in the memory of the target when the block is decided there, and nowhere
-///   before: a get of the same block never sees it. To read what others have put, wait for the
-///   verdict, and get it in the next block.
+///   before: a get of the same block never sees it. To read what others have put, all ranks wait
+///   for the verdict, and start the block that gets it then.
 /// - Elements are written in the order of the ranks that put or accumulate them, those of one rank
 ///   in the order of its calls. So sums of floats are the same bits in each run, and of several
 ///   puts to one place that of the highest rank stays.
@@ -41,7 +41,8 @@ use crate::{
 /// # What the target does
 ///
 /// Nothing, but its engine needs turns: in each wait or test of this library, for anything. A rank
-/// that computes answers nobody meanwhile. A request whose target does not answer is late at the
+/// that computes answers nobody meanwhile, nor does one that waits for a communicator which others
+/// have not begun to make. A request whose target does not answer is late at the
 /// deadline of [`TryBlock::finish`] like any other. Each rank makes its part before it starts the
 /// block in which others use it, and drops it after that is decided.
 ///
@@ -55,8 +56,8 @@ use crate::{
 /// all ranks make theirs anew on the new one, with the same call, from [`Self::into_vec`] or from
 /// a restored state. The memory is a state like any other, and lost with its rank unless it is
 /// [protected](TryBlock::protect). What is protected in a block is what the memory was before this
-/// block's commit: protect it in the next one, as [`window.rs`] does, or nest the block that uses
-/// the window.
+/// block's commit: protect it in the next one, or use the window in a block inside of the one that
+/// protects, as [`window.rs`] does.
 ///
 /// ```
 /// # use fampi::{Error, Level, Rank, ReduceOp, Timeout, sim::Simulation};
@@ -157,8 +158,8 @@ impl<T: Element> std::fmt::Debug for Window<T> {
 ///
 /// What only the target knows is a fault of the request with MPI's class: a place outside of its
 /// memory (`MPI_ERR_RMA_RANGE`, 68), no window of this number (`MPI_ERR_WIN`, 53), one of elements
-/// of another type (`MPI_ERR_TYPE`, 3), memory in use by [`Window::change`] (`MPI_ERR_RMA_SYNC`, 47).
-/// The buffer comes back in any case.
+/// of another type (`MPI_ERR_TYPE`, 3), memory in use by [`Window::change`] (`MPI_ERR_RMA_SYNC`,
+/// 47). The buffer comes back in any case.
 impl TryBlock {
     /// Overwrites elements of the target (`MPI_Rput`, MPI 4.1 §12.3.5).
     ///

@@ -1,5 +1,5 @@
-//! Accesses to windows that all ranks know, and what they make of the memories of all: by ranks that
-//! may die, and by somebody who makes no mistake.
+//! Accesses to windows that all ranks know, and what they make of the memories of all: by ranks
+//! that may die, and by somebody who makes no mistake.
 
 use fampi::{
     BlockOptions, Codes, Error, Finished, Placement, Rank, ReduceOp, Request, Timeout, Tried,
