@@ -127,6 +127,17 @@ pub enum Error {
     #[error("its elements are in use; end the block of their requests, or allocate others")]
     ArrayInUse,
 
+    /// A rank makes a window with the number of one that it has. This rank; nothing was made.
+    #[error("window {number} of this communicator exists; drop it first, or take another number")]
+    WindowExists {
+        /// The number of the window.
+        number: u32,
+    },
+
+    /// A block uses a window of another communicator. This rank; nothing was started.
+    #[error("the window belongs to another communicator; make one on that of the block")]
+    ForeignWindow,
+
     /// A request of another block, or one whose buffer was taken before. This rank.
     #[error("the request does not belong to this block or its buffer was taken already")]
     NoSuchRequest,

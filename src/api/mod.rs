@@ -19,6 +19,7 @@ mod request;
 mod run;
 mod simulated;
 mod wait;
+mod window;
 mod world;
 
 pub use array::Array;
@@ -36,4 +37,5 @@ pub use probe::Message;
 pub use recover::{Formed, Forming, Rebuilding, Rebuilt};
 pub use request::{Request, RequestId, Source, Status, Tag, TagSelector};
 pub use run::{Ended, Flow, State, Step};
+pub use window::Window;
 pub use world::World;

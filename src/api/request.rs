@@ -14,8 +14,8 @@ use crate::{
 pub struct Tag(pub u32);
 
 impl Tag {
-    /// The greatest tag: 15 bits, which is what MPI promises, less those that partner copies and
-    /// operations among neighbours use.
+    /// The greatest tag: 15 bits, which is what MPI promises, less those that partner copies,
+    /// windows and operations among neighbours use.
     pub const MAX: Self = Self(FIRST_COPY_TAG - 1);
 
     #[inline]
@@ -63,7 +63,8 @@ pub enum TagSelector {
     /// `MPI_ANY_TAG`. Such a receive may match a message of another block that is outstanding on
     /// the same communicator, but never one of an aborted attempt. It may
     /// also match a copy of [`super::TryBlock::protect`], or a message of an operation among
-    /// neighbours, unless that is called before.
+    /// neighbours, unless that is called before, and any message of an access to a window: do not
+    /// use it in a block in which others use this rank's.
     Any,
 }
 

@@ -1,9 +1,11 @@
 //! An open block: its requests, its faults, and how far it is.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::{CommKey, Engine, neighbours::Exchange, platform::MessageId, record::Records};
+use super::{
+    CommKey, Engine, neighbours::Exchange, platform::MessageId, record::Records, service::Service,
+};
 use crate::{
     fault::{Fault, FaultReport},
     ids::BlockId,
@@ -85,8 +87,10 @@ pub(crate) struct OpenBlock {
     pub(crate) scope: BlockId,
     pub(crate) context: u32,
     pub(crate) records: Records,
-    /// The operations among neighbours.
+    /// The operations among neighbours, and the accesses to windows of others.
     pub(super) exchanges: Vec<Exchange>,
+    /// The accesses of others to windows of this rank.
+    pub(super) service: Option<Box<Service>>,
     /// All records below are over.
     pub(super) first_pending: usize,
     /// One of its operations needs something of every rank.
@@ -147,6 +151,7 @@ impl OpenBlock {
             context: 0,
             records: Records::default(),
             exchanges: Vec::new(),
+            service: None,
             first_pending: 0,
             has_synchronised: false,
             messages: Vec::new(),
@@ -201,6 +206,9 @@ impl Engine {
             block.scope = state.next_block;
             state.next_block = state.next_block.next();
             state.open.push(key);
+            if self.windows.iter().any(|window| window.is_of(comm)) {
+                self.serving.push(key);
+            }
             if !state.interrupts.is_empty() && state.interrupts.contains(block.scope) {
                 // Somebody has left it before we came: nobody waits for that one inside of it.
                 state.tainted = Some(block.context);

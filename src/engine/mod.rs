@@ -22,8 +22,10 @@
 //! | [`record`] | the requests of a block, their states and buffers |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
+//! | `service` | what a block does for accesses of others to windows of this rank |
 //! | `trace` | writes down what happens, if somebody wants to know |
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
+//! | `window` | memory that others put into, get from and accumulate in |
 
 mod ages;
 mod block;
@@ -42,8 +44,10 @@ pub mod record;
 pub mod reduction;
 mod request;
 pub mod section;
+mod service;
 mod trace;
 mod vote;
+mod window;
 
 use alloc::{boxed::Box, collections::VecDeque, rc::Rc, vec::Vec};
 use core::{cell::RefCell, time::Duration};
@@ -71,6 +75,8 @@ use pulse::Pulse;
 pub(crate) use request::MAX_USER_TAG;
 pub(crate) use trace::Entry;
 use trace::Trace;
+use window::WindowState;
+pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
 
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;
@@ -96,6 +102,12 @@ pub(crate) struct Engine {
     parts: Parts,
     /// Blocks that voted and are not decided.
     voted: SmallVec<[BlockKey; 4]>,
+    /// Memory of this rank that others use.
+    windows: Vec<WindowState>,
+    /// How many windows were made.
+    windows_made: u64,
+    /// Blocks in which they may, not decided.
+    serving: SmallVec<[BlockKey; 4]>,
     /// Blocks that were interrupted while they were open.
     interrupted: SmallVec<[BlockKey; 4]>,
     /// Number of blocks started.
@@ -151,6 +163,9 @@ impl Engine {
             draining: SmallVec::new(),
             parts: Parts::default(),
             voted: SmallVec::new(),
+            windows: Vec::new(),
+            windows_made: 0,
+            serving: SmallVec::new(),
             interrupted: SmallVec::new(),
             serial: 0,
             early: Vec::new(),

@@ -15,6 +15,8 @@
 //! **Assumes** that each message sent is expected: if this rank sends to a neighbour twice, that
 //! one receives from this rank twice, in the same order. MPI keeps messages with one tag in order.
 //!
+//! An access to a window ([`super::window`]) is such a request, too, with an answer.
+//!
 //! Reference: MPI 4.1 §8.6 and §8.7.
 
 use alloc::{boxed::Box, vec::Vec};
@@ -24,11 +26,13 @@ use super::{
     BlockKey, Engine, MAX_USER_TAG, Need,
     buffer::Buffer,
     platform::{Operation, PostId, Posted, Progress, Status},
+    window::FIRST_WINDOW_TAG,
 };
 use crate::{fault::FaultCode, rank::Rank};
 
-/// The tag of all messages here, beyond those of users and of copies.
+/// The tag of all messages among neighbours, beyond those of users, copies and windows.
 const TAG: u32 = MAX_USER_TAG;
+const _: () = assert!(FIRST_WINDOW_TAG < TAG, "the greatest tag is that of neighbours");
 /// MPI's class for a message of another length than expected.
 const MPI_ERR_TRUNCATE: i32 = 15;
 
@@ -49,7 +53,12 @@ impl Parts {
     const MOST: usize = 64;
 
     /// A buffer as long as these elements of another one; with them, if it is to be sent.
-    fn take(&mut self, of: &dyn Buffer, elements: &Range<usize>, sent: bool) -> Box<dyn Buffer> {
+    pub(super) fn take(
+        &mut self,
+        of: &dyn Buffer,
+        elements: &Range<usize>,
+        sent: bool,
+    ) -> Box<dyn Buffer> {
         let kind = of.as_any().type_id();
         let fits = self
             .0
@@ -64,7 +73,7 @@ impl Parts {
         of.copy(elements.start, elements.len())
     }
 
-    fn keep(&mut self, part: Box<dyn Buffer>) {
+    pub(super) fn keep(&mut self, part: Box<dyn Buffer>) {
         if self.0.len() == Self::MOST {
             self.0.remove(0);
         }
@@ -72,23 +81,48 @@ impl Parts {
     }
 }
 
+/// What a message is for.
+#[derive(Clone, Debug)]
+pub(super) enum Role {
+    /// It takes elements to somebody.
+    Sent,
+    /// It brings the elements of this part of the buffer.
+    Received(Range<usize>),
+    /// It asks for an answer.
+    Question,
+    /// One word, a class of MPI, which is 0 if all is well. It comes before what is received.
+    Answer,
+}
+
+impl Role {
+    fn is_elements(&self) -> bool {
+        matches!(self, Self::Sent | Self::Received(_))
+    }
+}
+
 /// A message under way.
 struct Message {
     peer: Rank,
+    role: Role,
     /// Nothing once it is over.
     post: Option<PostId>,
-    /// Where the elements of a message that is received go.
-    place: Option<Range<usize>>,
 }
 
-/// An operation among neighbours.
+/// An operation made of messages.
 pub(super) struct Exchange {
     /// The application's, as long as the operation is not over.
     buffer: Option<Box<dyn Buffer>>,
     messages: Vec<Message>,
+    /// Who is to blame, if not all came as expected.
+    failure: Option<(Rank, FaultCode)>,
 }
 
 impl Exchange {
+    /// One without messages, so far.
+    pub(super) fn new(buffer: Box<dyn Buffer>, messages: usize) -> Self {
+        Self { buffer: Some(buffer), messages: Vec::with_capacity(messages), failure: None }
+    }
+
     /// True when something with this rank is not over.
     pub(super) fn needs(&self, peer: Rank) -> bool {
         self.messages.iter().any(|message| message.peer == peer && message.post.is_some())
@@ -98,26 +132,56 @@ impl Exchange {
         self.messages.iter().map(|message| message.peer)
     }
 
-    /// Notes that a message is over; who is to blame if it did not come as expected.
-    fn note(
-        &mut self,
-        number: usize,
-        progress: Progress,
-        part: &dyn Buffer,
-    ) -> Result<(), (Rank, FaultCode)> {
+    /// Notes that a message is over, and whether it came as expected.
+    fn note(&mut self, number: usize, progress: Progress, part: &dyn Buffer) {
         let message = &mut self.messages[number];
         message.post = None;
-        let code = match (progress, &message.place, &mut self.buffer) {
+        let code = match (progress, &message.role, &mut self.buffer) {
             (Progress::Failed(code), ..) => code,
-            (Progress::Complete(status), Some(place), Some(buffer)) => {
+            (Progress::Complete(status), Role::Received(place), Some(buffer)) => {
                 if status.elements == place.len() && buffer.fill(place.start, part) {
-                    return Ok(());
+                    return;
                 }
                 FaultCode::Mpi(MPI_ERR_TRUNCATE)
             }
-            _ => return Ok(()),
+            (Progress::Complete(_), Role::Answer, _) => match words(part) {
+                Some([0]) => return,
+                Some([class]) => FaultCode::Mpi(*class as i32),
+                _ => FaultCode::Mpi(MPI_ERR_TRUNCATE),
+            },
+            _ => return,
         };
-        Err((message.peer, code))
+        self.blame(self.messages[number].peer, code);
+    }
+
+    /// Of two failures the first one tells more, but a death more than what followed from it.
+    fn blame(&mut self, peer: Rank, code: FaultCode) {
+        let known = self
+            .failure
+            .filter(|(_, known)| known.is_process_failure() || !code.is_process_failure());
+        self.failure = known.or(Some((peer, code)));
+    }
+
+    /// True when something did not start, or not come, as expected.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// The message that brings an answer, if there is one: it is the first.
+    fn answer(&self) -> Option<&Message> {
+        self.messages.first().filter(|message| matches!(message.role, Role::Answer))
+    }
+
+    /// True while the answer is to come: what else is received comes after it.
+    fn awaits_answer(&self) -> bool {
+        self.answer().is_some_and(|answer| answer.post.is_some())
+    }
+
+    /// Why the operation has failed, if it has, while some of its messages may be under way. After
+    /// an answer of *no* those that belong to it still come: the next request must not meet them.
+    fn failed(&self, pending: bool) -> Option<(Rank, FaultCode)> {
+        let waits = pending && self.answer().is_some();
+        self.failure.filter(|(_, code)| !(waits && matches!(code, FaultCode::Mpi(_))))
     }
 
     /// The messages under way, which are the caller's to end.
@@ -139,36 +203,69 @@ impl Engine {
         sent: &[Edge],
     ) -> usize {
         self.settle_block(key);
-        let tag = self.wire_tag(self.block(key).scope, TAG);
-        let mut messages = Vec::with_capacity(received.len() + sent.len());
-        let mut failure = None;
-        for (edge, receives) in
-            received.iter().map(|edge| (edge, true)).chain(sent.iter().map(|edge| (edge, false)))
-        {
-            let Edge { peer, ref elements } = *edge;
-            let operation = if receives {
-                Operation::Receive { from: Some(peer), tag: Some(tag) }
-            } else {
-                Operation::Send { to: peer, tag, synchronous: false }
-            };
-            let part = self.parts.take(&*buffer, elements, !receives);
-            let post = match self.start(key, Need::Peer(peer), &operation, part) {
-                Ok(Posted::Running(post)) => Some(post),
-                Ok(Posted::Complete(_, part)) => {
-                    self.parts.keep(part);
-                    None
-                }
-                Err((code, _)) => {
-                    failure = worse(failure, (peer, code));
-                    None
-                }
-            };
-            let place = receives.then(|| elements.clone());
-            messages.push(Message { peer, post, place });
+        let mut exchange = Exchange::new(buffer, received.len() + sent.len());
+        for Edge { peer, elements } in received {
+            self.add_part(key, &mut exchange, (*peer, TAG), elements, true);
         }
+        for Edge { peer, elements } in sent {
+            self.add_part(key, &mut exchange, (*peer, TAG), elements, false);
+        }
+        self.add_exchange(key, exchange)
+    }
+
+    /// Starts a message that takes elements of the buffer to somebody, or brings them.
+    pub(super) fn add_part(
+        &mut self,
+        key: BlockKey,
+        exchange: &mut Exchange,
+        to_whom: (Rank, u32),
+        elements: &Range<usize>,
+        receives: bool,
+    ) {
+        let Some(buffer) = &exchange.buffer else { return };
+        let part = self.parts.take(&**buffer, elements, !receives);
+        let role = if receives { Role::Received(elements.clone()) } else { Role::Sent };
+        self.add_message(key, exchange, to_whom, role, part);
+    }
+
+    /// Starts a message with this tag of a user's, or beyond.
+    pub(super) fn add_message(
+        &mut self,
+        key: BlockKey,
+        exchange: &mut Exchange,
+        (peer, tag): (Rank, u32),
+        role: Role,
+        part: Box<dyn Buffer>,
+    ) {
+        let tag = self.wire_tag(self.block(key).scope, tag);
+        let operation = match role {
+            Role::Received(_) | Role::Answer => {
+                Operation::Receive { from: Some(peer), tag: Some(tag) }
+            }
+            Role::Sent | Role::Question => Operation::Send { to: peer, tag, synchronous: false },
+        };
+        let post = match self.start(key, Need::Peer(peer), &operation, part) {
+            Ok(Posted::Running(post)) => Some(post),
+            Ok(Posted::Complete(_, part)) => {
+                if role.is_elements() {
+                    self.parts.keep(part);
+                }
+                None
+            }
+            Err((code, _)) => {
+                exchange.blame(peer, code);
+                None
+            }
+        };
+        exchange.messages.push(Message { peer, role, post });
+    }
+
+    /// The next request of the block is an operation whose messages were started.
+    pub(super) fn add_exchange(&mut self, key: BlockKey, exchange: Exchange) -> usize {
+        let failure = exchange.failure;
         let block = self.block_mut(key);
         let need = Need::Neighbours(block.exchanges.len() as u32);
-        block.exchanges.push(Exchange { buffer: Some(buffer), messages });
+        block.exchanges.push(exchange);
         let index = block.records.len();
         block.records.add(need);
         if let Some((peer, code)) = failure {
@@ -179,33 +276,37 @@ impl Engine {
 
     /// Looks at all messages of an operation that are under way.
     pub(super) fn test_neighbours(&mut self, key: BlockKey, index: usize, at: usize) {
-        let mut failure = None;
         let mut pending = false;
         for number in 0..self.block(key).exchanges[at].messages.len() {
-            let Some(post) = self.block(key).exchanges[at].messages[number].post else { continue };
-            let progress = self.platform.test(post);
+            let exchange = &self.block(key).exchanges[at];
+            let Message { post: Some(post), ref role, .. } = exchange.messages[number] else {
+                continue;
+            };
+            let early = matches!(role, Role::Received(_)) && exchange.awaits_answer();
+            let progress = if early { Progress::Pending } else { self.platform.test(post) };
             if progress == Progress::Pending {
                 pending = true;
                 continue;
             }
             let part = self.platform.take(post);
             let exchange = &mut self.block_mut(key).exchanges[at];
-            if let Err(other) = exchange.note(number, progress, &*part) {
-                failure = worse(failure, other);
+            exchange.note(number, progress, &*part);
+            if exchange.messages[number].role.is_elements() {
+                self.parts.keep(part);
             }
-            self.parts.keep(part);
         }
-        if let Some((peer, code)) = failure {
+        let exchange = &mut self.block_mut(key).exchanges[at];
+        if let Some((peer, code)) = exchange.failed(pending) {
             self.fail_exchange(key, index, peer, code);
         } else if !pending {
-            let Some(buffer) = self.block_mut(key).exchanges[at].buffer.take() else { return };
+            let Some(buffer) = exchange.buffer.take() else { return };
             let elements = buffer.elements();
             let state = Progress::Complete(Status { elements, ..Status::default() });
             self.block_mut(key).records[index].end(state, buffer);
         }
     }
 
-    /// One message failed, and the operation with it.
+    /// The operation failed with one of its messages.
     fn fail_exchange(&mut self, key: BlockKey, index: usize, peer: Rank, code: FaultCode) {
         self.end_exchange(key, index);
         self.block_mut(key).records[index].state = Progress::Failed(code);
@@ -226,9 +327,7 @@ impl Engine {
     }
 }
 
-/// Of two failures the one that tells more: a death rather than what followed from it.
-fn worse(known: Option<(Rank, FaultCode)>, other: (Rank, FaultCode)) -> Option<(Rank, FaultCode)> {
-    known
-        .filter(|(_, code)| code.is_process_failure() || !other.1.is_process_failure())
-        .or(Some(other))
+/// What a message of words says.
+pub(super) fn words(part: &dyn Buffer) -> Option<&[u64]> {
+    part.as_any().downcast_ref::<Vec<u64>>().map(Vec::as_slice)
 }

@@ -65,6 +65,14 @@ impl Engine {
             self.handle_incoming(incoming);
             busy = true;
         }
+        if !self.serving.is_empty() {
+            // To look for questions costs more than to look for a vote, which comes soon; but
+            // nobody falls idle who has not looked since.
+            let rarely = (self.patience / 2).max(1);
+            if awaits.is_none() || self.turns.is_multiple_of(rarely) {
+                busy |= self.serve_windows();
+            }
+        }
         if !self.draining.is_empty() {
             self.drain_all();
         }

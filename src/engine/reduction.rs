@@ -1,5 +1,7 @@
 //! What reductions do with the elements of two ranks: predefined operations, and the user's.
 
+use core::any::TypeId;
+
 use super::buffer::{Buffer, Element, Foreign};
 use crate::error::Error;
 pub use crate::protocol::fused::{Fusible, MAX_VALUES, ReduceOp, Values};
@@ -54,6 +56,22 @@ macro_rules! reducible_floats {
     )*};
 }
 
+/// Finds the predefined operation for elements whose type is only known when it comes.
+macro_rules! predefined_for {
+    ($($number:ty)*) => {
+        impl Reduction {
+            /// The predefined operation for numbers of this type, if it is defined for them.
+            pub(crate) fn predefined(op: ReduceOp, element: TypeId) -> Option<Self> {
+                $(if element == TypeId::of::<$number>() {
+                    return ReduceWith::<$number>::reduction(op).ok();
+                })*
+                None
+            }
+        }
+    };
+}
+
+predefined_for!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
 reducible_integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 reducible_floats!(f32 f64);
 

@@ -214,12 +214,17 @@ impl Engine {
     /// are made; without the wait each attempt would fail for want of the next context.
     #[cold]
     fn settle_context(&mut self, comm: CommKey, context: u32) {
-        let Some(data) = self.comm(comm).data else { return };
         self.wait(Timeout::After(CONTEXT_WITHIN), Idle::Busy, |engine| {
-            let broken = !engine.comm(comm).commit.dead().is_empty();
-            broken || !engine.platform.awaits_context(data, context)
+            !engine.awaits_context(comm, context)
         });
         self.comm_mut(comm).settled_context = context;
+    }
+
+    /// True while a context is being made. After a death none is.
+    pub(super) fn awaits_context(&mut self, comm: CommKey, context: u32) -> bool {
+        let state = self.comm(comm);
+        let data = state.data.filter(|_| state.commit.dead().is_empty());
+        data.is_some_and(|data| self.platform.awaits_context(data, context))
     }
 
     /// Adds an inner block as the next request.
@@ -334,7 +339,9 @@ impl Engine {
         code: FaultCode,
         doomed: impl Fn(&OpenBlock, Need) -> bool,
     ) {
-        for index in 0..self.block(key).records.len() {
+        // From the last to the first: what comes late must not meet a later receive because the
+        // one that it was for has been cancelled.
+        for index in (0..self.block(key).records.len()).rev() {
             // MPI may have more to tell than we know: it has the first word.
             let pending = self.test_request(key, index) == Progress::Pending;
             let block = self.block(key);

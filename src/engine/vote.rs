@@ -291,6 +291,9 @@ impl Engine {
                 self.end_of_the_past(comm);
             }
             self.voted.retain(|voted| *voted != key);
+            if !self.serving.is_empty() {
+                self.serving.retain(|served| *served != key);
+            }
             let values = &mut self.blocks[key.slot()].values;
             if values.get().is_some() {
                 match self.comms[comm.0].commit.values(id) {
@@ -350,8 +353,12 @@ impl Engine {
     #[inline]
     fn conclude_with(&mut self, key: BlockKey, committed: bool) {
         let block = self.block_mut(key);
+        let is_served = block.service.is_some();
         if !block.copies.is_empty() {
             self.settle_copies(key, committed || planted(Bug::KeepAbortedCopies));
+        }
+        if is_served {
+            self.end_service(key, committed || planted(Bug::KeepAbortedPuts));
         }
         self.tell(|engine| Entry::Ended { block: engine.block(key).serial, committed });
         if let Some(pulse) = self.pulse.filter(|_| committed) {

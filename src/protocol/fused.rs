@@ -36,7 +36,7 @@ macro_rules! numbered {
 
             /// The variant with this number.
             #[inline]
-            fn numbered(number: u8) -> Option<Self> {
+            pub(crate) fn numbered(number: u8) -> Option<Self> {
                 Self::ALL.get(usize::from(number)).copied()
             }
         }

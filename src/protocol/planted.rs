@@ -74,6 +74,8 @@ bugs! {
     WaitInTheInterrupted,
     /// The copies of a block become valid though it was not committed.
     KeepAbortedCopies,
+    /// What a block put into windows is there though it was not committed.
+    KeepAbortedPuts,
     /// After an abort the communicators below go by their old name.
     KeepTheName,
     /// Who begins a rebuild answers no more for the old world.

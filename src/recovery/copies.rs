@@ -19,7 +19,7 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, MAX_USER_TAG, Need,
+        BlockKey, CommKey, Engine, FIRST_WINDOW_TAG, Need,
         buffer::{Buffer, Element},
         collective::{Collective, Parts},
         platform::Operation,
@@ -32,8 +32,8 @@ use crate::{
 
 /// Number of states that can be protected, and of user tags that carry them.
 pub const MAX_SLOTS: u32 = 64;
-/// Tags of users are below this one; the one behind the copies is that of neighbours.
-pub(crate) const FIRST_COPY_TAG: u32 = MAX_USER_TAG - 2 * MAX_SLOTS;
+/// Tags of users are below this one; those behind the copies are of windows and neighbours.
+pub(crate) const FIRST_COPY_TAG: u32 = FIRST_WINDOW_TAG - 2 * MAX_SLOTS;
 
 /// Beside the tag on which a copy goes to its keeper, the one on which it tells its length, or
 /// comes home. Two ranks that are each other's partner send both ways at once.

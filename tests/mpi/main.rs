@@ -25,6 +25,7 @@ mod requests;
 mod sections;
 mod starts;
 mod votes;
+mod windows;
 
 use std::path::PathBuf;
 

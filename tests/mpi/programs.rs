@@ -23,7 +23,7 @@ use signal_hook::{
 };
 use stats_alloc::Region;
 
-use crate::{files, hung, interruption, operations, requests, sections};
+use crate::{files, hung, interruption, operations, requests, sections, windows};
 
 const SOFT: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -73,6 +73,9 @@ pub(crate) fn run(name: &str) -> Ended {
         "interruption by deaths" => interruption::by_deaths(world),
         "requests with deaths" => requests::with_deaths(world),
         "mixed requests with deaths" => requests::mixed_with_deaths(world),
+        "windows" => windows::all(world),
+        "windows of the living" => windows::going_on(world),
+        "windows with deaths" => windows::with_deaths(world),
         other => panic!("there is no program {other}"),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fampi::{
     Array, Channel, Codes, Comm, Error, FaultCode, FaultReport, Finished, Level, Outcome, Rank,
-    Request, RequestId, Tag, Timeout, TryBlock, World,
+    ReduceOp, Request, RequestId, Tag, Timeout, TryBlock, Window, World,
     sim::{self, Crash, Ending, Report, Simulation},
 };
 
@@ -37,6 +37,11 @@ enum Tested {
         synchronous: bool,
         elements: usize,
     },
+    /// Each rank puts into the window of the next one, gets from it, and accumulates in that of
+    /// the one before.
+    Accesses {
+        elements: usize,
+    },
 }
 
 /// Requests that own their buffers, and such that use an array.
@@ -45,6 +50,7 @@ struct Posted {
     owners: Vec<Request<u64>>,
     faces: Option<(Array<u64, 2>, Vec<RequestId>)>,
     channels: Vec<(Channel<u64>, RequestId)>,
+    window: Option<Window<u64>>,
 }
 
 impl Posted {
@@ -61,7 +67,9 @@ fn tested() -> Vec<Tested> {
     let faces = [Tested::Faces { rows: 3 }, Tested::Faces { rows: LONG }];
     let channel = |synchronous, elements| Tested::Channels { synchronous, elements };
     let channels = [channel(false, 3), channel(true, 3), channel(false, LONG)];
-    KINDS.into_iter().map(Tested::All).chain(rings).chain(faces).chain(channels).collect()
+    let accesses = [Tested::Accesses { elements: 3 }, Tested::Accesses { elements: LONG }];
+    let messages = rings.into_iter().chain(faces).chain(channels).chain(accesses);
+    KINDS.into_iter().map(Tested::All).chain(messages).collect()
 }
 
 impl Tested {
@@ -113,7 +121,33 @@ impl Tested {
                 }
                 Ok(Posted { channels, ..Posted::default() })
             }
+            Self::Accesses { elements } => {
+                let window = comm.window(9, vec![seed * 100 + u64::from(me); 2 * elements])?;
+                let content = || vec![u64::from(me); elements];
+                let owners = vec![
+                    block.rget(&window, right, elements, vec![0; elements])?,
+                    block.rput(&window, right, 0, content())?,
+                    block.raccumulate(&window, left, elements, content(), ReduceOp::Sum)?,
+                ];
+                Ok(Posted { owners, window: Some(window), ..Posted::default() })
+            }
         }
+    }
+
+    /// Makes sure that the window has what the others have put if the block counts, and only then.
+    fn verify_window(comm: &Comm, finished: &Finished, window: &Window<u64>, seed: u64) {
+        let (me, size) = (u64::from(comm.rank().number()), u64::from(comm.size()));
+        let own = seed * 100 + me;
+        let [put, sum] = if finished.is_committed() {
+            [(me + size - 1) % size, own + (me + 1) % size]
+        } else {
+            [own, own]
+        };
+        window.read(|memory| {
+            let (first, second) = memory.split_at(memory.len() / 2);
+            let right = first.iter().all(|it| *it == put) && second.iter().all(|it| *it == sum);
+            assert!(right, "{memory:?} for {put}, {sum} after {finished:?}");
+        });
     }
 
     /// Makes sure that ghosts are the neighbours', if they have come, and all else is as it was.
@@ -152,6 +186,9 @@ impl Tested {
         if let Some(faces) = &mut posted.faces {
             Self::verify_faces(comm, finished, faces, seed);
         }
+        if let Some(window) = &posted.window {
+            Self::verify_window(comm, finished, window, seed);
+        }
         for (position, (channel, id)) in posted.channels.iter_mut().enumerate() {
             let complete = finished.status(*id).is_some();
             let from = if position == 0 { (me + size - 1) % size } else { me };
@@ -173,6 +210,11 @@ impl Tested {
                 (Ok(found), Self::Ring { elements, .. }) if complete => {
                     let from = if position == 0 { (me + size - 1) % size } else { me };
                     assert_eq!(found, vec![seed * 100 + u64::from(from); elements]);
+                }
+                (Ok(found), Self::Accesses { elements }) if complete => {
+                    let gotten = seed * 100 + u64::from((me + 1) % size);
+                    let value = if position == 0 { gotten } else { u64::from(me) };
+                    assert_eq!(found, vec![value; elements]);
                 }
                 (Ok(_), _) => assert!(!complete),
                 (Err(error), _) => assert!(!complete && error == Error::Quarantined, "{error}"),

@@ -2,6 +2,7 @@
 //! forgets it, or leaves.
 
 mod ages;
+mod cells;
 mod channels;
 mod duplicates;
 mod every;
@@ -15,6 +16,8 @@ mod parts;
 mod planes;
 mod requests;
 mod sections;
+mod transactions;
+mod windows;
 
 use every::post_all;
 use fampi::{Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, sim::Simulation};

@@ -305,3 +305,32 @@ fn a_probe_ends_when_the_sender_is_dead_or_dies_or_the_block_is_doomed() {
         }
     }
 }
+
+/// At the deadline of a block a message comes for the first of many receives that are cancelled.
+#[test]
+fn what_comes_late_does_not_meet_a_later_receive() {
+    for seed in 0..400 {
+        let report = Simulation::new(2).seed(seed).run_world(move |world| {
+            let mut block = start(&world);
+            let limit = Timeout::After(Duration::from_micros(60));
+            if world.rank() == rank(0) {
+                let posted: Vec<_> = (0..16)
+                    .map(|_| block.irecv(vec![0_u8], rank(1), Tag(1)).expect("posted"))
+                    .collect();
+                let pending = block.finish(limit);
+                let Ok(Outcome::Faulty(finished)) = pending.wait_local(Timeout::Never) else {
+                    panic!("most of them get nothing")
+                };
+                for later in &posted[1..] {
+                    assert!(finished.status(*later).is_none(), "it is the first one's message");
+                }
+            } else {
+                sim::compute(Duration::from_micros(45 + seed % 10));
+                block.isend(vec![1_u8], rank(0), Tag(1)).expect("sent");
+                assert!(!wait(block).is_committed());
+            }
+            world.finalize();
+        });
+        report.expect_orderly();
+    }
+}

@@ -42,11 +42,13 @@ pub(crate) enum Work {
     /// One rank forgets to send, the first time.
     Late,
     Collectives,
+    /// Windows of each other.
+    Accesses,
 }
 
 impl Work {
     /// Every kind of round, and its name.
-    pub(crate) const ALL: [(Self, &'static str); 11] = [
+    pub(crate) const ALL: [(Self, &'static str); 12] = [
         (Self::Nothing, "nothing"),
         (Self::Ring, "ring"),
         (Self::LongRing, "long-ring"),
@@ -58,6 +60,7 @@ impl Work {
         (Self::Outstanding, "outstanding"),
         (Self::Late, "late"),
         (Self::Collectives, "collectives"),
+        (Self::Accesses, "accesses"),
     ];
 }
 

@@ -4,7 +4,8 @@
 //! rounds of many kinds): first a storm, then a calm in which everything must complete. Checked
 //! are agreement (all living ranks hold the same verdict and report of every block), validity (a
 //! committed block had no *no*), isolation (a completed receive holds what was sent in the same
-//! attempt of the same block), restored states and termination.
+//! attempt of the same block, a window what committed blocks have put), restored states and
+//! termination.
 //!
 //! `cargo fampi sim` runs more seeds, and makes one that fails smaller; `swarm.rs` is its program.
 

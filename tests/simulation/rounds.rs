@@ -1,5 +1,7 @@
 //! The program of a rank: rounds of blocks, each repeated until it commits.
 
+#[path = "accesses.rs"]
+mod accesses;
 #[path = "fused.rs"]
 mod fused;
 
@@ -158,12 +160,16 @@ impl Run<'_> {
     ) -> Result<Next, Error> {
         let work = self.await_round();
         let number = self.count(comm);
+        let window = (work == Work::Accesses).then(|| self.window(comm)).transpose()?;
         let mut block = comm.start(Level::Global)?;
         if let Some((world, _)) = &state {
             let after = [self.round + 1, u64::from(world.origin())];
             if let Err(error) = block.protect(3, &after) {
                 return self.end(comm, number, block.leave(&error), false);
             }
+        }
+        if let Some(window) = &window {
+            return self.accesses(comm, block, number, window);
         }
         let result = match (work, &state) {
             (Work::Ring, _) => self.ring(comm, &mut block, number, 8),
@@ -176,7 +182,7 @@ impl Run<'_> {
             (Work::Collectives, _) => self.all_ranks(comm, &mut block),
             (Work::Outstanding, _) => return self.outstanding(comm, block, number),
             (Work::Late, _) => return self.late(comm, block, number),
-            (Work::Nothing | Work::Row, _) => Ok(()),
+            (Work::Nothing | Work::Row | Work::Accesses, _) => Ok(()),
         };
         match result {
             Ok(()) if self.fuses(comm, number) => self.end_fused(comm, number, block),
