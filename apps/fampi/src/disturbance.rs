@@ -6,8 +6,8 @@
 //! the same round; the medians of these ratios count. The control compares those two with each
 //! other.
 //!
-//! On one node there is nobody to send heartbeats to. So beside the job, whose own observer sleeps, a
-//! ring of two more observers runs on this machine, with twice the period: together they send and
+//! On one node there is nobody to send heartbeats to. So beside the job, whose own observer sleeps,
+//! a ring of two more observers runs on this machine, with twice the period: together they send and
 //! receive as many heartbeats as the one observer of a node in a job of many nodes, and wake up as
 //! often, or more. So this machine is one node of such a job.
 

@@ -3,8 +3,8 @@
 //! ```text
 //! wait for events or the next deadline
 //! ends of processes, newcomers ─▶ machine
-//! all packets that have come   ─▶ machine        before any timer but our heartbeat: a message that
-//! timers that were due         ─▶ machine        was here in time is heard, however late we run
+//! all packets that have come   ─▶ machine        before any timer but our heartbeat: a message
+//! timers that were due         ─▶ machine        that was here in time is heard, however late
 //! a ward without progress      ─▶ machine        if the plan sets a limit
 //! counters                     ─▶ board
 //! ```

@@ -20,8 +20,8 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-/// For how long a node that was heard of is not shown as heard of again: no person sees it, and each
-/// write takes a heartbeat's time.
+/// For how long a node that was heard of is not shown as heard of again: no person sees it, and
+/// each write takes a heartbeat's time.
 const FRESH: Duration = Duration::from_millis(100);
 /// What the memory is called in `/proc`.
 pub const NAME: &str = "fampi-view";
