@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use fampi::{Error, Level, Outcome, ReduceOp, Reduced, Timeout, World, mpi::MpiPlatform};
 
-/// Operations in a batch: enough to make the clock's own cost vanish.
-const BATCH: u32 = 200;
+/// Operations in a batch: enough to make what comes with a change of the operation vanish.
+const BATCH: u32 = 1000;
 /// Batches of each operation, unless the first argument says otherwise.
-const BATCHES: usize = 300;
+const BATCHES: usize = 60;
 /// Nobody waits for so long.
 const SECOND: Timeout = Timeout::After(Duration::from_secs(1));
 

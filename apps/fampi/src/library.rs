@@ -35,7 +35,8 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let mpi = setup::ensure(workspace)?;
     let rust = cargo::build(workspace, Program::benchmark("commit"))?;
     let c = compile(workspace, &mpi)?;
-    let words = ["60", "iallreduce", "commit"].map(str::to_owned);
+    // What the program in C does, in the same turns.
+    let words = ["60", "iallreduce", "commit", "allreduce"].map(str::to_owned);
     let words: Vec<String> = words.into_iter().chain(options.arguments.clone()).collect();
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
