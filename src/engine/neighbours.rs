@@ -28,13 +28,14 @@ use super::{
     platform::{Operation, PostId, Posted, Progress, Status},
     window::FIRST_WINDOW_TAG,
 };
-use crate::{fault::FaultCode, rank::Rank};
+use crate::{
+    fault::{FaultCode, class},
+    rank::Rank,
+};
 
 /// The tag of all messages among neighbours, beyond those of users, copies and windows.
 const TAG: u32 = MAX_USER_TAG;
 const _: () = assert!(FIRST_WINDOW_TAG < TAG, "the greatest tag is that of neighbours");
-/// MPI's class for a message of another length than expected.
-const MPI_ERR_TRUNCATE: i32 = 15;
 
 /// One message of the operation: who is on the other side, and where its elements stand.
 #[derive(Clone, Debug)]
@@ -142,12 +143,12 @@ impl Exchange {
                 if status.elements == place.len() && buffer.fill(place.start, part) {
                     return;
                 }
-                FaultCode::Mpi(MPI_ERR_TRUNCATE)
+                FaultCode::Mpi(class::TRUNCATE)
             }
             (Progress::Complete(_), Role::Answer, _) => match words(part) {
                 Some([0]) => return,
                 Some([class]) => FaultCode::Mpi(*class as i32),
-                _ => FaultCode::Mpi(MPI_ERR_TRUNCATE),
+                _ => FaultCode::Mpi(class::TRUNCATE),
             },
             _ => return,
         };

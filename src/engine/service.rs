@@ -20,19 +20,14 @@ use super::{
     reduction::{ReduceOp, Reduction},
     window::{ANSWER, Access, GIVEN, GOTTEN, QUESTION, Question, WindowId, kind},
 };
-use crate::{fault::FaultCode, ids::BlockId, rank::Rank};
+use crate::{
+    fault::{FaultCode, class},
+    ids::BlockId,
+    rank::Rank,
+};
 
 /// Questions that a block takes in one turn, at most.
 const QUESTIONS_PER_TURN: usize = 32;
-
-// Classes of MPI.
-const MPI_ERR_TYPE: i32 = 3;
-const MPI_ERR_OP: i32 = 10;
-const MPI_ERR_TRUNCATE: i32 = 15;
-const MPI_ERR_OTHER: i32 = 16;
-const MPI_ERR_RMA_SYNC: i32 = 47;
-const MPI_ERR_WIN: i32 = 53;
-const MPI_ERR_RMA_RANGE: i32 = 68;
 
 /// What others want of this rank in one block.
 #[derive(Default)]
@@ -158,7 +153,7 @@ impl Engine {
             let operation = Operation::Receive { from: Some(origin), tag };
             given = self.start_service(place, &operation, room);
             if given.is_none() {
-                window = Err(MPI_ERR_OTHER);
+                window = Err(class::OTHER);
             }
         }
         Due { origin, question, window, given }
@@ -166,20 +161,20 @@ impl Engine {
 
     /// The window that an origin means, or the class of MPI that says why it cannot be used so.
     fn find_window(&self, comm: CommKey, question: &Question) -> Result<WindowId, i32> {
-        let window = self.window_of(comm, question.window).ok_or(MPI_ERR_WIN)?;
+        let window = self.window_of(comm, question.window).ok_or(class::WIN)?;
         // Waiting inside of a loan cannot end it: better a fault than a wait for ever.
-        let memory = window.memory.try_borrow().map_err(|_| MPI_ERR_RMA_SYNC)?;
+        let memory = window.memory.try_borrow().map_err(|_| class::RMA_SYNC)?;
         if kind(&*memory) != question.kind {
-            return Err(MPI_ERR_TYPE);
+            return Err(class::TYPE);
         }
         if let Access::Accumulate(op) = question.access
             && Reduction::predefined(op, memory.element()).is_none()
         {
-            return Err(MPI_ERR_OP);
+            return Err(class::OP);
         }
         let end = question.at.checked_add(question.elements);
         let fits = end.is_some_and(|end| end <= memory.elements());
-        if fits { Ok(window.id) } else { Err(MPI_ERR_RMA_RANGE) }
+        if fits { Ok(window.id) } else { Err(class::RMA_RANGE) }
     }
 
     /// A buffer for the elements of an access; bytes, if they are refused.
@@ -247,8 +242,8 @@ impl Engine {
                         gotten = self.parts.take(&*memory, &(at..at + elements), true);
                         0
                     }
-                    Some(Err(_)) => MPI_ERR_RMA_SYNC,
-                    None => MPI_ERR_WIN,
+                    Some(Err(_)) => class::RMA_SYNC,
+                    None => class::WIN,
                 }
             }
             (Ok(window), what, Some(part)) => {
@@ -256,7 +251,7 @@ impl Engine {
                 service.staged.push(Staged { origin, window, at, op, part });
                 0
             }
-            (Ok(_), _, None) => MPI_ERR_OTHER,
+            (Ok(_), _, None) => class::OTHER,
         };
         let class = u64::from(class.unsigned_abs());
         self.send_back(place, service, (origin, ANSWER), Box::new(vec![class]));
@@ -326,9 +321,9 @@ impl Due {
     fn arrived(&self, progress: Progress) -> Result<(), i32> {
         match progress {
             Progress::Complete(status) if status.elements == self.question.elements => Ok(()),
-            Progress::Complete(_) => Err(MPI_ERR_TRUNCATE),
+            Progress::Complete(_) => Err(class::TRUNCATE),
             Progress::Failed(FaultCode::Mpi(class)) => Err(class),
-            Progress::Failed(_) | Progress::Pending => Err(MPI_ERR_OTHER),
+            Progress::Failed(_) | Progress::Pending => Err(class::OTHER),
         }
     }
 }

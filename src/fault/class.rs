@@ -8,6 +8,11 @@
 /// Writes the table of classes.
 macro_rules! classes {
     ($($name:ident = $number:literal, $meaning:literal;)*) => {
+        $(
+            #[allow(dead_code, reason = "a table, of which not every line is used")]
+            pub(crate) const $name: i32 = $number;
+        )*
+
         /// The name of an error class of MPI.
         pub const fn class_name(class: i32) -> Option<&'static str> {
             match class {
@@ -95,14 +100,3 @@ classes! {
     SESSION = 78, "the session is not valid";
     VALUE_TOO_LARGE = 79, "the value does not fit into its type";
 }
-
-/// `MPI_ERR_OTHER`: what has no class of its own.
-pub(super) const OTHER: i32 = 16;
-/// `MPI_ERR_PENDING`: neither failed nor complete.
-pub(super) const PENDING: i32 = 19;
-/// `MPI_ERR_PROC_FAILED`.
-pub(super) const PROC_FAILED: i32 = 75;
-/// `MPI_ERR_PROC_FAILED_PENDING`.
-pub(super) const PROC_FAILED_PENDING: i32 = 76;
-/// `MPI_ERR_REVOKED`.
-pub(super) const REVOKED: i32 = 77;

@@ -1,6 +1,6 @@
 //! Faults: recorded facts about a block, and the report that every live rank holds alike.
 
-mod class;
+pub(crate) mod class;
 mod code;
 
 use alloc::vec::Vec;

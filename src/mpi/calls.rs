@@ -9,17 +9,7 @@ use mpi::ffi;
 
 use super::watchdog;
 use crate::error::Error;
-
-/// Error classes of Open MPI's ULFM (`mpi.h`).
-pub(super) const PROC_FAILED: i32 = 75;
-/// See [`PROC_FAILED`]: a wildcard receive while a possible sender is dead.
-pub(super) const PROC_FAILED_PENDING: i32 = 76;
-/// See [`PROC_FAILED`]: the communicator was revoked.
-pub(super) const REVOKED: i32 = 77;
-/// `MPI_ERR_COUNT`, the same number in all libraries of this family.
-pub(super) const COUNT: i32 = 2;
-/// `MPI_ERR_BUFFER`, the same number in all libraries of this family.
-pub(super) const BUFFER: i32 = 1;
+pub(super) use crate::fault::class::{BUFFER, COUNT, PROC_FAILED, PROC_FAILED_PENDING, REVOKED};
 
 /// A call that MPI refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -100,7 +100,9 @@ mod tests {
     use std::{process, sync::mpsc};
 
     /// A will of another thread, which goes on when it is told to, with what it keeps.
-    fn will_of_another(keep: impl FnOnce(Own) + Send + 'static) -> (Will, impl FnOnce()) {
+    fn will_of_another(
+        keep: impl FnOnce(Own) + Send + 'static,
+    ) -> (Will, impl FnOnce() -> thread::Result<()>) {
         let (memory, door) = Shared::new(64).expect("Linux");
         let descriptor = door.descriptor();
         let (made, was_made) = mpsc::channel();
@@ -115,7 +117,7 @@ mod tests {
         was_made.recv().expect("made");
         let finish = move || {
             go.send(()).expect("it waits");
-            let _ = owner.join();
+            owner.join()
         };
         (Will::of(&Arc::new(memory), 8), finish)
     }
@@ -124,14 +126,14 @@ mod tests {
     fn a_will_is_opened_by_the_end_of_its_maker_and_stays_open() {
         let (will, finish) = will_of_another(std::mem::forget);
         assert!(!will.is_open() && !will.is_open());
-        finish();
+        finish().expect("no panic");
         assert!((0..9).all(|_| will.is_open()));
     }
 
     #[test]
     fn a_will_that_was_taken_back_is_never_opened() {
         let (will, finish) = will_of_another(drop);
-        finish();
+        finish().expect("no panic");
         assert!(!will.is_open() && !will.is_open());
     }
 
@@ -139,7 +141,7 @@ mod tests {
     fn a_panic_does_not_take_a_will_back() {
         let (will, finish) = will_of_another(|_own| panic!("part of this test"));
         assert!(!will.is_open());
-        finish();
+        assert!(finish().is_err());
         assert!(will.is_open());
     }
 }

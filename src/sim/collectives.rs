@@ -23,11 +23,8 @@ use crate::{
         collective::Collective,
         platform::{PostId, Progress},
     },
-    fault::FaultCode,
+    fault::{FaultCode, class},
 };
-
-const MPI_ERR_TYPE: i32 = 3;
-const MPI_ERR_TRUNCATE: i32 = 15;
 
 /// What becomes of a collective in which a member died after its call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +81,7 @@ impl World {
         let meeting = self.comms[comm].meetings.entry(key).or_insert_with(fresh);
         let called = meeting.entries.iter().flatten().next();
         if called.is_some_and(|entry| !is_same(&entry.collective, &collective)) {
-            let progress = Progress::Failed(FaultCode::Mpi(MPI_ERR_TYPE));
+            let progress = Progress::Failed(FaultCode::Mpi(class::TYPE));
             return self.complete(me, id, progress, None);
         }
         let entry =
@@ -326,14 +323,14 @@ impl Meeting {
             if let Some(left) = result {
                 let types = [left.element(), next.element()];
                 if types[0] != types[1] || left.elements() != next.elements() {
-                    return Err(MPI_ERR_TYPE);
+                    return Err(class::TYPE);
                 }
                 let reduction = entry.collective.reduction().expect("it combines");
                 reduction.combine(left.as_ref(), next.as_mut());
             }
             result = Some(next);
         }
-        result.ok_or(MPI_ERR_TYPE)
+        result.ok_or(class::TYPE)
     }
 
     /// A rank's buffer with all that the others give it.
@@ -351,10 +348,10 @@ impl Meeting {
             }
             let part = entry.payload.copy(given.start, given.len());
             if part.element() != all.element() {
-                return Err(MPI_ERR_TYPE);
+                return Err(class::TYPE);
             }
             if given.len() != taken.len() || !all.fill(taken.start, &*part) {
-                return Err(MPI_ERR_TRUNCATE);
+                return Err(class::TRUNCATE);
             }
         }
         Ok(all)

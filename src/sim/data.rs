@@ -22,7 +22,7 @@ use crate::{
         buffer::Buffer,
         platform::{Operation, PostId, Progress, Status},
     },
-    fault::FaultCode,
+    fault::{FaultCode, class},
     rank::Rank,
 };
 
@@ -31,9 +31,6 @@ pub(super) const EAGER_BYTES: usize = 4096;
 
 /// The greatest tag.
 pub(super) const MAX_TAG: u32 = (1 << 23) - 1;
-
-const MPI_ERR_TAG: i32 = 4;
-const MPI_ERR_RANK: i32 = 6;
 
 /// A data communicator, all ranks of it.
 pub(super) struct Comm {
@@ -382,19 +379,16 @@ impl World {
             Operation::File(access) => return self.file_refusal(me, access, elements),
         };
         if rank.is_some_and(|rank| rank.index() >= size) {
-            return Some(MPI_ERR_RANK);
+            return Some(class::RANK);
         }
-        tag.is_some_and(|tag| tag > MAX_TAG).then_some(MPI_ERR_TAG)
+        tag.is_some_and(|tag| tag > MAX_TAG).then_some(class::TAG)
     }
 }
-
-const MPI_ERR_TYPE: i32 = 3;
-const MPI_ERR_TRUNCATE: i32 = 15;
 
 /// Copies a message into a buffer, or tells the error class.
 fn fill(buffer: &mut dyn Buffer, payload: &dyn Buffer) -> Result<(), i32> {
     if buffer.element() != payload.element() {
-        return Err(MPI_ERR_TYPE);
+        return Err(class::TYPE);
     }
-    if buffer.fill(0, payload) { Ok(()) } else { Err(MPI_ERR_TRUNCATE) }
+    if buffer.fill(0, payload) { Ok(()) } else { Err(class::TRUNCATE) }
 }

@@ -10,14 +10,8 @@ use crate::{
         platform::{FileAccess, FileId, FileMode, Operation, PostId, Progress, Status},
     },
     error::Error,
+    fault::class,
 };
-
-const MPI_ERR_ACCESS: i32 = 20;
-const MPI_ERR_BAD_FILE: i32 = 23;
-const MPI_ERR_NO_SPACE: i32 = 41;
-const MPI_ERR_NO_SUCH_FILE: i32 = 42;
-const MPI_ERR_READ_ONLY: i32 = 45;
-const MPI_ERR_TYPE: i32 = 3;
 
 /// No file has more elements.
 const DISK_ELEMENTS: u64 = 1 << 20;
@@ -41,10 +35,10 @@ impl World {
     ) -> Result<FileId, Error> {
         let refused = |class| Err(Error::Mpi { call: "MPI_File_open", class });
         match self.files.get(path) {
-            None if path.is_empty() => return refused(MPI_ERR_BAD_FILE),
-            None if mode == FileMode::Read => return refused(MPI_ERR_NO_SUCH_FILE),
+            None if path.is_empty() => return refused(class::BAD_FILE),
+            None if mode == FileMode::Read => return refused(class::NO_SUCH_FILE),
             None => drop(self.files.insert(path.to_owned(), like.copy(0, 0))),
-            Some(content) if content.element() != like.element() => return refused(MPI_ERR_TYPE),
+            Some(content) if content.element() != like.element() => return refused(class::TYPE),
             Some(_) => {}
         }
         let open = &mut self.processes[me].files;
@@ -56,9 +50,9 @@ impl World {
     pub(super) fn file_refusal(&self, me: Pid, access: FileAccess, elements: usize) -> Option<i32> {
         let end = access.at.saturating_add(elements as u64);
         match self.processes[me].files[access.file.0 as usize].mode {
-            FileMode::Read if access.writes => Some(MPI_ERR_READ_ONLY),
-            FileMode::Write if !access.writes => Some(MPI_ERR_ACCESS),
-            _ => (access.writes && end > DISK_ELEMENTS).then_some(MPI_ERR_NO_SPACE),
+            FileMode::Read if access.writes => Some(class::READ_ONLY),
+            FileMode::Write if !access.writes => Some(class::ACCESS),
+            _ => (access.writes && end > DISK_ELEMENTS).then_some(class::NO_SPACE),
         }
     }
 

@@ -136,21 +136,16 @@ impl Launch {
         run
     }
 
-    /// Runs it to the end or to its limit. What has not even started, as happens when several
-    /// launches on one machine start at the same moment, gets another chance, and is told.
+    /// Runs it to the end or to its limit. A launcher that could not start at all, which happens
+    /// when several on one machine start at the same moment, gets another chance.
     pub(crate) fn run_to_limit(&self) -> Run {
-        let early = (0..2).map(|_| self.run_once()).find(|run| {
-            let unstarted = run.has_not_started();
-            if unstarted {
-                eprintln!("not started, once more: {run}");
-            }
-            !unstarted
-        });
-        early.unwrap_or_else(|| self.run_once())
+        (0..2)
+            .map(|_| self.run_once())
+            .find(|run| run.processes > 0 || !run.errors.contains("listener thread failed"))
+            .unwrap_or_else(|| self.run_once())
     }
 
-    /// Runs it to the end or to its limit, whether it starts or not.
-    pub(crate) fn run_once(&self) -> Run {
+    fn run_once(&self) -> Run {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
@@ -246,12 +241,6 @@ impl Launch {
 }
 
 impl Run {
-    /// MPI's launcher, or MPI in a process of its, has ended before there was a rank.
-    fn has_not_started(&self) -> bool {
-        let signs = ["listener thread failed", "died while MPI started"];
-        self.processes == 0 && signs.iter().any(|sign| self.errors.contains(sign))
-    }
-
     /// The lines of standard output, in an order that does not depend on chance.
     pub(crate) fn sorted_lines(&self) -> Vec<&str> {
         let mut lines: Vec<&str> = self.output.lines().collect();
