@@ -132,16 +132,18 @@ pub(super) fn start() {
         let seconds: f64 = asked.unwrap_or(ORDINARY_LIMIT_SECONDS);
         let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
         let thread = thread::Builder::new().name("fampi-watchdog".into()).stack_size(128 << 10);
-        if let Err(error) = thread.spawn(move || watch(limit)) {
+        // Here, as MPI changes the environment while it starts, which C allows no other thread to
+        // read meanwhile.
+        let siblings = Siblings::new();
+        if let Err(error) = thread.spawn(move || watch(limit, siblings)) {
             tracing::warn!(%error, "no watchdog: a call that MPI never ends will hang this rank");
         }
     });
 }
 
-fn watch(limit: Duration) {
+fn watch(limit: Duration, mut siblings: Siblings) {
     exit::block_signals_of_this_thread();
     let (mut call, mut stuck, mut last) = (0, Duration::ZERO, Instant::now());
-    let mut siblings = Siblings::new();
     loop {
         thread::sleep(TICK);
         let now = Instant::now();
