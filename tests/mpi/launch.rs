@@ -136,8 +136,8 @@ impl Launch {
         run
     }
 
-    /// Runs it to the end or to its limit. A launcher that could not start at all, which happens
-    /// when several on one machine start at the same moment, gets another chance.
+    /// Runs it to the end or to its limit. A launcher that could not start at all gets another
+    /// chance: one that was killed has left its folder, and this one got the same process number.
     pub(crate) fn run_to_limit(&self) -> Run {
         (0..2)
             .map(|_| self.run_once())
@@ -180,7 +180,8 @@ impl Launch {
             status => status,
         };
         let line = self.line(&words);
-        Run { line, status, output, errors: quiet(&errors), processes, orderly, took }
+        let (output, errors) = (output.replace(STRAY, ""), quiet(&errors));
+        Run { line, status, output, errors, processes, orderly, took }
     }
 
     /// Waits for the end. The launcher of Open MPI 5 sometimes locks itself up when its ranks have
@@ -300,6 +301,10 @@ fn read(mut from: impl Read + Send + 'static, keep: usize) -> JoinHandle<String>
         String::from_utf8_lossy(&kept).into_owned()
     })
 }
+
+/// What MPI says of a collective that was ended, and ends the line of in a second write: now and
+/// then the launcher puts the first one before what a rank says.
+const STRAY: &str = "Error in NBC_Start_round() (-1)";
 
 /// Without what MPI and its launcher say of any death.
 fn quiet(errors: &str) -> String {

@@ -5,9 +5,12 @@
 
 use std::io::{self, Read, Write};
 
-/// How these lines begin.
-const NOISE: [&[u8]; 2] = [b"NBC_Progress: an error 7", b"Error in NBC_Start_round()"];
-/// How a launcher begins that could not start, for want of a thread of its own.
+/// How these lines begin, and how far they go: `None` is to the end of the line. MPI ends the other
+/// one in a second write, before which a rank may write something.
+const NOISE: [(&[u8], Option<u8>); 2] =
+    [(b"NBC_Progress: an error 7", None), (b"Error in NBC_Start_round() (", Some(b')'))];
+/// How a launcher begins that could not start: one that was killed has left its folder among the
+/// temporary files, and this one got the same process number.
 const UNSTARTED: &[u8] = b"The PMIx server's listener thread failed to start";
 
 /// Passes bytes on as they come, except for the lines of noise and an empty line after each.
@@ -22,6 +25,14 @@ struct Filter {
     unstarted: bool,
 }
 
+/// What follows the noise at the beginning of a line, if there is some.
+fn after_noise(line: &[u8]) -> Option<&[u8]> {
+    let begins = |(noise, end): (&[u8], Option<u8>)| Some((line.strip_prefix(noise)?, end));
+    let (rest, end) = NOISE.into_iter().find_map(begins)?;
+    let last = end.and_then(|end| rest.iter().position(|byte| *byte == end));
+    Some(last.map_or(b"", |last| &rest[last + 1..]))
+}
+
 impl Filter {
     fn pass(&mut self, bytes: &[u8], output: &mut impl Write) -> io::Result<()> {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -33,15 +44,17 @@ impl Filter {
             }
             self.held.extend_from_slice(piece);
             let held = std::mem::take(&mut self.held);
-            let noise = NOISE.iter().any(|noise| held.starts_with(noise));
+            let rest = after_noise(&held);
+            let noise = rest.is_some();
             self.unstarted |= held.starts_with(UNSTARTED);
             if ends {
-                let dropped = noise || (self.after_noise && held == b"\n");
+                let said = rest.map_or(&*held, |rest| if rest == b"\n" { b"" } else { rest });
+                let dropped = self.after_noise && said == b"\n";
                 self.after_noise = noise;
                 if !dropped {
-                    output.write_all(&held)?;
+                    output.write_all(said)?;
                 }
-            } else if noise || NOISE.iter().chain([&UNSTARTED]).any(|it| it.starts_with(&held)) {
+            } else if noise || may_begin(&held) {
                 self.held = held;
             } else {
                 self.passing = true;
@@ -51,6 +64,11 @@ impl Filter {
         }
         output.flush()
     }
+}
+
+/// True for what may yet become the beginning of a line that is looked for.
+fn may_begin(held: &[u8]) -> bool {
+    NOISE.iter().map(|(noise, _)| noise).chain([&UNSTARTED]).any(|line| line.starts_with(held))
 }
 
 /// Copies `input` to `output` until its end, without the noise; true when the launcher has said
@@ -73,8 +91,10 @@ mod tests {
     use super::*;
 
     const SAID: &str = "first\n\nNBC_Progress: an error 75 was found\n\nError in the program\n\
-                        Error in NBC_Start_round() (-1)\nNBC_Progress: an error 3\nlast";
-    const KEPT: &str = "first\n\nError in the program\nNBC_Progress: an error 3\nlast";
+                        Error in NBC_Start_round() (-1)\nNBC_Progress: an error 3\n\
+                        Error in NBC_Start_round() (-1)rank 3 says this\n\nlast";
+    const KEPT: &str = "first\n\nError in the program\nNBC_Progress: an error 3\n\
+                        rank 3 says this\nlast";
 
     #[test]
     fn only_the_noise_is_left_out_wherever_the_bytes_are_cut() {
