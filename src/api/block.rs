@@ -4,7 +4,7 @@ use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
     engine::{
         BlockKey, Engine, Entry, Level, Need, Shared,
-        buffer::{Buffer, Element},
+        buffer::{AnyBuffer, Buffer, Element},
         platform::Operation,
     },
     error::Error,
@@ -235,7 +235,6 @@ impl TryBlock {
     ) -> Result<RequestId, Error> {
         let tag = tag.checked()?;
         let mut engine = self.engine().borrow_mut();
-        let buffer = engine.block_mut(self.key).records.wrap(buffer);
         let index = engine.post_send(self.key, (to, tag), synchronous, buffer)?;
         Ok(RequestId { block: self.key, index })
     }
@@ -249,7 +248,6 @@ impl TryBlock {
     ) -> Result<RequestId, Error> {
         let envelope = (from.rank(), tag.checked()?);
         let mut engine = self.engine().borrow_mut();
-        let buffer = engine.block_mut(self.key).records.wrap(buffer);
         let index = engine.post_receive(self.key, envelope, buffer)?;
         Ok(RequestId { block: self.key, index })
     }
@@ -261,8 +259,7 @@ impl TryBlock {
         buffer: Vec<T>,
     ) -> Request<T> {
         let mut engine = self.engine().borrow_mut();
-        let buffer = engine.block_mut(self.key).records.wrap(buffer);
-        let index = engine.post(self.key, need, operation, buffer);
+        let index = engine.post(self.key, need, operation, AnyBuffer::of(buffer));
         Request::of(RequestId { block: self.key, index })
     }
 
@@ -307,9 +304,9 @@ pub(super) fn take<T: Element>(
     key: BlockKey,
     index: usize,
 ) -> Result<Vec<T>, Error> {
-    if let Some(vector) = engine.block_mut(key).records[index].take() {
+    if let Some(vector) = engine.block_mut(key).records.take(index) {
         return Ok(vector);
     }
     engine.fetch_buffer(key, index)?;
-    engine.block_mut(key).records[index].take().ok_or(Error::NoSuchRequest)
+    engine.block_mut(key).records.take(index).ok_or(Error::NoSuchRequest)
 }

@@ -68,7 +68,7 @@ impl Finished {
             return Err(Error::NoSuchRequest);
         }
         let creation = Creation::of_block(&mut engine, comm.key())?;
-        engine.block_mut(self.key).records[request.index()].take_boxed();
+        engine.block_mut(self.key).records[request.index()].take_any();
         drop(engine);
         Ok(Forming::new(comm.clone(), creation))
     }

@@ -10,7 +10,7 @@ use super::{Exchange, Request, RequestId, TryBlock};
 use crate::{
     engine::{
         Edge,
-        buffer::Element,
+        buffer::{AnyBuffer, Element},
         collective::Parts::{self, Counts, Even},
     },
     error::Error,
@@ -217,7 +217,7 @@ impl TryBlock {
             return Err(Error::NoSuchRank { rank, size });
         }
         let mut engine = self.engine().borrow_mut();
-        let buffer = engine.block_mut(self.key).records.wrap(buffer);
+        let buffer = AnyBuffer::of(buffer);
         let index = engine.post_neighbours(self.key, buffer, received, sent);
         Ok(Request::of(RequestId { block: self.key, index }))
     }

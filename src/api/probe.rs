@@ -4,7 +4,11 @@ use core::marker::PhantomData;
 
 use super::{Request, RequestId, Source, Status, TagSelector, TryBlock, wait::public_status};
 use crate::{
-    engine::{BlockKey, buffer::Element, platform::MessageId},
+    engine::{
+        BlockKey,
+        buffer::{AnyBuffer, Element},
+        platform::MessageId,
+    },
     error::Error,
     rank::Rank,
     timeout::Timeout,
@@ -92,7 +96,8 @@ impl TryBlock {
         if block != self.key {
             return Err(Error::NoSuchRequest);
         }
-        let index = self.engine().borrow_mut().post_matched(block, (id, from), Box::new(buffer));
+        let index =
+            self.engine().borrow_mut().post_matched(block, (id, from), AnyBuffer::of(buffer));
         Ok(Request::of(RequestId { block, index }))
     }
 }

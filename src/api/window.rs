@@ -7,7 +7,7 @@ use super::{Comm, Request, RequestId, TryBlock};
 use crate::{
     engine::{
         Access, WindowId,
-        buffer::Element,
+        buffer::{AnyBuffer, Element},
         reduction::{ReduceOp, Reducible},
     },
     error::Error,
@@ -222,7 +222,7 @@ impl TryBlock {
             return Err(Error::ForeignWindow);
         }
         let mut engine = self.engine().borrow_mut();
-        let buffer = engine.block_mut(self.key).records.wrap(buffer);
+        let buffer = AnyBuffer::of(buffer);
         let index = engine.post_access(self.key, window.id, place, access, buffer)?;
         Ok(Request::of(RequestId { block: self.key, index }))
     }

@@ -4,7 +4,11 @@ use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    CommKey, Engine, neighbours::Exchange, platform::MessageId, record::Records, service::Service,
+    CommKey, Engine,
+    neighbours::Exchange,
+    platform::{Lane, MessageId},
+    record::Records,
+    service::Service,
 };
 use crate::{
     fault::{Fault, FaultReport},
@@ -86,6 +90,12 @@ pub(crate) struct OpenBlock {
     /// as tags are concerned.
     pub(crate) scope: BlockId,
     pub(crate) context: u32,
+    /// How many ranks there are.
+    pub(super) size: u32,
+    /// Where its messages run, if its communicator carries any.
+    pub(super) lane: Lane,
+    /// The news after which messages could start at once.
+    pub(super) open_since: u64,
     pub(crate) records: Records,
     /// The operations among neighbours, and the accesses to windows of others.
     pub(super) exchanges: Vec<Exchange>,
@@ -93,6 +103,8 @@ pub(crate) struct OpenBlock {
     pub(super) service: Option<Box<Service>>,
     /// All records below are over.
     pub(super) first_pending: usize,
+    /// One of these has failed.
+    pub(super) has_failed: bool,
     /// One of its operations needs something of every rank.
     pub(super) has_synchronised: bool,
     /// Messages that a probe has matched and nobody has received.
@@ -149,10 +161,14 @@ impl OpenBlock {
             level: Level::Local,
             scope: BlockId(0),
             context: 0,
+            size: 0,
+            lane: Lane::NOWHERE,
+            open_since: 0,
             records: Records::default(),
             exchanges: Vec::new(),
             service: None,
             first_pending: 0,
+            has_failed: false,
             has_synchronised: false,
             messages: Vec::new(),
             faults: Vec::new(),
@@ -175,8 +191,10 @@ impl OpenBlock {
     /// True when no request can change any more.
     #[inline]
     pub(super) fn is_drained(&mut self) -> bool {
-        let after = &self.records[self.first_pending..];
-        self.first_pending += after.iter().position(|it| !it.is_over()).unwrap_or(after.len());
+        for record in self.records[self.first_pending..].iter().take_while(|it| it.is_over()) {
+            self.has_failed |= !record.is_complete();
+            self.first_pending += 1;
+        }
         self.first_pending == self.records.len()
     }
 }
@@ -197,8 +215,11 @@ impl Engine {
         block.comm = comm;
         block.level = level;
         block.context = state.context;
+        block.size = state.size();
+        block.lane = state.lane();
+        block.open_since = 0;
         block.phase = Phase::Open;
-        block.first_pending = 0;
+        (block.first_pending, block.has_failed) = (0, false);
         block.has_synchronised = false;
         block.deadline = None;
         block.detached = false;
@@ -213,6 +234,7 @@ impl Engine {
                 // Somebody has left it before we came: nobody waits for that one inside of it.
                 state.tainted = Some(block.context);
                 self.interrupted.push(key);
+                self.news += 1;
             }
         } else {
             block.scope = BlockId(state.next_block.0.saturating_sub(1));
@@ -247,6 +269,7 @@ impl Engine {
         for block in &mut self.blocks {
             if block.comm == from && block.phase != Phase::Free {
                 block.comm = to;
+                block.open_since = 0;
             }
         }
     }
@@ -274,15 +297,18 @@ impl Engine {
     #[inline]
     pub(super) fn release(&mut self, key: BlockKey) {
         let block = &mut self.blocks[key.slot()];
-        block.records.clear(|post| {
-            if !self.left {
-                self.platform.abandon(post);
+        block.records.clear(|post, buffer| {
+            if self.left {
+                // The platform has ended: what it did not let go of is in use for ever.
+                core::mem::forget(buffer);
+            } else {
+                self.platform.abandon(post, buffer);
             }
         });
         if !block.exchanges.is_empty() {
             for post in block.exchanges.iter_mut().flat_map(Exchange::take_posts) {
                 if !self.left {
-                    self.platform.abandon(post);
+                    self.platform.abandon(post, None);
                 }
             }
             block.exchanges.clear();

@@ -4,6 +4,8 @@ use alloc::{boxed::Box, vec::Vec};
 use core::{
     any::{Any, TypeId},
     fmt::Debug,
+    mem,
+    ops::{Deref, DerefMut},
 };
 
 /// A type that operations can move between ranks: with the feature `mpi`, numbers, and structures
@@ -59,7 +61,7 @@ pub trait Buffer: Any + Send + Exposed {
     /// The type of the elements.
     fn element(&self) -> TypeId;
     /// A copy of the elements from `at`, `count` of them, in a `Vec`.
-    fn copy(&self, at: usize, count: usize) -> Box<dyn Buffer>;
+    fn copy(&self, at: usize, count: usize) -> AnyBuffer;
     /// Overwrites the elements from `at` with those of `other`, a `Vec`; false when they do not
     /// fit or are of another type.
     fn fill(&mut self, at: usize, other: &dyn Buffer) -> bool;
@@ -85,11 +87,133 @@ impl dyn Buffer {
     pub fn as_any_mut(&mut self) -> &mut dyn Any {
         self
     }
+}
 
-    /// For downcasts.
-    pub fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
+macro_rules! any_buffer {
+    ($($name:ident $number:ty,)*) => {
+        /// A buffer of any type: a vector of numbers as it is, everything else in a box. What it is
+        /// is looked up in its tag, so that buffers of numbers cost no allocation and no call.
+        pub enum AnyBuffer {
+            $(#[doc = "A vector of numbers."] $name(Vec<$number>),)*
+            /// A vector of something else, or a part of an array.
+            Other(Box<dyn Buffer>),
+        }
+
+        impl AnyBuffer {
+            /// Puts a buffer into a place; what needs a box into the one that is there, if it fits.
+            // Which of these the type is, is known when this is compiled.
+            #[inline]
+            pub fn put<B: Buffer>(place: &mut Option<Self>, buffer: B) {
+                let mut buffer = Some(buffer);
+                let any: &mut dyn Any = &mut buffer;
+                $(if let Some(vector) = any.downcast_mut::<Option<Vec<$number>>>() {
+                    *place = vector.take().map(Self::$name);
+                    return;
+                })*
+                if let Some(buffer) = buffer {
+                    put_boxed(place, buffer);
+                }
+            }
+
+            /// Takes the vector out of a place, if it is one of this type; its box stays.
+            #[inline]
+            pub fn take<T: Element>(place: &mut Option<Self>) -> Option<Vec<T>> {
+                let mut taken: Option<Vec<T>> = None;
+                let any: &mut dyn Any = &mut taken;
+                $(if let Some(taken) = any.downcast_mut::<Option<Vec<$number>>>() {
+                    if let Some(Self::$name(vector)) = place {
+                        *taken = Some(mem::take(vector));
+                        mem::forget(place.take());
+                    }
+                } else)* {
+                    taken = take_boxed(place);
+                }
+                taken
+            }
+
+            /// What MPI sees of it, if it is a vector of numbers.
+            #[cfg(feature = "mpi")]
+            #[allow(clippy::inline_always)]
+            #[inline(always)]
+            pub fn numbers(&mut self) -> Option<crate::mpi::Numbers> {
+                match self {
+                    $(Self::$name(vector) => Some(crate::mpi::Numbers::of(vector)),)*
+                    Self::Other(_) => None,
+                }
+            }
+        }
+
+        impl Deref for AnyBuffer {
+            type Target = dyn Buffer;
+
+            fn deref(&self) -> &dyn Buffer {
+                match self {
+                    $(Self::$name(vector) => vector,)*
+                    Self::Other(boxed) => &**boxed,
+                }
+            }
+        }
+
+        impl DerefMut for AnyBuffer {
+            fn deref_mut(&mut self) -> &mut dyn Buffer {
+                match self {
+                    $(Self::$name(vector) => vector,)*
+                    Self::Other(boxed) => &mut **boxed,
+                }
+            }
+        }
+    };
+}
+
+any_buffer! {
+    U8 u8, U16 u16, U32 u32, U64 u64, Usize usize,
+    I8 i8, I16 i16, I32 i32, I64 i64, Isize isize,
+    F32 f32, F64 f64,
+}
+
+impl AnyBuffer {
+    /// This buffer.
+    #[inline]
+    pub fn of<B: Buffer>(buffer: B) -> Self {
+        let mut place = None;
+        Self::put(&mut place, buffer);
+        place.unwrap_or(Self::nothing())
     }
+
+    /// One without elements.
+    pub const fn nothing() -> Self {
+        Self::U8(Vec::new())
+    }
+
+    /// [`Buffer::give_back`].
+    #[inline]
+    pub fn give_back(&mut self) -> bool {
+        match self {
+            Self::Other(boxed) => boxed.give_back(),
+            _ => false,
+        }
+    }
+
+    /// The vector that it is, if it is one of this type.
+    pub fn into_vec<T: Element>(self) -> Option<Vec<T>> {
+        Self::take(&mut Some(self))
+    }
+}
+
+#[cold]
+fn put_boxed<B: Buffer>(place: &mut Option<AnyBuffer>, buffer: B) {
+    if let Some(AnyBuffer::Other(shell)) = place
+        && let Some(inside) = shell.as_any_mut().downcast_mut::<B>()
+    {
+        *inside = buffer;
+    } else {
+        *place = Some(AnyBuffer::Other(Box::new(buffer)));
+    }
+}
+
+fn take_boxed<T: Element>(place: &mut Option<AnyBuffer>) -> Option<Vec<T>> {
+    let Some(AnyBuffer::Other(boxed)) = place else { return None };
+    boxed.as_any_mut().downcast_mut::<Vec<T>>().map(mem::take)
 }
 
 impl<T: Element> Buffer for Vec<T> {
@@ -105,8 +229,8 @@ impl<T: Element> Buffer for Vec<T> {
         TypeId::of::<T>()
     }
 
-    fn copy(&self, at: usize, count: usize) -> Box<dyn Buffer> {
-        Box::new(self[at..at + count].to_vec())
+    fn copy(&self, at: usize, count: usize) -> AnyBuffer {
+        AnyBuffer::of(self[at..at + count].to_vec())
     }
 
     fn fill(&mut self, at: usize, other: &dyn Buffer) -> bool {
@@ -129,5 +253,41 @@ impl<T: Element> Buffer for Vec<T> {
             self.resize(self.len().max(at + written.len()), *first);
         }
         self.fill(at.min(self.len()), other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{sync::Arc, vec};
+
+    use super::*;
+    use crate::engine::lent::{Access, Lent};
+
+    #[test]
+    fn a_vector_comes_out_as_what_it_went_in() {
+        let mut place = Some(AnyBuffer::of(vec![1_u32, 2]));
+        assert!(matches!(place, Some(AnyBuffer::U32(_))));
+        assert_eq!(AnyBuffer::take::<i32>(&mut place), None);
+        assert_eq!(AnyBuffer::take::<u32>(&mut place), Some(vec![1, 2]));
+        assert!(place.is_none());
+        assert_eq!(AnyBuffer::of(vec![0.5_f64]).into_vec::<f64>(), Some(vec![0.5]));
+        assert_eq!(AnyBuffer::of(vec![0.5_f64]).as_any().downcast_ref(), Some(&vec![0.5_f64]));
+    }
+
+    #[test]
+    fn a_box_is_used_again_by_what_fits_into_it() {
+        let array = Arc::new(Lent::new([3], vec![1_u8, 2, 3]).expect("as long as its shape"));
+        let part = |range| array.claim([range], Access::Read).expect("only read");
+        let mut place = Some(AnyBuffer::of(part(0..1)));
+        let address = |place: &Option<AnyBuffer>| {
+            place.as_deref().map(|buffer| (&raw const *buffer).cast::<u8>())
+        };
+        let before = address(&place);
+        assert!(place.as_mut().is_some_and(AnyBuffer::give_back));
+        AnyBuffer::put(&mut place, part(1..3));
+        assert_eq!(address(&place), before);
+        assert_eq!(place.as_deref().map(Buffer::elements), Some(2));
+        AnyBuffer::put(&mut place, vec![3_u8]);
+        assert!(matches!(place, Some(AnyBuffer::U8(_))));
     }
 }

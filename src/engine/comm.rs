@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{
     BlockKey, Engine,
-    platform::{DataId, Platform, UniverseId},
+    platform::{DataId, Lane, Platform, UniverseId},
 };
 use crate::{
     ids::{BlockId, CommId},
@@ -112,6 +112,12 @@ impl CommState {
         self.members.len() as u32
     }
 
+    /// Where messages of blocks that start now run.
+    #[inline]
+    pub(super) fn lane(&self) -> Lane {
+        self.data.map_or(Lane::NOWHERE, |data| Lane { data, context: self.context })
+    }
+
     /// True when nobody has died here, and no block is interrupted.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
@@ -207,6 +213,7 @@ impl Engine {
         key: CommKey,
         events: &'a mut Events,
     ) -> (&'a mut Commit, &'a mut Interrupts, Outlet<'a>) {
+        self.news += 1;
         let comm = &mut self.comms[key.0];
         let outlet = Outlet {
             platform: &mut *self.platform,

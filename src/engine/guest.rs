@@ -5,11 +5,12 @@
 //! interrupted, upon which the platform revokes the communicator, so that MPI ends what is
 //! pending there; a local block, whose peers may all be alive, gets a moment to be complete.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{vec, vec::Vec};
 use core::time::Duration;
 
 use super::{
     BlockKey, CommKey, Engine, Entry, Need, Phase, Waited,
+    buffer::AnyBuffer,
     platform::{DataId, Idle, Operation, PostId, Progress, UniverseId},
     record::Record,
 };
@@ -39,7 +40,7 @@ impl Engine {
 
     /// Makes a request that somebody else started the next one of a block.
     pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId) {
-        self.block_mut(key).records.add(Need::Foreign).post = Some(post);
+        self.block_mut(key).records.add(Need::Foreign).adopt(post);
     }
 
     /// The same for a block, which stays its owner's, too.
@@ -121,13 +122,13 @@ impl Engine {
             let (to, from) =
                 (Rank::from((me + known) % ranks), Rank::from((me + ranks - known) % ranks));
             let receive = Operation::Receive { from: Some(from), tag: Some(tag) };
-            let news = Box::new(vec![0_u64; many * width]);
+            let news = AnyBuffer::of(vec![0_u64; many * width]);
             let news = self.post(key, Need::Peer(from), &receive, news);
             let send = Operation::Send { to, tag, synchronous: false };
-            self.post(key, Need::Peer(to), &send, Box::new(words[..many * width].to_vec()));
+            self.post(key, Need::Peer(to), &send, AnyBuffer::of(words[..many * width].to_vec()));
             self.wait_request(key, news, Timeout::Never);
             self.succeeded(key, news)?;
-            words.extend(self.block_mut(key).records[news].take::<u64>().into_iter().flatten());
+            words.extend(self.block_mut(key).records.take::<u64>(news).into_iter().flatten());
             known += many;
         }
         // The k-th words are those of the k-th rank before us.

@@ -7,7 +7,7 @@
 //! **Guarantees** that a section which is written meets no other claim, so that no element has two
 //! writers, or a writer and a reader; this is checked before an operation starts.
 
-use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use alloc::{sync::Arc, vec::Vec};
 use core::{
     any::TypeId,
     ops::{Deref, Range},
@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 
 use super::{
-    buffer::{Buffer, Element},
+    buffer::{AnyBuffer, Buffer, Element},
     section::Section,
 };
 use crate::error::Error;
@@ -203,10 +203,10 @@ impl<T: Element, const N: usize> Buffer for Part<T, N> {
         TypeId::of::<T>()
     }
 
-    fn copy(&self, at: usize, count: usize) -> Box<dyn Buffer> {
+    fn copy(&self, at: usize, count: usize) -> AnyBuffer {
         let places = self.section.runs().flatten().skip(at).take(count);
         let copied = self.with_array(|array| places.map(|place| array[place]).collect::<Vec<T>>());
-        Box::new(copied.unwrap_or_default())
+        AnyBuffer::of(copied.unwrap_or_default())
     }
 
     fn fill(&mut self, at: usize, other: &dyn Buffer) -> bool {

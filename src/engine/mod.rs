@@ -110,6 +110,8 @@ pub(crate) struct Engine {
     serving: SmallVec<[BlockKey; 4]>,
     /// Blocks that were interrupted while they were open.
     interrupted: SmallVec<[BlockKey; 4]>,
+    /// How often something may have happened that keeps messages from starting.
+    news: u64,
     /// Number of blocks started.
     serial: u64,
     /// Frames about communicators that the sender made before we did.
@@ -167,6 +169,7 @@ impl Engine {
             windows_made: 0,
             serving: SmallVec::new(),
             interrupted: SmallVec::new(),
+            news: 1,
             serial: 0,
             early: Vec::new(),
             early_deaths: Vec::new(),

@@ -19,13 +19,13 @@
 //!
 //! Reference: MPI 4.1 §8.6 and §8.7.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{
     BlockKey, Engine, MAX_USER_TAG, Need,
-    buffer::Buffer,
-    platform::{Operation, PostId, Posted, Progress, Status},
+    buffer::{AnyBuffer, Buffer},
+    platform::{Operation, PostId, Posted, Progress},
     window::FIRST_WINDOW_TAG,
 };
 use crate::{
@@ -47,7 +47,7 @@ pub(crate) struct Edge {
 /// Buffers of messages that are over, for later ones that look alike: a large one that is allocated
 /// anew costs more than its copy.
 #[derive(Default)]
-pub(super) struct Parts(Vec<Box<dyn Buffer>>);
+pub(super) struct Parts(Vec<AnyBuffer>);
 
 impl Parts {
     /// No more than these are kept.
@@ -59,7 +59,7 @@ impl Parts {
         of: &dyn Buffer,
         elements: &Range<usize>,
         sent: bool,
-    ) -> Box<dyn Buffer> {
+    ) -> AnyBuffer {
         let kind = of.as_any().type_id();
         let fits = self
             .0
@@ -74,7 +74,7 @@ impl Parts {
         of.copy(elements.start, elements.len())
     }
 
-    pub(super) fn keep(&mut self, part: Box<dyn Buffer>) {
+    pub(super) fn keep(&mut self, part: AnyBuffer) {
         if self.0.len() == Self::MOST {
             self.0.remove(0);
         }
@@ -112,7 +112,7 @@ struct Message {
 /// An operation made of messages.
 pub(super) struct Exchange {
     /// The application's, as long as the operation is not over.
-    buffer: Option<Box<dyn Buffer>>,
+    buffer: Option<AnyBuffer>,
     messages: Vec<Message>,
     /// Who is to blame, if not all came as expected.
     failure: Option<(Rank, FaultCode)>,
@@ -120,7 +120,7 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// One without messages, so far.
-    pub(super) fn new(buffer: Box<dyn Buffer>, messages: usize) -> Self {
+    pub(super) fn new(buffer: AnyBuffer, messages: usize) -> Self {
         Self { buffer: Some(buffer), messages: Vec::with_capacity(messages), failure: None }
     }
 
@@ -199,7 +199,7 @@ impl Engine {
     pub(crate) fn post_neighbours(
         &mut self,
         key: BlockKey,
-        buffer: Box<dyn Buffer>,
+        buffer: AnyBuffer,
         received: &[Edge],
         sent: &[Edge],
     ) -> usize {
@@ -236,7 +236,7 @@ impl Engine {
         exchange: &mut Exchange,
         (peer, tag): (Rank, u32),
         role: Role,
-        part: Box<dyn Buffer>,
+        part: AnyBuffer,
     ) {
         let tag = self.wire_tag(self.block(key).scope, tag);
         let operation = match role {
@@ -289,7 +289,7 @@ impl Engine {
                 pending = true;
                 continue;
             }
-            let part = self.platform.take(post);
+            let part = self.platform.take(post).unwrap_or(AnyBuffer::nothing());
             let exchange = &mut self.block_mut(key).exchanges[at];
             exchange.note(number, progress, &*part);
             if exchange.messages[number].role.is_elements() {
@@ -302,8 +302,9 @@ impl Engine {
         } else if !pending {
             let Some(buffer) = exchange.buffer.take() else { return };
             let elements = buffer.elements();
-            let state = Progress::Complete(Status { elements, ..Status::default() });
-            self.block_mut(key).records[index].end(state, buffer);
+            let record = &mut self.block_mut(key).records[index];
+            record.give(buffer);
+            record.end_at_once(elements);
         }
     }
 
@@ -320,10 +321,12 @@ impl Engine {
         let Need::Neighbours(at) = self.block(key).records[index].need else { return };
         let exchange = &mut self.blocks[key.slot()].exchanges[at as usize];
         for post in exchange.take_posts() {
-            self.platform.abandon(post);
+            self.platform.abandon(post, None);
         }
         if let Some(buffer) = exchange.buffer.take() {
-            self.block_mut(key).records[index].give(buffer);
+            let record = &mut self.block_mut(key).records[index];
+            record.give(buffer);
+            record.let_go();
         }
     }
 }

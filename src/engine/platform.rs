@@ -21,7 +21,12 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::{buffer::Buffer, collective::Collective, pulse::Pulse, record::Record};
+use super::{
+    buffer::{AnyBuffer, Buffer},
+    collective::Collective,
+    pulse::Pulse,
+    record::{self, Record},
+};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -107,6 +112,34 @@ pub enum Incoming {
     Failure(UniverseId, Rank),
 }
 
+/// Where operations run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Lane {
+    /// The communicator.
+    pub data: DataId,
+    /// The context of it.
+    pub context: u32,
+}
+
+impl Lane {
+    /// On no communicator.
+    pub const NOWHERE: Self = Self { data: DataId(u32::MAX), context: 0 };
+
+    /// True for a context of this communicator that comes before this one.
+    pub fn is_below(self, data: DataId, context: u32) -> bool {
+        self.data == data && self.context < context
+    }
+}
+
+/// Whom a message goes to, or comes from, and its tag on the wire.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Envelope {
+    /// A position in the data communicator.
+    pub peer: Rank,
+    /// At most [`Platform::max_tag`].
+    pub tag: u32,
+}
+
 /// An operation of the application. Ranks are positions in the data communicator.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -144,7 +177,7 @@ pub enum Posted {
     /// It is under way.
     Running(PostId),
     /// It was over at once, successfully: this many elements, and the buffer.
-    Complete(usize, Box<dyn Buffer>),
+    Complete(usize, AnyBuffer),
 }
 
 /// Where an operation stands, or the request that it is.
@@ -179,6 +212,15 @@ pub struct Derived {
     pub data: Option<DataId>,
     /// Colour and key of every rank of the parent, in rank order.
     pub table: Vec<(Option<u32>, u32)>,
+}
+
+/// How far requests were ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Settled {
+    /// The number of requests before the first that is not complete.
+    pub complete: usize,
+    /// That one has failed just now.
+    pub failed: bool,
 }
 
 /// How eagerly to wait when there is nothing to do.
@@ -275,21 +317,38 @@ pub trait Platform {
     /// yet, a buffer too large for MPI's `int`, an error class from MPI.
     fn post(
         &mut self,
-        data: DataId,
-        context: u32,
+        lane: Lane,
         operation: &Operation,
-        buffer: Box<dyn Buffer>,
-    ) -> Result<Posted, (FaultCode, Box<dyn Buffer>)>;
+        buffer: AnyBuffer,
+    ) -> Result<Posted, (FaultCode, AnyBuffer)>;
+
+    /// Starts a send as this request, which has its buffer and may keep it. One that cannot start
+    /// has failed, and the answer is false.
+    fn start_send(
+        &mut self,
+        lane: Lane,
+        to: Envelope,
+        synchronous: bool,
+        record: &mut Record,
+    ) -> bool {
+        let Envelope { peer, tag } = to;
+        record::start(self, lane, &Operation::Send { to: peer, tag, synchronous }, record)
+    }
+
+    /// The same for a receive.
+    fn start_receive(&mut self, lane: Lane, from: Envelope, record: &mut Record) -> bool {
+        let Envelope { peer, tag } = from;
+        record::start(self, lane, &Operation::Receive { from: Some(peer), tag: Some(tag) }, record)
+    }
 
     /// Makes progress and looks at an operation. What it came to is told once, and the operation
     /// is to be taken then.
     fn test(&mut self, post: PostId) -> Progress;
 
-    /// Looks at requests in their order and ends those whose operations are over, with their
-    /// buffers; the number of requests before the first that is pending, or that ended without
-    /// success just now.
-    fn settle(&mut self, records: &mut [Record]) -> usize {
-        settle_each(self, records)
+    /// Looks at requests in their order and ends those whose operations are over, up to the first
+    /// that is not complete.
+    fn settle(&mut self, records: &mut [Record]) -> Settled {
+        record::settle_each(self, records)
     }
 
     /// Ends a receive that has no message yet; [`Self::test`] tells whether it is over. Other
@@ -304,8 +363,7 @@ pub trait Platform {
     /// As for a receive that cannot start.
     fn probe(
         &mut self,
-        data: DataId,
-        context: u32,
+        lane: Lane,
         envelope: (Option<Rank>, Option<u32>),
         like: &mut dyn Buffer,
     ) -> Result<Option<(MessageId, Status)>, FaultCode>;
@@ -335,12 +393,14 @@ pub trait Platform {
     /// Closes a file, as soon as no operation uses it any more.
     fn close_file(&mut self, file: FileId);
 
-    /// Takes the buffer of an operation that is over; the post is gone afterwards.
-    fn take(&mut self, post: PostId) -> Box<dyn Buffer>;
+    /// Ends the post of an operation that is over, which is gone afterwards; its buffer, unless the
+    /// request has it.
+    fn take(&mut self, post: PostId) -> Option<AnyBuffer>;
 
-    /// Gives up an operation: it is cancelled if that is possible, and its buffer is kept and
-    /// then dropped when nobody can touch it any more. The post is gone afterwards.
-    fn abandon(&mut self, post: PostId);
+    /// Gives up an operation, with the buffer if the request had it: it is cancelled if that is
+    /// possible, and the buffer is dropped when nobody can touch it any more. The post is gone
+    /// afterwards.
+    fn abandon(&mut self, post: PostId, buffer: Option<AnyBuffer>);
 
     /// Retires all contexts below `context`: their pending operations end with
     /// [`FaultCode::Interrupted`], here at once and elsewhere soon. Local, repeatable. `refill`
@@ -398,20 +458,4 @@ pub trait Platform {
     /// Ends this process so that all others see it die: for replacements that nobody waits for
     /// any more, as far as they know.
     fn abort(&mut self) -> !;
-}
-
-/// [`Platform::settle`] by [`Platform::test`] and [`Platform::take`].
-pub fn settle_each<P: Platform + ?Sized>(platform: &mut P, records: &mut [Record]) -> usize {
-    let stops = |record: &mut Record| {
-        if record.is_over() {
-            return false;
-        }
-        let Some(post) = record.post() else { return true };
-        let state = platform.test(post);
-        if state != Progress::Pending {
-            record.end(state, platform.take(post));
-        }
-        !matches!(state, Progress::Complete(_))
-    };
-    records.iter_mut().position(stops).unwrap_or(records.len())
 }

@@ -5,8 +5,8 @@
 
 use super::{
     BlockKey, Engine, Need,
-    buffer::Buffer,
-    platform::{Idle, MessageId, Operation, Status},
+    buffer::{AnyBuffer, Buffer},
+    platform::{Idle, Lane, MessageId, Operation, Status},
 };
 use crate::{fault::FaultCode, rank::Rank, timeout::Timeout};
 
@@ -30,7 +30,7 @@ impl Engine {
                 return true;
             }
             found = match (engine.doom(key, need, false), engine.comm(comm).data) {
-                (None, Some(data)) => engine.platform.probe(data, context, envelope, like),
+                (None, Some(data)) => engine.platform.probe(Lane { data, context }, envelope, like),
                 (code, _) => Err(code.unwrap_or(FaultCode::Abandoned)),
             };
             !matches!(found, Ok(None))
@@ -48,12 +48,12 @@ impl Engine {
         &mut self,
         key: BlockKey,
         (message, from): (MessageId, Rank),
-        buffer: alloc::boxed::Box<dyn Buffer>,
+        buffer: AnyBuffer,
     ) -> usize {
         let operation = Operation::ReceiveMatched { message, from };
         let index = self.post(key, Need::Peer(from), &operation, buffer);
         let block = self.block_mut(key);
-        if block.records[index].post.is_some() {
+        if block.records[index].post().is_some() {
             block.messages.retain(|kept| *kept != message);
         }
         index

@@ -335,6 +335,7 @@ impl Engine {
         let context = self.block(block).context;
         self.comm_mut(key).tainted = Some(context);
         self.interrupted.push(block);
+        self.news += 1;
         tracing::debug!(target: "fampi::block", block = id.0, "interrupted");
         self.tell(|engine| Entry::Interrupted { block: engine.block(block).serial });
         // Whether anybody died is only known with the decision.

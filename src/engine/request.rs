@@ -1,13 +1,13 @@
 //! Requests of a block: posted, tested, ended.
 
-use alloc::boxed::Box;
-use core::{mem::ManuallyDrop, time::Duration};
+use core::time::Duration;
 
 use super::{
     BlockKey, CommKey, Engine, Need, Phase, Source,
     block::OpenBlock,
-    buffer::Buffer,
-    platform::{Idle, Operation, Posted, Progress, Status},
+    buffer::{AnyBuffer, Buffer},
+    platform::{Envelope, Idle, Lane, Operation, Posted, Progress, Status},
+    record,
 };
 use crate::{error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout};
 
@@ -42,17 +42,26 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::NoSuchRank`].
-    pub(crate) fn post_send(
+    #[inline]
+    pub(crate) fn post_send<B: Buffer>(
         &mut self,
         key: BlockKey,
         (to, tag): (Rank, u32),
         synchronous: bool,
-        buffer: Box<dyn Buffer>,
+        buffer: B,
     ) -> Result<usize, Error> {
-        let (to, tag) = (self.member(key, to)?, self.wire_tag(self.block(key).scope, tag));
-        // Nothing is in it that is to be dropped.
-        let operation = ManuallyDrop::new(Operation::Send { to, tag, synchronous });
-        Ok(self.post(key, Need::Peer(to), &operation, buffer))
+        let (peer, tag) = (self.member(key, to)?, self.wire_tag(self.block(key).scope, tag));
+        if !self.is_open(key) {
+            let operation = Operation::Send { to, tag, synchronous };
+            return Ok(self.post(key, Need::Peer(to), &operation, AnyBuffer::of(buffer)));
+        }
+        let Self { platform, blocks, .. } = self;
+        let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
+        let (index, record) = records.load(Need::Peer(to), buffer);
+        if !platform.start_send(*lane, Envelope { peer, tag }, synchronous, record) {
+            self.after_failure(key, index);
+        }
+        Ok(index)
     }
 
     /// Posts a receive from this rank, or any, with this tag, or any.
@@ -60,16 +69,48 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::NoSuchRank`].
-    pub(crate) fn post_receive(
+    #[inline]
+    pub(crate) fn post_receive<B: Buffer>(
         &mut self,
         key: BlockKey,
         envelope: (Option<Rank>, Option<u32>),
-        buffer: Box<dyn Buffer>,
+        buffer: B,
     ) -> Result<usize, Error> {
         let (from, tag) = self.on_the_wire(key, envelope)?;
-        let need = from.map_or(Need::Anybody, Need::Peer);
-        let operation = ManuallyDrop::new(Operation::Receive { from, tag });
-        Ok(self.post(key, need, &operation, buffer))
+        let (true, Some(peer), Some(tag)) = (self.is_open(key), from, tag) else {
+            let need = from.map_or(Need::Anybody, Need::Peer);
+            let operation = Operation::Receive { from, tag };
+            return Ok(self.post(key, need, &operation, AnyBuffer::of(buffer)));
+        };
+        let Self { platform, blocks, .. } = self;
+        let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
+        let (index, record) = records.load(Need::Peer(peer), buffer);
+        if !platform.start_receive(*lane, Envelope { peer, tag }, record) {
+            self.after_failure(key, index);
+        }
+        Ok(index)
+    }
+
+    /// True when messages of a block can start at once: its context is there, nobody has died, and
+    /// nothing is interrupted.
+    #[inline]
+    fn is_open(&mut self, key: BlockKey) -> bool {
+        self.block(key).open_since == self.news || self.is_open_now(key)
+    }
+
+    /// The same after news, or for the first message of a block.
+    #[inline(never)]
+    fn is_open_now(&mut self, key: BlockKey) -> bool {
+        let block = self.block(key);
+        let comm = self.comm(block.comm);
+        let is_open = block.context <= comm.settled_context
+            && comm.data == Some(block.lane.data)
+            && comm.is_quiet()
+            && self.interrupted.is_empty();
+        if is_open {
+            self.block_mut(key).open_since = self.news;
+        }
+        is_open
     }
 
     /// What a receive accepts, as it is on the wire.
@@ -90,48 +131,17 @@ impl Engine {
     /// This rank, if the block's communicator has it.
     #[inline]
     pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
-        let size = self.comm(self.block(key).comm).size();
+        let size = self.block(key).size;
         if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
     }
 
     /// Posts an operation as the next request of a block; what cannot start is a failed request.
-    // The hot path of messages: looked up once, and nothing goes through memory that need not.
-    #[allow(clippy::inline_always)]
-    #[inline(always)]
     pub(crate) fn post(
         &mut self,
         key: BlockKey,
         need: Need,
         operation: &Operation,
-        buffer: Box<dyn Buffer>,
-    ) -> usize {
-        let Self { platform, blocks, comms, interrupted, .. } = self;
-        let block = &mut blocks[key.slot()];
-        assert!(block.is_named(key), "a block is used by its handle only");
-        let comm = &comms[block.comm.0];
-        let is_simple = block.context <= comm.settled_context
-            && comm.is_quiet()
-            && interrupted.is_empty()
-            && !matches!(operation, Operation::Collective(_));
-        let Some(data) = comm.data.filter(|_| is_simple) else {
-            return self.post_with_care(key, need, operation, buffer);
-        };
-        let posted = platform.post(data, block.context, operation, buffer);
-        match posted {
-            Ok(posted) => block.records.add_posted(need, posted),
-            Err(refused) => self.add_failed(key, need, refused),
-        }
-    }
-
-    /// The same where the context may have to come first, or the operation may have no chance, and
-    /// for operations of all ranks.
-    #[cold]
-    fn post_with_care(
-        &mut self,
-        key: BlockKey,
-        need: Need,
-        operation: &Operation,
-        buffer: Box<dyn Buffer>,
+        buffer: AnyBuffer,
     ) -> usize {
         if need != Need::Nobody {
             self.settle_block(key);
@@ -153,11 +163,13 @@ impl Engine {
         &mut self,
         key: BlockKey,
         need: Need,
-        (code, buffer): (FaultCode, Box<dyn Buffer>),
+        (code, buffer): (FaultCode, AnyBuffer),
     ) -> usize {
         let records = &mut self.block_mut(key).records;
         let index = records.len();
-        records.add(need).end(Progress::Failed(code), buffer);
+        let record = records.add(need);
+        record.give(buffer);
+        record.refuse(code);
         self.after_failure(key, index);
         index
     }
@@ -168,12 +180,14 @@ impl Engine {
         key: BlockKey,
         need: Need,
         operation: &Operation,
-        buffer: Box<dyn Buffer>,
-    ) -> Result<Posted, (FaultCode, Box<dyn Buffer>)> {
+        buffer: AnyBuffer,
+    ) -> Result<Posted, (FaultCode, AnyBuffer)> {
         let doomed = self.doom(key, need, matches!(operation, Operation::Collective(_)));
         let block = self.block(key);
         match (doomed, self.comm(block.comm).data) {
-            (None, Some(data)) => self.platform.post(data, block.context, operation, buffer),
+            (None, Some(data)) => {
+                self.platform.post(Lane { data, context: block.context }, operation, buffer)
+            }
             (code, _) => Err((code.unwrap_or(FaultCode::Abandoned), buffer)),
         }
     }
@@ -239,7 +253,7 @@ impl Engine {
         if record.is_over() {
             return record.state;
         }
-        match (record.need, record.post) {
+        match (record.need, record.post()) {
             (Need::Inner(inner), _) => return self.test_inner(key, index, inner),
             (Need::Neighbours(at), _) => self.test_neighbours(key, index, at as usize),
             (_, None) => {}
@@ -248,8 +262,8 @@ impl Engine {
                 if state == Progress::Pending {
                     return state;
                 }
-                let buffer = self.platform.take(post);
-                self.block_mut(key).records[index].end(state, buffer);
+                let record = &mut self.blocks[key.slot()].records[index];
+                record::end(&mut *self.platform, post, record, state);
                 self.after_failure(key, index);
             }
         }
@@ -325,7 +339,7 @@ impl Engine {
     pub(super) fn fail_request(&mut self, key: BlockKey, index: usize, code: FaultCode) {
         let record = &mut self.block_mut(key).records[index];
         record.state = Progress::Failed(code);
-        if let Some(post) = record.post {
+        if let Some(post) = record.post() {
             self.platform.cancel(post);
         }
         self.end_exchange(key, index);
@@ -375,7 +389,7 @@ impl Engine {
         if self.test_request(key, index) != Progress::Pending {
             return false;
         }
-        let Some(post) = self.block(key).records[index].post else { return false };
+        let Some(post) = self.block(key).records[index].post() else { return false };
         self.platform.cancel(post);
         let state = self.test_request(key, index);
         matches!(state, Progress::Complete(status) if status.cancelled)
@@ -399,7 +413,7 @@ impl Engine {
     pub(crate) fn fetch_buffer(&mut self, key: BlockKey, index: usize) -> Result<(), Error> {
         let state = self.test_request(key, index);
         let record = &self.block(key).records[index];
-        match (state, record.post) {
+        match (state, record.post()) {
             _ if record.buffer().is_some() => Ok(()),
             (Progress::Pending, _) => Err(Error::NotComplete),
             (Progress::Failed(_), Some(_)) if self.reclaim_buffer(key, index) => Ok(()),
@@ -422,12 +436,16 @@ impl Engine {
 
     /// The buffer of a request that failed while MPI still had it, once MPI has let go of it.
     fn reclaim_buffer(&mut self, key: BlockKey, index: usize) -> bool {
-        let Some(post) = self.block(key).records[index].post else { return false };
+        let Some(post) = self.block(key).records[index].post() else { return false };
         if self.left || self.platform.test(post) == Progress::Pending {
             return false;
         }
         let buffer = self.platform.take(post);
-        self.block_mut(key).records[index].give(buffer);
+        let record = &mut self.block_mut(key).records[index];
+        if let Some(buffer) = buffer {
+            record.give(buffer);
+        }
+        record.let_go();
         true
     }
 }

@@ -8,15 +8,15 @@
 //! is got is the memory as it is. Nothing that fails here is a fault of this rank's: whoever asked
 //! has one of its own, or is dead.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{vec, vec::Vec};
 
 use smallvec::SmallVec;
 
 use super::{
     BlockKey, CommKey, Engine,
-    buffer::Buffer,
+    buffer::{AnyBuffer, Buffer},
     neighbours::words,
-    platform::{DataId, Operation, PostId, Posted, Progress},
+    platform::{Lane, Operation, PostId, Posted, Progress},
     reduction::{ReduceOp, Reduction},
     window::{ANSWER, Access, GIVEN, GOTTEN, QUESTION, Question, WindowId, kind},
 };
@@ -58,12 +58,12 @@ pub(super) struct Staged {
     at: usize,
     /// Nothing for a put.
     op: Option<ReduceOp>,
-    part: Box<dyn Buffer>,
+    part: AnyBuffer,
 }
 
 impl Staged {
     /// Does it; gives the buffer of the elements back.
-    pub(super) fn apply(mut self, memory: &mut dyn Buffer) -> Box<dyn Buffer> {
+    pub(super) fn apply(mut self, memory: &mut dyn Buffer) -> AnyBuffer {
         let reduction = self.op.and_then(|op| Reduction::predefined(op, memory.element()));
         if let Some(reduction) = reduction {
             let before = memory.copy(self.at, self.part.elements());
@@ -79,8 +79,7 @@ impl Staged {
 #[derive(Clone, Copy)]
 struct Place {
     comm: CommKey,
-    data: DataId,
-    context: u32,
+    lane: Lane,
     scope: BlockId,
 }
 
@@ -100,7 +99,7 @@ impl Engine {
                 }
                 self.comm_mut(comm).settled_context = context;
             }
-            let place = Place { comm, data, context, scope };
+            let place = Place { comm, lane: Lane { data, context }, scope };
             let mut service = self.block_mut(key).service.take().unwrap_or_default();
             busy |= self.take_questions(place, &mut service);
             busy |= self.answer_due(place, &mut service);
@@ -117,11 +116,11 @@ impl Engine {
                 // After a death the platform may refuse, until it knows that we know; when the
                 // block is interrupted, for good.
                 let like = &mut Vec::<u64>::new();
-                let found = self.platform.probe(place.data, place.context, envelope, like);
+                let found = self.platform.probe(place.lane, envelope, like);
                 let Ok(Some((message, status))) = found else { return taken > 0 };
                 let from = status.source.unwrap_or(self.comm(place.comm).me);
                 let operation = Operation::ReceiveMatched { message, from };
-                let buffer = Box::new(vec![0_u64; Question::WORDS]);
+                let buffer = AnyBuffer::of(vec![0_u64; Question::WORDS]);
                 match self.start_service(place, &operation, buffer) {
                     Some(post) => service.asked = Some((from, post)),
                     None => self.platform.drop_message(message),
@@ -134,7 +133,7 @@ impl Engine {
             }
             service.asked = None;
             let buffer = self.platform.take(post);
-            let asked = words(&*buffer).and_then(Question::from_words);
+            let asked = buffer.as_deref().and_then(words).and_then(Question::from_words);
             if let (Progress::Complete(_), Some(question)) = (progress, asked) {
                 let due = self.admit(place, origin, question);
                 service.due.push(due);
@@ -178,12 +177,12 @@ impl Engine {
     }
 
     /// A buffer for the elements of an access; bytes, if they are refused.
-    fn room_for(&mut self, window: &Result<WindowId, i32>, question: &Question) -> Box<dyn Buffer> {
+    fn room_for(&mut self, window: &Result<WindowId, i32>, question: &Question) -> AnyBuffer {
         let &Question { at, elements, bytes, .. } = question;
         let known = self.windows.iter().find(|known| *window == Ok(known.id));
         match known.and_then(|known| known.memory.try_borrow().ok()) {
             Some(memory) => self.parts.take(&*memory, &(at..at + elements), false),
-            None => Box::new(vec![0_u8; bytes.saturating_mul(elements)]),
+            None => AnyBuffer::of(vec![0_u8; bytes.saturating_mul(elements)]),
         }
     }
 
@@ -211,7 +210,7 @@ impl Engine {
                     waiting.push(access.origin);
                     return true;
                 }
-                part = Some(self.platform.take(post));
+                part = self.platform.take(post);
                 access.window = access.window.and_then(|id| access.arrived(progress).map(|()| id));
             }
             self.answer(place, service, access, part);
@@ -228,11 +227,11 @@ impl Engine {
         place: Place,
         service: &mut Service,
         access: &Due,
-        part: Option<Box<dyn Buffer>>,
+        part: Option<AnyBuffer>,
     ) {
         let Question { at, elements, access: what, .. } = access.question;
         let origin = access.origin;
-        let mut gotten: Box<dyn Buffer> = Box::new(Vec::<u8>::new());
+        let mut gotten = AnyBuffer::nothing();
         let class = match (access.window, what, part) {
             (Err(class), ..) => class,
             (Ok(window), Access::Get, _) => {
@@ -254,7 +253,7 @@ impl Engine {
             (Ok(_), _, None) => class::OTHER,
         };
         let class = u64::from(class.unsigned_abs());
-        self.send_back(place, service, (origin, ANSWER), Box::new(vec![class]));
+        self.send_back(place, service, (origin, ANSWER), AnyBuffer::of(vec![class]));
         if what == Access::Get {
             self.send_back(place, service, (origin, GOTTEN), gotten);
         }
@@ -265,7 +264,7 @@ impl Engine {
         place: Place,
         service: &mut Service,
         (to, tag): (Rank, u32),
-        part: Box<dyn Buffer>,
+        part: AnyBuffer,
     ) {
         let tag = self.wire_tag(place.scope, tag);
         let operation = Operation::Send { to, tag, synchronous: false };
@@ -277,9 +276,9 @@ impl Engine {
         &mut self,
         place: Place,
         operation: &Operation,
-        part: Box<dyn Buffer>,
+        part: AnyBuffer,
     ) -> Option<PostId> {
-        match self.platform.post(place.data, place.context, operation, part) {
+        match self.platform.post(place.lane, operation, part) {
             Ok(Posted::Running(post)) => Some(post),
             // Of these only sends.
             Ok(Posted::Complete(_, part)) => {
@@ -298,7 +297,7 @@ impl Engine {
         let posts = due.iter().filter_map(|access| access.given).chain(answers);
         for post in posts.chain(asked.map(|(_, post)| post)) {
             if !self.left {
-                self.platform.abandon(post);
+                self.platform.abandon(post, None);
             }
         }
         if !committed {

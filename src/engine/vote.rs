@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::{
     BlockKey, CommKey, Engine, Entry, Level, Need, Phase, Progress, progress::is_operation,
+    record::Record,
 };
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
@@ -154,12 +155,18 @@ impl Engine {
             if !matches!(block.phase, Phase::Draining) {
                 return;
             }
-            block.first_pending += platform.settle(&mut block.records[block.first_pending..]);
+            let settled = platform.settle(&mut block.records[block.first_pending..]);
+            block.first_pending += settled.complete;
             let first = block.first_pending;
             let Some(record) = block.records.get(first) else { break };
             if record.is_over() {
-                self.after_failure(key, first);
-            } else if record.post.is_some() || self.test_request(key, first) == Progress::Pending {
+                block.has_failed = true;
+                block.first_pending += 1;
+                if settled.failed {
+                    self.after_failure(key, first);
+                }
+            } else if record.post().is_some() || self.test_request(key, first) == Progress::Pending
+            {
                 return;
             }
         }
@@ -186,6 +193,9 @@ impl Engine {
     /// names nobody would help nobody.
     fn knows_who_died(&mut self, key: BlockKey) -> bool {
         let block = self.block(key);
+        if !block.has_failed {
+            return true;
+        }
         let process_failure = |state| match state {
             Progress::Failed(code) => code.is_process_failure(),
             _ => false,
@@ -243,7 +253,9 @@ impl Engine {
         let (comm, me) = (state.id, state.me);
         let tainted = state.tainted == Some(block.context);
         let mut faults = alloc::vec::Vec::new();
-        for record in block.records.iter() {
+        let failed = if block.has_failed { &block.records[..] } else { &[] };
+        debug_assert!(block.has_failed || block.records.iter().all(Record::is_complete));
+        for record in failed {
             let Progress::Failed(code) = record.state else { continue };
             let rank = match (code.is_process_failure(), record.need) {
                 (true, Need::Peer(peer)) => peer,

@@ -24,7 +24,7 @@
 //!
 //! Reference: MPI 4.1 §12.3.5.
 
-use alloc::{boxed::Box, rc::Rc, vec, vec::Vec};
+use alloc::{rc::Rc, vec, vec::Vec};
 use core::{
     cell::RefCell,
     hash::{Hash as _, Hasher as _},
@@ -33,7 +33,7 @@ use std::hash::DefaultHasher;
 
 use super::{
     BlockKey, CommKey, Engine, MAX_USER_TAG,
-    buffer::Buffer,
+    buffer::{AnyBuffer, Buffer},
     neighbours::{Exchange, Role},
     reduction::{ReduceOp, Reduction},
     service::Staged,
@@ -196,7 +196,7 @@ impl Engine {
         id: WindowId,
         (target, at): (Rank, usize),
         access: Access,
-        buffer: Box<dyn Buffer>,
+        buffer: AnyBuffer,
     ) -> Result<usize, Error> {
         let target = self.member(key, target)?;
         let block = self.block(key);
@@ -215,7 +215,13 @@ impl Engine {
         let question = Question { window, access, at, elements, bytes, kind: kind(&*buffer) };
         self.settle_block(key);
         let mut exchange = Exchange::new(buffer, 3);
-        self.add_message(key, &mut exchange, (target, ANSWER), Role::Answer, Box::new(vec![0_u64]));
+        self.add_message(
+            key,
+            &mut exchange,
+            (target, ANSWER),
+            Role::Answer,
+            AnyBuffer::of(vec![0_u64]),
+        );
         let (tag, receives) = match access {
             Access::Get => (GOTTEN, true),
             Access::Put | Access::Accumulate(_) => (GIVEN, false),
@@ -225,7 +231,7 @@ impl Engine {
             self.add_part(key, &mut exchange, (target, tag), &(0..elements), receives);
         }
         if !exchange.has_failed() {
-            let words = Box::new(question.to_words());
+            let words = AnyBuffer::of(question.to_words());
             self.add_message(key, &mut exchange, (target, QUESTION), Role::Question, words);
         }
         Ok(self.add_exchange(key, exchange))

@@ -25,7 +25,7 @@ use super::{
     ulfm::Ulfm,
     watcher,
 };
-use crate::engine::platform::DataId;
+use crate::engine::platform::{DataId, Lane};
 
 /// A retired communicator is freed when this many later ones were made: by then no message to
 /// it is on its way.
@@ -89,7 +89,7 @@ impl DataComm {
     #[inline]
     pub(super) fn context(&self, number: u32) -> Option<&Comm> {
         match self.contexts.get(number as usize) {
-            Some(Context::Ready(comm)) if number >= self.retired => Some(comm),
+            Some(Context::Ready(comm)) => Some(comm),
             None if self.is_bare => Some(&self.source),
             _ => None,
         }
@@ -253,7 +253,22 @@ impl DataComm {
     }
 }
 
+/// The communicator of a context that is made and not retired.
+#[inline]
+pub(super) fn lane_of(data: &[Option<DataComm>], lane: Lane) -> Option<&Comm> {
+    data.get(lane.data.0 as usize)?.as_ref()?.context(lane.context)
+}
+
 impl MpiPlatform {
+    /// [`lane_of`] for one message after the other.
+    #[inline]
+    pub(super) fn open_lane(&mut self, lane: Lane) -> Option<Comm> {
+        if self.last_lane.is_none_or(|(last, _)| last != lane) {
+            self.last_lane = lane_of(&self.data, lane).map(|comm| (lane, *comm));
+        }
+        self.last_lane.map(|(_, comm)| comm)
+    }
+
     pub(super) fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
         self.unneeded.extend(unneeded.map(|(number, comm)| (data, number, comm)));
     }

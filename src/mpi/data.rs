@@ -1,7 +1,11 @@
 //! Operations of the application: posts, their results, and buffers that MPI still holds.
 //!
-//! MPI forgets a request when it is over, ours stays until it is taken. A buffer leaves this
-//! module only after MPI has let go of it. `post` starts them, `settle` ends many at once.
+//! MPI forgets a request when it is over, ours stays until it is taken. `post` starts them,
+//! `settle` ends many at once.
+//!
+//! **Guarantees.** A buffer is let go of only after MPI has let go of it. That of a message of a
+//! block is in the message's [`Record`](crate::engine::record::Record), which this module tells
+//! when; all others are here.
 
 mod post;
 mod settle;
@@ -14,6 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use mpi::ffi;
+
 use self::settle::Run;
 use super::{
     calls::{BUFFER, Checked, PROC_FAILED_PENDING, Refusal},
@@ -21,13 +27,13 @@ use super::{
     comm::{Comm, Handle},
     files::{self, File},
     matched::Matched,
-    request::{Done, Request, empty_status},
+    request::{Done, Request, Types, empty_status},
     ulfm::Ulfm,
 };
 use crate::{
     engine::{
-        buffer::Buffer,
-        platform::{DataId, FileId, FileMode, MessageId, PostId, Progress, Status},
+        buffer::{AnyBuffer, Buffer},
+        platform::{DataId, FileId, FileMode, Lane, MessageId, PostId, Progress, Status},
     },
     error::Error,
     fault::FaultCode,
@@ -36,8 +42,8 @@ use crate::{
 
 /// `MPI_ERR_BAD_FILE` of Open MPI.
 const BAD_FILE: i32 = 23;
-/// What is on no communicator.
-const NO_DATA: DataId = DataId(u32::MAX);
+/// The end of the list of free places.
+const END: u32 = u32::MAX;
 /// Operations of a revoked communicator are over within 0.5 ms.
 const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 
@@ -46,18 +52,19 @@ const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 #[repr(align(64))]
 struct Post {
     request: Request,
-    /// Nothing in a place that is free.
-    buffer: Option<Box<dyn Buffer>>,
+    kind: Kind,
+    cancelling: bool,
+    /// Its buffer, and what else MPI uses, are here, and not with a request of a block.
+    is_held: bool,
     /// How many elements fill the buffer, and bytes.
     elements: u32,
     bytes: usize,
-    /// What else MPI uses until it is over.
-    extra: Option<Box<Extra>>,
-    kind: Kind,
-    cancelling: bool,
-    data: DataId,
-    context: u32,
+    /// The datatype of an element.
+    element: ffi::MPI_Datatype,
+    lane: Lane,
     comm: Handle,
+    /// The next place that is free, if this one is.
+    next: u32,
 }
 
 const _: () = assert!(size_of::<Post>() == 64);
@@ -65,14 +72,18 @@ const _: () = assert!(size_of::<Post>() == 64);
 /// What its status is good for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
-    /// Nothing.
+    /// The place is free.
+    Free,
+    /// Nothing: an operation of all ranks.
     Plain,
+    /// It tells how many elements were read or written.
+    File,
     /// It tells of a message, and MPI can cancel it.
     Receive,
     /// The same from a sender that is known.
     ReceiveFrom,
-    /// It tells how many elements were read or written.
-    File,
+    /// Nothing.
+    Send,
 }
 
 impl Kind {
@@ -80,15 +91,23 @@ impl Kind {
     fn is_receive(self) -> bool {
         matches!(self, Self::Receive | Self::ReceiveFrom)
     }
+
+    /// True when its status says how much has come.
+    #[inline]
+    fn is_counted(self) -> bool {
+        matches!(self, Self::File | Self::Receive | Self::ReceiveFrom)
+    }
 }
 
 /// All operations of this process.
-#[derive(Default)]
 pub(super) struct Posts {
     /// What is over when it starts has this request, and no slot.
     finished: Request,
     slots: Vec<Post>,
-    free: Vec<u32>,
+    /// What MPI uses for the operations in these places.
+    held: Vec<Held>,
+    /// The first place that is free, which knows the next.
+    free: u32,
     /// What operations came to that were over before the engine asked: few.
     early: Vec<(PostId, Progress)>,
     /// Given up by the engine, not yet by MPI.
@@ -112,60 +131,67 @@ impl Post {
     fn free(comm: Handle) -> Self {
         Self {
             request: Request::null(),
-            buffer: None,
+            kind: Kind::Free,
+            cancelling: false,
+            is_held: false,
             elements: 0,
             bytes: 0,
-            extra: None,
-            kind: Kind::Plain,
-            cancelling: false,
-            data: NO_DATA,
-            context: 0,
+            next: END,
+            element: Types::bytes(),
+            lane: Lane::NOWHERE,
             comm,
         }
     }
 
+    /// What an operation that is over has moved, if it is all that there is room for.
+    #[inline]
+    fn moved_all(&self, done: &Done) -> Option<Status> {
+        let elements = self.elements as usize;
+        if !self.kind.is_counted() {
+            return Some(Status { elements, ..Status::default() });
+        }
+        done.is_of(self.bytes).then(|| self.status(done, elements))
+    }
+
+    #[inline]
+    fn status(&self, done: &Done, elements: usize) -> Status {
+        if self.kind == Kind::File {
+            return Status { elements, ..Status::default() };
+        }
+        Status { source: done.source(), tag: done.tag(), elements, cancelled: false }
+    }
+
     /// What an operation that is over has moved.
     #[inline]
-    fn moved(&mut self, done: &Done) -> Progress {
+    fn moved(&self, done: &Done) -> Progress {
         if self.cancelling && done.is_cancelled() {
             return Progress::Complete(Status { cancelled: true, ..Status::default() });
         }
-        let counted =
-            if done.is_of(self.bytes) { Ok(self.elements as usize) } else { self.count(done) };
-        match counted {
-            Ok(elements) => {
-                let message = self.kind.is_receive();
-                let (source, tag) = if message { (done.source(), done.tag()) } else { (None, 0) };
-                Progress::Complete(Status { source, tag, elements, cancelled: false })
-            }
-            Err(code) => Progress::Failed(code),
-        }
+        self.moved_all(done).map_or_else(|| self.moved_some(done), Progress::Complete)
     }
 
-    /// How many elements came of those that have room.
+    /// The same where only some of those came that have room.
     #[cold]
-    fn count(&mut self, done: &Done) -> Result<usize, FaultCode> {
-        let Some(buffer) = &mut self.buffer else { return Ok(0) };
-        done.count(buffer.expose()?.element).map_err(fault)
+    fn moved_some(&self, done: &Done) -> Progress {
+        match done.count(self.element) {
+            Ok(elements) => Progress::Complete(self.status(done, elements)),
+            Err(refusal) => Progress::Failed(fault(refusal)),
+        }
     }
 
     /// True while MPI has it.
     #[inline]
     fn is_pending(&self) -> bool {
-        self.buffer.is_some() && !self.request.is_over()
+        self.kind != Kind::Free && !self.request.is_over()
     }
 
     /// Looks once. What it came to is not remembered: a copy of what was just written is slow.
     #[inline]
     fn look(&mut self, ulfm: &Ulfm) -> Progress {
         let mut done = Done::new(empty_status());
-        match self.request.test_with((self.kind != Kind::Plain).then_some(&mut done)) {
+        match self.request.test_with(self.kind.is_counted().then_some(&mut done)) {
             Ok(false) => Progress::Pending,
-            Ok(true) if self.kind != Kind::Plain => self.moved(&done),
-            Ok(true) => {
-                let elements = self.elements as usize;
-                Progress::Complete(Status { elements, ..Status::default() })
-            }
+            Ok(true) => self.moved(&done),
             Err(refusal) if !self.request.is_over() => {
                 // Somebody else may still send; MPI wants to hear that we know of the death.
                 if refusal.class == PROC_FAILED_PENDING {
@@ -182,12 +208,13 @@ impl Post {
 struct Stray {
     request: Request,
     held: Held,
-    context: Option<(DataId, u32)>,
+    lane: Option<Lane>,
 }
 
 /// What MPI may use until a request is over.
+#[derive(Default)]
 struct Held {
-    buffer: Box<dyn Buffer>,
+    buffer: Option<AnyBuffer>,
     _extra: Option<Box<Extra>>,
 }
 
@@ -200,7 +227,18 @@ struct Extra {
 impl Posts {
     /// None yet.
     pub(super) fn new() -> Checked<Self> {
-        Ok(Self { finished: Request::finished()?, ..Self::default() })
+        Ok(Self {
+            finished: Request::finished()?,
+            slots: Vec::new(),
+            held: Vec::new(),
+            free: END,
+            early: Vec::new(),
+            quarantine: Vec::new(),
+            messages: Vec::new(),
+            run: Run::default(),
+            matched: 0,
+            files: Vec::new(),
+        })
     }
 
     /// Opens a file for this process alone.
@@ -252,22 +290,28 @@ impl Posts {
     /// Frees the place of an operation.
     #[inline]
     fn remove(&mut self, post: PostId) -> Option<Held> {
-        let slot = self.slot(post);
-        let held = Held { buffer: slot.buffer.take()?, _extra: slot.extra.take() };
-        self.free.push(post.0);
+        let slot = &mut self.slots[post.0 as usize];
+        if slot.kind == Kind::Free {
+            return None;
+        }
+        let is_held = std::mem::take(&mut slot.is_held);
+        let held =
+            if is_held { std::mem::take(&mut self.held[post.0 as usize]) } else { Held::default() };
+        (slot.kind, slot.next) = (Kind::Free, self.free);
+        self.free = post.0;
         if !self.early.is_empty() {
             self.early.retain(|(known, _)| *known != post);
         }
         Some(held)
     }
 
-    /// The buffer of what is over.
+    /// Frees the place of what is over; its buffer, if it is here.
     ///
     /// # Panics
     ///
     /// When the operation is still pending.
     #[inline]
-    pub(super) fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
+    pub(super) fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
         assert!(!self.slot(post).is_pending(), "taken before it is over");
         self.remove(post).expect("the engine takes what it has not taken before").buffer
     }
@@ -315,41 +359,43 @@ impl Posts {
         let Some(message) = self.take_message(id) else { return };
         match message.into_nowhere() {
             Ok((request, nowhere)) => {
-                let held = Held { buffer: Box::new(nowhere), _extra: None };
-                self.quarantine.push(Stray { request, held, context: None });
+                let held = Held { buffer: Some(AnyBuffer::of(nowhere)), _extra: None };
+                self.quarantine.push(Stray { request, held, lane: None });
             }
             Err(refusal) => tracing::debug!(?refusal, "message not dropped"),
         }
     }
 
-    pub(super) fn abandon(&mut self, post: PostId) {
-        let Some(held) = self.remove(post) else { return };
-        let Post { request, kind, data, context, .. } = self.slot(post);
+    /// Gives up an operation, with the buffer if the request had it.
+    pub(super) fn abandon(&mut self, post: PostId, buffer: Option<AnyBuffer>) {
+        let Post { kind, lane, .. } = *self.slot(post);
+        let Some(mut held) = self.remove(post) else { return };
+        held.buffer = held.buffer.or(buffer);
+        let mut request = std::mem::take(&mut self.slot(post).request);
         if request.is_over() {
             return;
         }
-        let context = Some((*data, *context));
-        let mut request = std::mem::take(request);
+        let lane = Some(lane);
         if kind.is_receive() {
             request.cancel();
         }
         if matches!(request.test(), Ok(None)) || !request.is_over() {
-            self.quarantine.push(Stray { request, held, context });
+            self.quarantine.push(Stray { request, held, lane });
         }
     }
 
     /// True when an operation of a context below `context` is pending.
     fn is_busy(&self, data: DataId, context: u32) -> bool {
-        let pending =
-            |post: &Post| post.data == data && post.context < context && post.is_pending();
+        let pending = |post: &Post| post.lane.is_below(data, context) && post.is_pending();
         self.slots.iter().any(pending)
     }
 
     /// True when MPI may still work for the operations of this context and those before it, or
     /// somebody has not looked whether it does.
     pub(super) fn needs(&self, data: DataId, context: u32) -> bool {
-        let stray = |it: &Stray| it.context.is_some_and(|(of, at)| of == data && at <= context);
-        self.is_busy(data, context + 1) || self.quarantine.iter().any(stray)
+        let below = context + 1;
+        let stray = |it: &Stray| it.lane.is_some_and(|lane| lane.is_below(data, below));
+        self.is_busy(data, below) || self.quarantine.iter().any(stray)
     }
 
     /// Tests the operations of the retired contexts until they are over, or for a moment.
@@ -359,8 +405,7 @@ impl Posts {
         }
         let began = Instant::now();
         while self.is_busy(data, context) && began.elapsed() < DRAIN_WITHIN {
-            let retired =
-                |post: &Post| post.is_pending() && post.data == data && post.context < context;
+            let retired = |post: &Post| post.is_pending() && post.lane.is_below(data, context);
             let slots = self.slots.iter_mut().enumerate();
             for (at, slot) in slots.filter(|(_, post)| retired(post)) {
                 let progress = slot.look(ulfm);
@@ -373,15 +418,16 @@ impl Posts {
 
     /// Operations whose buffers are here, and buffers in quarantine.
     pub(super) fn held(&self) -> (usize, usize) {
-        let operations = self.slots.iter().filter(|post| post.buffer.is_some()).count();
+        let operations = self.slots.iter().filter(|post| post.kind != Kind::Free).count();
         (operations, self.quarantine.len())
     }
 
-    /// Gives up every operation of a data communicator.
+    /// Gives up the operations of a data communicator whose buffers are here: that of a request is
+    /// given up with its block.
     pub(super) fn discard(&mut self, data: DataId) {
         for at in 0..self.slots.len() {
-            if self.slots[at].data == data {
-                self.abandon(PostId(at as u32));
+            if self.slots[at].lane.data == data && self.slots[at].is_held {
+                self.abandon(PostId(at as u32), None);
             }
         }
     }
@@ -393,10 +439,11 @@ impl Posts {
             .retain_mut(|it| matches!(it.request.test(), Ok(None)) || !it.request.is_over());
     }
 
-    /// Ends everything; what MPI does not let go of is leaked.
+    /// Ends everything; what MPI does not let go of is leaked, as are the buffers that requests
+    /// have, who will not hear of their end.
     pub(super) fn close(&mut self, within: Duration) {
         for at in 0..self.slots.len() {
-            self.abandon(PostId(at as u32));
+            self.abandon(PostId(at as u32), None);
         }
         let began = Instant::now();
         while !self.quarantine.is_empty() && began.elapsed() < within {

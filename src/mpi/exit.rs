@@ -14,9 +14,15 @@ use std::{
         Once,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
-use super::observer;
+use super::{LAST_PROGRESS, MpiPlatform, calls, comm, observer, strided, watcher};
+
+/// How long the end waits for sends of the application that nobody may ever receive.
+const LAST_OPERATIONS_WITHIN: Duration = Duration::from_millis(100);
+/// How long the end waits for frames that living processes have not fetched yet.
+const LAST_FRAMES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Set once this process may exit as it likes.
 static ORDERLY: AtomicBool = AtomicBool::new(false);
@@ -40,6 +46,33 @@ pub(super) fn guard() {
 pub(super) fn orderly() {
     ORDERLY.store(true, Relaxed);
     observer::leave();
+}
+
+impl MpiPlatform {
+    /// Ends this process's part in MPI, in order.
+    pub(super) fn end(&mut self) {
+        watcher::close();
+        let _ = io::stdout().flush();
+        flush_streams();
+        self.posts.close(LAST_OPERATIONS_WITHIN);
+        self.settle_last();
+        self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
+        strided::free_all();
+        // All is done; what MPI does below in a job that lost processes is no news.
+        orderly();
+        report_success();
+        if !self.owns_mpi && !self.guests.are_in_use() {
+            return;
+        }
+        // SAFETY: the very end; nothing of ours is on any communicator any more.
+        unsafe { comm::free_all() };
+        if !self.owns_mpi {
+            return;
+        }
+        if let Err(refusal) = calls::finalize() {
+            tracing::warn!(?refusal, "MPI does not end in order");
+        }
+    }
 }
 
 unsafe extern "C" {

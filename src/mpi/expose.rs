@@ -69,6 +69,36 @@ pub struct Exposure {
     pub(super) writable: bool,
 }
 
+/// A vector of numbers as MPI sees it, which is much less.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    address: *mut c_void,
+    elements: usize,
+    datatype: ffi::MPI_Datatype,
+    stride: usize,
+}
+
+impl Numbers {
+    /// Those of this vector.
+    #[inline]
+    pub fn of<T: MpiElement>(vector: &mut Vec<T>) -> Self {
+        Self {
+            address: vector.as_mut_ptr().cast(),
+            elements: vector.len(),
+            datatype: T::equivalent_datatype().as_raw(),
+            stride: size_of::<T>(),
+        }
+    }
+
+    /// The same, if MPI's `int` can count them.
+    #[inline]
+    pub(super) fn exposure(self) -> Option<Exposure> {
+        let Self { address, elements, datatype, stride } = self;
+        let count = c_int::try_from(elements).ok()?;
+        Some(Exposure::adjacent(address, count, datatype, stride))
+    }
+}
+
 impl Exposure {
     /// Adjacent elements that MPI may write to.
     pub(super) fn adjacent(
@@ -101,10 +131,7 @@ pub unsafe trait Expose {
 // `MpiElement` promises that the datatype describes `T`, and that any bits are one.
 unsafe impl<T: MpiElement> Expose for Vec<T> {
     fn expose(&mut self) -> Result<Exposure, FaultCode> {
-        let count = c_int::try_from(self.len()).map_err(|_| FaultCode::Mpi(COUNT))?;
-        let datatype = T::equivalent_datatype().as_raw();
-        let address = self.as_mut_ptr().cast();
-        Ok(Exposure::adjacent(address, count, datatype, size_of::<T>()))
+        Numbers::of(self).exposure().ok_or(FaultCode::Mpi(COUNT))
     }
 }
 

@@ -28,10 +28,7 @@ use super::{
     watchdog, watcher,
 };
 use crate::{
-    engine::{
-        buffer::Buffer,
-        platform::{DataId, Origin, PostId, Progress, Status, UniverseId},
-    },
+    engine::platform::{DataId, Origin, PostId, Progress, Status, UniverseId},
     error::Error,
     fault::FaultCode,
     ids::CommId,
@@ -85,46 +82,6 @@ pub(super) struct Guests {
     operations: Vec<Option<Operation>>,
     free: Vec<u32>,
     invited: bool,
-}
-
-/// A buffer that is not ours.
-#[derive(Debug)]
-struct Theirs;
-
-impl Buffer for Theirs {
-    fn elements(&self) -> usize {
-        0
-    }
-    fn element_bytes(&self) -> usize {
-        0
-    }
-    fn element(&self) -> std::any::TypeId {
-        std::any::TypeId::of::<()>()
-    }
-    fn load(&mut self, _: &dyn Buffer, _: usize) -> bool {
-        false
-    }
-    fn overwrite(&mut self, _: usize, _: &dyn Buffer) -> bool {
-        false
-    }
-    fn copy(&self, _: usize, _: usize) -> Box<dyn Buffer> {
-        Box::new(Self)
-    }
-    fn fill(&mut self, _: usize, _: &dyn Buffer) -> bool {
-        false
-    }
-}
-
-// SAFETY: it describes no memory at all.
-unsafe impl super::Expose for Theirs {
-    fn expose(&mut self) -> Result<super::Exposure, FaultCode> {
-        Err(FaultCode::Interrupted)
-    }
-}
-
-/// Nothing to give back: the buffer was never ours.
-pub(super) fn no_buffer() -> Box<dyn Buffer> {
-    Box::new(Theirs)
 }
 
 /// True for operations of the user.
@@ -268,6 +225,7 @@ impl MpiPlatform {
             posts: Posts::new()?,
             guests: Guests { invited: true, ..Guests::default() },
             data: Vec::new(),
+            last_lane: None,
             unneeded: Vec::new(),
             spawned: None,
             owns_mpi: false,

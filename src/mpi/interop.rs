@@ -6,8 +6,11 @@ use mpi::{
     topology::{Communicator, SimpleCommunicator},
 };
 
-use super::{MpiPlatform, calls::Refusal, comm::Comm, watchdog};
-use crate::{engine::platform::DataId, error::Error};
+use super::{MpiPlatform, calls::Refusal, comm::Comm, contexts::lane_of, watchdog};
+use crate::{
+    engine::platform::{DataId, Lane},
+    error::Error,
+};
 
 impl MpiPlatform {
     /// Universe 0 becomes a duplicate of this communicator; MPI stays the caller's to finalise.
@@ -34,7 +37,7 @@ impl MpiPlatform {
         data: DataId,
         context: u32,
     ) -> Result<SimpleCommunicator, Error> {
-        let comm = self.context(data, context).ok_or(Error::CreationFailed)?;
+        let comm = lane_of(&self.data, Lane { data, context }).ok_or(Error::CreationFailed)?;
         let made = comm.duplicate().map_err(|refusal: Refusal| {
             comm.revoke(self.ulfm);
             if refusal.is_failure() { Error::CreationFailed } else { refusal.into() }

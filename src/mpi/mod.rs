@@ -61,14 +61,13 @@ mod will;
 mod wire;
 
 use std::{
-    io::Write as _,
     path::Path,
     thread,
     time::{Duration, Instant},
 };
 
 use comm::Comm;
-use contexts::DataComm;
+use contexts::{DataComm, lane_of};
 use control::Control;
 use data::Posts;
 use guest::Guests;
@@ -78,7 +77,7 @@ use ulfm::Ulfm;
 pub use self::{
     baseline::Baseline,
     comm::communicators,
-    expose::{Expose, Exposure, MpiElement},
+    expose::{Expose, Exposure, MpiElement, Numbers},
     facts::{Facts, facts},
     guest::{Adopted, Ended},
     holdings::Holdings,
@@ -87,13 +86,13 @@ pub use self::{
 };
 use crate::{
     engine::{
-        buffer::Buffer,
+        buffer::{AnyBuffer, Buffer},
         platform::{
-            DataId, Derived, FileId, FileMode, Idle, Incoming, MessageId, Operation, Origin,
-            Platform, PostId, Posted, Progress, Status, UniverseId, settle_each,
+            DataId, Derived, Envelope, FileId, FileMode, Idle, Incoming, Lane, MessageId,
+            Operation, Origin, Platform, PostId, Posted, Progress, Settled, Status, UniverseId,
         },
         pulse::Pulse,
-        record::Record,
+        record::{Record, settle_each},
     },
     error::Error,
     fault::FaultCode,
@@ -102,12 +101,8 @@ use crate::{
     rank::{Rank, RankSet},
 };
 
-/// How long `finalize` waits for sends of the application that nobody may ever receive.
-const LAST_OPERATIONS_WITHIN: Duration = Duration::from_millis(100);
 /// How long `finalize` makes progress in any case.
 const LAST_PROGRESS: Duration = Duration::from_millis(20);
-/// How long `finalize` waits for frames that living processes have not fetched yet.
-const LAST_FRAMES_WITHIN: Duration = Duration::from_secs(1);
 /// How long a parked spare sleeps between two looks.
 const NAP: Duration = Duration::from_micros(800);
 
@@ -121,6 +116,8 @@ pub struct MpiPlatform {
     posts: Posts,
     guests: Guests,
     data: Vec<Option<DataComm>>,
+    /// Where the last message of a block started, until contexts are retired.
+    last_lane: Option<(Lane, Comm)>,
     /// Old contexts to be freed when nothing is pending on them.
     unneeded: Vec<(DataId, u32, Comm)>,
     /// The link to the root, and the processes spawned with us.
@@ -196,6 +193,7 @@ impl MpiPlatform {
             posts: Posts::new()?,
             guests: Guests::default(),
             data: Vec::new(),
+            last_lane: None,
             unneeded: Vec::new(),
             spawned: None,
             owns_mpi: false,
@@ -229,12 +227,6 @@ impl MpiPlatform {
         if watcher::look() {
             self.control.look_for_deaths();
         }
-    }
-
-    /// The communicator of a context that is made and not retired.
-    #[inline]
-    fn context(&self, data: DataId, context: u32) -> Option<Comm> {
-        self.data.get(data.0 as usize)?.as_ref()?.context(context).copied()
     }
 }
 
@@ -318,18 +310,36 @@ impl Platform for MpiPlatform {
 
     fn post(
         &mut self,
-        data: DataId,
-        context: u32,
+        lane: Lane,
         operation: &Operation,
-        buffer: Box<dyn Buffer>,
-    ) -> Result<Posted, (FaultCode, Box<dyn Buffer>)> {
+        buffer: AnyBuffer,
+    ) -> Result<Posted, (FaultCode, AnyBuffer)> {
         if let Operation::File(access) = operation {
             return self.posts.post_file(*access, buffer);
         }
-        let place = self.data.get(data.0 as usize).and_then(Option::as_ref);
-        match place.and_then(|place| place.context(context)) {
-            Some(comm) => self.posts.post((data, context, comm), operation, buffer),
+        match lane_of(&self.data, lane) {
+            Some(comm) => self.posts.post((lane, comm), operation, buffer),
             None => Err((FaultCode::Interrupted, buffer)),
+        }
+    }
+
+    fn start_send(
+        &mut self,
+        lane: Lane,
+        to: Envelope,
+        synchronous: bool,
+        record: &mut Record,
+    ) -> bool {
+        match self.open_lane(lane) {
+            Some(comm) => self.posts.start_send((lane, &comm), to, synchronous, record),
+            None => record.refuse(FaultCode::Interrupted),
+        }
+    }
+
+    fn start_receive(&mut self, lane: Lane, from: Envelope, record: &mut Record) -> bool {
+        match self.open_lane(lane) {
+            Some(comm) => self.posts.start_receive((lane, &comm), from, record),
+            None => record.refuse(FaultCode::Interrupted),
         }
     }
 
@@ -341,12 +351,14 @@ impl Platform for MpiPlatform {
         self.posts.test(post, self.ulfm)
     }
 
-    fn settle(&mut self, records: &mut [Record]) -> usize {
-        let over = self.posts.settle(records, self.ulfm);
-        match records.get(over).and_then(Record::post) {
-            Some(post) if guest::is_guest(post) => over + settle_each(self, &mut records[over..]),
-            _ => over,
+    fn settle(&mut self, records: &mut [Record]) -> Settled {
+        let mut settled = self.posts.settle(records, self.ulfm);
+        let rest = &mut records[settled.complete..];
+        if rest.first().and_then(Record::running).is_some_and(guest::is_guest) {
+            let guests = settle_each(self, rest);
+            settled = Settled { complete: settled.complete + guests.complete, ..guests };
         }
+        settled
     }
 
     fn cancel(&mut self, post: PostId) {
@@ -358,13 +370,12 @@ impl Platform for MpiPlatform {
 
     fn probe(
         &mut self,
-        data: DataId,
-        context: u32,
+        lane: Lane,
         envelope: (Option<Rank>, Option<u32>),
         like: &mut dyn Buffer,
     ) -> Result<Option<(MessageId, Status)>, FaultCode> {
-        let comm = self.context(data, context).ok_or(FaultCode::Interrupted)?;
-        self.posts.probe(&comm, envelope, like, self.ulfm)
+        let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
+        self.posts.probe(comm, envelope, like, self.ulfm)
     }
 
     fn drop_message(&mut self, message: MessageId) {
@@ -389,17 +400,14 @@ impl Platform for MpiPlatform {
     }
 
     #[inline]
-    fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
-        if guest::is_guest(post) {
-            return guest::no_buffer();
-        }
-        self.posts.take(post)
+    fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
+        if guest::is_guest(post) { None } else { self.posts.take(post) }
     }
 
-    fn abandon(&mut self, post: PostId) {
+    fn abandon(&mut self, post: PostId, buffer: Option<AnyBuffer>) {
         // What the user started is the user's to end.
         if !guest::is_guest(post) {
-            self.posts.abandon(post);
+            self.posts.abandon(post, buffer);
         }
     }
 
@@ -411,6 +419,7 @@ impl Platform for MpiPlatform {
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
             return;
         };
+        self.last_lane = None;
         let unneeded = place.retire(context, refill, self.ulfm);
         self.posts.drain(data, context, self.ulfm);
         self.note_unneeded(data, unneeded);
@@ -444,6 +453,7 @@ impl Platform for MpiPlatform {
     }
 
     fn discard_data(&mut self, data: DataId) {
+        self.last_lane = None;
         self.posts.discard(data);
         // The communicators stay allocated: others may still send to them, and MPI would deliver
         // such a message to a later communicator that has the same number.
@@ -462,27 +472,7 @@ impl Platform for MpiPlatform {
     }
 
     fn finalize(&mut self) {
-        watcher::close();
-        let _ = std::io::stdout().flush();
-        exit::flush_streams();
-        self.posts.close(LAST_OPERATIONS_WITHIN);
-        self.settle_last();
-        self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
-        strided::free_all();
-        // All is done; what MPI does below in a job that lost processes is no news.
-        exit::orderly();
-        exit::report_success();
-        if !self.owns_mpi && !self.guests.are_in_use() {
-            return;
-        }
-        // SAFETY: the very end; nothing of ours is on any communicator any more.
-        unsafe { comm::free_all() };
-        if !self.owns_mpi {
-            return;
-        }
-        if let Err(refusal) = calls::finalize() {
-            tracing::warn!(?refusal, "MPI does not end in order");
-        }
+        self.end();
     }
 
     fn exit(&mut self) -> ! {

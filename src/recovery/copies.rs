@@ -15,12 +15,12 @@
 //! **Assumes** that a rank and its partner do not die between the same two commits; otherwise
 //! [`Error::StateLost`] names them, on every rank.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{vec, vec::Vec};
 
 use crate::{
     engine::{
         BlockKey, CommKey, Engine, FIRST_WINDOW_TAG, Need,
-        buffer::{Buffer, Element},
+        buffer::{AnyBuffer, Buffer, Element},
         collective::{Collective, Parts},
         platform::Operation,
     },
@@ -64,14 +64,14 @@ struct Slot {
     over: Option<CommKey>,
     /// That communicator was the world, so that a rebuild can bring the state back.
     whole: bool,
-    own: Option<Box<dyn Buffer>>,
+    own: Option<AnyBuffer>,
     own_elements: usize,
     /// The version of the copy that we keep; 0 as long as we have none.
     kept_version: u64,
-    kept: Option<Box<dyn Buffer>>,
+    kept: Option<AnyBuffer>,
     kept_elements: Option<usize>,
     /// Buffers of the generation before, to be used again.
-    idle: Vec<Box<dyn Buffer>>,
+    idle: Vec<AnyBuffer>,
 }
 
 /// What a block will make valid if it commits.
@@ -92,7 +92,7 @@ enum Own {
     /// In the request that receives it back.
     Received(usize),
     /// Here: we are our own partner.
-    Here(Option<Box<dyn Buffer>>),
+    Here(Option<AnyBuffer>),
     /// What we have stays valid.
     Unchanged,
 }
@@ -146,10 +146,10 @@ impl Engine {
             };
             let kept = blank::<T>(&mut self.copies.slot(number).idle, elements);
             copy.kept_elements = Some(elements);
-            copy.kept = Some(self.receive_copy(key, 2 * number, ward, Box::new(kept)));
-            copy.own = Own::Sent(self.send_copy(key, 2 * number, partner, Box::new(own)));
+            copy.kept = Some(self.receive_copy(key, 2 * number, ward, AnyBuffer::of(kept)));
+            copy.own = Own::Sent(self.send_copy(key, 2 * number, partner, AnyBuffer::of(own)));
         } else {
-            copy.own = Own::Here(Some(Box::new(own)));
+            copy.own = Own::Here(Some(AnyBuffer::of(own)));
         }
         self.block_mut(key).copies.push(copy);
         Ok(())
@@ -188,22 +188,22 @@ impl Engine {
         if ward_lacks {
             let buffer =
                 self.kept_state::<T>(number).ok_or(Error::StateLost { rank: ward, partner: me })?;
-            self.send_copy(key, HOME + 2 * number, ward, Box::new(buffer));
+            self.send_copy(key, HOME + 2 * number, ward, AnyBuffer::of(buffer));
         } else if lack_kept {
             let buffer = vec![T::default(); kept_elements as usize];
-            copy.kept = Some(self.receive_copy(key, 2 * number, ward, Box::new(buffer)));
+            copy.kept = Some(self.receive_copy(key, 2 * number, ward, AnyBuffer::of(buffer)));
             copy.kept_elements = Some(kept_elements as usize);
         }
         if lack_own {
             let buffer = vec![T::default(); own_elements as usize];
-            let index = self.receive_copy(key, HOME + 2 * number, partner, Box::new(buffer));
+            let index = self.receive_copy(key, HOME + 2 * number, partner, AnyBuffer::of(buffer));
             self.wait_request(key, index, Timeout::Never);
             self.succeeded(key, index)?;
             copy.own = Own::Received(index);
         } else if partner_lacks {
             let own = self.own_state::<T>(number);
             let own = own.ok_or(Error::StateType { slot: number })?;
-            self.send_copy(key, 2 * number, partner, Box::new(own));
+            self.send_copy(key, 2 * number, partner, AnyBuffer::of(own));
         }
         let state = match copy.own {
             Own::Received(index) => {
@@ -255,7 +255,7 @@ impl Engine {
         let comm = self.block(key).comm;
         let whole = self.comm(comm).is_world() || !self.has_roster();
         for copy in core::mem::take(&mut self.block_mut(key).copies) {
-            let mut take = |index: usize| self.block_mut(key).records[index].take_boxed();
+            let mut take = |index: usize| self.block_mut(key).records[index].take_any();
             let kept = copy.kept.and_then(&mut take);
             let own = match copy.own {
                 Own::Sent(index) | Own::Received(index) => take(index),
@@ -403,24 +403,12 @@ impl Engine {
         Some(roster.standing_for((roster.origins[rank.index()] + ranks / 2) % ranks))
     }
 
-    fn send_copy(
-        &mut self,
-        key: BlockKey,
-        offset: u32,
-        to: Rank,
-        buffer: Box<dyn Buffer>,
-    ) -> usize {
+    fn send_copy(&mut self, key: BlockKey, offset: u32, to: Rank, buffer: AnyBuffer) -> usize {
         let tag = self.copy_tag(key, offset);
         self.post(key, Need::Peer(to), &Operation::Send { to, tag, synchronous: false }, buffer)
     }
 
-    fn receive_copy(
-        &mut self,
-        key: BlockKey,
-        offset: u32,
-        from: Rank,
-        buffer: Box<dyn Buffer>,
-    ) -> usize {
+    fn receive_copy(&mut self, key: BlockKey, offset: u32, from: Rank, buffer: AnyBuffer) -> usize {
         let tag = Some(self.copy_tag(key, offset));
         let operation = Operation::Receive { from: Some(from), tag };
         self.post(key, Need::Peer(from), &operation, buffer)
@@ -447,9 +435,9 @@ impl Engine {
     ) -> Result<usize, Error> {
         let tag = self.copy_tag(key, HOME + 2 * number);
         let receive = Operation::Receive { from: Some(ward), tag: Some(tag) };
-        let theirs = self.post(key, Need::Peer(ward), &receive, Box::new(vec![0_u64]));
+        let theirs = self.post(key, Need::Peer(ward), &receive, AnyBuffer::of(vec![0_u64]));
         let send = Operation::Send { to: partner, tag, synchronous: false };
-        self.post(key, Need::Peer(partner), &send, Box::new(vec![mine as u64]));
+        self.post(key, Need::Peer(partner), &send, AnyBuffer::of(vec![mine as u64]));
         self.wait_request(key, theirs, Timeout::Never);
         self.succeeded(key, theirs)?;
         let buffer = self.block(key).records[theirs].buffer();
@@ -463,7 +451,7 @@ impl Engine {
         let at = self.comm(self.block(key).comm).me.index() * mine.len();
         all[at..at + mine.len()].copy_from_slice(mine);
         let gather = Operation::Collective(Collective::Allgather { parts: Parts::Even });
-        let index = self.post(key, Need::Anybody, &gather, Box::new(all));
+        let index = self.post(key, Need::Anybody, &gather, AnyBuffer::of(all));
         self.wait_request(key, index, Timeout::Never);
         self.succeeded(key, index)?;
         let buffer = self.block(key).records[index].buffer();
@@ -473,7 +461,7 @@ impl Engine {
 }
 
 /// A buffer with this content, made from an idle one if there is one.
-fn refill<T: Element>(idle: &mut Vec<Box<dyn Buffer>>, content: &[T]) -> Vec<T> {
+fn refill<T: Element>(idle: &mut Vec<AnyBuffer>, content: &[T]) -> Vec<T> {
     let mut buffer = reuse(idle, content.len());
     buffer.clear();
     buffer.extend_from_slice(content);
@@ -481,17 +469,16 @@ fn refill<T: Element>(idle: &mut Vec<Box<dyn Buffer>>, content: &[T]) -> Vec<T> 
 }
 
 /// A buffer of this length, made from an idle one if there is one.
-fn blank<T: Element + Default>(idle: &mut Vec<Box<dyn Buffer>>, elements: usize) -> Vec<T> {
+fn blank<T: Element + Default>(idle: &mut Vec<AnyBuffer>, elements: usize) -> Vec<T> {
     let mut buffer = reuse(idle, elements);
     buffer.resize(elements, T::default());
     buffer
 }
 
-fn reuse<T: Element>(idle: &mut Vec<Box<dyn Buffer>>, elements: usize) -> Vec<T> {
+fn reuse<T: Element>(idle: &mut Vec<AnyBuffer>, elements: usize) -> Vec<T> {
     let fits =
         |buffer: &dyn Buffer| buffer.as_any().is::<Vec<T>>() && buffer.elements() == elements;
-    let found = idle.iter().position(|buffer| fits(buffer.as_ref()));
+    let found = idle.iter().position(|buffer| fits(&**buffer));
     let found = found.map(|at| idle.swap_remove(at));
-    let vector = found.and_then(|buffer| buffer.into_any().downcast::<Vec<T>>().ok());
-    vector.map(|vector| *vector).unwrap_or_default()
+    found.and_then(AnyBuffer::into_vec).unwrap_or_default()
 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     engine::{
-        buffer::Buffer,
+        buffer::AnyBuffer,
         collective::Collective,
         platform::{PostId, Progress},
     },
@@ -46,7 +46,7 @@ struct Entry {
     process: Pid,
     post: PostId,
     collective: Collective,
-    payload: Box<dyn Buffer>,
+    payload: AnyBuffer,
     /// Drawn when a death matters to this rank.
     fate: Option<Fate>,
     /// The completion is on its way.
@@ -129,7 +129,7 @@ impl World {
         comm: usize,
         key: (u32, u32),
         rank: usize,
-        payload: Option<Box<dyn Buffer>>,
+        payload: Option<AnyBuffer>,
     ) {
         let meeting = self.comms[comm].meetings.get_mut(&key).expect("under way");
         let Some(entry) = &mut meeting.entries[rank] else { return };
@@ -147,7 +147,7 @@ impl World {
         comm: usize,
         key: (u32, u32),
         rank: usize,
-        payload: Option<Box<dyn Buffer>>,
+        payload: Option<AnyBuffer>,
         class: Option<i32>,
     ) {
         let meeting = self.comms[comm].meetings.get_mut(&key).expect("under way");
@@ -290,7 +290,7 @@ impl Meeting {
     }
 
     /// What is in a rank's buffer afterwards, if that changes, or MPI's error class.
-    fn result(&self, rank: usize) -> Result<Option<Box<dyn Buffer>>, i32> {
+    fn result(&self, rank: usize) -> Result<Option<AnyBuffer>, i32> {
         let entry = self.entries[rank].as_ref().expect("it has called");
         match &entry.collective {
             Collective::Barrier => Ok(None),
@@ -316,8 +316,8 @@ impl Meeting {
     }
 
     /// The elements of some ranks, combined in their order.
-    fn combined(&self, ranks: Range<usize>) -> Result<Box<dyn Buffer>, i32> {
-        let mut result: Option<Box<dyn Buffer>> = None;
+    fn combined(&self, ranks: Range<usize>) -> Result<AnyBuffer, i32> {
+        let mut result: Option<AnyBuffer> = None;
         for entry in self.entries[ranks].iter().flatten() {
             let mut next = entry.payload.copy(0, entry.payload.elements());
             if let Some(left) = result {
@@ -326,7 +326,7 @@ impl Meeting {
                     return Err(class::TYPE);
                 }
                 let reduction = entry.collective.reduction().expect("it combines");
-                reduction.combine(left.as_ref(), next.as_mut());
+                reduction.combine(&*left, &mut *next);
             }
             result = Some(next);
         }
@@ -334,7 +334,7 @@ impl Meeting {
     }
 
     /// A rank's buffer with all that the others give it.
-    fn moved(&self, rank: usize) -> Result<Box<dyn Buffer>, i32> {
+    fn moved(&self, rank: usize) -> Result<AnyBuffer, i32> {
         let size = self.entries.len();
         let own = self.entries[rank].as_ref().expect("it has called");
         let mut all = own.payload.copy(0, own.payload.elements());

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     engine::{
-        buffer::Buffer,
+        buffer::{AnyBuffer, Buffer},
         platform::{Operation, PostId, Progress, Status},
     },
     fault::{FaultCode, class},
@@ -64,7 +64,7 @@ pub(super) struct Post {
     pub(super) rank: usize,
     pub(super) context: u32,
     pub(super) operation: Operation,
-    pub(super) buffer: Box<dyn Buffer>,
+    pub(super) buffer: AnyBuffer,
     pub(super) progress: Progress,
     /// A send or receive whose other half has been found.
     pub(super) matched: bool,
@@ -137,8 +137,8 @@ impl World {
         (comm, rank): (usize, usize),
         context: u32,
         operation: &Operation,
-        buffer: Box<dyn Buffer>,
-    ) -> Result<PostId, (FaultCode, Box<dyn Buffer>)> {
+        buffer: AnyBuffer,
+    ) -> Result<PostId, (FaultCode, AnyBuffer)> {
         let side = &self.comms[comm].sides[rank];
         let is_file = matches!(operation, Operation::File(_));
         if !is_file && (context < side.revoked || context >= side.made) {
@@ -184,13 +184,13 @@ impl World {
         process: Pid,
         id: PostId,
         progress: Progress,
-        payload: Option<Box<dyn Buffer>>,
+        payload: Option<AnyBuffer>,
     ) {
         let Some(post) = self.processes[process].posts.get_mut(&id.0) else { return };
         if post.progress != Progress::Pending {
             return;
         }
-        let filled = payload.map_or(Ok(()), |payload| fill(post.buffer.as_mut(), &*payload));
+        let filled = payload.map_or(Ok(()), |payload| fill(&mut *post.buffer, &*payload));
         post.progress = match filled {
             Ok(()) => progress,
             Err(class) => Progress::Failed(FaultCode::Mpi(class)),

@@ -6,7 +6,7 @@ use super::{
     world::{Pid, World},
 };
 use crate::engine::{
-    buffer::Buffer,
+    buffer::AnyBuffer,
     platform::{PostId, Progress},
 };
 
@@ -25,7 +25,7 @@ pub(super) enum Event {
     /// A message of the application arrives; `to` is a rank of the communicator.
     Arrival { comm: usize, context: u32, to: usize, message: Message },
     /// An operation is over.
-    Completion { process: Pid, post: PostId, progress: Progress, payload: Option<Box<dyn Buffer>> },
+    Completion { process: Pid, post: PostId, progress: Progress, payload: Option<AnyBuffer> },
     /// An access to a file is over.
     FileDone { process: Pid, post: PostId },
     /// A rank learns that another rank retired contexts.

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     engine::{
-        buffer::Buffer,
+        buffer::AnyBuffer,
         platform::{MessageId, Operation, PostId, Progress, Status},
     },
     fault::FaultCode,
@@ -39,7 +39,7 @@ pub(super) struct Port {
 pub(super) struct Message {
     from: Rank,
     tag: u32,
-    payload: Box<dyn Buffer>,
+    payload: AnyBuffer,
     /// The send that completes only with a receive.
     send: Option<(Pid, PostId)>,
 }

@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     engine::{
-        buffer::Buffer,
+        buffer::{AnyBuffer, Buffer},
         platform::{
-            DataId, Derived, FileId, FileMode, Idle, Incoming, MessageId, Operation, Origin,
+            DataId, Derived, FileId, FileMode, Idle, Incoming, Lane, MessageId, Operation, Origin,
             Platform, PostId, Posted, Progress, Status, UniverseId,
         },
     },
@@ -257,11 +257,10 @@ impl Platform for SimPlatform {
 
     fn post(
         &mut self,
-        data: DataId,
-        context: u32,
+        Lane { data, context }: Lane,
         operation: &Operation,
-        buffer: Box<dyn Buffer>,
-    ) -> Result<Posted, (FaultCode, Box<dyn Buffer>)> {
+        buffer: AnyBuffer,
+    ) -> Result<Posted, (FaultCode, AnyBuffer)> {
         let Some(world) = self.enter(true) else {
             return Err((FaultCode::Interrupted, buffer));
         };
@@ -286,8 +285,7 @@ impl Platform for SimPlatform {
 
     fn probe(
         &mut self,
-        data: DataId,
-        context: u32,
+        Lane { data, context }: Lane,
         (from, tag): (Option<Rank>, Option<u32>),
         _: &mut dyn Buffer,
     ) -> Result<Option<(MessageId, Status)>, FaultCode> {
@@ -321,17 +319,17 @@ impl Platform for SimPlatform {
         let _ = self.enter(true);
     }
 
-    fn take(&mut self, post: PostId) -> Box<dyn Buffer> {
-        let Some(mut world) = self.enter(false) else { return Box::new(Vec::<u8>::new()) };
+    fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
+        let Some(mut world) = self.enter(false) else { return Some(AnyBuffer::nothing()) };
         let posts = &mut world.processes[self.me].posts;
         let over = posts.get(&post.0).is_some_and(|post| post.progress != Progress::Pending);
         let taken = if over { posts.remove(&post.0) } else { None };
         drop(world);
         let taken = taken.unwrap_or_else(|| panic!("post {} is not there or not over", post.0));
-        taken.buffer
+        Some(taken.buffer)
     }
 
-    fn abandon(&mut self, post: PostId) {
+    fn abandon(&mut self, post: PostId, _: Option<AnyBuffer>) {
         if let Some(mut world) = self.enter(false) {
             world.abandon(self.me, post);
         }

@@ -19,7 +19,7 @@ use super::{
     report::Counters,
 };
 use crate::{
-    engine::{buffer::Buffer, platform::Origin},
+    engine::{buffer::AnyBuffer, platform::Origin},
     ids::mix,
     rank::Rank,
 };
@@ -91,7 +91,7 @@ pub(super) struct World {
     pub(super) creation_numbers: BTreeMap<CreationKey, usize>,
     pub(super) creation_calls: BTreeMap<CreationKey, u32>,
     /// Contents of files, by path.
-    pub(super) files: BTreeMap<String, Box<dyn Buffer>>,
+    pub(super) files: BTreeMap<String, AnyBuffer>,
     pub(super) counters: Counters,
     pub(super) trace: Option<Vec<(Time, String)>>,
     pub(super) fingerprint: u64,

@@ -226,12 +226,13 @@ pub(crate) fn mixed_with_deaths(world: World) -> Ended {
             }
         }
         let read = block.iread_at(&file, 1, vec![0; 3]);
+        let mut sends = Vec::new();
         for number in 0..MESSAGES {
             if me == last && number == MESSAGES / 2 {
                 die();
             }
             for to in &others {
-                block.isend(stamps(me, number), *to, Tag(number))?;
+                sends.push((*to, number, block.isend(stamps(me, number), *to, Tag(number))?));
             }
         }
         let finished = wait(block.finish(Timeout::Never))?;
@@ -239,6 +240,9 @@ pub(crate) fn mixed_with_deaths(world: World) -> Ended {
         assert_eq!(finished.take(read)?, *b"ELF");
         for (from, number, request) in receives {
             check_mixed(&finished, level, last, (from, number), request)?;
+        }
+        for (to, number, request) in sends {
+            check_sent(&finished, level, last, (me, to, number), request)?;
         }
         drop(finished);
         // All ranks know who died.
@@ -264,13 +268,41 @@ fn check_mixed(
         assert!(finished.take(request)? == stamps(from, number), "{what}");
         return Ok(());
     }
+    check_failed(finished, level, from == dead, request, &what);
+    Ok(())
+}
+
+fn check_sent(
+    finished: &Finished,
+    level: Level,
+    dead: Rank,
+    (me, to, number): (Rank, Rank, u32),
+    request: Request<u32>,
+) -> Result<(), Error> {
+    let what = format!("{level:?}, message {number} to rank {to}");
+    if let Some(status) = finished.status(request) {
+        assert_eq!((status.source, status.elements), (None, length(number)), "{what}");
+        assert!(finished.take(request)? == stamps(me, number), "{what}");
+        return Ok(());
+    }
+    check_failed(finished, level, to == dead, request, &what);
+    Ok(())
+}
+
+/// Only what needs the dead fails, but in a global block, which is interrupted.
+fn check_failed(
+    finished: &Finished,
+    level: Level,
+    needs_the_dead: bool,
+    request: Request<u32>,
+    what: &str,
+) {
     let code = finished.fault(request).expect("it is over");
-    let by_the_dead = from == dead && code.is_process_failure();
+    let of_the_dead = needs_the_dead && code.is_process_failure();
     let cut_short = level == Level::Global && code == FaultCode::Interrupted;
-    assert!(by_the_dead || cut_short, "{what}: {code}");
+    assert!(of_the_dead || cut_short, "{what}: {code}");
     let taken = finished.take(request);
     assert!(taken.is_ok() || taken == Err(Error::Quarantined), "{what}: {taken:?}");
-    Ok(())
 }
 
 #[test]

@@ -334,3 +334,32 @@ fn what_comes_late_does_not_meet_a_later_receive() {
         report.expect_orderly();
     }
 }
+
+/// Whether messages can start is found out once, and again after news.
+#[test]
+fn what_is_posted_after_a_death_that_was_seen_fails_at_once() {
+    on_ranks(3, |world| {
+        let mut block = world.start(Level::Local).expect("a living communicator");
+        let (me, dead) = (world.rank().number(), rank(1));
+        if me == 1 {
+            sim::compute(Duration::from_micros(100));
+            sim::crash();
+            return;
+        }
+        let other = rank(2 - me);
+        block.isend(vec![me], other, Tag(1)).expect("sent");
+        let first = block.irecv(vec![0_u32], dead, Tag(1)).expect("posted");
+        let seen = block.wait_local(first, Timeout::Never);
+        assert!(matches!(seen, Err(Error::Request(code)) if code.is_process_failure()));
+        let second = block.irecv(vec![0_u32], dead, Tag(2)).expect("posted");
+        let at_once = block.test(second);
+        assert!(matches!(at_once, Err(Error::Request(code)) if code.is_process_failure()));
+        let sent = block.isend(vec![me], dead, Tag(2)).expect("posted");
+        let at_once = block.test(sent);
+        assert!(matches!(at_once, Err(Error::Request(code)) if code.is_process_failure()));
+        let alive = block.irecv(vec![7_u32], other, Tag(1)).expect("posted");
+        assert!(block.wait_local(alive, Timeout::Never).is_ok());
+        assert_eq!(block.take(alive), Ok(vec![other.number()]));
+        assert!(!wait(block).is_committed());
+    });
+}

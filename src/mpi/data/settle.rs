@@ -16,12 +16,14 @@
 //! - a receive from anybody makes every call over its list return class 76 without being over;
 //! - collectives consist of requests of their own, and those of files are generalized ones.
 
+use std::ops::Range;
+
 use mpi::ffi;
 
 use super::{Kind, Post, Posts, fault};
 use crate::{
     engine::{
-        platform::{PostId, Progress, Status},
+        platform::{Progress, Settled},
         record::Record,
     },
     mpi::{
@@ -38,8 +40,6 @@ const SHORTEST: usize = 4;
 
 /// A run of requests, used again and again.
 pub(super) struct Run {
-    /// Where each stands among the records, and among the slots.
-    places: [(u32, PostId); LONGEST],
     requests: [ffi::MPI_Request; LONGEST],
     done: [Done; LONGEST],
 }
@@ -48,139 +48,154 @@ impl Default for Run {
     fn default() -> Self {
         let nothing = Request::null().raw();
         let done = Done::new(empty_status());
-        Self {
-            places: [(0, PostId(0)); LONGEST],
-            requests: [nothing; LONGEST],
-            done: [done; LONGEST],
-        }
+        Self { requests: [nothing; LONGEST], done: [done; LONGEST] }
     }
 }
 
 impl Post {
-    /// True for what may be in a list with others.
+    /// True for what may be in a list with others: messages of blocks that nothing has happened to.
     #[inline]
     fn is_listed(&self) -> bool {
-        self.kind == Kind::ReceiveFrom && !self.cancelling && self.is_pending()
+        let is_message = matches!(self.kind, Kind::ReceiveFrom | Kind::Send);
+        is_message && !self.cancelling && !self.is_held && !self.request.is_over()
     }
 }
 
 impl Posts {
-    /// Ends the requests that are over, up to the first that is pending, not here, or has failed.
-    pub(in crate::mpi) fn settle(&mut self, records: &mut [Record], ulfm: &Ulfm) -> usize {
-        let mut longest = LONGEST;
-        let mut at = 0;
-        while let Some(record) = records.get_mut(at) {
-            if record.is_over() {
-                at += 1;
+    /// Ends the requests that are over, up to the first that is not complete, or not here.
+    pub(in crate::mpi) fn settle(&mut self, records: &mut [Record], ulfm: &Ulfm) -> Settled {
+        let (mut complete, mut longest) = (0, LONGEST);
+        let failed = loop {
+            let Some(record) = records.get_mut(complete) else { break false };
+            if record.is_complete() {
+                complete += 1;
                 continue;
             }
-            let Some(post) = record.post().filter(|it| (it.0 as usize) < self.slots.len()) else {
-                break;
-            };
+            let here = record.running().filter(|post| (post.0 as usize) < self.slots.len());
+            let Some(post) = here else { break false };
             let state = self.test(post, ulfm);
             if state == Progress::Pending {
-                break;
+                break false;
             }
-            record.end(state, self.take(post));
+            if let Some(buffer) = self.take(post) {
+                record.give(buffer);
+            }
+            record.end(state);
             if matches!(state, Progress::Failed(_)) {
-                break;
+                break true;
             }
-            at += 1;
-            while longest >= SHORTEST {
-                let over = self.settle_run(&mut records[at..], longest);
-                at += over;
-                if over == 0 {
-                    longest /= 4;
-                    break;
-                }
+            complete += 1;
+            complete += self.settle_runs(&mut records[complete..], longest);
+            // Runs that are too long become shorter at once, and longer with each success.
+            longest = if longest >= SHORTEST { longest / 4 } else { (longest * 2).max(1) };
+        };
+        Settled { complete, failed }
+    }
+
+    /// The same for runs at the beginning of these.
+    fn settle_runs(&mut self, records: &mut [Record], longest: usize) -> usize {
+        let mut complete = 0;
+        loop {
+            let over = self.settle_run(&mut records[complete..], longest);
+            if over == 0 {
+                return complete;
             }
+            complete += over;
         }
-        at
     }
 
     /// The same for a run at the beginning of these; none unless all of it is over, successfully.
+    #[inline(never)]
     fn settle_run(&mut self, records: &mut [Record], longest: usize) -> usize {
-        let count = self.collect(records, longest);
+        let Self { slots, run: Run { requests, done }, free, .. } = self;
+        let count = collect(slots, records, &mut requests[..longest]);
         if count < SHORTEST {
             return 0;
         }
-        let Run { requests, done, .. } = &mut self.run;
         done[..count].iter_mut().for_each(Done::clear);
         // SAFETY: all are pending in slots of ours, which are told below of what is over.
         match unsafe { Request::test_all(&mut requests[..count], &mut done[..count]) } {
-            Ok(true) => self.end_run(count, records),
+            Ok(true) => {
+                let (over, ended) = end_run(slots, free, &done[..count], records);
+                if ended < count {
+                    self.note_rest(ended..count, records);
+                }
+                over
+            }
             Ok(false) => 0,
             Err(refusal) => {
-                self.note_failures(count, refusal);
+                self.note_failures(count, records, refusal);
                 0
             }
         }
     }
 
-    /// Lists the pending requests at the beginning of these, as long as they may be in a list.
-    fn collect(&mut self, records: &[Record], longest: usize) -> usize {
-        let mut count = 0;
-        for (place, record) in records.iter().enumerate() {
-            if record.is_over() {
-                continue;
-            }
-            let Some(id) = record.post() else { break };
-            let Some(post) = self.slots.get(id.0 as usize).filter(|it| it.is_listed()) else {
-                break;
-            };
-            self.run.places[count] = (place as u32, id);
-            self.run.requests[count] = post.request.raw();
-            count += 1;
-            if count == longest {
-                break;
-            }
-        }
-        count
-    }
-
-    /// All of a run are over. One that has not got as much as it has room for is left to a look of
-    /// its own.
-    fn end_run(&mut self, count: usize, records: &mut [Record]) -> usize {
-        let (mut over, mut all_full) = (0, true);
-        for (&(place, post), done) in self.run.places[..count].iter().zip(&self.run.done) {
-            let slot = &mut self.slots[post.0 as usize];
+    /// The rest of a run, all of which are over, waits for looks of their own.
+    #[cold]
+    fn note_rest(&mut self, rest: Range<usize>, records: &[Record]) {
+        let listed = records.iter().filter_map(Record::running);
+        for (id, done) in listed.zip(&self.run.done[rest]) {
+            let slot = &mut self.slots[id.0 as usize];
             slot.request = Request::null();
-            let filled = if done.is_of(slot.bytes) { slot.buffer.take() } else { None };
-            if let Some(buffer) = filled {
-                let (source, tag) = (done.source(), done.tag());
-                let elements = slot.elements as usize;
-                let status = Status { source, tag, elements, cancelled: false };
-                records[place as usize].end(Progress::Complete(status), buffer);
-                self.free.push(post.0);
-                if all_full {
-                    over = place as usize + 1;
-                }
-            } else {
-                let progress = slot.moved(done);
-                self.early.push((post, progress));
-                all_full = false;
-            }
+            self.early.push((id, slot.moved(done)));
         }
-        over
     }
 
     /// Some of a run have failed; those that are over wait for a look of their own.
     #[cold]
-    fn note_failures(&mut self, count: usize, refusal: Refusal) {
+    fn note_failures(&mut self, count: usize, records: &[Record], refusal: Refusal) {
         tracing::debug!(target: "fampi::fault", ?refusal, count, "of a run, some have failed");
-        let Run { places, requests, done } = &self.run;
-        for ((&(_, post), raw), done) in places[..count].iter().zip(requests).zip(done) {
+        let Run { requests, done } = &self.run;
+        let listed = records.iter().filter_map(Record::running);
+        for ((id, raw), done) in listed.zip(&requests[..count]).zip(&done[..count]) {
             if *raw != Request::null().raw() {
                 continue;
             }
-            let slot = &mut self.slots[post.0 as usize];
+            let slot = &mut self.slots[id.0 as usize];
             slot.request = Request::null();
             let progress = match done.result() {
                 None => Progress::Failed(fault(refusal)),
                 Some(Ok(())) => slot.moved(done),
                 Some(Err(refusal)) => Progress::Failed(fault(refusal)),
             };
-            self.early.push((post, progress));
+            self.early.push((id, progress));
         }
     }
+}
+
+/// Lists the pending requests at the beginning of these, as long as they may be in a list; how many
+/// there are.
+fn collect(slots: &[Post], records: &[Record], requests: &mut [ffi::MPI_Request]) -> usize {
+    let mut records = records.iter().filter(|record| !record.is_complete());
+    for (count, request) in requests.iter_mut().enumerate() {
+        let post = records.next().and_then(Record::running);
+        let listed = post.and_then(|post| slots.get(post.0 as usize)).filter(|it| it.is_listed());
+        let Some(post) = listed else { return count };
+        *request = post.request.raw();
+    }
+    requests.len()
+}
+
+/// All of a run are over: ends them up to the first that has not got as much as it has room for.
+/// How many records there are before that one, and how many of the run.
+#[inline(never)]
+fn end_run(
+    slots: &mut [Post],
+    free: &mut u32,
+    done: &[Done],
+    records: &mut [Record],
+) -> (usize, usize) {
+    let all = records.len();
+    let mut records = records.iter_mut();
+    for (ended, done) in done.iter().enumerate() {
+        let before = all - records.len();
+        let listed = records.find_map(|record| record.running().map(|id| (id, record)));
+        let Some((id, record)) = listed else { return (before, ended) };
+        let slot = &mut slots[id.0 as usize];
+        let Some(status) = slot.moved_all(done) else { return (before, ended) };
+        (slot.kind, slot.next) = (Kind::Free, *free);
+        *free = id.0;
+        record.end(Progress::Complete(status));
+    }
+    (all - records.len(), done.len())
 }

@@ -75,7 +75,8 @@ fn broadcasts(platform: &mut SimPlatform, rounds: u32) -> (u32, Option<FaultCode
     platform.compute(millis(1));
     for round in 0..rounds {
         let root = Operation::Collective(Collective::Broadcast { root: rank(round % 4) });
-        let Some(one) = started(platform.post(data, 0, &root, Box::new(vec![round]))) else {
+        let Some(one) = started(platform.post(lane(data, 0), &root, AnyBuffer::of(vec![round])))
+        else {
             return (round, None);
         };
         if let Progress::Failed(code) = wait(platform, one) {
@@ -160,10 +161,10 @@ fn destructors_of_a_crashed_process_run_and_can_do_no_harm() {
             assert!(self.0.poll(None).is_none());
             self.0.idle(None, Idle::Busy);
             assert!(self.0.gather(LAUNCH, &[]).is_err());
-            let refused = self.0.post(DataId(7), 0, &send(0, 0), Box::new(vec![1_u8]));
+            let refused = self.0.post(lane(DataId(7), 0), &send(0, 0), AnyBuffer::of(vec![1_u8]));
             assert!(refused.is_err());
             drop(self.0.take(PostId(3)));
-            self.0.abandon(PostId(3));
+            self.0.abandon(PostId(3), None);
             self.0.finalize();
         }
     }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::{Crash, Ending, Report, SimPlatform, Simulation};
 use crate::{
     engine::{
-        buffer::Buffer,
+        buffer::{AnyBuffer, Element},
         collective::{Collective, Parts},
         platform::{
-            DataId, Idle, Incoming, Operation, Origin, Platform, PostId, Posted, Progress,
+            DataId, Idle, Incoming, Lane, Operation, Origin, Platform, PostId, Posted, Progress,
             UniverseId,
         },
     },
@@ -101,6 +101,10 @@ fn wait_until(platform: &mut SimPlatform, post: PostId, limit: Duration) -> Prog
     platform.test(post)
 }
 
+fn lane(data: DataId, context: u32) -> Lane {
+    Lane { data, context }
+}
+
 // What a test posts is made for it.
 #[allow(clippy::needless_pass_by_value)]
 fn post<T: crate::engine::buffer::Element>(
@@ -109,7 +113,7 @@ fn post<T: crate::engine::buffer::Element>(
     operation: Operation,
     buffer: Vec<T>,
 ) -> PostId {
-    started(platform.post(data, 0, &operation, Box::new(buffer))).expect("starts")
+    started(platform.post(lane(data, 0), &operation, AnyBuffer::of(buffer))).expect("starts")
 }
 
 /// The post of what is under way, as all is that starts in the simulated world.
@@ -136,8 +140,8 @@ fn receive(from: u32, tag: u32) -> Operation {
     Operation::Receive { from: Some(rank(from)), tag: Some(tag) }
 }
 
-fn content<T: 'static>(buffer: Box<dyn Buffer>) -> Vec<T> {
-    *buffer.into_any().downcast().expect("of this type")
+fn content<T: Element>(buffer: Option<AnyBuffer>) -> Vec<T> {
+    buffer.and_then(AnyBuffer::into_vec).expect("of this type")
 }
 
 fn millis(millis: u64) -> Duration {

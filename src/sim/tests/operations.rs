@@ -155,20 +155,21 @@ fn a_retired_context_is_over_everywhere_and_a_new_one_is_made() {
             platform.retire_contexts(data, 1, true);
         }
         assert_eq!(wait(&mut platform, stale), Progress::Failed(FaultCode::Interrupted));
-        let refused = platform.post(data, 0, &send(0, 0), Box::new(vec![0_u8]));
+        let refused = platform.post(lane(data, 0), &send(0, 0), AnyBuffer::of(vec![0_u8]));
         assert!(matches!(refused, Err((FaultCode::Interrupted, _))));
         // Attempt 1, then attempt 2 in a context that has to be made first.
         for context in 1..5 {
             platform.retire_contexts(data, context, true);
-            let mut buffer: Box<dyn Buffer> = Box::new(vec![context]);
-            while let Err((code, back)) = platform.post(data, context, &send(left, 0), buffer) {
+            let mut buffer: AnyBuffer = AnyBuffer::of(vec![context]);
+            while let Err((code, back)) = platform.post(lane(data, context), &send(left, 0), buffer)
+            {
                 assert_eq!(code, FaultCode::Interrupted);
                 assert!(context > 1, "two contexts exist from the start");
                 buffer = back;
                 platform.idle(None, Idle::Busy);
             }
             let receive = receive((me + 1) % 3, 0);
-            let receive = platform.post(data, context, &receive, Box::new(vec![0_u32]));
+            let receive = platform.post(lane(data, context), &receive, AnyBuffer::of(vec![0_u32]));
             let receive = started(receive).expect("the send was accepted");
             match wait(&mut platform, receive) {
                 Progress::Complete(_) => {
@@ -188,9 +189,9 @@ fn abandoned_operations_are_counted_until_they_are_over() {
         let data = gather_all(&mut platform, 2);
         let to = 1 - my_rank(&platform);
         let cancelled = post(&mut platform, data, receive(to, 0), vec![0_u8; 4]);
-        platform.abandon(cancelled);
+        platform.abandon(cancelled, None);
         let stays = post(&mut platform, data, send(to, 1), vec![0_u8; 5000]);
-        platform.abandon(stays);
+        platform.abandon(stays, None);
         post(&mut platform, data, receive(to, 2), vec![0_u8; 4]);
         platform.finalize();
     });
