@@ -123,6 +123,7 @@ macro_rules! any_buffer {
                 $(if let Some(taken) = any.downcast_mut::<Option<Vec<$number>>>() {
                     if let Some(Self::$name(vector)) = place {
                         *taken = Some(mem::take(vector));
+                        // What is left is empty, and not worth a look when it is dropped.
                         mem::forget(place.take());
                     }
                 } else)* {
@@ -200,7 +201,6 @@ impl AnyBuffer {
     }
 }
 
-#[cold]
 fn put_boxed<B: Buffer>(place: &mut Option<AnyBuffer>, buffer: B) {
     if let Some(AnyBuffer::Other(shell)) = place
         && let Some(inside) = shell.as_any_mut().downcast_mut::<B>()

@@ -126,6 +126,15 @@ impl Record {
         self.let_go();
     }
 
+    /// The same with its buffer, if the platform had it.
+    #[inline]
+    pub fn end_with(&mut self, state: Progress, buffer: Option<AnyBuffer>) {
+        if let Some(buffer) = buffer {
+            self.give(buffer);
+        }
+        self.end(state);
+    }
+
     /// The same for one that has failed before.
     #[inline]
     pub(super) fn let_go(&mut self) {
@@ -179,20 +188,6 @@ pub fn start<P: Platform + ?Sized>(
     true
 }
 
-/// Ends a request whose operation is over.
-#[inline]
-pub fn end<P: Platform + ?Sized>(
-    platform: &mut P,
-    post: PostId,
-    record: &mut Record,
-    state: Progress,
-) {
-    if let Some(buffer) = platform.take(post) {
-        record.give(buffer);
-    }
-    record.end(state);
-}
-
 /// [`Platform::settle`] by [`Platform::test`] and [`Platform::take`].
 pub fn settle_each<P: Platform + ?Sized>(platform: &mut P, records: &mut [Record]) -> Settled {
     let all = records.len();
@@ -200,7 +195,7 @@ pub fn settle_each<P: Platform + ?Sized>(platform: &mut P, records: &mut [Record
         if let (Progress::Pending, Some(post)) = (record.state, record.post()) {
             let state = platform.test(post);
             if state != Progress::Pending {
-                end(platform, post, record, state);
+                record.end_with(state, platform.take(post));
             }
             if matches!(state, Progress::Failed(_)) {
                 return Settled { complete, failed: true };

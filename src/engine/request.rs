@@ -7,7 +7,6 @@ use super::{
     block::OpenBlock,
     buffer::{AnyBuffer, Buffer},
     platform::{Envelope, Idle, Lane, Operation, Posted, Progress, Status},
-    record,
 };
 use crate::{error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout};
 
@@ -262,8 +261,8 @@ impl Engine {
                 if state == Progress::Pending {
                     return state;
                 }
-                let record = &mut self.blocks[key.slot()].records[index];
-                record::end(&mut *self.platform, post, record, state);
+                let buffer = self.platform.take(post);
+                self.block_mut(key).records[index].end_with(state, buffer);
                 self.after_failure(key, index);
             }
         }
@@ -442,10 +441,7 @@ impl Engine {
         }
         let buffer = self.platform.take(post);
         let record = &mut self.block_mut(key).records[index];
-        if let Some(buffer) = buffer {
-            record.give(buffer);
-        }
-        record.let_go();
+        record.end_with(record.state, buffer);
         true
     }
 }

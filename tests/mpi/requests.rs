@@ -239,10 +239,24 @@ pub(crate) fn mixed_with_deaths(world: World) -> Ended {
         assert!(!finished.is_committed(), "{finished:?}");
         assert_eq!(finished.take(read)?, *b"ELF");
         for (from, number, request) in receives {
-            check_mixed(&finished, level, last, (from, number), request)?;
+            let expected = Expected {
+                what: format!("message {number} of rank {from}"),
+                source: Some(from),
+                tag: Tag(number),
+                content: stamps(from, number),
+                needs_the_dead: from == last,
+            };
+            check_mixed(&finished, level, request, &expected)?;
         }
         for (to, number, request) in sends {
-            check_sent(&finished, level, last, (me, to, number), request)?;
+            let expected = Expected {
+                what: format!("message {number} to rank {to}"),
+                source: None,
+                tag: Tag(number),
+                content: stamps(me, number),
+                needs_the_dead: to == last,
+            };
+            check_mixed(&finished, level, request, &expected)?;
         }
         drop(finished);
         // All ranks know who died.
@@ -254,55 +268,38 @@ pub(crate) fn mixed_with_deaths(world: World) -> Ended {
     say(world, "each message had its own end")
 }
 
+/// What a message of [`mixed_with_deaths`] is if it arrives.
+struct Expected {
+    what: String,
+    /// Of a receive.
+    source: Option<Rank>,
+    tag: Tag,
+    content: Vec<u32>,
+    needs_the_dead: bool,
+}
+
+/// A message is whole or fails; only what needs the dead fails, but in a global block, which is
+/// interrupted.
 fn check_mixed(
     finished: &Finished,
     level: Level,
-    dead: Rank,
-    (from, number): (Rank, u32),
     request: Request<u32>,
+    expected: &Expected,
 ) -> Result<(), Error> {
-    let what = format!("{level:?}, message {number} of rank {from}");
+    let Expected { what, source, tag, content, needs_the_dead } = expected;
     if let Some(status) = finished.status(request) {
-        assert_eq!((status.source, status.tag), (Some(from), Tag(number)), "{what}");
-        assert_eq!(status.elements, length(number), "{what}");
-        assert!(finished.take(request)? == stamps(from, number), "{what}");
+        assert_eq!((status.source, status.elements), (*source, content.len()), "{level:?}, {what}");
+        assert!(source.is_none() || status.tag == *tag, "{level:?}, {what}");
+        assert!(finished.take(request)? == *content, "{level:?}, {what}");
         return Ok(());
     }
-    check_failed(finished, level, from == dead, request, &what);
-    Ok(())
-}
-
-fn check_sent(
-    finished: &Finished,
-    level: Level,
-    dead: Rank,
-    (me, to, number): (Rank, Rank, u32),
-    request: Request<u32>,
-) -> Result<(), Error> {
-    let what = format!("{level:?}, message {number} to rank {to}");
-    if let Some(status) = finished.status(request) {
-        assert_eq!((status.source, status.elements), (None, length(number)), "{what}");
-        assert!(finished.take(request)? == stamps(me, number), "{what}");
-        return Ok(());
-    }
-    check_failed(finished, level, to == dead, request, &what);
-    Ok(())
-}
-
-/// Only what needs the dead fails, but in a global block, which is interrupted.
-fn check_failed(
-    finished: &Finished,
-    level: Level,
-    needs_the_dead: bool,
-    request: Request<u32>,
-    what: &str,
-) {
     let code = finished.fault(request).expect("it is over");
-    let of_the_dead = needs_the_dead && code.is_process_failure();
+    let of_the_dead = *needs_the_dead && code.is_process_failure();
     let cut_short = level == Level::Global && code == FaultCode::Interrupted;
-    assert!(of_the_dead || cut_short, "{what}: {code}");
+    assert!(of_the_dead || cut_short, "{level:?}, {what}: {code}");
     let taken = finished.take(request);
-    assert!(taken.is_ok() || taken == Err(Error::Quarantined), "{what}: {taken:?}");
+    assert!(taken.is_ok() || taken == Err(Error::Quarantined), "{level:?}, {what}: {taken:?}");
+    Ok(())
 }
 
 #[test]

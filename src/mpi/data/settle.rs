@@ -77,10 +77,7 @@ impl Posts {
             if state == Progress::Pending {
                 break false;
             }
-            if let Some(buffer) = self.take(post) {
-                record.give(buffer);
-            }
-            record.end(state);
+            record.end_with(state, self.take(post));
             if matches!(state, Progress::Failed(_)) {
                 break true;
             }
