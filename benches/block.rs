@@ -1,13 +1,14 @@
 //! What a block costs as long as nothing fails, beside plain MPI with the same requests,
-//! alternating in one run.
+//! in turns in one run.
 //!
 //! `cargo fampi bench block --ranks 4 --csv FILE` builds and launches this program, once per
 //! number of ranks. The ranks form a ring, and half of the requests receive a message from its
 //! neighbours, half send one to them. `plain` starts them, calls `MPI_Waitall` without statuses,
 //! then `MPI_Iallreduce` of one integer and `MPI_Test`s. `block` starts a global block, posts
-//! them, finishes, waits for the verdict and takes all buffers out, which are the next block's.
-//! Rank 0 prints a row per number of requests and length of their messages: the medians over all
-//! batches of the time per block, and their ratio.
+//! them, finishes, waits for the verdict and takes all buffers out, which are the next block's;
+//! `all` does so with one call for all that are received, and one for all that are sent. Rank 0
+//! prints a row per number of requests and length of their messages: the medians over all batches
+//! of the time per block, and the ratios to plain MPI.
 //!
 //! **Fair?** Both use the same memory again and again, allocate nothing and do not read what came.
 //! Plain MPI writes an array of handles, of memory that stays in its place; a block is given each
@@ -20,7 +21,7 @@
 use std::time::Instant;
 
 use fampi::{
-    Error, Level, Outcome, Rank, Request, Tag, Timeout, World,
+    Error, Finished, Level, Outcome, Rank, Request, Tag, Timeout, TryBlock, World,
     mpi::{Baseline, MpiPlatform},
 };
 
@@ -45,15 +46,18 @@ fn main() -> Result<(), Error> {
     let mut baseline = platform.baseline()?;
     let world = World::enter(Box::new(platform))?;
     if world.rank().number() == 0 {
-        println!("ranks,bytes,requests,plain_us,block_us,ratio");
+        println!("ranks,bytes,requests,plain_us,block_us,ratio,all_us,all_ratio");
     }
     for bytes in BYTES {
         for requests in &numbers {
             let load = Load { requests: *requests, bytes, batches };
-            let (plain, block) = measure(&world, &mut baseline, load)?;
+            let [plain, block, all] = measure(&world, &mut baseline, load)?;
             if world.rank().number() == 0 {
-                let (ranks, ratio) = (world.size(), block / plain);
-                println!("{ranks},{bytes},{requests},{plain:.3},{block:.3},{ratio:.3}");
+                let (ranks, ratio, all_ratio) = (world.size(), block / plain, all / plain);
+                println!(
+                    "{ranks},{bytes},{requests},{plain:.3},{block:.3},{ratio:.3},{all:.3},\
+                     {all_ratio:.3}"
+                );
             }
         }
     }
@@ -69,32 +73,34 @@ struct Load {
     batches: usize,
 }
 
-/// The medians of plain MPI and of blocks, in microseconds.
-fn measure(world: &World, baseline: &mut Baseline, load: Load) -> Result<(f64, f64), Error> {
+/// The medians of plain MPI, of blocks with a call for each message, and with one for all, in
+/// microseconds.
+fn measure(world: &World, baseline: &mut Baseline, load: Load) -> Result<[f64; 3], Error> {
     let Load { requests, bytes, batches } = load;
     let repeats = BATCH_REQUESTS.div_ceil(requests);
     let mut exchange = Exchange::new(world, requests, bytes);
-    let mut times = [Vec::with_capacity(batches), Vec::with_capacity(batches)];
+    let mut times = [(); 3].map(|()| Vec::with_capacity(batches));
     for batch in 0..batches + batches / 10 {
-        for (way, times) in times.iter_mut().enumerate() {
+        for turn in 0..times.len() {
+            // Nobody always comes after the same other one, whose memory is in the caches.
+            let way = (batch + turn) % times.len();
             // Everybody starts together.
             baseline.allreduce()?;
             let began = Instant::now();
             for _ in 0..repeats {
-                if way == 0 {
-                    baseline.neighbours(requests, bytes)?;
-                } else {
-                    exchange.block()?;
+                match way {
+                    0 => baseline.neighbours(requests, bytes)?,
+                    1 => exchange.block()?,
+                    _ => exchange.block_of_all()?,
                 }
             }
             let each = began.elapsed().as_secs_f64() / repeats as f64;
             if batch >= batches / 10 {
-                times.push(each * 1e6);
+                times[way].push(each * 1e6);
             }
         }
     }
-    let [plain, block] = times.each_mut().map(|times| median(times));
-    Ok((plain, block))
+    Ok(times.each_mut().map(|times| median(times)))
 }
 
 /// The messages of a block.
@@ -103,14 +109,25 @@ struct Exchange<'a> {
     ring: [Rank; 2],
     buffers: Vec<Buffer>,
     requests: Vec<Request<u64>>,
+    /// The same once more, to be posted at once.
+    received: Vec<(Buffer, Rank, Tag)>,
+    sent: Vec<(Buffer, Rank, Tag)>,
 }
 
 impl<'a> Exchange<'a> {
     fn new(world: &'a World, requests: usize, bytes: usize) -> Self {
         let (me, size) = (world.rank().number(), world.size());
         let ring = [(me + size - 1) % size, (me + 1) % size].map(Rank::new);
-        let buffers = vec![vec![0; bytes / size_of::<u64>()]; requests];
-        Self { world, ring, buffers, requests: Vec::with_capacity(requests) }
+        let buffer = || vec![0; bytes / size_of::<u64>()];
+        let message = |at| (buffer(), ring[at % 2], Tag(0));
+        Self {
+            world,
+            ring,
+            buffers: (0..requests).map(|_| buffer()).collect(),
+            requests: Vec::with_capacity(requests),
+            received: (0..requests / 2).map(message).collect(),
+            sent: (requests / 2..requests).map(message).collect(),
+        }
     }
 
     /// Start, requests, finish, wait, take.
@@ -125,15 +142,28 @@ impl<'a> Exchange<'a> {
                 block.isend(buffer, neighbour, Tag(0))?
             });
         }
-        match block.finish(Timeout::Never).wait_local(Timeout::Never)? {
-            Outcome::Committed(finished) => {
-                for request in self.requests.drain(..) {
-                    self.buffers.push(finished.take(request)?);
-                }
-                Ok(())
-            }
-            Outcome::Faulty(_) | Outcome::TimedOut(_) => Err(Error::CreationFailed),
+        let finished = committed(block)?;
+        for request in self.requests.drain(..) {
+            self.buffers.push(finished.take(request)?);
         }
+        Ok(())
+    }
+
+    /// The same with a call for all that are received, and one for all that are sent.
+    fn block_of_all(&mut self) -> Result<(), Error> {
+        let mut block = self.world.start(Level::Global)?;
+        let coming = block.irecv_all(&mut self.received)?;
+        let going = block.isend_all(&mut self.sent)?;
+        let finished = committed(block)?;
+        finished.take_all(coming, &mut self.received)?;
+        finished.take_all(going, &mut self.sent)
+    }
+}
+
+fn committed(block: TryBlock) -> Result<Finished, Error> {
+    match block.finish(Timeout::Never).wait_local(Timeout::Never)? {
+        Outcome::Committed(finished) => Ok(finished),
+        Outcome::Faulty(_) | Outcome::TimedOut(_) => Err(Error::CreationFailed),
     }
 }
 

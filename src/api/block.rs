@@ -5,7 +5,7 @@ use crate::{
     engine::{
         BlockKey, Engine, Entry, Level, Need, Shared,
         buffer::{AnyBuffer, Buffer, Element},
-        platform::Operation,
+        platform::{Operation, Way},
     },
     error::Error,
     fault::FaultCode,
@@ -235,7 +235,7 @@ impl TryBlock {
     ) -> Result<RequestId, Error> {
         let tag = tag.checked()?;
         let mut engine = self.engine().borrow_mut();
-        let index = engine.post_send(self.key, (to, tag), synchronous, buffer)?;
+        let index = engine.post_message(self.key, Way::Send { synchronous }, (to, tag), buffer)?;
         Ok(RequestId { block: self.key, index })
     }
 
@@ -248,7 +248,12 @@ impl TryBlock {
     ) -> Result<RequestId, Error> {
         let envelope = (from.rank(), tag.checked()?);
         let mut engine = self.engine().borrow_mut();
-        let index = engine.post_receive(self.key, envelope, buffer)?;
+        let index = match envelope {
+            (Some(from), Some(tag)) => {
+                engine.post_message(self.key, Way::Receive, (from, tag), buffer)?
+            }
+            _ => engine.post_any_receive(self.key, envelope, buffer)?,
+        };
         Ok(RequestId { block: self.key, index })
     }
 
@@ -298,15 +303,26 @@ impl Drop for TryBlock {
 }
 
 /// Takes a buffer out of a block as the vector that it is.
-#[inline]
+// A vector that is returned goes through memory once more.
+#[allow(clippy::inline_always)]
+#[inline(always)]
 pub(super) fn take<T: Element>(
     engine: &mut Engine,
     key: BlockKey,
     index: usize,
 ) -> Result<Vec<T>, Error> {
-    if let Some(vector) = engine.block_mut(key).records.take(index) {
-        return Ok(vector);
+    match engine.block_mut(key).records.take(index) {
+        Some(vector) => Ok(vector),
+        None => fetch(engine, key, index),
     }
+}
+
+#[inline(never)]
+pub(super) fn fetch<T: Element>(
+    engine: &mut Engine,
+    key: BlockKey,
+    index: usize,
+) -> Result<Vec<T>, Error> {
     engine.fetch_buffer(key, index)?;
     engine.block_mut(key).records.take(index).ok_or(Error::NoSuchRequest)
 }

@@ -165,7 +165,8 @@ impl Finished {
     /// [`Error::Quarantined`] when the request never completed and MPI may still touch the
     /// buffer: it can be taken later, or is freed when MPI has let go of it;
     /// [`Error::NoSuchRequest`] when it was taken before or is another block's.
-    #[inline]
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
     pub fn take<T: Element>(&self, request: Request<T>) -> Result<Vec<T>, Error> {
         if request.id.block != self.key {
             return Err(Error::NoSuchRequest);

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::{
     CommKey, Engine,
     neighbours::Exchange,
-    platform::{Lane, MessageId},
+    platform::{Lane, MessageId, Post},
     record::Records,
     service::Service,
 };
@@ -308,7 +308,7 @@ impl Engine {
         if !block.exchanges.is_empty() {
             for post in block.exchanges.iter_mut().flat_map(Exchange::take_posts) {
                 if !self.left {
-                    self.platform.abandon(post, None);
+                    self.platform.abandon(Post::Kept(post), None);
                 }
             }
             block.exchanges.clear();

@@ -35,6 +35,15 @@ pub trait Exposed {}
 #[cfg(not(feature = "mpi"))]
 impl<B: ?Sized> Exposed for B {}
 
+/// A message under way as MPI knows it.
+#[cfg(feature = "mpi")]
+pub use crate::mpi::Flight;
+
+/// A message under way; here the world has all of them.
+#[cfg(not(feature = "mpi"))]
+#[derive(Debug)]
+pub struct Flight;
+
 /// A user's reduction as MPI calls it.
 #[cfg(feature = "mpi")]
 pub use crate::mpi::UserFunction as Foreign;
@@ -97,6 +106,8 @@ macro_rules! any_buffer {
             $(#[doc = "A vector of numbers."] $name(Vec<$number>),)*
             /// A vector of something else, or a part of an array.
             Other(Box<dyn Buffer>),
+            /// What is left of one, for the next.
+            Spent(Box<dyn Buffer>),
         }
 
         impl AnyBuffer {
@@ -107,7 +118,9 @@ macro_rules! any_buffer {
                 let mut buffer = Some(buffer);
                 let any: &mut dyn Any = &mut buffer;
                 $(if let Some(vector) = any.downcast_mut::<Option<Vec<$number>>>() {
-                    *place = vector.take().map(Self::$name);
+                    if let Some(vector) = vector.take() {
+                        *place = Some(Self::$name(vector));
+                    }
                     return;
                 })*
                 if let Some(buffer) = buffer {
@@ -139,7 +152,16 @@ macro_rules! any_buffer {
             pub fn numbers(&mut self) -> Option<crate::mpi::Numbers> {
                 match self {
                     $(Self::$name(vector) => Some(crate::mpi::Numbers::of(vector)),)*
-                    Self::Other(_) => None,
+                    Self::Other(_) | Self::Spent(_) => None,
+                }
+            }
+
+            /// How many elements it has, and the bytes of one, if it is a vector of numbers.
+            #[inline]
+            fn number_size(&self) -> (usize, usize) {
+                match self {
+                    $(Self::$name(vector) => (vector.len(), size_of::<$number>()),)*
+                    Self::Other(_) | Self::Spent(_) => (0, 0),
                 }
             }
         }
@@ -150,7 +172,7 @@ macro_rules! any_buffer {
             fn deref(&self) -> &dyn Buffer {
                 match self {
                     $(Self::$name(vector) => vector,)*
-                    Self::Other(boxed) => &**boxed,
+                    Self::Other(boxed) | Self::Spent(boxed) => &**boxed,
                 }
             }
         }
@@ -159,7 +181,7 @@ macro_rules! any_buffer {
             fn deref_mut(&mut self) -> &mut dyn Buffer {
                 match self {
                     $(Self::$name(vector) => vector,)*
-                    Self::Other(boxed) => &mut **boxed,
+                    Self::Other(boxed) | Self::Spent(boxed) => &mut **boxed,
                 }
             }
         }
@@ -186,12 +208,44 @@ impl AnyBuffer {
         Self::U8(Vec::new())
     }
 
-    /// [`Buffer::give_back`].
+    /// [`Buffer::elements`].
     #[inline]
-    pub fn give_back(&mut self) -> bool {
+    pub fn elements(&self) -> usize {
         match self {
-            Self::Other(boxed) => boxed.give_back(),
-            _ => false,
+            Self::Other(boxed) | Self::Spent(boxed) => boxed.elements(),
+            _ => self.number_size().0,
+        }
+    }
+
+    /// [`Buffer::element_bytes`].
+    #[inline]
+    pub fn element_bytes(&self) -> usize {
+        match self {
+            Self::Other(boxed) | Self::Spent(boxed) => boxed.element_bytes(),
+            _ => self.number_size().1,
+        }
+    }
+
+    /// Lets go of what was only lent.
+    #[inline]
+    pub fn give_back(&mut self) {
+        if let Self::Other(boxed) = self
+            && boxed.give_back()
+        {
+            self.spend();
+        }
+    }
+
+    /// True when nothing but a box is left.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        matches!(self, Self::Spent(_))
+    }
+
+    #[inline(never)]
+    fn spend(&mut self) {
+        if let Self::Other(boxed) = mem::replace(self, Self::nothing()) {
+            *self = Self::Spent(boxed);
         }
     }
 
@@ -202,18 +256,27 @@ impl AnyBuffer {
 }
 
 fn put_boxed<B: Buffer>(place: &mut Option<AnyBuffer>, buffer: B) {
-    if let Some(AnyBuffer::Other(shell)) = place
-        && let Some(inside) = shell.as_any_mut().downcast_mut::<B>()
-    {
-        *inside = buffer;
-    } else {
-        *place = Some(AnyBuffer::Other(Box::new(buffer)));
-    }
+    *place = Some(AnyBuffer::Other(match place.take() {
+        Some(AnyBuffer::Other(mut shell) | AnyBuffer::Spent(mut shell)) => {
+            match shell.as_any_mut().downcast_mut::<B>() {
+                Some(inside) => {
+                    *inside = buffer;
+                    shell
+                }
+                None => Box::new(buffer),
+            }
+        }
+        _ => Box::new(buffer),
+    }));
 }
 
 fn take_boxed<T: Element>(place: &mut Option<AnyBuffer>) -> Option<Vec<T>> {
-    let Some(AnyBuffer::Other(boxed)) = place else { return None };
-    boxed.as_any_mut().downcast_mut::<Vec<T>>().map(mem::take)
+    let Some(buffer @ AnyBuffer::Other(_)) = place else { return None };
+    let taken = buffer.as_any_mut().downcast_mut::<Vec<T>>().map(mem::take);
+    if taken.is_some() {
+        buffer.spend();
+    }
+    taken
 }
 
 impl<T: Element> Buffer for Vec<T> {
@@ -283,7 +346,8 @@ mod tests {
             place.as_deref().map(|buffer| (&raw const *buffer).cast::<u8>())
         };
         let before = address(&place);
-        assert!(place.as_mut().is_some_and(AnyBuffer::give_back));
+        place.as_mut().expect("put there").give_back();
+        assert!(place.as_ref().is_some_and(AnyBuffer::is_spent));
         AnyBuffer::put(&mut place, part(1..3));
         assert_eq!(address(&place), before);
         assert_eq!(place.as_deref().map(Buffer::elements), Some(2));

@@ -14,6 +14,7 @@
 //! | `comm` | what a process knows of a communicator |
 //! | `ages` | communicators that start afresh, and those that are over |
 //! | `block` | an open block and its requests |
+//! | `messages` | names messages on the wire, and starts them |
 //! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
@@ -34,6 +35,7 @@ pub mod collective;
 mod comm;
 mod guest;
 pub mod lent;
+mod messages;
 mod metrics;
 mod neighbours;
 pub mod platform;
@@ -65,6 +67,7 @@ pub use block::Level;
 pub(crate) use block::{BlockKey, Need};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
+pub(crate) use messages::MAX_USER_TAG;
 use metrics::{Source, Tally};
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
@@ -72,7 +75,6 @@ pub(crate) use platform::Progress;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
 use pulse::Pulse;
-pub(crate) use request::MAX_USER_TAG;
 pub(crate) use trace::Entry;
 use trace::Trace;
 use window::WindowState;
@@ -131,6 +133,7 @@ pub(crate) struct Engine {
     tests_per_turn: u32,
     /// Bits of the tag on the wire that are left for the block's number.
     scope_bits: u32,
+    scope_mask: u32,
     /// When all requests of the draining blocks are looked at again.
     next_look: Duration,
     /// This process has left the job: the platform is not touched any more.
@@ -152,7 +155,7 @@ impl Engine {
     /// An engine that knows nobody yet.
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
         let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
-        let scope_bits = request::scope_bits(platform.max_tag());
+        let scope_bits = messages::scope_bits(platform.max_tag());
         let (patience, pulse) = (platform.patience(), platform.observe(true));
         Self {
             platform,
@@ -182,6 +185,7 @@ impl Engine {
             patience,
             tests_per_turn: progress::tests_per_turn(patience),
             scope_bits,
+            scope_mask: (1 << scope_bits) - 1,
             next_look: Duration::ZERO,
             left: false,
             trace,

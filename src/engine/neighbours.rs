@@ -25,7 +25,7 @@ use core::ops::Range;
 use super::{
     BlockKey, Engine, MAX_USER_TAG, Need,
     buffer::{AnyBuffer, Buffer},
-    platform::{Operation, PostId, Posted, Progress},
+    platform::{Operation, Post, PostId, Posted, Progress},
     window::FIRST_WINDOW_TAG,
 };
 use crate::{
@@ -321,12 +321,11 @@ impl Engine {
         let Need::Neighbours(at) = self.block(key).records[index].need else { return };
         let exchange = &mut self.blocks[key.slot()].exchanges[at as usize];
         for post in exchange.take_posts() {
-            self.platform.abandon(post, None);
+            self.platform.abandon(Post::Kept(post), None);
         }
         if let Some(buffer) = exchange.buffer.take() {
             let record = &mut self.block_mut(key).records[index];
-            record.give(buffer);
-            record.let_go();
+            record.end_with(record.state, Some(buffer));
         }
     }
 }

@@ -22,7 +22,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    buffer::{AnyBuffer, Buffer},
+    buffer::{AnyBuffer, Buffer, Flight},
     collective::Collective,
     pulse::Pulse,
     record::{self, Record},
@@ -51,6 +51,15 @@ pub struct DataId(pub u32);
 /// An operation under way.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct PostId(pub u32);
+
+/// An operation of a request that is under way, and where it is.
+#[derive(Debug)]
+pub enum Post {
+    /// With the platform, under this number.
+    Kept(PostId),
+    /// A message that is with the request, as is its buffer.
+    Message(Flight),
+}
 
 /// A message that a probe has matched: no receive matches it any more.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -140,6 +149,28 @@ pub struct Envelope {
     pub tag: u32,
 }
 
+/// What becomes of a message here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// `MPI_Isend`, or `MPI_Issend`.
+    Send {
+        /// Complete only when the receive has started.
+        synchronous: bool,
+    },
+    /// `MPI_Irecv`.
+    Receive,
+}
+
+impl Way {
+    /// The message with this envelope.
+    pub const fn operation(self, Envelope { peer, tag }: Envelope) -> Operation {
+        match self {
+            Self::Send { synchronous } => Operation::Send { to: peer, tag, synchronous },
+            Self::Receive => Operation::Receive { from: Some(peer), tag: Some(tag) },
+        }
+    }
+}
+
 /// An operation of the application. Ranks are positions in the data communicator.
 #[derive(Clone, Debug)]
 pub enum Operation {
@@ -219,7 +250,7 @@ pub struct Derived {
 pub struct Settled {
     /// The number of requests before the first that is not complete.
     pub complete: usize,
-    /// That one has failed just now.
+    /// That one, or some after it, have failed just now.
     pub failed: bool,
 }
 
@@ -322,38 +353,43 @@ pub trait Platform {
         buffer: AnyBuffer,
     ) -> Result<Posted, (FaultCode, AnyBuffer)>;
 
-    /// Starts a send as this request, which has its buffer and may keep it. One that cannot start
-    /// has failed, and the answer is false.
-    fn start_send(
-        &mut self,
-        lane: Lane,
-        to: Envelope,
-        synchronous: bool,
-        record: &mut Record,
-    ) -> bool {
-        let Envelope { peer, tag } = to;
-        record::start(self, lane, &Operation::Send { to: peer, tag, synchronous }, record)
+    /// Starts a message as this request, which has its buffer and may keep it. One that cannot
+    /// start has failed, and the answer is false.
+    fn start(&mut self, lane: Lane, way: Way, envelope: Envelope, record: &mut Record) -> bool {
+        record::start(self, lane, &way.operation(envelope), record)
     }
 
-    /// The same for a receive.
-    fn start_receive(&mut self, lane: Lane, from: Envelope, record: &mut Record) -> bool {
-        let Envelope { peer, tag } = from;
-        record::start(self, lane, &Operation::Receive { from: Some(peer), tag: Some(tag) }, record)
+    /// The same for one message after the other; false when some cannot start.
+    fn start_all(
+        &mut self,
+        lane: Lane,
+        way: Way,
+        envelopes: &[Envelope],
+        records: &mut [Record],
+    ) -> bool {
+        let messages = envelopes.iter().zip(records);
+        messages.fold(true, |all, (it, record)| self.start(lane, way, *it, record) && all)
     }
 
     /// Makes progress and looks at an operation. What it came to is told once, and the operation
     /// is to be taken then.
     fn test(&mut self, post: PostId) -> Progress;
 
-    /// Looks at requests in their order and ends those whose operations are over, up to the first
-    /// that is not complete.
+    /// Makes progress and looks at the operation of a request, if it is under way; ends it if it is
+    /// over, also when the request has failed before.
+    fn look(&mut self, record: &mut Record) {
+        record::look(self, record);
+    }
+
+    /// Looks at requests in their order and ends those whose operations are over, at least up to
+    /// the first that is not complete.
     fn settle(&mut self, records: &mut [Record]) -> Settled {
         record::settle_each(self, records)
     }
 
-    /// Ends a receive that has no message yet; [`Self::test`] tells whether it is over. Other
+    /// Ends a receive that has no message yet; [`Self::look`] tells whether it is over. Other
     /// operations go on.
-    fn cancel(&mut self, post: PostId);
+    fn cancel(&mut self, post: &mut Post);
 
     /// Looks for a message (`MPI_Improbe`) and takes it out of what receives can match. Elements
     /// are counted as those of `like`.
@@ -400,7 +436,7 @@ pub trait Platform {
     /// Gives up an operation, with the buffer if the request had it: it is cancelled if that is
     /// possible, and the buffer is dropped when nobody can touch it any more. The post is gone
     /// afterwards.
-    fn abandon(&mut self, post: PostId, buffer: Option<AnyBuffer>);
+    fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>);
 
     /// Retires all contexts below `context`: their pending operations end with
     /// [`FaultCode::Interrupted`], here at once and elsewhere soon. Local, repeatable. `refill`

@@ -53,7 +53,7 @@ impl Engine {
         let operation = Operation::ReceiveMatched { message, from };
         let index = self.post(key, Need::Peer(from), &operation, buffer);
         let block = self.block_mut(key);
-        if block.records[index].post().is_some() {
+        if block.records[index].is_under_way() {
             block.messages.retain(|kept| *kept != message);
         }
         index

@@ -16,8 +16,8 @@ use core::{
 
 use super::{
     Need,
-    buffer::{AnyBuffer, Buffer, Element},
-    platform::{Lane, Operation, Platform, PostId, Posted, Progress, Settled, Status},
+    buffer::{AnyBuffer, Buffer, Element, Flight},
+    platform::{Lane, Operation, Platform, Post, PostId, Posted, Progress, Settled, Status},
 };
 use crate::fault::FaultCode;
 
@@ -25,12 +25,10 @@ use crate::fault::FaultCode;
 pub struct Record {
     pub(crate) need: Need,
     pub(crate) state: Progress,
-    /// Where the platform has it; nothing once its buffer is the application's.
-    post: Option<PostId>,
+    /// Its operation, as long as it is under way, and after one that failed has been given up.
+    post: Option<Post>,
     /// The buffer, unless the platform has it, or the box that is left of it.
     buffer: Option<AnyBuffer>,
-    /// The buffer is the application's.
-    full: bool,
 }
 
 impl Drop for Record {
@@ -43,7 +41,7 @@ impl Drop for Record {
 
 impl Record {
     fn new(need: Need) -> Self {
-        Self { need, state: Progress::Pending, post: None, buffer: None, full: false }
+        Self { need, state: Progress::Pending, post: None, buffer: None }
     }
 
     /// True when it cannot change any more.
@@ -58,17 +56,42 @@ impl Record {
         matches!(self.state, Progress::Complete(_))
     }
 
-    /// Where the platform has it, if it has it still.
+    /// True while the platform has its operation: one that was given up is over before that.
     #[inline]
-    pub fn post(&self) -> Option<PostId> {
-        self.post
+    pub fn is_under_way(&self) -> bool {
+        self.post.is_some()
     }
 
-    /// The same as long as it is not known to be over: one that was given up is over before the
-    /// platform has let go of it.
+    /// The number of its operation, if it has one.
     #[inline]
-    pub fn running(&self) -> Option<PostId> {
-        if self.is_over() { None } else { self.post }
+    pub fn id(&self) -> Option<PostId> {
+        match self.post {
+            Some(Post::Kept(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Its operation.
+    pub(super) fn post_mut(&mut self) -> Option<&mut Post> {
+        self.post.as_mut()
+    }
+
+    /// The message that it is, while that is under way.
+    #[inline]
+    pub fn flight(&self) -> Option<&Flight> {
+        match &self.post {
+            Some(Post::Message(flight)) => Some(flight),
+            _ => None,
+        }
+    }
+
+    /// The same with its buffer, which is the message's.
+    #[inline]
+    pub fn flight_mut(&mut self) -> Option<(&mut Flight, &mut AnyBuffer)> {
+        match (&mut self.post, &mut self.buffer) {
+            (Some(Post::Message(flight)), Some(buffer)) => Some((flight, buffer)),
+            _ => None,
+        }
     }
 
     /// The buffer of an operation that is about to start.
@@ -79,14 +102,14 @@ impl Record {
 
     /// The operation has started, and uses the buffer until [`Self::end`].
     #[inline]
-    pub fn begin(&mut self, post: PostId) {
+    pub fn begin(&mut self, post: Post) {
         self.post = Some(post);
     }
 
     /// An operation of somebody else, with a buffer of somebody else.
-    pub(super) fn adopt(&mut self, post: PostId) {
+    pub(super) fn adopt(&mut self, id: PostId) {
         self.buffer = None;
-        self.begin(post);
+        self.begin(Post::Kept(id));
     }
 
     /// The buffer of an operation that is about to start, for whoever has it from now on.
@@ -97,9 +120,9 @@ impl Record {
     /// The operation has started, and whoever started it has the buffer, or had.
     pub(super) fn note(&mut self, posted: Posted) {
         match posted {
-            Posted::Running(post) => self.begin(post),
+            Posted::Running(id) => self.begin(Post::Kept(id)),
             Posted::Complete(elements, buffer) => {
-                self.give(buffer);
+                self.buffer = Some(buffer);
                 self.end_at_once(elements);
             }
         }
@@ -109,6 +132,13 @@ impl Record {
     #[inline]
     pub fn end_at_once(&mut self, elements: usize) {
         self.end(Progress::Complete(Status { elements, ..Status::default() }));
+    }
+
+    /// The same for one that has moved all that is in the buffer.
+    #[inline]
+    pub fn end_whole(&mut self) {
+        let elements = self.buffer.as_ref().map_or(0, AnyBuffer::elements);
+        self.end_at_once(elements);
     }
 
     /// The operation could not start; never true.
@@ -123,50 +153,39 @@ impl Record {
     #[inline]
     pub fn end(&mut self, state: Progress) {
         self.state = state;
-        self.let_go();
+        self.post = None;
+        if let Some(buffer) = &mut self.buffer {
+            buffer.give_back();
+        }
     }
 
-    /// The same with its buffer, if the platform had it.
-    #[inline]
+    /// The same with its buffer, if the platform had it. A failure that is known stays.
     pub fn end_with(&mut self, state: Progress, buffer: Option<AnyBuffer>) {
         if let Some(buffer) = buffer {
-            self.give(buffer);
+            self.buffer = Some(buffer);
         }
-        self.end(state);
-    }
-
-    /// The same for one that has failed before.
-    #[inline]
-    pub(super) fn let_go(&mut self) {
-        self.post = None;
-        self.full = self.buffer.as_mut().is_some_and(|buffer| !buffer.give_back());
+        self.end(if self.is_over() { self.state } else { state });
     }
 
     /// Its buffer, which somebody else had.
-    #[inline]
     pub fn give(&mut self, buffer: AnyBuffer) {
-        self.post = None;
         self.buffer = Some(buffer);
     }
 
     /// The buffer, if it is here.
     pub(crate) fn buffer(&self) -> Option<&dyn Buffer> {
-        self.buffer.as_deref().filter(|_| self.full)
+        let here = self.buffer.as_ref().filter(|it| self.post.is_none() && !it.is_spent());
+        here.map(|buffer| &**buffer)
     }
 
     /// The buffer as it is.
     pub(crate) fn take_any(&mut self) -> Option<AnyBuffer> {
-        self.buffer.take_if(|_| mem::take(&mut self.full))
+        self.buffer.take_if(|it| self.post.is_none() && !it.is_spent())
     }
 
     #[inline]
     fn take<T: Element>(&mut self) -> Option<Vec<T>> {
-        if !self.full {
-            return None;
-        }
-        let vector = AnyBuffer::take(&mut self.buffer)?;
-        self.full = false;
-        Some(vector)
+        if self.post.is_some() { None } else { AnyBuffer::take(&mut self.buffer) }
     }
 }
 
@@ -188,21 +207,26 @@ pub fn start<P: Platform + ?Sized>(
     true
 }
 
-/// [`Platform::settle`] by [`Platform::test`] and [`Platform::take`].
+/// [`Platform::look`] by [`Platform::test`] and [`Platform::take`].
+pub fn look<P: Platform + ?Sized>(platform: &mut P, record: &mut Record) {
+    if let Some(id) = record.id() {
+        let state = platform.test(id);
+        if state != Progress::Pending {
+            record.end_with(state, platform.take(id));
+        }
+    }
+}
+
+/// [`Platform::settle`] by [`Platform::look`].
 pub fn settle_each<P: Platform + ?Sized>(platform: &mut P, records: &mut [Record]) -> Settled {
     let all = records.len();
     for (complete, record) in records.iter_mut().enumerate() {
-        if let (Progress::Pending, Some(post)) = (record.state, record.post()) {
-            let state = platform.test(post);
-            if state != Progress::Pending {
-                record.end_with(state, platform.take(post));
-            }
-            if matches!(state, Progress::Failed(_)) {
-                return Settled { complete, failed: true };
-            }
+        let pending = !record.is_over();
+        if pending {
+            platform.look(record);
         }
         if !record.is_complete() {
-            return Settled { complete, failed: false };
+            return Settled { complete, failed: pending && record.is_over() };
         }
     }
     Settled { complete: all, failed: false }
@@ -239,41 +263,63 @@ impl Records {
     #[inline]
     pub(super) fn add(&mut self, need: Need) -> &mut Record {
         let index = self.used;
-        if index >= self.places.len() {
-            self.grow();
-        }
-        let record = &mut self.places[index];
         self.used = index + 1;
+        let record = if index < self.places.len() { &mut self.places[index] } else { self.grow() };
         record.need = need;
         record.state = Progress::Pending;
         record
     }
 
     #[cold]
-    fn grow(&mut self) {
+    fn grow(&mut self) -> &mut Record {
+        let index = self.places.len();
         self.places.push(Record::new(Need::Nobody));
+        &mut self.places[index]
     }
 
     /// The block is over: what the platform still has is given up, with its buffer, and what nobody
     /// took is dropped.
     #[inline]
-    pub(super) fn clear(&mut self, mut abandon: impl FnMut(PostId, Option<AnyBuffer>)) {
-        let full = if self.taken == self.used { 0 } else { self.used };
-        for record in &mut self.places[..full] {
+    pub(super) fn clear(&mut self, abandon: impl FnMut(Post, Option<AnyBuffer>)) {
+        if self.taken != self.used {
+            self.give_up(abandon);
+            self.iter_mut().for_each(|record| drop(record.take_any()));
+        }
+        (self.used, self.taken) = (0, 0);
+    }
+
+    /// What the platform still has is given up, with its buffer.
+    pub(super) fn give_up(&mut self, mut abandon: impl FnMut(Post, Option<AnyBuffer>)) {
+        for record in self.iter_mut() {
             if let Some(post) = record.post.take() {
                 abandon(post, record.buffer.take());
             }
-            if record.full {
-                drop(record.take_any());
-            }
         }
-        (self.used, self.taken) = (0, 0);
+    }
+
+    /// The buffers of requests, from this one on, as long as they are here and of this type; how
+    /// many there are.
+    #[inline]
+    pub(crate) fn take_many<'a, T: Element>(
+        &mut self,
+        first: usize,
+        into: impl Iterator<Item = &'a mut Vec<T>>,
+    ) -> usize {
+        let places = self.places.get_mut(first..).unwrap_or_default();
+        let mut taken = 0;
+        for (record, place) in places.iter_mut().zip(into) {
+            let Some(vector) = record.take() else { break };
+            *place = vector;
+            taken += 1;
+        }
+        self.taken += taken;
+        taken
     }
 
     /// The buffer of a request, if it is here and of this type.
     #[inline]
     pub(crate) fn take<T: Element>(&mut self, index: usize) -> Option<Vec<T>> {
-        let vector = self[index].take()?;
+        let vector = self.places.get_mut(index)?.take()?;
         self.taken += 1;
         Some(vector)
     }
@@ -310,13 +356,16 @@ mod tests {
     fn the_end_of_a_block_gives_up_what_runs_and_drops_what_nobody_took() {
         let mut records = Records::default();
         let (_, running) = records.load(Need::Nobody, vec![0_u8]);
-        running.begin(PostId(7));
+        running.begin(Post::Kept(PostId(7)));
         end(&mut records, AnyBuffer::of(vec![1_u64]));
         assert!(!records[0].is_over() && records[1].is_over());
         assert_eq!(records[1].take::<u8>(), None);
         assert!(records[1].buffer().is_some());
         let given_up = Cell::new(None);
-        records.clear(|post, buffer| given_up.set(buffer.map(|buffer| (post, buffer.elements()))));
+        records.clear(|post, buffer| {
+            let Post::Kept(id) = post else { return };
+            given_up.set(buffer.map(|buffer| (id, buffer.elements())));
+        });
         assert_eq!(given_up.get(), Some((PostId(7), 1)));
         assert!(records.is_empty() && records.places.iter().all(|it| it.buffer.is_none()));
     }
@@ -325,8 +374,7 @@ mod tests {
     fn a_buffer_is_the_applications_once_its_operation_is_over() {
         let mut records = Records::default();
         let (_, record) = records.load(Need::Nobody, vec![1_u32, 2]);
-        assert_eq!(record.take::<u32>(), None);
-        record.begin(PostId(1));
+        record.begin(Post::Kept(PostId(1)));
         assert!(record.loaded().is_none() && record.unload().is_none());
         assert!(record.take_any().is_none() && record.buffer().is_none());
         record.end_at_once(2);

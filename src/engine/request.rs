@@ -5,135 +5,15 @@ use core::time::Duration;
 use super::{
     BlockKey, CommKey, Engine, Need, Phase, Source,
     block::OpenBlock,
-    buffer::{AnyBuffer, Buffer},
-    platform::{Envelope, Idle, Lane, Operation, Posted, Progress, Status},
+    buffer::AnyBuffer,
+    platform::{Idle, Lane, Operation, Posted, Progress, Status},
 };
 use crate::{error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout};
 
 /// How long an attempt waits for its context. If it takes longer the attempt fails.
 const CONTEXT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
-const USER_TAG_BITS: u32 = 15;
-/// The greatest tag of a user.
-pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
-
-/// Bits that the greatest tag on the wire leaves beside the user's.
-pub(super) fn scope_bits(max_tag: u32) -> u32 {
-    (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS
-}
-
 impl Engine {
-    /// The tag on the wire: the user's, and the block's number as far as there is room, so that a
-    /// message of one block does not match a receive of another.
-    #[inline]
-    pub(crate) fn wire_tag(&self, scope: BlockId, tag: u32) -> u32 {
-        tag << self.scope_bits | (scope.0 as u32 & ((1 << self.scope_bits) - 1))
-    }
-
-    /// The user's part of a tag on the wire.
-    pub(crate) fn user_tag(&self, wire: u32) -> u32 {
-        wire >> self.scope_bits
-    }
-
-    /// Posts a send as the next request of a block.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchRank`].
-    #[inline]
-    pub(crate) fn post_send<B: Buffer>(
-        &mut self,
-        key: BlockKey,
-        (to, tag): (Rank, u32),
-        synchronous: bool,
-        buffer: B,
-    ) -> Result<usize, Error> {
-        let (peer, tag) = (self.member(key, to)?, self.wire_tag(self.block(key).scope, tag));
-        if !self.is_open(key) {
-            let operation = Operation::Send { to, tag, synchronous };
-            return Ok(self.post(key, Need::Peer(to), &operation, AnyBuffer::of(buffer)));
-        }
-        let Self { platform, blocks, .. } = self;
-        let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
-        let (index, record) = records.load(Need::Peer(to), buffer);
-        if !platform.start_send(*lane, Envelope { peer, tag }, synchronous, record) {
-            self.after_failure(key, index);
-        }
-        Ok(index)
-    }
-
-    /// Posts a receive from this rank, or any, with this tag, or any.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchRank`].
-    #[inline]
-    pub(crate) fn post_receive<B: Buffer>(
-        &mut self,
-        key: BlockKey,
-        envelope: (Option<Rank>, Option<u32>),
-        buffer: B,
-    ) -> Result<usize, Error> {
-        let (from, tag) = self.on_the_wire(key, envelope)?;
-        let (true, Some(peer), Some(tag)) = (self.is_open(key), from, tag) else {
-            let need = from.map_or(Need::Anybody, Need::Peer);
-            let operation = Operation::Receive { from, tag };
-            return Ok(self.post(key, need, &operation, AnyBuffer::of(buffer)));
-        };
-        let Self { platform, blocks, .. } = self;
-        let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
-        let (index, record) = records.load(Need::Peer(peer), buffer);
-        if !platform.start_receive(*lane, Envelope { peer, tag }, record) {
-            self.after_failure(key, index);
-        }
-        Ok(index)
-    }
-
-    /// True when messages of a block can start at once: its context is there, nobody has died, and
-    /// nothing is interrupted.
-    #[inline]
-    fn is_open(&mut self, key: BlockKey) -> bool {
-        self.block(key).open_since == self.news || self.is_open_now(key)
-    }
-
-    /// The same after news, or for the first message of a block.
-    #[inline(never)]
-    fn is_open_now(&mut self, key: BlockKey) -> bool {
-        let block = self.block(key);
-        let comm = self.comm(block.comm);
-        let is_open = block.context <= comm.settled_context
-            && comm.data == Some(block.lane.data)
-            && comm.is_quiet()
-            && self.interrupted.is_empty();
-        if is_open {
-            self.block_mut(key).open_since = self.news;
-        }
-        is_open
-    }
-
-    /// What a receive accepts, as it is on the wire.
-    #[allow(clippy::inline_always)]
-    #[inline(always)]
-    pub(crate) fn on_the_wire(
-        &self,
-        key: BlockKey,
-        (from, tag): (Option<Rank>, Option<u32>),
-    ) -> Result<(Option<Rank>, Option<u32>), Error> {
-        let from = match from {
-            Some(rank) => Some(self.member(key, rank)?),
-            None => None,
-        };
-        Ok((from, tag.map(|tag| self.wire_tag(self.block(key).scope, tag))))
-    }
-
-    /// This rank, if the block's communicator has it.
-    #[inline]
-    pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
-        let size = self.block(key).size;
-        if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
-    }
-
     /// Posts an operation as the next request of a block; what cannot start is a failed request.
     pub(crate) fn post(
         &mut self,
@@ -252,17 +132,12 @@ impl Engine {
         if record.is_over() {
             return record.state;
         }
-        match (record.need, record.post()) {
-            (Need::Inner(inner), _) => return self.test_inner(key, index, inner),
-            (Need::Neighbours(at), _) => self.test_neighbours(key, index, at as usize),
-            (_, None) => {}
-            (_, Some(post)) => {
-                let state = self.platform.test(post);
-                if state == Progress::Pending {
-                    return state;
-                }
-                let buffer = self.platform.take(post);
-                self.block_mut(key).records[index].end_with(state, buffer);
+        match record.need {
+            Need::Inner(inner) => return self.test_inner(key, index, inner),
+            Need::Neighbours(at) => self.test_neighbours(key, index, at as usize),
+            _ => {
+                let Self { platform, blocks, .. } = self;
+                platform.look(&mut blocks[key.slot()].records[index]);
                 self.after_failure(key, index);
             }
         }
@@ -310,6 +185,18 @@ impl Engine {
         }
     }
 
+    /// The same for all that are over from this one on.
+    #[cold]
+    pub(super) fn after_failures(&mut self, key: BlockKey, first: usize) {
+        let mut index = first;
+        while let Some(block) = self.current(key)
+            && index < block.records.len()
+        {
+            self.after_failure(key, index);
+            index += 1;
+        }
+    }
+
     /// What this block needs cannot be had.
     pub(super) fn note_loss(&mut self, key: BlockKey, need: Need, code: FaultCode) {
         let block = self.block(key);
@@ -338,11 +225,17 @@ impl Engine {
     pub(super) fn fail_request(&mut self, key: BlockKey, index: usize, code: FaultCode) {
         let record = &mut self.block_mut(key).records[index];
         record.state = Progress::Failed(code);
-        if let Some(post) = record.post() {
-            self.platform.cancel(post);
-        }
+        self.ask_to_end(key, index);
         self.end_exchange(key, index);
         self.after_failure(key, index);
+    }
+
+    /// Asks the platform to end a receive.
+    fn ask_to_end(&mut self, key: BlockKey, index: usize) {
+        let Self { platform, blocks, .. } = self;
+        if let Some(post) = blocks[key.slot()].records[index].post_mut() {
+            platform.cancel(post);
+        }
     }
 
     /// Ends all pending requests that this one does not let live.
@@ -388,8 +281,7 @@ impl Engine {
         if self.test_request(key, index) != Progress::Pending {
             return false;
         }
-        let Some(post) = self.block(key).records[index].post() else { return false };
-        self.platform.cancel(post);
+        self.ask_to_end(key, index);
         let state = self.test_request(key, index);
         matches!(state, Progress::Complete(status) if status.cancelled)
     }
@@ -412,11 +304,11 @@ impl Engine {
     pub(crate) fn fetch_buffer(&mut self, key: BlockKey, index: usize) -> Result<(), Error> {
         let state = self.test_request(key, index);
         let record = &self.block(key).records[index];
-        match (state, record.post()) {
+        match (state, record.is_under_way()) {
             _ if record.buffer().is_some() => Ok(()),
             (Progress::Pending, _) => Err(Error::NotComplete),
-            (Progress::Failed(_), Some(_)) if self.reclaim_buffer(key, index) => Ok(()),
-            (Progress::Failed(_), Some(_)) => Err(Error::Quarantined),
+            (Progress::Failed(_), true) if self.reclaim_buffer(key, index) => Ok(()),
+            (Progress::Failed(_), true) => Err(Error::Quarantined),
             _ => Err(Error::NoSuchRequest),
         }
     }
@@ -435,13 +327,21 @@ impl Engine {
 
     /// The buffer of a request that failed while MPI still had it, once MPI has let go of it.
     fn reclaim_buffer(&mut self, key: BlockKey, index: usize) -> bool {
-        let Some(post) = self.block(key).records[index].post() else { return false };
-        if self.left || self.platform.test(post) == Progress::Pending {
+        if self.left {
             return false;
         }
-        let buffer = self.platform.take(post);
-        let record = &mut self.block_mut(key).records[index];
-        record.end_with(record.state, buffer);
-        true
+        let Self { platform, blocks, .. } = self;
+        let record = &mut blocks[key.slot()].records[index];
+        let was_under_way = record.is_under_way();
+        platform.look(record);
+        was_under_way && !record.is_under_way()
+    }
+
+    /// This process ends: nobody hears what becomes of its messages.
+    pub(crate) fn give_up_requests(&mut self) {
+        for key in self.used_blocks() {
+            let Self { platform, blocks, .. } = self;
+            blocks[key.slot()].records.give_up(|post, buffer| platform.abandon(post, buffer));
+        }
     }
 }

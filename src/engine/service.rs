@@ -16,7 +16,7 @@ use super::{
     BlockKey, CommKey, Engine,
     buffer::{AnyBuffer, Buffer},
     neighbours::words,
-    platform::{Lane, Operation, PostId, Posted, Progress},
+    platform::{Lane, Operation, Post, PostId, Posted, Progress},
     reduction::{ReduceOp, Reduction},
     window::{ANSWER, Access, GIVEN, GOTTEN, QUESTION, Question, WindowId, kind},
 };
@@ -297,7 +297,7 @@ impl Engine {
         let posts = due.iter().filter_map(|access| access.given).chain(answers);
         for post in posts.chain(asked.map(|(_, post)| post)) {
             if !self.left {
-                self.platform.abandon(post, None);
+                self.platform.abandon(Post::Kept(post), None);
             }
         }
         if !committed {

@@ -158,15 +158,16 @@ impl Engine {
             let settled = platform.settle(&mut block.records[block.first_pending..]);
             block.first_pending += settled.complete;
             let first = block.first_pending;
+            if settled.failed {
+                block.has_failed = true;
+                self.after_failures(key, first);
+                continue;
+            }
             let Some(record) = block.records.get(first) else { break };
             if record.is_over() {
                 block.has_failed = true;
                 block.first_pending += 1;
-                if settled.failed {
-                    self.after_failure(key, first);
-                }
-            } else if record.post().is_some() || self.test_request(key, first) == Progress::Pending
-            {
+            } else if record.is_under_way() || self.test_request(key, first) == Progress::Pending {
                 return;
             }
         }

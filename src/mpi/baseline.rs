@@ -12,6 +12,7 @@ use super::{
     expose::{Expose as _, Exposure},
     request::Request,
     ulfm::Ulfm,
+    watchdog,
     wire::Wire,
 };
 use crate::{
@@ -82,10 +83,20 @@ impl Baseline {
             let partner = Rank::new(me ^ 1 << round);
             let exposure = outgoing.exposure(YES_BYTES);
             // SAFETY: the memory is ours and untouched until `finish` returns.
-            let sent = unsafe { Request::send(&self.comm, &exposure, partner, 0, false) }?;
+            let sent = unsafe {
+                Request::send(&self.comm, &exposure, partner, 0, false, &watchdog::ordinary())
+            }?;
             let exposure = incoming.exposure(YES_BYTES);
             // SAFETY: as above.
-            let got = unsafe { Request::receive(&self.comm, &exposure, Some(partner), Some(0)) }?;
+            let got = unsafe {
+                Request::receive(
+                    &self.comm,
+                    &exposure,
+                    Some(partner),
+                    Some(0),
+                    &watchdog::ordinary(),
+                )
+            }?;
             finish(got)?;
             finish(sent)?;
         }

@@ -260,13 +260,10 @@ pub(super) fn lane_of(data: &[Option<DataComm>], lane: Lane) -> Option<&Comm> {
 }
 
 impl MpiPlatform {
-    /// [`lane_of`] for one message after the other.
-    #[inline]
-    pub(super) fn open_lane(&mut self, lane: Lane) -> Option<Comm> {
-        if self.last_lane.is_none_or(|(last, _)| last != lane) {
-            self.last_lane = lane_of(&self.data, lane).map(|comm| (lane, *comm));
-        }
-        self.last_lane.map(|(_, comm)| comm)
+    /// True when MPI may still work for the operations of this context and those before it, or
+    /// somebody has not looked whether it does.
+    pub(super) fn needs(&mut self, data: DataId, context: u32) -> bool {
+        self.posts.need(data, context) || self.flights.need(data, context)
     }
 
     pub(super) fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
@@ -274,8 +271,10 @@ impl MpiPlatform {
     }
 
     pub(super) fn free_unneeded(&mut self) {
-        let posts = &self.posts;
-        let idle = |(data, number, _): &mut _| !posts.needs(*data, *number);
+        let (posts, flights) = (&self.posts, &mut self.flights);
+        let idle = |(data, number, _): &mut (DataId, u32, Comm)| {
+            !posts.need(*data, *number) && !flights.need(*data, *number)
+        };
         for (.., comm) in self.unneeded.extract_if(.., idle) {
             // SAFETY: its entry among the contexts is gone, and no post is left that names it.
             unsafe { comm.free() };

@@ -21,6 +21,7 @@ use super::{
     mailbox::Mailbox,
     request::{self, Request},
     ulfm::Ulfm,
+    watchdog,
     wire::Wire,
 };
 use crate::{
@@ -173,7 +174,8 @@ impl Control {
         self.spare.write(frame);
         let exposure = self.spare.exposure(frame.len());
         // SAFETY: unless the send is over at once, `outgoing` keeps the memory until it is.
-        let sent = unsafe { Request::send(&control, &exposure, to, tag, false) };
+        let sent =
+            unsafe { Request::send(&control, &exposure, to, tag, false, &watchdog::ordinary()) };
         let sent = sent.and_then(|mut request| Ok((request.test()?.is_none(), request)));
         match sent {
             Ok((false, _)) => {}

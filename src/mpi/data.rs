@@ -1,14 +1,12 @@
 //! Operations of the application: posts, their results, and buffers that MPI still holds.
 //!
-//! MPI forgets a request when it is over, ours stays until it is taken. `post` starts them,
-//! `settle` ends many at once.
+//! MPI forgets a request when it is over, ours stays until it is taken. `post` starts them.
+//! Messages of blocks are not here but in [`flight`](super::flight), unless they start while
+//! somebody is dead, or while their context is still being made.
 //!
-//! **Guarantees.** A buffer is let go of only after MPI has let go of it. That of a message of a
-//! block is in the message's [`Record`](crate::engine::record::Record), which this module tells
-//! when; all others are here.
+//! **Guarantees.** A buffer is let go of only after MPI has let go of it.
 
 mod post;
-mod settle;
 
 use std::{
     ffi::CString,
@@ -20,14 +18,13 @@ use std::{
 
 use mpi::ffi;
 
-use self::settle::Run;
 use super::{
-    calls::{BUFFER, Checked, PROC_FAILED_PENDING, Refusal},
+    calls::{BUFFER, PROC_FAILED_PENDING, Refusal},
     collectives::Layout,
     comm::{Comm, Handle},
     files::{self, File},
     matched::Matched,
-    request::{Done, Request, Types, empty_status},
+    request::{Done, Request, empty_status},
     ulfm::Ulfm,
 };
 use crate::{
@@ -42,79 +39,56 @@ use crate::{
 
 /// `MPI_ERR_BAD_FILE` of Open MPI.
 const BAD_FILE: i32 = 23;
-/// The end of the list of free places.
-const END: u32 = u32::MAX;
 /// Operations of a revoked communicator are over within 0.5 ms.
 const DRAIN_WITHIN: Duration = Duration::from_millis(2);
 
-/// An operation that was started, in one line of a cache. Its place is filled field by field: what
-/// is moved as a whole goes through memory twice.
-#[repr(align(64))]
+/// An operation that was started.
 struct Post {
     request: Request,
     kind: Kind,
     cancelling: bool,
-    /// Its buffer, and what else MPI uses, are here, and not with a request of a block.
-    is_held: bool,
-    /// How many elements fill the buffer, and bytes.
-    elements: u32,
-    bytes: usize,
-    /// The datatype of an element.
+    /// How many elements fill the buffer, and the datatype of one.
+    elements: usize,
     element: ffi::MPI_Datatype,
     lane: Lane,
     comm: Handle,
-    /// The next place that is free, if this one is.
-    next: u32,
+    held: Held,
 }
-
-const _: () = assert!(size_of::<Post>() == 64);
 
 /// What its status is good for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
-    /// The place is free.
-    Free,
     /// Nothing: an operation of all ranks.
     Plain,
     /// It tells how many elements were read or written.
     File,
     /// It tells of a message, and MPI can cancel it.
     Receive,
-    /// The same from a sender that is known.
-    ReceiveFrom,
     /// Nothing.
     Send,
 }
 
 impl Kind {
-    #[inline]
-    fn is_receive(self) -> bool {
-        matches!(self, Self::Receive | Self::ReceiveFrom)
-    }
-
     /// True when its status says how much has come.
     #[inline]
     fn is_counted(self) -> bool {
-        matches!(self, Self::File | Self::Receive | Self::ReceiveFrom)
+        matches!(self, Self::File | Self::Receive)
     }
 }
 
-/// All operations of this process.
+/// The operations of this process, but for the messages that are in their records.
 pub(super) struct Posts {
     /// What is over when it starts has this request, and no slot.
-    finished: Request,
-    slots: Vec<Post>,
-    /// What MPI uses for the operations in these places.
-    held: Vec<Held>,
-    /// The first place that is free, which knows the next.
-    free: u32,
+    finished: ffi::MPI_Request,
+    slots: Vec<Option<Post>>,
+    /// The places that are free.
+    free: Vec<u32>,
     /// What operations came to that were over before the engine asked: few.
     early: Vec<(PostId, Progress)>,
     /// Given up by the engine, not yet by MPI.
     quarantine: Vec<Stray>,
     /// Matched and not received, by the order of their match.
     messages: Vec<(MessageId, Matched)>,
-    run: Run,
     /// How many messages were matched.
     matched: u32,
     /// By their numbers; nothing in place of those that are closed.
@@ -122,59 +96,21 @@ pub(super) struct Posts {
 }
 
 /// What the error class of an operation means to the application.
-fn fault(refusal: Refusal) -> FaultCode {
+pub(super) fn fault(refusal: Refusal) -> FaultCode {
     FaultCode::from_mpi_class(refusal.class)
 }
 
 impl Post {
-    /// A place for an operation.
-    fn free(comm: Handle) -> Self {
-        Self {
-            request: Request::null(),
-            kind: Kind::Free,
-            cancelling: false,
-            is_held: false,
-            elements: 0,
-            bytes: 0,
-            next: END,
-            element: Types::bytes(),
-            lane: Lane::NOWHERE,
-            comm,
-        }
-    }
-
-    /// What an operation that is over has moved, if it is all that there is room for.
-    #[inline]
-    fn moved_all(&self, done: &Done) -> Option<Status> {
-        let elements = self.elements as usize;
-        if !self.kind.is_counted() {
-            return Some(Status { elements, ..Status::default() });
-        }
-        done.is_of(self.bytes).then(|| self.status(done, elements))
-    }
-
-    #[inline]
-    fn status(&self, done: &Done, elements: usize) -> Status {
-        if self.kind == Kind::File {
-            return Status { elements, ..Status::default() };
-        }
-        Status { source: done.source(), tag: done.tag(), elements, cancelled: false }
-    }
-
     /// What an operation that is over has moved.
-    #[inline]
     fn moved(&self, done: &Done) -> Progress {
         if self.cancelling && done.is_cancelled() {
             return Progress::Complete(Status { cancelled: true, ..Status::default() });
         }
-        self.moved_all(done).map_or_else(|| self.moved_some(done), Progress::Complete)
-    }
-
-    /// The same where only some of those came that have room.
-    #[cold]
-    fn moved_some(&self, done: &Done) -> Progress {
-        match done.count(self.element) {
-            Ok(elements) => Progress::Complete(self.status(done, elements)),
+        let counted =
+            if self.kind.is_counted() { done.count(self.element) } else { Ok(self.elements) };
+        match counted {
+            Ok(elements) if self.kind == Kind::Receive => Progress::Complete(done.told(elements)),
+            Ok(elements) => Progress::Complete(Status { elements, ..Status::default() }),
             Err(refusal) => Progress::Failed(fault(refusal)),
         }
     }
@@ -182,7 +118,7 @@ impl Post {
     /// True while MPI has it.
     #[inline]
     fn is_pending(&self) -> bool {
-        self.kind != Kind::Free && !self.request.is_over()
+        !self.request.is_over()
     }
 
     /// Looks once. What it came to is not remembered: a copy of what was just written is slow.
@@ -226,19 +162,17 @@ struct Extra {
 
 impl Posts {
     /// None yet.
-    pub(super) fn new() -> Checked<Self> {
-        Ok(Self {
-            finished: Request::finished()?,
+    pub(super) fn new(finished: ffi::MPI_Request) -> Self {
+        Self {
+            finished,
             slots: Vec::new(),
-            held: Vec::new(),
-            free: END,
+            free: Vec::new(),
             early: Vec::new(),
             quarantine: Vec::new(),
             messages: Vec::new(),
-            run: Run::default(),
             matched: 0,
             files: Vec::new(),
-        })
+        }
     }
 
     /// Opens a file for this process alone.
@@ -269,15 +203,16 @@ impl Posts {
         }
     }
 
-    #[inline]
-    fn slot(&mut self, post: PostId) -> &mut Post {
-        &mut self.slots[post.0 as usize]
+    fn slot(&mut self, post: PostId) -> Option<&mut Post> {
+        self.slots.get_mut(post.0 as usize)?.as_mut()
     }
 
     #[inline]
     pub(super) fn test(&mut self, post: PostId, ulfm: &Ulfm) -> Progress {
-        let slot = self.slot(post);
-        if slot.is_pending() { slot.look(ulfm) } else { self.recall(post) }
+        match self.slot(post) {
+            Some(slot) if slot.is_pending() => slot.look(ulfm),
+            _ => self.recall(post),
+        }
     }
 
     /// What was remembered of an operation that is over.
@@ -288,38 +223,30 @@ impl Posts {
     }
 
     /// Frees the place of an operation.
-    #[inline]
-    fn remove(&mut self, post: PostId) -> Option<Held> {
-        let slot = &mut self.slots[post.0 as usize];
-        if slot.kind == Kind::Free {
-            return None;
-        }
-        let is_held = std::mem::take(&mut slot.is_held);
-        let held =
-            if is_held { std::mem::take(&mut self.held[post.0 as usize]) } else { Held::default() };
-        (slot.kind, slot.next) = (Kind::Free, self.free);
-        self.free = post.0;
-        if !self.early.is_empty() {
-            self.early.retain(|(known, _)| *known != post);
-        }
-        Some(held)
+    fn remove(&mut self, post: PostId) -> Option<Post> {
+        let removed = self.slots.get_mut(post.0 as usize)?.take()?;
+        self.free.push(post.0);
+        self.early.retain(|(known, _)| *known != post);
+        Some(removed)
     }
 
-    /// Frees the place of what is over; its buffer, if it is here.
+    /// Frees the place of what is over; its buffer.
     ///
     /// # Panics
     ///
     /// When the operation is still pending.
-    #[inline]
     pub(super) fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
-        assert!(!self.slot(post).is_pending(), "taken before it is over");
-        self.remove(post).expect("the engine takes what it has not taken before").buffer
+        let taken = self.remove(post).expect("the engine takes what it has not taken before");
+        assert!(!taken.is_pending(), "taken before it is over");
+        taken.held.buffer
     }
 
     /// Asks MPI to end a receive.
     pub(super) fn cancel(&mut self, post: PostId) {
-        let post = self.slot(post);
-        if post.kind.is_receive() && post.is_pending() {
+        if let Some(post) = self.slot(post)
+            && post.kind == Kind::Receive
+            && post.is_pending()
+        {
             post.cancelling = true;
             post.request.cancel();
         }
@@ -344,9 +271,9 @@ impl Posts {
         };
         let id = MessageId(self.matched);
         self.matched = self.matched.wrapping_add(1);
-        let (source, tag, elements) = (done.source(), done.tag(), message.elements());
+        let told = done.told(message.elements());
         self.messages.push((id, message));
-        Ok(Some((id, Status { source, tag, elements, cancelled: false })))
+        Ok(Some((id, told)))
     }
 
     fn take_message(&mut self, id: MessageId) -> Option<Matched> {
@@ -366,33 +293,43 @@ impl Posts {
         }
     }
 
-    /// Gives up an operation, with the buffer if the request had it.
-    pub(super) fn abandon(&mut self, post: PostId, buffer: Option<AnyBuffer>) {
-        let Post { kind, lane, .. } = *self.slot(post);
-        let Some(mut held) = self.remove(post) else { return };
-        held.buffer = held.buffer.or(buffer);
-        let mut request = std::mem::take(&mut self.slot(post).request);
+    /// Gives up an operation.
+    pub(super) fn abandon(&mut self, post: PostId) {
+        if let Some(Post { request, kind, lane, held, .. }) = self.remove(post) {
+            self.quarantine(request, kind == Kind::Receive, (held, lane));
+        }
+    }
+
+    /// Keeps what MPI uses for a message that was given up.
+    pub(super) fn keep_message(
+        &mut self,
+        request: Request,
+        is_receive: bool,
+        (buffer, lane): (Option<AnyBuffer>, Lane),
+    ) {
+        self.quarantine(request, is_receive, (Held { buffer, _extra: None }, lane));
+    }
+
+    fn quarantine(&mut self, mut request: Request, is_receive: bool, (held, lane): (Held, Lane)) {
         if request.is_over() {
             return;
         }
-        let lane = Some(lane);
-        if kind.is_receive() {
+        if is_receive {
             request.cancel();
         }
         if matches!(request.test(), Ok(None)) || !request.is_over() {
-            self.quarantine.push(Stray { request, held, lane });
+            self.quarantine.push(Stray { request, held, lane: Some(lane) });
         }
     }
 
     /// True when an operation of a context below `context` is pending.
     fn is_busy(&self, data: DataId, context: u32) -> bool {
         let pending = |post: &Post| post.lane.is_below(data, context) && post.is_pending();
-        self.slots.iter().any(pending)
+        self.slots.iter().flatten().any(pending)
     }
 
-    /// True when MPI may still work for the operations of this context and those before it, or
-    /// somebody has not looked whether it does.
-    pub(super) fn needs(&self, data: DataId, context: u32) -> bool {
+    /// True when MPI may still work for those of this context, or of one before it.
+    pub(super) fn need(&self, data: DataId, context: u32) -> bool {
         let below = context + 1;
         let stray = |it: &Stray| it.lane.is_some_and(|lane| lane.is_below(data, below));
         self.is_busy(data, below) || self.quarantine.iter().any(stray)
@@ -407,6 +344,7 @@ impl Posts {
         while self.is_busy(data, context) && began.elapsed() < DRAIN_WITHIN {
             let retired = |post: &Post| post.is_pending() && post.lane.is_below(data, context);
             let slots = self.slots.iter_mut().enumerate();
+            let slots = slots.filter_map(|(at, slot)| Some((at, slot.as_mut()?)));
             for (at, slot) in slots.filter(|(_, post)| retired(post)) {
                 let progress = slot.look(ulfm);
                 if progress != Progress::Pending {
@@ -416,18 +354,16 @@ impl Posts {
         }
     }
 
-    /// Operations whose buffers are here, and buffers in quarantine.
+    /// How many operations there are, and buffers in quarantine.
     pub(super) fn held(&self) -> (usize, usize) {
-        let operations = self.slots.iter().filter(|post| post.kind != Kind::Free).count();
-        (operations, self.quarantine.len())
+        (self.slots.iter().flatten().count(), self.quarantine.len())
     }
 
-    /// Gives up the operations of a data communicator whose buffers are here: that of a request is
-    /// given up with its block.
+    /// Gives up the operations of a data communicator.
     pub(super) fn discard(&mut self, data: DataId) {
         for at in 0..self.slots.len() {
-            if self.slots[at].lane.data == data && self.slots[at].is_held {
-                self.abandon(PostId(at as u32), None);
+            if self.slots[at].as_ref().is_some_and(|post| post.lane.data == data) {
+                self.abandon(PostId(at as u32));
             }
         }
     }
@@ -439,11 +375,10 @@ impl Posts {
             .retain_mut(|it| matches!(it.request.test(), Ok(None)) || !it.request.is_over());
     }
 
-    /// Ends everything; what MPI does not let go of is leaked, as are the buffers that requests
-    /// have, who will not hear of their end.
+    /// Ends everything; what MPI does not let go of is leaked.
     pub(super) fn close(&mut self, within: Duration) {
         for at in 0..self.slots.len() {
-            self.abandon(PostId(at as u32), None);
+            self.abandon(PostId(at as u32));
         }
         let began = Instant::now();
         while !self.quarantine.is_empty() && began.elapsed() < within {

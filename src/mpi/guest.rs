@@ -21,7 +21,9 @@ use super::{
     contexts::DataComm,
     control::Control,
     data::Posts,
-    exit, groups,
+    exit,
+    flight::Flights,
+    groups,
     process::{self, Acquaintance},
     request::{Done, Request, empty_status},
     ulfm::{self, Ulfm},
@@ -215,17 +217,18 @@ impl MpiPlatform {
         exit::report_start();
         let world = Comm::world()?;
         watchdog::set_rank(world.rank().number());
-        Comm::alone()?;
+        let alone = Comm::alone()?;
+        let finished = Request::finished()?;
         Ok(Self {
             ulfm,
             started: Instant::now(),
             origin: Origin::Launched { rank: Rank::new(0), size: 1, spares: 0 },
             max_tag: calls::greatest_tag(world.raw())?,
             control: Control::new(ulfm),
-            posts: Posts::new()?,
+            posts: Posts::new(finished),
+            flights: Flights::new(finished, alone),
             guests: Guests { invited: true, ..Guests::default() },
             data: Vec::new(),
-            last_lane: None,
             unneeded: Vec::new(),
             spawned: None,
             owns_mpi: false,

@@ -9,7 +9,8 @@ use super::{MpiPlatform, comm};
 pub struct Holdings {
     /// Communicators that fampi made and did not free.
     pub communicators: usize,
-    /// Operations of blocks whose buffers have not been taken back, pending or over.
+    /// Operations of blocks that are pending, and others than messages that nobody has looked at
+    /// since they are over.
     pub operations: usize,
     /// Buffers that their blocks gave up and MPI has not let go of.
     pub quarantined: usize,
@@ -18,7 +19,8 @@ pub struct Holdings {
 impl MpiPlatform {
     /// What is held now. Makes no progress.
     pub(crate) fn holdings(&self) -> Holdings {
-        let (operations, quarantined) = self.posts.held();
+        let (posts, quarantined) = self.posts.held();
+        let operations = posts + self.flights.count();
         Holdings { communicators: comm::live(), operations, quarantined }
     }
 }

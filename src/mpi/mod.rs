@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
-//! data      operations and buffers of the application  exit    every end is seen by the others
-//! contexts  the communicators they run on             interop  from and to rsmpi
+//! flight    messages of blocks                 exit      every end is seen by the others
+//! data      all other operations, and buffers  contexts  the communicators they run on
+//! interop   from and to rsmpi
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! guest     a program that owns its MPI               holdings  what is in use
 //! baseline  MPI's own operations, to compare with    mend  against a mistake of Open MPI 5
@@ -30,6 +31,7 @@ mod exit;
 mod expose;
 mod facts;
 mod files;
+mod flight;
 mod groups;
 mod guest;
 mod holdings;
@@ -70,8 +72,10 @@ use comm::Comm;
 use contexts::{DataComm, lane_of};
 use control::Control;
 use data::Posts;
+use flight::Flights;
 use guest::Guests;
 use process::Acquaintance;
+use request::Request;
 use ulfm::Ulfm;
 
 pub use self::{
@@ -79,6 +83,7 @@ pub use self::{
     comm::communicators,
     expose::{Expose, Exposure, MpiElement, Numbers},
     facts::{Facts, facts},
+    flight::Flight,
     guest::{Adopted, Ended},
     holdings::Holdings,
     reduce::UserFunction,
@@ -89,10 +94,11 @@ use crate::{
         buffer::{AnyBuffer, Buffer},
         platform::{
             DataId, Derived, Envelope, FileId, FileMode, Idle, Incoming, Lane, MessageId,
-            Operation, Origin, Platform, PostId, Posted, Progress, Settled, Status, UniverseId,
+            Operation, Origin, Platform, Post, PostId, Posted, Progress, Settled, Status,
+            UniverseId, Way,
         },
         pulse::Pulse,
-        record::{Record, settle_each},
+        record::{self, Record},
     },
     error::Error,
     fault::FaultCode,
@@ -115,9 +121,8 @@ pub struct MpiPlatform {
     control: Control,
     posts: Posts,
     guests: Guests,
+    flights: Flights,
     data: Vec<Option<DataComm>>,
-    /// Where the last message of a block started, until contexts are retired.
-    last_lane: Option<(Lane, Comm)>,
     /// Old contexts to be freed when nothing is pending on them.
     unneeded: Vec<(DataId, u32, Comm)>,
     /// The link to the root, and the processes spawned with us.
@@ -173,7 +178,7 @@ impl MpiPlatform {
         exit::guard();
         exit::report_start();
         watchdog::set_rank(comm.rank().number());
-        Comm::alone()?;
+        let alone = Comm::alone()?;
         mend::keep_null_communicator();
         let mut control = Control::new(ulfm);
         let origin = if is_replacement {
@@ -184,16 +189,17 @@ impl MpiPlatform {
             watcher::add(control.add(frames, source, mailbox), processes, wills);
             Origin::Launched { rank: comm.rank(), size: comm.size(), spares }
         };
+        let finished = Request::finished()?;
         Ok(Self {
             ulfm,
             started: Instant::now(),
             origin,
             max_tag: calls::greatest_tag(comm.raw())?,
             control,
-            posts: Posts::new()?,
+            posts: Posts::new(finished),
             guests: Guests::default(),
+            flights: Flights::new(finished, alone),
             data: Vec::new(),
-            last_lane: None,
             unneeded: Vec::new(),
             spawned: None,
             owns_mpi: false,
@@ -323,24 +329,21 @@ impl Platform for MpiPlatform {
         }
     }
 
-    fn start_send(
-        &mut self,
-        lane: Lane,
-        to: Envelope,
-        synchronous: bool,
-        record: &mut Record,
-    ) -> bool {
-        match self.open_lane(lane) {
-            Some(comm) => self.posts.start_send((lane, &comm), to, synchronous, record),
-            None => record.refuse(FaultCode::Interrupted),
+    fn start(&mut self, lane: Lane, way: Way, envelope: Envelope, record: &mut Record) -> bool {
+        if !self.flights.enter(&self.data, lane) {
+            return record.refuse(FaultCode::Interrupted);
         }
+        self.flights.start(way, envelope, record, &watchdog::ordinary())
     }
 
-    fn start_receive(&mut self, lane: Lane, from: Envelope, record: &mut Record) -> bool {
-        match self.open_lane(lane) {
-            Some(comm) => self.posts.start_receive((lane, &comm), from, record),
-            None => record.refuse(FaultCode::Interrupted),
-        }
+    fn start_all(
+        &mut self,
+        lane: Lane,
+        way: Way,
+        envelopes: &[Envelope],
+        records: &mut [Record],
+    ) -> bool {
+        self.flights.start_all((&self.data, lane), way, envelopes, records)
     }
 
     #[inline]
@@ -351,21 +354,23 @@ impl Platform for MpiPlatform {
         self.posts.test(post, self.ulfm)
     }
 
-    fn settle(&mut self, records: &mut [Record]) -> Settled {
-        let mut settled = self.posts.settle(records, self.ulfm);
-        let rest = &mut records[settled.complete..];
-        if rest.first().and_then(Record::running).is_some_and(guest::is_guest) {
-            let guests = settle_each(self, rest);
-            settled = Settled { complete: settled.complete + guests.complete, ..guests };
+    fn look(&mut self, record: &mut Record) {
+        if record.flight().is_some() {
+            return self.flights.look(record);
         }
-        settled
+        record::look(self, record);
     }
 
-    fn cancel(&mut self, post: PostId) {
-        if guest::is_guest(post) {
-            return self.cancel_request(post);
+    fn settle(&mut self, records: &mut [Record]) -> Settled {
+        self.settle_all(records)
+    }
+
+    fn cancel(&mut self, post: &mut Post) {
+        match post {
+            Post::Message(flight) => flight.cancel(),
+            Post::Kept(id) if guest::is_guest(*id) => self.cancel_request(*id),
+            Post::Kept(id) => self.posts.cancel(*id),
         }
-        self.posts.cancel(post);
     }
 
     fn probe(
@@ -404,22 +409,24 @@ impl Platform for MpiPlatform {
         if guest::is_guest(post) { None } else { self.posts.take(post) }
     }
 
-    fn abandon(&mut self, post: PostId, buffer: Option<AnyBuffer>) {
-        // What the user started is the user's to end.
-        if !guest::is_guest(post) {
-            self.posts.abandon(post, buffer);
+    fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>) {
+        match post {
+            Post::Message(flight) => self.flights.abandon(flight, buffer, &mut self.posts),
+            // What the user started is the user's to end.
+            Post::Kept(id) if guest::is_guest(id) => {}
+            Post::Kept(id) => self.posts.abandon(id),
         }
     }
 
     fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool) {
         let guests = self.guests.retire(data, refill, self.ulfm);
-        if guests && (refill || !self.posts.needs(data, context - 1)) {
+        if guests && (refill || !self.needs(data, context - 1)) {
             return;
         }
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        self.last_lane = None;
+        self.flights.close_lanes();
         let unneeded = place.retire(context, refill, self.ulfm);
         self.posts.drain(data, context, self.ulfm);
         self.note_unneeded(data, unneeded);
@@ -453,7 +460,7 @@ impl Platform for MpiPlatform {
     }
 
     fn discard_data(&mut self, data: DataId) {
-        self.last_lane = None;
+        self.flights.close_lanes();
         self.posts.discard(data);
         // The communicators stay allocated: others may still send to them, and MPI would deliver
         // such a message to a later communicator that has the same number.

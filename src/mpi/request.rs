@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{c_int, c_void},
+    mem::MaybeUninit,
     ptr,
 };
 
@@ -11,9 +12,9 @@ use super::{
     calls::{COUNT, Checked, Refusal, check},
     comm::Comm,
     expose::Exposure,
-    watchdog,
+    watchdog::{self, Inside},
 };
-use crate::rank::Rank;
+use crate::{engine::platform::Status, rank::Rank};
 
 /// A request of MPI; null when nothing is under way. Dropping it does not end the operation.
 #[derive(Debug)]
@@ -54,12 +55,18 @@ impl Done {
         code == 0 && flag != 0
     }
 
-    pub(super) fn source(&self) -> Option<Rank> {
+    fn source(&self) -> Option<Rank> {
         u32::try_from(self.0.MPI_SOURCE).ok().map(Rank::new)
     }
 
-    pub(super) fn tag(&self) -> u32 {
+    fn tag(&self) -> u32 {
         self.0.MPI_TAG.cast_unsigned()
+    }
+
+    /// What a receive of so many elements has come to.
+    #[inline]
+    pub(super) fn told(&self, elements: usize) -> Status {
+        Status { source: self.source(), tag: self.tag(), elements, cancelled: false }
     }
 
     /// True when this many bytes were received.
@@ -129,7 +136,7 @@ impl Request {
     /// What MPI gives for an operation that was over before its start returned, most small sends
     /// among them: nothing is left to tell them apart, so all share one request. Null if they do
     /// not. Found by messages to nobody, of which two could not share what is under way.
-    pub(super) fn finished() -> Checked<Self> {
+    pub(super) fn finished() -> Checked<ffi::MPI_Request> {
         let alone = Comm::alone()?;
         // SAFETY: reading a constant that MPI's library defines.
         let nobody = unsafe { ffi::RSMPI_PROC_NULL };
@@ -145,7 +152,7 @@ impl Request {
         for send in &mut sends {
             while send.test()?.is_none() {}
         }
-        Ok(if one == other { Self(one) } else { Self::null() })
+        Ok(if one == other { one } else { Self::null().raw() })
     }
 
     /// Takes a request that somebody else started.
@@ -244,7 +251,7 @@ impl Request {
         self.0 == unsafe { ffi::RSMPI_REQUEST_NULL }
     }
 
-    /// `MPI_Isend` or `MPI_Issend`.
+    /// `MPI_Isend` or `MPI_Issend`, of which the watchdog knows.
     ///
     /// # Safety
     ///
@@ -257,20 +264,21 @@ impl Request {
         to: Rank,
         tag: u32,
         synchronous: bool,
+        _: &Inside,
     ) -> Checked<Self> {
-        let _inside = watchdog::ordinary();
         let start = if synchronous { ffi::MPI_Issend } else { ffi::MPI_Isend };
         let Exposure { address, count, datatype, .. } = *buffer;
         let (to, tag) = (to.number().cast_signed(), tag.cast_signed());
-        let mut request = Self::null();
+        let mut request = MaybeUninit::uninit();
         check("MPI_Isend", {
             // SAFETY: the buffer is described by its exposure and kept by our caller.
-            unsafe { start(address, count, datatype, to, tag, comm.raw(), request.slot()) }
+            unsafe { start(address, count, datatype, to, tag, comm.raw(), request.as_mut_ptr()) }
         })?;
-        Ok(request)
+        // SAFETY: MPI has started it, and written its handle.
+        Ok(Self(unsafe { request.assume_init() }))
     }
 
-    /// `MPI_Irecv`.
+    /// `MPI_Irecv`, of which the watchdog knows.
     ///
     /// # Safety
     ///
@@ -282,19 +290,19 @@ impl Request {
         buffer: &Exposure,
         from: Option<Rank>,
         tag: Option<u32>,
+        _: &Inside,
     ) -> Checked<Self> {
-        let _inside = watchdog::ordinary();
         let from = from.map_or_else(any_source, |rank| rank.number().cast_signed());
         let tag = tag.map_or_else(any_tag, u32::cast_signed);
         let Exposure { address, count, datatype, .. } = *buffer;
-        let mut request = Self::null();
+        let mut request = MaybeUninit::uninit();
+        let slot = request.as_mut_ptr();
         check("MPI_Irecv", {
             // SAFETY: the buffer is described by its exposure and left alone by our caller.
-            unsafe {
-                ffi::MPI_Irecv(address, count, datatype, from, tag, comm.raw(), request.slot())
-            }
+            unsafe { ffi::MPI_Irecv(address, count, datatype, from, tag, comm.raw(), slot) }
         })?;
-        Ok(request)
+        // SAFETY: MPI has started it, and written its handle.
+        Ok(Self(unsafe { request.assume_init() }))
     }
 
     /// `MPI_Recv_init`: a receive to be started again and again.

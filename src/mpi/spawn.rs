@@ -204,7 +204,9 @@ fn tell(living: &Comm, word: i32) -> Checked<()> {
         let mut wire = Wire::new(4);
         wire.write(&word.to_le_bytes());
         // SAFETY: the memory is kept until the wait is over; an error ends a request, too.
-        let sent = unsafe { Request::send(living, &wire.exposure(4), other, TAG, false) };
+        let sent = unsafe {
+            Request::send(living, &wire.exposure(4), other, TAG, false, &watchdog::ordinary())
+        };
         sent.and_then(wait)?;
     }
     Ok(())
@@ -215,7 +217,9 @@ fn hear(living: &Comm) -> Checked<i32> {
     let wire = Wire::new(4);
     let from = Some(Rank::new(0));
     // SAFETY: as in `tell`.
-    let posted = unsafe { Request::receive(living, &wire.exposure(4), from, Some(TAG)) };
+    let posted = unsafe {
+        Request::receive(living, &wire.exposure(4), from, Some(TAG), &watchdog::ordinary())
+    };
     posted.and_then(wait)?;
     Ok(wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes)))
 }

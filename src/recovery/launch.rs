@@ -76,8 +76,7 @@ impl Engine {
                 Some(Err(_)) => {
                     self.tell(|_| Entry::Left);
                     self.sum_up();
-                    self.left = true;
-                    self.platform.finalize();
+                    self.end_platform();
                     self.platform.exit()
                 }
             }
@@ -101,6 +100,12 @@ impl Engine {
         }
         self.tell(|_| Entry::Left);
         self.sum_up();
+        self.end_platform();
+    }
+
+    /// Nothing of this process is under way any more.
+    fn end_platform(&mut self) {
+        self.give_up_requests();
         self.left = true;
         self.platform.finalize();
     }

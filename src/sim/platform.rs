@@ -20,7 +20,7 @@ use crate::{
         buffer::{AnyBuffer, Buffer},
         platform::{
             DataId, Derived, FileId, FileMode, Idle, Incoming, Lane, MessageId, Operation, Origin,
-            Platform, PostId, Posted, Progress, Status, UniverseId,
+            Platform, Post, PostId, Posted, Progress, Status, UniverseId,
         },
     },
     error::Error,
@@ -277,7 +277,8 @@ impl Platform for SimPlatform {
         progress.unwrap_or_else(|| panic!("process {} has no post {}", self.me, post.0))
     }
 
-    fn cancel(&mut self, post: PostId) {
+    fn cancel(&mut self, post: &mut Post) {
+        let Post::Kept(post) = *post else { return };
         if let Some(mut world) = self.enter(false) {
             world.cancel(self.me, post);
         }
@@ -329,7 +330,8 @@ impl Platform for SimPlatform {
         Some(taken.buffer)
     }
 
-    fn abandon(&mut self, post: PostId, _: Option<AnyBuffer>) {
+    fn abandon(&mut self, post: Post, _: Option<AnyBuffer>) {
+        let Post::Kept(post) = post else { return };
         if let Some(mut world) = self.enter(false) {
             world.abandon(self.me, post);
         }

@@ -153,11 +153,16 @@ pub(crate) fn with_deaths(world: World) -> Ended {
     say(world, "all probes ended")
 }
 
+/// The neighbours on a ring.
+fn neighbours(world: &World) -> (Rank, Rank) {
+    let (me, size) = (world.rank().number(), world.size());
+    (Rank::new((me + size - 1) % size), Rank::new((me + 1) % size))
+}
+
 /// A block with this many receives and sends around a ring; the buffers come back. Tags stand in
 /// the order of the receives, or MPI itself would search.
 fn ring(world: &World, messages: u32, mut buffers: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>, Error> {
-    let (me, size) = (world.rank().number(), world.size());
-    let (left, right) = (Rank::new((me + size - 1) % size), Rank::new((me + 1) % size));
+    let (left, right) = neighbours(world);
     let mut block = world.start(Level::Global)?;
     let mut posted = Vec::with_capacity(2 * messages as usize);
     let mut next = || buffers.pop().unwrap_or_else(|| vec![0; 16]);
@@ -170,6 +175,20 @@ fn ring(world: &World, messages: u32, mut buffers: Vec<Vec<u32>>) -> Result<Vec<
     let finished = wait(block.finish(Timeout::Never))?;
     assert!(finished.is_committed());
     posted.into_iter().map(|request| finished.take(request)).collect()
+}
+
+/// Messages, each with its peer and its tag.
+type Messages = Vec<(Vec<u32>, Rank, Tag)>;
+
+/// The same with a call for all that are received, and one for all that are sent.
+fn ring_at_once(world: &World, [received, sent]: [&mut Messages; 2]) -> Result<(), Error> {
+    let mut block = world.start(Level::Global)?;
+    let coming = block.irecv_all(received)?;
+    let going = block.isend_all(sent)?;
+    let finished = wait(block.finish(Timeout::Never))?;
+    assert!(finished.is_committed());
+    finished.take_all(coming, received)?;
+    finished.take_all(going, sent)
 }
 
 /// 2,000 requests cost a request what 200 do, and none allocates: only the lists here do.
@@ -189,6 +208,16 @@ pub(crate) fn many(world: World) -> Ended {
     drop(buffers);
     assert!(allocations < 10, "{allocations} allocations for 2,000 requests");
     assert!(best[1] < 4.0 * best[0], "a request costs {best:?} s in blocks of 200 and 2,000");
+    let (left, right) = neighbours(&world);
+    let all = |content, peer| (0..1000).map(move |tag| (vec![content; 16], peer, Tag(tag)));
+    let mut received: Messages = all(0, left).collect();
+    let mut sent: Messages = all(world.rank().number(), right).collect();
+    ring_at_once(&world, [&mut received, &mut sent])?;
+    let region = Region::new(crate::ALLOCATOR);
+    ring_at_once(&world, [&mut received, &mut sent])?;
+    let allocations = region.change().allocations;
+    assert!(allocations < 10, "{allocations} allocations for 2,000 requests at once");
+    assert!(received.iter().all(|(content, from, _)| *content == vec![from.number(); 16]));
     say(world, "a request costs the same in any number")
 }
 
@@ -210,35 +239,38 @@ pub(crate) fn mixed_with_deaths(world: World) -> Ended {
     let own = std::env::current_exe().expect("this program has a path");
     let file = world.open_file::<u8>(own, FileMode::Read)?;
     let mut comm: Comm = Comm::clone(&world);
-    for level in [Level::Local, Level::Global, Level::Local] {
+    for (level, at_once) in [(Level::Local, false), (Level::Global, false), (Level::Local, true)] {
         let (me, size) = (comm.rank(), comm.size());
         let last = Rank::new(size - 1);
         let others: Vec<Rank> = (0..size).map(Rank::new).filter(|rank| *rank != me).collect();
         let mut block = comm.start(level)?;
+        let halves = [0..MESSAGES / 2, MESSAGES / 2..MESSAGES].map(|numbers| {
+            let each = numbers.flat_map(|it| others.iter().map(move |other| (*other, it)));
+            each.collect::<Vec<(Rank, u32)>>()
+        });
         let mut receives = Vec::new();
-        for number in 0..MESSAGES {
-            for from in &others {
-                let room = vec![0_u32; length(number)];
-                receives.push((*from, number, block.irecv(room, *from, Tag(number))?));
-            }
-            if number == MESSAGES / 2 && level == Level::Global {
+        for half in &halves {
+            let room = |(from, it): &(Rank, u32)| (vec![0; length(*it)], *from, Tag(*it));
+            let messages = half.iter().map(room).collect();
+            receives.extend(post(&mut block, Post::Receive, at_once, messages)?);
+            if receives.len() == half.len() && level == Level::Global {
                 block.irecv(vec![0_u8], Source::Any, Tag(MESSAGES))?;
             }
         }
         let read = block.iread_at(&file, 1, vec![0; 3]);
         let mut sends = Vec::new();
-        for number in 0..MESSAGES {
-            if me == last && number == MESSAGES / 2 {
+        for half in &halves {
+            if me == last && !sends.is_empty() {
                 die();
             }
-            for to in &others {
-                sends.push((*to, number, block.isend(stamps(me, number), *to, Tag(number))?));
-            }
+            let message = |(to, it): &(Rank, u32)| (stamps(me, *it), *to, Tag(*it));
+            let messages = half.iter().map(message).collect();
+            sends.extend(post(&mut block, Post::Send, at_once, messages)?);
         }
         let finished = wait(block.finish(Timeout::Never))?;
         assert!(!finished.is_committed(), "{finished:?}");
         assert_eq!(finished.take(read)?, *b"ELF");
-        for (from, number, request) in receives {
+        for ((from, number), request) in halves.iter().flatten().copied().zip(receives) {
             let expected = Expected {
                 what: format!("message {number} of rank {from}"),
                 source: Some(from),
@@ -248,7 +280,7 @@ pub(crate) fn mixed_with_deaths(world: World) -> Ended {
             };
             check_mixed(&finished, level, request, &expected)?;
         }
-        for (to, number, request) in sends {
+        for ((to, number), request) in halves.iter().flatten().copied().zip(sends) {
             let expected = Expected {
                 what: format!("message {number} to rank {to}"),
                 source: None,
@@ -266,6 +298,31 @@ pub(crate) fn mixed_with_deaths(world: World) -> Ended {
     }
     drop((comm, file));
     say(world, "each message had its own end")
+}
+
+#[derive(Clone, Copy)]
+enum Post {
+    Send,
+    Receive,
+}
+
+/// Posts these messages, at once or one after the other.
+fn post(
+    block: &mut TryBlock,
+    how: Post,
+    at_once: bool,
+    mut messages: Messages,
+) -> Result<Vec<Request<u32>>, Error> {
+    match (how, at_once) {
+        (Post::Send, true) => Ok(block.isend_all(&mut messages)?.iter().collect()),
+        (Post::Receive, true) => Ok(block.irecv_all(&mut messages)?.iter().collect()),
+        (Post::Send, false) => {
+            messages.into_iter().map(|(buffer, to, tag)| block.isend(buffer, to, tag)).collect()
+        }
+        (Post::Receive, false) => {
+            messages.into_iter().map(|(buffer, from, tag)| block.irecv(buffer, from, tag)).collect()
+        }
+    }
 }
 
 /// What a message of [`mixed_with_deaths`] is if it arrives.

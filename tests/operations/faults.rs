@@ -16,6 +16,8 @@ const SIZE: u32 = 4;
 /// The rank that dies, forgets or leaves.
 const BAD: u32 = 1;
 const SEEDS: u64 = 8;
+/// Messages of [`Tested::Many`].
+const MANY: usize = 40;
 /// Longer than messages that go without their receiver.
 const LONG: usize = 3000;
 
@@ -26,6 +28,10 @@ enum Tested {
     /// Each rank sends to the next one and receives from the one before.
     Ring {
         synchronous: bool,
+        elements: usize,
+    },
+    /// The ring with many messages at once, more than are started together.
+    Many {
         elements: usize,
     },
     /// Each rank sends two columns of an array to its neighbours, and receives two others.
@@ -64,11 +70,12 @@ impl Posted {
 fn tested() -> Vec<Tested> {
     let ring = |synchronous, elements| Tested::Ring { synchronous, elements };
     let rings = [ring(false, 3), ring(true, 3), ring(false, LONG), ring(true, LONG)];
+    let many = [Tested::Many { elements: 1 }, Tested::Many { elements: LONG }];
     let faces = [Tested::Faces { rows: 3 }, Tested::Faces { rows: LONG }];
     let channel = |synchronous, elements| Tested::Channels { synchronous, elements };
     let channels = [channel(false, 3), channel(true, 3), channel(false, LONG)];
     let accesses = [Tested::Accesses { elements: 3 }, Tested::Accesses { elements: LONG }];
-    let messages = rings.into_iter().chain(faces).chain(channels).chain(accesses);
+    let messages = rings.into_iter().chain(many).chain(faces).chain(channels).chain(accesses);
     KINDS.into_iter().map(Tested::All).chain(messages).collect()
 }
 
@@ -98,6 +105,16 @@ impl Tested {
                     block.isend(content, right, Tag(3))?
                 };
                 Ok(owners(vec![received, sent]))
+            }
+            Self::Many { elements } => {
+                let all = |content: u64, peer| {
+                    (0..MANY as u32).map(move |tag| (vec![content; elements], peer, Tag(tag)))
+                };
+                let mut received: Vec<_> = all(0, left).collect();
+                let mut sent: Vec<_> = all(seed * 100 + u64::from(me), right).collect();
+                let coming = block.irecv_all(&mut received)?;
+                let going = block.isend_all(&mut sent)?;
+                Ok(owners(coming.iter().chain(going.iter()).collect()))
             }
             Self::Faces { rows } => {
                 let field = Array::new([rows, 6], vec![seed * 100 + u64::from(me); 6 * rows])?;
@@ -209,6 +226,10 @@ impl Tested {
                 }
                 (Ok(found), Self::Ring { elements, .. }) if complete => {
                     let from = if position == 0 { (me + size - 1) % size } else { me };
+                    assert_eq!(found, vec![seed * 100 + u64::from(from); elements]);
+                }
+                (Ok(found), Self::Many { elements }) if complete => {
+                    let from = if position < MANY { (me + size - 1) % size } else { me };
                     assert_eq!(found, vec![seed * 100 + u64::from(from); elements]);
                 }
                 (Ok(found), Self::Accesses { elements }) if complete => {

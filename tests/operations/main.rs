@@ -12,6 +12,7 @@ mod fused;
 mod grids;
 mod lattice;
 mod levels;
+mod many;
 mod parts;
 mod planes;
 mod requests;

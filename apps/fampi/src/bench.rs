@@ -73,8 +73,8 @@ const COMMIT: Measurement = Measurement {
 const BLOCK: Measurement = Measurement {
     program: "block",
     package: None,
-    columns: "ranks,bytes,requests,plain_us,block_us,ratio",
-    header: &["ranks", "bytes", "requests", "plain/µs", "block/µs", "ratio"],
+    columns: "ranks,bytes,requests,plain_us,block_us,ratio,all_us,all_ratio",
+    header: &["ranks", "bytes", "requests", "plain/µs", "block/µs", "ratio", "at once/µs", "ratio"],
 };
 
 const LULESH: Measurement = Measurement {

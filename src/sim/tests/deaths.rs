@@ -164,7 +164,7 @@ fn destructors_of_a_crashed_process_run_and_can_do_no_harm() {
             let refused = self.0.post(lane(DataId(7), 0), &send(0, 0), AnyBuffer::of(vec![1_u8]));
             assert!(refused.is_err());
             drop(self.0.take(PostId(3)));
-            self.0.abandon(PostId(3), None);
+            self.0.abandon(Post::Kept(PostId(3)), None);
             self.0.finalize();
         }
     }

@@ -13,8 +13,8 @@ use crate::{
         buffer::{AnyBuffer, Element},
         collective::{Collective, Parts},
         platform::{
-            DataId, Idle, Incoming, Lane, Operation, Origin, Platform, PostId, Posted, Progress,
-            UniverseId,
+            DataId, Idle, Incoming, Lane, Operation, Origin, Platform, Post, PostId, Posted,
+            Progress, UniverseId,
         },
     },
     ids::{BlockId, CommId},

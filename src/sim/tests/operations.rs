@@ -189,9 +189,9 @@ fn abandoned_operations_are_counted_until_they_are_over() {
         let data = gather_all(&mut platform, 2);
         let to = 1 - my_rank(&platform);
         let cancelled = post(&mut platform, data, receive(to, 0), vec![0_u8; 4]);
-        platform.abandon(cancelled, None);
+        platform.abandon(Post::Kept(cancelled), None);
         let stays = post(&mut platform, data, send(to, 1), vec![0_u8; 5000]);
-        platform.abandon(stays, None);
+        platform.abandon(Post::Kept(stays), None);
         post(&mut platform, data, receive(to, 2), vec![0_u8; 4]);
         platform.finalize();
     });

@@ -1,0 +1,198 @@
+//! Messages with one peer: how they are named on the wire, and how they start.
+//!
+//! Whether messages of a block can start at once, so that nothing but the platform has to be
+//! asked, is found out with the first one, and once more after news.
+
+use super::{
+    BlockKey, Engine, Need,
+    block::OpenBlock,
+    buffer::{AnyBuffer, Buffer},
+    platform::{Envelope, Operation, Way},
+};
+use crate::{error::Error, ids::BlockId, rank::Rank};
+
+/// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
+const USER_TAG_BITS: u32 = 15;
+/// The greatest tag of a user.
+pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
+
+/// Bits that the greatest tag on the wire leaves beside the user's.
+pub(super) fn scope_bits(max_tag: u32) -> u32 {
+    (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS
+}
+
+/// So many messages are given to the platform at once.
+const AT_ONCE: usize = 32;
+
+impl Engine {
+    /// The tag on the wire: the user's, and the block's number as far as there is room, so that a
+    /// message of one block does not match a receive of another.
+    #[inline]
+    pub(crate) fn wire_tag(&self, scope: BlockId, tag: u32) -> u32 {
+        tag << self.scope_bits | (scope.0 as u32 & self.scope_mask)
+    }
+
+    /// The user's part of a tag on the wire.
+    pub(crate) fn user_tag(&self, wire: u32) -> u32 {
+        wire >> self.scope_bits
+    }
+
+    /// Posts a message as the next request of a block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    // Two ways that part at once: where they met again, all that is known would be read again.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    pub(crate) fn post_message<B: Buffer>(
+        &mut self,
+        key: BlockKey,
+        way: Way,
+        (peer, tag): (Rank, u32),
+        buffer: B,
+    ) -> Result<usize, Error> {
+        if self.block(key).open_since != self.news {
+            return self.post_first(key, way, (peer, tag), buffer);
+        }
+        self.start_message(key, way, (peer, tag), buffer)
+    }
+
+    /// The same for the first message of a block, and after news.
+    #[inline(never)]
+    fn post_first<B: Buffer>(
+        &mut self,
+        key: BlockKey,
+        way: Way,
+        (peer, tag): (Rank, u32),
+        buffer: B,
+    ) -> Result<usize, Error> {
+        if self.open(key) {
+            return self.start_message(key, way, (peer, tag), buffer);
+        }
+        let (peer, tag) = (self.member(key, peer)?, self.wire_tag(self.block(key).scope, tag));
+        let operation = way.operation(Envelope { peer, tag });
+        Ok(self.post(key, Need::Peer(peer), &operation, AnyBuffer::of(buffer)))
+    }
+
+    /// The same for a block whose messages can start at once.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn start_message<B: Buffer>(
+        &mut self,
+        key: BlockKey,
+        way: Way,
+        (peer, tag): (Rank, u32),
+        buffer: B,
+    ) -> Result<usize, Error> {
+        let (peer, tag) = (self.member(key, peer)?, self.wire_tag(self.block(key).scope, tag));
+        let Self { platform, blocks, .. } = self;
+        let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
+        let (index, record) = records.load(Need::Peer(peer), buffer);
+        if !platform.start(*lane, way, Envelope { peer, tag }, record) {
+            self.after_failure(key, index);
+        }
+        Ok(index)
+    }
+
+    /// Posts messages, with ranks of the block's communicator, as its next requests.
+    pub(crate) fn post_messages<B: Buffer>(
+        &mut self,
+        key: BlockKey,
+        way: Way,
+        messages: impl Iterator<Item = (B, Rank, u32)>,
+    ) {
+        let mut messages = messages.fuse();
+        loop {
+            let first = self.block(key).records.len();
+            if self.block(key).open_since != self.news && !self.open(key) {
+                let Some((buffer, peer, tag)) = messages.next() else { return };
+                let tag = self.wire_tag(self.block(key).scope, tag);
+                let operation = way.operation(Envelope { peer, tag });
+                self.post(key, Need::Peer(peer), &operation, AnyBuffer::of(buffer));
+                continue;
+            }
+            let bare = self.wire_tag(self.block(key).scope, 0);
+            let Self { platform, blocks, scope_bits, .. } = self;
+            let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
+            let mut envelopes = [Envelope { peer: Rank::new(0), tag: 0 }; AT_ONCE];
+            let mut count = 0;
+            for (envelope, (buffer, peer, tag)) in envelopes.iter_mut().zip(&mut messages) {
+                *envelope = Envelope { peer, tag: tag << *scope_bits | bare };
+                records.load(Need::Peer(peer), buffer);
+                count += 1;
+            }
+            if !platform.start_all(*lane, way, &envelopes[..count], &mut records[first..]) {
+                self.after_failures(key, first);
+            }
+            if count < AT_ONCE {
+                return;
+            }
+        }
+    }
+
+    /// Posts a receive from any rank, or of any tag.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`].
+    pub(crate) fn post_any_receive<B: Buffer>(
+        &mut self,
+        key: BlockKey,
+        envelope: (Option<Rank>, Option<u32>),
+        buffer: B,
+    ) -> Result<usize, Error> {
+        let (from, tag) = self.on_the_wire(key, envelope)?;
+        let need = from.map_or(Need::Anybody, Need::Peer);
+        let operation = Operation::Receive { from, tag };
+        Ok(self.post(key, need, &operation, AnyBuffer::of(buffer)))
+    }
+
+    /// True when messages of a block can start at once, as can the next ones until there are news:
+    /// its context is there, nobody has died, and nothing is interrupted.
+    #[inline(never)]
+    fn open(&mut self, key: BlockKey) -> bool {
+        let block = self.block(key);
+        let comm = self.comm(block.comm);
+        let is_open = block.context <= comm.settled_context
+            && comm.data == Some(block.lane.data)
+            && comm.is_quiet()
+            && self.interrupted.is_empty();
+        if is_open {
+            self.block_mut(key).open_since = self.news;
+        }
+        is_open
+    }
+
+    /// What a receive accepts, as it is on the wire.
+    pub(crate) fn on_the_wire(
+        &self,
+        key: BlockKey,
+        (from, tag): (Option<Rank>, Option<u32>),
+    ) -> Result<(Option<Rank>, Option<u32>), Error> {
+        let from = match from {
+            Some(rank) => Some(self.member(key, rank)?),
+            None => None,
+        };
+        Ok((from, tag.map(|tag| self.wire_tag(self.block(key).scope, tag))))
+    }
+
+    /// This rank, if the block's communicator has it.
+    #[inline]
+    pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
+        let size = self.block(key).size;
+        if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
+    }
+
+    /// An error unless the block's communicator has all of these.
+    #[inline]
+    pub(crate) fn members(
+        &self,
+        key: BlockKey,
+        mut ranks: impl Iterator<Item = Rank>,
+    ) -> Result<(), Error> {
+        let size = self.block(key).size;
+        let missing = ranks.find(|rank| rank.number() >= size);
+        missing.map_or(Ok(()), |rank| Err(Error::NoSuchRank { rank, size }))
+    }
+}

@@ -1,0 +1,264 @@
+//! Messages of blocks: they start, and are ended, in the records that have their buffers.
+//!
+//! Such a message costs little beside MPI: its request of MPI is in its record and nowhere else, so
+//! it takes no place here, and only their number is known. Most small sends are over before their
+//! start returns, as MPI has copied the message, and nobody ever looks at them.
+
+mod settle;
+
+use mpi::ffi;
+
+use self::settle::Run;
+use super::{
+    calls::BUFFER,
+    comm::Comm,
+    contexts::{DataComm, lane_of},
+    data::{Posts, fault},
+    expose::Numbers,
+    request::{Done, Request, empty_status},
+    watchdog::{self, Inside},
+};
+use crate::{
+    engine::{
+        buffer::AnyBuffer,
+        platform::{DataId, Envelope, Lane, Post, Progress, Status, Way},
+        record::Record,
+    },
+    fault::FaultCode,
+};
+
+/// What no lane of a block is like.
+const CLOSED: Lane = Lane { data: DataId(u32::MAX), context: u32::MAX };
+
+/// A message of a block that is under way.
+#[derive(Debug)]
+pub struct Flight {
+    request: Request,
+    kind: Kind,
+    /// Where its lane is.
+    lane: u32,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Send,
+    Receive,
+    /// A receive that MPI was asked to end.
+    Cancelled,
+}
+
+impl Flight {
+    /// Asks MPI to end a receive.
+    pub(super) fn cancel(&mut self) {
+        if self.kind == Kind::Receive {
+            self.kind = Kind::Cancelled;
+            self.request.cancel();
+        }
+    }
+
+    /// True for what may be in a list with others.
+    #[inline]
+    fn is_listed(&self) -> bool {
+        self.kind != Kind::Cancelled
+    }
+
+    /// What it has moved, now that it is over.
+    fn moved(&self, done: &Done, buffer: &mut AnyBuffer) -> Progress {
+        let all = buffer.elements();
+        if self.kind == Kind::Send {
+            return Progress::Complete(Status { elements: all, ..Status::default() });
+        }
+        if self.kind == Kind::Cancelled && done.is_cancelled() {
+            return Progress::Complete(Status { cancelled: true, ..Status::default() });
+        }
+        let counted = buffer.expose().and_then(|it| done.count(it.element).map_err(fault));
+        counted.map_or_else(Progress::Failed, |count| Progress::Complete(done.told(count)))
+    }
+}
+
+/// Where messages start.
+struct Current {
+    lane: Lane,
+    comm: Comm,
+    /// Its place in the count of messages.
+    at: u32,
+    /// How many messages have started that are not counted there yet.
+    begun: usize,
+}
+
+/// All messages of blocks that are under way.
+pub(super) struct Flights {
+    /// What is over when it starts has this request.
+    finished: ffi::MPI_Request,
+    /// Where the last message started; nowhere after contexts were retired.
+    current: Current,
+    /// How many messages are under way on each context.
+    flying: Vec<(Lane, usize)>,
+    run: Run,
+}
+
+/// Starts a message of what is no vector of numbers.
+#[inline(never)]
+fn start_other(
+    comm: &Comm,
+    way: Way,
+    Envelope { peer, tag }: Envelope,
+    buffer: &mut AnyBuffer,
+    inside: &Inside,
+) -> Result<Request, FaultCode> {
+    let exposure = buffer.expose()?;
+    let started = match way {
+        // SAFETY: the record that has the buffer keeps it until it hears that the request is over.
+        Way::Send { synchronous } => unsafe {
+            Request::send(comm, &exposure, peer, tag, synchronous, inside)
+        },
+        Way::Receive if !exposure.writable => return Err(FaultCode::Mpi(BUFFER)),
+        // SAFETY: as above.
+        Way::Receive => unsafe { Request::receive(comm, &exposure, Some(peer), Some(tag), inside) },
+    };
+    started.map_err(fault)
+}
+
+impl Flights {
+    /// None yet.
+    pub(super) fn new(finished: ffi::MPI_Request, nobody: Comm) -> Self {
+        let current = Current { lane: CLOSED, comm: nobody, at: 0, begun: 0 };
+        Self { finished, current, flying: Vec::new(), run: Run::default() }
+    }
+
+    /// Messages start on this context from now on; false when it is not there.
+    #[inline]
+    pub(super) fn enter(&mut self, data: &[Option<DataComm>], lane: Lane) -> bool {
+        self.current.lane == lane || self.open(data, lane)
+    }
+
+    #[cold]
+    fn open(&mut self, data: &[Option<DataComm>], lane: Lane) -> bool {
+        let Some(comm) = lane_of(data, lane).copied() else { return false };
+        self.count_begun();
+        let known = self.flying.iter().position(|it| it.0 == lane);
+        let place = known.or_else(|| self.flying.iter().position(|it| it.1 == 0));
+        let at = place.unwrap_or_else(|| {
+            self.flying.push((lane, 0));
+            self.flying.len() - 1
+        });
+        self.flying[at].0 = lane;
+        self.current = Current { lane, comm, at: at as u32, begun: 0 };
+        true
+    }
+
+    /// Contexts have been retired: whether one is still there has to be found out again.
+    pub(super) fn close_lanes(&mut self) {
+        self.count_begun();
+        self.current.lane = CLOSED;
+    }
+
+    fn count_begun(&mut self) {
+        let begun = std::mem::take(&mut self.current.begun);
+        if begun > 0 {
+            self.flying[self.current.at as usize].1 += begun;
+        }
+    }
+
+    /// Starts messages as requests of a block; false when some cannot start.
+    pub(super) fn start_all(
+        &mut self,
+        (data, lane): (&[Option<DataComm>], Lane),
+        way: Way,
+        envelopes: &[Envelope],
+        records: &mut [Record],
+    ) -> bool {
+        let is_there = self.enter(data, lane);
+        let inside = watchdog::ordinary();
+        let mut all = true;
+        for (envelope, record) in envelopes.iter().zip(records) {
+            all &= if is_there {
+                self.start(way, *envelope, record, &inside)
+            } else {
+                record.refuse(FaultCode::Interrupted)
+            };
+        }
+        all
+    }
+
+    /// Starts a message where [`Self::enter`] was, as a request of a block; false when it cannot
+    /// start.
+    // The hot path of messages, called in few places. What MPI sees of numbers is not put into one
+    // variable with what it sees of other buffers, which would be in memory.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    pub(super) fn start(
+        &mut self,
+        way: Way,
+        envelope: Envelope,
+        record: &mut Record,
+        inside: &Inside,
+    ) -> bool {
+        let Some(buffer) = record.loaded() else { return record.refuse(FaultCode::Mpi(BUFFER)) };
+        let (comm, Envelope { peer, tag }) = (&self.current.comm, envelope);
+        let started = match (buffer.numbers().and_then(Numbers::exposure), way) {
+            // SAFETY: the record keeps the buffer until it hears that the request is over.
+            (Some(seen), Way::Send { synchronous }) => unsafe {
+                Request::send(comm, &seen, peer, tag, synchronous, inside).map_err(fault)
+            },
+            // SAFETY: as above.
+            (Some(seen), Way::Receive) => unsafe {
+                Request::receive(comm, &seen, Some(peer), Some(tag), inside).map_err(fault)
+            },
+            (None, _) => start_other(comm, way, envelope, buffer, inside),
+        };
+        match started {
+            Ok(request) if way != Way::Receive && request.raw() == self.finished => {
+                record.end_whole();
+            }
+            Ok(request) => {
+                self.current.begun += 1;
+                let kind = if way == Way::Receive { Kind::Receive } else { Kind::Send };
+                record.begin(Post::Message(Flight { request, kind, lane: self.current.at }));
+            }
+            Err(code) => return record.refuse(code),
+        }
+        true
+    }
+
+    /// So many messages like this one are over.
+    fn end(&mut self, lane: u32, count: usize) {
+        self.count_begun();
+        self.flying[lane as usize].1 -= count;
+    }
+
+    /// Looks at a message, and ends it in its record when it is over.
+    #[inline]
+    pub(super) fn look(&mut self, record: &mut Record) {
+        let Some((flight, buffer)) = record.flight_mut() else { return };
+        let mut done = Done::new(empty_status());
+        let wanted = (flight.kind != Kind::Send).then_some(&mut done);
+        let state = match flight.request.test_with(wanted) {
+            Ok(false) => return,
+            Ok(true) => flight.moved(&done, buffer),
+            Err(_) if !flight.request.is_over() => return,
+            Err(refusal) => Progress::Failed(fault(refusal)),
+        };
+        let lane = flight.lane;
+        self.end(lane, 1);
+        record.end_with(state, None);
+    }
+
+    /// Gives up a message with its buffer, which is kept from now on as long as MPI wants it.
+    pub(super) fn abandon(&mut self, flight: Flight, buffer: Option<AnyBuffer>, posts: &mut Posts) {
+        self.end(flight.lane, 1);
+        let (lane, _) = self.flying[flight.lane as usize];
+        posts.keep_message(flight.request, flight.kind != Kind::Send, (buffer, lane));
+    }
+
+    /// True when messages of this context, or of one before it, are under way.
+    pub(super) fn need(&mut self, data: DataId, context: u32) -> bool {
+        self.count_begun();
+        self.flying.iter().any(|(lane, count)| *count > 0 && lane.is_below(data, context + 1))
+    }
+
+    /// How many are under way.
+    pub(super) fn count(&self) -> usize {
+        self.flying.iter().map(|(_, count)| count).sum::<usize>() + self.current.begun
+    }
+}

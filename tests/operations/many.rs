@@ -1,0 +1,109 @@
+//! Many messages at once: what a call takes, gives back, and refuses.
+
+use fampi::{
+    Error, Finished, Level, Outcome, Rank, Tag, Timeout, TryBlock, World, sim::Simulation,
+};
+
+/// More than are started together.
+const MANY: u32 = 100;
+
+type Messages = Vec<(Vec<u64>, Rank, Tag)>;
+
+fn list(content: impl Fn(u32) -> Vec<u64>, peer: Rank) -> Messages {
+    (0..MANY).map(|tag| (content(tag), peer, Tag(tag))).collect()
+}
+
+fn wait(block: TryBlock) -> Finished {
+    match block.finish(Timeout::Never).wait_local(Timeout::Never) {
+        Ok(Outcome::Committed(finished) | Outcome::Faulty(finished)) => finished,
+        _ => panic!("it is waited for without a limit"),
+    }
+}
+
+/// Runs the same on three ranks, each with its neighbours on the left and on the right.
+fn on_a_ring(program: fn(&World, Rank, Rank)) {
+    for seed in 0..20 {
+        let report = Simulation::new(3).seed(seed).run_world(move |world| {
+            let (me, size) = (world.rank().number(), world.size());
+            program(&world, Rank::new((me + size - 1) % size), Rank::new((me + 1) % size));
+            world.finalize();
+        });
+        report.expect_orderly();
+    }
+}
+
+#[test]
+fn lists_serve_block_after_block() {
+    on_a_ring(|world, left, right| {
+        let me = world.rank().number();
+        let number = |rank: Rank, tag: u32| u64::from(1000 * rank.number() + tag);
+        // Some are shorter than the room for them.
+        let content = |tag| vec![number(world.rank(), tag); 1 + tag as usize % 3];
+        let mut sent = list(content, right);
+        let mut received = list(|_| vec![0; 3], left);
+        for _ in 0..3 {
+            let mut block = world.start(Level::Global).expect("alive");
+            let coming = block.irecv_all(&mut received).expect("right ranks");
+            let going = block.isend_all(&mut sent).expect("right ranks");
+            assert_eq!((coming.len(), going.len(), going.is_empty()), (100, 100, false));
+            assert!(received.iter().chain(&sent).all(|(buffer, ..)| buffer.is_empty()));
+            let last = coming.get(99).expect("one of a hundred");
+            assert_eq!(coming.iter().last(), Some(last));
+            assert_eq!(coming.get(100), None);
+            let finished = wait(block);
+            assert!(finished.is_committed());
+            let status = finished.status(last).expect("it is complete");
+            assert_eq!((status.source, status.tag, status.elements), (Some(left), Tag(99), 1));
+            finished.take_all(coming, &mut received).expect("all are here");
+            finished.take_all(going, &mut sent).expect("all are here");
+            assert_eq!(sent, list(content, right), "of rank {me}");
+            for (buffer, _, Tag(tag)) in &mut received {
+                let count = 1 + *tag as usize % 3;
+                assert_eq!(buffer[..count], vec![number(left, *tag); count]);
+                buffer.fill(0);
+            }
+            let again = finished.take_all(coming, &mut received);
+            assert_eq!(again, Err(Error::NoSuchRequest));
+        }
+    });
+}
+
+#[test]
+fn a_wrong_rank_or_tag_leaves_everything_as_it_was() {
+    on_a_ring(|world, left, right| {
+        let mut block = world.start(Level::Global).expect("alive");
+        let mut sent = list(|_| vec![7], right);
+        (sent[50].1, sent[60].2) = (Rank::new(3), Tag(Tag::MAX.0 + 1));
+        let no_rank = Error::NoSuchRank { rank: Rank::new(3), size: 3 };
+        assert_eq!(block.isend_all(&mut sent).map(|_| ()), Err(no_rank));
+        sent[50].1 = right;
+        let no_tag = Error::TagTooLarge { tag: Tag::MAX.0 + 1, max: Tag::MAX.0 };
+        assert_eq!(block.isend_all(&mut sent).map(|_| ()), Err(no_tag));
+        assert!(sent.iter().all(|(buffer, ..)| *buffer == [7]));
+        let none = block.irecv_all::<u64>(&mut []).expect("nothing is wrong");
+        assert!(none.is_empty() && none.iter().len() == 0);
+        let finished = wait(block);
+        assert!(finished.is_committed(), "nothing was sent to {left}");
+        finished.take_all(none, &mut []).expect("as many as there are");
+    });
+}
+
+#[test]
+fn what_is_not_over_stays_and_comes_later() {
+    on_a_ring(|world, left, right| {
+        let mut block = world.start(Level::Global).expect("alive");
+        let mut received = list(|_| vec![0], left);
+        let coming = block.irecv_all(&mut received).expect("right ranks");
+        // Nobody sends before all have come to the barrier below.
+        assert_eq!(block.take_all(coming, &mut received), Err(Error::NotComplete));
+        assert_eq!(block.take_all(coming, &mut received[1..]), Err(Error::NoSuchRequest));
+        let barrier = block.ibarrier();
+        block.wait_local(barrier, Timeout::Never).expect("all come");
+        let mut sent = list(|tag| vec![u64::from(tag)], right);
+        block.isend_all(&mut sent).expect("right ranks");
+        block.waitall_local(coming.iter(), Timeout::Never).expect("all were sent");
+        block.take_all(coming, &mut received).expect("all are over");
+        assert_eq!(received, list(|tag| vec![u64::from(tag)], left));
+        assert!(wait(block).is_committed());
+    });
+}
