@@ -3,6 +3,8 @@
 //! Whether messages of a block can start at once, so that nothing but the platform has to be
 //! asked, is found out with the first one, and once more after news.
 
+use core::iter;
+
 use super::{
     BlockKey, Engine, Need,
     block::OpenBlock,
@@ -29,7 +31,7 @@ impl Engine {
     /// message of one block does not match a receive of another.
     #[inline]
     pub(crate) fn wire_tag(&self, scope: BlockId, tag: u32) -> u32 {
-        tag << self.scope_bits | (scope.0 as u32 & self.scope_mask)
+        tag << self.scope_bits | (scope.0 as u32 & ((1 << self.scope_bits) - 1))
     }
 
     /// The user's part of a tag on the wire.
@@ -42,7 +44,6 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::NoSuchRank`].
-    // Two ways that part at once: where they met again, all that is known would be read again.
     #[allow(clippy::inline_always)]
     #[inline(always)]
     pub(crate) fn post_message<B: Buffer>(
@@ -52,40 +53,10 @@ impl Engine {
         (peer, tag): (Rank, u32),
         buffer: B,
     ) -> Result<usize, Error> {
-        if self.block(key).open_since != self.news {
-            return self.post_first(key, way, (peer, tag), buffer);
-        }
-        self.start_message(key, way, (peer, tag), buffer)
-    }
-
-    /// The same for the first message of a block, and after news.
-    #[inline(never)]
-    fn post_first<B: Buffer>(
-        &mut self,
-        key: BlockKey,
-        way: Way,
-        (peer, tag): (Rank, u32),
-        buffer: B,
-    ) -> Result<usize, Error> {
-        if self.open(key) {
-            return self.start_message(key, way, (peer, tag), buffer);
-        }
         let (peer, tag) = (self.member(key, peer)?, self.wire_tag(self.block(key).scope, tag));
-        let operation = way.operation(Envelope { peer, tag });
-        Ok(self.post(key, Need::Peer(peer), &operation, AnyBuffer::of(buffer)))
-    }
-
-    /// The same for a block whose messages can start at once.
-    #[allow(clippy::inline_always)]
-    #[inline(always)]
-    fn start_message<B: Buffer>(
-        &mut self,
-        key: BlockKey,
-        way: Way,
-        (peer, tag): (Rank, u32),
-        buffer: B,
-    ) -> Result<usize, Error> {
-        let (peer, tag) = (self.member(key, peer)?, self.wire_tag(self.block(key).scope, tag));
+        if !self.is_open(key) {
+            return Ok(self.post_with_care(key, way, Envelope { peer, tag }, buffer));
+        }
         let Self { platform, blocks, .. } = self;
         let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
         let (index, record) = records.load(Need::Peer(peer), buffer);
@@ -93,6 +64,20 @@ impl Engine {
             self.after_failure(key, index);
         }
         Ok(index)
+    }
+
+    /// Posts a message as any other operation, which may have to wait for its context, or have no
+    /// chance.
+    #[inline(never)]
+    fn post_with_care<B: Buffer>(
+        &mut self,
+        key: BlockKey,
+        way: Way,
+        envelope: Envelope,
+        buffer: B,
+    ) -> usize {
+        let need = Need::Peer(envelope.peer);
+        self.post(key, need, &way.operation(envelope), AnyBuffer::of(buffer))
     }
 
     /// Posts messages, with ranks of the block's communicator, as its next requests.
@@ -105,11 +90,10 @@ impl Engine {
         let mut messages = messages.fuse();
         loop {
             let first = self.block(key).records.len();
-            if self.block(key).open_since != self.news && !self.open(key) {
+            if !self.is_open(key) {
                 let Some((buffer, peer, tag)) = messages.next() else { return };
                 let tag = self.wire_tag(self.block(key).scope, tag);
-                let operation = way.operation(Envelope { peer, tag });
-                self.post(key, Need::Peer(peer), &operation, AnyBuffer::of(buffer));
+                self.post_with_care(key, way, Envelope { peer, tag }, buffer);
                 continue;
             }
             let bare = self.wire_tag(self.block(key).scope, 0);
@@ -150,8 +134,14 @@ impl Engine {
 
     /// True when messages of a block can start at once, as can the next ones until there are news:
     /// its context is there, nobody has died, and nothing is interrupted.
+    #[inline]
+    fn is_open(&mut self, key: BlockKey) -> bool {
+        self.block(key).open_since == self.news || self.is_open_now(key)
+    }
+
+    /// The same after news, or for the first message of a block.
     #[inline(never)]
-    fn open(&mut self, key: BlockKey) -> bool {
+    fn is_open_now(&mut self, key: BlockKey) -> bool {
         let block = self.block(key);
         let comm = self.comm(block.comm);
         let is_open = block.context <= comm.settled_context
@@ -180,8 +170,7 @@ impl Engine {
     /// This rank, if the block's communicator has it.
     #[inline]
     pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
-        let size = self.block(key).size;
-        if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
+        self.members(key, iter::once(rank)).map(|()| rank)
     }
 
     /// An error unless the block's communicator has all of these.

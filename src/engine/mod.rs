@@ -133,7 +133,6 @@ pub(crate) struct Engine {
     tests_per_turn: u32,
     /// Bits of the tag on the wire that are left for the block's number.
     scope_bits: u32,
-    scope_mask: u32,
     /// When all requests of the draining blocks are looked at again.
     next_look: Duration,
     /// This process has left the job: the platform is not touched any more.
@@ -185,7 +184,6 @@ impl Engine {
             patience,
             tests_per_turn: progress::tests_per_turn(patience),
             scope_bits,
-            scope_mask: (1 << scope_bits) - 1,
             next_look: Duration::ZERO,
             left: false,
             trace,

@@ -71,6 +71,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "interruption by leaves" => interruption::by_leaves(world),
         "interruption before reading" => interruption::before_the_message_is_read(world),
         "interruption by deaths" => interruption::by_deaths(world),
+        "requests left over" => requests::left_over(world),
         "requests with deaths" => requests::with_deaths(world),
         "mixed requests with deaths" => requests::mixed_with_deaths(world),
         "windows" => windows::all(world),

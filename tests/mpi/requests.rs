@@ -1,6 +1,6 @@
 //! Programs about single requests on real ranks: statuses, the next of many, cancels, probes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fampi::{
     Codes, Comm, Error, FaultCode, FileMode, Finished, Level, Rank, Request, Source, Tag,
@@ -13,6 +13,7 @@ use stats_alloc::Region;
 use crate::{
     all_say, program,
     programs::{Ended, die, say, wait},
+    said,
 };
 
 /// What a receiver does with the messages of the others.
@@ -221,6 +222,35 @@ pub(crate) fn many(world: World) -> Ended {
     say(world, "a request costs the same in any number")
 }
 
+/// Every rank leaves while messages that nobody answers are under way: those of a block that gave
+/// them up and is still held, and those of one that was never finished. One rank dies before.
+pub(crate) fn left_over(world: World) -> Ended {
+    let (left, right) = neighbours(&world);
+    let long = |content| vec![content; 1_000_000];
+    let mut given_up = world.start(Level::Local)?;
+    let mut lists: [Messages; 2] =
+        [left, right].map(|peer| (0..40).map(|tag| (vec![0; 3], peer, Tag(tag))).collect());
+    let coming = given_up.irecv_all(&mut lists[0])?;
+    let going = given_up.isend(long(1), right, Tag(50))?;
+    let finished = wait(given_up.finish(Timeout::After(Duration::from_millis(5))))?;
+    assert_eq!(finished.failed_requests(Codes::Any).len(), 41);
+    let mut open = world.start(Level::Local)?;
+    open.irecv_all(&mut lists[1])?;
+    open.issend(long(2), left, Tag(51))?;
+    if world.rank() == Rank::new(2) {
+        die();
+    }
+    // Of the 41 receives and sends of the block that is over, MPI has the send still.
+    assert!(matches!(finished.take(going), Err(Error::Quarantined)));
+    assert!(finished.take_all(coming, &mut lists[0]).is_ok(), "cancelled receives are let go");
+    let rank = world.rank();
+    world.finalize();
+    assert_eq!(finished.take(going), Err(Error::NoSuchRequest), "it was given up with the rest");
+    drop((finished, open));
+    println!("rank {rank}: left");
+    Ok(())
+}
+
 /// Messages from each rank to each other one, in [`mixed_with_deaths`].
 const MESSAGES: u32 = 40;
 
@@ -357,6 +387,13 @@ fn check_mixed(
     let taken = finished.take(request);
     assert!(taken.is_ok() || taken == Err(Error::Quarantined), "{level:?}, {what}: {taken:?}");
     Ok(())
+}
+
+#[test]
+#[serial]
+fn a_rank_that_ends_with_messages_under_way_ends_in_order() {
+    let run = program("requests left over", 4).run();
+    assert_eq!(said(&run), ["rank 0: left", "rank 1: left", "rank 3: left"], "{run}");
 }
 
 #[test]
