@@ -4,6 +4,7 @@
 //! launcher are found, and ended by their number. `timeout` watches the limit, so it holds even
 //! when the test itself is ended.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
@@ -136,25 +137,24 @@ impl Launch {
         run
     }
 
-    /// Runs it to the end or to its limit. A launcher that could not start at all gets another
-    /// chance: one that was killed has left its folder, and this one got the same process number.
+    /// Runs it to the end or to its limit.
     pub(crate) fn run_to_limit(&self) -> Run {
-        (0..2)
-            .map(|_| self.run_once())
-            .find(|run| run.processes > 0 || !run.errors.contains("listener thread failed"))
-            .unwrap_or_else(|| self.run_once())
-    }
-
-    fn run_once(&self) -> Run {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
-        let reports = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("launch-{mark}"));
-        fs::create_dir_all(&reports).expect("a folder for status reports");
+        let folder = env::temp_dir().join(format!("fampi-test-{mark}"));
+        let reports = folder.join("status");
+        fs::create_dir_all(&reports).expect("a temporary folder");
         let words = self.command_line();
         let mut command = Command::new("timeout");
         command.args(["-k", "5", &self.limit_seconds.to_string()]).args(&words);
         command.env(MARK, &mark).env("FAMPI_STATUS_DIR", &reports);
+        // What launchers and observers leave when they are killed is removed with it, and what MPI
+        // always leaves when it has no launcher.
+        command.env("TMPDIR", &folder).env("XDG_RUNTIME_DIR", &folder);
+        if self.alone {
+            command.env("OMPI_MCA_btl_sm_backing_directory", &folder);
+        }
         command.env("FAMPI_SPARES", self.spares.to_string()).env("UCX_MEM_EVENTS", "n");
         command.env("LD_PRELOAD", mender());
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -172,7 +172,7 @@ impl Launch {
         end_what_is_left(&mark);
         let [output, errors] = [output, errors].map(|text| text.join().expect("a reader"));
         let (processes, orderly) = count(&reports);
-        let _ = fs::remove_dir_all(&reports);
+        let _ = fs::remove_dir_all(&folder);
         let signal = status.signal().map(|signal| 128 + signal);
         let status = match status.code().or(signal).unwrap_or(1) {
             // `timeout` had to become rude.
@@ -279,7 +279,7 @@ fn mender() -> PathBuf {
 
 /// The launcher of the MPI that this was built with.
 pub(crate) fn launcher() -> PathBuf {
-    let compiler = std::env::var_os("MPICC").map(PathBuf::from);
+    let compiler = env::var_os("MPICC").map(PathBuf::from);
     let beside = compiler.and_then(|path| Some(path.parent()?.join("mpirun")));
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let set_up = here.ancestors().map(|folder| folder.join("target/mpi/bin/mpirun"));

@@ -123,7 +123,6 @@ fn end(session: i32, started: u64) {
     if leader().is_none_or(|now| now.started == started) {
         end_what_is_left(session);
     }
-    remove_folder_of_launcher(session);
 }
 
 /// Ends the members that outlived their launcher. One that the kernel cannot end yet is left to it.
@@ -136,9 +135,4 @@ pub(crate) fn end_what_is_left(session: i32) {
     for segment in segments {
         let _ = fs::remove_file(segment);
     }
-}
-
-/// A launcher that was ended the hard way leaves its folder of sockets.
-pub(crate) fn remove_folder_of_launcher(launcher: i32) {
-    let _ = fs::remove_dir_all(env::temp_dir().join(format!("ompi.{launcher}")));
 }

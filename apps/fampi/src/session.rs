@@ -39,10 +39,9 @@ const LEADER: &str = "__session";
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// How long a launcher may go on alone.
 const ALONE: Duration = Duration::from_secs(10);
-/// How often a launcher is started that cannot start, and how that of Open MPI 5 ends then: once
-/// in some hundred times, when much else goes on.
-const STARTS: u32 = 3;
-const UNSTARTED: End = End::Exited(213);
+/// Where the launcher of Open MPI 5 keeps its sockets and files: in a folder that has the number of
+/// its process for a name. It cannot start when a crashed one of that number has left its own.
+const LAUNCHERS_FOLDER: &str = "PRTE_MCA_prte_local_tmpdir_base";
 
 /// What is to happen while a program runs.
 #[derive(Debug, Default)]
@@ -124,29 +123,20 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
     Some(anyhow::Error::new(failure).context(format!("cannot start {}", program.display())))
 }
 
-/// Runs a launcher to its end, which is also the end of everything it started. One that has started
-/// nothing, as it could not start itself, is started again.
+/// Runs a launcher to its end, which is also the end of everything it started.
 pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished> {
-    for _ in 1..STARTS {
-        let (finished, unstarted) = run_once(command, &mut script)?;
-        if !unstarted || finished.end != UNSTARTED {
-            return Ok(finished);
-        }
-        eprintln!("fampi: the launcher could not start, and nothing was started: once more");
-    }
-    run_once(command, &mut script).map(|(finished, _)| finished)
-}
-
-/// One start, and whether the launcher has said that it could not start.
-fn run_once(command: &Command, script: &mut Script<'_>) -> Result<(Finished, bool)> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+    let folder = tempfile::Builder::new().prefix("fampi-launch-").tempdir();
+    let folder = folder.context("cannot make a temporary folder")?;
     let mut leader = leader_of(command);
+    leader.env(LAUNCHERS_FOLDER, folder.path());
     if script.collect {
         leader.stdout(Stdio::piped());
     }
     leader.stderr(script.errors.take().map_or_else(Stdio::piped, Stdio::from));
-    let mut guard = Guard::start(script.leftovers)?;
+    let leftovers: Vec<_> = script.leftovers.iter().copied().chain([folder.path()]).collect();
+    let mut guard = Guard::start(&leftovers)?;
     let mut child = leader.spawn().context("cannot start this tool a second time")?;
     let begun = Instant::now();
     let reader = child.stdout.take().map(|output| collect_lines(BufReader::new(output)));
@@ -154,14 +144,14 @@ fn run_once(command: &Command, script: &mut Script<'_>) -> Result<(Finished, boo
     let errors = errors.map(|errors| thread::spawn(|| noise::copy(errors, io::stderr())));
     let session = child.id() as i32;
     release(session, &mut guard)?;
-    let ended = supervise(session, begun, script, &mut signals);
+    let ended = supervise(session, begun, &script, &mut signals);
     let outlived = processes::of_session(session).iter().map(|process| process.pid).collect();
     guard::end_what_is_left(session);
     guard.dismiss();
     let end = conclude(&mut child, ended)?;
-    let unstarted = matches!(errors.and_then(result_of), Some(Ok(true)));
+    errors.and_then(result_of);
     let lines = reader.and_then(result_of).unwrap_or_default();
-    Ok((Finished { end, lines, outlived }, unstarted))
+    Ok(Finished { end, lines, outlived })
 }
 
 /// Waits until the leader has made its session, tells the guard, and lets the leader go on.
@@ -261,9 +251,6 @@ fn supervise(
     }
     for (delay, rank) in planned {
         eprintln!("fampi: rank {rank} was not killed: the run was over before {delay:?}");
-    }
-    if ending.is_some() {
-        guard::remove_folder_of_launcher(session);
     }
     ending.map(|(end, _)| end)
 }
