@@ -1,5 +1,5 @@
 //! A policy of one's own: the dead are replaced as long as spares are parked, then the others go
-//! on without them, but not with fewer than half of the ranks.
+//! on without them, but not when half of them or more have died.
 //!
 //! Run it: `cargo fampi run -n 4 --spares 1 -- own_policy`
 

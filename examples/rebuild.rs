@@ -5,9 +5,7 @@
 
 use std::process::Command;
 
-use fampi::{
-    BlockOptions, Codes, Error, Placement, Rank, ReduceOp, Timeout, Tried, TryBlock, World,
-};
+use fampi::{BlockOptions, Error, Placement, Rank, ReduceOp, Timeout, Tried, TryBlock, World};
 
 /// Protected states have numbers; this application has one state.
 const STATE: u32 = 0;
@@ -30,14 +28,14 @@ fn main() -> Result<(), Error> {
         })?;
         match tried {
             Tried::Committed(next, _) => (state, outdated) = (next, false),
-            Tried::Faulty(_, Some(Error::NothingProtected)) => {
-                // Somebody died before the first commit.
-                (state, outdated) = (vec![0, 0], false);
-            }
-            Tried::Faulty(finished, error) => {
-                // Branch on the report, which all living ranks have, not on this rank's error.
-                let dead = finished.failed_group(Codes::PROCESS_FAILURES, &world);
-                assert!(!dead.is_empty(), "nobody died, yet: {finished:?} {error:?}");
+            // Branch on what all living ranks have: whom the reports so far have named dead ...
+            Tried::Faulty(finished, error) if world.known_failed().is_empty() => match error {
+                // ... and what a restore has come to. Somebody died before the first commit.
+                Some(Error::NothingProtected) => (state, outdated) = (vec![0, 0], false),
+                _ => panic!("nobody died, yet: {finished:?} {error:?}"),
+            },
+            Tried::Faulty(..) => {
+                let dead = world.known_failed();
                 if world.rank() == Rank::new(0) {
                     println!("after step {}: lost rank {dead}, rebuilding", state[0]);
                 }

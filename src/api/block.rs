@@ -292,10 +292,13 @@ impl TryBlock {
 impl Drop for TryBlock {
     #[inline]
     fn drop(&mut self) {
-        let Some(engine) = self.engine.take().filter(|_| !std::thread::panicking()) else { return };
+        let Some(engine) = self.engine.take() else { return };
         if let Ok(mut engine) = engine.try_borrow_mut()
             && !engine.left
         {
+            if std::thread::panicking() {
+                return engine.orphan(self.key);
+            }
             engine.leave_block(self.key, FaultCode::LeftBlock);
             engine.detach(self.key);
         }

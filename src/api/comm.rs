@@ -24,8 +24,9 @@ pub enum Color {
 /// A communicator: an ordered set of processes and a context of their own.
 ///
 /// Blocks are started on it by all its living ranks, in the same order. When the last handle of a
-/// communicator is dropped, this rank votes *no* on every block that the others start later; what
-/// a rebuild makes again stays, see [`Comm::derived`].
+/// communicator is dropped, this rank votes *no* on every block that the others start later, and on
+/// its own of which requests are pending: wait for their verdicts before. What a rebuild makes
+/// again stays, see [`Comm::derived`].
 ///
 /// When a block of a communicator is faulty, communicators that were derived from it start afresh:
 /// blocks that are open on them become faulty, too, as their ranks may have left the outer block

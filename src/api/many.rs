@@ -39,8 +39,8 @@ impl<T> Requests<T> {
 
     /// That of the message at this position.
     pub fn get(&self, at: usize) -> Option<Request<T>> {
-        let index = self.first + at;
-        (at < self.count).then(|| Request::of(RequestId { block: self.block, index }))
+        let (block, first) = (self.block, self.first);
+        (at < self.count).then(|| Request::of(RequestId { block, index: first + at }))
     }
 
     /// Each of them, for the waits inside of a block.

@@ -260,10 +260,10 @@ impl std::fmt::Debug for Pending {
 
 #[inline]
 fn release(engine: &Shared, key: BlockKey) {
-    if std::thread::panicking() {
-        return;
-    }
     if let Ok(mut engine) = engine.try_borrow_mut() {
+        if std::thread::panicking() {
+            return engine.orphan(key);
+        }
         engine.detach(key);
     }
 }

@@ -111,6 +111,8 @@ impl Engine {
         }
         self.hold_for(by.0);
         self.drive(past, |commit, out| commit.retire(out));
+        // Whoever tells of a death may have passed its place in the table.
+        self.meet(past);
         if let Some(data) = data {
             let members = &self.comms[key.0].members;
             let known = self.universes.iter().find(|known| known.id == universe);

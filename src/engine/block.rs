@@ -11,7 +11,7 @@ use super::{
     service::Service,
 };
 use crate::{
-    fault::{Fault, FaultReport},
+    fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
     protocol::fused::Held,
     rank::Rank,
@@ -22,6 +22,12 @@ use crate::{
 #[non_exhaustive]
 pub enum Level {
     /// This rank only: no message at all (`MPI_TRYBLOCK_LOCAL`).
+    ///
+    /// A code that is raised in it stays here, too, unless it is handed on. A *request* that fails
+    /// in it does not: its message may still come, so the next agreed block of the communicator
+    /// that has requests is faulty ([`Interrupted`](crate::FaultCode::Interrupted)), and nothing
+    /// that comes late meets what is posted after that. What is to be retried locally goes on a
+    /// communicator of its own.
     Local,
     /// All living ranks of the communicator, by an agreement (`MPI_TRYBLOCK_GLOBAL`).
     Global,
@@ -293,9 +299,30 @@ impl Engine {
         }
     }
 
+    /// A handle is gone because the thread panics, which may be the end of the process: no call of
+    /// MPI is made before somebody uses the engine again.
+    #[cold]
+    pub(crate) fn orphan(&mut self, key: BlockKey) {
+        self.orphans.push(key);
+        self.sweep_due = true;
+    }
+
+    /// Somebody has caught a panic: what it has left is left in order.
+    pub(super) fn adopt_orphans(&mut self) {
+        for key in core::mem::take(&mut self.orphans) {
+            if self.block(key).phase == Phase::Open {
+                self.leave_block(key, FaultCode::LeftBlock);
+            }
+            self.detach(key);
+        }
+    }
+
     /// Returns a decided block's place in the table; operations that never ended go to quarantine.
     #[inline]
     pub(super) fn release(&mut self, key: BlockKey) {
+        if !self.blocks[key.slot()].messages.is_empty() {
+            self.drop_messages(key);
+        }
         let block = &mut self.blocks[key.slot()];
         block.records.clear(|post, buffer| {
             if self.left {

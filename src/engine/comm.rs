@@ -175,6 +175,15 @@ impl Effects for Outlet<'_> {
 }
 
 impl Engine {
+    /// This process leaves: what handles that are left ask for is refused from now on.
+    pub(crate) fn close_comms(&mut self) {
+        for comm in &mut self.comms {
+            (comm.data, comm.retired) = (None, true);
+        }
+        self.serving.clear();
+        self.news += 1;
+    }
+
     /// One turn of a communicator's commit machine, with all that follows from it.
     #[inline]
     pub(crate) fn drive(&mut self, key: CommKey, turn: impl FnOnce(&mut Commit, &mut Outlet<'_>)) {

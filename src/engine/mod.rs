@@ -57,6 +57,7 @@ use core::{cell::RefCell, time::Duration};
 use smallvec::SmallVec;
 
 use crate::{
+    fault::FaultCode,
     ids::CommId,
     protocol::codec::Frame,
     rank::{Rank, RankSet},
@@ -96,6 +97,8 @@ pub(crate) struct Engine {
     forgotten: VecDeque<(UniverseId, CommId)>,
     /// Communicators may be over.
     sweep_due: bool,
+    /// Blocks whose handles went while the thread panicked.
+    orphans: SmallVec<[BlockKey; 1]>,
     blocks: Vec<OpenBlock>,
     free: Vec<u32>,
     /// Blocks that were finished and whose requests are not all over.
@@ -162,6 +165,7 @@ impl Engine {
             vacant: Vec::new(),
             forgotten: VecDeque::new(),
             sweep_due: false,
+            orphans: SmallVec::new(),
             blocks: Vec::new(),
             free: Vec::new(),
             draining: SmallVec::new(),
@@ -256,6 +260,13 @@ impl Engine {
         }
         comm.retired = true;
         self.drive(key, |commit, out| commit.retire(out));
+        // The vote on what is finished is *no* by now, whatever its requests come to; and who is
+        // waited for without knowing it has to speak first.
+        for block in self.comm(key).open.clone() {
+            if self.current(block).is_some_and(|block| block.phase == Phase::Draining) {
+                self.leave_block(block, FaultCode::Abandoned);
+            }
+        }
     }
 
     #[inline]

@@ -63,7 +63,9 @@ impl Engine {
     #[cold]
     pub(super) fn drop_messages(&mut self, key: BlockKey) {
         for message in core::mem::take(&mut self.block_mut(key).messages) {
-            self.platform.drop_message(message);
+            if !self.left {
+                self.platform.drop_message(message);
+            }
         }
     }
 }

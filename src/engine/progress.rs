@@ -41,6 +41,9 @@ const TESTS_PER_TURN: u32 = 8;
 /// one may fail while an earlier one is pending.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 
+/// After so many turns with news the clock is looked at.
+const BUSY_TURNS: u32 = 256;
+
 impl Engine {
     /// One step of everything. False when there was nothing to do.
     ///
@@ -50,6 +53,7 @@ impl Engine {
     pub(crate) fn turn(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
         if self.sweep_due {
+            self.adopt_orphans();
             self.sweep_comms();
         }
         let awaits = match self.voted.len() {
@@ -96,7 +100,7 @@ impl Engine {
         how: Idle,
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> bool {
-        let mut quiet = 0_u32;
+        let (mut quiet, mut busy) = (0_u32, 0_u32);
         let mut deadline = None;
         loop {
             if let Some(pulse) = self.pulse {
@@ -106,19 +110,23 @@ impl Engine {
             if done(self) {
                 return true;
             }
-            if self.turn() || self.voted.len() != voted {
-                quiet = 0;
-                continue;
-            }
-            if timeout == Timeout::Poll {
+            let is_busy = self.turn() || self.voted.len() != voted;
+            if is_busy {
+                (quiet, busy) = (0, busy.wrapping_add(1));
+                // Others may keep us busy for ever; time passes all the same.
+                if !busy.is_multiple_of(BUSY_TURNS) {
+                    continue;
+                }
+            } else if timeout == Timeout::Poll {
                 let now = self.platform.now();
                 self.check_deadlines(now);
                 return done(self);
-            }
-            quiet += 1;
-            // Nobody falls idle who has not polled for each of its votes since.
-            if quiet < self.patience.max(self.patience / 2 + self.voted.len() as u32) {
-                continue;
+            } else {
+                quiet += 1;
+                // Nobody falls idle who has not polled for each of its votes since.
+                if quiet < self.patience.max(self.patience / 2 + self.voted.len() as u32) {
+                    continue;
+                }
             }
             let now = self.platform.now();
             let limit = *deadline.get_or_insert_with(|| timeout.deadline(now));
@@ -126,10 +134,12 @@ impl Engine {
             if limit.is_some_and(|limit| now >= limit) {
                 return done(self);
             }
-            if !done(self) {
-                self.platform.idle(self.next_deadline(limit), how);
+            if !is_busy {
+                if !done(self) {
+                    self.platform.idle(self.next_deadline(limit), how);
+                }
+                quiet = self.patience / 2;
             }
-            quiet = self.patience / 2;
         }
     }
 
@@ -343,7 +353,7 @@ impl Engine {
         // Most are over by that. A message that its receiver has begun to fetch is not: MPI lets go
         // of it when the receiver, who may compute for long, has all of it.
         self.fail_pending(block, FaultCode::Interrupted, is_operation);
-        if self.block(block).phase == Phase::Open {
+        if self.current(block).is_some_and(|block| block.phase == Phase::Open) {
             self.interrupt_inside(block);
         }
     }

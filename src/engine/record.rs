@@ -86,8 +86,9 @@ impl Record {
     }
 
     /// The same with its buffer, which is the message's.
+    #[cfg(feature = "mpi")]
     #[inline]
-    pub fn flight_mut(&mut self) -> Option<(&mut Flight, &mut AnyBuffer)> {
+    pub(crate) fn flight_mut(&mut self) -> Option<(&mut Flight, &mut AnyBuffer)> {
         match (&mut self.post, &mut self.buffer) {
             (Some(Post::Message(flight)), Some(buffer)) => Some((flight, buffer)),
             _ => None,
@@ -95,14 +96,15 @@ impl Record {
     }
 
     /// The buffer of an operation that is about to start.
+    #[cfg(any(feature = "mpi", test))]
     #[inline]
-    pub fn loaded(&mut self) -> Option<&mut AnyBuffer> {
+    pub(crate) fn loaded(&mut self) -> Option<&mut AnyBuffer> {
         self.buffer.as_mut().filter(|_| self.post.is_none())
     }
 
     /// The operation has started, and uses the buffer until [`Self::end`].
     #[inline]
-    pub fn begin(&mut self, post: Post) {
+    pub(crate) fn begin(&mut self, post: Post) {
         self.post = Some(post);
     }
 
@@ -130,20 +132,21 @@ impl Record {
 
     /// The operation was over as soon as it started.
     #[inline]
-    pub fn end_at_once(&mut self, elements: usize) {
+    pub(crate) fn end_at_once(&mut self, elements: usize) {
         self.end(Progress::Complete(Status { elements, ..Status::default() }));
     }
 
     /// The same for one that has moved all that is in the buffer.
+    #[cfg(feature = "mpi")]
     #[inline]
-    pub fn end_whole(&mut self) {
+    pub(crate) fn end_whole(&mut self) {
         let elements = self.buffer.as_ref().map_or(0, AnyBuffer::elements);
         self.end_at_once(elements);
     }
 
     /// The operation could not start; never true.
     #[cold]
-    pub fn refuse(&mut self, code: FaultCode) -> bool {
+    pub(crate) fn refuse(&mut self, code: FaultCode) -> bool {
         self.end(Progress::Failed(code));
         false
     }
@@ -151,7 +154,7 @@ impl Record {
     /// The operation is over, and nobody uses its buffer any more: it waits for the application,
     /// unless it was only lent.
     #[inline]
-    pub fn end(&mut self, state: Progress) {
+    pub(crate) fn end(&mut self, state: Progress) {
         self.state = state;
         self.post = None;
         if let Some(buffer) = &mut self.buffer {
@@ -160,7 +163,7 @@ impl Record {
     }
 
     /// The same with its buffer, if the platform had it. A failure that is known stays.
-    pub fn end_with(&mut self, state: Progress, buffer: Option<AnyBuffer>) {
+    pub(crate) fn end_with(&mut self, state: Progress, buffer: Option<AnyBuffer>) {
         if let Some(buffer) = buffer {
             self.buffer = Some(buffer);
         }
@@ -168,7 +171,7 @@ impl Record {
     }
 
     /// Its buffer, which somebody else had.
-    pub fn give(&mut self, buffer: AnyBuffer) {
+    pub(crate) fn give(&mut self, buffer: AnyBuffer) {
         self.buffer = Some(buffer);
     }
 

@@ -141,13 +141,17 @@ impl Engine {
                 self.after_failure(key, index);
             }
         }
-        self.block(key).records[index].state
+        // What it tells of may have been the end of the block.
+        let ended = Progress::Failed(FaultCode::Interrupted);
+        self.current(key).map_or(ended, |block| block.records[index].state)
     }
 
     /// Looks at all requests of a block.
     pub(super) fn test_requests(&mut self, key: BlockKey) {
         for index in self.block(key).first_pending..self.block(key).records.len() {
-            self.test_request(key, index);
+            if self.current(key).is_some() {
+                self.test_request(key, index);
+            }
         }
     }
 
@@ -225,6 +229,9 @@ impl Engine {
     pub(super) fn fail_request(&mut self, key: BlockKey, index: usize, code: FaultCode) {
         let record = &mut self.block_mut(key).records[index];
         record.state = Progress::Failed(code);
+        if let Need::Inner(inner) = record.need {
+            return self.detach(inner);
+        }
         self.ask_to_end(key, index);
         self.end_exchange(key, index);
         self.after_failure(key, index);
@@ -248,9 +255,13 @@ impl Engine {
         // From the last to the first: what comes late must not meet a later receive because the
         // one that it was for has been cancelled.
         for index in (0..self.block(key).records.len()).rev() {
-            // MPI may have more to tell than we know: it has the first word.
+            // MPI may have more to tell than we know: it has the first word. What one tells of may
+            // be the end of the block.
+            if self.current(key).is_none() {
+                return;
+            }
             let pending = self.test_request(key, index) == Progress::Pending;
-            let block = self.block(key);
+            let Some(block) = self.current(key) else { return };
             if pending && doomed(block, block.records[index].need) {
                 self.fail_request(key, index, code);
             }

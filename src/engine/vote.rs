@@ -127,9 +127,11 @@ impl Engine {
     /// Records a fault in a block that concerns another rank.
     pub(crate) fn raise_about(&mut self, key: BlockKey, rank: Rank, code: FaultCode) {
         let block = self.block(key);
-        let (comm, context) = (block.comm, block.context);
+        let (comm, context, is_agreed) = (block.comm, block.context, block.level.is_agreed());
         let state = self.comm_mut(comm);
-        state.tainted = Some(context);
+        if is_agreed {
+            state.tainted = Some(context);
+        }
         let fault = Fault { comm: state.id, rank, code };
         self.block_mut(key).faults.push(fault);
     }
@@ -151,8 +153,8 @@ impl Engine {
         loop {
             let Self { platform, blocks, .. } = self;
             let block = &mut blocks[key.slot()];
-            assert!(block.is_named(key), "a block is used by its handle only");
-            if !matches!(block.phase, Phase::Draining) {
+            // What a failed request tells of may be the end of this block, too.
+            if !block.is_named(key) || !matches!(block.phase, Phase::Draining) {
                 return;
             }
             let settled = platform.settle(&mut block.records[block.first_pending..]);
@@ -363,8 +365,19 @@ impl Engine {
         report
     }
 
+    /// The others have decided a block without this rank's vote, as its communicator is over.
+    #[cold]
+    fn give_up_draining(&mut self, key: BlockKey) {
+        self.draining.retain(|draining| *draining != key);
+        self.fail_pending(key, FaultCode::Interrupted, |_, _| true);
+    }
+
     #[inline]
     fn conclude_with(&mut self, key: BlockKey, committed: bool) {
+        let block = self.block_mut(key);
+        if !block.is_drained() {
+            self.give_up_draining(key);
+        }
         let block = self.block_mut(key);
         let is_served = block.service.is_some();
         if !block.copies.is_empty() {

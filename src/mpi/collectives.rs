@@ -104,6 +104,7 @@ impl Request {
         layout: &Layout,
     ) -> Checked<Self> {
         let _inside = watchdog::ordinary();
+        let buffer = nowhere_if_empty(buffer);
         match collective.root() {
             Some(root) => {
                 // SAFETY: our caller's promises are the callee's.
@@ -115,6 +116,13 @@ impl Request {
             }
         }
     }
+}
+
+/// An empty vector of bytes says that it is at the address 1, which is `MPI_IN_PLACE` to Open MPI.
+fn nowhere_if_empty(buffer: Exposure) -> Exposure {
+    static NOWHERE: u64 = 0;
+    let nowhere = (&raw const NOWHERE).cast_mut().cast();
+    Exposure { address: if buffer.count == 0 { nowhere } else { buffer.address }, ..buffer }
 }
 
 /// Operations of one rank with all; see [`Request::collective`] for what the caller promises.

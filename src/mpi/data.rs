@@ -93,6 +93,7 @@ pub(super) struct Posts {
     matched: u32,
     /// By their numbers; nothing in place of those that are closed.
     files: Vec<Option<Rc<File>>>,
+    closed: bool,
 }
 
 /// What the error class of an operation means to the application.
@@ -172,6 +173,7 @@ impl Posts {
             messages: Vec::new(),
             matched: 0,
             files: Vec::new(),
+            closed: false,
         }
     }
 
@@ -388,5 +390,11 @@ impl Posts {
             std::mem::forget(stray.held);
         }
         self.files.clear();
+        self.closed = true;
+    }
+
+    /// True after [`Self::close`].
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
     }
 }

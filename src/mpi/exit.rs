@@ -7,6 +7,7 @@
 use std::{
     fs, io,
     io::Write as _,
+    mem,
     mem::MaybeUninit,
     path::PathBuf,
     process,
@@ -17,7 +18,10 @@ use std::{
     time::Duration,
 };
 
-use super::{LAST_PROGRESS, MpiPlatform, calls, comm, observer, strided, watcher};
+use super::{
+    LAST_PROGRESS, MpiPlatform, calls, comm, control::Control, data::Posts, observer,
+    request::Request, strided, watcher,
+};
 
 /// How long the end waits for sends of the application that nobody may ever receive.
 const LAST_OPERATIONS_WITHIN: Duration = Duration::from_millis(100);
@@ -46,6 +50,18 @@ pub(super) fn guard() {
 pub(super) fn orderly() {
     ORDERLY.store(true, Relaxed);
     observer::leave();
+}
+
+impl Drop for MpiPlatform {
+    /// Without an end in order MPI may still write to what is under way: that is leaked.
+    fn drop(&mut self) {
+        if !self.posts.is_closed() {
+            let nothing = Posts::new(Request::null().raw());
+            mem::forget(mem::replace(&mut self.posts, nothing));
+            mem::forget(mem::replace(&mut self.control, Control::new(self.ulfm)));
+            mem::forget(mem::take(&mut self.data));
+        }
+    }
 }
 
 impl MpiPlatform {

@@ -107,6 +107,7 @@ impl Engine {
     fn end_platform(&mut self) {
         self.give_up_requests();
         self.left = true;
+        self.close_comms();
         self.platform.finalize();
     }
 }

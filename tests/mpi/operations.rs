@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use fampi::{Codes, Error, Finished, Level, Placement, Rank, Request, Timeout, World};
+use fampi::{
+    Codes, Error, Exchange, Finished, Level, Placement, Rank, ReduceOp, Request, Tag, Timeout,
+    World,
+};
 
 use crate::{
     every::{Call, KINDS, Kind, post_all},
@@ -17,6 +20,58 @@ pub(crate) fn all(world: World) -> Ended {
         }
     }
     say(world, "all operations are right")
+}
+
+/// Operations in which some ranks, or all, have no bytes: their vectors have no memory.
+pub(crate) fn without_elements(world: World) -> Ended {
+    let (me, size) = (world.rank(), world.size() as usize);
+    // What a rank gives or takes, when only the odd ones have something.
+    let odd = |rank: usize| rank % 2;
+    let counts: Vec<usize> = (0..size).map(odd).collect();
+    let (own, total) = (odd(me.index()), counts.iter().sum());
+    for root in (0..size).map(Rank::from) {
+        let nothing = Vec::<u8>::new;
+        let of = |count, content| vec![content; if me == root { count } else { 0 }];
+        let mut block = world.start(Level::Global)?;
+        // The root gives its own part in its place among all.
+        let mine = if me == root { of(total, 7) } else { vec![7; own] };
+        let gathered = block.igatherv(mine, &counts, root)?;
+        let room = if me == root { of(total, 8) } else { vec![0; own] };
+        let scattered = block.iscatterv(room, &counts, root)?;
+        let (none, all) = (vec![0; size], vec![5_u8; own * size]);
+        let each = vec![own; size];
+        let empty = [
+            block.ibcast(nothing(), root)?,
+            block.ireduce(nothing(), ReduceOp::Sum, root)?,
+            block.iallreduce(nothing(), ReduceOp::Sum)?,
+            block.iscan(nothing(), ReduceOp::Sum)?,
+            block.iexscan(nothing(), ReduceOp::Sum)?,
+            block.ireduce_scatter_block(nothing(), ReduceOp::Sum)?,
+            block.igather(nothing(), root)?,
+            block.iscatter(nothing(), root)?,
+            block.iallgather(nothing())?,
+            block.ialltoall(nothing())?,
+            block.iallgatherv(nothing(), &none)?,
+            block.isend(nothing(), root, Tag(1))?,
+        ];
+        let exchange = Exchange { sent: &each, received: &counts };
+        let exchanged = block.ialltoallv([all, vec![0; total]].concat(), exchange)?;
+        let received: Vec<_> = if me == root { (0..size).collect() } else { Vec::new() };
+        for from in received.into_iter().map(Rank::from) {
+            block.irecv(nothing(), from, Tag(1))?;
+        }
+        let finished = wait(block.finish(Timeout::Never))?;
+        assert!(finished.is_committed(), "root {root}: {finished:?}");
+        let everything = finished.take(gathered)?;
+        assert!(me != root || everything == vec![7; total], "{everything:?}");
+        assert!(finished.take(scattered)?.iter().all(|byte| *byte == 8));
+        for request in empty {
+            assert_eq!(finished.take(request)?, nothing());
+        }
+        let exchanged = finished.take(exchanged)?;
+        assert_eq!(exchanged[exchanged.len() - total..], vec![5; total]);
+    }
+    say(world, "nothing went everywhere")
 }
 
 fn check_all(world: &World, root: usize, seed: u64) -> Ended {

@@ -58,6 +58,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "duplicates" => duplicates(world),
         "idup" => idup(world),
         "operations" => operations::all(world),
+        "operations without elements" => operations::without_elements(world),
         "operations with deaths" => operations::with_deaths(world),
         "operations with deserters" => operations::with_deserters(world),
         "files" => files::all(world),

@@ -246,6 +246,8 @@ pub(crate) fn left_over(world: World) -> Ended {
     let rank = world.rank();
     world.finalize();
     assert_eq!(finished.take(going), Err(Error::NoSuchRequest), "it was given up with the rest");
+    let late = open.isend(vec![1_u8], right, Tag(52))?;
+    assert!(open.fault(late).is_some(), "MPI is over");
     drop((finished, open));
     println!("rank {rank}: left");
     Ok(())

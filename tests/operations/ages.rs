@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fampi::{
     BlockOptions, Codes, Color, Comm, Error, FaultCode, Level, Outcome, Placement, Rank, ReduceOp,
-    Timeout, Tried, World,
+    Tag, Timeout, Tried, World,
     sim::{self, Ending, Report, Simulation},
 };
 
@@ -211,4 +211,77 @@ fn who_waits_for_a_block_of_an_old_world_is_answered_and_then_it_is_over() {
         });
         assert_eq!(report.results().count(), 4, "seed {seed}: {report}");
     }
+}
+
+#[test]
+fn the_past_of_a_part_hears_of_the_death_that_ended_it() {
+    for seed in 0..20 {
+        let limit = Duration::from_secs(50);
+        let report = Simulation::new(2).seed(seed).time_limit(limit).run_world(|world| {
+            let twin = world.idup().expect("one").wait_local(Timeout::Never).expect("alive");
+            let twin = twin.into_comm().expect("everybody has one");
+            let start = |comm: &Comm| comm.start(Level::Global).expect("in use");
+            let (outer, inner) = (start(&world), start(&twin));
+            if world.rank() == Rank::new(1) {
+                sim::crash();
+            }
+            // Both wait for the dead. The end of the first begins a new age of the other's
+            // communicator before that one is told of the death.
+            for pending in [outer, inner].map(|block| block.finish(Timeout::Never)) {
+                assert!(matches!(pending.wait_local(Timeout::Never), Ok(Outcome::Faulty(_))));
+            }
+            world.finalize();
+        });
+        expect_all(&report, 1, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_block_that_others_decide_while_its_requests_are_pending_is_over() {
+    for seed in 0..20 {
+        let limit = Duration::from_secs(50);
+        let report = Simulation::new(2).seed(seed).time_limit(limit).run_world(|world| {
+            // A shrunk one is not made again, so its last handle counts.
+            let comm = world.shrink().expect("nobody dies");
+            let mut block = comm.start(Level::Global).expect("in use");
+            let waits = world.rank() == Rank::new(0);
+            if waits {
+                block.irecv(vec![0_u8], Rank::new(1), Tag(1)).expect("a rank");
+            }
+            let pending = block.finish(Timeout::Never);
+            drop(comm);
+            let Ok(Outcome::Faulty(finished)) = pending.wait_local(Timeout::Never) else {
+                panic!("its communicator is gone");
+            };
+            drop(finished);
+            for _ in 0..3 {
+                assert!(matches!(world.try_block(ALWAYS, |_| Ok(())), Ok(Tried::Committed(..))));
+            }
+            world.finalize();
+        });
+        expect_all(&report, 2, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn an_inner_block_that_the_outer_one_does_not_wait_for_is_forgotten() {
+    let report = Simulation::new(4).time_limit(Duration::from_secs(100)).run_world(|world| {
+        let half = part(&world, 2);
+        let options = BlockOptions::global(Timeout::After(Duration::from_millis(1)));
+        let partner = Rank::new(1 - half.rank().number());
+        for _ in 0..40 {
+            let tried = world.try_block(options, |outer| {
+                let mut inner = half.start(Level::Global)?;
+                inner.irecv(vec![0_u8], partner, Tag(1))?;
+                outer.nest(inner.finish(Timeout::Never));
+                Ok(())
+            });
+            assert!(matches!(tried, Ok(Tried::Faulty(..))));
+        }
+        let remembered = world.remembered();
+        assert!(remembered.communicators < 16, "{remembered:?}");
+        assert!(matches!(sum(&half), Ok(Tried::Committed(2, _))));
+        world.finalize();
+    });
+    report.expect_orderly();
 }

@@ -1,11 +1,14 @@
 //! Requests one by one: what they tell, the next of many, ends before their time, and messages that
 //! are matched before they are received.
 
-use std::time::Duration;
+use std::{
+    panic::{self, AssertUnwindSafe},
+    time::Duration,
+};
 
 use fampi::{
-    Codes, Error, FaultCode, Finished, Level, Message, Outcome, Rank, Source, Tag, TagSelector,
-    Timeout, TryBlock, World,
+    BlockOptions, Codes, Error, FaultCode, Finished, Level, Message, Outcome, Rank, ReduceOp,
+    Source, Tag, TagSelector, Timeout, Tried, TryBlock, World,
     sim::{self, Simulation},
 };
 
@@ -362,4 +365,51 @@ fn what_is_posted_after_a_death_that_was_seen_fails_at_once() {
         assert_eq!(block.take(alive), Ok(vec![other.number()]));
         assert!(!wait(block).is_committed());
     });
+}
+
+#[test]
+fn a_rank_that_catches_its_panic_has_left_the_block() {
+    for seed in 0..20 {
+        let report = Simulation::new(3).seed(seed).run_world(|world| {
+            let bad = Rank::new(1);
+            let tried = panic::catch_unwind(AssertUnwindSafe(|| {
+                world.try_block(BlockOptions::global(Timeout::Never), |block| {
+                    let sum = block.iallreduce(vec![1_u8], ReduceOp::Sum)?;
+                    if world.rank() == bad {
+                        panic::resume_unwind(Box::new("a bug of the application"));
+                    }
+                    block.wait_local(sum, Timeout::Never)
+                })
+            }));
+            assert_eq!(tried.is_err(), world.rank() == bad);
+            if let Ok(tried) = tried {
+                let Ok(Tried::Faulty(finished, _)) = tried else { panic!("one rank has left") };
+                let who = finished.failed_group(Codes::Of(&[FaultCode::LeftBlock]), &world);
+                assert_eq!(who.as_slice(), [bad]);
+            }
+            // It came to the next block without having waited for the end of this one.
+            let next = || world.try_block(BlockOptions::global(Timeout::Never), |_| Ok(()));
+            let mut two = [(); 2].map(|()| next()).into_iter();
+            assert!(two.any(|tried| matches!(tried, Ok(Tried::Committed(..)))));
+            world.finalize();
+        });
+        report.expect_orderly();
+    }
+}
+
+#[test]
+fn handles_that_outlive_the_world_are_refused() {
+    let report = Simulation::new(2).run_world(|world| {
+        let comm = world.idup().expect("one").wait_local(Timeout::Never).expect("alive");
+        let comm = comm.into_comm().expect("everybody has one");
+        let (other, mut block) = (Rank::new(1), comm.start(Level::Local).expect("in use"));
+        block.isend(vec![1_u8], other, Tag(1)).expect("a rank");
+        world.finalize();
+        let request = block.isend(vec![1_u8], other, Tag(1)).expect("a rank");
+        assert_eq!(block.fault(request), Some(FaultCode::Abandoned));
+        assert_eq!(block.take(request), Ok(vec![1]));
+        assert!(matches!(comm.start(Level::Global), Err(Error::Abandoned)));
+        drop((block, comm));
+    });
+    report.expect_orderly();
 }

@@ -457,3 +457,35 @@ fn a_window_ends_with_its_communicator_and_is_made_anew_on_the_next_one() {
         assert_eq!(finished, if shrinks { 3 } else { 4 }, "{report}");
     }
 }
+
+#[test]
+fn a_wait_ends_in_time_although_others_ask_without_end() {
+    let timeout = Timeout::After(Duration::from_millis(1));
+    // Nobody has so many turns in a row in which nothing happens.
+    let simulation = Simulation::new(3).patience(4000).time_limit(Duration::from_secs(10));
+    let report = simulation.run_world(move |world| {
+        let window = world.window(1, vec![7_u8]).expect("new");
+        let mut block = start(&world);
+        let (target, silent) = (Rank::new(0), Rank::new(2));
+        if world.rank() == target {
+            let received = block.irecv(vec![0_u8], silent, Tag(1)).expect("a rank");
+            assert_eq!(block.wait_local(received, timeout), Err(Error::WaitTimedOut));
+            block.isend(vec![0_u8], Rank::new(1), Tag(2)).expect("a rank");
+        } else if world.rank() == silent {
+            let told = block.irecv(vec![0_u8], Rank::new(1), Tag(3)).expect("a rank");
+            block.wait_local(told, Timeout::Never).expect("nobody dies");
+            block.isend(vec![0_u8], target, Tag(1)).expect("a rank");
+        } else {
+            // It asks until the target has waited for long enough.
+            let told = block.irecv(vec![0_u8], target, Tag(2)).expect("a rank");
+            while block.wait_local(told, Timeout::Poll).is_err() {
+                let got = block.rget(&window, target, 0, vec![0]).expect("right");
+                block.wait_local(got, Timeout::Never).expect("nobody dies");
+            }
+            block.isend(vec![0_u8], silent, Tag(3)).expect("a rank");
+        }
+        assert!(wait(block, Timeout::Never).is_committed());
+        world.finalize();
+    });
+    report.expect_orderly();
+}
