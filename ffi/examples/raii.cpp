@@ -21,7 +21,7 @@ int step(MPI_Comm world, int number, int rank, int size)
   if (block.wait() == fampi::Verdict::Committed) return ranks == size ? 0 : FAMPI_ERR_LEFT;
   int dead = 0;
   for (const fampi::Fault &fault : block.report())
-    dead += fault.code == FAMPI_ERR_PROC_FAILED_SOFT;
+    dead += fault.code == FAMPI_ERR_PROC_FAILED_SOFT || fault.code == FAMPI_ERR_PROC_FAILED_HARD;
   return dead > 0 ? FAMPI_ERR_PROC_FAILED : FAMPI_ERR_TRYBLOCK_FOUND_ERRORS;
 }
 

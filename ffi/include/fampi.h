@@ -40,7 +40,8 @@
 #define FAMPI_ERR_PROC_FAILED_SOFT 262144001
 
 /*
- A node was lost with all its processes.
+ A node was lost with all its processes. Reports do not tell it apart yet: each of the processes
+ is told with `FAMPI_ERR_PROC_FAILED_SOFT`; ask for `FAMPI_ERR_PROC_FAILED`, which is both.
  */
 #define FAMPI_ERR_PROC_FAILED_HARD 262144002
 
@@ -259,9 +260,10 @@ int FAMPI_Timeout_get_seconds(FAMPI_Timeout timeout, double *seconds);
  Takes a communicator into use, which the first `FAMPI_TryBlock_start` on it does otherwise.
 
  Collective over the communicator, and blocking: two `MPI_Comm_dup` and two small exchanges,
- about a millisecond. Its errors return from now on. A communicator that has lost a rank cannot
- be taken into use any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in
- use. `MPI_Comm_free` by the program ends it. `MPI_Init` comes before.
+ about a millisecond. Its errors return from now on, and with the first communicator those of
+ `MPI_COMM_WORLD` and `MPI_COMM_SELF`. One that has lost a rank cannot be taken into use any
+ more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use. `MPI_Comm_free` by
+ the program ends it. `MPI_Init` comes before.
 
  Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
  in it.
@@ -273,10 +275,11 @@ int FAMPI_Init(MPI_Comm comm);
  communicator takes it into use (`FAMPI_Init`). All living ranks start their blocks on one
  communicator in the same order; several may be open at once.
 
- A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only; beside an
- open global block of the same communicator its faults make that one faulty, too. The ranks
- agree on one with `FAMPI_TRYBLOCK_GLOBAL`. `FAMPI_TRYBLOCK_WITH_COLLECTIVE` is taken as global,
- since fampi cannot see which of the requests is a collective.
+ A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only. A request
+ that fails in it makes the next global block of the communicator that has requests faulty, as
+ its message may still come; what is raised in it does not. The ranks agree on one with
+ `FAMPI_TRYBLOCK_GLOBAL`. `FAMPI_TRYBLOCK_WITH_COLLECTIVE` is taken as global, since fampi cannot
+ see which of the requests is a collective.
 
  `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
  is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
@@ -305,10 +308,10 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  work on the new handles, and free them as ever. A finished block in the list stays its owner's,
  who frees it.
 
- A request that is not complete after `timeout` is a fault, on all ranks; `FAMPI_TIMEOUT_POLL`
- looks once, `FAMPI_TIMEOUT_NEVER` has no limit. How long anybody waits for the verdict is told
- to the wait. Called again on the same block, the list is ignored, and the deadline is moved as
- long as requests are pending.
+ A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
+ cancelled then; `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. How long
+ anybody waits for the verdict is told to the wait. Called again on the same block, the list is
+ ignored, and the deadline is moved as long as requests are pending.
 
  After a death that the block met or reported, its communicator is revoked on all ranks: what is
  pending there ends with an error. Blocks without operations on it go on working, and
@@ -391,9 +394,11 @@ int FAMPI_Protect(MPI_Request tb_request,
  At most `max_count` elements are written; `count` says how many there are. Called again in the
  same block it gives the same: first with no room, to learn how much is needed.
 
- Returns `FAMPI_ERR_NOTHING_PROTECTED` and `FAMPI_ERR_STATE_LOST` on all ranks, and the block is
- faulty with them: start from the beginning, or from a file; `FAMPI_ERR_ARG` for a type that does
- not divide what was protected; else as `FAMPI_Protect`. Survivors of a rebuild have their ranks;
+ Returns `FAMPI_ERR_NOTHING_PROTECTED` and `FAMPI_ERR_STATE_LOST`, and the block is faulty with
+ them: start from the beginning, or from a file. Not every rank may get the same, as one may die
+ meanwhile: finish the block whatever comes, and branch on its report, which is the same on all
+ ranks (`FAMPI_Get_failed_group` with these codes). `FAMPI_ERR_ARG` for a type that does not
+ divide what was protected; else as `FAMPI_Protect`. Survivors of a rebuild have their ranks;
  after a merge, which changes them, nothing counts as protected.
 
  Pointers:
@@ -500,8 +505,9 @@ int FAMPI_Get_failed_communicators(MPI_Request tb_request,
 
 /*
  The ranks of `comm` with a fault of these codes, as a group that the program frees: the dead
- for process failures, the ranks that raised or met it for every other code. Local, the same on
- all living ranks for a global block.
+ for process failures, the rank whose state is gone for `FAMPI_ERR_STATE_LOST`, the ranks that
+ raised or met it for every other code. The rank that handed on the fault of an inner block is in
+ the group of either communicator. Local, the same on all living ranks for a global block.
 
  Returns `FAMPI_ERR_COMM` for a communicator that is not in use; else as
  `FAMPI_Get_failed_requests`.
@@ -600,8 +606,9 @@ int FAMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
  of this: MPI may not come back from them when a process dies in their middle.
 
  Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
- and spawn again. This call returns `FAMPI_ERR_ARG`, also for another number than that of the
- failed ranks and for `is_local` 1; `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
+ and spawn again; and on all others when `root` has given another number than that of the failed
+ ranks, which is `FAMPI_ERR_ARG` of this call there. It returns that also for `is_local` 1;
+ `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
 
  Pointers:
 
@@ -689,8 +696,9 @@ int FAMPI_Request_free(MPI_Request *request);
 
  Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
  `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
- failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, an error class of MPI),
- `FAMPI_ERR_STATE` for a block that is not finished, `FAMPI_ERR_ARG`.
+ failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, also for a receive that was
+ cancelled because it was late at the end of its block, an error class of MPI), `FAMPI_ERR_STATE`
+ for a block that is not finished, `FAMPI_ERR_ARG`.
 
  Pointers:
 

@@ -107,7 +107,8 @@ class Block {
     check(FAMPI_Protect(request_, slot, state, count, bytes.datatype));
   }
 
-  /* Brings a state back as of the last commit, on all ranks alike. */
+  /* Brings a state back as of the last commit. What it throws may be another error on other ranks:
+   * catch it in the block, finish that, and branch on its report. */
   template <class T>
   std::vector<T> restore(int slot)
   {

@@ -111,9 +111,10 @@ pub unsafe extern "C" fn FAMPI_Timeout_get_seconds(
 /// Takes a communicator into use, which the first `FAMPI_TryBlock_start` on it does otherwise.
 ///
 /// Collective over the communicator, and blocking: two `MPI_Comm_dup` and two small exchanges,
-/// about a millisecond. Its errors return from now on. A communicator that has lost a rank cannot
-/// be taken into use any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in
-/// use. `MPI_Comm_free` by the program ends it. `MPI_Init` comes before.
+/// about a millisecond. Its errors return from now on, and with the first communicator those of
+/// `MPI_COMM_WORLD` and `MPI_COMM_SELF`. One that has lost a rank cannot be taken into use any
+/// more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use. `MPI_Comm_free` by
+/// the program ends it. `MPI_Init` comes before.
 ///
 /// Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
 /// in it.
@@ -126,10 +127,11 @@ pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
 /// communicator takes it into use (`FAMPI_Init`). All living ranks start their blocks on one
 /// communicator in the same order; several may be open at once.
 ///
-/// A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only; beside an
-/// open global block of the same communicator its faults make that one faulty, too. The ranks
-/// agree on one with `FAMPI_TRYBLOCK_GLOBAL`. `FAMPI_TRYBLOCK_WITH_COLLECTIVE` is taken as global,
-/// since fampi cannot see which of the requests is a collective.
+/// A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only. A request
+/// that fails in it makes the next global block of the communicator that has requests faulty, as
+/// its message may still come; what is raised in it does not. The ranks agree on one with
+/// `FAMPI_TRYBLOCK_GLOBAL`. `FAMPI_TRYBLOCK_WITH_COLLECTIVE` is taken as global, since fampi cannot
+/// see which of the requests is a collective.
 ///
 /// `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
 /// is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
@@ -221,10 +223,10 @@ fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result
 /// work on the new handles, and free them as ever. A finished block in the list stays its owner's,
 /// who frees it.
 ///
-/// A request that is not complete after `timeout` is a fault, on all ranks; `FAMPI_TIMEOUT_POLL`
-/// looks once, `FAMPI_TIMEOUT_NEVER` has no limit. How long anybody waits for the verdict is told
-/// to the wait. Called again on the same block, the list is ignored, and the deadline is moved as
-/// long as requests are pending.
+/// A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
+/// cancelled then; `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. How long
+/// anybody waits for the verdict is told to the wait. Called again on the same block, the list is
+/// ignored, and the deadline is moved as long as requests are pending.
 ///
 /// After a death that the block met or reported, its communicator is revoked on all ranks: what is
 /// pending there ends with an error. Blocks without operations on it go on working, and

@@ -15,7 +15,8 @@ pub const FAMPI_SUCCESS: c_int = 0;
 pub const FAMPI_ERR_PROC_FAILED: c_int = 262_144_000;
 /// A process died; its node lives, as far as is known.
 pub const FAMPI_ERR_PROC_FAILED_SOFT: c_int = 262_144_001;
-/// A node was lost with all its processes.
+/// A node was lost with all its processes. Reports do not tell it apart yet: each of the processes
+/// is told with `FAMPI_ERR_PROC_FAILED_SOFT`; ask for `FAMPI_ERR_PROC_FAILED`, which is both.
 pub const FAMPI_ERR_PROC_FAILED_HARD: c_int = 262_144_002;
 /// As a return code: not over within the timeout, which says nothing about the outcome: wait
 /// again. As the code of a fault: a request was not complete at the deadline of finish.
@@ -130,7 +131,9 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_SUCCESS => c"done",
         FAMPI_ERR_PROC_FAILED | FAMPI_ERR_PROC_FAILED_SOFT => c"a process failed",
         FAMPI_ERR_PROC_FAILED_HARD => c"the node of a process failed",
-        FAMPI_ERR_TIMEOUT => c"not over within the timeout; wait again",
+        FAMPI_ERR_TIMEOUT => {
+            c"not over within the timeout: wait again, or, in a report, a late request"
+        }
         FAMPI_ERR_INTERRUPTED => c"cut short by a failure elsewhere; finish the block",
         FAMPI_ERR_LEFT => c"a rank left the block without finishing it",
         FAMPI_ERR_ABANDONED => c"a rank has freed the communicator",
@@ -153,7 +156,7 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_ERR_THREAD => c"called from another thread than the first call",
         FAMPI_ERR_INTERNAL => c"a defect of fampi; please report it",
         code if OWN.contains(&code) => c"a number without a meaning",
-        _ => c"a code of the application or an error class of MPI",
+        _ => c"a code of the application, or a class of MPI; MPI_Error_string knows it",
     }
 }
 

@@ -152,9 +152,11 @@ impl Room {
 /// At most `max_count` elements are written; `count` says how many there are. Called again in the
 /// same block it gives the same: first with no room, to learn how much is needed.
 ///
-/// Returns `FAMPI_ERR_NOTHING_PROTECTED` and `FAMPI_ERR_STATE_LOST` on all ranks, and the block is
-/// faulty with them: start from the beginning, or from a file; `FAMPI_ERR_ARG` for a type that does
-/// not divide what was protected; else as `FAMPI_Protect`. Survivors of a rebuild have their ranks;
+/// Returns `FAMPI_ERR_NOTHING_PROTECTED` and `FAMPI_ERR_STATE_LOST`, and the block is faulty with
+/// them: start from the beginning, or from a file. Not every rank may get the same, as one may die
+/// meanwhile: finish the block whatever comes, and branch on its report, which is the same on all
+/// ranks (`FAMPI_Get_failed_group` with these codes). `FAMPI_ERR_ARG` for a type that does not
+/// divide what was protected; else as `FAMPI_Protect`. Survivors of a rebuild have their ranks;
 /// after a merge, which changes them, nothing counts as protected.
 ///
 /// # Safety

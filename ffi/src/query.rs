@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use fampi_core::{Codes, Fault, FaultReport};
+use fampi_core::{Codes, Fault, FaultCode, FaultReport};
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
 use crate::{
@@ -108,8 +108,9 @@ pub unsafe extern "C" fn FAMPI_Get_failed_communicators(
 }
 
 /// The ranks of `comm` with a fault of these codes, as a group that the program frees: the dead
-/// for process failures, the ranks that raised or met it for every other code. Local, the same on
-/// all living ranks for a global block.
+/// for process failures, the rank whose state is gone for `FAMPI_ERR_STATE_LOST`, the ranks that
+/// raised or met it for every other code. The rank that handed on the fault of an inner block is in
+/// the group of either communicator. Local, the same on all living ranks for a global block.
 ///
 /// Returns `FAMPI_ERR_COMM` for a communicator that is not in use; else as
 /// `FAMPI_Get_failed_requests`.
@@ -132,17 +133,56 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
             return Err(FAMPI_ERR_ARG);
         }
         let report = report(state, tb_request)?;
+        let block = state.block(tb_request)?.name;
         let known = state.comms.iter().find(|known| known.raw == comm).ok_or(FAMPI_ERR_COMM)?;
         let id = state.guest.id(known.comm);
-        let asked = |fault: &&Fault| fault.comm == id && Codes::Numbers(codes).matches(fault.code);
-        let mut ranks: Vec<c_int> =
-            report.faults().iter().filter(asked).map(|it| it.rank.number() as c_int).collect();
+        let data = state.guest.data_of(block);
+        let own = data.and_then(|data| state.guest.with_mpi(|mpi| mpi.users_comm(data)));
+        let is_own = own.is_none_or(|own| own == comm);
+        let mut ranks = Vec::new();
+        for fault in report.faults().iter().filter(|it| Codes::Numbers(codes).matches(it.code)) {
+            let rank = fault.rank.number() as c_int;
+            match (fault.code, own) {
+                // It names the inner communicator, and a rank of the block's own.
+                (FaultCode::InnerBlock, Some(own)) if !is_own && fault.comm == id => {
+                    ranks.extend(rank_elsewhere(rank, own, comm)?);
+                }
+                (FaultCode::InnerBlock, _) if is_own => ranks.push(rank),
+                _ if fault.comm == id => ranks.push(rank),
+                _ => {}
+            }
+        }
         ranks.sort_unstable();
         ranks.dedup();
         let group = part_of_group(comm, &ranks)?;
         // SAFETY: our caller's promise.
         unsafe { put(fgroup, group) }
     })
+}
+
+/// The rank that a process of a communicator has in another one, if it is in that, too.
+fn rank_elsewhere(rank: c_int, of: MPI_Comm, elsewhere: MPI_Comm) -> Result<Option<c_int>> {
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut groups = unsafe { [ffi::RSMPI_GROUP_NULL; 2] };
+    for (group, comm) in groups.iter_mut().zip([of, elsewhere]) {
+        // SAFETY: the communicator is in use; the result is ours.
+        let code = unsafe { ffi::MPI_Comm_group(comm, group) };
+        if code != 0 {
+            return Err(code);
+        }
+    }
+    // SAFETY: reading a constant that MPI's library defines.
+    let nowhere = unsafe { ffi::RSMPI_UNDEFINED };
+    let [from, to] = groups;
+    let mut there = nowhere;
+    // SAFETY: the groups are live, the rank is one of the first.
+    let code =
+        unsafe { ffi::MPI_Group_translate_ranks(from, 1, &raw const rank, to, &raw mut there) };
+    for group in &mut groups {
+        // SAFETY: ours, and used no more.
+        unsafe { ffi::MPI_Group_free(group) };
+    }
+    if code == 0 { Ok((there != nowhere).then_some(there)) } else { Err(code) }
 }
 
 fn part_of_group(comm: MPI_Comm, ranks: &[c_int]) -> Result<MPI_Group> {

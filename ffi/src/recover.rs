@@ -223,8 +223,9 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 /// of this: MPI may not come back from them when a process dies in their middle.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
-/// and spawn again. This call returns `FAMPI_ERR_ARG`, also for another number than that of the
-/// failed ranks and for `is_local` 1; `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
+/// and spawn again; and on all others when `root` has given another number than that of the failed
+/// ranks, which is `FAMPI_ERR_ARG` of this call there. It returns that also for `is_local` 1;
+/// `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
 ///
 /// # Safety
 ///
@@ -263,6 +264,9 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
         let is_dead = |rank: c_int| dead.contains((rank as u32).into());
         let root = (root..size).chain(0..root).find(|rank| !is_dead(*rank)).unwrap_or(root);
         if me == root && !fits {
+            // The others wait for this rank's word.
+            let refused = commit(state, failed, false);
+            state.guest.release(refused);
             return Err(FAMPI_ERR_ARG);
         }
         let seats = (me == root).then(|| {

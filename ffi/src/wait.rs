@@ -238,8 +238,9 @@ unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
 ///
 /// Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
 /// `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
-/// failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, an error class of MPI),
-/// `FAMPI_ERR_STATE` for a block that is not finished, `FAMPI_ERR_ARG`.
+/// failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, also for a receive that was
+/// cancelled because it was late at the end of its block, an error class of MPI), `FAMPI_ERR_STATE`
+/// for a block that is not finished, `FAMPI_ERR_ARG`.
 ///
 /// # Safety
 ///

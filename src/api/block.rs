@@ -135,7 +135,8 @@ impl TryBlock {
     }
 
     /// Takes the buffer of a request that is over, before the block's end. Whether it counts is
-    /// only known after the commit.
+    /// only known after the commit. That of one that failed comes back, too, with whatever is in
+    /// it: ask for its [`Self::fault`].
     ///
     /// # Errors
     ///
@@ -150,25 +151,34 @@ impl TryBlock {
 
     /// Protects a state of this rank: a copy of it goes to the partner rank, and is valid with
     /// this block's commit, on all ranks or on none. Every rank calls it, in a global block of
-    /// the world, or of a communicator shrunk from it, with the same number and always the same
-    /// length of its own.
+    /// the world, or of a communicator shrunk from it, with the same number and, on one
+    /// communicator, always the same length of its own.
+    ///
+    /// Waits, the first time on a communicator, for the partner's length, without a limit; a death
+    /// or a rank that leaves the block ends it.
     ///
     /// # Errors
     ///
-    /// [`Error::LengthChanged`]; [`Error::Request`] when the partner's length could not be had.
+    /// [`Error::NotGlobal`] in a local block; [`Error::LengthChanged`]; [`Error::Request`] when the
+    /// partner's length could not be had.
     ///
     /// # Panics
     ///
     /// When `number` is [`crate::MAX_SLOTS`] or more.
     pub fn protect<T: Element + Default>(&mut self, number: u32, state: &[T]) -> Result<(), Error> {
         assert!(number < crate::MAX_SLOTS, "states are numbered below {}", crate::MAX_SLOTS);
-        self.engine().borrow_mut().protect(self.key, number, state)
+        let mut engine = self.engine().borrow_mut();
+        if !engine.block(self.key).level.is_agreed() {
+            return Err(Error::NotGlobal);
+        }
+        engine.protect(self.key, number, state)
     }
 
     /// Brings back the state with this number as of its last commit, after a rebuild: from this
     /// rank's own copy, or from the partner's when this rank is a replacement. Every rank of the
     /// world calls it, in a global block of the world; it counts with the block's commit. In a
-    /// block of a shrunk communicator it is the own copy, without a message.
+    /// block of a shrunk communicator it is the own copy, without a message. Waits for the partner
+    /// without a limit; a death or a rank that leaves the block ends it.
     ///
     /// # Errors
     ///

@@ -190,9 +190,9 @@ impl Comm {
     /// in the order in which they were made; `None` where this rank had no colour.
     ///
     /// A rebuild makes again all that was derived from the world, from parts of it, from parts of
-    /// those, and so on, in the same order, on replacements, too. Only when all members of a part
-    /// die, what was derived from it since the rebuild before goes with them. A shrunk one,
-    /// and what was derived from it, ends with its world.
+    /// those, and so on, in the same order, on replacements, too. When all members of a part die,
+    /// what was derived from it since the previous rebuild is lost. A shrunk one, and what was
+    /// derived from it, ends with its world.
     pub fn derived(&self) -> Vec<Option<Self>> {
         let keys = self.engine().borrow().derived_from(self.key());
         keys.into_iter().map(|key| key.map(|key| Self::new(self.engine(), key))).collect()

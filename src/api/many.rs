@@ -52,8 +52,10 @@ impl<T> Requests<T> {
 
 impl TryBlock {
     /// Sends many buffers, each to its rank, with its tag: what [`Self::isend`] does for one of
-    /// them, in their order, at less for each beside MPI. Empty vectors stay in their places until
-    /// [`Finished::take_all`] brings the buffers back, so the same list serves block after block.
+    /// them, in their order, with less work for each beside MPI. Empty vectors stay in their places
+    /// until [`Finished::take_all`] brings the buffers back, so the same list serves block after
+    /// block. After a faulty block, too, bring them back before you post the list again: what is
+    /// left empty would be a message without elements.
     ///
     /// ```
     /// # use fampi::{Error, Level, Outcome, Rank, Tag, Timeout, sim::Simulation};
@@ -84,8 +86,8 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRank`], [`Error::TagTooLarge`], upon which none is sent. Everything else is
-    /// a fault of its request.
+    /// [`Error::NoSuchRank`], [`Error::TagTooLarge`], upon which none is sent and the list is as it
+    /// was. Everything else is a fault of its request.
     pub fn isend_all<T: Element>(
         &mut self,
         messages: &mut [(Vec<T>, Rank, Tag)],
@@ -93,7 +95,7 @@ impl TryBlock {
         self.post_all(Way::Send { synchronous: false }, messages)
     }
 
-    /// Receives into many buffers, from these ranks, with these tags: what [`Self::irecv`] does for
+    /// Receives into many buffers, each from its rank, with its tag: what [`Self::irecv`] does for
     /// one of them, in their order, as [`Self::isend_all`].
     ///
     /// # Errors

@@ -158,7 +158,8 @@ impl Finished {
     }
 
     /// Takes the buffer of a request. One that completed is valid, also in a faulty block; what to
-    /// do with it is the application's decision (partial acceptance).
+    /// do with it is the application's decision (partial acceptance). The buffer of one that failed
+    /// comes back, too, with whatever is in it: ask for its [`Self::fault`] before you read it.
     ///
     /// # Errors
     ///
@@ -215,7 +216,8 @@ impl Finished {
     }
 
     /// The ranks of `comm` with a fault of these codes (`MPI_Get_failed_group`): the dead for
-    /// process failures, the ranks that reported it for other codes.
+    /// process failures, those whose state is gone for [`FaultCode::StateLost`], the ranks that
+    /// reported it for other codes.
     ///
     /// The fault of an inner block names the communicator of that one, and the rank that handed it
     /// on is one of both: it is in the group for either.

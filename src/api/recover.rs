@@ -1,4 +1,4 @@
-//! Communicators in the making: without blocking, with progress in `test` and `wait_local`.
+//! Communicators in the making: without blocking, with progress in `wait_local`.
 
 use super::{Comm, World};
 use crate::{
@@ -10,7 +10,10 @@ use crate::{
 
 /// A derived communicator in the making, see [`Comm::isplit`], [`Comm::idup`], [`Comm::icreate`],
 /// [`Comm::ishrink`], [`super::Grid::isub`], [`super::Finished::duplicate`].
-#[must_use = "the communicator is made in `wait_local` or `test`"]
+///
+/// Wait for it to its end: the others wait for this rank, and as long as it is not over no other
+/// communicator can be made here ([`Error::CreationPending`]), not even by a rebuild.
+#[must_use = "the communicator is made in `wait_local`"]
 pub struct Forming {
     parent: Comm,
     work: Work,

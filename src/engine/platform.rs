@@ -388,8 +388,8 @@ pub trait Platform {
     }
 
     /// Ends a receive that has no message yet; [`Self::look`] tells whether it is over. Other
-    /// operations go on.
-    fn cancel(&mut self, post: &mut Post);
+    /// operations go on. Whether it has failed, for its block, is for whoever else asks about it.
+    fn cancel(&mut self, post: &mut Post, failed: bool);
 
     /// Looks for a message (`MPI_Improbe`) and takes it out of what receives can match. Elements
     /// are counted as those of `like`.

@@ -232,16 +232,16 @@ impl Engine {
         if let Need::Inner(inner) = record.need {
             return self.detach(inner);
         }
-        self.ask_to_end(key, index);
+        self.ask_to_end(key, index, true);
         self.end_exchange(key, index);
         self.after_failure(key, index);
     }
 
-    /// Asks the platform to end a receive.
-    fn ask_to_end(&mut self, key: BlockKey, index: usize) {
+    /// Asks the platform to end a receive, which has failed, or successfully.
+    fn ask_to_end(&mut self, key: BlockKey, index: usize, failed: bool) {
         let Self { platform, blocks, .. } = self;
         if let Some(post) = blocks[key.slot()].records[index].post_mut() {
-            platform.cancel(post);
+            platform.cancel(post, failed);
         }
     }
 
@@ -292,7 +292,7 @@ impl Engine {
         if self.test_request(key, index) != Progress::Pending {
             return false;
         }
-        self.ask_to_end(key, index);
+        self.ask_to_end(key, index, false);
         let state = self.test_request(key, index);
         matches!(state, Progress::Complete(status) if status.cancelled)
     }

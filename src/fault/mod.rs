@@ -17,8 +17,8 @@ pub use code::{Codes, FaultCode};
 
 /// One fact: which rank, in which communicator, why.
 ///
-/// For the death of a process `rank` is the dead rank; for every other code it is the rank that
-/// reported the fault.
+/// For the death of a process `rank` is the dead rank, for [`FaultCode::StateLost`] the one whose
+/// state is gone; for every other code it is the rank that reported the fault.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Fault {
     /// The communicator that the fault concerns: the block's own, or an inner block's.

@@ -75,6 +75,8 @@ struct Operation {
     block: Option<DataId>,
     /// Its block was doomed while it was pending.
     given_up: Option<FaultCode>,
+    /// What it has failed with, for its block, when MPI was asked to end it.
+    cut: Option<FaultCode>,
 }
 
 /// All that is the user's.
@@ -100,13 +102,16 @@ impl Operation {
             let class = match tested {
                 Ok(false) => 0,
                 Ok(true) => {
-                    self.end(done.into_raw(), None);
+                    // What was cancelled is complete for MPI, with nothing in its buffer.
+                    let fault = self.cut.filter(|_| done.is_cancelled());
+                    self.end(done.into_raw(), fault);
                     0
                 }
                 Err(refusal) => refusal.class,
             };
             if class == PROC_FAILED_PENDING {
                 // A wildcard whose sender may be the dead: the block is doomed.
+                self.cut = Some(FaultCode::ProcessFailed);
                 self.request.cancel();
                 self.given_up = Some(FaultCode::ProcessFailed);
             } else if class != 0 {
@@ -140,13 +145,23 @@ impl Guests {
     }
 
     fn add(&mut self, request: Request) -> PostId {
-        let made = Operation { request, ended: None, uses: 1, block: None, given_up: None };
+        let (block, given_up, cut) = (None, None, None);
+        let made = Operation { request, ended: None, uses: 1, block, given_up, cut };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.operations.push(None);
             self.operations.len() as u32 - 1
         });
         self.operations[slot as usize] = Some(made);
         PostId(slot | GUEST)
+    }
+
+    /// Asks MPI to end an operation. One that has failed for its block was interrupted for whoever
+    /// waits for it: a deadline that has passed would be taken for that of the wait.
+    pub(super) fn cancel(&mut self, post: PostId, failed: bool) {
+        if let Some(operation) = self.operation(post).filter(|it| it.ended.is_none()) {
+            operation.cut = operation.cut.or(failed.then_some(FaultCode::Interrupted));
+            operation.request.cancel();
+        }
     }
 
     /// Operations that nobody asks for are tested to their end, as MPI wants it.
@@ -294,13 +309,6 @@ impl MpiPlatform {
     /// What became of a request, as far as is known without another look.
     pub fn ended(&mut self, post: PostId) -> Option<Ended> {
         self.guests.operation(post)?.ended
-    }
-
-    /// Asks MPI to end a request.
-    pub fn cancel_request(&mut self, post: PostId) {
-        if let Some(operation) = self.guests.operation(post).filter(|it| it.ended.is_none()) {
-            operation.request.cancel();
-        }
     }
 
     /// One more asks for this request.

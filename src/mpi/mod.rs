@@ -365,10 +365,10 @@ impl Platform for MpiPlatform {
         self.settle_all(records)
     }
 
-    fn cancel(&mut self, post: &mut Post) {
+    fn cancel(&mut self, post: &mut Post, failed: bool) {
         match post {
             Post::Message(flight) => flight.cancel(),
-            Post::Kept(id) if guest::is_guest(*id) => self.cancel_request(*id),
+            Post::Kept(id) if guest::is_guest(*id) => self.guests.cancel(*id, failed),
             Post::Kept(id) => self.posts.cancel(*id),
         }
     }

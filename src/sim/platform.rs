@@ -277,7 +277,7 @@ impl Platform for SimPlatform {
         progress.unwrap_or_else(|| panic!("process {} has no post {}", self.me, post.0))
     }
 
-    fn cancel(&mut self, post: &mut Post) {
+    fn cancel(&mut self, post: &mut Post, _: bool) {
         let Post::Kept(post) = *post else { return };
         if let Some(mut world) = self.enter(false) {
             world.cancel(self.me, post);

@@ -466,15 +466,6 @@ fn every_operation_does_the_same_as_its_description() {
 
 #[test]
 #[serial]
-fn operations_without_elements_are_operations_all_the_same() {
-    for ranks in 1..=4 {
-        let program = program("operations without elements", ranks);
-        all_say(&program, ranks, "nothing went everywhere");
-    }
-}
-
-#[test]
-#[serial]
 fn a_death_in_any_operation_is_reported_and_repaired() {
     all_say(&program("operations with deaths", 4), 4, "all operations survived");
 }

@@ -7,8 +7,12 @@ use fampi::{
     World,
 };
 
+use serial_test::serial;
+
 use crate::{
+    all_say,
     every::{Call, KINDS, Kind, post_all},
+    program,
     programs::{Ended, die, say, wait},
 };
 
@@ -172,4 +176,13 @@ pub(crate) fn with_deserters(world: World) -> Ended {
         check_all(&world, bad as usize, u64::from(round))?;
     }
     say(world, "all operations ended and worked again")
+}
+
+#[test]
+#[serial]
+fn operations_without_elements_are_operations_all_the_same() {
+    for ranks in 1..=4 {
+        let program = program("operations without elements", ranks);
+        all_say(&program, ranks, "nothing went everywhere");
+    }
 }

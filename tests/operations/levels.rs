@@ -2,8 +2,8 @@
 //! it.
 
 use fampi::{
-    BlockOptions, Codes, FaultCode, FaultReport, Level, Rank, ReduceOp, Reduced, Tag, Timeout,
-    Tried, World,
+    BlockOptions, Codes, Error, FaultCode, FaultReport, Level, Rank, ReduceOp, Reduced, Tag,
+    Timeout, Tried, World,
     sim::{Counters, Crash, Simulation},
 };
 
@@ -202,4 +202,23 @@ fn a_commit_that_rides_on_the_collective_of_its_block_sends_no_message_of_its_ow
         let [votes_beside, _, _, collectives] = of(sum_inside);
         assert_eq!((votes_beside, collectives), (votes, 10 * u64::from(size)), "{size} ranks");
     }
+}
+
+#[test]
+fn a_code_raised_in_a_local_block_stays_there() {
+    let report = Simulation::new(2).run_world(|world| {
+        let mut local = world.start(Level::Local).expect("in use");
+        assert_eq!(local.protect(0, &[1_u8]), Err(Error::NotGlobal));
+        local.raise_error(7);
+        assert!(!wait(local, Timeout::Never).is_committed());
+        let other = Rank::new(1 - world.rank().number());
+        let mut block = world.start(Level::Global).expect("in use");
+        let received = block.irecv(vec![0_u8], other, Tag(1)).expect("a rank");
+        block.isend(vec![3_u8], other, Tag(1)).expect("a rank");
+        let finished = wait(block, Timeout::Never);
+        assert!(finished.is_committed(), "{finished:?}");
+        assert_eq!(finished.take(received), Ok(vec![3]));
+        world.finalize();
+    });
+    report.expect_orderly();
 }

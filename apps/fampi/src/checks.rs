@@ -299,8 +299,7 @@ fn several_machines(it: &Observed) -> Option<(Weight, String)> {
         let text = format!(
             "a launch here has {} machines: ranks watch those of their own machine only, so that \
              a death on another one is known after 16 to 50 ms, and never after an exit with \
-             another status than 0: let ranks die by a signal, and set a time limit on every \
-             wait.",
+             another status than 0: `fampi run --observer` tells of all of them at once.",
             it.machines
         );
         (Weight::Care, text)
@@ -388,8 +387,8 @@ const NODE_LOSS: &str = "\
     Keep checkpoints outside the job if nodes may fail.";
 
 const SILENCE: &str = "\
-    a process that lives but does not answer: that is no death, and only a time limit on every \
-    wait shows it.";
+    a process that lives but does not answer: that is no death. `fampi run --hung SECONDS` makes \
+    it one, and so does a time limit on the end of every block for who waits for it.";
 
 const THREADS: &str = "\
     a death while another thread calls MPI: this MPI crashes now and then when two threads are \

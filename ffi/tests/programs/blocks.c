@@ -93,6 +93,8 @@ static void nested(void)
   MPI_Comm failed[2];
   int count, code, round;
   int any[1] = {FAMPI_ERR_RCODES_ANY};
+  int inner_code[1] = {FAMPI_ERR_INNER};
+  MPI_Group group;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
   for (round = 0; round < 2; round++) {
     OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &outer));
@@ -111,7 +113,20 @@ static void nested(void)
       OK(FAMPI_Get_failed_requests(outer, 1, any, 0, NULL, &count));
       CHECK(count == rank % 2);
       OK(FAMPI_Get_failed_communicators(outer, 1, any, 2, failed, &count));
-      if (rank % 2) CHECK(count == 1 && failed[0] == half);
+      if (rank % 2) {
+        CHECK(count == 1 && failed[0] == half);
+        /* Who handed the fault on is a rank of either communicator. */
+        OK(FAMPI_Get_failed_group(outer, 1, inner_code, half, &group));
+        MPI_Group_size(group, &count);
+        CHECK(count == size / 2);
+        MPI_Group_free(&group);
+        OK(FAMPI_Get_failed_group(outer, 1, inner_code, MPI_COMM_WORLD, &group));
+        MPI_Group_size(group, &count);
+        CHECK(count == size / 2);
+        MPI_Group_rank(group, &count);
+        CHECK(count == rank / 2);
+        MPI_Group_free(&group);
+      }
     }
     MPI_Request_free(&inner[0]);
     MPI_Request_free(&inner[1]);
@@ -152,11 +167,15 @@ static void timeouts_and_repeated_finish(void)
   CHECK(count == (rank == 0));
   if (rank == 0) CHECK(index == 0);
   MPI_Barrier(MPI_COMM_WORLD);
-  /* What was late may still come. */
+  /* A receive that was late has been cancelled, and says so; its message finds another one. */
   if (rank == 1) MPI_Send(&sent, 1, MPI_INT, 0, 4, MPI_COMM_WORLD);
   if (rank == 0) {
-    OK(FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+    got = 0;
+    EXPECT(FAMPI_ERR_INTERRUPTED, FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+    CHECK(got == 0);
     MPI_Request_free(&request);
+    MPI_Recv(&got, 1, MPI_INT, 1, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    CHECK(got == 5);
   }
   MPI_Request_free(&block);
 }

@@ -43,6 +43,7 @@ static void before_the_first_block(void)
 static void starts(void)
 {
   MPI_Comm link, parts;
+  int code;
   FAILS(FAMPI_ERR_COMM, FAMPI_Init(MPI_COMM_NULL));
   FAILS(FAMPI_ERR_COMM, FAMPI_TryBlock_start(MPI_COMM_NULL, FAMPI_TRYBLOCK_LOCAL, &made));
   FAILS(FAMPI_ERR_ARG, FAMPI_TryBlock_start(MPI_COMM_WORLD, 17, &made));
@@ -59,6 +60,20 @@ static void starts(void)
   FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 0, NULL, 1, &comm, &made));
   FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 9, link, 0, NULL, 0, &comm, &made));
   FAILS(FAMPI_ERR_COMM, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, parts, 0, NULL, 0, &comm, &made));
+  /* Who is wrong at the root does not keep the others waiting. */
+  if (rank == 0) {
+    FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 1, &rank, 0, &comm, &made));
+  } else {
+    OK(FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 0, NULL, 0, &comm, &made));
+    EXPECT(FAMPI_ERR_CREATION, FAMPI_Wait_local(&made, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+    MPI_Request_free(&made);
+  }
+  do {
+    OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &made));
+    OK(FAMPI_TryBlock_finish(made, 0, NULL, FAMPI_TIMEOUT_NEVER));
+    code = FAMPI_Wait_local(&made, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER);
+    MPI_Request_free(&made);
+  } while (code == FAMPI_ERR_TRYBLOCK_FOUND_ERRORS);
   MPI_Comm_free(&link);
   MPI_Comm_free(&parts);
 }
