@@ -1,6 +1,6 @@
 //! The one error type.
 
-use alloc::string::String;
+use alloc::{boxed::Box, string::String};
 
 use crate::{
     fault::{FaultCode, FaultReport},
@@ -168,15 +168,23 @@ pub enum Error {
     CreationFailed,
 
     /// A recovery was tried as often as allowed. All living ranks see it.
-    #[error("the recovery failed {attempts} times in a row; the events of fampi::recovery say why")]
+    #[error("the recovery failed {attempts} times in a row: {why}")]
     RecoveryExhausted {
         /// Number of attempts.
         attempts: u32,
+        /// Why the last one failed, as far as this rank has seen.
+        why: String,
     },
 
     /// The policy of a run stopped it because of these faults. All living ranks see it.
-    #[error("the policy stopped the run: {0}; handle it, or take a policy that goes on")]
-    Stopped(FaultReport),
+    #[error("the policy stopped the run: {report}{}; handle it, or take a policy that goes on",
+        here.as_ref().map(|error| alloc::format!("; here: {error}")).unwrap_or_default())]
+    Stopped {
+        /// The faults, the same on all ranks.
+        report: FaultReport,
+        /// With which error this rank left the last block, if it did.
+        here: Option<Box<Self>>,
+    },
 
     /// The policy of a run wants to shrink, but replacements lack their states. All living ranks.
     #[error("replacements have not got their states yet; rebuild once more before shrinking")]

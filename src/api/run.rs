@@ -159,7 +159,9 @@ impl Ended {
     pub fn done(self) -> Result<Comm, Error> {
         match self {
             Self::Done(comm) => Ok(comm),
-            Self::Escalated { report, .. } => Err(Error::Stopped(report)),
+            Self::Escalated { report, error, .. } => {
+                Err(Error::Stopped { report, here: error.map(Box::new) })
+            }
         }
     }
 }
@@ -340,7 +342,7 @@ impl Run<'_> {
             Decision::Escalate => {
                 return Ok(Some(Ended::Escalated { comm: self.comm.clone(), report, error }));
             }
-            Decision::Stop => return Err(Error::Stopped(report)),
+            Decision::Stop => return Err(Error::Stopped { report, here: error.map(Box::new) }),
         }
         Ok(None)
     }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::MAX_ATTEMPTS;
+use super::{DISTURBED, MAX_ATTEMPTS};
 use crate::{
     engine::{BlockKey, CommKey, Engine, Entry, platform::Derived},
     error::Error,
@@ -129,7 +129,10 @@ impl Creation {
                     }
                     return Some(Err(match self.kind {
                         Kind::Split { .. } => Error::CreationFailed,
-                        Kind::Shrink => Error::RecoveryExhausted { attempts: MAX_ATTEMPTS },
+                        Kind::Shrink => {
+                            let why = DISTURBED.into();
+                            Error::RecoveryExhausted { attempts: MAX_ATTEMPTS, why }
+                        }
                     }));
                 }
             }

@@ -26,6 +26,8 @@ pub use crate::protocol::roster::Placement;
 
 /// How many attempts a recovery gets; each but the last ended by a further failure.
 pub const MAX_ATTEMPTS: u32 = 16;
+/// Why an attempt fails when its calls have worked.
+const DISTURBED: &str = "somebody died in each of them, or a rank went away";
 
 /// What a process knows about the job beside its communicators.
 #[derive(Default)]

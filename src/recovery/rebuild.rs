@@ -14,10 +14,13 @@
 //! spawns, nobody needs a shrunken communicator of the application, and the cost does not grow
 //! with the number of ranks but for the collective calls' own.
 
-use alloc::vec::Vec;
+use alloc::{
+    string::{String, ToString as _},
+    vec::Vec,
+};
 use core::time::Duration;
 
-use super::{MAX_ATTEMPTS, Placement};
+use super::{DISTURBED, MAX_ATTEMPTS, Placement};
 use crate::{
     engine::{
         BlockKey, CommKey, Engine, Entry,
@@ -49,6 +52,8 @@ pub(crate) struct Rebuild {
     children: Vec<Option<Derived>>,
     /// By the platform's clock.
     began: Duration,
+    /// Why the last attempt failed here.
+    failure: Option<String>,
 }
 
 /// What a rebuild is to a spare.
@@ -94,7 +99,8 @@ impl Rebuild {
     ) -> Self {
         engine.tell(|_| Entry::Begun { work, spawn: 0 });
         let (next, world, children, began) = (None, None, Vec::new(), engine.platform.now());
-        Self { placement, work, handshake, awaits: None, next, world, children, began }
+        let (awaits, failure) = (None, None);
+        Self { placement, work, handshake, awaits, next, world, children, began, failure }
     }
 
     /// The part of a process that was launched, in universe 0.
@@ -190,7 +196,8 @@ impl Rebuild {
                     return Some(Ok(()));
                 }
                 Order::Fail => {
-                    return Some(Err(Error::RecoveryExhausted { attempts: MAX_ATTEMPTS }));
+                    let why = self.failure.take().unwrap_or_else(|| DISTURBED.into());
+                    return Some(Err(Error::RecoveryExhausted { attempts: MAX_ATTEMPTS, why }));
                 }
             }
         }
@@ -198,7 +205,7 @@ impl Rebuild {
     }
 
     /// The call that makes the next universe.
-    fn regroup(&self, engine: &mut Engine) -> Option<Next> {
+    fn regroup(&mut self, engine: &mut Engine) -> Option<Next> {
         let comm = engine.comm(universe(engine));
         let (old, size, me) = (comm.universe, comm.size(), comm.me);
         let dead = comm.commit.agreed_dead().clone();
@@ -220,6 +227,7 @@ impl Rebuild {
             Ok(regrouped) => regrouped,
             Err(error) => {
                 tracing::warn!(target: "fampi::recovery", attempt, %error, "regroup failed");
+                self.failure = Some(error.to_string());
                 return None;
             }
         };

@@ -151,7 +151,7 @@ impl RunJob {
         let (name, right) = match end {
             End::Done => ("done", !self.always_objected()),
             End::Escalated => ("escalated", self.driver == Driver::Escalate && troubled),
-            End::Failed(Error::Stopped(_)) => {
+            End::Failed(Error::Stopped { .. }) => {
                 let patient = matches!(self.driver, Driver::Shrink | Driver::Rebuild(_));
                 ("stopped", troubled && (!patient || self.always_objected()))
             }
@@ -180,6 +180,10 @@ impl RunJob {
             Ok(Ended::Done(_)) => End::Done,
             Ok(Ended::Escalated { .. }) => End::Escalated,
             Err(Error::Raised(sum)) => End::Wrong(format!("the sum was {sum}")),
+            // The report is the same on all ranks; with which error a rank left is its own affair.
+            Err(Error::Stopped { report, .. }) => {
+                End::Failed(Error::Stopped { report, here: None })
+            }
             Err(error) => End::Failed(error),
         };
         world.finalize();
