@@ -33,6 +33,7 @@ fn main() -> Result<(), Error> {
             Tried::Faulty(finished, _) => {
                 let codes = Codes::Of(&[FaultCode::Application(BAD_CHECKSUM)]);
                 let guilty = finished.failed_group(codes, &world);
+                assert!(world.known_failed().is_empty(), "a rank died: see `shrink`");
                 println!("rank {me}: the data of rank {guilty} are bad");
                 if guilty.contains(me) {
                     data.fill(1.0); // from a file, in real life

@@ -34,6 +34,7 @@ fn main() -> Result<(), Error> {
             println!("rank {me}: the message of rank {from} came in the end");
             break;
         }
+        assert!(world.known_failed().is_empty(), "a rank died: see `shrink`");
         let late = finished.failed_group(Codes::Of(&[FaultCode::TimedOut]), &world);
         println!("rank {me}: attempt {attempt}: rank {late} waited in vain ({looks} looks)");
     }

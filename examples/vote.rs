@@ -31,6 +31,7 @@ fn main() -> Result<(), Error> {
             Tried::Faulty(finished, error) => {
                 let here = error.map_or("finished".into(), |error| error.to_string());
                 println!("rank {me}: attempt {attempt} is faulty: {finished:?} (here: {here})");
+                assert!(world.known_failed().is_empty(), "a rank died: see `shrink`");
                 attempt += 1;
             }
         }

@@ -42,9 +42,11 @@ static int sum(double part, double *result, MPI_Request *request, double *parts)
 /* One step from `s`, with all its requests; a code other than 0 means that there is none. */
 static int iterate(struct state *s, struct state *ward, MPI_Request *requests)
 {
-  static double parts[2][MOST_PIECES];
-  double left = 0, right = 0, q[POINTS], part, pq, rho;
+  /* A request that was cut short may still be under way when this function has returned. */
+  static double parts[2][MOST_PIECES], left, right;
+  double q[POINTS], part, pq, rho;
   int k, code, before = s->piece > 0, behind = s->piece < size - 1;
+  left = right = 0;
   for (k = 0; k < 8; k++) requests[k] = MPI_REQUEST_NULL;
   if (before) {
     int neighbour = rank_of[s->piece - 1];

@@ -24,20 +24,23 @@ static struct state {
 /* Sends a tenth of each cell to the right, one local block for each of them. */
 static void solve(struct state *state, MPI_Request *inner)
 {
+  /* A request that was cut short may still be under way when this function has returned. */
+  static double given[EXCHANGES], taken[EXCHANGES];
   MPI_Timeout limit;
   int k, code;
   MPI_Timeout_set_seconds(&limit, 1.0);
   for (k = 0; k < EXCHANGES; k++) {
-    double given = state->cells[k] / 10, taken = 0;
     MPI_Request requests[2];
+    given[k] = state->cells[k] / 10;
+    taken[k] = 0;
     MPI_Tryblock_start(world, MPI_TRYBLOCK_LOCAL, &inner[k]);
-    MPI_Irecv(&taken, 1, MPI_DOUBLE, (rank + size - 1) % size, k, world, &requests[0]);
-    MPI_Isend(&given, 1, MPI_DOUBLE, (rank + 1) % size, k, world, &requests[1]);
+    MPI_Irecv(&taken[k], 1, MPI_DOUBLE, (rank + size - 1) % size, k, world, &requests[0]);
+    MPI_Isend(&given[k], 1, MPI_DOUBLE, (rank + 1) % size, k, world, &requests[1]);
     MPI_Tryblock_finish(inner[k], 2, requests);
     do {
       code = MPI_Wait_local(&inner[k], MPI_STATUS_IGNORE, limit);
     } while (code == MPI_ERR_TIMEOUT);
-    state->cells[k] += taken - given;
+    state->cells[k] += taken[k] - given[k];
     MPI_Request_free(&requests[0]);
     MPI_Request_free(&requests[1]);
     if (code != MPI_SUCCESS) return;

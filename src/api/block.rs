@@ -129,7 +129,8 @@ impl TryBlock {
 
     /// Raises a fault of the application (`MPI_Request_raise_error`, paper appendix A): the block
     /// will be faulty on all ranks, with this code and this rank in its report. The block goes
-    /// on; others are not interrupted.
+    /// on; others are not interrupted. A filter by numbers takes 262144000 to 262144255 for codes
+    /// of fampi's own, which a C program cannot raise.
     pub fn raise_error(&mut self, code: i32) {
         self.engine().borrow_mut().raise(self.key, FaultCode::Application(code));
     }
