@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::cargo::{self, Program};
 use crate::launcher::{self, Launcher};
-use crate::plan::{self, Kill};
+use crate::plan::{self, Kill, When};
 use crate::program;
 use crate::refusal::Misuse;
 use crate::session::{self, Script};
@@ -72,6 +72,16 @@ fn patience(text: &str) -> Result<f64, Misuse> {
     text.parse().ok().filter(|seconds| (0.1..=1e9).contains(seconds)).ok_or_else(wrong)
 }
 
+/// Everybody has finished in order: whoever was to die in an iteration did not.
+fn say_who_was_spared(kills: &[Kill]) {
+    for Kill { rank, .. } in kills.iter().filter(|it| matches!(it.when, When::Iteration(_))) {
+        eprintln!(
+            "fampi: rank {rank} was not killed: the program ended before that iteration, or does \
+             not look for it, as `minife` does; write {rank}@1.5s to kill it by the clock"
+        );
+    }
+}
+
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let processes = options.ranks.saturating_add(options.spares);
     if options.launcher_flags.is_empty() {
@@ -98,16 +108,14 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     command.args(arguments);
     command.env("FAMPI_SPARES", options.spares.to_string());
     command.env(status::VARIABLE, reports.path());
-    if let Some(plan) = plan::for_application(&options.kills) {
-        command.env("FAMPI_KILL", plan);
-    }
+    command.envs(plan::for_application(&options.kills).map(|plan| ("FAMPI_KILL", plan)));
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
     command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
     if let Some(trace) = &trace {
         command.env(timeline::VARIABLE, trace.path());
     }
-    let leftovers: Vec<&Path> =
-        [reports.path()].into_iter().chain(trace.as_ref().map(Trace::path)).collect();
+    let traced = trace.as_ref().map(Trace::path);
+    let leftovers: Vec<&Path> = [reports.path()].into_iter().chain(traced).collect();
     let script = Script {
         ranks: Some(processes),
         timeout: options.timeout,
@@ -132,6 +140,8 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if let Some(remark) = verdict.remark {
         eprintln!("fampi: {remark}");
     }
+    let all_well = verdict.status == 0 && count.finished == count.reported;
+    say_who_was_spared(if all_well { &options.kills } else { &[] });
     match merged {
         // What the ranks said of themselves goes first.
         Err(error) if verdict.status == 0 => Err(error),

@@ -203,6 +203,7 @@ fn ranks_are_told_of_spares_and_of_the_deaths_they_carry_out() {
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(printed.lines().collect::<Vec<_>>(), ["1 1@iteration:7"; 3]);
     assert!(said(&output).contains("rank 0 was not killed"), "{}", said(&output));
+    assert!(said(&output).contains("rank 1 was not killed: the program"), "{}", said(&output));
 }
 
 /// A script that says how its process ended, as the library does, and then goes on as it likes.
