@@ -104,7 +104,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::RecoveryExhausted`], the same on all living ranks.
+    /// [`Error::RecoveryExhausted`], on all living ranks.
     pub fn rebuild(&self, placement: Placement) -> Result<Self, Error> {
         match self.irebuild(placement)?.wait_local(Timeout::Never)? {
             Rebuilt::World(world) => Ok(world),

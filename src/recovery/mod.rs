@@ -26,8 +26,8 @@ pub use crate::protocol::roster::Placement;
 
 /// How many attempts a recovery gets; each but the last ended by a further failure.
 pub const MAX_ATTEMPTS: u32 = 16;
-/// Why an attempt fails when its calls have worked.
-const DISTURBED: &str = "somebody died in each of them, or a rank went away";
+/// Why an attempt fails when no call of it has said why.
+const DISTURBED: &str = "a further death, or a rank that went away, cut the last one short";
 
 /// What a process knows about the job beside its communicators.
 #[derive(Default)]

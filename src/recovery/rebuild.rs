@@ -206,6 +206,7 @@ impl Rebuild {
 
     /// The call that makes the next universe.
     fn regroup(&mut self, engine: &mut Engine) -> Option<Next> {
+        self.failure = None;
         let comm = engine.comm(universe(engine));
         let (old, size, me) = (comm.universe, comm.size(), comm.me);
         let dead = comm.commit.agreed_dead().clone();

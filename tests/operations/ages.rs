@@ -1,11 +1,14 @@
 //! Communicators that start afresh after aborts of outer blocks, and what is remembered of them.
 
-use std::time::Duration;
+use std::{
+    panic::{self, AssertUnwindSafe},
+    time::Duration,
+};
 
 use fampi::{
     BlockOptions, Codes, Color, Comm, Error, FaultCode, Level, Outcome, Placement, Rank, ReduceOp,
     Tag, Timeout, Tried, World,
-    sim::{self, Ending, Report, Simulation},
+    sim::{self, Crash, Ending, Report, Simulation},
 };
 
 const ALWAYS: BlockOptions = BlockOptions::global(Timeout::Never);
@@ -284,4 +287,61 @@ fn an_inner_block_that_the_outer_one_does_not_wait_for_is_forgotten() {
         world.finalize();
     });
     report.expect_orderly();
+}
+
+/// Blocks open on three communicators, one of which a rank gives up; then a panic that is caught.
+fn left_in_many_ways(world: World) {
+    let formed = world.idup().expect("one").wait_local(Timeout::Never);
+    let (Ok(formed), Ok(given_up)) = (formed, world.shrink()) else {
+        return world.finalize();
+    };
+    let twin = formed.into_comm().expect("everybody has one");
+    let start = |comm: &Comm| comm.start(Level::Global).expect("in use");
+    let mut blocks = [start(&world), start(&twin), start(&given_up)];
+    if given_up.rank() == Rank::new(0) {
+        // Nobody sends it.
+        blocks[2].irecv(vec![0_u8], Rank::new(1), Tag(1)).expect("a rank");
+    }
+    let blocks = blocks.map(|block| block.finish(Timeout::Never));
+    drop(given_up);
+    for pending in blocks {
+        let ended = pending.wait_local(Timeout::Never);
+        assert!(matches!(ended, Ok(Outcome::Committed(_) | Outcome::Faulty(_))));
+    }
+    let tried = panic::catch_unwind(AssertUnwindSafe(|| {
+        world.try_block(ALWAYS, |_| {
+            if world.rank() == Rank::new(2) {
+                panic::resume_unwind(Box::new(BUG));
+            }
+            Ok(())
+        })
+    }));
+    if let Err(what) = tried
+        && what.downcast_ref() != Some(&BUG)
+    {
+        // A death of the simulation, which nobody survives.
+        panic::resume_unwind(what);
+    }
+    for _ in 0..3 {
+        assert!(world.try_block(ALWAYS, |_| Ok(())).is_ok(), "it is in no other block");
+    }
+    world.finalize();
+}
+
+/// What some rank panics with.
+const BUG: &str = "a bug of the application";
+
+#[test]
+fn whoever_dies_in_the_middle_of_giving_up_is_waited_for_by_nobody() {
+    for (victim, effect) in (0..4).flat_map(|victim| (1..50).map(move |effect| (victim, effect))) {
+        for seed in 0..6 {
+            let simulation = Simulation::new(4).seed(seed).time_limit(Duration::from_secs(50));
+            let simulation = simulation.crash(Crash::before_effect(victim, effect));
+            let report = simulation.run_world(left_in_many_ways);
+            let what = format!("rank {victim} before its effect {effect}, seed {seed}");
+            // One that dies while the job starts is replaced.
+            let crashed = matches!(report.processes[victim as usize].ending, Ending::Crashed);
+            expect_all(&report, report.processes.len() - usize::from(crashed), &what);
+        }
+    }
 }

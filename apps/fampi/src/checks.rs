@@ -299,7 +299,8 @@ fn several_machines(it: &Observed) -> Option<(Weight, String)> {
         let text = format!(
             "a launch here has {} machines: ranks watch those of their own machine only, so that \
              a death on another one is known after 16 to 50 ms, and never after an exit with \
-             another status than 0: `fampi run --observer` tells of all of them at once.",
+             another status than 0: `fampi run --observer` tells of all of them; without it, let \
+             ranks die by a signal, and set a time limit on every wait.",
             it.machines
         );
         (Weight::Care, text)
@@ -388,7 +389,7 @@ const NODE_LOSS: &str = "\
 
 const SILENCE: &str = "\
     a process that lives but does not answer: that is no death. `fampi run --hung SECONDS` makes \
-    it one, and so does a time limit on the end of every block for who waits for it.";
+    it one; otherwise only a time limit on every wait shows it.";
 
 const THREADS: &str = "\
     a death while another thread calls MPI: this MPI crashes now and then when two threads are \

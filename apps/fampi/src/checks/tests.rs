@@ -170,7 +170,7 @@ fn slow_spawns_several_machines_and_noise_are_named() {
     });
     finds("a slow spawn", Weight::Care, &slow, &["1060 ms", "UCX_MEM_EVENTS", "--spares"]);
     let machines = changed(|it| it.machines = 3);
-    finds("several machines", Weight::Care, &machines, &["3 machines", "--observer"]);
+    finds("several machines", Weight::Care, &machines, &["3 machines", "signal", "--observer"]);
     let noisy = changed(|it| {
         it.by_signal = Findings::of(Vec::new(), End::Exited(0), &"error 75\n".repeat(300));
     });
