@@ -114,12 +114,16 @@ impl TryBlock {
         messages: &mut [(Vec<T>, Rank, Tag)],
     ) -> Result<Requests<T>, Error> {
         let mut engine = self.engine().borrow_mut();
-        engine.members(self.key, messages.iter().map(|(_, peer, _)| *peer))?;
-        messages.iter().try_for_each(|(_, _, tag)| tag.checked().map(drop))?;
+        let greatest = |(peer, tag): (Rank, Tag), (_, other_peer, other_tag): &(_, _, _)| {
+            (peer.max(*other_peer), tag.max(*other_tag))
+        };
+        let (peer, tag) = messages.iter().fold((Rank::new(0), Tag(0)), greatest);
+        engine.member(self.key, peer)?;
+        tag.checked()?;
         let first = engine.block(self.key).records.len();
-        let each =
-            |(buffer, peer, tag): &mut (Vec<T>, Rank, Tag)| (mem::take(buffer), *peer, tag.0);
-        engine.post_messages(self.key, way, messages.iter_mut().map(each));
+        engine.post_messages(self.key, way, messages, |(buffer, peer, tag)| {
+            (mem::take(buffer), *peer, tag.0)
+        });
         let count = messages.len();
         Ok(Requests { block: self.key, first, count, element: PhantomData })
     }

@@ -114,16 +114,11 @@ macro_rules! any_buffer {
             /// Puts a buffer into a place; what needs a box into the one that is there, if it fits.
             // Which of these the type is, is known when this is compiled.
             #[inline]
-            pub fn put<B: Buffer>(place: &mut Option<Self>, buffer: B) {
-                let mut buffer = Some(buffer);
+            pub fn put<B: Buffer>(place: &mut Option<Self>, mut buffer: B) {
                 let any: &mut dyn Any = &mut buffer;
-                $(if let Some(vector) = any.downcast_mut::<Option<Vec<$number>>>() {
-                    if let Some(vector) = vector.take() {
-                        *place = Some(Self::$name(vector));
-                    }
-                    return;
-                })*
-                if let Some(buffer) = buffer {
+                $(if let Some(vector) = any.downcast_mut::<Vec<$number>>() {
+                    *place = Some(Self::$name(mem::take(vector)));
+                } else)* {
                     put_boxed(place, buffer);
                 }
             }
@@ -131,37 +126,58 @@ macro_rules! any_buffer {
             /// Takes the vector out of a place, if it is one of this type; its box stays.
             #[inline]
             pub fn take<T: Element>(place: &mut Option<Self>) -> Option<Vec<T>> {
-                let mut taken: Option<Vec<T>> = None;
-                let any: &mut dyn Any = &mut taken;
-                $(if let Some(taken) = any.downcast_mut::<Option<Vec<$number>>>() {
-                    if let Some(Self::$name(vector)) = place {
-                        *taken = Some(mem::take(vector));
-                        // What is left is empty, and not worth a look when it is dropped.
-                        mem::forget(place.take());
-                    }
-                } else)* {
-                    taken = take_boxed(place);
-                }
-                taken
+                let mut taken = Vec::new();
+                Self::take_into(place, &mut taken).then_some(taken)
             }
 
-            /// What MPI sees of it, if it is a vector of numbers.
+            /// The same into another place; false when it is not of this type.
+            #[inline]
+            pub fn take_into<T: Element>(place: &mut Option<Self>, into: &mut Vec<T>) -> bool {
+                let any: &mut dyn Any = into;
+                $(if let Some(into) = any.downcast_mut::<Vec<$number>>() {
+                    match place.take() {
+                        Some(Self::$name(vector)) => *into = vector,
+                        other => {
+                            *place = other;
+                            return false;
+                        }
+                    }
+                    return true;
+                })*
+                match take_boxed(place) {
+                    Some(vector) => *into = vector,
+                    None => return false,
+                }
+                true
+            }
+
+            /// The numbers that it is a vector of, if it is one.
             #[cfg(feature = "mpi")]
-            #[allow(clippy::inline_always)]
-            #[inline(always)]
-            pub fn numbers(&mut self) -> Option<crate::mpi::Numbers> {
+            pub fn number(&self) -> Option<crate::mpi::Number> {
                 match self {
-                    $(Self::$name(vector) => Some(crate::mpi::Numbers::of(vector)),)*
+                    $(Self::$name(_) => Some(crate::mpi::Number::of::<$number>()),)*
                     Self::Other(_) | Self::Spent(_) => None,
                 }
             }
 
-            /// How many elements it has, and the bytes of one, if it is a vector of numbers.
+            /// Where they are, and how many.
+            #[cfg(feature = "mpi")]
             #[inline]
-            fn number_size(&self) -> (usize, usize) {
+            pub fn memory(&mut self) -> Option<(*mut core::ffi::c_void, usize)> {
+                match self {
+                    $(Self::$name(vector) => Some((vector.as_mut_ptr().cast(), vector.len())),)*
+                    Self::Other(_) | Self::Spent(_) => None,
+                }
+            }
+
+            /// How many elements it has, and the bytes of one.
+            #[inline]
+            pub fn size(&self) -> (usize, usize) {
                 match self {
                     $(Self::$name(vector) => (vector.len(), size_of::<$number>()),)*
-                    Self::Other(_) | Self::Spent(_) => (0, 0),
+                    Self::Other(boxed) | Self::Spent(boxed) => {
+                        (boxed.elements(), boxed.element_bytes())
+                    }
                 }
             }
         }
@@ -211,19 +227,13 @@ impl AnyBuffer {
     /// [`Buffer::elements`].
     #[inline]
     pub fn elements(&self) -> usize {
-        match self {
-            Self::Other(boxed) | Self::Spent(boxed) => boxed.elements(),
-            _ => self.number_size().0,
-        }
+        self.size().0
     }
 
     /// [`Buffer::element_bytes`].
     #[inline]
     pub fn element_bytes(&self) -> usize {
-        match self {
-            Self::Other(boxed) | Self::Spent(boxed) => boxed.element_bytes(),
-            _ => self.number_size().1,
-        }
+        self.size().1
     }
 
     /// Lets go of what was only lent.

@@ -3,8 +3,6 @@
 //! Whether messages of a block can start at once, so that nothing but the platform has to be
 //! asked, is found out with the first one, and once more after news.
 
-use core::iter;
-
 use super::{
     BlockKey, Engine, Need,
     block::OpenBlock,
@@ -80,37 +78,40 @@ impl Engine {
         self.post(key, need, &way.operation(envelope), AnyBuffer::of(buffer))
     }
 
-    /// Posts messages, with ranks of the block's communicator, as its next requests.
-    pub(crate) fn post_messages<B: Buffer>(
+    /// Posts messages, with ranks of the block's communicator, as its next requests: what is taken
+    /// of each of them.
+    pub(crate) fn post_messages<M, B: Buffer>(
         &mut self,
         key: BlockKey,
         way: Way,
-        messages: impl Iterator<Item = (B, Rank, u32)>,
+        messages: &mut [M],
+        take: impl Fn(&mut M) -> (B, Rank, u32),
     ) {
-        let mut messages = messages.fuse();
-        loop {
-            let first = self.block(key).records.len();
+        let bare = self.wire_tag(self.block(key).scope, 0);
+        let scope_bits = self.scope_bits;
+        for messages in messages.chunks_mut(AT_ONCE) {
             if !self.is_open(key) {
-                let Some((buffer, peer, tag)) = messages.next() else { return };
-                let tag = self.wire_tag(self.block(key).scope, tag);
-                self.post_with_care(key, way, Envelope { peer, tag }, buffer);
+                for message in messages {
+                    let (buffer, peer, tag) = take(message);
+                    let tag = tag << scope_bits | bare;
+                    self.post_with_care(key, way, Envelope { peer, tag }, buffer);
+                }
                 continue;
             }
-            let bare = self.wire_tag(self.block(key).scope, 0);
-            let Self { platform, blocks, scope_bits, .. } = self;
+            let Self { platform, blocks, .. } = self;
             let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
             let mut envelopes = [Envelope { peer: Rank::new(0), tag: 0 }; AT_ONCE];
-            let mut count = 0;
-            for (envelope, (buffer, peer, tag)) in envelopes.iter_mut().zip(&mut messages) {
-                *envelope = Envelope { peer, tag: tag << *scope_bits | bare };
-                records.load(Need::Peer(peer), buffer);
-                count += 1;
-            }
-            if !platform.start_all(*lane, way, &envelopes[..count], &mut records[first..]) {
+            let envelopes = &mut envelopes[..messages.len()];
+            let first = records.len();
+            let records = records.load_all(messages.iter_mut().zip(&mut *envelopes).map(
+                |(message, envelope)| {
+                    let (buffer, peer, tag) = take(message);
+                    *envelope = Envelope { peer, tag: tag << scope_bits | bare };
+                    (Need::Peer(peer), buffer)
+                },
+            ));
+            if !platform.start_all(*lane, way, envelopes, records) {
                 self.after_failures(key, first);
-            }
-            if count < AT_ONCE {
-                return;
             }
         }
     }
@@ -170,18 +171,7 @@ impl Engine {
     /// This rank, if the block's communicator has it.
     #[inline]
     pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
-        self.members(key, iter::once(rank)).map(|()| rank)
-    }
-
-    /// An error unless the block's communicator has all of these.
-    #[inline]
-    pub(crate) fn members(
-        &self,
-        key: BlockKey,
-        mut ranks: impl Iterator<Item = Rank>,
-    ) -> Result<(), Error> {
         let size = self.block(key).size;
-        let missing = ranks.find(|rank| rank.number() >= size);
-        missing.map_or(Ok(()), |rank| Err(Error::NoSuchRank { rank, size }))
+        if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
     }
 }

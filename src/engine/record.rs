@@ -187,8 +187,8 @@ impl Record {
     }
 
     #[inline]
-    fn take<T: Element>(&mut self) -> Option<Vec<T>> {
-        if self.post.is_some() { None } else { AnyBuffer::take(&mut self.buffer) }
+    fn take_into<T: Element>(&mut self, into: &mut Vec<T>) -> bool {
+        self.post.is_none() && AnyBuffer::take_into(&mut self.buffer, into)
     }
 }
 
@@ -255,6 +255,26 @@ impl Records {
         (index, record)
     }
 
+    /// The next requests, with their buffers: their operations are about to start.
+    #[inline]
+    pub(super) fn load_all<B: Buffer>(
+        &mut self,
+        loads: impl ExactSizeIterator<Item = (Need, B)>,
+    ) -> &mut [Record] {
+        let first = self.used;
+        self.used = first + loads.len();
+        while self.places.len() < self.used {
+            self.grow();
+        }
+        let records = &mut self.places[first..self.used];
+        for (record, (need, buffer)) in records.iter_mut().zip(loads) {
+            record.need = need;
+            record.state = Progress::Pending;
+            AnyBuffer::put(&mut record.buffer, buffer);
+        }
+        records
+    }
+
     /// The next request, with its operation; its index.
     pub(super) fn add_posted(&mut self, need: Need, posted: Posted) -> usize {
         let index = self.used;
@@ -311,8 +331,9 @@ impl Records {
         let places = self.places.get_mut(first..).unwrap_or_default();
         let mut taken = 0;
         for (record, place) in places.iter_mut().zip(into) {
-            let Some(vector) = record.take() else { break };
-            *place = vector;
+            if !record.take_into(place) {
+                break;
+            }
             taken += 1;
         }
         self.taken += taken;
@@ -322,9 +343,10 @@ impl Records {
     /// The buffer of a request, if it is here and of this type.
     #[inline]
     pub(crate) fn take<T: Element>(&mut self, index: usize) -> Option<Vec<T>> {
-        let vector = self.places.get_mut(index)?.take()?;
-        self.taken += 1;
-        Some(vector)
+        let mut vector = Vec::new();
+        let here = self.places.get_mut(index)?.take_into(&mut vector);
+        self.taken += usize::from(here);
+        here.then_some(vector)
     }
 }
 
@@ -362,7 +384,7 @@ mod tests {
         running.begin(Post::Kept(PostId(7)));
         end(&mut records, AnyBuffer::of(vec![1_u64]));
         assert!(!records[0].is_over() && records[1].is_over());
-        assert_eq!(records[1].take::<u8>(), None);
+        assert!(!records[1].take_into(&mut vec![0_u8]));
         assert!(records[1].buffer().is_some());
         let given_up = Cell::new(None);
         records.clear(|post, buffer| {
@@ -381,7 +403,9 @@ mod tests {
         assert!(record.loaded().is_none() && record.unload().is_none());
         assert!(record.take_any().is_none() && record.buffer().is_none());
         record.end_at_once(2);
-        assert_eq!(record.take::<u32>(), Some(vec![1, 2]));
-        assert_eq!(record.take::<u32>(), None);
+        let mut taken = Vec::<u32>::new();
+        assert!(record.take_into(&mut taken));
+        assert_eq!(taken, [1, 2]);
+        assert!(!record.take_into(&mut taken));
     }
 }

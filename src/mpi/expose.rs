@@ -69,33 +69,24 @@ pub struct Exposure {
     pub(super) writable: bool,
 }
 
-/// A vector of numbers as MPI sees it, which is much less.
+/// A type of numbers as MPI knows it.
 #[derive(Clone, Copy, Debug)]
-pub struct Numbers {
-    address: *mut c_void,
-    elements: usize,
+pub struct Number {
     datatype: ffi::MPI_Datatype,
     stride: usize,
 }
 
-impl Numbers {
-    /// Those of this vector.
-    #[inline]
-    pub fn of<T: MpiElement>(vector: &mut Vec<T>) -> Self {
-        Self {
-            address: vector.as_mut_ptr().cast(),
-            elements: vector.len(),
-            datatype: T::equivalent_datatype().as_raw(),
-            stride: size_of::<T>(),
-        }
+impl Number {
+    /// This one.
+    pub fn of<T: MpiElement>() -> Self {
+        Self { datatype: T::equivalent_datatype().as_raw(), stride: size_of::<T>() }
     }
 
-    /// The same, if MPI's `int` can count them.
+    /// So many at this address, if MPI's `int` can count them.
     #[inline]
-    pub(super) fn exposure(self) -> Option<Exposure> {
-        let Self { address, elements, datatype, stride } = self;
+    pub(super) fn exposure(self, address: *mut c_void, elements: usize) -> Option<Exposure> {
         let count = c_int::try_from(elements).ok()?;
-        Some(Exposure::adjacent(address, count, datatype, stride))
+        Some(Exposure::adjacent(address, count, self.datatype, self.stride))
     }
 }
 
@@ -131,7 +122,8 @@ pub unsafe trait Expose {
 // `MpiElement` promises that the datatype describes `T`, and that any bits are one.
 unsafe impl<T: MpiElement> Expose for Vec<T> {
     fn expose(&mut self) -> Result<Exposure, FaultCode> {
-        Numbers::of(self).exposure().ok_or(FaultCode::Mpi(COUNT))
+        let (address, elements) = (self.as_mut_ptr().cast(), self.len());
+        Number::of::<T>().exposure(address, elements).ok_or(FaultCode::Mpi(COUNT))
     }
 }
 

@@ -6,6 +6,8 @@
 
 mod settle;
 
+use std::mem::{self, Discriminant};
+
 use mpi::ffi;
 
 use self::settle::Run;
@@ -14,7 +16,7 @@ use super::{
     comm::Comm,
     contexts::{DataComm, lane_of},
     data::{Posts, fault},
-    expose::Numbers,
+    expose::{Exposure, Number},
     request::{Done, Request, empty_status},
     watchdog::{self, Inside},
 };
@@ -76,6 +78,15 @@ impl Flight {
     }
 }
 
+/// What the start of a message has come to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Launched {
+    UnderWay,
+    /// MPI has all of it, and no request for it.
+    Over,
+    Refused,
+}
+
 /// Where messages start.
 struct Current {
     lane: Lane,
@@ -92,38 +103,47 @@ pub(super) struct Flights {
     finished: ffi::MPI_Request,
     /// Where the last message started; nowhere after contexts were retired.
     current: Current,
+    known: Known,
     /// How many messages are under way on each context.
     flying: Vec<(Lane, usize)>,
     run: Run,
 }
 
-/// Starts a message of what is no vector of numbers.
-#[inline(never)]
-fn start_other(
-    comm: &Comm,
-    way: Way,
-    Envelope { peer, tag }: Envelope,
-    buffer: &mut AnyBuffer,
-    inside: &Inside,
-) -> Result<Request, FaultCode> {
-    let exposure = buffer.expose()?;
-    let started = match way {
-        // SAFETY: the record that has the buffer keeps it until it hears that the request is over.
-        Way::Send { synchronous } => unsafe {
-            Request::send(comm, &exposure, peer, tag, synchronous, inside)
-        },
-        Way::Receive if !exposure.writable => return Err(FaultCode::Mpi(BUFFER)),
-        // SAFETY: as above.
-        Way::Receive => unsafe { Request::receive(comm, &exposure, Some(peer), Some(tag), inside) },
-    };
-    started.map_err(fault)
+/// The numbers of the last message that was a vector of some.
+struct Known {
+    kind: Discriminant<AnyBuffer>,
+    number: Number,
+}
+
+impl Known {
+    /// Anything.
+    fn new() -> Self {
+        Self { kind: mem::discriminant(&AnyBuffer::nothing()), number: Number::of::<u8>() }
+    }
+
+    /// What MPI sees of a buffer that is a vector of numbers.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn exposure(&mut self, buffer: &mut AnyBuffer) -> Option<Exposure> {
+        if self.kind != mem::discriminant(buffer) {
+            self.meet(buffer)?;
+        }
+        let (address, elements) = buffer.memory()?;
+        self.number.exposure(address, elements)
+    }
+
+    #[cold]
+    fn meet(&mut self, buffer: &AnyBuffer) -> Option<()> {
+        *self = Self { kind: mem::discriminant(buffer), number: buffer.number()? };
+        Some(())
+    }
 }
 
 impl Flights {
     /// None yet.
     pub(super) fn new(finished: ffi::MPI_Request, nobody: Comm) -> Self {
         let current = Current { lane: CLOSED, comm: nobody, at: 0, begun: 0 };
-        Self { finished, current, flying: Vec::new(), run: Run::default() }
+        Self { finished, current, known: Known::new(), flying: Vec::new(), run: Run::default() }
     }
 
     /// Messages start on this context from now on; false when it is not there.
@@ -154,13 +174,17 @@ impl Flights {
     }
 
     fn count_begun(&mut self) {
-        let begun = std::mem::take(&mut self.current.begun);
+        let begun = mem::take(&mut self.current.begun);
         if begun > 0 {
             self.flying[self.current.at as usize].1 += begun;
         }
     }
 
     /// Starts messages as requests of a block; false when some cannot start.
+    ///
+    /// That a send was over when it started is noted after the last of them. Stores are done in
+    /// their order, and MPI's into the queue of a process on another core take long: each of ours
+    /// between them would wait for those before, and delay those behind it.
     pub(super) fn start_all(
         &mut self,
         (data, lane): (&[Option<DataComm>], Lane),
@@ -170,55 +194,112 @@ impl Flights {
     ) -> bool {
         let is_there = self.enter(data, lane);
         let inside = watchdog::ordinary();
-        let mut all = true;
-        for (envelope, record) in envelopes.iter().zip(records) {
-            all &= if is_there {
-                self.start(way, *envelope, record, &inside)
-            } else {
-                record.refuse(FaultCode::Interrupted)
-            };
+        let (mut refused, mut over) = (false, false);
+        for (envelope, record) in envelopes.iter().zip(&mut *records) {
+            if !is_there {
+                refused = !record.refuse(FaultCode::Interrupted);
+                continue;
+            }
+            match self.launch(way, *envelope, record, &inside) {
+                Launched::UnderWay => (),
+                Launched::Over => over = true,
+                Launched::Refused => refused = true,
+            }
         }
-        all
+        if over {
+            let launched = records.iter_mut().filter(|it| !it.is_over() && !it.is_under_way());
+            launched.for_each(Record::end_whole);
+        }
+        !refused
     }
 
     /// Starts a message where [`Self::enter`] was, as a request of a block; false when it cannot
     /// start.
-    // The hot path of messages, called in few places. What MPI sees of numbers is not put into one
-    // variable with what it sees of other buffers, which would be in memory.
+    #[inline]
+    pub(super) fn start(&mut self, way: Way, envelope: Envelope, record: &mut Record) -> bool {
+        let launched = self.launch(way, envelope, record, &watchdog::ordinary());
+        if launched == Launched::Over {
+            record.end_whole();
+        }
+        launched != Launched::Refused
+    }
+
+    /// Starts a message as a request of a block, which hears that it is under way, or why it cannot
+    /// be; not that it is over.
+    // The hot path of messages, called in few places. What is not usual is done elsewhere from its
+    // beginning to its end: what both put into one variable would be in memory.
     #[allow(clippy::inline_always)]
     #[inline(always)]
-    pub(super) fn start(
+    fn launch(
         &mut self,
         way: Way,
         envelope: Envelope,
         record: &mut Record,
         inside: &Inside,
-    ) -> bool {
-        let Some(buffer) = record.loaded() else { return record.refuse(FaultCode::Mpi(BUFFER)) };
-        let (comm, Envelope { peer, tag }) = (&self.current.comm, envelope);
-        let started = match (buffer.numbers().and_then(Numbers::exposure), way) {
+    ) -> Launched {
+        let seen = record.loaded().and_then(|buffer| self.known.exposure(buffer));
+        match seen {
+            Some(seen) => self.launch_seen(way, envelope, &seen, record, inside),
+            None => self.launch_other(way, envelope, record, inside),
+        }
+    }
+
+    /// The same for what is no vector of numbers.
+    #[inline(never)]
+    fn launch_other(
+        &mut self,
+        way: Way,
+        envelope: Envelope,
+        record: &mut Record,
+        inside: &Inside,
+    ) -> Launched {
+        let exposure = match record.loaded().map(|buffer| buffer.expose()) {
+            Some(Ok(seen)) if seen.writable || way != Way::Receive => Ok(seen),
+            Some(Err(code)) => Err(code),
+            _ => Err(FaultCode::Mpi(BUFFER)),
+        };
+        match exposure {
+            Ok(seen) => self.launch_seen(way, envelope, &seen, record, inside),
+            Err(code) => {
+                record.refuse(code);
+                Launched::Refused
+            }
+        }
+    }
+
+    /// The same for a buffer as MPI sees it, which is that of the record.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn launch_seen(
+        &mut self,
+        way: Way,
+        Envelope { peer, tag }: Envelope,
+        seen: &Exposure,
+        record: &mut Record,
+        inside: &Inside,
+    ) -> Launched {
+        let comm = &self.current.comm;
+        let started = match way {
             // SAFETY: the record keeps the buffer until it hears that the request is over.
-            (Some(seen), Way::Send { synchronous }) => unsafe {
-                Request::send(comm, &seen, peer, tag, synchronous, inside).map_err(fault)
+            Way::Send { synchronous } => unsafe {
+                Request::send(comm, seen, peer, tag, synchronous, inside)
             },
             // SAFETY: as above.
-            (Some(seen), Way::Receive) => unsafe {
-                Request::receive(comm, &seen, Some(peer), Some(tag), inside).map_err(fault)
-            },
-            (None, _) => start_other(comm, way, envelope, buffer, inside),
+            Way::Receive => unsafe { Request::receive(comm, seen, Some(peer), Some(tag), inside) },
         };
         match started {
-            Ok(request) if way != Way::Receive && request.raw() == self.finished => {
-                record.end_whole();
-            }
+            Ok(request) if way != Way::Receive && request.raw() == self.finished => Launched::Over,
             Ok(request) => {
                 self.current.begun += 1;
                 let kind = if way == Way::Receive { Kind::Receive } else { Kind::Send };
                 record.begin(Post::Message(Flight { request, kind, lane: self.current.at }));
+                Launched::UnderWay
             }
-            Err(code) => return record.refuse(code),
+            Err(refusal) => {
+                record.refuse(fault(refusal));
+                Launched::Refused
+            }
         }
-        true
     }
 
     /// So many messages like this one are over.

@@ -81,7 +81,7 @@ use ulfm::Ulfm;
 pub use self::{
     baseline::Baseline,
     comm::communicators,
-    expose::{Expose, Exposure, MpiElement, Numbers},
+    expose::{Expose, Exposure, MpiElement, Number},
     facts::{Facts, facts},
     flight::Flight,
     guest::{Adopted, Ended},
@@ -333,7 +333,7 @@ impl Platform for MpiPlatform {
         if !self.flights.enter(&self.data, lane) {
             return record.refuse(FaultCode::Interrupted);
         }
-        self.flights.start(way, envelope, record, &watchdog::ordinary())
+        self.flights.start(way, envelope, record)
     }
 
     fn start_all(

@@ -141,13 +141,11 @@ impl Flights {
             let listed = records.find(|record| !record.is_complete()).expect("listed before");
             let (flight, buffer) = listed.flight_mut().expect("listed as a message");
             lane = flight.lane;
+            let (elements, bytes) = buffer.size();
             // Each of the usual cases by itself: what is put together first is in memory.
             if flight.kind == Kind::Send {
-                listed.end_whole();
-                continue;
-            }
-            let elements = buffer.elements();
-            if done.is_of(elements * buffer.element_bytes()) {
+                listed.end_at_once(elements);
+            } else if done.is_of(elements * bytes) {
                 listed.end(Progress::Complete(done.told(elements)));
             } else {
                 let state = flight.moved(done, buffer);
