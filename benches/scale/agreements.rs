@@ -40,8 +40,8 @@ pub(crate) fn commit(ranks: u32, deaths: u32, shape: Shape, cost: Cost) -> Outco
     for rank in (0..ranks).filter(|rank| !dead[*rank as usize]) {
         // The one message that a rank waits for without having sent any before.
         let extra = rank + (1 << ranks.ilog2());
-        let waits = Exchange::folds_into(extra, ranks, shape) == Some(rank);
-        if waits && extra < ranks && dead[extra as usize] {
+        let waits = extra < ranks && Exchange::partners(extra, ranks, shape).eq([rank]);
+        if waits && dead[extra as usize] {
             network.detect(rank, extra, Wire::Death);
         }
         machines[rank as usize].handle_vote(BLOCK, Vote::yes(0), &mut out);

@@ -24,13 +24,16 @@ pub enum Color {
 /// A communicator: an ordered set of processes and a context of their own.
 ///
 /// Blocks are started on it by all its living ranks, in the same order. When the last handle of a
-/// communicator is dropped, this rank votes *no* on every block that the others start later, and on
-/// its own of which requests are pending: wait for their verdicts before. What a rebuild makes
-/// again stays, see [`Comm::derived`].
+/// communicator is dropped, this rank votes *no* on every block that the others start later, which
+/// is interrupted, and on its own of which requests are pending: wait for their verdicts before.
+/// What a rebuild makes again stays, see [`Comm::derived`].
 ///
 /// When a block of a communicator is faulty, communicators that were derived from it start afresh:
 /// blocks that are open on them become faulty, too, as their ranks may have left the outer block
-/// at different points.
+/// at different points. So start one on a derived communicator inside of an outer block, or when
+/// you know the verdicts on those that you have ended: a rank that knows of an abort would wait for
+/// one that does not. A rank that gives a communicator up with which others go on gives up what was
+/// derived from it, too, as it hears of no aborts there.
 #[derive(Clone)]
 pub struct Comm {
     pub(super) handle: Rc<Handle>,
@@ -51,7 +54,7 @@ impl Drop for Handle {
             // What a rebuild makes again can be had from its parent again.
             let kept = engine.job.children.iter().any(|(_, key)| *key == Some(self.key));
             if !kept {
-                engine.retire(self.key);
+                engine.give_up(self.key);
             }
             engine.release_comm(self.key);
         }

@@ -83,7 +83,7 @@ impl Guest {
     /// This process gives the communicator up: it votes *no* on what others still start there.
     pub fn abandon(&mut self, comm: GuestComm) {
         let engine = &mut self.engine;
-        engine.retire(comm.0);
+        engine.give_up(comm.0);
         if engine.job.world == Some(comm.0) {
             engine.job.world = None;
         }

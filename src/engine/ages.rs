@@ -125,7 +125,7 @@ impl Engine {
         self.meet(key);
         if retired {
             // Others may go on with it, and want this rank's *no* in every age.
-            self.retire(key);
+            self.give_up(key);
         }
     }
 

@@ -309,10 +309,11 @@ impl Engine {
 
     /// Somebody has caught a panic: what it has left is left in order.
     pub(super) fn adopt_orphans(&mut self) {
-        for key in core::mem::take(&mut self.orphans) {
+        while let Some(key) = self.orphans.last().copied() {
             if self.block(key).phase == Phase::Open {
                 self.leave_block(key, FaultCode::LeftBlock);
             }
+            self.orphans.pop();
             self.detach(key);
         }
     }

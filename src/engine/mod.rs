@@ -252,7 +252,16 @@ impl Engine {
         }
     }
 
-    /// Gives a communicator up: from now on this process votes *no* on blocks it never started.
+    /// Gives a communicator up that others may go on with: whoever waits inside of a block that
+    /// this process will never start waits no longer.
+    pub(crate) fn give_up(&mut self, key: CommKey) {
+        if !self.left {
+            self.retire(key);
+            self.interrupt(key, self.comm(key).next_block);
+        }
+    }
+
+    /// Retires a communicator: from now on this process votes *no* on blocks it never started.
     pub(crate) fn retire(&mut self, key: CommKey) {
         let comm = &mut self.comms[key.0];
         if comm.retired || self.left {

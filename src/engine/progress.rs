@@ -167,7 +167,7 @@ impl Engine {
     #[inline]
     pub(super) fn doomed_around(&self, key: BlockKey) -> bool {
         self.interrupted.iter().any(|outer| {
-            let current = self.current(*outer);
+            let current = self.current(*outer).filter(|_| !self.orphans.contains(outer));
             let serial = self.block(key).serial;
             current.is_some_and(|outer| outer.phase == Phase::Open && outer.serial < serial)
         })
@@ -333,8 +333,9 @@ impl Engine {
     pub(super) fn handle_interrupted(&mut self, key: CommKey, id: BlockId) {
         let comm = self.comm(key);
         let Some(data) = comm.data else {
-            // A universe carries no operations; an interruption of it ends the job.
-            self.job.dismissed = true;
+            // A universe carries no operations; an interruption of it ends the job. In an age of a
+            // communicator that this rank was never in, nobody waits here.
+            self.job.dismissed |= comm.present.is_none();
             return;
         };
         let open = comm.open.iter().copied().find(|block| self.block(*block).scope == id);
@@ -353,7 +354,9 @@ impl Engine {
         // Most are over by that. A message that its receiver has begun to fetch is not: MPI lets go
         // of it when the receiver, who may compute for long, has all of it.
         self.fail_pending(block, FaultCode::Interrupted, is_operation);
-        if self.current(block).is_some_and(|block| block.phase == Phase::Open) {
+        let is_open = self.current(block).is_some_and(|block| block.phase == Phase::Open);
+        // What was started since a panic that was caught is not inside of what that has left.
+        if is_open && !self.orphans.contains(&block) {
             self.interrupt_inside(block);
         }
     }

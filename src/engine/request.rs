@@ -202,16 +202,21 @@ impl Engine {
     }
 
     /// What this block needs cannot be had.
+    ///
+    /// An operation that is interrupted, while its block is not, was posted inside of a doomed one
+    /// that not all of its ranks are in, or in a context that some of them have left: they would
+    /// wait for it in vain.
     pub(super) fn note_loss(&mut self, key: BlockKey, need: Need, code: FaultCode) {
         let block = self.block(key);
         let (comm, scope, context) = (block.comm, block.scope, block.context);
+        let elsewhere = code == FaultCode::Interrupted && block.level.is_agreed();
         self.comm_mut(comm).tainted = Some(context);
-        if code.is_process_failure() {
-            if let Need::Peer(peer) = need {
-                let state = self.comm(comm);
-                let (universe, address) = (state.universe, state.members[peer.index()]);
-                self.note_failure(universe, address, Source::Request);
-            }
+        if let (true, Need::Peer(peer)) = (code.is_process_failure(), need) {
+            let state = self.comm(comm);
+            let (universe, address) = (state.universe, state.members[peer.index()]);
+            self.note_failure(universe, address, Source::Request);
+        }
+        if code.is_process_failure() || elsewhere {
             self.interrupt_open(comm, scope);
         }
     }

@@ -326,6 +326,11 @@ impl Engine {
         if let Some(decision) = faulty {
             self.renew_children(comm, id, &decision.dead);
             self.interrupt_hurried(comm, id, decision.next_context);
+            let state = &self.comms[comm.0];
+            if state.retired && state.over.is_none() && state.data.is_some() {
+                // The others' next block, which this process will never start.
+                self.interrupt(comm, state.next_block.max(id.next()));
+            }
         }
     }
 
@@ -365,18 +370,14 @@ impl Engine {
         report
     }
 
-    /// The others have decided a block without this rank's vote, as its communicator is over.
-    #[cold]
-    fn give_up_draining(&mut self, key: BlockKey) {
-        self.draining.retain(|draining| *draining != key);
-        self.fail_pending(key, FaultCode::Interrupted, |_, _| true);
-    }
-
     #[inline]
     fn conclude_with(&mut self, key: BlockKey, committed: bool) {
-        let block = self.block_mut(key);
-        if !block.is_drained() {
-            self.give_up_draining(key);
+        if !self.draining.is_empty() {
+            self.draining.retain(|draining| *draining != key);
+        }
+        if !self.block_mut(key).is_drained() {
+            // The others have decided it without this rank's vote, as its communicator is over.
+            self.fail_pending(key, FaultCode::Interrupted, |_, _| true);
         }
         let block = self.block_mut(key);
         let is_served = block.service.is_some();

@@ -304,16 +304,15 @@ impl Commit {
         self.blocks.len()
     }
 
-    /// Makes sure that a rank which gave up is asked about every block: the partners of the fast
-    /// path's rounds all ask, but for the one that only waits for us.
+    /// Makes sure that a rank which gave up is asked about every block: who waits for it in the
+    /// fast path may say nothing to it before, and what it says may stay unread as long as this
+    /// rank awaits somebody else.
     fn tell_retired(&self, out: &mut impl Effects) {
-        let position = self.view.position_of(self.me);
-        if self.retired
-            && !planted(Bug::SlipAway)
-            && let Some(partner) =
-                Exchange::folds_into(position, self.view.live(), self.view.shape())
-        {
-            out.send(self.view.rank_at(partner), Message::Retired);
+        if self.retired && !planted(Bug::SlipAway) {
+            let position = self.view.position_of(self.me);
+            for partner in Exchange::partners(position, self.view.live(), self.view.shape()) {
+                out.send(self.view.rank_at(partner), Message::Retired);
+            }
         }
     }
 

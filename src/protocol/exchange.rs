@@ -174,9 +174,10 @@ impl Exchange {
         Self { position, core, shape, extra, rounds, round, group, needed, arrived }
     }
 
-    /// The position that waits for this one and has nothing to say to it before that.
-    pub fn folds_into(position: u32, size: u32, shape: Shape) -> Option<u32> {
-        position.checked_sub(shape.core(size))
+    /// The positions that wait for this one.
+    pub fn partners(position: u32, size: u32, shape: Shape) -> impl Iterator<Item = u32> {
+        let exchange = Self::new(position, size, shape);
+        (0..=exchange.last()).filter_map(move |step| exchange.sender(step))
     }
 
     /// Notes the message of a step; true when it comes from the position expected for it.

@@ -56,7 +56,7 @@ bugs! {
     ReportAgain,
     /// A rank that gave up does not vote when it is asked.
     LeaveInSilence,
-    /// A rank that gave up does not tell the one that waits for it unasked.
+    /// A rank that gave up does not tell those that wait for it.
     SlipAway,
     /// An interruption is not passed on.
     KeepTheInterruption,

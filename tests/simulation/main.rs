@@ -13,6 +13,7 @@ mod checks;
 #[allow(dead_code)]
 #[path = "../operations/every.rs"]
 mod every;
+mod forest;
 mod job;
 mod rounds;
 mod runs;
@@ -21,6 +22,7 @@ mod shrink;
 mod text;
 
 use fampi::protocol::planted::{self, Bug};
+use forest::{Forest, Seen};
 use job::{Job, RANKS};
 use runs::RunJob;
 use seeds::each_seed;
@@ -29,6 +31,8 @@ use seeds::each_seed;
 const SEEDS: u64 = 20_000;
 /// The same for jobs that a policy drives.
 const RUNS: u64 = 6_000;
+/// The same for derived communicators.
+const FORESTS: u64 = 12_000;
 
 #[test]
 fn thousands_of_jobs_end_with_one_story_on_all_living_ranks() {
@@ -63,11 +67,31 @@ fn runs_under_all_policies_end_as_without_failures_or_with_one_error() {
     });
     if let Err((seed, violation)) = ended {
         let violation: String = violation;
-        panic!("{violation}\n{}", reproduce(seed));
+        panic!("{violation}\n{}", reproduce("one_run", seed));
     }
     let seen = seen.into_inner().expect("no panic holds it");
     println!("{seeds} seeds: {seen:?}");
     assert!(seeds < 1000 || seen.len() >= 5, "the jobs are too tame: {seen:?}");
+}
+
+#[test]
+fn blocks_on_derived_communicators_end_alike_and_leave_nobody_waiting() {
+    let seeds = seeds(FORESTS);
+    let all = std::sync::Mutex::new(Seen::default());
+    let ended = each_seed(0, seeds, |seed| {
+        let seen = Forest::drawn_from(seed).run(false)?;
+        all.lock().expect("no panic holds it").add(&seen);
+        Ok(())
+    });
+    if let Err((seed, violation)) = ended {
+        let violation: String = violation;
+        panic!("{violation}\n{}", reproduce("one_forest", seed));
+    }
+    let seen = all.into_inner().expect("no panic holds it");
+    println!("{seeds} seeds: {seen}");
+    if seeds >= 1000 {
+        seen.assert_everything_happened();
+    }
 }
 
 /// The number of seeds, if nobody says another.
@@ -141,7 +165,20 @@ fn one_run() {
     println!("{job:#?}");
     match job.run(true) {
         Ok(end) => println!("all: {end}"),
-        Err(violation) => panic!("{violation}\n{}", reproduce(seed)),
+        Err(violation) => panic!("{violation}\n{}", reproduce("one_run", seed)),
+    }
+}
+
+#[test]
+fn one_forest() {
+    let Some(seed) = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok()) else {
+        return;
+    };
+    let job = Forest::drawn_from(seed);
+    println!("{job:#?}");
+    match job.run(true) {
+        Ok(seen) => println!("{seen}"),
+        Err(violation) => panic!("{violation}\n{}", reproduce("one_forest", seed)),
     }
 }
 
@@ -153,9 +190,9 @@ fn equal_seeds_tell_equal_stories() {
     }
 }
 
-fn reproduce(seed: u64) -> String {
+fn reproduce(test: &str, seed: u64) -> String {
     format!(
-        "REPRODUCE WITH: FAMPI_SEED={seed} cargo test --release --test simulation -- one_run \
+        "REPRODUCE WITH: FAMPI_SEED={seed} cargo test --release --test simulation -- {test} \
          --nocapture"
     )
 }
