@@ -44,6 +44,13 @@ impl Record {
         Self { need, state: Progress::Pending, post: None, buffer: None }
     }
 
+    /// A request from now on, which is pending.
+    #[inline]
+    fn reuse(&mut self, need: Need) {
+        self.need = need;
+        self.state = Progress::Pending;
+    }
+
     /// True when it cannot change any more.
     #[inline]
     pub fn is_over(&self) -> bool {
@@ -268,8 +275,7 @@ impl Records {
         }
         let records = &mut self.places[first..self.used];
         for (record, (need, buffer)) in records.iter_mut().zip(loads) {
-            record.need = need;
-            record.state = Progress::Pending;
+            record.reuse(need);
             AnyBuffer::put(&mut record.buffer, buffer);
         }
         records
@@ -288,8 +294,7 @@ impl Records {
         let index = self.used;
         self.used = index + 1;
         let record = if index < self.places.len() { &mut self.places[index] } else { self.grow() };
-        record.need = need;
-        record.state = Progress::Pending;
+        record.reuse(need);
         record
     }
 

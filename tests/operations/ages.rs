@@ -333,7 +333,7 @@ const BUG: &str = "a bug of the application";
 
 #[test]
 fn whoever_dies_in_the_middle_of_giving_up_is_waited_for_by_nobody() {
-    for (victim, effect) in (0..4).flat_map(|victim| (1..50).map(move |effect| (victim, effect))) {
+    for (victim, effect) in (0..4).flat_map(|victim| (1..90).map(move |effect| (victim, effect))) {
         for seed in 0..6 {
             let simulation = Simulation::new(4).seed(seed).time_limit(Duration::from_secs(50));
             let simulation = simulation.crash(Crash::before_effect(victim, effect));

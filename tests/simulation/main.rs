@@ -21,6 +21,8 @@ mod seeds;
 mod shrink;
 mod text;
 
+use std::fmt::{Debug, Display};
+
 use fampi::protocol::planted::{self, Bug};
 use forest::{Forest, Seen};
 use job::{Job, RANKS};
@@ -158,27 +160,27 @@ fn a_failing_job_becomes_a_small_one_that_fails() {
 
 #[test]
 fn one_run() {
-    let Some(seed) = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok()) else {
-        return;
-    };
-    let job = RunJob::drawn_from(seed);
-    println!("{job:#?}");
-    match job.run(true) {
-        Ok(end) => println!("all: {end}"),
-        Err(violation) => panic!("{violation}\n{}", reproduce("one_run", seed)),
-    }
+    one("one_run", RunJob::drawn_from, |job| job.run(true));
 }
 
 #[test]
 fn one_forest() {
-    let Some(seed) = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok()) else {
-        return;
-    };
-    let job = Forest::drawn_from(seed);
+    one("one_forest", Forest::drawn_from, |job| job.run(true));
+}
+
+/// Runs the seed that somebody asked for, and tells its story.
+fn one<J: Debug, E: Display>(
+    test: &str,
+    drawn_from: impl Fn(u64) -> J,
+    run: impl Fn(&J) -> Result<E, String>,
+) {
+    let asked = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok());
+    let Some(seed) = asked else { return };
+    let job = drawn_from(seed);
     println!("{job:#?}");
-    match job.run(true) {
-        Ok(seen) => println!("{seen}"),
-        Err(violation) => panic!("{violation}\n{}", reproduce("one_forest", seed)),
+    match run(&job) {
+        Ok(end) => println!("all: {end}"),
+        Err(violation) => panic!("{violation}\n{}", reproduce(test, seed)),
     }
 }
 

@@ -93,14 +93,10 @@ impl<'a> Walk<'a> {
             }
             let whole = self.grow(&base, &mut draw, calm)?;
             let (committed, died) = self.follow(&base, &mut draw, calm, whole)?;
-            let all = self.log.ends.iter().filter(|((season, ..), _)| *season == self.season);
-            let faulty =
-                all.clone().find(|(_, (committed, _))| !committed).map(|it| format!("{it:?}"));
-            if calm
-                && committed
-                && let Some(faulty) = faulty
-            {
-                self.wrong(|| format!("{faulty} is faulty, and nobody objected"));
+            let mut ends = self.log.ends.iter().filter(|_| calm && committed);
+            let faulty = ends.find(|(name, end)| name.0 == self.season && !end.0);
+            if let Some(faulty) = faulty.map(|end| format!("{end:?}")) {
+                self.wrong(|| format!("nobody objected, and yet {faulty}"));
             }
             self.season += 1;
             if died {
@@ -179,22 +175,23 @@ impl<'a> Walk<'a> {
         let mut end = Ok(());
         for step in script {
             end = self.step(step);
-            if end.is_err() && within {
+            if end.is_err() {
                 break;
             }
         }
-        if end.is_ok() || !within {
-            end = self.end_all();
-        }
+        end = end.and_then(|()| self.end_all());
         self.slots.clear();
         let last = match self.outer.take() {
             Some(outer) => outer,
             None => base.start(Level::Global)?,
         };
+        if let (Err(error), false) = (&end, within) {
+            self.wrong(|| format!("in no doomed block, and yet {error}"));
+        }
         let pending = match end {
             Ok(()) if whole => last.finish(Timeout::Never),
-            Err(error) if within => last.leave(&error),
-            _ => last.leave(&Error::Raised(7)),
+            Ok(()) => last.leave(&Error::Raised(7)),
+            Err(error) => last.leave(&error),
         };
         let finished = wait(pending)?;
         self.note((self.season, usize::MAX, 0), &finished);
@@ -347,14 +344,7 @@ impl<'a> Walk<'a> {
         for at in 0..self.slots.len() {
             self.finish(at);
         }
-        let mut end = Ok(());
-        for at in 0..self.slots.len() {
-            end = end.and(self.wait(at));
-            if end.is_err() && self.outer.is_some() {
-                break;
-            }
-        }
-        end
+        (0..self.slots.len()).try_for_each(|at| self.wait(at))
     }
 
     fn note(&mut self, name: Name, finished: &Finished) {
