@@ -22,8 +22,11 @@ use alloc::vec::Vec;
 use super::{CommKey, CommState, Engine, Phase, UniverseId};
 use crate::{
     ids::{BlockId, CommId},
-    protocol::planted::{Bug, planted},
-    rank::{Rank, RankSet},
+    protocol::{
+        agreement::context_after,
+        planted::{Bug, planted},
+    },
+    rank::Rank,
 };
 
 /// How many names of what is over are known for late frames.
@@ -54,11 +57,12 @@ impl Engine {
     }
 
     /// A block of `ancestor` was aborted: communicators derived from it start afresh.
-    pub(super) fn renew_children(&mut self, ancestor: CommKey, block: BlockId, dead: &RankSet) {
+    pub(super) fn renew_children(&mut self, ancestor: CommKey, block: BlockId) {
         let state = self.comm(ancestor);
         let (present, name) = (state.present.unwrap_or(ancestor), state.wire);
         let is_past = state.present.is_some();
-        let dead: Vec<Rank> = dead.iter().map(|rank| state.members[rank.index()]).collect();
+        let dead = state.commit.agreed_dead().iter().map(|rank| state.members[rank.index()]);
+        let dead: Vec<Rank> = dead.collect();
         for key in (0..self.comms.len()).map(CommKey) {
             let comm = self.comm(key);
             if comm.over.is_some() || !self.is_below(key, present) {
@@ -85,7 +89,8 @@ impl Engine {
         above.is_some()
     }
 
-    /// `dead` are processes that died, beside those that are known.
+    /// Begins a new age of a communicator. `dead` are the processes whose deaths its ancestor has
+    /// reported.
     fn renew(&mut self, key: CommKey, by: (CommKey, BlockId), name: CommId, dead: &[Rank]) {
         let old = &self.comms[key.0];
         let (universe, me, data, retired) = (old.universe, old.me, old.data, old.retired);
@@ -93,7 +98,8 @@ impl Engine {
         let mut fresh = CommState::new(old.id, universe, old.members.clone(), me, data, shape);
         fresh.wire = if planted(Bug::KeepTheName) { old.wire } else { name.age(old.id, by.1) };
         (fresh.parent, fresh.lineage) = (old.parent, old.lineage.clone());
-        (fresh.derived, fresh.context) = (old.derived, old.context + 1);
+        let bereaved = old.members.iter().any(|member| dead.contains(member));
+        (fresh.derived, fresh.context) = (old.derived, context_after(old.context, bereaved));
         (fresh.settled_context, fresh.handles) = (old.settled_context, old.handles);
         fresh.epoch = Some(by);
         let context = fresh.context;
@@ -116,10 +122,8 @@ impl Engine {
         if let Some(data) = data {
             let members = &self.comms[key.0].members;
             let known = self.universes.iter().find(|known| known.id == universe);
-            let died = |process: &Rank| {
-                dead.contains(process) || known.is_some_and(|known| known.dead.contains(*process))
-            };
-            let refill = !retired && !members.iter().any(died);
+            let died = |process: &Rank| known.is_some_and(|known| known.dead.contains(*process));
+            let refill = !retired && !bereaved && !members.iter().any(died);
             self.platform.retire_contexts(data, context, refill);
         }
         self.meet(key);

@@ -63,6 +63,9 @@ impl Level {
     }
 }
 
+/// The number of a block that nobody agrees on.
+pub(super) const NO_BLOCK: BlockId = BlockId(u64::MAX);
+
 /// Names a block in the engine's table, by its slot and how often that was used before; outdated
 /// after the block was released. Both in eight bytes, so that handles travel in registers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -92,9 +95,10 @@ pub(crate) struct OpenBlock {
     pub(super) serial: u64,
     pub(crate) comm: CommKey,
     pub(crate) level: Level,
-    /// For blocks that are agreed on their identifier; for local ones the block they run in, as far
-    /// as tags are concerned.
+    /// Its number among the agreed blocks of its communicator; [`NO_BLOCK`] for a local one.
     pub(crate) scope: BlockId,
+    /// What the tags of its messages have in common.
+    pub(super) tag_scope: u32,
     pub(crate) context: u32,
     /// How many ranks there are.
     pub(super) size: u32,
@@ -165,7 +169,8 @@ impl OpenBlock {
             serial: 0,
             comm: CommKey(0),
             level: Level::Local,
-            scope: BlockId(0),
+            scope: NO_BLOCK,
+            tag_scope: 0,
             context: 0,
             size: 0,
             lane: Lane::NOWHERE,
@@ -213,9 +218,11 @@ impl Engine {
             self.blocks.push(OpenBlock::new());
             self.blocks.len() as u32 - 1
         });
+        let tag_scope = self.next_tag_scope(level, self.comm(comm));
         let state = &mut self.comms[comm.0];
         let block = &mut self.blocks[slot as usize];
         let key = BlockKey::new(slot as usize, block.generation);
+        block.tag_scope = tag_scope;
         self.serial += 1;
         block.serial = self.serial;
         block.comm = comm;
@@ -243,7 +250,7 @@ impl Engine {
                 self.news += 1;
             }
         } else {
-            block.scope = BlockId(state.next_block.0.saturating_sub(1));
+            block.scope = NO_BLOCK;
         }
         tracing::trace!(target: "fampi::block", block = self.block(key).scope.0, ?level, "started");
         self.tell(|engine| engine.start_entry(key));

@@ -4,37 +4,119 @@
 //! asked, is found out with the first one, and once more after news.
 
 use super::{
-    BlockKey, Engine, Need,
+    BlockKey, CommKey, CommState, Engine, Level, Need,
     block::OpenBlock,
     buffer::{AnyBuffer, Buffer},
     platform::{Envelope, Operation, Way},
 };
-use crate::{error::Error, ids::BlockId, rank::Rank};
+use crate::{error::Error, ids::BlockId, protocol::agreement::FIRST_SHARED_CONTEXT, rank::Rank};
 
 /// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
 const USER_TAG_BITS: u32 = 15;
 /// The greatest tag of a user.
 pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
 
-/// Bits that the greatest tag on the wire leaves beside the user's.
-pub(super) fn scope_bits(max_tag: u32) -> u32 {
-    (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS
+/// How the bits of a tag on the wire are used.
+///
+/// ```text
+/// user's tag (15) │ local (1) │ block (the rest)                 in a context of its own
+/// user's tag (15) │ local (1) │ context (a third) │ block        in a shared context
+/// ```
+///
+/// So a message of one block does not match a receive of another: not that of the agreed block in
+/// which a local one runs, and, in a context that is shared with aborted attempts, not theirs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TagBits {
+    /// How many bits are left beside the user's tag.
+    scope: u32,
+}
+
+impl TagBits {
+    /// For tags up to this one.
+    ///
+    /// # Panics
+    ///
+    /// When these leave no room beside the user's.
+    pub(super) fn new(max_tag: u32) -> Self {
+        let scope = (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS;
+        assert!(scope > 4, "MPI has tags up to {max_tag}, which is too few");
+        Self { scope }
+    }
+
+    /// How many bits of a tag name the shared context.
+    const fn context(self) -> u32 {
+        (self.scope - 1) / 3
+    }
+
+    /// How many bits of a tag name the block in a shared context.
+    const fn shared_block(self) -> u32 {
+        self.scope - 1 - self.context()
+    }
+
+    /// What the tags of a block's messages have in common: all but the user's part.
+    fn scope_of(self, level: Level, number: BlockId, context: u32) -> u32 {
+        let local = u32::from(level == Level::Local) << (self.scope - 1);
+        let number = number.0 as u32;
+        local
+            | if context < FIRST_SHARED_CONTEXT {
+                number & ((1 << (self.scope - 1)) - 1)
+            } else {
+                let bits = self.shared_block();
+                self.shared_context(context) << bits | number & ((1 << bits) - 1)
+            }
+    }
+
+    /// The part of a tag that names this shared context.
+    fn shared_context(self, context: u32) -> u32 {
+        context & ((1 << self.context()) - 1)
+    }
+
+    /// The shared context that a tag on the wire names.
+    fn shared_context_of(self, wire: u32) -> u32 {
+        self.shared_context(wire >> self.shared_block())
+    }
 }
 
 /// So many messages are given to the platform at once.
 const AT_ONCE: usize = 32;
 
 impl Engine {
-    /// The tag on the wire: the user's, and the block's number as far as there is room, so that a
-    /// message of one block does not match a receive of another.
+    /// What the tags of messages have in common that a block sends which starts now.
     #[inline]
-    pub(crate) fn wire_tag(&self, scope: BlockId, tag: u32) -> u32 {
-        tag << self.scope_bits | (scope.0 as u32 & ((1 << self.scope_bits) - 1))
+    pub(super) fn next_tag_scope(&self, level: Level, comm: &CommState) -> u32 {
+        self.tag_bits.scope_of(level, comm.next_block, comm.context)
+    }
+
+    /// The tag on the wire of a block's message.
+    #[inline]
+    pub(crate) fn wire_tag(&self, key: BlockKey, tag: u32) -> u32 {
+        tag << self.tag_bits.scope | self.block(key).tag_scope
     }
 
     /// The user's part of a tag on the wire.
     pub(crate) fn user_tag(&self, wire: u32) -> u32 {
-        wire >> self.scope_bits
+        wire >> self.tag_bits.scope
+    }
+
+    /// True for a message of this block, as its tag on the wire says.
+    pub(super) fn is_of(&self, key: BlockKey, wire: u32) -> bool {
+        self.wire_tag(key, self.user_tag(wire)) == wire
+    }
+
+    /// Takes in what aborted attempts have left behind in a shared context, so that its senders
+    /// get their buffers back, and the tags can be used again.
+    ///
+    /// Only when this rank knows the verdict on all that it has voted on: then no other rank can be
+    /// in a later context than this one, and a message of any other is a message of the past.
+    #[cold]
+    pub(super) fn discard_stale_messages(&mut self, comm: CommKey) {
+        let state = &self.comms[comm.0];
+        if state.data.is_none() || !self.voted.is_empty() {
+            return;
+        }
+        let (bits, lane) = (self.tag_bits, state.lane());
+        let current = bits.shared_context(state.context);
+        self.platform.discard_messages(lane, &|wire| bits.shared_context_of(wire) != current);
     }
 
     /// Posts a message as the next request of a block.
@@ -51,7 +133,7 @@ impl Engine {
         (peer, tag): (Rank, u32),
         buffer: B,
     ) -> Result<usize, Error> {
-        let (peer, tag) = (self.member(key, peer)?, self.wire_tag(self.block(key).scope, tag));
+        let (peer, tag) = (self.member(key, peer)?, self.wire_tag(key, tag));
         if !self.is_open(key) {
             return Ok(self.post_with_care(key, way, Envelope { peer, tag }, buffer));
         }
@@ -87,13 +169,12 @@ impl Engine {
         messages: &mut [M],
         take: impl Fn(&mut M) -> (B, Rank, u32),
     ) {
-        let bare = self.wire_tag(self.block(key).scope, 0);
-        let scope_bits = self.scope_bits;
+        let (bare, bits) = (self.wire_tag(key, 0), self.tag_bits.scope);
         for messages in messages.chunks_mut(AT_ONCE) {
             if !self.is_open(key) {
                 for message in messages {
                     let (buffer, peer, tag) = take(message);
-                    let tag = tag << scope_bits | bare;
+                    let tag = tag << bits | bare;
                     self.post_with_care(key, way, Envelope { peer, tag }, buffer);
                 }
                 continue;
@@ -106,7 +187,7 @@ impl Engine {
             let records = records.load_all(messages.iter_mut().zip(&mut *envelopes).map(
                 |(message, envelope)| {
                     let (buffer, peer, tag) = take(message);
-                    *envelope = Envelope { peer, tag: tag << scope_bits | bare };
+                    *envelope = Envelope { peer, tag: tag << bits | bare };
                     (Need::Peer(peer), buffer)
                 },
             ));
@@ -165,7 +246,7 @@ impl Engine {
             Some(rank) => Some(self.member(key, rank)?),
             None => None,
         };
-        Ok((from, tag.map(|tag| self.wire_tag(self.block(key).scope, tag))))
+        Ok((from, tag.map(|tag| self.wire_tag(key, tag))))
     }
 
     /// This rank, if the block's communicator has it.

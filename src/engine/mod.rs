@@ -69,6 +69,7 @@ pub(crate) use block::{BlockKey, Need};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
 pub(crate) use messages::MAX_USER_TAG;
+use messages::TagBits;
 use metrics::{Source, Tally};
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
@@ -83,9 +84,6 @@ pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
 
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;
-
-/// How many frames about communicators that we do not know yet are kept.
-const EARLY_FRAMES: usize = 4096;
 
 /// All that a process knows about its part in the job.
 pub(crate) struct Engine {
@@ -134,8 +132,8 @@ pub(crate) struct Engine {
     /// Of the platform.
     patience: u32,
     tests_per_turn: u32,
-    /// Bits of the tag on the wire that are left for the block's number.
-    scope_bits: u32,
+    /// How tags on the wire are made.
+    tag_bits: TagBits,
     /// When all requests of the draining blocks are looked at again.
     next_look: Duration,
     /// This process has left the job: the platform is not touched any more.
@@ -157,7 +155,7 @@ impl Engine {
     /// An engine that knows nobody yet.
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
         let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
-        let scope_bits = messages::scope_bits(platform.max_tag());
+        let tag_bits = TagBits::new(platform.max_tag());
         let (patience, pulse) = (platform.patience(), platform.observe(true));
         Self {
             platform,
@@ -187,7 +185,7 @@ impl Engine {
             pulse,
             patience,
             tests_per_turn: progress::tests_per_turn(patience),
-            scope_bits,
+            tag_bits,
             next_look: Duration::ZERO,
             left: false,
             trace,

@@ -238,7 +238,7 @@ impl Engine {
         role: Role,
         part: AnyBuffer,
     ) {
-        let tag = self.wire_tag(self.block(key).scope, tag);
+        let tag = self.wire_tag(key, tag);
         let operation = match role {
             Role::Received(_) | Role::Answer => {
                 Operation::Receive { from: Some(peer), tag: Some(tag) }

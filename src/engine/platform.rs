@@ -126,7 +126,8 @@ pub enum Incoming {
 pub struct Lane {
     /// The communicator.
     pub data: DataId,
-    /// The context of it.
+    /// The context of it. All from [`FIRST_SHARED_CONTEXT`] on are one, which is there from the
+    /// beginning, carries messages, and is never retired.
     pub context: u32,
 }
 
@@ -406,6 +407,11 @@ pub trait Platform {
 
     /// Receives a matched message into nowhere, so that its sender can complete.
     fn drop_message(&mut self, message: MessageId);
+
+    /// Receives messages that have come in this lane and that nobody has received into nowhere, as
+    /// far as `is_stale` holds of their tags on the wire. It may stop at the first of which it does
+    /// not hold: with later calls all are found.
+    fn discard_messages(&mut self, lane: Lane, is_stale: &dyn Fn(u32) -> bool);
 
     /// Opens a file for this process alone, as a sequence of elements like those of `like`.
     ///

@@ -8,7 +8,9 @@ use super::{
     buffer::{AnyBuffer, Buffer},
     platform::{Idle, Lane, MessageId, Operation, Status},
 };
-use crate::{fault::FaultCode, rank::Rank, timeout::Timeout};
+use crate::{
+    fault::FaultCode, protocol::agreement::FIRST_SHARED_CONTEXT, rank::Rank, timeout::Timeout,
+};
 
 impl Engine {
     /// Waits for a message; `None` when the timeout came first.
@@ -33,6 +35,14 @@ impl Engine {
                 (None, Some(data)) => engine.platform.probe(Lane { data, context }, envelope, like),
                 (code, _) => Err(code.unwrap_or(FaultCode::Abandoned)),
             };
+            if context >= FIRST_SHARED_CONTEXT
+                && let Ok(Some((message, status))) = found
+                && !engine.is_of(key, status.tag)
+            {
+                // Left behind by an aborted attempt.
+                engine.platform.drop_message(message);
+                found = Ok(None);
+            }
             !matches!(found, Ok(None))
         });
         match found {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, EARLY_FRAMES, Engine, Entry, Need, OpenBlock, Phase, Progress, Source,
+    BlockKey, CommKey, Engine, Entry, Need, OpenBlock, Phase, Progress, Source,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
@@ -267,10 +267,9 @@ impl Engine {
     fn keep_early(&mut self, universe: UniverseId, from: Rank, comm: CommId, frame: Frame) {
         if self.forgotten.contains(&(universe, comm)) {
             tracing::debug!(target: "fampi::control", %from, "a frame for what is over");
-        } else if self.early.len() < EARLY_FRAMES {
-            self.early.push((universe, from, comm, frame));
         } else {
-            tracing::error!(target: "fampi::control", %from, "too many frames before their time");
+            // Each is a message of a protocol that does not repeat itself: none may be lost.
+            self.early.push((universe, from, comm, frame));
         }
     }
 

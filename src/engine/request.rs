@@ -1,6 +1,6 @@
 //! Requests of a block: posted, tested, ended.
 
-use core::time::Duration;
+use core::{ops::Range, time::Duration};
 
 use super::{
     BlockKey, CommKey, Engine, Need, Phase, Source,
@@ -8,7 +8,10 @@ use super::{
     buffer::AnyBuffer,
     platform::{Idle, Lane, Operation, Posted, Progress, Status},
 };
-use crate::{error::Error, fault::FaultCode, ids::BlockId, rank::Rank, timeout::Timeout};
+use crate::{
+    error::Error, fault::FaultCode, ids::BlockId, protocol::agreement::FIRST_SHARED_CONTEXT,
+    rank::Rank, timeout::Timeout,
+};
 
 /// How long an attempt waits for its context. If it takes longer the attempt fails.
 const CONTEXT_WITHIN: Duration = Duration::from_secs(1);
@@ -78,7 +81,9 @@ impl Engine {
         if state.is_quiet() && self.interrupted.is_empty() {
             return None;
         }
-        if state.interrupts.contains(block.scope) || self.doomed_around(key) {
+        // In a shared context nothing but this keeps messages of an older attempt from starting.
+        let outdated = block.context >= FIRST_SHARED_CONTEXT && block.context < state.context;
+        if outdated || state.interrupts.contains(block.scope) || self.doomed_around(key) {
             return Some(FaultCode::Interrupted);
         }
         let (dead, agreed) = (state.commit.dead(), state.commit.agreed_dead());
@@ -116,7 +121,8 @@ impl Engine {
     /// True while a context is being made. After a death none is.
     pub(super) fn awaits_context(&mut self, comm: CommKey, context: u32) -> bool {
         let state = self.comm(comm);
-        let data = state.data.filter(|_| state.commit.dead().is_empty());
+        let coming = context < FIRST_SHARED_CONTEXT && state.commit.dead().is_empty();
+        let data = state.data.filter(|_| coming);
         data.is_some_and(|data| self.platform.awaits_context(data, context))
     }
 
@@ -138,12 +144,35 @@ impl Engine {
             _ => {
                 let Self { platform, blocks, .. } = self;
                 platform.look(&mut blocks[key.slot()].records[index]);
+                self.refuse_strays(key, index..index + 1);
                 self.after_failure(key, index);
             }
         }
         // What it tells of may have been the end of the block.
         let ended = Progress::Failed(FaultCode::Interrupted);
         self.current(key).map_or(ended, |block| block.records[index].state)
+    }
+
+    /// Fails receives of any tag that have taken a message of another block, as they may in a
+    /// shared context. True when there are some.
+    #[inline]
+    pub(super) fn refuse_strays(&mut self, key: BlockKey, indices: Range<usize>) -> bool {
+        self.block(key).context >= FIRST_SHARED_CONTEXT && self.refuse_strays_now(key, indices)
+    }
+
+    #[cold]
+    fn refuse_strays_now(&mut self, key: BlockKey, indices: Range<usize>) -> bool {
+        let mut any = false;
+        for index in indices {
+            let Progress::Complete(status) = self.block(key).records[index].state else { continue };
+            let received = status.source.is_some() && !status.cancelled;
+            if received && !self.is_of(key, status.tag) {
+                let interrupted = Progress::Failed(FaultCode::Interrupted);
+                self.block_mut(key).records[index].state = interrupted;
+                any = true;
+            }
+        }
+        any
     }
 
     /// Looks at all requests of a block.

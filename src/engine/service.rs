@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{
     fault::{FaultCode, class},
-    ids::BlockId,
     rank::Rank,
 };
 
@@ -79,8 +78,8 @@ impl Staged {
 #[derive(Clone, Copy)]
 struct Place {
     comm: CommKey,
+    block: BlockKey,
     lane: Lane,
-    scope: BlockId,
 }
 
 impl Engine {
@@ -91,7 +90,7 @@ impl Engine {
         for at in 0..self.serving.len() {
             let key = self.serving[at];
             let block = self.block(key);
-            let (comm, context, scope) = (block.comm, block.context, block.scope);
+            let (comm, context) = (block.comm, block.context);
             let Some(data) = self.comm(comm).data else { continue };
             if context > self.comm(comm).settled_context {
                 if self.awaits_context(comm, context) {
@@ -99,7 +98,7 @@ impl Engine {
                 }
                 self.comm_mut(comm).settled_context = context;
             }
-            let place = Place { comm, lane: Lane { data, context }, scope };
+            let place = Place { comm, block: key, lane: Lane { data, context } };
             let mut service = self.block_mut(key).service.take().unwrap_or_default();
             busy |= self.take_questions(place, &mut service);
             busy |= self.answer_due(place, &mut service);
@@ -110,7 +109,7 @@ impl Engine {
 
     /// Receives what others want. A question is short, so it is there when it is matched.
     fn take_questions(&mut self, place: Place, service: &mut Service) -> bool {
-        let envelope = (None, Some(self.wire_tag(place.scope, QUESTION)));
+        let envelope = (None, Some(self.wire_tag(place.block, QUESTION)));
         for taken in 0..QUESTIONS_PER_TURN {
             if service.asked.is_none() {
                 // After a death the platform may refuse, until it knows that we know; when the
@@ -148,7 +147,7 @@ impl Engine {
         let mut given = None;
         if question.access != Access::Get {
             let room = self.room_for(&window, &question);
-            let tag = Some(self.wire_tag(place.scope, GIVEN));
+            let tag = Some(self.wire_tag(place.block, GIVEN));
             let operation = Operation::Receive { from: Some(origin), tag };
             given = self.start_service(place, &operation, room);
             if given.is_none() {
@@ -266,7 +265,7 @@ impl Engine {
         (to, tag): (Rank, u32),
         part: AnyBuffer,
     ) {
-        let tag = self.wire_tag(place.scope, tag);
+        let tag = self.wire_tag(place.block, tag);
         let operation = Operation::Send { to, tag, synchronous: false };
         service.answers.extend(self.start_service(place, &operation, part));
     }

@@ -10,7 +10,7 @@ use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
     protocol::{
-        agreement::{Decision, Vote},
+        agreement::{Decision, FIRST_SHARED_CONTEXT, Vote},
         fused::{Held, Values},
         planted::{Bug, planted},
     },
@@ -158,15 +158,17 @@ impl Engine {
                 return;
             }
             let settled = platform.settle(&mut block.records[block.first_pending..]);
-            block.first_pending += settled.complete;
-            let first = block.first_pending;
-            if settled.failed {
-                block.has_failed = true;
-                self.after_failures(key, first);
+            let (before, first) = (block.first_pending, block.first_pending + settled.complete);
+            block.first_pending = first;
+            if settled.failed | self.refuse_strays(key, before..first) {
+                self.block_mut(key).has_failed = true;
+                self.after_failures(key, before);
                 continue;
             }
+            let block = &self.blocks[key.slot()];
             let Some(record) = block.records.get(first) else { break };
             if record.is_over() {
+                let block = self.block_mut(key);
                 block.has_failed = true;
                 block.first_pending += 1;
             } else if record.is_under_way() || self.test_request(key, first) == Progress::Pending {
@@ -324,13 +326,16 @@ impl Engine {
             self.conclude_with(key, committed);
         }
         if let Some(decision) = faulty {
-            self.renew_children(comm, id, &decision.dead);
+            self.renew_children(comm, id);
             self.interrupt_hurried(comm, id, decision.next_context);
             let state = &self.comms[comm.0];
             if state.retired && state.over.is_none() && state.data.is_some() {
                 // The others' next block, which this process will never start.
                 self.interrupt(comm, state.next_block.max(id.next()));
             }
+        }
+        if self.comms[comm.0].context >= FIRST_SHARED_CONTEXT {
+            self.discard_stale_messages(comm);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Data communicators and their contexts.
 //!
 //! ```text
-//! source      the parent of splits, shrinks and new contexts; carries nothing of the application
+//! source      the parent of splits, shrinks and new contexts; carries shared contexts
 //! context 0   ┐ made with the communicator
 //! context 1   ┘
 //! context k   duplicated from the source in the background once context k − 2 is retired and
@@ -10,7 +10,9 @@
 //!
 //! Contexts are made in the order of their numbers, one at a time, so all ranks make the same
 //! duplicates in the same order, whenever each of them retires what. While a member is dead none
-//! is made any more: a duplicate needs everybody.
+//! is made any more: a duplicate needs everybody. Shared contexts are for that time, from
+//! [`FIRST_SHARED_CONTEXT`] on: their messages run on the source, which is never revoked, and on
+//! which nothing else runs that a receive could match.
 //!
 //! **Assumes** that deaths in the moment of a duplicate are rare, which is why none is started
 //! after an abort because of a death: an `MPI_Comm_idup` that fails in Open MPI 5.0.9 keeps the
@@ -25,7 +27,10 @@ use super::{
     ulfm::Ulfm,
     watcher,
 };
-use crate::engine::platform::{DataId, Lane};
+use crate::{
+    engine::platform::{DataId, Lane},
+    protocol::agreement::FIRST_SHARED_CONTEXT,
+};
 
 /// A retired communicator is freed when this many later ones were made: by then no message to
 /// it is on its way.
@@ -85,12 +90,17 @@ impl DataComm {
         self.source
     }
 
+    /// The communicator of shared contexts, unless it is somebody else's.
+    pub(super) fn shared(&self) -> Option<&Comm> {
+        (!self.is_bare).then_some(&self.source)
+    }
+
     /// The communicator of a context, if it is made and not retired.
     #[inline]
     pub(super) fn context(&self, number: u32) -> Option<&Comm> {
         match self.contexts.get(number as usize) {
             Some(Context::Ready(comm)) => Some(comm),
-            None if self.is_bare => Some(&self.source),
+            None if self.is_bare || number >= FIRST_SHARED_CONTEXT => Some(&self.source),
             _ => None,
         }
     }
@@ -125,10 +135,9 @@ impl DataComm {
         if self.is_bare {
             self.source.revoke(ulfm);
         }
-        for at in self.retired..number {
-            if let Some(context) = self.contexts.get_mut(at as usize)
-                && let Context::Ready(comm) = *context
-            {
+        let contexts = self.contexts.iter_mut().take(number as usize);
+        for context in contexts.skip(self.retired as usize) {
+            if let Context::Ready(comm) = *context {
                 comm.revoke(ulfm);
                 *context = Context::Retired(comm);
             }

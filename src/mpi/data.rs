@@ -278,6 +278,31 @@ impl Posts {
         Ok(Some((id, told)))
     }
 
+    /// Receives messages into nowhere, up to one that is not stale.
+    pub(super) fn discard_messages(
+        &mut self,
+        comm: &Comm,
+        is_stale: &dyn Fn(u32) -> bool,
+        ulfm: &Ulfm,
+    ) {
+        let mut acknowledged = false;
+        loop {
+            let tag = match Matched::next_envelope(comm) {
+                Ok(Some((from, tag))) if is_stale(tag) => (Some(from), Some(tag)),
+                Err(refusal) if refusal.class == PROC_FAILED_PENDING && !acknowledged => {
+                    comm.acknowledge_failures(ulfm);
+                    acknowledged = true;
+                    continue;
+                }
+                _ => return,
+            };
+            match self.probe(comm, tag, &mut Vec::<u8>::new(), ulfm) {
+                Ok(Some((message, _))) => self.drop_message(message),
+                _ => return,
+            }
+        }
+    }
+
     fn take_message(&mut self, id: MessageId) -> Option<Matched> {
         let at = self.messages.iter().position(|(known, _)| *known == id)?;
         Some(self.messages.swap_remove(at).1)

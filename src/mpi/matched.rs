@@ -50,6 +50,19 @@ impl Matched {
         Ok(Some((matched, done)))
     }
 
+    /// `MPI_Iprobe`: the sender and the tag of a message that has come and has no receive.
+    pub(super) fn next_envelope(comm: &Comm) -> Checked<Option<(Rank, u32)>> {
+        let _inside = watchdog::ordinary();
+        let (mut flag, mut status) = (0, empty_status());
+        let (from, tag) = (any_source(), any_tag());
+        check("MPI_Iprobe", {
+            // SAFETY: the communicator is live; the results are variables of ours.
+            unsafe { ffi::MPI_Iprobe(from, tag, comm.raw(), &raw mut flag, &raw mut status) }
+        })?;
+        let told = (flag != 0).then(|| Done::new(status).told(0));
+        Ok(told.and_then(|told| Some((told.source?, told.tag))))
+    }
+
     /// Number of elements.
     pub(super) fn elements(&self) -> usize {
         self.elements

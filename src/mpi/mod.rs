@@ -103,7 +103,7 @@ use crate::{
     error::Error,
     fault::FaultCode,
     ids::CommId,
-    protocol::{fused::Values, message::Yes},
+    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values, message::Yes},
     rank::{Rank, RankSet},
 };
 
@@ -387,6 +387,14 @@ impl Platform for MpiPlatform {
         self.posts.drop_message(message);
     }
 
+    fn discard_messages(&mut self, lane: Lane, is_stale: &dyn Fn(u32) -> bool) {
+        if let Some(Some(data)) = self.data.get(lane.data.0 as usize)
+            && let Some(comm) = data.shared()
+        {
+            self.posts.discard_messages(comm, is_stale, self.ulfm);
+        }
+    }
+
     fn open_file(
         &mut self,
         path: &Path,
@@ -428,7 +436,8 @@ impl Platform for MpiPlatform {
         };
         self.flights.close_lanes();
         let unneeded = place.retire(context, refill, self.ulfm);
-        self.posts.drain(data, context, self.ulfm);
+        // What is pending in a shared context ends without a revocation, if it ends.
+        self.posts.drain(data, context.min(FIRST_SHARED_CONTEXT), self.ulfm);
         self.note_unneeded(data, unneeded);
     }
 

@@ -14,6 +14,19 @@ use crate::{
     rank::{Rank, RankSet},
 };
 
+/// The first of the data contexts in which a communicator works that has lost a member.
+///
+/// Contexts below it are MPI communicators of their own, each a duplicate, which needs every member.
+/// After a death no duplicate can be made any more, so all contexts from this one on share an MPI
+/// communicator that was there before, carry messages only, and are told apart by their tags.
+pub const FIRST_SHARED_CONTEXT: u32 = 1 << 31;
+
+/// The data context that follows this one; `bereaved` says that a member's death is agreed on.
+pub fn context_after(context: u32, bereaved: bool) -> u32 {
+    let is_first = bereaved && context < FIRST_SHARED_CONTEXT;
+    if is_first && !planted(Bug::RunOutOfContexts) { FIRST_SHARED_CONTEXT } else { context + 1 }
+}
+
 /// A rank's vote on a block: *yes* when it has no fault to report.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Vote {
@@ -117,7 +130,11 @@ impl Tally {
         }
         self.faults.sort_unstable();
         self.faults.dedup();
-        let next_context = if committed { self.context_max } else { self.context_max + 1 };
+        let next_context = if committed {
+            self.context_max
+        } else {
+            context_after(self.context_max, !self.dead.is_empty())
+        };
         Decision { committed, faults: self.faults, dead, next_context, floor: self.floor, values }
     }
 

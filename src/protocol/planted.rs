@@ -70,6 +70,8 @@ bugs! {
     UseADeadSpare,
     /// After an abort the next attempt runs in the data context of the last.
     KeepTheContext,
+    /// After a death the next attempts run in contexts that nobody can make any more.
+    RunOutOfContexts,
     /// Whoever waits in an interrupted block goes on waiting.
     WaitInTheInterrupted,
     /// The copies of a block become valid though it was not committed.

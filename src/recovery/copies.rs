@@ -26,6 +26,7 @@ use crate::{
     },
     error::Error,
     fault::{FaultCode, FaultReport},
+    protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
     timeout::Timeout,
 };
@@ -417,10 +418,12 @@ impl Engine {
     fn copy_tag(&self, key: BlockKey, offset: u32) -> u32 {
         let block = self.block(key);
         if self.has_roster() {
-            return self.wire_tag(block.scope, FIRST_COPY_TAG + offset);
+            return self.wire_tag(key, FIRST_COPY_TAG + offset);
         }
         // A guest's copies of all contexts travel on one communicator, where nothing else does.
-        let tag = u64::from(block.context) << 8 | u64::from(offset);
+        let context = block.context;
+        let number = if context < FIRST_SHARED_CONTEXT { context } else { !context };
+        let tag = u64::from(number) << 8 | u64::from(offset);
         (tag % (u64::from(self.platform.max_tag()) + 1)) as u32
     }
 

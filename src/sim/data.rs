@@ -7,6 +7,8 @@
 //!                                  └ made once every rank has retired 0, all of them alive
 //! ```
 //!
+//! Beside them there is one for messages, [`FIRST_SHARED_CONTEXT`], which stays.
+//!
 //! Retiring reaches the other ranks after a latency, as `MPIX_Comm_revoke` would.
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ use crate::{
         platform::{Operation, PostId, Progress, Status},
     },
     fault::{FaultCode, class},
+    protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
 };
 
@@ -141,7 +144,8 @@ impl World {
     ) -> Result<PostId, (FaultCode, AnyBuffer)> {
         let side = &self.comms[comm].sides[rank];
         let is_file = matches!(operation, Operation::File(_));
-        if !is_file && (context < side.revoked || context >= side.made) {
+        let made = context < side.made || context == FIRST_SHARED_CONTEXT;
+        if !is_file && (context < side.revoked || !made) {
             return Err((FaultCode::Interrupted, buffer));
         }
         if let Some(class) = self.refusal(me, comm, operation, buffer.elements()) {
@@ -261,8 +265,9 @@ impl World {
     fn make_contexts(&mut self, comm: usize, now: Time) {
         let group = &self.comms[comm];
         let alive = group.members.iter().all(|member| !self.is_dead(*member));
-        let made = 2 + group.sides.iter().map(|side| side.retired).min().unwrap_or(0);
-        if !alive || made <= group.made {
+        let retired = group.sides.iter().map(|side| side.retired).min().unwrap_or(0);
+        let made = 2 + retired;
+        if !alive || made <= group.made || retired == FIRST_SHARED_CONTEXT {
             return;
         }
         let group = &mut self.comms[comm];

@@ -156,10 +156,34 @@ impl World {
         }
     }
 
-    /// Lets the sender of a matched message complete.
+    /// Drops the first unexpected messages of a context, up to one that is not stale.
+    pub(super) fn discard_messages(
+        &mut self,
+        me: Pid,
+        (comm, rank): (usize, usize),
+        context: u32,
+        is_stale: &dyn Fn(u32) -> bool,
+    ) {
+        let mut port = self.take_port(comm, rank, context);
+        while port.unexpected.front().is_some_and(|first| is_stale(first.tag))
+            && let Some(message) = port.unexpected.pop_front()
+        {
+            note!(self, self.now(), "p{me} discards a message in c{comm}");
+            self.complete_dropped(&message);
+        }
+        self.comms[comm].sides[rank].ports.insert(context, port);
+    }
+
+    /// Drops a matched message.
     pub(super) fn drop_message(&mut self, me: Pid, message: MessageId) {
-        let Some(message) = self.processes[me].matched.remove(&message.0) else { return };
-        if let Some((sender, send)) = message.send.filter(|_| self.is_deliverable(&message)) {
+        if let Some(message) = self.processes[me].matched.remove(&message.0) {
+            self.complete_dropped(&message);
+        }
+    }
+
+    /// Lets the sender of a message complete that nobody receives.
+    fn complete_dropped(&mut self, message: &Message) {
+        if let Some((sender, send)) = message.send.filter(|_| self.is_deliverable(message)) {
             let post = self.processes[sender].posts.get_mut(&send.0).expect("pending");
             post.matched = true;
             let progress = Progress::Complete(post.status());

@@ -25,7 +25,7 @@ use crate::{
     },
     error::Error,
     fault::FaultCode,
-    protocol::exchange::Shape,
+    protocol::{agreement::FIRST_SHARED_CONTEXT, exchange::Shape},
     rank::{Rank, RankSet},
 };
 
@@ -265,6 +265,7 @@ impl Platform for SimPlatform {
             return Err((FaultCode::Interrupted, buffer));
         };
         let (mut world, place) = self.place(world, data);
+        let context = context.min(FIRST_SHARED_CONTEXT);
         world.post(self.me, place, context, operation, buffer).map(Posted::Running)
     }
 
@@ -292,12 +293,21 @@ impl Platform for SimPlatform {
     ) -> Result<Option<(MessageId, Status)>, FaultCode> {
         let world = self.enter(false).ok_or(FaultCode::Interrupted)?;
         let (mut world, place) = self.place(world, data);
+        let context = context.min(FIRST_SHARED_CONTEXT);
         world.probe(self.me, place, context, &Operation::Receive { from, tag })
     }
 
     fn drop_message(&mut self, message: MessageId) {
         if let Some(mut world) = self.enter(true) {
             world.drop_message(self.me, message);
+        }
+    }
+
+    fn discard_messages(&mut self, lane: Lane, is_stale: &dyn Fn(u32) -> bool) {
+        if let Some(world) = self.enter(true) {
+            let (mut world, place) = self.place(world, lane.data);
+            let context = lane.context.min(FIRST_SHARED_CONTEXT);
+            world.discard_messages(self.me, place, context, is_stale);
         }
     }
 
@@ -340,7 +350,7 @@ impl Platform for SimPlatform {
     fn retire_contexts(&mut self, data: DataId, context: u32, _refill: bool) {
         if let Some(world) = self.enter(true) {
             let (mut world, place) = self.place(world, data);
-            world.retire(self.me, place, context);
+            world.retire(self.me, place, context.min(FIRST_SHARED_CONTEXT));
         }
     }
 

@@ -2,6 +2,7 @@
 //! forgets it, or leaves.
 
 mod ages;
+mod bereaved;
 mod cells;
 mod channels;
 mod duplicates;
