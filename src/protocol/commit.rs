@@ -68,9 +68,6 @@ use fast::Fast;
 use fusion::Fusion;
 use window::Window;
 
-/// How far ahead of the blocks known here a message may be; a later one can only be damaged.
-pub const BLOCK_WINDOW: u64 = 4096;
-
 /// The commits of all blocks of one communicator, at one rank.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Commit {
@@ -405,18 +402,17 @@ impl Commit {
         Vote { faults: alloc::vec![fault], context: 0 }
     }
 
-    /// Makes room for a block that others speak of; false when it is forgotten, or far ahead.
+    /// Makes room for a block that others speak of; false when it is forgotten.
     ///
-    /// The limit counts from the newest block and not from the oldest, which an outer block can
-    /// hold back while thousands of inner ones come and go.
+    /// However far ahead of this rank's own blocks it is: another rank may have any number of
+    /// blocks open, and ends them in any order. What it says of them it says once.
     #[inline]
     fn locate(&mut self, id: BlockId) -> bool {
-        let base = self.blocks.base();
-        if id < base || id.0 - base.0 >= self.blocks.len() as u64 + BLOCK_WINDOW {
-            return false;
+        let kept = id >= self.blocks.base();
+        if kept {
+            self.blocks.reach(id);
         }
-        self.blocks.reach(id);
-        true
+        kept
     }
 }
 

@@ -4,6 +4,8 @@
 //! a variable which of the programs in [`programs`] to be. Each launch has a time limit, and is
 //! judged by what its ranks print and by how they end.
 
+#[path = "../operations/aftermath.rs"]
+mod aftermath;
 #[path = "../operations/every.rs"]
 mod every;
 mod files;
@@ -113,6 +115,13 @@ fn a_vote_of_one_rank_is_the_verdict_of_all() {
     let lines = run.expect_orderly(4).sorted_lines();
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
     assert_eq!((count("attempt 1 is faulty"), count("committed, the sum is 6")), (4, 4), "{run}");
+}
+
+#[test]
+#[serial]
+fn survivors_go_on_through_any_number_of_aborts_without_shrinking() {
+    let run = program("aftermath", 4).limit(60).run();
+    assert_eq!(said(&run), [0, 1, 2].map(|rank| format!("rank {rank}: went on")), "{run}");
 }
 
 #[test]

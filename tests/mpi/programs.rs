@@ -23,7 +23,10 @@ use signal_hook::{
 };
 use stats_alloc::Region;
 
-use crate::{files, hung, interruption, operations, requests, sections, windows};
+use crate::{
+    aftermath::{self, Receive},
+    files, hung, interruption, operations, requests, sections, windows,
+};
 
 const SOFT: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -40,6 +43,7 @@ pub(crate) fn run(name: &str) -> Ended {
     match name {
         "rounds" => rounds(world),
         "deaths" => deaths(world),
+        "aftermath" => after_a_death(world),
         "fused" => fused::deaths(world),
         "driven" => driven::deaths(world),
         "shrinking" => driven::shrinking(world),
@@ -97,6 +101,27 @@ pub(crate) fn wait(mut pending: Pending) -> Result<Finished, Error> {
             Outcome::TimedOut(pending) => pending,
         };
     }
+}
+
+/// One of four ranks dies, and the others go on.
+fn after_a_death(world: World) -> Ended {
+    let duplicate = world.idup()?.wait_local(Timeout::Never)?.into_comm().expect("for all");
+    if world.rank().number() == 3 {
+        die();
+    }
+    let mut block = world.start(Level::Global)?;
+    let _ = block.irecv(vec![0_u8], Rank::new(3), Tag(1))?;
+    assert!(!aftermath::end(block).is_committed());
+    for comm in [&world, &duplicate] {
+        for way in [Receive::Exact, Receive::AnySource] {
+            assert!(aftermath::go_on(&world, comm, &[0, 1, 2], way) <= 2);
+        }
+        for way in [Receive::AnyTag, Receive::Probed] {
+            aftermath::go_on(&world, comm, &[0, 1, 2], way);
+        }
+    }
+    drop(duplicate);
+    say(world, "went on")
 }
 
 /// Shell commands of this process's own number, which it does not wait for.

@@ -3,7 +3,7 @@
 
 use fampi::{
     BlockOptions, Codes, Error, FaultCode, FaultReport, Level, Rank, ReduceOp, Reduced, Tag,
-    Timeout, Tried, World,
+    Timeout, Tried, TryBlock, World,
     sim::{Counters, Crash, Simulation},
 };
 
@@ -201,6 +201,40 @@ fn a_commit_that_rides_on_the_collective_of_its_block_sends_no_message_of_its_ow
         // With a collective of its own there are its messages, too.
         let [votes_beside, _, _, collectives] = of(sum_inside);
         assert_eq!((votes_beside, collectives), (votes, 10 * u64::from(size)), "{size} ranks");
+    }
+}
+
+#[test]
+fn a_local_block_and_the_agreed_one_around_it_or_after_it_do_not_take_each_others_messages() {
+    for inside in [false, true] {
+        let report = Simulation::new(2).run_world(move |world| {
+            let (other, tag) = (Rank::new(1 - world.rank().number()), Tag(1));
+            let start = |level| world.start(level).expect("in use");
+            // Both ranks post the same operations, in an order of their own.
+            let mut agreed = inside.then(|| start(Level::Global));
+            let mut local = start(Level::Local);
+            let mut post = |block: &mut TryBlock, value: u8| {
+                let received = block.irecv(vec![0_u8], other, tag).expect("a rank");
+                block.isend(vec![value], other, tag).expect("a rank");
+                received
+            };
+            let (mut of_agreed, mut of_local) = (None, None);
+            let first = usize::from(world.rank().number() == 1);
+            for turn in [first, 1 - first] {
+                if turn == 0 {
+                    of_local = Some(post(&mut local, 3));
+                } else {
+                    of_agreed = Some(post(agreed.get_or_insert_with(|| start(Level::Global)), 4));
+                }
+            }
+            for (block, received, value) in [(Some(local), of_local, 3), (agreed, of_agreed, 4)] {
+                let finished = wait(block.expect("started"), Timeout::Never);
+                assert!(finished.is_committed(), "{finished:?}");
+                assert_eq!(finished.take(received.expect("posted")), Ok(vec![value]));
+            }
+            world.finalize();
+        });
+        report.expect_orderly();
     }
 }
 

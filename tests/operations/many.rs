@@ -1,5 +1,7 @@
 //! Many messages at once: what a call takes, gives back, and refuses.
 
+use std::time::Duration;
+
 use fampi::{
     Error, Finished, Level, Outcome, Rank, Tag, Timeout, TryBlock, World, sim::Simulation,
 };
@@ -26,6 +28,49 @@ fn on_a_ring(program: fn(&World, Rank, Rank)) {
         let report = Simulation::new(3).seed(seed).run_world(move |world| {
             let (me, size) = (world.rank().number(), world.size());
             program(&world, Rank::new((me + size - 1) % size), Rank::new((me + 1) % size));
+            world.finalize();
+        });
+        report.expect_orderly();
+    }
+}
+
+/// More blocks than any table of a fixed size would hold.
+const OPEN: u32 = 5000;
+
+#[test]
+fn thousands_of_blocks_are_open_and_end_in_any_order() {
+    for backwards in [false, true] {
+        let report = Simulation::new(3).run_world(move |world| {
+            let start = |_| world.start(Level::Global).expect("in use");
+            let mut blocks: Vec<_> = (0..OPEN).map(start).collect();
+            if backwards {
+                blocks.reverse();
+            }
+            for block in blocks {
+                let outcome = block.finish(Timeout::Never).wait_local(Timeout::Never);
+                assert!(matches!(outcome, Ok(Outcome::Committed(_))));
+            }
+            world.finalize();
+        });
+        report.expect_orderly();
+    }
+}
+
+#[test]
+fn votes_on_a_communicator_that_a_rank_does_not_have_yet_are_kept_however_many_they_are() {
+    for seed in 0..2 {
+        let latency = Duration::from_micros(1)..=Duration::from_millis(40);
+        let simulation = Simulation::new(8).seed(seed).latency(latency);
+        let report = simulation.time_limit(Duration::from_secs(100)).run_world(|world| {
+            let made = world.idup().expect("one at a time").wait_local(Timeout::Never);
+            let comm = made.expect("nobody dies").into_comm().expect("everybody has one");
+            let start = |_| comm.start(Level::Global).expect("in use");
+            let pending: Vec<_> =
+                (0..OPEN / 8).map(start).map(|block| block.finish(Timeout::Never)).collect();
+            for block in pending {
+                assert!(matches!(block.wait_local(Timeout::Never), Ok(Outcome::Committed(_))));
+            }
+            drop(comm);
             world.finalize();
         });
         report.expect_orderly();

@@ -249,7 +249,7 @@ fn a_death_is_known_only_when_everybody_has_been_told() {
 #[test]
 fn an_outer_block_stays_open_while_thousands_of_inner_ones_end() {
     let mut ranks = Ranks::new(3);
-    for block in (1..2 * BLOCK_WINDOW).chain([0]).map(BlockId) {
+    for block in (1..8192).chain([0]).map(BlockId) {
         for rank in 0..3 {
             ranks.vote_on(block, rank, Vote::yes(0));
         }
@@ -257,6 +257,19 @@ fn an_outer_block_stays_open_while_thousands_of_inner_ones_end() {
         let decisions = ranks.decisions(block);
         assert!(decisions.iter().all(|d| d.as_ref().is_some_and(|d| d.committed)), "{block:?}");
     }
+}
+
+#[test]
+fn a_vote_on_a_block_that_is_far_ahead_is_kept() {
+    let mut ranks = Ranks::new(3);
+    let far = BlockId(100_000);
+    ranks.vote_on(far, 0, Vote::yes(0));
+    ranks.deliver_all();
+    for rank in [1, 2] {
+        ranks.vote_on(far, rank, Vote::yes(0));
+    }
+    ranks.deliver_all();
+    assert!(ranks.decisions(far).iter().all(|d| d.as_ref().is_some_and(|d| d.committed)));
 }
 
 #[test]

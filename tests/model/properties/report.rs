@@ -3,7 +3,7 @@
 
 use fampi::{
     fault::{Fault, FaultCode},
-    protocol::agreement::Decision,
+    protocol::agreement::{Decision, FIRST_SHARED_CONTEXT},
     rank::Rank,
 };
 
@@ -33,6 +33,9 @@ pub(crate) fn the_report_is_true_and_complete(records: &[Record], block: usize) 
             }
             if !decision.committed && decision.next_context <= vote.context {
                 return wrong("a data context of the aborted attempt");
+            }
+            if !decision.dead.is_empty() && decision.next_context < FIRST_SHARED_CONTEXT {
+                return wrong("a data context that nobody can make after a death");
             }
         }
         if decision.committed && !(decision.faults.is_empty() && decision.dead.is_empty()) {
