@@ -7,6 +7,7 @@ use super::{
     CommKey, Engine,
     neighbours::Exchange,
     platform::{Lane, MessageId, Post},
+    probe::Deferred,
     record::Records,
     service::Service,
 };
@@ -117,6 +118,8 @@ pub(crate) struct OpenBlock {
     pub(super) has_failed: bool,
     /// One of its operations needs something of every rank.
     pub(super) has_synchronised: bool,
+    /// Receives that wait for a probe to match their messages, in the order of their posts.
+    pub(super) deferred: Vec<Deferred>,
     /// Messages that a probe has matched and nobody has received.
     pub(super) messages: Vec<MessageId>,
     pub(crate) faults: Vec<Fault>,
@@ -181,6 +184,7 @@ impl OpenBlock {
             first_pending: 0,
             has_failed: false,
             has_synchronised: false,
+            deferred: Vec::new(),
             messages: Vec::new(),
             faults: Vec::new(),
             values: Held::NOTHING,
@@ -351,6 +355,7 @@ impl Engine {
         if !self.interrupted.is_empty() {
             self.interrupted.retain(|interrupted| *interrupted != key);
         }
+        block.deferred.clear();
         block.faults.clear();
         block.report = FaultReport::default();
         block.values.clear();

@@ -1,16 +1,47 @@
 //! Messages that are matched before they are received (MPI 4.1 §3.8.2).
 //!
+//! Applications probe for messages whose length they do not know. In a shared context receives of
+//! any source or any tag are made of probes, too: what aborted attempts have left behind is seen
+//! by its tag, and dropped; and Open MPI 5.0 does not complete a receive of any source with a large
+//! message once a member of the communicator is dead.
+//!
 //! A matched message belongs to its block: it is received in it, or dropped with its end, so that
 //! its sender does not wait and nothing of it is met by a later block.
 
 use super::{
-    BlockKey, Engine, Need,
+    BlockKey, Engine, Need, OpenBlock,
     buffer::{AnyBuffer, Buffer},
     platform::{Idle, Lane, MessageId, Operation, Status},
+    record,
 };
 use crate::{
     fault::FaultCode, protocol::agreement::FIRST_SHARED_CONTEXT, rank::Rank, timeout::Timeout,
 };
+
+/// A receive that waits for a probe to match its message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deferred {
+    /// Which request of its block it is.
+    index: usize,
+    from: Option<Rank>,
+    /// The tag on the wire.
+    tag: Option<u32>,
+}
+
+impl Deferred {
+    fn matches(&self, message: Status) -> bool {
+        (self.from.is_none() || self.from == message.source)
+            && self.tag.is_none_or(|tag| tag == message.tag)
+    }
+}
+
+impl OpenBlock {
+    /// Takes a request out of those that wait for a probe; false if it is none of them.
+    pub(super) fn forget_deferred(&mut self, index: usize) -> bool {
+        let at = self.deferred.iter().position(|receive| receive.index == index);
+        at.map(|at| self.deferred.remove(at)).is_some()
+    }
+}
 
 impl Engine {
     /// Waits for a message; `None` when the timeout came first.
@@ -35,12 +66,9 @@ impl Engine {
                 (None, Some(data)) => engine.platform.probe(Lane { data, context }, envelope, like),
                 (code, _) => Err(code.unwrap_or(FaultCode::Abandoned)),
             };
-            if context >= FIRST_SHARED_CONTEXT
-                && let Ok(Some((message, status))) = found
-                && !engine.is_of(key, status.tag)
+            if let Ok(Some((message, status))) = found
+                && engine.drop_stale(key, message, status)
             {
-                // Left behind by an aborted attempt.
-                engine.platform.drop_message(message);
                 found = Ok(None);
             }
             !matches!(found, Ok(None))
@@ -67,6 +95,77 @@ impl Engine {
             block.messages.retain(|kept| *kept != message);
         }
         index
+    }
+
+    /// Drops a matched message if an aborted attempt has left it behind; true if so.
+    fn drop_stale(&mut self, key: BlockKey, message: MessageId, status: Status) -> bool {
+        let shared = self.block(key).context >= FIRST_SHARED_CONTEXT;
+        let stale = shared && !self.is_of(key, status.tag);
+        if stale {
+            self.platform.drop_message(message);
+        }
+        stale
+    }
+
+    /// True for a receive that has to wait for a probe, or behind another one that does.
+    pub(super) fn defers(&self, key: BlockKey, from: Option<Rank>, tag: Option<u32>) -> bool {
+        let block = self.block(key);
+        let wild = from.is_none() || tag.is_none();
+        block.context >= FIRST_SHARED_CONTEXT && (wild || !block.deferred.is_empty())
+    }
+
+    /// Adds a receive as the next request of a block that waits for a probe.
+    #[cold]
+    pub(super) fn defer(
+        &mut self,
+        key: BlockKey,
+        need: Need,
+        (from, tag): (Option<Rank>, Option<u32>),
+        buffer: AnyBuffer,
+    ) -> usize {
+        if let Some(code) = self.doom(key, need, false) {
+            return self.add_failed(key, need, (code, buffer));
+        }
+        let block = self.block_mut(key);
+        let index = block.records.len();
+        block.records.add(need).give(buffer);
+        block.deferred.push(Deferred { index, from, tag });
+        index
+    }
+
+    /// Looks for the messages of deferred receives. One that two of them match is for the first.
+    #[cold]
+    pub(super) fn match_deferred(&mut self, key: BlockKey) {
+        let mut at = 0;
+        while let Some(next) = self.block(key).deferred.get(at).copied() {
+            let block = self.block(key);
+            let Some(data) = self.comm(block.comm).data else { return };
+            let lane = Lane { data, context: block.context };
+            let Self { platform, blocks, .. } = self;
+            let Some(like) = blocks[key.slot()].records[next.index].buffer_mut() else { return };
+            let found = platform.probe(lane, (next.from, next.tag), like);
+            if let Ok(Some((message, status))) = found
+                && self.drop_stale(key, message, status)
+            {
+                continue;
+            }
+            let Self { platform, blocks, .. } = self;
+            let OpenBlock { records, deferred, .. } = &mut blocks[key.slot()];
+            match found {
+                Ok(None) => at += 1,
+                Ok(Some((message, status))) => {
+                    let first = deferred.iter().position(|receive| receive.matches(status));
+                    let receive = deferred.remove(first.unwrap_or(at));
+                    let from = status.source.expect("a message has a sender");
+                    let operation = Operation::ReceiveMatched { message, from };
+                    record::start(&mut **platform, lane, &operation, &mut records[receive.index]);
+                }
+                Err(code) => {
+                    deferred.remove(at);
+                    records[next.index].refuse(code);
+                }
+            }
+        }
     }
 
     /// The block ends: what it matched and did not receive is dropped.

@@ -1,6 +1,6 @@
 //! Requests of a block: posted, tested, ended.
 
-use core::{ops::Range, time::Duration};
+use core::time::Duration;
 
 use super::{
     BlockKey, CommKey, Engine, Need, Phase, Source,
@@ -33,6 +33,11 @@ impl Engine {
             let needs_all = collective.needs_every_rank(size, buffer.elements());
             self.block_mut(key).has_synchronised |= needs_all;
         }
+        if let Operation::Receive { from, tag } = *operation
+            && self.defers(key, from, tag)
+        {
+            return self.defer(key, need, (from, tag), buffer);
+        }
         match self.start(key, need, operation, buffer) {
             Ok(posted) => self.block_mut(key).records.add_posted(need, posted),
             Err(refused) => self.add_failed(key, need, refused),
@@ -41,7 +46,7 @@ impl Engine {
 
     /// The next request of a block could not start.
     #[cold]
-    fn add_failed(
+    pub(super) fn add_failed(
         &mut self,
         key: BlockKey,
         need: Need,
@@ -142,37 +147,17 @@ impl Engine {
             Need::Inner(inner) => return self.test_inner(key, index, inner),
             Need::Neighbours(at) => self.test_neighbours(key, index, at as usize),
             _ => {
+                if !self.block(key).deferred.is_empty() {
+                    self.match_deferred(key);
+                }
                 let Self { platform, blocks, .. } = self;
                 platform.look(&mut blocks[key.slot()].records[index]);
-                self.refuse_strays(key, index..index + 1);
                 self.after_failure(key, index);
             }
         }
         // What it tells of may have been the end of the block.
         let ended = Progress::Failed(FaultCode::Interrupted);
         self.current(key).map_or(ended, |block| block.records[index].state)
-    }
-
-    /// Fails receives of any tag that have taken a message of another block, as they may in a
-    /// shared context. True when there are some.
-    #[inline]
-    pub(super) fn refuse_strays(&mut self, key: BlockKey, indices: Range<usize>) -> bool {
-        self.block(key).context >= FIRST_SHARED_CONTEXT && self.refuse_strays_now(key, indices)
-    }
-
-    #[cold]
-    fn refuse_strays_now(&mut self, key: BlockKey, indices: Range<usize>) -> bool {
-        let mut any = false;
-        for index in indices {
-            let Progress::Complete(status) = self.block(key).records[index].state else { continue };
-            let received = status.source.is_some() && !status.cancelled;
-            if received && !self.is_of(key, status.tag) {
-                let interrupted = Progress::Failed(FaultCode::Interrupted);
-                self.block_mut(key).records[index].state = interrupted;
-                any = true;
-            }
-        }
-        any
     }
 
     /// Looks at all requests of a block.
@@ -261,8 +246,13 @@ impl Engine {
 
     /// Ends a pending request without waiting for MPI, which has its buffer until it lets go.
     pub(super) fn fail_request(&mut self, key: BlockKey, index: usize, code: FaultCode) {
-        let record = &mut self.block_mut(key).records[index];
+        let block = self.block_mut(key);
+        let deferred = block.forget_deferred(index);
+        let record = &mut block.records[index];
         record.state = Progress::Failed(code);
+        if deferred {
+            record.refuse(code);
+        }
         if let Need::Inner(inner) = record.need {
             return self.detach(inner);
         }
@@ -325,6 +315,11 @@ impl Engine {
     pub(crate) fn cancel_request(&mut self, key: BlockKey, index: usize) -> bool {
         if self.test_request(key, index) != Progress::Pending {
             return false;
+        }
+        let block = self.block_mut(key);
+        if block.forget_deferred(index) {
+            let status = Status { cancelled: true, ..Status::default() };
+            block.records[index].end(Progress::Complete(status));
         }
         self.ask_to_end(key, index, false);
         let state = self.test_request(key, index);

@@ -158,17 +158,15 @@ impl Engine {
                 return;
             }
             let settled = platform.settle(&mut block.records[block.first_pending..]);
-            let (before, first) = (block.first_pending, block.first_pending + settled.complete);
-            block.first_pending = first;
-            if settled.failed | self.refuse_strays(key, before..first) {
-                self.block_mut(key).has_failed = true;
-                self.after_failures(key, before);
+            block.first_pending += settled.complete;
+            let first = block.first_pending;
+            if settled.failed {
+                block.has_failed = true;
+                self.after_failures(key, first);
                 continue;
             }
-            let block = &self.blocks[key.slot()];
             let Some(record) = block.records.get(first) else { break };
             if record.is_over() {
-                let block = self.block_mut(key);
                 block.has_failed = true;
                 block.first_pending += 1;
             } else if record.is_under_way() || self.test_request(key, first) == Progress::Pending {
@@ -335,7 +333,8 @@ impl Engine {
             }
         }
         if self.comms[comm.0].context >= FIRST_SHARED_CONTEXT {
-            self.discard_stale_messages(comm);
+            let present = self.comms[comm.0].present.unwrap_or(comm);
+            self.discard_stale_messages(present);
         }
     }
 

@@ -65,8 +65,8 @@ fn receives_of_any_source_work_after_a_death() {
 
 #[test]
 fn receives_and_probes_of_any_tag_never_give_what_an_aborted_block_sent() {
-    bereaved(Receive::AnyTag, &[0, 1, 2], 8, |_| None);
-    bereaved(Receive::Probed, &[0, 1, 2], 8, |_| None);
+    bereaved(Receive::AnyTag, &[0, 1, 2], 1, |_| None);
+    bereaved(Receive::Probed, &[0, 1, 2], 1, |_| None);
 }
 
 #[test]
