@@ -433,10 +433,12 @@ impl Platform for MpiPlatform {
     }
 
     fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
+        let _rest = observer::rest();
         self.make_split(parent, color, key)
     }
 
     fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
+        let _rest = observer::rest();
         let of_user = self.make_shrunken_guest(parent, dead);
         of_user.unwrap_or_else(|| self.make_shrunken(parent, dead))
     }
@@ -448,6 +450,7 @@ impl Platform for MpiPlatform {
         spawn: u32,
         brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
+        let _rest = observer::rest();
         self.make_universe(universe, dead, spawn, brought)
     }
 
@@ -456,6 +459,7 @@ impl Platform for MpiPlatform {
     }
 
     fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
+        let _rest = observer::rest();
         self.make_gathered(universe, members)
     }
 

@@ -7,7 +7,6 @@ use crate::{
     engine::{
         Engine, Entry, Level,
         platform::{Idle, Origin},
-        pulse::Pulse,
     },
     error::Error,
     protocol::roster::Roster,
@@ -66,11 +65,7 @@ impl Engine {
             match result {
                 None if happened => {}
                 None => self.platform.abort(),
-                Some(Ok(())) if self.job.world.is_some() => {
-                    // What the application makes ready first may take its time.
-                    self.pulse.into_iter().for_each(Pulse::rest);
-                    return Ok(());
-                }
+                Some(Ok(())) if self.job.world.is_some() => return Ok(()),
                 Some(Ok(())) => rebuild = Rebuild::start(self, Placement::SameRanks)?,
                 Some(Err(_)) if spawned => self.platform.abort(),
                 Some(Err(_)) => {

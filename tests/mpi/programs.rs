@@ -53,7 +53,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "allocations" => allocations(world),
         "with collective" => with_collective(world),
         "stopped" => stopped(world),
-        "hung in the middle" => hung::in_the_middle(world),
+        "hung in a block" => hung::in_a_block(world),
         "slow" => hung::slow(world),
         "duplicates" => duplicates(world),
         "idup" => idup(world),
