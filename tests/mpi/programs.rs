@@ -23,7 +23,7 @@ use signal_hook::{
 };
 use stats_alloc::Region;
 
-use crate::{files, hung, interruption, operations, requests, sections, windows};
+use crate::{adopted, files, hung, interruption, operations, requests, sections, windows};
 
 const SOFT: i32 = 7;
 const SIGKILL: i32 = 9;
@@ -33,11 +33,16 @@ pub(crate) type Ended = Result<(), Error>;
 
 /// Runs the program of this name.
 pub(crate) fn run(name: &str) -> Ended {
-    if name == "rsmpi" {
-        return rsmpi();
+    match std::env::var(adopted::COMM) {
+        Ok(comm) => adopted::run(&comm, |world| run_in(world, name)),
+        Err(_) => run_in(fampi::init()?, name),
     }
-    let world = fampi::init()?;
+}
+
+fn run_in(world: World, name: &str) -> Ended {
     match name {
+        "rsmpi" => rsmpi(world),
+        "refused" => adopted::refused(world),
         "rounds" => rounds(world),
         "deaths" => deaths(world),
         "fused" => fused::deaths(world),
@@ -419,11 +424,8 @@ fn idup(mut world: World) -> Ended {
     say(world, "all duplicates work")
 }
 
-/// rsmpi's communicators on both sides: the world is made from one, and gives one.
-fn rsmpi() -> Ended {
-    let universe = mpi::initialize().expect("nobody has initialised MPI");
-    let half = universe.world().split_by_color(mpi::topology::Color::with_value(0));
-    let world = fampi::init_from(&half.expect("everybody has a colour"))?;
+/// The world gives a communicator of rsmpi, and goes on.
+fn rsmpi(world: World) -> Ended {
     let (rank, size) = (world.rank().number(), world.size());
     let there = world.to_rsmpi()?;
     let mut sum = 0_u32;
@@ -435,8 +437,5 @@ fn rsmpi() -> Ended {
     let finished = wait(block.finish(Timeout::Never))?;
     assert_eq!(finished.take(again)?, [sum]);
     drop(finished);
-    world.finalize();
-    drop(universe);
-    println!("rank {rank}: the same sum");
-    Ok(())
+    say(world, "the same sum")
 }
