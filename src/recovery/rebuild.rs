@@ -185,7 +185,7 @@ impl Rebuild {
                     }
                     match self.plan(engine) {
                         Ok((planned, spawn)) => {
-                            self.next = self.regroup(engine, planned, spawn);
+                            self.next = self.regroup(engine, &planned, spawn);
                             self.handshake.handle_return(self.next.is_some(), &mut orders);
                         }
                         Err(refusal) => {
@@ -236,7 +236,7 @@ impl Rebuild {
     }
 
     /// The call that makes the next universe.
-    fn regroup(&mut self, engine: &mut Engine, planned: Roster, spawn: u32) -> Option<Next> {
+    fn regroup(&mut self, engine: &mut Engine, planned: &Roster, spawn: u32) -> Option<Next> {
         self.failure = None;
         let comm = engine.comm(universe(engine));
         let (old, me) = (comm.universe, comm.me);
