@@ -176,6 +176,19 @@ pub enum Error {
         why: String,
     },
 
+    /// More ranks are dead than spares are left, and this world starts no new processes, as it was
+    /// made by `init_from`. All living ranks see it; nothing was started.
+    #[error(
+        "ranks that are dead: {dead}, spares that are left: {spares}, and a world of `init_from` \
+         starts no processes; start the job with more spares, or shrink instead"
+    )]
+    TooFewSpares {
+        /// Number of ranks that nobody stands for.
+        dead: u32,
+        /// Number of spares that live.
+        spares: u32,
+    },
+
     /// The policy of a run stopped it because of these faults. All living ranks see it.
     #[error("the policy stopped the run: {report}{}; handle it, or take a policy that goes on",
         here.as_ref().map(|error| alloc::format!("; here: {error}")).unwrap_or_default())]
@@ -243,8 +256,8 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
 
-    /// A process died before the job had started. Raised by `init`, on the ranks that see it; a job
-    /// has no data to lose then.
+    /// A process died before the job had started. Raised by `init`, on all living ranks that came
+    /// so far; a job has no data to lose then.
     #[error("a process died while the job started; start it again")]
     DiedAtStart,
 

@@ -59,24 +59,48 @@ pub use {
 /// # Errors
 ///
 /// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch;
-/// [`Error::DiedAtStart`].
+/// [`Error::DiedAtStart`] and, from the first rebuild, [`Error::RecoveryExhausted`].
 #[cfg(feature = "mpi")]
 pub fn init() -> Result<World, Error> {
     World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::new()?))
 }
 
-/// The same in a program that has initialised MPI with rsmpi: a world of the ranks of `comm`.
+/// Enters the job in a program that has initialised MPI with rsmpi: a world of the ranks of `comm`,
+/// in their order. It may be `MPI_COMM_WORLD`, or a part of it; others have no part in the job.
 ///
 /// MPI stays the caller's to finalise, after [`World::finalize`]; then the process may end as it
-/// likes. Replacements come from spares only: new processes enter by [`init`].
+/// likes.
+///
+/// The last `FAMPI_SPARES` ranks of `comm` are spares, as with [`init`]: each of them returns from
+/// here as a [replacement](World::is_replacement), or its process ends in here, successfully, with
+/// MPI finalised, when the others have finished or failed. So `comm` itself has ranks that answer
+/// nothing; use the world instead.
+///
+/// Replacements come from these spares only, as a process that is started anew would run the part
+/// of the program before this call alone. A rebuild that has too few of them starts nothing and is
+/// [`Error::TooFewSpares`] on all living ranks. Programs whose world is `MPI_COMM_WORLD` can use
+/// [`init`] instead, also with an MPI of their own, and have processes started.
+///
+/// ```no_run
+/// use mpi::topology::{Color, Communicator as _};
+///
+/// let universe = mpi::initialize().expect("nobody has initialised MPI");
+/// let all = universe.world();
+/// let half = all.split_by_color(Color::with_value(all.rank() % 2)).expect("a colour");
+/// let world = fampi::init_from(&half)?;
+/// println!("rank {} of {}, {} spares", world.rank(), world.size(), world.spares());
+/// world.finalize();
+/// # Ok::<(), fampi::Error>(())
+/// ```
 ///
 /// # Errors
 ///
-/// As [`init`].
+/// As [`init`], and [`Error::TooFewSpares`] when a process dies in here that no spare stands for.
 ///
 /// # MPI
 ///
-/// Collective over `comm`, whose errors return from now on.
+/// Collective over `comm`, whose errors return from now on. It is revoked when a process dies
+/// before the world exists.
 #[cfg(feature = "mpi")]
 pub fn init_from<C>(comm: &C) -> Result<World, Error>
 where

@@ -70,13 +70,15 @@ const SEEDS: [u64; 2] = [2_000, 20_000];
 const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines.
-const IN_THE_ENGINE: [Bug; 6] = [
+const IN_THE_ENGINE: [Bug; 8] = [
     Bug::KeepTheContext,
     Bug::WaitInTheInterrupted,
     Bug::KeepAbortedCopies,
     Bug::KeepAbortedPuts,
     Bug::KeepTheName,
     Bug::LeaveTheOldWorld,
+    Bug::LeaveBeforeTheOthersKnow,
+    Bug::SpawnWhereNoneMay,
 ];
 
 /// Bugs in the observers of nodes, which have checkers of their own.

@@ -120,8 +120,13 @@ impl Comm {
     /// Nothing when the communicator was replaced. What it returns fits in registers.
     fn begin(&self, level: Level) -> Option<BlockKey> {
         let mut engine = self.engine().borrow_mut();
-        let retired = engine.comm(self.key()).retired;
-        (!retired).then(|| engine.start_block(self.key(), level))
+        if engine.comm(self.key()).retired {
+            return None;
+        }
+        if let Some(pulse) = engine.pulse {
+            pulse.begin();
+        }
+        Some(engine.start_block(self.key(), level))
     }
 
     /// Runs a block as a closure: what it returns with `Ok` counts only if the block commits on

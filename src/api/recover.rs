@@ -105,8 +105,8 @@ impl Rebuilding {
     ///
     /// # Errors
     ///
-    /// [`Error::RecoveryExhausted`] when further failures disturbed it too often; the same on all
-    /// living ranks.
+    /// [`Error::RecoveryExhausted`] when further failures disturbed it too often, and
+    /// [`Error::TooFewSpares`]; the same on all living ranks.
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Rebuilt, Error> {
         let rebuild = &mut self.rebuild;
         let mut engine = self.shared.borrow_mut();

@@ -180,7 +180,7 @@ impl World {
     ///
     /// The same on all living ranks; the world can still be left in order: [`Error::Stopped`],
     /// [`Error::StateLost`], [`Error::RecoveryExhausted`], and what a policy asks for in vain,
-    /// [`Error::CannotShrink`] and [`Error::CannotRebuild`].
+    /// [`Error::TooFewSpares`], [`Error::CannotShrink`] and [`Error::CannotRebuild`].
     ///
     /// # Examples
     ///

@@ -89,7 +89,7 @@ impl World {
     /// Starts to make the world complete again after failures (`MPI_Comm_irebuild`, paper §3.3):
     /// spares take the failed ranks first, then processes are spawned. All living ranks call it.
     /// A replacement enters by `init` (`MPI_Comm_irebuild_join`). This world and all communicators
-    /// derived from it are void from the call on.
+    /// derived from it are void from the call on. In a world of `init_from` nothing is spawned.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::RecoveryExhausted`], on all living ranks.
+    /// [`Error::RecoveryExhausted`] and [`Error::TooFewSpares`], on all living ranks.
     pub fn rebuild(&self, placement: Placement) -> Result<Self, Error> {
         match self.irebuild(placement)?.wait_local(Timeout::Never)? {
             Rebuilt::World(world) => Ok(world),

@@ -103,6 +103,8 @@ pub enum Origin {
         size: u32,
         /// How many of them are spares.
         spares: u32,
+        /// Replacements may be spawned when there are no spares left; the same for all of them.
+        spawns: bool,
     },
     /// Spawned to replace a failed process; [`Platform::join`] comes first.
     Spawned,

@@ -5,7 +5,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::protocol::detector::pulse::{BEATS, COMMITS, LEFT, REST, WORDS};
+use crate::protocol::detector::pulse::{
+    AT_REST, AT_WORK, BEATS, COMMITS, LEFT, NOT_BEGUN, STATE, WORDS,
+};
 
 /// The words of this process, of which one thread is the only writer.
 #[derive(Clone, Copy, Debug)]
@@ -24,16 +26,43 @@ impl Pulse {
         one_more(&self.0[COMMITS]);
     }
 
-    /// What comes up to the next beat may take long.
-    pub fn rest(self) {
-        if self.0[REST].load(Relaxed) != LEFT {
-            self.0[REST].store(self.0[BEATS].load(Relaxed), Relaxed);
-        }
+    /// A block was started; from the first one on a process without beats is hung.
+    #[inline]
+    pub fn begin(self) {
+        self.turn(NOT_BEGUN, AT_WORK);
+    }
+
+    /// What comes may take long, until the guard goes.
+    pub fn rest(self) -> Rest {
+        Rest(self.turn(AT_WORK, AT_REST).then_some(self))
     }
 
     /// All that comes may take long.
     pub fn leave(self) {
-        self.0[REST].store(LEFT, Relaxed);
+        self.0[STATE].store(LEFT, Relaxed);
+    }
+
+    /// The next state, if this is the state now.
+    #[inline]
+    fn turn(self, now: u64, next: u64) -> bool {
+        let is_so = self.0[STATE].load(Relaxed) == now;
+        if is_so {
+            self.0[STATE].store(next, Relaxed);
+        }
+        is_so
+    }
+}
+
+/// A rest, which ends with it; nothing where the process rests anyway.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Rest(Option<Pulse>);
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if let Some(pulse) = self.0 {
+            pulse.turn(AT_REST, AT_WORK);
+        }
     }
 }
 
@@ -49,21 +78,26 @@ mod tests {
     use alloc::boxed::Box;
 
     #[test]
-    fn a_process_rests_until_its_next_beat_and_leaves_for_ever() {
+    fn a_process_is_at_work_from_its_first_block_on_but_for_its_rests_and_until_it_leaves() {
         let words: &'static [AtomicU64; WORDS] = Box::leak(Box::default());
         let (pulse, shown) = (Pulse(words), || words.each_ref().map(|word| word.load(Relaxed)));
-        assert_eq!(shown(), [0; WORDS], "it rests before its first beat");
         pulse.beat();
+        drop(pulse.rest());
+        assert_eq!(shown(), [1, NOT_BEGUN, 0, 0], "waits and calls before it are none");
+        pulse.begin();
         pulse.commit();
+        assert_eq!(shown(), [1, AT_WORK, 1, 0]);
+        let (outer, inner) = (pulse.rest(), pulse.rest());
         pulse.beat();
-        assert_eq!(shown(), [2, 0, 1, 0]);
-        pulse.rest();
-        assert_eq!(shown(), [2, 2, 1, 0]);
-        pulse.beat();
-        assert_eq!(shown(), [3, 2, 1, 0]);
+        drop(inner);
+        assert_eq!(shown(), [2, AT_REST, 1, 0], "it is in the outer call");
+        drop(outer);
+        assert_eq!(shown(), [2, AT_WORK, 1, 0]);
+        let last = pulse.rest();
         pulse.leave();
-        pulse.rest();
-        pulse.beat();
-        assert_eq!(shown(), [4, LEFT, 1, 0]);
+        drop(last);
+        pulse.begin();
+        drop(pulse.rest());
+        assert_eq!(shown(), [2, LEFT, 1, 0]);
     }
 }

@@ -77,17 +77,21 @@ impl MpiPlatform {
         // All is done; what MPI does below in a job that lost processes is no news.
         orderly();
         report_success();
-        if !self.owns_mpi && !self.guests.are_in_use() {
-            return;
+        if self.owns_mpi {
+            end_mpi();
+        } else if self.guests.are_in_use() {
+            // SAFETY: the very end; nothing of ours is on any communicator any more.
+            unsafe { comm::free_all() };
         }
-        // SAFETY: the very end; nothing of ours is on any communicator any more.
-        unsafe { comm::free_all() };
-        if !self.owns_mpi {
-            return;
-        }
-        if let Err(refusal) = calls::finalize() {
-            tracing::warn!(?refusal, "MPI does not end in order");
-        }
+    }
+}
+
+/// Finalises MPI, of which nothing of ours is in use any more: [`MpiPlatform::end`] was there.
+pub(super) fn end_mpi() {
+    // SAFETY: the very end; nothing of ours is on any communicator any more.
+    unsafe { comm::free_all() };
+    if let Err(refusal) = calls::finalize() {
+        tracing::warn!(?refusal, "MPI does not end in order");
     }
 }
 

@@ -33,6 +33,23 @@ pub(super) fn failed(refusal: Refusal, common: &[Comm], ulfm: &Ulfm) -> Error {
     Error::CreationFailed
 }
 
+/// Control channel and source of universe 0, and who is in it; on all living ranks of `comm`, or on
+/// none. Collective.
+pub(super) fn found(comm: &Comm, ulfm: &Ulfm) -> Result<(Comm, Comm, Acquaintance), Error> {
+    let made =
+        comm.duplicate().and_then(|frames| Ok((frames, comm.duplicate()?, observer::meet(comm)?)));
+    if made.is_err() {
+        comm.revoke(ulfm);
+    }
+    comm.acknowledge_failures(ulfm);
+    let all = comm.unanimous(ulfm, made.is_ok());
+    match made {
+        Ok(found) if all => Ok(found),
+        Err(refusal) if !refusal.is_failure() => Err(refusal.into()),
+        _ => Err(Error::DiedAtStart),
+    }
+}
+
 /// The part of `parent` that has our colour, as a data communicator. All three are made from the
 /// parent, so that revoking the parent frees whoever waits in any of them.
 fn part(parent: &Comm, color: Option<u32>, key: u32) -> Checked<Option<DataComm>> {

@@ -237,7 +237,7 @@ impl MpiPlatform {
         Ok(Self {
             ulfm,
             started: Instant::now(),
-            origin: Origin::Launched { rank: Rank::new(0), size: 1, spares: 0 },
+            origin: Origin::Launched { rank: Rank::new(0), size: 1, spares: 0, spawns: false },
             max_tag: calls::greatest_tag(world.raw())?,
             control: Control::new(ulfm),
             posts: Posts::new(finished),

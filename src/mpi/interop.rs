@@ -6,7 +6,7 @@ use mpi::{
     topology::{Communicator, SimpleCommunicator},
 };
 
-use super::{MpiPlatform, calls::Refusal, comm::Comm, contexts::lane_of, watchdog};
+use super::{MpiPlatform, calls::Refusal, comm::Comm, contexts::lane_of, spawn, watchdog};
 use crate::{
     engine::platform::{DataId, Lane},
     error::Error,
@@ -17,8 +17,8 @@ impl MpiPlatform {
     ///
     /// # MPI
     ///
-    /// Collective over `comm`, whose errors return from now on. Replacements can only be spawned
-    /// for programs that use [`MpiPlatform::new`].
+    /// Collective over `comm`, whose errors return from now on; it is revoked when a process dies
+    /// in here. Processes can only be spawned for programs that use [`MpiPlatform::new`].
     pub fn adopt<C>(comm: &C) -> Result<Self, Error>
     where
         C: Communicator + AsRaw<Raw = ffi::MPI_Comm>,
@@ -26,9 +26,7 @@ impl MpiPlatform {
         watchdog::start();
         // SAFETY: rsmpi's communicators are live as long as they are borrowed; we keep duplicates.
         let borrowed = unsafe { Comm::from_raw(comm.as_raw()) }?;
-        let mut platform = Self::over(borrowed, 0, false)?;
-        platform.owns_mpi = false;
-        Ok(platform)
+        Self::over(borrowed, spawn::launched(&borrowed, false)?)
     }
 
     /// A duplicate of a context's communicator, which is the caller's.

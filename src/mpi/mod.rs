@@ -155,21 +155,18 @@ impl MpiPlatform {
         if parent.is_none() {
             watchdog::set_parent(None);
         }
-        let spares = spawn::spares_wanted()?;
-        let mut platform = Self::over(world, spares, parent.is_some()).map_err(|error| {
-            let died = |class| FaultCode::from_mpi_class(class).is_process_failure();
-            match error {
-                Error::Mpi { class, .. } if died(class) => Error::DiedAtStart,
-                other => other,
-            }
-        })?;
+        let origin = match parent {
+            None => spawn::launched(&world, true)?,
+            Some(_) => Origin::Spawned,
+        };
+        let mut platform = Self::over(world, origin)?;
         platform.spawned = parent.map(|parent| (parent, world));
         platform.owns_mpi = owns_mpi;
         Ok(platform)
     }
 
     /// Universe 0 becomes a duplicate of `comm`, except for replacements.
-    fn over(comm: Comm, spares: u32, is_replacement: bool) -> Result<Self, Error> {
+    fn over(comm: Comm, origin: Origin) -> Result<Self, Error> {
         let ulfm = ulfm::require()?;
         if calls::finalized()? {
             return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
@@ -181,14 +178,11 @@ impl MpiPlatform {
         let alone = Comm::alone()?;
         mend::keep_null_communicator();
         let mut control = Control::new(ulfm);
-        let origin = if is_replacement {
-            Origin::Spawned
-        } else {
-            let (frames, source) = (comm.duplicate()?, comm.duplicate()?);
-            let Acquaintance { processes, mailbox, wills, .. } = observer::meet(&source)?;
+        if origin != Origin::Spawned {
+            let (frames, source, all) = groups::found(&comm, ulfm)?;
+            let Acquaintance { processes, mailbox, wills, .. } = all;
             watcher::add(control.add(frames, source, mailbox), processes, wills);
-            Origin::Launched { rank: comm.rank(), size: comm.size(), spares }
-        };
+        }
         let finished = Request::finished()?;
         Ok(Self {
             ulfm,
@@ -442,10 +436,12 @@ impl Platform for MpiPlatform {
     }
 
     fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
+        let _rest = observer::rest();
         self.make_split(parent, color, key)
     }
 
     fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
+        let _rest = observer::rest();
         let of_user = self.make_shrunken_guest(parent, dead);
         of_user.unwrap_or_else(|| self.make_shrunken(parent, dead))
     }
@@ -457,6 +453,7 @@ impl Platform for MpiPlatform {
         spawn: u32,
         brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
+        let _rest = observer::rest();
         self.make_universe(universe, dead, spawn, brought)
     }
 
@@ -465,6 +462,7 @@ impl Platform for MpiPlatform {
     }
 
     fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
+        let _rest = observer::rest();
         self.make_gathered(universe, members)
     }
 
@@ -492,6 +490,10 @@ impl Platform for MpiPlatform {
     }
 
     fn exit(&mut self) -> ! {
+        // Nobody comes back to a program that would end an MPI of its own.
+        if !self.owns_mpi {
+            exit::end_mpi();
+        }
         std::process::exit(0)
     }
 

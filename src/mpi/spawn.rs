@@ -32,7 +32,11 @@ use super::{
     watchdog, watcher,
     wire::Wire,
 };
-use crate::{engine::platform::UniverseId, error::Error, rank::Rank};
+use crate::{
+    engine::platform::{Origin, UniverseId},
+    error::Error,
+    rank::Rank,
+};
 
 /// Tells a spawned process who its parent is: `pid@node`.
 pub(super) const PARENT_VARIABLE: &str = "FAMPI_PARENT";
@@ -237,8 +241,14 @@ fn wait(mut request: Request) -> Checked<()> {
     Ok(())
 }
 
+/// What this process of a launch is; the last processes of the communicator are spares.
+pub(super) fn launched(comm: &Comm, spawns: bool) -> Result<Origin, Error> {
+    let (rank, size, spares) = (comm.rank(), comm.size(), spares_wanted()?);
+    Ok(Origin::Launched { rank, size, spares, spawns })
+}
+
 /// `FAMPI_SPARES`: how many of the launched processes are spares.
-pub(super) fn spares_wanted() -> Result<u32, Error> {
+fn spares_wanted() -> Result<u32, Error> {
     let Some(text) = std::env::var_os("FAMPI_SPARES") else { return Ok(0) };
     let number = text.to_str().and_then(|text| text.trim().parse().ok());
     number.ok_or_else(|| {

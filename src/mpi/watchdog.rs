@@ -25,6 +25,7 @@ use std::{
 };
 
 use super::{exit, observer, siblings::Siblings};
+use crate::engine::pulse::Rest;
 
 /// What kind of call is under way, in the lowest three bits of [`CALL`].
 const OUTSIDE: u64 = 0;
@@ -65,11 +66,19 @@ impl Drop for Inside {
     }
 }
 
+/// A call under way that may last: the observer expects no progress until it ends.
+#[derive(Debug)]
+pub(super) struct Lasting {
+    _rest: Rest,
+    _inside: Inside,
+}
+
+fn last(kind: u64) -> Lasting {
+    Lasting { _rest: observer::rest(), _inside: enter(kind) }
+}
+
 #[inline]
 fn enter(kind: u64) -> Inside {
-    if kind != ORDINARY {
-        observer::rest();
-    }
     CALL.store(((CALL.load(Relaxed) | KINDS) + 1) | kind, Relaxed);
     Inside(())
 }
@@ -80,33 +89,32 @@ pub(super) fn ordinary() -> Inside {
     enter(ORDINARY)
 }
 
-/// Entry of `MPI_Comm_spawn`, as long as any other, and without a beat of ours.
-pub(super) fn spawning() -> Inside {
-    observer::rest();
-    ordinary()
+/// Entry of `MPI_Comm_spawn`, which has the limit of an ordinary call.
+pub(super) fn spawning() -> Lasting {
+    last(ORDINARY)
 }
 
 /// Entry of a call that makes a communicator together with others.
-pub(super) fn creation() -> Inside {
-    enter(CREATION)
+pub(super) fn creation() -> Lasting {
+    last(CREATION)
 }
 
 /// Entry of a call that everybody has agreed to make and that takes milliseconds, or for ever when
 /// somebody dies in it: shrink, agree, the link of old and new processes. One more death, that of
 /// a replacement if there is one, frees the others.
-pub(super) fn meeting(is_replacement: bool) -> Inside {
-    enter(if is_replacement { JOINING } else { MEETING })
+pub(super) fn meeting(is_replacement: bool) -> Lasting {
+    last(if is_replacement { JOINING } else { MEETING })
 }
 
 /// Entry of `MPI_Init`. In a replacement its launch is given up before its root is. The launch of
 /// a job may take its time, but when somebody dies in it the others would wait for ever.
-pub(super) fn starting(is_replacement: bool) -> Inside {
-    enter(if is_replacement { STARTING } else { LAUNCHING })
+pub(super) fn starting(is_replacement: bool) -> Lasting {
+    last(if is_replacement { STARTING } else { LAUNCHING })
 }
 
 /// Entry of `MPI_Finalize`, after which nothing of the application is lost any more.
-pub(super) fn finalize() -> Inside {
-    enter(FINALIZE)
+pub(super) fn finalize() -> Lasting {
+    last(FINALIZE)
 }
 
 /// True inside a call that waits for other processes, which may be dead.

@@ -138,6 +138,11 @@ impl Handshake {
         out.push(Order::Vote(worked));
     }
 
+    /// The call that was asked for cannot be made, for a reason that all ranks know alike.
+    pub fn handle_refusal(&mut self, out: &mut Vec<Order>) {
+        out.push(Order::Fail);
+    }
+
     fn try_again(&mut self, out: &mut Vec<Order>) {
         if self.goal == Goal::Split || self.attempts == self.limit {
             out.push(Order::Fail);

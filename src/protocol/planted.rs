@@ -82,6 +82,10 @@ bugs! {
     KeepTheName,
     /// Who begins a rebuild answers no more for the old world.
     LeaveTheOldWorld,
+    /// Who leaves after a rebuild that failed does not wait for those who do not know it yet.
+    LeaveBeforeTheOthersKnow,
+    /// A rebuild with too few spares spawns processes also in a world that can have none.
+    SpawnWhereNoneMay,
     /// A position that another folds into does not wait for it.
     LeaveOutTheFolded,
     /// Who folded in is told the result when the last round begins.

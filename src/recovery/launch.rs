@@ -5,12 +5,14 @@ use core::time::Duration;
 use super::{Placement, rebuild::Rebuild};
 use crate::{
     engine::{
-        Engine, Entry, Level,
+        CommKey, Engine, Entry, Level,
         platform::{Idle, Origin},
-        pulse::Pulse,
     },
     error::Error,
-    protocol::roster::Roster,
+    protocol::{
+        planted::{Bug, planted},
+        roster::Roster,
+    },
     timeout::Timeout,
 };
 
@@ -22,10 +24,10 @@ const FAREWELL: Duration = Duration::from_secs(1);
 impl Engine {
     /// Enters the job. Returns when this process holds a rank of the world: at once for the ranks
     /// of the launch, after the rebuild that needs it for spares and replacements. A spare that
-    /// nobody ever needs does not return; its process ends successfully.
+    /// nobody ever needs, or that is too few, does not return; its process ends successfully.
     pub(crate) fn launch(&mut self) -> Result<(), Error> {
         match self.platform.origin() {
-            Origin::Launched { rank, size, spares } => {
+            Origin::Launched { rank, size, spares, .. } => {
                 if spares >= size {
                     let hint = "start more processes than spares";
                     return Err(Error::Unsupported(hint.into()));
@@ -66,14 +68,18 @@ impl Engine {
             match result {
                 None if happened => {}
                 None => self.platform.abort(),
-                Some(Ok(())) if self.job.world.is_some() => {
-                    // What the application makes ready first may take its time.
-                    self.pulse.into_iter().for_each(Pulse::rest);
-                    return Ok(());
-                }
+                Some(Ok(())) if self.job.world.is_some() => return Ok(()),
                 Some(Ok(())) => rebuild = Rebuild::start(self, Placement::SameRanks)?,
                 Some(Err(_)) if spawned => self.platform.abort(),
-                Some(Err(_)) => {
+                Some(Err(error)) => {
+                    // A recovery that failed: ranks may not know it yet.
+                    if let Some(universe) = self.job.universe.filter(|_| error != Error::NotNeeded)
+                    {
+                        self.say_farewell(universe);
+                    }
+                    if !parked {
+                        return Err(error);
+                    }
                     self.tell(|_| Entry::Left);
                     self.sum_up();
                     self.end_platform();
@@ -86,11 +92,15 @@ impl Engine {
     /// Leaves the job: waits a moment for ranks that still have questions, dismisses the spares.
     pub(crate) fn leave(&mut self) {
         self.platform.leave();
-        if let Some(world) = self.job.world {
-            let key = self.start_block(world, Level::Global);
-            self.finish_block(key, Timeout::Never);
-            let _ = self.wait_block(key, Timeout::After(FAREWELL));
-            self.detach(key);
+        // When a rebuild has failed there is no world, and the questions are about the universe.
+        let is_void = |world| self.comm(world).retired && !self.job.creating;
+        let comm = match (self.job.world, self.job.universe) {
+            (world, _) if planted(Bug::LeaveBeforeTheOthersKnow) => world,
+            (Some(world), Some(universe)) if is_void(world) => Some(universe),
+            (world, universe) => world.or(universe),
+        };
+        if let Some(comm) = comm {
+            self.say_farewell(comm);
         }
         if let Some(universe) = self.job.universe
             && !self.job.roster.spares.is_empty()
@@ -101,6 +111,14 @@ impl Engine {
         self.tell(|_| Entry::Left);
         self.sum_up();
         self.end_platform();
+    }
+
+    /// A last block, which is over when all have come to it, or will not.
+    fn say_farewell(&mut self, comm: CommKey) {
+        let key = self.start_block(comm, Level::Global);
+        self.finish_block(key, Timeout::Never);
+        let _ = self.wait_block(key, Timeout::After(FAREWELL));
+        self.detach(key);
     }
 
     /// Nothing of this process is under way any more.

@@ -58,7 +58,8 @@ pub enum Decision {
     /// its copy if the application says how ([`State::inherit`](crate::State::inherit)), and
     /// dropped otherwise.
     Shrink,
-    /// Put replacements in the places of the dead: parked spares first, then spawned processes.
+    /// Put replacements in the places of the dead: parked spares first, then spawned processes,
+    /// where the world can have any ([`Error::TooFewSpares`](crate::Error::TooFewSpares)).
     Rebuild(Placement),
     /// Give the report to the caller of the run, on every rank.
     Escalate,

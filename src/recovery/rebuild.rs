@@ -10,6 +10,9 @@
 //! failed in the last. A faulty commit starts the next attempt, from the newest universe that all
 //! its living members have. The launch is the same, from *welcome* on.
 //!
+//! A world whose processes own their MPI is rebuilt from spares only. With too few of them all
+//! ranks refuse the call that they have agreed to make, before it is made.
+//!
 //! Reference: `papers/fa-mpi.txt` §3.3 and algorithm 1. **Differs from the paper**: the root alone
 //! spawns, nobody needs a shrunken communicator of the application, and the cost does not grow
 //! with the number of ranks but for the collective calls' own.
@@ -24,7 +27,7 @@ use super::{DISTURBED, MAX_ATTEMPTS, Placement};
 use crate::{
     engine::{
         BlockKey, CommKey, Engine, Entry,
-        platform::{DataId, Derived, UniverseId},
+        platform::{DataId, Derived, Origin, UniverseId},
     },
     error::Error,
     ids::BlockId,
@@ -54,6 +57,8 @@ pub(crate) struct Rebuild {
     began: Duration,
     /// Why the last attempt failed here.
     failure: Option<String>,
+    /// Why there is none, on all ranks.
+    refusal: Option<Error>,
 }
 
 /// What a rebuild is to a spare.
@@ -99,8 +104,8 @@ impl Rebuild {
     ) -> Self {
         engine.tell(|_| Entry::Begun { work, spawn: 0 });
         let (next, world, children, began) = (None, None, Vec::new(), engine.platform.now());
-        let (awaits, failure) = (None, None);
-        Self { placement, work, handshake, awaits, next, world, children, began, failure }
+        let (awaits, failure, refusal) = (None, None, None);
+        Self { placement, work, handshake, awaits, next, world, children, began, failure, refusal }
     }
 
     /// The part of a process that was launched, in universe 0.
@@ -178,8 +183,16 @@ impl Rebuild {
                         // A spare's recovery begins when it is needed.
                         self.began = engine.platform.now();
                     }
-                    self.next = self.regroup(engine);
-                    self.handshake.handle_return(self.next.is_some(), &mut orders);
+                    match self.plan(engine) {
+                        Ok((planned, spawn)) => {
+                            self.next = self.regroup(engine, &planned, spawn);
+                            self.handshake.handle_return(self.next.is_some(), &mut orders);
+                        }
+                        Err(refusal) => {
+                            self.refusal = Some(refusal);
+                            self.handshake.handle_refusal(&mut orders);
+                        }
+                    }
                 }
                 Order::CallFor(number) => {
                     let made = self.make(engine, number as usize);
@@ -197,21 +210,38 @@ impl Rebuild {
                 }
                 Order::Fail => {
                     let why = self.failure.take().unwrap_or_else(|| DISTURBED.into());
-                    return Some(Err(Error::RecoveryExhausted { attempts: MAX_ATTEMPTS, why }));
+                    let exhausted = Error::RecoveryExhausted { attempts: MAX_ATTEMPTS, why };
+                    return Some(Err(self.refusal.take().unwrap_or(exhausted)));
                 }
             }
         }
         None
     }
 
+    /// The next roster and how many processes are to be spawned for it; or why that cannot be. All
+    /// ranks have agreed on who is dead, so they plan alike.
+    fn plan(&self, engine: &Engine) -> Result<(Roster, u32), Error> {
+        let comm = engine.comm(universe(engine));
+        let (dead, roster) = (comm.commit.agreed_dead(), &engine.job.roster);
+        let attempt = self.handshake.attempts();
+        let (planned, spawn) = roster.rebuilt(comm.size(), dead, self.placement, attempt);
+        let origin = engine.platform.origin();
+        let spawns = matches!(origin, Origin::Spawned | Origin::Launched { spawns: true, .. });
+        if spawn > 0 && !spawns && !planted(Bug::SpawnWhereNoneMay) {
+            let dead =
+                roster.members.iter().filter(|member| dead.contains(**member)).count() as u32;
+            return Err(Error::TooFewSpares { dead, spares: dead - spawn });
+        }
+        Ok((planned, spawn))
+    }
+
     /// The call that makes the next universe.
-    fn regroup(&mut self, engine: &mut Engine) -> Option<Next> {
+    fn regroup(&mut self, engine: &mut Engine, planned: &Roster, spawn: u32) -> Option<Next> {
         self.failure = None;
         let comm = engine.comm(universe(engine));
-        let (old, size, me) = (comm.universe, comm.size(), comm.me);
+        let (old, me) = (comm.universe, comm.me);
         let dead = comm.commit.agreed_dead().clone();
         let attempt = self.handshake.attempts();
-        let (planned, spawn) = engine.job.roster.rebuilt(size, &dead, self.placement, attempt);
         let living = engine.job.roster.members.iter().filter(|member| !dead.contains(**member));
         let first = living.min() == Some(&me);
         let brought = if first { planned.encode() } else { engine.lore(me, &dead) };

@@ -102,6 +102,7 @@ pub struct Simulation {
     latency: RangeInclusive<Time>,
     detection: RangeInclusive<Time>,
     spawn_time: RangeInclusive<Time>,
+    spawns: bool,
     call_cost: Time,
     exchange: Shape,
     patience: u32,
@@ -122,6 +123,7 @@ impl Simulation {
             latency: 1_000..=20_000,
             detection: 50_000..=500_000,
             spawn_time: 5_000_000..=20_000_000,
+            spawns: true,
             call_cost: 50,
             exchange: Shape::WIDE,
             patience: 32,
@@ -164,6 +166,13 @@ impl Simulation {
     #[must_use]
     pub fn spawn_time(mut self, range: RangeInclusive<Duration>) -> Self {
         self.spawn_time = nanoseconds(&range);
+        self
+    }
+
+    /// Replacements may be spawned; otherwise they are spares, as in a world of `init_from`.
+    #[must_use]
+    pub fn spawns(mut self, spawns: bool) -> Self {
+        self.spawns = spawns;
         self
     }
 

@@ -379,6 +379,8 @@ impl Platform for SimPlatform {
         spawn: u32,
         brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
+        let spawns = !matches!(self.origin(), Origin::Launched { spawns: false, .. });
+        assert!(spawn == 0 || spawns, "{spawn} processes are to be spawned where there are none");
         let world = self.enter(true).ok_or(Error::CreationFailed)?;
         let (world, global, _) = self.universe(world, universe);
         let request = Request::Regroup { dead: dead.clone(), spawn, brought: brought.to_vec() };

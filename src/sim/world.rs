@@ -134,8 +134,8 @@ impl World {
             settings,
         };
         for rank in 0..size {
-            let spares = world.settings.spares;
-            let origin = Origin::Launched { rank: Rank::new(rank), size, spares };
+            let (spares, spawns) = (world.settings.spares, world.settings.spawns);
+            let origin = Origin::Launched { rank: Rank::new(rank), size, spares, spawns };
             let start = world.latency();
             let me = world.add_process(origin, start);
             world.processes[me].universes.push((0, true));

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use fampi::{Codes, Error, Placement, Rank, ReduceOp, Tag, Timeout, Tried, TryBlock, World};
+use fampi::{Codes, Color, Error, Placement, Rank, ReduceOp, Tag, Timeout, Tried, TryBlock, World};
 use serial_test::serial;
 use signal_hook::{consts::SIGSTOP, low_level};
 
@@ -12,23 +12,33 @@ use crate::{
     said,
 };
 
-/// Who hangs, and when.
+/// Who hangs.
 const HUNG: Rank = Rank::new(2);
-const HANGS_AT: u64 = 80;
+/// When, in the middle.
+const MIDDLE: u64 = 80;
 /// Counted by all ranks together, in steps of as many as there are ranks.
 const ENOUGH: u64 = 400;
 
-/// One rank hangs in the middle; the others learn who, and count on with a replacement.
-pub(crate) fn in_the_middle(mut world: World) -> Ended {
+/// One rank hangs in a block; the others learn who, and count on with a replacement. So many of
+/// the replacements hang as well, each in its first block.
+pub(crate) fn in_a_block(mut world: World) -> Ended {
+    let told = |name| std::env::var(name).expect("told");
+    let (way, at, replacements) = (told("WAY"), told("AT"), told("REPLACEMENTS"));
+    let (at, replacements): (u64, u32) = (number(&at), number(&replacements));
     let (mut sum, mut outdated) = (0, world.is_replacement());
     while outdated || sum < ENOUGH {
-        let hangs = world.generation() == 0 && sum == HANGS_AT && !outdated;
-        if hangs && world.rank() == HUNG {
-            hang(&std::env::var("WAY").expect("told"));
-        }
+        let generation = world.generation();
+        let hangs = if generation == 0 { sum == at } else { generation <= replacements };
+        let is_hung = hangs && world.rank() == HUNG && (outdated || generation == 0);
         // Nobody but the hung rank could end this one.
         let waits_in_vain = hangs && world.rank() == Rank::new(1);
+        if hangs && way.ends_with("behind a call of MPI") {
+            drop(world.to_rsmpi()?);
+        }
         let step = |block: &mut TryBlock| {
+            if is_hung {
+                hang(&way);
+            }
             if waits_in_vain {
                 let request = block.irecv(vec![0_u64], HUNG, Tag(1))?;
                 block.wait_local(request, Timeout::Never)?;
@@ -38,10 +48,12 @@ pub(crate) fn in_the_middle(mut world: World) -> Ended {
         match world.try_block(FOREVER, step)? {
             Tried::Committed(state, _) => (sum, outdated) = (state[0], false),
             Tried::Faulty(_, Some(error @ Error::StateLost { .. })) => return Err(error),
+            // They hang in the first block: all begin again.
+            Tried::Faulty(_, Some(Error::NothingProtected)) => outdated = false,
             Tried::Faulty(finished, _) => {
                 let dead = finished.failed_group(Codes::PROCESS_FAILURES, &world);
                 drop(finished);
-                if world.generation() == 0 {
+                if generation <= replacements {
                     assert_eq!(dead.as_slice(), [HUNG], "the report names it");
                 }
                 world = world.rebuild(Placement::SameRanks)?;
@@ -59,7 +71,7 @@ fn hang(way: &str) {
         "spinning" => loop {
             std::hint::spin_loop();
         },
-        "sleeping" => thread::sleep(Duration::from_secs(3600)),
+        "sleeping" | "sleeping behind a call of MPI" => thread::sleep(Duration::from_secs(3600)),
         "stopped while it waits" => command("kill -STOP PID"),
         "stopped for a while" => {
             command("sleep 1.4; kill -CONT PID");
@@ -69,8 +81,13 @@ fn hang(way: &str) {
     }
 }
 
+fn number<N: std::str::FromStr<Err = std::num::ParseIntError>>(text: &str) -> N {
+    text.parse().expect("a number")
+}
+
 /// Everybody is slow before its first block, and one rank after it, but never for the limit.
 pub(crate) fn slow(world: World) -> Ended {
+    drop(world.isplit(Color::Of(0), 0)?.wait_local(Timeout::Never)?);
     if world.rank() != Rank::new(0) {
         thread::sleep(Duration::from_secs(3));
     }
@@ -95,8 +112,21 @@ fn limited(launch: Launch, seconds: &str) -> Launch {
 }
 
 fn hanging(way: &str, spares: u32) -> Run {
-    let launch = program("hung in the middle", 4).spares(spares).variable("WAY", &way);
+    hanging_at(MIDDLE, 0, way, spares)
+}
+
+fn hanging_at(at: u64, replacements: u32, way: &str, spares: u32) -> Run {
+    let launch = program("hung in a block", 4).spares(spares).variable("WAY", &way);
+    let launch = launch.variable("AT", &at).variable("REPLACEMENTS", &replacements);
     limited(launch.variable("FAMPI_TEST_LOG", &1), "1").run()
+}
+
+/// All have counted to the end, so many of the processes without having ended in order.
+#[track_caller]
+fn all_count(run: &Run, died: usize) {
+    let expected: Vec<String> = (0..4).map(|rank| format!("rank {rank}: {ENOUGH}")).collect();
+    assert_eq!(said(run), expected, "{run}");
+    assert_eq!((run.processes, run.processes - run.orderly), (4 + died, died), "{run}");
 }
 
 #[test]
@@ -106,8 +136,8 @@ fn a_rank_that_hangs_in_any_way_is_replaced_and_the_count_is_right() {
         [("stopped", 0), ("stopped", 1), ("spinning", 0), ("spinning", 1), ("sleeping", 1)]
     {
         let run = hanging(way, spares);
-        let expected: Vec<String> = (0..4).map(|rank| format!("rank {rank}: {ENOUGH}")).collect();
-        assert_eq!(said(&run), expected, "{way}: {run}");
+        // Of the processes all others ended in order, spares too.
+        all_count(&run, 1);
         let told = |line: &&str| line.contains("told of a death") && line.contains("cause=Hung");
         assert!(run.errors.lines().any(|line| told(&line)), "{way}: {run}");
         let metrics = |what: &str| {
@@ -119,29 +149,43 @@ fn a_rank_that_hangs_in_any_way_is_replaced_and_the_count_is_right() {
         assert!(hear.contains(&metrics("death process=2 source=\"observer\"")), "{way}: {run}");
         assert_eq!(metrics("left rank=") + metrics("left blocks="), 4, "{way}: {run}");
         assert_eq!(metrics("observer of this node"), 4, "{way}: {run}");
-        // Of the processes all others ended in order, spares too.
-        let died = run.processes - run.orderly;
-        assert_eq!((run.processes, died), (5, 1), "{way}: {run}");
     }
+}
+
+#[test]
+#[serial]
+fn a_rank_that_hangs_in_its_first_block_is_replaced() {
+    for spares in [0, 1] {
+        all_count(&hanging_at(0, 0, "sleeping", spares), 1);
+    }
+}
+
+#[test]
+#[serial]
+fn a_replacement_that_hangs_in_its_first_block_is_replaced() {
+    for spares in [0, 2] {
+        all_count(&hanging_at(MIDDLE, 1, "sleeping", spares), 2);
+    }
+}
+
+#[test]
+#[serial]
+fn a_rank_that_hangs_behind_a_call_of_mpi_that_may_last_is_replaced() {
+    all_count(&hanging("sleeping behind a call of MPI", 1), 1);
 }
 
 #[test]
 #[serial]
 fn a_rank_that_goes_on_when_it_has_been_replaced_does_no_harm() {
     for spares in [0, 1] {
-        let run = hanging("stopped for a while", spares);
-        let expected: Vec<String> = (0..4).map(|rank| format!("rank {rank}: {ENOUGH}")).collect();
-        assert_eq!(said(&run), expected, "{run}");
-        assert_eq!((run.processes, run.orderly), (5, 4), "{run}");
+        all_count(&hanging("stopped for a while", spares), 1);
     }
 }
 
 #[test]
 #[serial]
 fn a_rank_that_is_stopped_while_it_waits_is_replaced() {
-    let run = hanging("stopped while it waits", 1);
-    let expected: Vec<String> = (0..4).map(|rank| format!("rank {rank}: {ENOUGH}")).collect();
-    assert_eq!(said(&run), expected, "{run}");
+    all_count(&hanging("stopped while it waits", 1), 1);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! a variable which of the programs in [`programs`] to be. Each launch has a time limit, and is
 //! judged by what its ranks print and by how they end.
 
+mod adopted;
 #[path = "../operations/aftermath.rs"]
 mod aftermath;
 #[path = "../operations/every.rs"]
@@ -370,12 +371,6 @@ fn a_duplicate_exists_if_and_only_if_its_block_committed() {
     for spares in [0, 6] {
         all_say(&program("idup", 4).spares(spares), 4, "all duplicates work");
     }
-}
-
-#[test]
-#[serial]
-fn communicators_of_rsmpi_come_in_and_go_out() {
-    all_say(&program("rsmpi", 4), 4, "the same sum");
 }
 
 #[test]

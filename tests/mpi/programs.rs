@@ -24,6 +24,7 @@ use signal_hook::{
 use stats_alloc::Region;
 
 use crate::{
+    adopted,
     aftermath::{self, Receive},
     files, hung, interruption, operations, requests, sections, windows,
 };
@@ -36,11 +37,16 @@ pub(crate) type Ended = Result<(), Error>;
 
 /// Runs the program of this name.
 pub(crate) fn run(name: &str) -> Ended {
-    if name == "rsmpi" {
-        return rsmpi();
+    match std::env::var(adopted::COMM) {
+        Ok(comm) => adopted::run(&comm, |world| run_in(world, name)),
+        Err(_) => run_in(fampi::init()?, name),
     }
-    let world = fampi::init()?;
+}
+
+fn run_in(world: World, name: &str) -> Ended {
     match name {
+        "rsmpi" => rsmpi(world),
+        "refused" => adopted::refused(world),
         "rounds" => rounds(world),
         "deaths" => deaths(world),
         "aftermath" => after_a_death(world),
@@ -57,7 +63,7 @@ pub(crate) fn run(name: &str) -> Ended {
         "allocations" => allocations(world),
         "with collective" => with_collective(world),
         "stopped" => stopped(world),
-        "hung in the middle" => hung::in_the_middle(world),
+        "hung in a block" => hung::in_a_block(world),
         "slow" => hung::slow(world),
         "duplicates" => duplicates(world),
         "idup" => idup(world),
@@ -444,11 +450,8 @@ fn idup(mut world: World) -> Ended {
     say(world, "all duplicates work")
 }
 
-/// rsmpi's communicators on both sides: the world is made from one, and gives one.
-fn rsmpi() -> Ended {
-    let universe = mpi::initialize().expect("nobody has initialised MPI");
-    let half = universe.world().split_by_color(mpi::topology::Color::with_value(0));
-    let world = fampi::init_from(&half.expect("everybody has a colour"))?;
+/// The world gives a communicator of rsmpi, and goes on.
+fn rsmpi(world: World) -> Ended {
     let (rank, size) = (world.rank().number(), world.size());
     let there = world.to_rsmpi()?;
     let mut sum = 0_u32;
@@ -460,8 +463,5 @@ fn rsmpi() -> Ended {
     let finished = wait(block.finish(Timeout::Never))?;
     assert_eq!(finished.take(again)?, [sum]);
     drop(finished);
-    world.finalize();
-    drop(universe);
-    println!("rank {rank}: the same sum");
-    Ok(())
+    say(world, "the same sum")
 }

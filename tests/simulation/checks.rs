@@ -44,6 +44,7 @@ pub(crate) struct Tally {
     crashed: u64,
     gave_up: u64,
     states_lost: u64,
+    refused: u64,
 }
 
 impl Tally {
@@ -55,12 +56,14 @@ impl Tally {
         self.crashed += other.crashed;
         self.gave_up += other.gave_up;
         self.states_lost += other.states_lost;
+        self.refused += other.refused;
     }
 
     pub(crate) fn assert_everything_happened(&self) {
         let counts =
             [self.committed, self.faulty, self.recoveries, self.replacements, self.crashed];
-        assert!(counts.iter().all(|count| *count > 100), "the jobs are too tame: {self}");
+        let tame = counts.iter().any(|count| *count <= 100) || self.refused == 0;
+        assert!(!tame, "the jobs are too tame: {self}");
     }
 }
 
@@ -69,13 +72,14 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} commits, {} faulty blocks, {} deaths, {} recoveries, {} replacements at work, \
-             {} states lost with both holders, {} other jobs given up",
+             {} states lost with both holders, {} refused for want of spares, {} others given up",
             self.committed,
             self.faulty,
             self.crashed,
             self.recoveries,
             self.replacements,
             self.states_lost,
+            self.refused,
             self.gave_up
         )
     }
@@ -112,6 +116,12 @@ pub(crate) fn check(job: &Job, report: &Report<Log>) -> Result<Tally, String> {
             }
             None => {}
             Some(fampi::Error::StateLost { .. }) => tally.states_lost += 1,
+            Some(fampi::Error::TooFewSpares { dead, spares }) => {
+                if job.spawns || dead <= spares || spares > job.spares {
+                    return Err(format!("process {process} refused to replace {dead} by {spares}"));
+                }
+                tally.refused += 1;
+            }
             Some(_) => tally.gave_up += 1,
         }
     }

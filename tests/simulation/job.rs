@@ -84,6 +84,8 @@ pub(crate) struct Job {
     pub(crate) patience: u32,
     /// How long a process that was spawned takes to run.
     pub(crate) spawn: [u64; 2],
+    /// Replacements can be spawned; otherwise they are spares.
+    pub(crate) spawns: bool,
     /// A rank of the launch that computes for so long in every round.
     pub(crate) slow: Option<(u32, u64)>,
     /// Local blocks inside each other in a nested round.
@@ -134,6 +136,7 @@ impl Job {
             rows: draw.one_in(3),
             exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])].map(|width| width as u32),
             patience: draw.one_of(&[1, 4, 32]) as u32,
+            spawns: !draw.one_in(6),
         }
     }
 
@@ -149,6 +152,7 @@ impl Job {
             .exchange(Shape::new(self.exchange[0], self.exchange[1]))
             .patience(self.patience)
             .spawn_time(micros(self.spawn))
+            .spawns(self.spawns)
             .crashes(self.crashes.iter().copied())
             .calm_from(calm_from)
             .time_limit(calm_from + PATIENCE)

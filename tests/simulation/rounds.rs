@@ -40,22 +40,20 @@ pub(crate) fn run(world: World, job: &Job) -> Log {
     let (world, result) = match job.answer {
         Answer::Shrink => {
             let result = run.with_shrink(&world);
-            (Some(world), result)
+            (world, result)
         }
         _ => run.with_rebuild(world),
     };
     run.log.rounds_done = run.round;
     run.log.gave_up = result.err();
     // Whoever leaves without a farewell counts as dead on real ranks; here nobody would notice.
-    if let Some(world) = world {
-        world.finalize();
-    }
+    world.finalize();
     run.log
 }
 
 impl Run<'_> {
-    /// The last world, if there is one, and how it ended.
-    fn with_rebuild(&mut self, mut world: World) -> (Option<World>, Result<(), Error>) {
+    /// The last world, and how it ended.
+    fn with_rebuild(&mut self, mut world: World) -> (World, Result<(), Error>) {
         let placement = match self.job.answer {
             Answer::Merge => Placement::Append,
             _ => Placement::SameRanks,
@@ -63,20 +61,20 @@ impl Run<'_> {
         let mut next = if world.is_replacement() { self.restore(&world) } else { Ok(Next::Again) };
         while self.round < self.job.work.len() as u64 {
             next = match next {
-                Err(error) => return (Some(world), Err(error)),
+                Err(error) => return (world, Err(error)),
                 Ok(Next::Recover) => {
                     self.log.recoveries += 1;
                     self.attempt = 0;
                     world = match world.rebuild(placement) {
                         Ok(world) => world,
-                        Err(error) => return (None, Err(error)),
+                        Err(error) => return (world, Err(error)),
                     };
                     self.restore(&world)
                 }
                 Ok(Next::Done | Next::Again) => self.round_with_state(&world),
             };
         }
-        (Some(world), next.map(|_| ()))
+        (world, next.map(|_| ()))
     }
 
     fn with_shrink(&mut self, world: &Comm) -> Result<(), Error> {

@@ -48,6 +48,8 @@ pub(crate) struct RunJob {
     driver: Driver,
     objection: Objection,
     crashes: Vec<Crash>,
+    /// Replacements can be spawned; otherwise they are spares.
+    spawns: bool,
 }
 
 /// How a process ended its run.
@@ -116,7 +118,8 @@ impl RunJob {
         });
         let crashes = crashes.collect();
         let protect_every = if draw.one_in(3) { 1 + draw.below(4) } else { 1 };
-        Self { seed, ranks, spares, steps, protect_every, driver, objection, crashes }
+        let spawns = !draw.one_in(4);
+        Self { seed, ranks, spares, steps, protect_every, driver, objection, crashes, spawns }
     }
 
     /// What all processes came to, or what went wrong.
@@ -125,6 +128,7 @@ impl RunJob {
         let report = Simulation::new(self.ranks)
             .seed(self.seed)
             .spares(self.spares)
+            .spawns(self.spawns)
             .crashes(self.crashes.iter().copied())
             .time_limit(Duration::from_secs(20))
             .trace(aloud)
@@ -159,6 +163,11 @@ impl RunJob {
             // Somebody died before all had a copy somewhere, and nobody took the rank.
             End::Failed(Error::NothingProtected) => {
                 ("nothing protected", matches!(self.driver, Driver::Shrink | Driver::Own))
+            }
+            End::Failed(Error::TooFewSpares { dead, spares }) => {
+                let rebuilds = matches!(self.driver, Driver::Rebuild(_) | Driver::Own);
+                let too_few = dead > spares && *spares <= self.spares;
+                ("too few spares", !self.spawns && rebuilds && too_few)
             }
             End::Failed(Error::CannotShrink) => ("cannot shrink", self.driver == Driver::Own),
             End::Failed(_) | End::Wrong(_) => ("", false),

@@ -90,5 +90,6 @@ fn candidates(job: &Job) -> Vec<Job> {
     add(&|job| job.patience = 1);
     add(&|job| job.detection = [100, 100]);
     add(&|job| job.spawn = [2_000, 2_000]);
+    add(&|job| job.spawns = true);
     candidates
 }

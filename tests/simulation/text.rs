@@ -34,6 +34,7 @@ impl Job {
             exchange: [2, 2],
             patience: 32,
             spawn: [2_000, 2_000],
+            spawns: true,
             slow: None,
             depth: 1,
             outstanding: 2,
@@ -78,6 +79,7 @@ impl Job {
             "exchange" => self.exchange = widths(value)?,
             "patience" => self.patience = value.parse().ok()?,
             "spawn" => self.spawn = range(value)?,
+            "spawns" => self.spawns = value.parse().ok()?,
             "slow" => {
                 let (rank, time) = value.split_once('+')?;
                 self.slow = Some((rank.parse().ok()?, time.parse().ok()?));
@@ -126,7 +128,7 @@ impl fmt::Display for Job {
         write!(
             f,
             "seed={} ranks={} spares={} answer={} work={} calm={} calm-from={} detection={}..{} \
-             latency={}..{} spawn={}..{} depth={} outstanding={} rows={} exchange={}x{} \
+             latency={}..{} spawn={}..{} spawns={} depth={} outstanding={} rows={} exchange={}x{} \
              patience={}",
             self.seed,
             self.ranks,
@@ -141,6 +143,7 @@ impl fmt::Display for Job {
             self.latency[1],
             self.spawn[0],
             self.spawn[1],
+            self.spawns,
             self.depth,
             self.outstanding,
             self.rows,

@@ -5,13 +5,18 @@ use super::{
     comm::Comm,
     process::{self, Acquaintance},
 };
-use crate::{engine::pulse::Pulse, error::Error};
+use crate::{
+    engine::pulse::{Pulse, Rest},
+    error::Error,
+};
 
 pub(super) fn observe(_: bool) -> Option<Pulse> {
     None
 }
 
-pub(super) fn rest() {}
+pub(super) fn rest() -> Rest {
+    Rest::default()
+}
 
 pub(super) fn check_environment() -> Result<(), Error> {
     Ok(())

@@ -14,7 +14,7 @@ use std::{
 
 use super::super::memory::{Door, Shared};
 use crate::{
-    engine::pulse::Pulse,
+    engine::pulse::{Pulse, Rest},
     protocol::detector::pulse::{THREAD, WORDS},
 };
 
@@ -38,9 +38,9 @@ pub(super) fn descriptor() -> Option<BorrowedFd<'static>> {
     shown().map(|page| page.door.as_fd())
 }
 
-/// The call that begins may last; the next beat ends this.
-pub(in super::super) fn rest() {
-    shown().and_then(Page::pulse).into_iter().for_each(Pulse::rest);
+/// What begins may last, until the guard goes.
+pub(in super::super) fn rest() -> Rest {
+    shown().and_then(Page::pulse).map(Pulse::rest).unwrap_or_default()
 }
 
 /// From now on this process need not make progress.

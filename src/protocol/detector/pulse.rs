@@ -1,20 +1,20 @@
 //! The pulse of a process: words that it writes and its observer reads, and when it has none.
 //!
 //! ```text
-//! pulse = beats · rest · commits · thread
+//! pulse = beats · state · commits · thread
 //! ```
 //!
 //! Every turn of a wait, or of a test, is a beat: who waits for a hung process is not hung itself.
 //! A computation between two waits has none, so the limit has to be longer than the longest of
-//! them. A process rests while its beats are the number in `rest`, and has left for ever when that
-//! is [`LEFT`].
+//! them. The state says whether there have to be beats at all: only while it is [`AT_WORK`], which
+//! it is from the start of the first block on.
 //!
 //! **Hung** is who was seen at the same beat in [`LOOKS`] looks after the first, which are at least
 //! the limit divided by [`LOOKS`] apart. A look counts once, however long ago the one before was:
 //! when nobody looked, as the observer was kept from running or the machine was suspended, no time
 //! has passed. Nor does it in looks that find the process
 //!
-//! - at rest: it has not begun its first block, or is in a call of MPI that may last, which is
+//! - at rest: it has not started its first block, or is in a call of MPI that may last, which is
 //!   bounded otherwise; unless the system has stopped it, since that bound is stopped with it,
 //! - ready to run, without having run since the look before: others have its processor,
 //! - or ended: that is told otherwise.
@@ -28,14 +28,20 @@
 pub const WORDS: usize = 4;
 /// The word of the beats.
 pub const BEATS: usize = 0;
-/// The word of the beat at which the process rests.
-pub const REST: usize = 1;
+/// The word of the state: [`NOT_BEGUN`], [`AT_WORK`], [`AT_REST`] or [`LEFT`].
+pub const STATE: usize = 1;
 /// The word of the blocks that it has committed.
 pub const COMMITS: usize = 2;
 /// The word of the number of the thread that beats, as the system calls it.
 pub const THREAD: usize = 3;
-/// Rests for ever: the process has begun to leave.
-pub const LEFT: u64 = u64::MAX;
+/// The state of a process that has not started its first block.
+pub const NOT_BEGUN: u64 = 0;
+/// The state of a process that has started a block and is in no call that may last.
+pub const AT_WORK: u64 = 1;
+/// The state of a process in a call that may last.
+pub const AT_REST: u64 = 2;
+/// The state of a process that has begun to leave.
+pub const LEFT: u64 = 3;
 /// So many looks in a row, after the first, have to find the same beat.
 pub const LOOKS: u32 = 8;
 
@@ -44,8 +50,8 @@ pub const LOOKS: u32 = 8;
 pub struct Pulse {
     /// Turns of waits and tests.
     pub beats: u64,
-    /// It rests at this beat.
-    pub rest: u64,
+    /// Whether there have to be beats.
+    pub state: u64,
     /// Blocks that it has committed.
     pub commits: u64,
     /// The thread that beats.
@@ -55,8 +61,8 @@ pub struct Pulse {
 impl Pulse {
     /// The pulse in these words, which may have been written one by one.
     pub fn from_words(words: [u64; WORDS]) -> Self {
-        let [beats, rest, commits, thread] = words;
-        Self { beats, rest, commits, thread }
+        let [beats, state, commits, thread] = words;
+        Self { beats, state, commits, thread }
     }
 }
 
@@ -101,13 +107,13 @@ impl Stillness {
         pulse: Pulse,
         thread: impl FnOnce(u64) -> Option<Thread>,
     ) -> bool {
-        if self.beats.replace(pulse.beats) != Some(pulse.beats) || pulse.rest == LEFT {
+        if self.beats.replace(pulse.beats) != Some(pulse.beats) || pulse.state == LEFT {
             (self.thread, self.looks) = (None, 0);
             return false;
         }
         let now = thread(pulse.thread);
         let before = core::mem::replace(&mut self.thread, now);
-        if pulse.rest == pulse.beats && !now.is_some_and(Thread::is_stopped) {
+        if pulse.state != AT_WORK && !now.is_some_and(Thread::is_stopped) {
             self.looks = 0;
         } else if !now.is_some_and(|now| now.has_ended() || now.is_starved_since(before)) {
             self.looks += 1;
@@ -135,7 +141,7 @@ mod tests {
     const STOPPED: Thread = Thread { state: b'T', ran: 0 };
 
     fn pulse(beats: u64) -> Pulse {
-        Pulse { beats, rest: 0, commits: 0, thread: 7 }
+        Pulse { beats, state: AT_WORK, commits: 0, thread: 7 }
     }
 
     /// Looks until the verdict, at most a hundred times.
@@ -173,20 +179,32 @@ mod tests {
 
     #[test]
     fn who_rests_is_hung_only_while_it_is_stopped() {
-        let resting = |_| Pulse { rest: 5, ..pulse(5) };
-        let mut still = Stillness::default();
-        assert_eq!(looks(&mut still, resting, |_| Some(RUNS)), None);
-        assert_eq!(looks(&mut still, resting, |_| None), None);
-        // Stopped now and then, and never for as long.
-        let now_and_then =
-            |look: u64| Some(if look.is_multiple_of(u64::from(LOOKS)) { RUNS } else { STOPPED });
-        assert_eq!(looks(&mut still, resting, now_and_then), None);
-        assert!(looks(&mut still, resting, |_| Some(STOPPED)).is_some());
+        for state in [NOT_BEGUN, AT_REST] {
+            let resting = |_| Pulse { state, ..pulse(5) };
+            let mut still = Stillness::default();
+            assert_eq!(looks(&mut still, resting, |_| Some(RUNS)), None);
+            assert_eq!(looks(&mut still, resting, |_| None), None);
+            // Stopped now and then, and never for as long.
+            let now_and_then = |look: u64| {
+                Some(if look.is_multiple_of(u64::from(LOOKS)) { RUNS } else { STOPPED })
+            };
+            assert_eq!(looks(&mut still, resting, now_and_then), None);
+            assert!(looks(&mut still, resting, |_| Some(STOPPED)).is_some());
+        }
+    }
+
+    #[test]
+    fn who_starts_its_first_block_and_sleeps_in_it_has_the_limit_from_that_start_on() {
+        let begins = 20;
+        let state = |look: u64| if look < begins { NOT_BEGUN } else { AT_WORK };
+        let fresh = |look| Pulse { state: state(look), ..pulse(0) };
+        let hung = looks(&mut Stillness::default(), fresh, |_| Some(RUNS));
+        assert_eq!(hung, Some(begins - 1 + u64::from(LOOKS)));
     }
 
     #[test]
     fn who_has_left_or_ended_is_not_hung() {
-        let left = |_| Pulse { rest: LEFT, ..pulse(5) };
+        let left = |_| Pulse { state: LEFT, ..pulse(5) };
         assert_eq!(looks(&mut Stillness::default(), left, |_| Some(STOPPED)), None);
         let ended = Some(Thread { state: b'Z', ran: 0 });
         assert_eq!(looks(&mut Stillness::default(), |_| pulse(5), |_| ended), None);
@@ -233,16 +251,16 @@ mod tests {
         /// have seen the same beat.
         #[test]
         fn a_verdict_has_looks_without_any_progress_behind_it(
-            seen in prop::collection::vec((0_u64..3, 0_u64..3, any::<u8>(), any::<bool>()), 1..300),
+            seen in prop::collection::vec((0_u64..3, 0_u64..5, any::<u8>(), any::<bool>()), 1..300),
         ) {
             let mut still = Stillness::default();
             let mut same = 0;
             let mut last = None;
-            for (beats, rest, state, ran) in seen {
+            for (beats, state, thread, ran) in seen {
                 same = if last == Some(beats) { same + 1 } else { 0 };
                 last = Some(beats);
-                let seen = Pulse { rest, ..pulse(beats) };
-                let thread = Thread { state, ran: u64::from(ran) };
+                let seen = Pulse { state, ..pulse(beats) };
+                let thread = Thread { state: thread, ran: u64::from(ran) };
                 let hung = still.handle_look(seen, |_| Some(thread));
                 prop_assert!(!hung || same >= LOOKS);
                 prop_assert!(still.looks() <= same);

@@ -126,6 +126,20 @@ fn who_rests_or_leaves_is_not_hung() {
     assert!(!witness.entries().contains(&hung(3)));
 }
 
+#[test]
+fn a_rank_that_sleeps_in_its_first_block_is_hung_and_before_it_is_not() {
+    let job = Job::new(&[3], WATCHFUL);
+    let _observer = job.observer(0);
+    let witness = job.member(0, 0);
+    let (mut waits_and_begins, mut begins) = (job.process(0, 1), job.process(0, 2));
+    waits_and_begins.order("page beat");
+    nobody_is_hung(&witness);
+    waits_and_begins.order("page begin");
+    until("it is hung", || witness.entries() == [hung(1), told_to_stop(1)]);
+    begins.order("page begin");
+    until("so is who never beats", || witness.entries().contains(&hung(2)));
+}
+
 /// As when the whole machine is suspended, and the observer is the first to run again.
 #[test]
 fn time_in_which_the_observer_did_not_look_does_not_count() {

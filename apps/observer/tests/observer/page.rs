@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use fampi::protocol::detector::pulse::{BEATS, COMMITS, LEFT, REST, THREAD, WORDS};
+use fampi::protocol::detector::pulse::{
+    AT_REST, AT_WORK, BEATS, COMMITS, LEFT, STATE, THREAD, WORDS,
+};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 /// As ranks do it.
@@ -15,7 +17,8 @@ pub(crate) const RIGHT: &str = "right";
 const WORD: u64 = 8;
 const RIGHT_BYTES: u64 = WORDS as u64 * WORD;
 
-/// The descriptors that are handed over. Whoever believed a wrong one would see one beat for ever.
+/// The descriptors that are handed over. Whoever believed a wrong one would see one beat for ever,
+/// of a process at work.
 pub(crate) fn made(what: &str) -> Vec<OwnedFd> {
     let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let right = || {
@@ -27,6 +30,7 @@ pub(crate) fn made(what: &str) -> Vec<OwnedFd> {
     };
     let beating = |memory: OwnedFd| {
         write(&memory, BEATS, 1);
+        write(&memory, STATE, AT_WORK);
         memory
     };
     match what {
@@ -68,10 +72,11 @@ pub(crate) fn obeys(pages: &[OwnedFd], order: &str) -> bool {
     let Some(page) = pages.first().filter(|_| order == "page") else { return false };
     match word {
         "beat" => write(page, BEATS, 1),
-        "rest" => write(page, REST, 1),
-        "leave" => write(page, REST, LEFT),
+        "begin" => write(page, STATE, AT_WORK),
+        "rest" => write(page, STATE, AT_REST),
+        "leave" => write(page, STATE, LEFT),
         "spin" => {
-            write(page, BEATS, 1);
+            write(page, STATE, AT_WORK);
             loop {
                 std::hint::spin_loop();
             }
@@ -83,6 +88,7 @@ pub(crate) fn obeys(pages: &[OwnedFd], order: &str) -> bool {
                 None => (BEATS, word),
             };
             let period = Duration::from_millis(period.parse().expect("a number"));
+            write(page, STATE, AT_WORK);
             for beat in 1.. {
                 write(page, BEATS, beat);
                 write(page, counter, beat);
