@@ -236,13 +236,3 @@ fn wait(mut request: Request) -> Checked<()> {
     }
     Ok(())
 }
-
-/// `FAMPI_SPARES`: how many of the launched processes are spares.
-pub(super) fn spares_wanted() -> Result<u32, Error> {
-    let Some(text) = std::env::var_os("FAMPI_SPARES") else { return Ok(0) };
-    let number = text.to_str().and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| {
-        let text = text.display();
-        Error::Unsupported(format!("FAMPI_SPARES is '{text}'; set it to a number of processes"))
-    })
-}
