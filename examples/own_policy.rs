@@ -6,7 +6,7 @@
 use std::process::Command;
 
 use fampi::{
-    Ended, Error, Flow, Placement, ReduceOp, Timeout,
+    Ended, Error, Flow, Placement, Rank, ReduceOp, Timeout,
     policy::{Decision, Situation},
 };
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Error> {
         let (generation, me) = (step.world().generation(), step.world().rank().number());
         let turn = (generation, step.number(), me);
         if turn == (0, 3, 1) || turn == (1, 6, 2) {
-            die();
+            die(step.world().rank());
         }
         let all = step.iallreduce(vec![1_u32], ReduceOp::Sum)?;
         step.wait_local(all, Timeout::Never)?;
@@ -54,7 +54,8 @@ fn main() -> Result<(), Error> {
 }
 
 /// SIGKILL, as from a machine that is out of memory: nothing is cleaned up, nobody is told.
-fn die() -> ! {
+fn die(me: Rank) -> ! {
+    eprintln!("rank {me} kills itself, on purpose: the others go on");
     let _ = Command::new("sh").args(["-c", "kill -KILL $PPID"]).status();
     unreachable!("this process is dead");
 }

@@ -493,7 +493,8 @@ pub trait Platform {
     /// Ends this process's part in the world, in order; nothing may be called afterwards.
     fn finalize(&mut self);
 
-    /// Ends this process, successfully, after [`Self::finalize`]: for spares that nobody needed.
+    /// Ends this process's part in the world, in order, and the process, successfully: for spares
+    /// that nobody needed. Their end does not say that the job came to its own.
     fn exit(&mut self) -> !;
 
     /// The world itself, for calls that only one kind of world has.

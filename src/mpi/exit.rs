@@ -30,6 +30,8 @@ const LAST_FRAMES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Set once this process may exit as it likes.
 static ORDERLY: AtomicBool = AtomicBool::new(false);
+/// Set in a process that never held a rank: its end says nothing of how the job ended.
+static UNUSED: AtomicBool = AtomicBool::new(false);
 /// The process that installed the handler; a fork of it may exit as it likes.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
@@ -86,12 +88,25 @@ impl MpiPlatform {
     }
 }
 
-/// Finalises MPI, of which nothing of ours is in use any more: [`MpiPlatform::end`] was there.
-pub(super) fn end_mpi() {
+/// Finalises MPI, of which nothing of ours is in use any more.
+fn end_mpi() {
     // SAFETY: the very end; nothing of ours is on any communicator any more.
     unsafe { comm::free_all() };
     if let Err(refusal) = calls::finalize() {
         tracing::warn!(?refusal, "MPI does not end in order");
+    }
+}
+
+impl MpiPlatform {
+    /// Ends this process, which has never held a rank, in order.
+    pub(super) fn end_unused(&mut self) -> ! {
+        was_unused();
+        self.end();
+        if !self.owns_mpi {
+            // The program that would end its MPI does not go on.
+            end_mpi();
+        }
+        process::exit(0)
     }
 }
 
@@ -109,7 +124,7 @@ extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
     }
     if ORDERLY.load(Relaxed) {
         // The launcher's own status may be that of an earlier death, which hides this one.
-        if status & 0xff != 0 {
+        if status & 0xff != 0 && !UNUSED.load(Relaxed) {
             report(&format!("ok {}", status & 0xff));
         }
         return;
@@ -168,15 +183,26 @@ pub(super) fn leave_unfinished_finalize() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Says `running` in the file `$FAMPI_STATUS_DIR/<pid>`, for launchers that cannot tell an orderly
-/// end from another by MPI's own exit status. A process that dies leaves it at that.
+/// Says `starting` in the file `$FAMPI_STATUS_DIR/<pid>`: MPI is about to start. Launchers need
+/// these files, as MPI's own exit status does not tell an orderly end from another.
+pub(super) fn report_launch() {
+    report("starting");
+}
+
+/// Says `running` in that file. A process that dies leaves it at that.
 pub(super) fn report_start() {
     report("running");
 }
 
-/// Says `ok` in that file: whatever happens now, this process is done.
+/// From now on this process is one that ends in order and has never held a rank: a spare that
+/// nobody needed, a replacement that came too late.
+fn was_unused() {
+    UNUSED.store(true, Relaxed);
+}
+
+/// Says `ok` in that file, or `unused`: whatever happens now, this process is done.
 pub(super) fn report_success() {
-    report("ok");
+    report(if UNUSED.load(Relaxed) { "unused" } else { "ok" });
 }
 
 fn report(word: &str) {
@@ -224,6 +250,8 @@ pub(super) fn parent_on_this_node() -> Option<libc::pid_t> {
 
 /// Nobody waits for this process any more: it goes, in a way that MPI's runtime reports.
 pub(super) fn leave_unneeded() -> ! {
+    say("the others recover without this replacement; it ends");
+    was_unused();
     orderly();
     report_success();
     kill_ourselves()

@@ -21,7 +21,7 @@ use super::{
     contexts::DataComm,
     control::Control,
     data::Posts,
-    exit,
+    environment, exit,
     flight::Flights,
     groups,
     process::{self, Acquaintance},
@@ -225,6 +225,7 @@ impl MpiPlatform {
         if calls::finalized()? {
             return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
         }
+        environment::check()?;
         let ulfm = ulfm::require()?;
         watchdog::start();
         exit::guard();

@@ -6,7 +6,9 @@ use mpi::{
     topology::{Communicator, SimpleCommunicator},
 };
 
-use super::{MpiPlatform, calls::Refusal, comm::Comm, contexts::lane_of, spawn, watchdog};
+use super::{
+    MpiPlatform, calls::Refusal, comm::Comm, contexts::lane_of, environment, spawn, watchdog,
+};
 use crate::{
     engine::platform::{DataId, Lane},
     error::Error,
@@ -23,6 +25,7 @@ impl MpiPlatform {
     where
         C: Communicator + AsRaw<Raw = ffi::MPI_Comm>,
     {
+        environment::check()?;
         watchdog::start();
         // SAFETY: rsmpi's communicators are live as long as they are borrowed; we keep duplicates.
         let borrowed = unsafe { Comm::from_raw(comm.as_raw()) }?;

@@ -38,6 +38,7 @@ mod lane;
 use lane::{LINE, Reader, Vote, Writer};
 
 use super::{
+    environment,
     memory::{Door, Shared},
     process::{Process, processors},
     will::{self, Will},
@@ -60,7 +61,6 @@ pub(super) struct Letter {
     pub(super) has_values: bool,
 }
 
-const SWITCH: &str = "FAMPI_MAILBOX";
 /// Room for 32 frames.
 type Lane<'a> = lane::Lane<'a, AtomicU64, 32>;
 /// Looks for a frame, close together, before the caller sees to other things.
@@ -136,7 +136,7 @@ pub(super) struct Mailbox {
 impl Inbox {
     /// Room for the frames of `senders` processes; nothing when this system has none to share.
     pub(super) fn new(senders: usize) -> Option<Self> {
-        if std::env::var_os(SWITCH).is_some_and(|word| word == "off") {
+        if !environment::has_mailbox() {
             return None;
         }
         let made = Shared::new(words(senders));

@@ -8,7 +8,7 @@
 //! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
 //! flight    messages of blocks                 exit      every end is seen by the others
 //! data      all other operations, and buffers  contexts  the communicators they run on
-//! interop   from and to rsmpi
+//! interop   from and to rsmpi                    environment  what the user has set
 //! groups, spawn   communicators made with others      facts    which MPI this is
 //! guest     a program that owns its MPI               holdings  what is in use
 //! baseline  MPI's own operations, to compare with    mend  against a mistake of Open MPI 5
@@ -27,6 +27,7 @@ mod comm;
 mod contexts;
 mod control;
 mod data;
+mod environment;
 mod exit;
 mod expose;
 mod facts;
@@ -143,11 +144,13 @@ impl MpiPlatform {
     /// Collective over the launch. Errors of `MPI_COMM_WORLD` and `MPI_COMM_SELF` return from now
     /// on. A process that exits before [`Platform::finalize`] dies by a signal.
     pub fn new() -> Result<Self, Error> {
+        environment::check()?;
         watchdog::start();
         let is_replacement = std::env::var_os(spawn::PARENT_VARIABLE).is_some();
         watchdog::set_parent(exit::parent_on_this_node());
         let owns_mpi = !calls::initialized()?;
         if owns_mpi {
+            exit::report_launch();
             calls::initialize(is_replacement)?;
         }
         let world = Comm::world()?;
@@ -171,7 +174,6 @@ impl MpiPlatform {
         if calls::finalized()? {
             return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
         }
-        observer::check_environment()?;
         exit::guard();
         exit::report_start();
         watchdog::set_rank(comm.rank().number());
@@ -490,11 +492,7 @@ impl Platform for MpiPlatform {
     }
 
     fn exit(&mut self) -> ! {
-        // Nobody comes back to a program that would end an MPI of its own.
-        if !self.owns_mpi {
-            exit::end_mpi();
-        }
-        std::process::exit(0)
+        self.end_unused()
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {

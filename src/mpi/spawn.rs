@@ -26,7 +26,7 @@ use super::{
     MpiPlatform,
     calls::{Checked, Refusal, check},
     comm::{self, Comm},
-    exit, groups,
+    environment, exit, groups,
     request::Request,
     ulfm::Ulfm,
     watchdog, watcher,
@@ -243,16 +243,6 @@ fn wait(mut request: Request) -> Checked<()> {
 
 /// What this process of a launch is; the last processes of the communicator are spares.
 pub(super) fn launched(comm: &Comm, spawns: bool) -> Result<Origin, Error> {
-    let (rank, size, spares) = (comm.rank(), comm.size(), spares_wanted()?);
+    let (rank, size, spares) = (comm.rank(), comm.size(), environment::spares()?);
     Ok(Origin::Launched { rank, size, spares, spawns })
-}
-
-/// `FAMPI_SPARES`: how many of the launched processes are spares.
-fn spares_wanted() -> Result<u32, Error> {
-    let Some(text) = std::env::var_os("FAMPI_SPARES") else { return Ok(0) };
-    let number = text.to_str().and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| {
-        let text = text.display();
-        Error::Unsupported(format!("FAMPI_SPARES is '{text}'; set it to a number of processes"))
-    })
 }

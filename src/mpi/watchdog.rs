@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{exit, observer, siblings::Siblings};
+use super::{environment, exit, observer, siblings::Siblings};
 use crate::engine::pulse::Rest;
 
 /// What kind of call is under way, in the lowest three bits of [`CALL`].
@@ -39,7 +39,6 @@ const LAUNCHING: u64 = 7;
 const KINDS: u64 = 7;
 
 const TICK: Duration = Duration::from_millis(250);
-const ORDINARY_LIMIT_SECONDS: f64 = 10.0;
 /// After this time in `MPI_Finalize` the process leaves without it.
 const FINALIZE_LIMIT: Duration = Duration::from_secs(3);
 const STAGGER: Duration = Duration::from_secs(2);
@@ -136,9 +135,7 @@ pub(super) fn set_parent(parent: Option<libc::pid_t>) {
 pub(super) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let asked = std::env::var("FAMPI_STUCK_SECONDS").ok().and_then(|text| text.parse().ok());
-        let seconds: f64 = asked.unwrap_or(ORDINARY_LIMIT_SECONDS);
-        let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+        let limit = environment::stuck_limit();
         let thread = thread::Builder::new().name("fampi-watchdog".into()).stack_size(128 << 10);
         // Here, as MPI changes the environment while it starts, which C allows no other thread to
         // read meanwhile.

@@ -35,6 +35,7 @@ use std::{
 };
 
 use super::{
+    environment,
     notice::{self, Name},
     observer,
     pidfd::Ends,
@@ -49,7 +50,6 @@ use crate::{engine::platform::UniverseId, rank::Rank};
 const PERIOD: Duration = Duration::from_micros(100);
 /// Callbacks of MPI between two readings of the clock, inside a call that may last.
 const CALLBACKS: u32 = 32;
-const SWITCH: &str = "FAMPI_NODE_WATCHER";
 
 /// A process that has not ended, as far as we have seen. It is watched until this is dropped.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ thread_local! {
 /// Why this process watches nobody, in a few words; `None` when it does, or when MPI is not
 /// initialised yet and the rest would do.
 pub(super) fn why_off(initialized: bool) -> Option<&'static str> {
-    if std::env::var_os(SWITCH).is_some_and(|word| word == "off") {
+    if !environment::has_watcher() {
         return Some("switched off by FAMPI_NODE_WATCHER");
     }
     if describe(process::id().into()).and(node()).is_none() {

@@ -29,8 +29,9 @@ impl Engine {
         match self.platform.origin() {
             Origin::Launched { rank, size, spares, .. } => {
                 if spares >= size {
-                    let hint = "start more processes than spares";
-                    return Err(Error::Unsupported(hint.into()));
+                    return Err(Error::Unsupported(alloc::format!(
+                        "{spares} of {size} processes cannot be spares; start more processes"
+                    )));
                 }
                 let rebuild = Rebuild::launch(self, Roster::launch(size, spares), rank);
                 self.serve(rebuild)
@@ -82,7 +83,7 @@ impl Engine {
                     }
                     self.tell(|_| Entry::Left);
                     self.sum_up();
-                    self.end_platform();
+                    self.end_own();
                     self.platform.exit()
                 }
             }
@@ -110,7 +111,8 @@ impl Engine {
         }
         self.tell(|_| Entry::Left);
         self.sum_up();
-        self.end_platform();
+        self.end_own();
+        self.platform.finalize();
     }
 
     /// A last block, which is over when all have come to it, or will not.
@@ -122,10 +124,9 @@ impl Engine {
     }
 
     /// Nothing of this process is under way any more.
-    fn end_platform(&mut self) {
+    fn end_own(&mut self) {
         self.give_up_requests();
         self.left = true;
         self.close_comms();
-        self.platform.finalize();
     }
 }

@@ -2,14 +2,19 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, IsTerminal, stderr};
+use std::fs::File;
+use std::io::{IsTerminal, stderr};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::progress::Step;
+use crate::refusal::Stopped;
+use crate::session::{self, End, Script};
 use crate::workspace::Workspace;
 
 /// The part of cargo's messages that names what was built.
@@ -105,6 +110,15 @@ impl<'a> Program<'a> {
 /// Builds a program with optimisation and returns where it is. cargo shows its own progress to a
 /// person; otherwise one line is left.
 pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathBuf> {
+    build_within(workspace, program, None)
+}
+
+/// The same within a time limit, at which cargo and its compilers are ended.
+pub(crate) fn build_within(
+    workspace: &Workspace,
+    program: Program<'_>,
+    timeout: Option<Duration>,
+) -> Result<PathBuf> {
     let Program { flag, kind, name, needs_mpi, package, profile } = program;
     let watched = stderr().is_terminal();
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
@@ -116,14 +130,17 @@ pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathB
     if !needs_mpi {
         cargo.args(["--package", "fampi", "--no-default-features"]);
     }
-    cargo.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
+    cargo.arg("--message-format=json-render-diagnostics");
     if !watched {
         cargo.arg("--quiet");
     }
-    let mut running = cargo.spawn().context("cannot start cargo")?;
-    let messages = running.stdout.take().context("cargo has no standard output")?;
+    // As it is, since cargo shows its progress only to a terminal.
+    let errors = stderr().as_fd().try_clone_to_owned().context("no standard error")?;
+    let script =
+        Script { timeout, collect: true, errors: Some(File::from(errors)), ..Script::default() };
+    let finished = session::run(&cargo, script)?;
     let mut built = None;
-    for line in BufReader::new(messages).lines().map_while(Result::ok) {
+    for line in finished.lines {
         let Ok(message) = serde_json::from_str::<Message>(&line) else { continue };
         let is_it = |target: Target| {
             target.name.replace('_', "-") == name.replace('_', "-")
@@ -134,8 +151,15 @@ pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathB
             built = message.executable.or(message.filenames.into_iter().next()).or(built);
         }
     }
-    if !running.wait().context("cannot wait for cargo")?.success() {
-        bail!("{name} cannot be built: see above");
+    match finished.end {
+        End::Exited(0) => {}
+        End::TimedOut | End::Interrupted(_) => {
+            let (status, timed_out) = (finished.end.status(), finished.end == End::TimedOut);
+            let why = if timed_out { "the time is over: give it more" } else { "interrupted" };
+            let sentence = format!("{name} is not built yet, {why}");
+            return Err(Stopped { status, sentence }.into());
+        }
+        End::Exited(_) | End::Deserted => bail!("{name} cannot be built: see above"),
     }
     if let Some(step) = step {
         step.finish();

@@ -15,7 +15,7 @@ use crate::progress::Step;
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::status::{self, Reports};
+use crate::status::{self, Kills, Reports};
 use crate::timeline::{self, Timeline, Trace};
 use crate::workspace::{Workspace, shown};
 
@@ -112,7 +112,8 @@ fn solve(mut command: Command, ranks: u32, kills: &[Kill], log: &Path) -> Result
     };
     let finished = session::run(&command, script)?;
     let count = reports.count(&finished.outlived);
-    let verdict = status::verdict(finished.end, count, kills.len());
+    let verdict =
+        status::verdict(finished.end, count, Kills { planned: kills.len(), done: finished.killed });
     if verdict.status != 0 {
         let how = match finished.end {
             End::TimedOut => format!("did not end within {} s", LIMIT.as_secs()),

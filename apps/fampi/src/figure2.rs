@@ -22,7 +22,7 @@ use crate::progress::Step;
 use crate::session::{self, End, Finished, Script};
 use crate::setup;
 use crate::sheet::{self, Csv, Row};
-use crate::status::{self, Reports};
+use crate::status::{self, Kills, Reports};
 use crate::timeline::{self, Trace};
 use crate::workspace::{Workspace, shown};
 
@@ -161,7 +161,8 @@ impl Study {
         };
         let finished = session::run(&command, script)?;
         let count = reports.count(&finished.outlived);
-        let status = status::verdict(finished.end, count, situation.deaths()).status;
+        let kills = Kills { planned: situation.deaths(), done: finished.killed };
+        let status = status::verdict(finished.end, count, kills).status;
         Ok((finished, status))
     }
 

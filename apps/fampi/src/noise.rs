@@ -1,14 +1,18 @@
-//! Standard error of a run without the lines that Open MPI's collectives print about every failure.
+//! Standard error of a run without the lines that Open MPI prints about every failure.
 //!
 //! A collective operation that meets a death says so once per rank and operation, whoever handles
 //! the error (`NBC_Progress: an error 75 …`): a survived death would bury what the program says.
+//! The launcher says, without ending the line, that it has forgotten a job whose ranks are dead.
 
 use std::io::{self, Read, Write};
 
-/// How these lines begin, and how far they go: `None` is to the end of the line. MPI ends the other
-/// one in a second write, before which a rank may write something.
-const NOISE: [(&[u8], Option<u8>); 2] =
-    [(b"NBC_Progress: an error 7", None), (b"Error in NBC_Start_round() (", Some(b')'))];
+/// How these lines begin, and how far they go: `None` is to the end of the line. MPI ends the
+/// others in a second write, before which a rank may write something, or never.
+const NOISE: [(&[u8], Option<u8>); 3] = [
+    (b"NBC_Progress: an error 7", None),
+    (b"Error in NBC_Start_round() (", Some(b')')),
+    (b"LAUNCHER JOB OBJECT NOT FOUN", Some(b'D')),
+];
 
 /// Passes bytes on as they come, except for the lines of noise and an empty line after each.
 #[derive(Debug, Default)]
@@ -20,8 +24,16 @@ struct Filter {
     after_noise: bool,
 }
 
-/// What follows the noise at the beginning of a line, if there is some.
+/// What follows all noise at the beginning of a line, if there is some.
 fn after_noise(line: &[u8]) -> Option<&[u8]> {
+    let mut rest = after_first_noise(line)?;
+    while let Some(more) = after_first_noise(rest) {
+        rest = more;
+    }
+    Some(rest)
+}
+
+fn after_first_noise(line: &[u8]) -> Option<&[u8]> {
     let begins = |(noise, end): (&[u8], Option<u8>)| Some((line.strip_prefix(noise)?, end));
     let (rest, end) = NOISE.into_iter().find_map(begins)?;
     let last = end.and_then(|end| rest.iter().position(|byte| *byte == end));
@@ -60,6 +72,13 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// What is still held back at the end, without the noise.
+    fn rest(&self) -> &[u8] {
+        after_noise(&self.held).unwrap_or(&self.held)
+    }
+}
+
 /// True for what may yet become the beginning of noise.
 fn may_begin(held: &[u8]) -> bool {
     NOISE.iter().any(|(noise, _)| noise.starts_with(held))
@@ -71,7 +90,7 @@ pub(crate) fn copy(mut input: impl Read, mut output: impl Write) -> io::Result<(
     let mut chunk = [0; 4096];
     loop {
         match input.read(&mut chunk) {
-            Ok(0) => return output.write_all(&filter.held),
+            Ok(0) => return output.write_all(filter.rest()),
             Ok(count) => filter.pass(&chunk[..count], &mut output)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -85,9 +104,11 @@ mod tests {
 
     const SAID: &str = "first\n\nNBC_Progress: an error 75 was found\n\nError in the program\n\
                         Error in NBC_Start_round() (-1)\nNBC_Progress: an error 3\n\
-                        Error in NBC_Start_round() (-1)rank 3 says this\n\nlast";
+                        Error in NBC_Start_round() (-1)rank 3 says this\n\nlast\n\
+                        LAUNCHER JOB OBJECT NOT FOUNDLAUNCHER JOB OBJECT NOT FOUNDrank 4\n\
+                        LAUNCHER JOB OBJECT NOT FOUND";
     const KEPT: &str = "first\n\nError in the program\nNBC_Progress: an error 3\n\
-                        rank 3 says this\nlast";
+                        rank 3 says this\nlast\nrank 4\n";
 
     #[test]
     fn only_the_noise_is_left_out_wherever_the_bytes_are_cut() {
@@ -97,7 +118,7 @@ mod tests {
             for chunk in SAID.as_bytes().chunks(size) {
                 filter.pass(chunk, &mut output).expect("written");
             }
-            output.extend(filter.held);
+            output.extend(filter.rest());
             assert_eq!(String::from_utf8_lossy(&output), KEPT, "cut every {size} bytes");
         }
     }

@@ -20,6 +20,21 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
+/// Something that was ended before its end: the exit status of that, and a sentence.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    pub(crate) status: u8,
+    pub(crate) sentence: String,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Stopped {}
+
 /// Reads a whole number in this range; `what` is the end of the sentence that begins with *write*.
 pub(crate) fn whole<T>(
     range: RangeInclusive<T>,
@@ -36,11 +51,10 @@ where
 
 /// The exit status of the tool itself that goes with an error.
 pub(crate) fn status(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<NoProgram>() {
-        Some(error) => error.status,
-        None if error.is::<Misuse>() => 2,
-        None => 1,
-    }
+    let missing = error.downcast_ref::<NoProgram>().map(|error| error.status);
+    let stopped = error.downcast_ref::<Stopped>().map(|error| error.status);
+    let misuse = error.is::<Misuse>().then_some(2);
+    missing.or(stopped).or(misuse).unwrap_or(1)
 }
 
 /// What the parser refused, in one sentence. Help was asked for: prints it, with the exit status.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
@@ -12,14 +12,18 @@ use crate::launcher::{self, Launcher};
 use crate::plan::{self, Kill, When};
 use crate::program;
 use crate::refusal::Misuse;
-use crate::session::{self, Script};
+use crate::session::{self, End, Finished, Script};
 use crate::setup;
-use crate::status::{self, Reports};
+use crate::status::{self, Kills, Reports};
 use crate::timeline::{self, Trace};
 use crate::trace::{self, Target};
 use crate::workspace::Workspace;
 
 #[derive(Args)]
+#[command(after_help = "\
+Exit status: 0 only if ranks have finished in order and exited with 0, whoever died before, or, of a
+program that does not use fampi, if the launcher says so and no --kill has been carried out. 124 at
+the time limit. Otherwise a status that a rank or the launcher has ended with, or 1.")]
 pub(crate) struct Options {
     /// Ranks that take part from the beginning
     #[arg(short = 'n', long, value_name = "N", value_parser = launcher::ranks,
@@ -32,7 +36,7 @@ pub(crate) struct Options {
     /// Kill a rank: 2@1.5s after the launch, or 2@iteration:40 by the program itself
     #[arg(long = "kill", value_name = "RANK@WHEN", allow_hyphen_values = true)]
     kills: Vec<Kill>,
-    /// End everything after so many seconds, with status 124
+    /// End everything after so many seconds, a build before it included, with status 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds,
           allow_negative_numbers = true)]
     timeout: Option<Duration>,
@@ -83,6 +87,7 @@ fn say_who_was_spared(kills: &[Kill]) {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let begun = Instant::now();
     let processes = options.ranks.saturating_add(options.spares);
     if options.launcher_flags.is_empty() {
         // Otherwise there may be more machines.
@@ -93,9 +98,11 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let own = program::find(workspace, word)?;
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
     let mpi = setup::ensure(workspace)?;
-    let built = own.map(|own| cargo::build(workspace, own)).transpose()?;
+    let left = || options.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
+    let build = |program| cargo::build_within(workspace, program, left());
+    let built = own.map(build).transpose()?;
     let observed = options.observer || options.hung.is_some();
-    let observer = observed.then(|| cargo::build(workspace, Program::observer())).transpose()?;
+    let observer = observed.then(|| build(Program::observer())).transpose()?;
     let reports = Reports::new()?;
     let trace = match &target {
         Some(target) => Some(Trace::in_folder(target.folder())?),
@@ -118,7 +125,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let leftovers: Vec<&Path> = [reports.path()].into_iter().chain(traced).collect();
     let script = Script {
         ranks: Some(processes),
-        timeout: options.timeout,
+        timeout: left(),
         kills: &options.kills,
         leftovers: &leftovers,
         ..Script::default()
@@ -132,23 +139,30 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         (Some(trace), Some(target)) => trace::conclude(trace.path(), target),
         _ => Ok(()),
     };
-    if let (session::End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
+    let status = conclude(options, &finished, &reports);
+    match merged {
+        // What the ranks said of themselves goes first.
+        Err(error) if status == 0 => Err(error),
+        Err(error) => {
+            eprintln!("fampi: {error:#}");
+            Ok(status)
+        }
+        Ok(()) => Ok(status),
+    }
+}
+
+/// Says how the run has ended; its exit status.
+fn conclude(options: &Options, finished: &Finished, reports: &Reports) -> u8 {
+    if let (End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
         eprintln!("fampi: still running after {} s: ended", limit.as_secs_f64());
     }
     let count = reports.count(&finished.outlived);
-    let verdict = status::verdict(finished.end, count, options.kills.len());
+    let kills = Kills { planned: options.kills.len(), done: finished.killed };
+    let verdict = status::verdict(finished.end, count, kills);
     if let Some(remark) = verdict.remark {
         eprintln!("fampi: {remark}");
     }
-    let all_well = verdict.status == 0 && count.finished == count.reported;
+    let all_well = verdict.status == 0 && count.deaths() == 0;
     say_who_was_spared(if all_well { &options.kills } else { &[] });
-    match merged {
-        // What the ranks said of themselves goes first.
-        Err(error) if verdict.status == 0 => Err(error),
-        Err(error) => {
-            eprintln!("fampi: {error:#}");
-            Ok(verdict.status)
-        }
-        Ok(()) => Ok(verdict.status),
-    }
+    verdict.status
 }

@@ -93,6 +93,8 @@ pub(crate) struct Finished {
     pub(crate) lines: Vec<String>,
     /// The numbers of the processes that were still there when their launcher had ended.
     pub(crate) outlived: Vec<i32>,
+    /// How many ranks were killed by us, as the script says.
+    pub(crate) killed: usize,
 }
 
 /// In a process that [`run`] started to lead a session: makes the session and becomes the program.
@@ -144,14 +146,14 @@ pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished>
     let errors = errors.map(|errors| thread::spawn(|| noise::copy(errors, io::stderr())));
     let session = child.id() as i32;
     release(session, &mut guard)?;
-    let ended = supervise(session, begun, &script, &mut signals);
+    let (ended, killed) = supervise(session, begun, &script, &mut signals);
     let outlived = processes::of_session(session).iter().map(|process| process.pid).collect();
     guard::end_what_is_left(session);
     guard.dismiss();
     let end = conclude(&mut child, ended)?;
     errors.and_then(result_of);
     let lines = reader.and_then(result_of).unwrap_or_default();
-    Ok(Finished { end, lines, outlived })
+    Ok(Finished { end, lines, outlived, killed })
 }
 
 /// Waits until the leader has made its session, tells the guard, and lets the leader go on.
@@ -198,21 +200,15 @@ fn leader_of(command: &Command) -> Command {
     leader
 }
 
-/// Waits until the launcher has ended, without reaping it. Returns why it was ended by us, if so.
+/// Waits until the launcher has ended, without reaping it. Returns why it was ended by us, if so,
+/// and how many ranks we have killed.
 fn supervise(
     session: i32,
     begun: Instant,
     script: &Script<'_>,
     signals: &mut Signals,
-) -> Option<End> {
-    let mut planned: Vec<(Duration, u32)> = script
-        .kills
-        .iter()
-        .filter_map(|kill| match kill.when {
-            When::After(delay) => Some((delay, kill.rank)),
-            When::Iteration(_) => None,
-        })
-        .collect();
+) -> (Option<End>, usize) {
+    let mut deaths = Deaths::planned(script.kills);
     let mut ending: Option<(End, Instant)> = None;
     let mut company = script.ranks.map(Company::of);
     while !has_ended(session) {
@@ -221,13 +217,7 @@ fn supervise(
             forward(session, SIGTERM);
             ending = Some((End::Deserted, Instant::now()));
         }
-        planned.retain(|(delay, rank)| {
-            let due = elapsed >= *delay;
-            if due && !processes::kill_rank(session, *rank) {
-                eprintln!("fampi: rank {rank} is not there any more: not killed");
-            }
-            !due
-        });
+        deaths.carry_out(session, elapsed, company.as_mut());
         for signal in signals.pending() {
             if ending.is_some() {
                 // Asked a second time: now.
@@ -249,10 +239,69 @@ fn supervise(
         }
         thread::sleep(LOOK_PERIOD);
     }
-    for (delay, rank) in planned {
-        eprintln!("fampi: rank {rank} was not killed: the run was over before {delay:?}");
+    deaths.tell_what_was_not_done(begun.elapsed());
+    (ending.map(|(end, _)| end), deaths.done)
+}
+
+/// The ranks that are to be killed by the clock.
+struct Deaths {
+    /// When, and which rank.
+    planned: Vec<(Duration, u32)>,
+    /// Before this moment nothing is done.
+    next: Duration,
+    /// How many were killed.
+    done: usize,
+}
+
+impl Deaths {
+    fn planned(kills: &[Kill]) -> Self {
+        let by_clock = |kill: &Kill| match kill.when {
+            When::After(delay) => Some((delay, kill.rank)),
+            When::Iteration(_) => None,
+        };
+        let planned = kills.iter().filter_map(by_clock).collect();
+        Self { planned, next: Duration::ZERO, done: 0 }
     }
-    ending.map(|(end, _)| end)
+
+    /// Kills the ranks whose time has come. One that the launcher has not started yet is killed as
+    /// soon as it is there, and looked for less often the longer it does not come.
+    fn carry_out(&mut self, session: i32, elapsed: Duration, company: Option<&mut Company>) {
+        if elapsed < self.next {
+            return;
+        }
+        let (done, mut next) = (&mut self.done, Duration::MAX);
+        let mut nobody = BTreeSet::new();
+        let to_come = company.map_or(&mut nobody, |company| &mut company.missing);
+        self.planned.retain(|(delay, rank)| {
+            let Some(late) = elapsed.checked_sub(*delay) else {
+                next = next.min(*delay);
+                return true;
+            };
+            if processes::kill_rank(session, *rank) {
+                *done += 1;
+                to_come.remove(rank);
+                return false;
+            }
+            if to_come.contains(rank) {
+                next = next.min(elapsed + (late / 10).min(ALONE / 10));
+                return true;
+            }
+            eprintln!("fampi: rank {rank} is not there any more: not killed");
+            false
+        });
+        self.next = next;
+    }
+
+    fn tell_what_was_not_done(&self, took: Duration) {
+        for (delay, rank) in &self.planned {
+            let why = if took < *delay {
+                format!("the run was over before {delay:?}")
+            } else {
+                "no process of that rank was seen on this machine".to_owned()
+            };
+            eprintln!("fampi: rank {rank} was not killed: {why}");
+        }
+    }
 }
 
 /// The processes of a launcher.

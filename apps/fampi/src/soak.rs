@@ -2,19 +2,23 @@
 //! asked; each round is judged by its result.
 //!
 //! A round is one launch. Every other one is `ring`, whose processes end themselves by random
-//! signals and exits, also while they recover, join, or are parked; the rest are `minife` with a
-//! drawn plan of deaths at iterations and in its phases, and deaths by the clock. The seed of the
-//! first round is told and each round's follows from it, as far as time can be repeated.
+//! signals and exits in random steps, also while they recover or join; the rest are `minife` with a
+//! drawn plan of deaths at iterations and in its phases, and deaths by the clock, which are aimed
+//! by the time that a run without deaths takes ([`round`]). The seed of the first round is told and
+//! each round's follows from it, as far as time can be repeated. Of a round that shows a bug
+//! everything that was said is kept, in a file that its line names.
 //!
 //! | outcome | meaning |
 //! |---|---|
 //! | undisturbed | nobody died; the result is right |
 //! | recovered | somebody died; the result is right |
 //! | refused | the run ended with a sentence that says why, and with no result |
-//! | unstarted | the launcher could not start a job |
+//! | unstarted | the launcher could not start a job, or a process died before MPI had started |
 //! | hang, wrong, crash, leak | a bug: no end in time, another result, no reason, too much left |
 
-use std::fmt;
+mod round;
+
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::io::Read as _;
 use std::io::Seek as _;
@@ -28,13 +32,14 @@ use fastrand::Rng;
 use crate::cargo::{self, Program};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
-use crate::plan::{Kill, When};
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::sheet::{Csv, Row};
 use crate::status::{self, Reports};
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
+
+use round::{MOST_SPARES, Round};
 
 const COLUMNS: &str = "round,program,ranks,spares,seed,deaths,seconds,outcome,reason";
 /// Below the greatest number, as each round takes the next seed.
@@ -47,10 +52,6 @@ const LIMIT: Duration = Duration::from_secs(90);
 const COMMUNICATORS: (u64, u64) = (16, 12);
 /// Memory that a process may take beside its work, in KiB, and for each rebuild.
 const GROWTH_KIB: (u64, u64) = (16 << 10, 4 << 10);
-const MODES: [&str; 4] = ["kill", "segv", "exit", "panic"];
-const PHASES: [&str; 6] = ["iteration", "exchange", "spmv", "dot", "finish", "update"];
-/// The greatest iteration of a plan; `minife nx=20` takes 65.
-const ITERATIONS: u64 = 60;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -66,6 +67,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SEED", value_parser = whole(0..=SEEDS_END, "a seed, 0 or more"),
           allow_negative_numbers = true)]
     seed: Option<u64>,
+    /// Play the round of this seed again and again
+    #[arg(long, requires = "seed")]
+    same: bool,
     /// Write a row for each round to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -115,20 +119,23 @@ impl Outcome {
     }
 }
 
-/// What a round does.
-struct Round {
-    program: &'static str,
-    words: Vec<String>,
-    spares: u32,
-    kills: Vec<Kill>,
-}
-
 /// What became of a round.
 struct Judged {
     outcome: Outcome,
     deaths: usize,
     seconds: f64,
     reason: String,
+}
+
+/// A launch that is over.
+struct Launched {
+    end: End,
+    /// Standard output.
+    lines: Vec<String>,
+    /// Standard error.
+    errors: String,
+    count: status::Count,
+    took: Duration,
 }
 
 /// The programs, and what they print when nobody dies.
@@ -138,6 +145,10 @@ struct Soak<'a> {
     ring: PathBuf,
     minife: PathBuf,
     minife_digest: String,
+    /// What `minife` takes when nobody dies.
+    minife_took: Duration,
+    /// For what bugs have said.
+    folder: PathBuf,
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
@@ -146,27 +157,30 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let mpi = setup::ensure(workspace)?;
     let ring = cargo::build(workspace, Program::application("ring"))?;
     let minife = cargo::build(workspace, Program::application("minife"))?;
-    let mut soak =
-        Soak { mpi: &mpi, ranks: options.ranks, ring, minife, minife_digest: String::new() };
-    soak.minife_digest = soak.undisturbed()?;
+    let mut soak = Soak {
+        mpi: &mpi,
+        ranks: options.ranks,
+        ring,
+        minife,
+        minife_digest: String::new(),
+        minife_took: Duration::ZERO,
+        folder: workspace.scratch("soak")?,
+    };
+    (soak.minife_digest, soak.minife_took) = soak.undisturbed()?;
     let first = options.seed.unwrap_or_else(|| Rng::new().u64(..1 << 32));
     println!("soak: {} ranks, seed {first}", options.ranks);
     let (begun, mut rows, mut all) = (Instant::now(), Vec::<Row>::new(), Vec::<Judged>::new());
     while begun.elapsed() < options.minutes {
-        let seed = first + all.len() as u64;
+        let seed = first + if options.same { 0 } else { all.len() as u64 };
         let round = Round::drawn_from(seed, options.ranks);
-        let Some(judged) = soak.play(&round)? else { break };
+        let name = format!("seed-{seed}-round-{}", all.len());
+        let Some(judged) = soak.play(&round, &name)? else { break };
+        let Judged { outcome, deaths, seconds, reason } = &judged;
         println!(
-            "round {} (seed {seed}): {} {} with {} spares: {} after {} deaths, {:.1} s{}{}",
+            "round {} (seed {seed}): {round}: {outcome} after {deaths} deaths, {seconds:.1} s{}{}",
             all.len(),
-            round.program,
-            round.words.join(" "),
-            round.spares,
-            judged.outcome,
-            judged.deaths,
-            judged.seconds,
-            if judged.reason.is_empty() { "" } else { ": " },
-            judged.reason,
+            if reason.is_empty() { "" } else { ": " },
+            reason,
         );
         rows.push(row(all.len(), seed, options.ranks, &round, &judged));
         all.push(judged);
@@ -179,9 +193,6 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     Ok(status)
 }
-
-/// Warm spares of a round, at most.
-const MOST_SPARES: u32 = 3;
 
 fn row(number: usize, seed: u64, ranks: u32, round: &Round, judged: &Judged) -> Row {
     let Judged { outcome, deaths, seconds, reason } = judged;
@@ -208,75 +219,41 @@ fn sum_up(all: &[Judged], took: Duration) -> u8 {
     u8::from(all.iter().any(|judged| judged.outcome.is_a_bug()))
 }
 
-impl Round {
-    fn drawn_from(seed: u64, ranks: u32) -> Self {
-        let mut rng = Rng::with_seed(seed);
-        let spares = rng.u32(..=MOST_SPARES);
-        if seed.is_multiple_of(2) {
-            let words = vec!["--deaths".to_owned(), seed.to_string()];
-            return Self { program: "ring", words, spares, kills: Vec::new() };
-        }
-        let mut words = vec!["nx=20".to_owned(), "yaml=none".to_owned()];
-        let mut victims: Vec<u32> = (0..ranks).collect();
-        rng.shuffle(&mut victims);
-        for _ in 0..rng.u32(1..=2) {
-            let Some(rank) = victims.pop() else { break };
-            let (phase, count) = match rng.u32(..8) {
-                0 => ("recovery", 1),
-                _ => (PHASES[rng.usize(..PHASES.len())], rng.u64(1..=ITERATIONS)),
-            };
-            let mode = MODES[rng.usize(..MODES.len())];
-            words.push(format!("kill={rank}@{phase}:{count}:{mode}"));
-        }
-        let mut kills = Vec::new();
-        if rng.bool()
-            && let Some(rank) = victims.pop()
-        {
-            let after = Duration::from_millis(rng.u64(300..2000));
-            kills.push(Kill { rank, when: When::After(after) });
-        }
-        Self { program: "minife", words, spares, kills }
-    }
-}
-
 impl Soak<'_> {
-    /// The digest that `minife` prints when nobody dies.
-    fn undisturbed(&self) -> Result<String> {
-        let words = ["nx=20", "yaml=none"].map(str::to_owned).to_vec();
-        let round = Round { program: "minife", words, spares: 0, kills: Vec::new() };
-        let (end, lines, errors, _) = self.launch(&round)?;
-        match (end, digest(&lines)) {
-            (End::Exited(0), Some(digest)) => Ok(digest.to_owned()),
-            _ => bail!("minife fails already when nobody dies: {}", reason(&errors)),
+    /// The digest that `minife` prints when nobody dies, and how long it takes.
+    fn undisturbed(&self) -> Result<(String, Duration)> {
+        let launched = self.launch(&Round::undisturbed())?;
+        match (launched.end, digest(&launched.lines)) {
+            (End::Exited(0), Some(digest)) => Ok((digest.to_owned(), launched.took)),
+            _ => bail!("minife fails already when nobody dies: {}", reason(&launched.errors)),
         }
     }
 
-    /// Nothing when it was interrupted.
-    fn play(&self, round: &Round) -> Result<Option<Judged>> {
-        let begun = Instant::now();
-        let (end, lines, errors, count) = self.launch(round)?;
-        let deaths = count.reported.saturating_sub(count.finished);
-        let seconds = begun.elapsed().as_secs_f64();
-        let (outcome, reason) = match end {
+    /// Nothing when it was interrupted. What a bug has said is kept in a file of this name.
+    fn play(&self, round: &Round, name: &str) -> Result<Option<Judged>> {
+        let launched = self.launch(round)?;
+        let deaths = launched.count.deaths();
+        let (outcome, mut reason) = match launched.end {
             End::TimedOut => (Outcome::Hang, format!("no end in {} s", LIMIT.as_secs())),
             End::Interrupted(_) => return Ok(None),
-            End::Exited(_) | End::Deserted => self.judge(round, end, &lines, &errors, count),
+            End::Exited(_) | End::Deserted => self.judge(round, &launched),
         };
         let outcome = match outcome {
             Outcome::Recovered if deaths == 0 => Outcome::Undisturbed,
             other => other,
         };
-        Ok(Some(Judged { outcome, deaths, seconds, reason }))
+        if outcome.is_a_bug() {
+            let file = self.folder.join(format!("{name}.log"));
+            let text = launched.account(round, self.ranks);
+            let shown = workspace::shown(&file);
+            fs::write(&file, text).with_context(|| format!("cannot write {shown}"))?;
+            let _ = write!(reason, "; all that was said is in {shown}");
+        }
+        Ok(Some(Judged { outcome, deaths, seconds: launched.took.as_secs_f64(), reason }))
     }
 
-    fn judge(
-        &self,
-        round: &Round,
-        end: End,
-        lines: &[String],
-        errors: &str,
-        count: status::Count,
-    ) -> (Outcome, String) {
+    fn judge(&self, round: &Round, launched: &Launched) -> (Outcome, String) {
+        let Launched { end, lines, errors, count, .. } = launched;
         if errors.contains("ring: WRONG") {
             return (Outcome::Wrong, "another digest than the whole ring's".to_owned());
         }
@@ -288,14 +265,14 @@ impl Soak<'_> {
                 .map_or((Outcome::Recovered, String::new()), |leak| (Outcome::Leak, leak));
         }
         let reason = reason(errors);
-        if count.cut_short > 0 && count.finished == 0 && reason.is_empty() {
+        if count.did_not_start() {
+            let said = if reason.is_empty() { last_line(errors) } else { reason };
+            (Outcome::Unstarted, said)
+        } else if count.cut_short > 0 && count.finished == 0 && reason.is_empty() {
             // It took them with it.
             let (status, left) = (end.status(), count.cut_short);
             let reason = format!("the launcher ended with status {status}, {left} ranks still ran");
             (Outcome::Refused, reason)
-        } else if count.reported == 0 {
-            let said = if reason.is_empty() { last_line(errors) } else { reason };
-            (Outcome::Unstarted, said)
         } else if count.finished > 0 && reason.is_empty() {
             // The rank that prints died when all was done.
             (Outcome::Recovered, "nobody was left to print the result".to_owned())
@@ -312,7 +289,8 @@ impl Soak<'_> {
         }
     }
 
-    fn launch(&self, round: &Round) -> Result<(End, Vec<String>, String, status::Count)> {
+    fn launch(&self, round: &Round) -> Result<Launched> {
+        let begun = Instant::now();
         let program: &Path = if round.program == "ring" { &self.ring } else { &self.minife };
         let extra = launcher::ignore_statuses();
         let launcher = Launcher::with(self.mpi, &extra);
@@ -326,7 +304,7 @@ impl Soak<'_> {
             ranks: Some(self.ranks + round.spares),
             timeout: Some(LIMIT),
             collect: true,
-            kills: &round.kills,
+            kills: &round.kills(self.minife_took),
             errors: Some(errors.try_clone().context("cannot use a temporary file")?),
             leftovers: &[reports.path()],
         };
@@ -334,12 +312,25 @@ impl Soak<'_> {
         let mut text = Vec::new();
         errors.rewind().context("cannot read a temporary file")?;
         errors.read_to_end(&mut text).context("cannot read a temporary file")?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        if let Some(folder) = std::env::var_os("FAMPI_SOAK_LOGS") {
-            let _ =
-                fs::write(Path::new(&folder).join(format!("{}.log", round.words.join("_"))), &text);
-        }
-        Ok((finished.end, finished.lines, text, reports.count(&finished.outlived)))
+        Ok(Launched {
+            end: finished.end,
+            lines: finished.lines,
+            errors: String::from_utf8_lossy(&text).into_owned(),
+            count: reports.count(&finished.outlived),
+            took: begun.elapsed(),
+        })
+    }
+}
+
+impl Launched {
+    /// All that is known of it, for a person.
+    fn account(&self, round: &Round, ranks: u32) -> String {
+        let Self { end, lines, errors, count, .. } = self;
+        format!(
+            "{ranks} ranks: {round}\nthe launcher: {end:?}\nthe processes: {count:?}\n\n\
+             standard output:\n{}\n\nstandard error:\n{errors}",
+            lines.join("\n")
+        )
     }
 }
 
@@ -386,16 +377,6 @@ mod tests {
 
     fn lines(text: &str) -> Vec<String> {
         text.lines().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn rounds_are_drawn_from_their_seeds() {
-        for seed in 0..200 {
-            let (one, other) = (Round::drawn_from(seed, 8), Round::drawn_from(seed, 8));
-            assert_eq!((one.words.clone(), one.spares), (other.words, other.spares));
-            assert_eq!(one.program == "ring", seed % 2 == 0);
-            assert!(one.spares <= MOST_SPARES && one.kills.iter().all(|kill| kill.rank < 8));
-        }
     }
 
     #[test]

@@ -4,26 +4,37 @@
 //! other than 0. Of deaths by a signal its status says little: 0 even when all ranks died so, and
 //! 137 when a spawned replacement was killed while it joined, although everybody else went on (and
 //! whatever the others exited with later). And it may crash at its very end. So the library leaves
-//! one small file per process in the folder `FAMPI_STATUS_DIR`, named by the number of the process,
-//! which holds `running` from its start and `ok` once it has finalized in order; `ok N` if it then
-//! exited with the status N. A process finalizes when all living ranks are at their end, so one
-//! `ok` says that every `running` of a process that is gone is a death that was survived.
+//! one small file per process in the folder `FAMPI_STATUS_DIR`, named by the number of the process:
 //!
-//! **The rule.** What we ended has the status of that. Else a launcher's status that names no
-//! signal (1 to 128, or above 192) was chosen by somebody and is passed on. Else, if processes
-//! reported, they decide, whatever the launcher says or whatever signal it died by:
-//!
-//! | reports | status |
+//! | it holds | from |
 //! |---|---|
-//! | nobody finished in order | the launcher's, or 1 if that is 0 |
-//! | a process still ran, unfinished, when a launcher that failed was gone | the launcher's |
-//! | otherwise | the highest that a finished process exited with; other deaths are told |
+//! | `starting` | `fampi::init` on, before MPI starts |
+//! | `running` | the start of MPI on |
+//! | `ok` | its end in order as a rank, which all living ranks reach together |
+//! | `ok N` | its exit with the status N, other than 0, after such an end |
+//! | `unused` | its end in order without ever having been a rank |
 //!
-//! Without reports (a program without the library) the launcher is believed. One that went on
-//! alone and was ended by us says nothing: if nobody finished in order, the status is 1.
+//! One `ok` says that every death was survived; an `unused` says nothing of the job, as it is that
+//! of a spare which nobody needed, or of a replacement that came too late.
+//!
+//! **The rule.** The first line that fits decides:
+//!
+//! | what happened | status |
+//! |---|---|
+//! | we ended the run: at its time limit, by a signal | 124; 128 + the signal |
+//! | no process reported, and we killed one | the launcher's, or 1 if that is 0 |
+//! | no process reported: the program does not use the library | the launcher's |
+//! | no rank finished in order | the launcher's, or 1 if that is 0 |
+//! | the launcher went on alone, until we ended it | the highest that a finished rank exited with |
+//! | the launcher's status names no signal (1 to 128, or above 192) | the launcher's: a rank's |
+//! | a process still ran, unfinished, when a launcher that failed was gone | the launcher's |
+//! | otherwise | the highest that a finished rank exited with; deaths are told |
+//!
+//! So a status of 0 means that ranks finished in order and all of them exited with 0, or, without
+//! reports, that the launcher says so and nobody was killed by us.
 //!
 //! **Cannot be known.** What a process that reported `ok` and no more exited with, if the launcher
-//! names a signal: it passes for 0. Whether a process died before its first report.
+//! names a signal: it passes for 0. How a program without the library ended, if by a signal.
 
 use std::fs;
 use std::path::Path;
@@ -45,12 +56,25 @@ pub(crate) struct Reports {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) reported: usize,
-    /// In order.
+    /// While MPI started, or never.
+    pub(crate) starting: usize,
+    /// In order, as ranks.
     pub(crate) finished: usize,
+    /// In order, without ever having been a rank.
+    pub(crate) unused: usize,
     /// Not in order, but alive when their launcher had ended.
     pub(crate) cut_short: usize,
     /// The highest status that a process which had finished in order exited with.
     pub(crate) status: u8,
+}
+
+/// Deaths by the plan of the command line.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Kills {
+    /// How many it names.
+    pub(crate) planned: usize,
+    /// How many processes the tool itself has killed.
+    pub(crate) done: usize,
 }
 
 /// The exit status of a run, and what a person should know about it.
@@ -83,11 +107,45 @@ impl Reports {
             if let Some(status) = text.strip_prefix("ok") {
                 count.finished += 1;
                 count.status = count.status.max(status.trim().parse().unwrap_or(0));
+            } else if text.trim() == "unused" {
+                count.unused += 1;
             } else {
+                count.starting += usize::from(text.trim() == "starting");
                 count.cut_short += usize::from(outlived.contains(&process));
             }
         }
         count
+    }
+}
+
+impl Count {
+    /// Processes that did not end in order.
+    pub(crate) fn deaths(&self) -> usize {
+        self.reported.saturating_sub(self.finished + self.unused)
+    }
+
+    /// True when no process got beyond the start of MPI.
+    pub(crate) fn did_not_start(&self) -> bool {
+        self.starting == self.deaths() && self.finished + self.unused == 0
+    }
+
+    /// What a person should know of a run in which no rank finished in order.
+    fn loss(&self) -> String {
+        if self.did_not_start() {
+            return format!(
+                "the job did not start: {} died while MPI started",
+                many(self.starting)
+            );
+        }
+        if self.cut_short > 0 {
+            let left = many(self.cut_short);
+            return format!("no rank finished in order: {left} still ran when the launcher ended");
+        }
+        let unused = match self.unused {
+            0 => String::new(),
+            unused => format!(" ({} was never needed)", many(unused)),
+        };
+        format!("no rank finished in order: nobody survived{unused}")
     }
 }
 
@@ -96,38 +154,62 @@ fn names_a_signal(status: u8) -> bool {
     (129..=192).contains(&status)
 }
 
-/// The exit status of a run by the rule above. `planned` is the number of deaths in the plan.
-pub(crate) fn verdict(end: End, count: Count, planned: usize) -> Verdict {
+/// The exit status of a run by the rule above.
+pub(crate) fn verdict(end: End, count: Count, kills: Kills) -> Verdict {
     let launcher = end.status();
-    let silent = Verdict { status: launcher, remark: None };
-    match end {
-        End::TimedOut | End::Interrupted(_) => return silent,
-        End::Deserted => {
-            let status = if count.finished > 0 { count.status } else { launcher };
-            let remark = Some("all ranks had ended, and the launcher went on: ended".to_owned());
-            return Verdict { status, remark };
-        }
-        End::Exited(_) => {}
+    let told = |status: u8, remark: String| Verdict { status, remark: Some(remark) };
+    let silent = |status: u8| Verdict { status, remark: None };
+    if matches!(end, End::TimedOut | End::Interrupted(_)) {
+        return silent(launcher);
     }
-    if count.reported == 0 || (launcher != 0 && !names_a_signal(launcher)) {
-        return silent;
+    if count.reported == 0 && launcher == 0 && kills.done > 0 {
+        return told(1, unheard(kills.done));
     }
-    let failed = |remark: String| Verdict { status: launcher.max(1), remark: Some(remark) };
-    if count.finished == 0 {
-        return failed("no process finished in order: nobody survived".to_owned());
+    if count.reported > 0 && count.finished == 0 {
+        return told(launcher.max(1), count.loss());
+    }
+    if end == End::Deserted {
+        let status = if count.finished > 0 { count.status } else { launcher };
+        return told(status, "all ranks had ended, and the launcher went on: ended".to_owned());
+    }
+    if count.reported == 0 {
+        return silent(launcher);
+    }
+    if launcher != 0 && !names_a_signal(launcher) {
+        return silent(launcher);
     }
     if count.cut_short > 0 && launcher != 0 {
-        return failed(format!("{} still ran when the launcher had ended", many(count.cut_short)));
+        let left = many(count.cut_short);
+        return told(launcher, format!("{left} still ran when the launcher had ended"));
     }
-    let unplanned = (count.reported - count.finished).saturating_sub(planned);
-    let remark = if unplanned > 0 {
-        Some(format!("{} died outside the plan, and the others survived it", many(unplanned)))
-    } else if launcher != 0 {
-        Some(format!("the launcher ended with status {launcher}, but the ranks finished in order"))
-    } else {
-        None
+    match count.deaths() {
+        0 if launcher == 0 => silent(count.status),
+        0 => told(
+            count.status,
+            format!("the launcher ended with status {launcher}, but the ranks finished in order"),
+        ),
+        deaths => told(count.status, survived(deaths, kills.planned)),
+    }
+}
+
+/// We have killed processes of a program that says nothing.
+fn unheard(killed: usize) -> String {
+    format!(
+        "{} killed before any process had reported: the job did not start, or the program does \
+         not use fampi and nobody knows whether the others survived",
+        if killed == 1 { "1 process was".to_owned() } else { format!("{killed} processes were") }
+    )
+}
+
+/// Processes died, and the others finished in order.
+fn survived(deaths: usize, planned: usize) -> String {
+    let unplanned = deaths.saturating_sub(planned);
+    let whose = match unplanned {
+        0 => "as planned".to_owned(),
+        _ if planned == 0 => "without a --kill".to_owned(),
+        _ => format!("({unplanned} without a --kill)"),
     };
-    Verdict { status: count.status, remark }
+    format!("{} died {whose}, and the others survived it", many(deaths))
 }
 
 fn many(processes: usize) -> String {
@@ -139,85 +221,112 @@ mod tests {
     use super::*;
 
     const fn count(reported: usize, finished: usize) -> Count {
-        Count { reported, finished, cut_short: 0, status: 0 }
+        Count { reported, finished, starting: 0, unused: 0, cut_short: 0, status: 0 }
     }
 
-    /// The status and the remark.
-    fn judged(launcher: u8, count: Count, planned: usize) -> (u8, Option<String>) {
-        let verdict = verdict(End::Exited(launcher), count, planned);
-        (verdict.status, verdict.remark)
+    /// After so many planned deaths, all of which the tool carried out.
+    const fn kills(planned: usize) -> Kills {
+        Kills { planned, done: planned }
+    }
+
+    #[track_caller]
+    fn is(end: End, count: Count, planned: usize, status: u8, remark: &str) {
+        let verdict = verdict(end, count, kills(planned));
+        assert_eq!(verdict.status, status, "{end:?} {count:?}: {verdict:?}");
+        let said = verdict.remark.unwrap_or_default();
+        assert_eq!(said.is_empty(), remark.is_empty(), "{end:?} {count:?}: {said}");
+        assert!(said.contains(remark), "{end:?} {count:?}: {said}");
+    }
+
+    #[test]
+    fn what_we_ended_has_the_status_of_that() {
+        is(End::TimedOut, count(4, 4), 0, 124, "");
+        is(End::Interrupted(2), count(4, 4), 0, 130, "");
+    }
+
+    #[test]
+    fn a_job_that_failed_completely_never_ends_with_0() {
+        let spare = |of: Count| Count { unused: 1, reported: of.reported + 1, ..of };
+        let lost = [
+            (count(4, 0), "nobody survived"),
+            // The spare that nobody needed is no survivor.
+            (spare(count(4, 0)), "nobody survived (1 process was never needed)"),
+            (Count { starting: 1, ..count(4, 0) }, "nobody survived"),
+            (Count { starting: 4, ..count(4, 0) }, "4 processes died while MPI started"),
+            (spare(count(0, 0)), "nobody survived"),
+            (Count { cut_short: 2, ..count(4, 0) }, "2 processes still ran when"),
+        ];
+        for (count, remark) in lost {
+            for planned in [0, 1, 4] {
+                is(End::Exited(0), count, planned, 1, remark);
+                is(End::Exited(3), count, planned, 3, remark);
+                is(End::Exited(137), count, planned, 137, remark);
+                is(End::Deserted, count, planned, 1, remark);
+            }
+        }
+    }
+
+    #[test]
+    fn no_status_0_without_a_report_when_we_killed_somebody() {
+        is(End::Exited(0), count(0, 0), 0, 0, "");
+        is(End::Exited(0), count(0, 0), 1, 1, "1 process was killed before any process had");
+        for status in [1, 5, 101, 128, 137, 193, 255] {
+            is(End::Exited(status), count(0, 0), 0, status, "");
+            is(End::Exited(status), count(0, 0), 1, status, "");
+        }
+        is(End::Deserted, count(0, 0), 0, 1, "the launcher went on");
+        let undone = verdict(End::Exited(0), count(0, 0), Kills { planned: 1, done: 0 });
+        assert_eq!(undone, Verdict { status: 0, remark: None }, "the run was over before");
     }
 
     #[test]
     fn the_living_ranks_decide_the_status() {
-        assert_eq!(judged(0, count(5, 4), 1), (0, None));
-        assert_eq!(verdict(End::TimedOut, count(4, 4), 0).status, 124);
-        assert_eq!(verdict(End::Interrupted(2), count(4, 4), 0).status, 130);
+        is(End::Exited(0), count(4, 4), 0, 0, "");
+        is(End::Exited(0), Count { unused: 1, ..count(5, 4) }, 0, 0, "");
+        is(End::Exited(0), count(5, 4), 1, 0, "1 process died as planned");
+        is(End::Exited(0), count(5, 4), 0, 0, "1 process died without a --kill");
+        is(End::Exited(0), count(6, 3), 1, 0, "3 processes died (2 without a --kill)");
+        is(End::Exited(0), Count { unused: 1, ..count(6, 4) }, 1, 0, "1 process died as planned");
     }
 
     #[test]
     fn a_launcher_that_was_ended_as_it_was_alone_leaves_it_to_the_ranks() {
-        let status = |count| verdict(End::Deserted, count, 0).status;
-        assert_eq!(status(count(4, 4)), 0);
-        assert_eq!(status(Count { status: 3, ..count(4, 2) }), 3);
-        assert_eq!(status(count(4, 0)), 1);
-        assert_eq!(status(count(0, 0)), 1);
+        is(End::Deserted, count(4, 4), 0, 0, "the launcher went on");
+        is(End::Deserted, Count { status: 3, ..count(4, 2) }, 0, 3, "the launcher went on");
     }
 
     #[test]
     fn a_status_that_a_rank_chose_is_passed_on() {
         for status in [1, 5, 101, 128, 193, 255] {
-            assert_eq!(judged(status, count(5, 4), 1), (status, None));
-            assert_eq!(judged(status, count(0, 0), 0), (status, None));
+            is(End::Exited(status), count(5, 4), 1, status, "");
         }
     }
 
     #[test]
     fn a_signal_that_the_launcher_names_counts_only_if_nobody_finished() {
-        let (status, remark) = judged(137, count(6, 4), 1);
-        assert!(status == 0 && remark.is_some_and(|remark| remark.starts_with("1 process died")));
-        let (status, remark) = judged(139, count(5, 4), 1);
-        assert!(status == 0 && remark.is_some_and(|remark| remark.contains("status 139")));
-        assert_eq!(judged(137, count(4, 0), 4).0, 137);
-        assert_eq!(judged(137, count(0, 0), 0), (137, None));
-    }
-
-    #[test]
-    fn a_status_that_a_finished_process_reports_is_not_hidden_by_a_signal() {
-        let count = Count { status: 3, ..count(6, 4) };
-        assert_eq!(judged(137, count, 2).0, 3);
+        is(End::Exited(137), count(6, 4), 1, 0, "2 processes died (1 without a --kill)");
+        is(End::Exited(139), count(5, 5), 1, 0, "status 139, but the ranks finished in order");
+        is(End::Exited(137), Count { status: 3, ..count(6, 4) }, 2, 3, "as planned");
     }
 
     #[test]
     fn a_run_that_was_cut_short_has_failed() {
         let count = Count { cut_short: 2, ..count(4, 1) };
-        let (status, remark) = judged(139, count, 0);
-        assert_eq!(status, 139);
-        assert!(remark.is_some_and(|remark| remark.starts_with("2 processes still ran")));
+        is(End::Exited(139), count, 0, 139, "2 processes still ran");
     }
 
     #[test]
-    fn a_death_outside_the_plan_is_told() {
-        let (status, remark) = judged(0, count(5, 3), 1);
-        assert_eq!(status, 0);
-        assert!(remark.is_some_and(|remark| remark.starts_with("1 process died")));
-    }
-
-    #[test]
-    fn a_run_that_nobody_survived_has_failed() {
-        assert_eq!(judged(0, count(4, 0), 4).0, 1);
-        assert_eq!(judged(0, count(0, 0), 0).0, 0);
-    }
-
-    #[test]
-    fn only_the_word_ok_is_an_orderly_end() {
+    fn only_the_word_ok_is_an_orderly_end_of_a_rank() {
         let reports = Reports::new().expect("a temporary folder");
         let texts = [("10", "ok\n"), ("11", "running"), ("12", "ok"), ("13", "running")];
         // The last one was killed while it wrote.
-        for (process, text) in texts.into_iter().chain([("14", "ok 3"), ("13.new", "ok 9")]) {
+        let more = [("14", "ok 3"), ("15", "unused"), ("16", "starting\n"), ("13.new", "ok 9")];
+        for (process, text) in texts.into_iter().chain(more) {
             fs::write(reports.path().join(process), text).expect("written");
         }
-        let expected = Count { reported: 5, finished: 3, cut_short: 1, status: 3 };
-        assert_eq!(reports.count(&[12, 13, 99]), expected);
+        let expected =
+            Count { reported: 7, starting: 1, finished: 3, unused: 1, cut_short: 1, status: 3 };
+        assert_eq!(reports.count(&[12, 13, 15, 99]), expected);
+        assert_eq!(expected.deaths(), 3);
     }
 }

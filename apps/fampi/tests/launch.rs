@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -189,11 +190,35 @@ fn a_run_that_is_over_leaves_no_guard_and_no_folder() {
 fn a_rank_dies_on_time_and_the_others_live() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().display();
-    let script = format!("sleep 4; touch {path}/$PMIX_RANK");
+    let script = report("ok", &format!("sleep 4; touch {path}/$PMIX_RANK"));
     let output = run(&["-n", "3", "--kill", "1@1s"], &script);
     let lived = |rank: &str| Path::new(folder.path()).join(rank).exists();
     assert!(lived("0") && !lived("1") && lived("2"), "{}", said(&output));
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_rank_that_is_to_die_at_once_does_and_without_a_report_the_run_has_failed() {
+    let output = run(&["-n", "2", "--kill", "0@0s"], "sleep 2; echo rank $PMIX_RANK");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "rank 1\n", "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let sentence = "1 process was killed before any process had reported";
+    assert!(said(&output).contains(sentence), "{}", said(&output));
+}
+
+#[test]
+fn a_time_limit_ends_the_build_before_the_run_too() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cargo = folder.path().join("cargo");
+    fs::write(&cargo, "#!/bin/sh\nsleep 1000.0625\n").expect("written");
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o700)).expect("ours");
+    let begun = Instant::now();
+    let mut tool = fampi(&["run", "-n", "2", "--timeout", "1", "--", "minife"]);
+    let output = tool.env("CARGO", &cargo).output().expect("the tool starts");
+    assert_eq!(output.status.code(), Some(124), "{}", said(&output));
+    let sentence = "minife is not built yet, the time is over: give it more";
+    assert!(said(&output).contains(sentence), "{}", said(&output));
+    assert!(begun.elapsed() < Duration::from_secs(20) && !sleeps("1000.0625"));
 }
 
 #[test]
@@ -223,6 +248,11 @@ fn a_run_in_which_nobody_finished_in_order_has_failed() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("nobody survived"), "{}", said(&output));
     assert_eq!(run(&["-n", "2"], &report("ok", "kill -KILL $$")).status.code(), Some(0));
+    // Nor is a spare that nobody needed a survivor.
+    let script = two(&report("running", "kill -KILL $$"), &report("unused", "exit 0"));
+    let output = run(&["-n", "2"], &script);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("1 process was never needed"), "{}", said(&output));
 }
 
 #[test]
@@ -230,7 +260,7 @@ fn a_survived_death_that_the_launcher_ends_with_is_no_failure() {
     let script = two(&report("ok", "exit 0"), &report("running", "exit 137"));
     let output = run(&["-n", "2"], &script);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("1 process died outside the plan"), "{}", said(&output));
+    assert!(said(&output).contains("1 process died without a --kill"), "{}", said(&output));
     let script = two(&report("'ok 3'", "exit 3"), &report("running", "exit 137"));
     let status = run(&["-n", "2"], &script).status.code();
     assert_eq!(status, Some(3));

@@ -6,6 +6,7 @@ use std::iter::Skip;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use fampi::{Error, Rank, RankSet, World};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
@@ -79,6 +80,42 @@ pub fn begin<O, P: Phase, E: Display>(
     ready.map_err(|sentence| refuse(program, launched_as_first(), &sentence))
 }
 
+/// Takes this process's place in the job, or says why it cannot and gives the status to end with.
+///
+/// # Errors
+/// The exit status.
+pub fn enter(program: &str) -> Result<World, ExitCode> {
+    fampi::init().map_err(|error| {
+        let aloud = is_of_this_rank(&error) || launched_as_first();
+        refuse(program, aloud, &error.to_string())
+    })
+}
+
+/// Whether this rank says for all why a run cannot go on: with an error, or for a reason of the
+/// application's own.
+#[must_use]
+pub fn speaks(world: &World, error: Option<&Error>) -> bool {
+    let first = first_living(world.size(), &world.known_failed());
+    error.is_some_and(is_of_this_rank) || first == Some(world.rank())
+}
+
+/// True for errors that not all ranks may have, or after deaths that no report names: a rank that
+/// was to speak for the others may be dead, so that each speaks for itself.
+fn is_of_this_rank(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::DiedAtStart
+            | Error::CreationFailed
+            | Error::RecoveryExhausted { .. }
+            | Error::NotNeeded
+            | Error::Mpi { .. }
+    )
+}
+
+fn first_living(ranks: u32, dead: &RankSet) -> Option<Rank> {
+    (0..ranks).map(Rank::new).find(|rank| !dead.contains(*rank))
+}
+
 /// Prints a text once for all ranks.
 #[must_use]
 pub fn once(text: &str) -> ExitCode {
@@ -98,4 +135,22 @@ pub fn refuse(program: &str, aloud: bool, sentence: &str) -> ExitCode {
         std::thread::sleep(Duration::from_millis(200));
     }
     ExitCode::from(USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_living_rank_speaks_and_everyone_where_it_may_be_dead() {
+        let dead = |ranks: &[u32]| ranks.iter().copied().map(Rank::new).collect::<RankSet>();
+        assert_eq!(first_living(3, &dead(&[])), Some(Rank::new(0)));
+        assert_eq!(first_living(3, &dead(&[0, 1])), Some(Rank::new(2)));
+        assert_eq!(first_living(2, &dead(&[0, 1])), None);
+        let exhausted = Error::RecoveryExhausted { attempts: 3, why: String::new() };
+        assert!(is_of_this_rank(&Error::DiedAtStart) && is_of_this_rank(&exhausted));
+        assert!(!is_of_this_rank(&Error::Unsupported(String::new())));
+        let (rank, partner) = (Rank::new(0), Rank::new(1));
+        assert!(!is_of_this_rank(&Error::StateLost { rank, partner }));
+    }
 }

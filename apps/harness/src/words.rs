@@ -47,6 +47,17 @@ pub enum WordError {
         /// The number of ranks.
         ranks: usize,
     },
+    /// A problem that does not fit into the memory.
+    #[error(
+        "the ranks of this machine need at least {needed} GiB for this problem, and it has \
+         {memory} GiB: take a smaller one, or more machines"
+    )]
+    TooLarge {
+        /// What the ranks of this machine allocate, in GiB.
+        needed: u64,
+        /// What it has, in GiB.
+        memory: u64,
+    },
 }
 
 impl WordError {

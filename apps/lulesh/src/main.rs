@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use harness::process::{self, Own, die, launched_as_first};
+use harness::process::{self, Own, die};
 use mpi::traits::Communicator;
 
 use lulesh::exchange::Plain;
@@ -23,9 +23,9 @@ fn main() -> ExitCode {
 }
 
 fn resilient(options: &Options) -> ExitCode {
-    let world = match fampi::init() {
+    let world = match process::enter("lulesh") {
         Ok(world) => world,
-        Err(error) => return refuse(launched_as_first(), &error.to_string()),
+        Err(status) => return status,
     };
     let first = world.rank().number() == 0;
     let mut watch = |state: &mut State| print_progress(options, first, &state.clock);
@@ -35,7 +35,7 @@ fn resilient(options: &Options) -> ExitCode {
     let mesh = options.mesh(0, world.size() as usize);
     let status = match (result, mesh) {
         (Ok(simulated), Ok(mesh)) => announce(options, mesh, &simulated, first),
-        (Err(error), _) => refuse(first, &error.to_string()),
+        (Err(error), _) => refuse(process::speaks(&world, error.lost()), &error.to_string()),
         (_, Err(error)) => refuse(first, &error.to_string()),
     };
     world.finalize();

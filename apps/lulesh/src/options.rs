@@ -4,6 +4,7 @@
 
 pub use harness::faults::Faults;
 use harness::faults::NAMES;
+use harness::memory;
 pub use harness::words::{FaultTolerance, Recovery, WordError};
 use harness::words::{count, split};
 
@@ -91,6 +92,8 @@ const OWN_NAMES: [&str; 10] =
 
 /// The most elements along an edge: node numbers have 32 bits.
 const LARGEST_EDGE: usize = 1000;
+/// Some thirty numbers of it and of its node, at least: state, copy, forces and gradients.
+const BYTES_OF_ELEMENT: u64 = 240;
 const MOST_REGIONS: usize = 10_000;
 const MOST_BALANCE: u32 = 60;
 const MOST_COST: u32 = 1_000_000;
@@ -159,9 +162,10 @@ impl Options {
     ///
     /// # Errors
     /// [`OptionsError::NotCubic`]; [`WordError::KillBeyond`] if the plan kills a rank that does not
-    /// exist.
+    /// exist; [`WordError::TooLarge`].
     pub fn mesh(&self, rank: usize, ranks: usize) -> Result<Mesh, OptionsError> {
         self.faults.check_ranks(ranks)?;
+        memory::check((self.edge as u64).pow(3) * BYTES_OF_ELEMENT)?;
         Ok(Mesh::new(self.edge, rank, ranks)?)
     }
 }
@@ -215,6 +219,7 @@ mod tests {
             ("-s", "the option '-s' needs a value"),
             ("-s 0", "the option 's' cannot be '0', it needs a whole number from 1 to 1000"),
             ("-i -1", "cannot be '-1', it needs a whole number"),
+            ("-s 99999999999", "from 1 to 1000"),
             ("-b 61", "from 0 to 60"),
             ("regions=none", "from 1 to 10000"),
             ("-v", "pictures by VisIt"),

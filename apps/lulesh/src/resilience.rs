@@ -62,6 +62,14 @@ pub enum SimulationError {
     Lost(#[from] Error),
 }
 
+impl SimulationError {
+    /// The error of the library, if recovery is not possible.
+    #[must_use]
+    pub const fn lost(&self) -> Option<&Error> {
+        if let Self::Lost(error) = self { Some(error) } else { None }
+    }
+}
+
 /// The end of a simulation, on every rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Simulated {

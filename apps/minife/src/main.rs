@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
-use harness::process::{self, Own, die, launched_as_first};
+use harness::process::{self, Own, die};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use minife::exchange::Plain;
@@ -25,9 +25,9 @@ fn main() -> ExitCode {
 }
 
 fn resilient(options: &Options, began: Instant) -> ExitCode {
-    let world = match fampi::init() {
+    let world = match process::enter("minife") {
         Ok(world) => world,
-        Err(error) => return refuse(launched_as_first(), &error.to_string()),
+        Err(status) => return status,
     };
     let first = world.rank().number() == 0;
     let bar = progress_bar(options, first);
@@ -42,7 +42,7 @@ fn resilient(options: &Options, began: Instant) -> ExitCode {
     let status = match result {
         Ok(solved) if first => announce(options, world.size() as usize, &solved, began),
         Ok(solved) => verdict(options, &solved),
-        Err(error) => refuse(first, &error.to_string()),
+        Err(error) => refuse(process::speaks(&world, error.lost()), &error.to_string()),
     };
     world.finalize();
     status

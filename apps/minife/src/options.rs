@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 pub use harness::faults::Faults;
 use harness::faults::NAMES;
+use harness::memory;
 pub use harness::words::{FaultTolerance, Recovery, WordError};
 use harness::words::{count, split, switch};
 
@@ -176,11 +177,14 @@ impl Options {
     /// The problem to solve on `ranks`.
     ///
     /// # Errors
-    /// [`WordError::KillBeyond`] if the plan kills a rank that does not exist.
+    /// [`WordError::KillBeyond`] if the plan kills a rank that does not exist;
+    /// [`WordError::TooLarge`].
     pub fn problem(&self, ranks: usize) -> Result<Problem, OptionsError> {
         self.faults.check_ranks(ranks)?;
+        let mesh = Mesh::new(self.elements);
+        memory::check((mesh.nonzeros() / ranks) as u64 * BYTES_OF_NONZERO)?;
         Ok(Problem {
-            mesh: Mesh::new(self.elements),
+            mesh,
             ranks,
             load_imbalance_percent: self.load_imbalance_percent,
             source: f64::from(u8::from(self.source)),
@@ -217,7 +221,11 @@ const KNOWN: [&str; 12] = [
     "yaml",
 ];
 
-const COUNT: &str = "a whole number of at least 1";
+/// The most elements along an axis: beyond it the entries of the matrix could not be counted.
+const MOST_ELEMENTS: usize = 100_000;
+const ELEMENTS: &str = "a whole number from 1 to 100000";
+/// A value of the matrix and its column.
+const BYTES_OF_NONZERO: u64 = 12;
 const SWITCH: &str = "1 or 0";
 
 impl Reader {
@@ -225,9 +233,11 @@ impl Reader {
         let needs = |needs| WordError::wrong(name, value, needs);
         let options = &mut self.options;
         match name {
-            "nx" => self.elements[0] = Some(count(value).ok_or_else(|| needs(COUNT))?),
-            "ny" => self.elements[1] = Some(count(value).ok_or_else(|| needs(COUNT))?),
-            "nz" => self.elements[2] = Some(count(value).ok_or_else(|| needs(COUNT))?),
+            "nx" | "ny" | "nz" => {
+                let axis = ["nx", "ny", "nz"].iter().position(|axis| *axis == name);
+                let number = count(value).filter(|number| *number <= MOST_ELEMENTS);
+                self.elements[axis.unwrap_or(0)] = Some(number.ok_or_else(|| needs(ELEMENTS))?);
+            }
             "load_imbalance" => {
                 options.load_imbalance_percent =
                     measure(value).ok_or_else(|| needs("a percentage, zero or more"))?;

@@ -51,6 +51,14 @@ pub enum SolveError {
     Lost(#[from] Error),
 }
 
+impl SolveError {
+    /// The error of the library, if recovery is not possible.
+    #[must_use]
+    pub const fn lost(&self) -> Option<&Error> {
+        if let Self::Lost(error) = self { Some(error) } else { None }
+    }
+}
+
 /// The end of a solve, on every rank.
 #[derive(Clone, Debug)]
 pub struct Solved {

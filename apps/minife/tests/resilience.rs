@@ -76,6 +76,30 @@ fn is_refused(launch: &Launch, complaint: &str) {
     assert_eq!(said.next(), None, "{run}");
 }
 
+/// A library to be preloaded, with which rank 0 dies after MPI has started, before it has told the
+/// others of itself.
+fn death_at_the_start() -> PathBuf {
+    let folder = empty_folder("death-at-the-start");
+    let (source, library) = (folder.join("death.c"), folder.join("death.so"));
+    let text = r#"
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        int PMPI_Comm_dup(void *, void **);
+        int MPI_Comm_dup(void *comm, void **made)
+        {
+            const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+            if (rank != NULL && atoi(rank) == 0)
+                kill(getpid(), SIGKILL);
+            return PMPI_Comm_dup(comm, made);
+        }"#;
+    std::fs::write(&source, text).expect("written");
+    let mut compiler = std::process::Command::new("cc");
+    let done = compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(done.expect("a C compiler").success());
+    library
+}
+
 fn empty_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -99,6 +123,16 @@ fn the_numbers_of_the_specification_come_out_of_real_ranks() {
             line.check(expected, ranks, &run);
         }
     }
+}
+
+#[test]
+#[serial]
+fn the_others_say_so_when_the_first_rank_dies_at_the_start() {
+    let launch = minife(4, &[MESH]).ignoring_statuses();
+    let run = launch.variable("LD_PRELOAD", &death_at_the_start().display()).run();
+    let sentence = "minife: a process died while the job started; start it again";
+    let told = run.errors.lines().filter(|line| *line == sentence).count();
+    assert!(told > 0 && run.orderly == 0 && run.output.is_empty(), "{run}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::{
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -20,6 +21,8 @@ use rustix::fs::{Mode, OFlags};
 
 /// The most bytes of a plan.
 const MAX_PLAN: u64 = 64 << 20;
+/// A socket that is younger may be one at which its observer is about to listen.
+const YOUNG: Duration = Duration::from_secs(60);
 
 /// Reads a plan, and removes its file, which holds the secret.
 pub fn take_plan(path: &Path) -> Result<Plan> {
@@ -60,6 +63,7 @@ impl SocketFile {
             "the folder {} is not yours alone: make it yours, with mode 0700",
             folder.display()
         );
+        remove_dead_sockets(folder, YOUNG);
         let listener =
             bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
         Ok((Self(path), listener))
@@ -72,13 +76,37 @@ impl Drop for SocketFile {
     }
 }
 
+/// Removes the sockets that observers of this user left in the folder when they were killed.
+fn remove_dead_sockets(folder: &Path, young: Duration) {
+    // A living observer counts connections that come to nothing, so that those known here, in this
+    // network namespace, are not asked.
+    let known = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let is_known = |path: &Path| {
+        let name = path.as_os_str().to_string_lossy();
+        known.lines().any(|line| line.ends_with(&*name))
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let metadata = entry.metadata().ok().filter(|it| it.file_type().is_socket());
+        let age = metadata.and_then(|it| it.modified().ok()?.elapsed().ok());
+        let path = entry.path();
+        if age.is_some_and(|age| age >= young) && !is_known(&path) && is_dead(&path) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// True for a socket at which no process listens.
+fn is_dead(socket: &Path) -> bool {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    UnixStream::connect(socket).is_err_and(refused)
+}
+
 /// Binds, also where an observer that was killed has left its socket.
 fn bind(path: &Path) -> Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
-            let refuses = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-            if !is_socket || !UnixStream::connect(path).is_err_and(|error| refuses(&error)) {
+            if !is_socket || !is_dead(path) {
                 bail!("an observer serves there already");
             }
             fs::remove_file(path)?;
@@ -92,4 +120,27 @@ fn is_ours_alone(metadata: &Metadata) -> bool {
     let others = Mode::RWXG | Mode::RWXO;
     metadata.uid() == rustix::process::geteuid().as_raw()
         && !Mode::from_raw_mode(metadata.mode()).intersects(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_at_which_nobody_listens_is_removed() {
+        let folder = std::env::temp_dir().join(format!("fampi-place-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let at = |name: &str| folder.join(name);
+        let served = UnixListener::bind(at("served.sock")).expect("a socket");
+        drop(UnixListener::bind(at("killed.sock")).expect("a socket"));
+        fs::write(at("plan"), "a file").expect("written");
+        let left = |young| {
+            remove_dead_sockets(&folder, young);
+            ["served.sock", "killed.sock", "plan"].map(|name| at(name).exists())
+        };
+        let (early, late) = (left(YOUNG), left(Duration::ZERO));
+        drop(served);
+        fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!((early, late), ([true; 3], [true, false, true]));
+    }
 }

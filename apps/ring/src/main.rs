@@ -39,10 +39,6 @@ struct Options {
     #[arg(long, value_name = "SEED", value_parser = at_least::<0, u64>,
           allow_negative_numbers = true)]
     deaths: Option<u64>,
-    /// Deaths come within so many milliseconds from the start of a process
-    #[arg(long, value_name = "MS", default_value = "3000", value_parser = at_least::<0, u64>,
-          allow_negative_numbers = true)]
-    within: u64,
 }
 
 /// A whole number that is not less than this one.
@@ -69,7 +65,7 @@ fn main() -> ExitCode {
     if let Some(seed) = options.deaths
         && deaths::is_replacement()
     {
-        deaths::threaten(seed, options.within);
+        deaths::threaten(seed, options.steps);
     }
     match run(options) {
         Ok(true) => ExitCode::SUCCESS,
@@ -90,13 +86,14 @@ fn run(options: Options) -> Result<bool, Error> {
     if let Some(seed) = options.deaths
         && !deaths::is_replacement()
     {
-        deaths::threaten(seed, options.within);
+        deaths::threaten(seed, options.steps);
     }
     let (rank, size) = (world.rank().number(), world.size());
     let mut cells = ring::initial(rank, options.cells);
     let (mut digest, mut taken) = (0, 0);
     let policy = policy::Rebuild::default();
     let ended = world.run(&policy, &mut cells, |step, cells| {
+        deaths::step_begins(step.number());
         let ranks = step.comm().size();
         let beside = |by: u32| fampi::Rank::new((step.comm().rank().number() + by) % ranks);
         let (left, right) = (beside(ranks - 1), beside(1));

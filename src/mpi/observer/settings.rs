@@ -1,29 +1,18 @@
 //! What the user may set: who observes, how often observers say that they are there, and how long
 //! a rank may make no progress.
 
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-    ops::RangeInclusive,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{ffi::OsStr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use super::super::environment::{limit_of, refused, set};
 use crate::{error::Error, protocol::detector::Timing};
 
 /// The path of the program that observes.
 const PROGRAM: &str = "FAMPI_OBSERVER";
 /// The limit of a rank without progress.
 const HUNG: &str = "FAMPI_HUNG_SECONDS";
-/// Less is no patience with a machine that does other things, too; more is some thirty years.
-const HUNG_SECONDS: RangeInclusive<f64> = 0.1..=1e9;
 /// The time between two heartbeats.
 const HEARTBEAT: &str = "FAMPI_HEARTBEAT_MILLISECONDS";
 const HEARTBEAT_MILLISECONDS: RangeInclusive<u64> = 1..=60_000;
-
-fn set(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|text| !text.is_empty())
-}
 
 /// The program of observers, if there are to be any.
 pub(super) fn program() -> Option<PathBuf> {
@@ -32,15 +21,12 @@ pub(super) fn program() -> Option<PathBuf> {
 
 /// Looks whether what was set makes sense.
 pub(crate) fn check() -> Result<(), Error> {
-    let refused = |name: &str, advice: &str| {
-        let text = set(name).unwrap_or_default();
-        Err(Error::Unsupported(format!("{name} is '{}'; {advice}", text.display())))
-    };
     let Some(limit) = hung() else {
-        return refused(HUNG, "set it to a number of seconds, at least 0.1, or to 0 for none");
+        let advice = "set it to a number of seconds, at least 0.1, or to 0 for none";
+        return Err(refused(HUNG, advice));
     };
     if heartbeat().is_none() {
-        return refused(HEARTBEAT, "set it to a number of milliseconds from 1 to 60000");
+        return Err(refused(HEARTBEAT, "set it to a number of milliseconds from 1 to 60000"));
     }
     if !limit.is_zero() && program().is_none() {
         let advice = format!("set {PROGRAM}, or use `cargo fampi run --hung`");
@@ -51,13 +37,7 @@ pub(crate) fn check() -> Result<(), Error> {
 
 /// How long a rank may make no progress, zero for no limit; `None` for what makes no sense.
 fn hung() -> Option<Duration> {
-    set(HUNG).map_or(Some(Duration::ZERO), |text| hung_of(&text))
-}
-
-fn hung_of(text: &OsStr) -> Option<Duration> {
-    let seconds: f64 = text.to_str()?.trim().parse().ok()?;
-    let makes_sense = seconds == 0.0 || HUNG_SECONDS.contains(&seconds);
-    makes_sense.then(|| Duration::from_secs_f64(seconds))
+    set(HUNG).map_or(Some(Duration::ZERO), |text| limit_of(&text))
 }
 
 /// Between two heartbeats; `None` for what makes no sense.
@@ -86,16 +66,6 @@ pub(super) fn timing_of_words([heartbeat, hung]: [u64; 2]) -> Timing {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_limit_is_a_number_of_seconds_that_leaves_ranks_some_time() {
-        let limit = |text: &str| hung_of(OsStr::new(text));
-        assert_eq!(limit("0"), Some(Duration::ZERO));
-        assert_eq!(limit(" 2.5 "), Some(Duration::from_millis(2500)));
-        for nonsense in ["", "soon", "-1", "0.01", "1e10", "inf", "NaN"] {
-            assert_eq!(limit(nonsense), None, "{nonsense:?}");
-        }
-    }
 
     #[test]
     fn heartbeats_are_milliseconds_apart() {

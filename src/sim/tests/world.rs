@@ -153,7 +153,6 @@ fn exit_ends_a_process_in_order() {
         assert!(platform.now() >= millis(1));
         assert!(platform.poll(None).is_none());
         if my_rank(&platform) == 1 {
-            platform.finalize();
             platform.exit();
         }
         platform.idle(Some(millis(3)), Idle::Busy);

@@ -85,9 +85,13 @@ fn help_and_version_win() {
 #[test]
 fn bad_input_gives_one_clear_sentence() {
     for (line, sentence) in [
-        ("nx=0", "the option 'nx' cannot be '0', it needs a whole number of at least 1"),
-        ("nx=-3", "the option 'nx' cannot be '-3', it needs a whole number of at least 1"),
+        ("nx=0", "the option 'nx' cannot be '0', it needs a whole number from 1 to 100000"),
+        ("nx=-3", "the option 'nx' cannot be '-3', it needs a whole number from 1 to 100000"),
         ("nx", "the option 'nx' needs a value"),
+        (
+            "nz=99999999999",
+            "the option 'nz' cannot be '99999999999', it needs a whole number from 1 to 100000",
+        ),
         ("--mx 3", "there is no option '--mx'; --help lists them"),
         (
             "tolerance=nan",
@@ -112,6 +116,13 @@ fn a_kill_of_a_rank_that_does_not_exist_is_refused() {
     let sentence = options.problem(4).unwrap_err().to_string();
     assert!(sentence.contains("4@dot:1:kill names a rank that does not exist"), "{sentence}");
     assert!(options.problem(5).is_ok());
+}
+
+#[test]
+fn a_problem_that_no_machine_can_hold_is_refused() {
+    let refused = run("nx=100000").problem(4).unwrap_err();
+    assert!(matches!(refused, OptionsError::Word(WordError::TooLarge { .. })), "{refused}");
+    assert!(run("nx=48").problem(4).is_ok());
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! How runs on real ranks end that cannot end well: never with status 0, and never without a
+//! sentence.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A program as the tests of the workspace have built it; or its name, which the tool builds.
+fn built(name: &str, folder: &str) -> String {
+    let built = Path::new(env!("CARGO_BIN_EXE_fampi")).with_file_name(folder).join(name);
+    if built.is_file() { built.display().to_string() } else { name.to_owned() }
+}
+
+fn run(words: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(["run", "--timeout", "120"]).args(words).envs(variables.iter().copied());
+    tool.stdin(Stdio::null()).output().expect("the tool starts")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Another status than 0, 124 excepted, and this sentence.
+#[track_caller]
+fn has_failed(output: &Output, sentence: &str) {
+    let status = output.status.code().expect("no signal");
+    assert!(status != 0 && status != 124, "status {status}: {}", said(output));
+    assert!(said(output).contains(sentence), "{sentence}: {}", said(output));
+}
+
+#[test]
+fn a_spare_that_is_left_over_does_not_make_a_lost_job_a_survived_one() {
+    let program = built("minife", ".");
+    let kills = ["kill", "exit", "panic", "exit"];
+    let kills: Vec<String> =
+        (0..).zip(kills).map(|(rank, mode)| format!("kill={rank}@iteration:3:{mode}")).collect();
+    let mut words = vec!["-n", "4", "--spares", "1", "--", &program, "nx=8", "yaml=none"];
+    words.extend(kills.iter().map(String::as_str));
+    has_failed(&run(&words, &[]), "nobody survived");
+}
+
+#[test]
+fn a_rank_that_dies_before_mpi_has_started_is_told() {
+    let program = built("hello_block", "examples");
+    let output = run(&["-n", "2", "--kill", "0@0s", "--", &program], &[]);
+    assert!(!said(&output).contains("not killed"), "{}", said(&output));
+    has_failed(&output, "while MPI started");
+}
+
+#[test]
+fn a_variable_that_makes_no_sense_is_refused_by_all_ranks() {
+    let program = built("hello_block", "examples");
+    for (name, value) in
+        [("FAMPI_STUCK_SECONDS", "nan"), ("FAMPI_STUCK_SECONDS", "-5"), ("FAMPI_MAILBOX", "of")]
+    {
+        let output = run(&["-n", "2", "--", &program], &[(name, value)]);
+        has_failed(&output, &format!("{name} is '{value}'; set it to"));
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
+}
