@@ -139,8 +139,8 @@ impl Job {
     }
 
     /// In some jobs a spare, or a process that was spawned, dies while it enters the world, and the
-    /// others learn of it at once: before all of them have confirmed that they have the new universe,
-    /// or between two of its steps.
+    /// others learn of it at once: before all of them have confirmed that they have the new
+    /// universe, or between two of its steps.
     fn with_a_death_on_entering(mut self) -> Self {
         let mut draw = Draw(self.seed ^ 0x656e_7465_7269_6e67);
         if self.answer != Answer::Shrink && !self.crashes.is_empty() && draw.one_in(4) {

@@ -9,8 +9,8 @@
 //! is written first. Slots are used in a circle: one is written again when the reader has said that
 //! it has read what was there.
 //!
-//! All accesses are relaxed but those of two pairs, a store with *release* and a load with *acquire*
-//! that sees it, which order the others:
+//! All accesses are relaxed but those of two pairs, a store with *release* and a load with
+//! *acquire* that sees it, which order the others:
 //!
 //! - The writer stores the number of a frame, the reader loads it in `has_come`: the words of the
 //!   frame were stored before. If either were relaxed, the reader could take old words for it.
@@ -24,10 +24,10 @@
 //! That a writer is attached says nothing of other words.
 //!
 //! **Guarantees.** A frame is seen whole or not at all, once, and in order, whatever the memory of
-//! the two processors does. The tests try every order of the accesses, and every value stored before
-//! that each load may see, up to a number of preemptions (`loom`); and, for a few frames, every
-//! execution that the memory model of the language allows, in which a load may also see what is
-//! stored after it (`executions.rs`). There, each of the six accesses fails if it is relaxed.
+//! the two processors does. The tests try every order of the accesses, and every value stored
+//! before that each load may see, up to a number of preemptions (`loom`); and, for a few frames,
+//! every execution that the memory model of the language allows, in which a load may also see what
+//! is stored after it (`executions.rs`). There, each of the six accesses fails if it is relaxed.
 //!
 //! **Assumes** one writer and one reader, who keep their counts. What the other one writes is not
 //! trusted further than that it may be anything: no index comes from it.
