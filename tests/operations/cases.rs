@@ -144,19 +144,15 @@ fn a_block_after_one_that_a_rank_has_left() -> Result<(), String> {
         let report = Simulation::new(2).seed(seed).time_limit(LIMIT).run_world(|world| {
             let (mut first, mut second) = (start(&world), start(&world));
             let root = Rank::new(1);
-            let found = if world.rank() == root {
+            let (first, found) = if world.rank() == root {
                 for (block, word) in [(&mut first, 1_u8), (&mut second, 2)] {
                     block.ibcast(vec![word], root).expect("a rank");
                 }
-                vec![2]
+                (first.finish(Timeout::Never), vec![2])
             } else {
                 let word = second.ibcast(vec![0_u8], root).expect("a rank");
                 second.wait_local(word, Timeout::Never).expect("nobody has left");
-                second.take(word).expect("it is complete")
-            };
-            let first = match root == world.rank() {
-                true => first.finish(Timeout::Never),
-                false => first.leave(&Error::Raised(1)),
+                (first.leave(&Error::Raised(1)), second.take(word).expect("it is complete"))
             };
             let second = second.finish(Timeout::Never).wait_local(Timeout::Never);
             if let Ok(Outcome::Committed(_)) = second {
