@@ -2,8 +2,11 @@
 //!
 //! The table that a run prints says for each bug how many seeds the swarm of machines needed, how
 //! many jobs that of whole programs, and which property failed in which exhaustive search, after
-//! how many states.
+//! how many states. Below are what failed in them, and in cases that are written out and in jobs
+//! that once found the bug.
 
+#[path = "operations/cases.rs"]
+mod cases;
 #[allow(dead_code)]
 #[path = "simulation/checks.rs"]
 mod checks;
@@ -12,6 +15,8 @@ mod detector;
 #[allow(dead_code)]
 #[path = "operations/every.rs"]
 mod every;
+#[path = "simulation/found.rs"]
+mod found;
 #[path = "model/inside.rs"]
 mod inside;
 #[allow(dead_code)]
@@ -39,6 +44,9 @@ mod stations;
 mod storm;
 #[path = "machines/swarm.rs"]
 mod swarm;
+#[allow(dead_code)]
+#[path = "simulation/text.rs"]
+mod text;
 #[path = "model/world.rs"]
 mod world;
 
@@ -70,7 +78,7 @@ const SEEDS: [u64; 2] = [2_000, 20_000];
 const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines.
-const IN_THE_ENGINE: [Bug; 8] = [
+const IN_THE_ENGINE: [Bug; 15] = [
     Bug::KeepTheContext,
     Bug::WaitInTheInterrupted,
     Bug::KeepAbortedCopies,
@@ -79,6 +87,13 @@ const IN_THE_ENGINE: [Bug; 8] = [
     Bug::LeaveTheOldWorld,
     Bug::LeaveBeforeTheOthersKnow,
     Bug::SpawnWhereNoneMay,
+    Bug::ForgetTheOvertaken,
+    Bug::DrainTheGivenUp,
+    Bug::CommitInTheTainted,
+    Bug::DropEarlyDeaths,
+    Bug::LeaveTheSparesOut,
+    Bug::TestTooLong,
+    Bug::SleepOnAVote,
 ];
 
 /// Bugs in the observers of nodes, which have checkers of their own.
@@ -146,6 +161,22 @@ fn jobs_catch(bug: Option<Bug>, jobs: u64) -> Option<(u64, String)> {
         let wrong = run.unwrap_or_else(|_| Err("the simulator panicked".into())).err()?;
         Some((seed + 1, wrong))
     });
+    planted::plant(None);
+    caught
+}
+
+/// What the cases that are written out say of the bug, and the jobs that once found it.
+fn written_catches(bug: Option<Bug>) -> Option<String> {
+    let is_for = |other: &Bug| bug.is_none_or(|bug| bug == *other);
+    planted::plant(bug);
+    let mut cases = cases::CASES.iter().filter(|(bug, _)| is_for(bug));
+    let wrong = |run: thread::Result<Result<(), String>>| {
+        run.unwrap_or_else(|_| Err("a rank panicked".into())).err()
+    };
+    let caught = cases.find_map(|(_, case)| wrong(catch_unwind(case)));
+    let mut jobs = found::jobs().filter(|(bug, _)| is_for(bug));
+    let caught =
+        caught.or_else(|| jobs.find_map(|(_, job)| wrong(catch_unwind(|| job.run().map(|_| ())))));
     planted::plant(None);
     caught
 }
@@ -266,6 +297,7 @@ struct Findings {
     swarm: Option<(u64, String)>,
     search: Option<(usize, String)>,
     jobs: Option<(u64, String)>,
+    written: Option<String>,
 }
 
 impl Findings {
@@ -279,7 +311,9 @@ impl Findings {
             let seeds = SEEDS[usize::from(search.is_none())];
             let swarm = machines.then(|| swarm_catches(bug, seeds)).flatten();
             let jobs = others.then(|| jobs_catch(bug, JOBS[0])).flatten();
-            let missed = bug.is_some() && search.is_none() && swarm.is_none() && jobs.is_none();
+            let written = written_catches(bug);
+            let missed = [search.is_none(), swarm.is_none(), jobs.is_none(), written.is_none()];
+            let missed = bug.is_some() && missed.iter().all(|it| *it);
             let large = machines && missed;
             let search = search.or_else(|| large.then(|| large_search_catches(bug)).flatten());
             let swarm = swarm.or_else(|| observers.then(|| storms_catch(bug)).flatten());
@@ -287,7 +321,7 @@ impl Findings {
                 search.or_else(|| observers.then(|| detector_search_catches(bug)).flatten());
             let missed = missed && others && search.is_none();
             let jobs = jobs.or_else(|| missed.then(|| jobs_catch(bug, JOBS[1])).flatten());
-            Self { swarm, search, jobs }
+            Self { swarm, search, jobs, written }
         })
     }
 }
@@ -315,6 +349,7 @@ fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
     assert_eq!(none.swarm, None, "the swarm sees a bug that is not there");
     assert_eq!(none.search, None, "the searches see a bug that is not there");
     assert_eq!(none.jobs, None, "the jobs see a bug that is not there");
+    assert_eq!(none.written, None, "what is written out sees a bug that is not there");
 
     let mut missed = Vec::new();
     println!("{:>20} {:>8} {:>8} {:>8}", "bug", "machines", "jobs", "states");
@@ -326,10 +361,12 @@ fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
         let property = found.search.as_ref().map_or("", |(_, properties)| properties);
         let (machines, jobs) = (count(&found.swarm), count(&found.jobs));
         println!("{:>20} {machines:>8} {jobs:>8} {states:>8} {property}", format!("{bug:?}"));
-        for (_, wrong) in found.swarm.iter().chain(&found.jobs) {
+        let wrongs = found.swarm.iter().chain(&found.jobs).map(|(_, wrong)| wrong);
+        for wrong in wrongs.chain(&found.written) {
             println!("{:>22}{}", "", wrong.chars().take(100).collect::<String>());
         }
-        if found.swarm.is_none() && found.search.is_none() && found.jobs.is_none() {
+        let seen = found.swarm.is_some() || found.search.is_some();
+        if !seen && found.jobs.is_none() && found.written.is_none() {
             missed.push(bug);
         }
     }

@@ -73,6 +73,9 @@ impl Engine {
                 let over = self.comm(ancestor).over;
                 self.add_past(key, name.age(comm.id, block), over);
             } else if comm.epoch.is_some_and(overtaken) {
+                if planted(Bug::ForgetTheOvertaken) {
+                    continue;
+                }
                 self.add_past(key, name.age(comm.id, block), comm.epoch);
             } else {
                 self.renew(key, (present, block), name, &dead);

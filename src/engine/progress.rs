@@ -23,6 +23,9 @@ use crate::{
 /// The tests of a turn on a platform of this patience: nobody falls idle who has not polled since
 /// it was idle before.
 pub(super) fn tests_per_turn(patience: u32) -> u32 {
+    if planted(Bug::TestTooLong) {
+        return TESTS_PER_TURN;
+    }
     (patience / 2).clamp(1, TESTS_PER_TURN)
 }
 
@@ -110,7 +113,7 @@ impl Engine {
             if done(self) {
                 return true;
             }
-            let is_busy = self.turn() || self.voted.len() != voted;
+            let is_busy = self.turn() || (self.voted.len() != voted && !planted(Bug::SleepOnAVote));
             if is_busy {
                 (quiet, busy) = (0, busy.wrapping_add(1));
                 // Others may keep us busy for ever; time passes all the same.
@@ -379,7 +382,9 @@ impl Engine {
     pub(super) fn note_failure(&mut self, universe: UniverseId, process: Rank, source: Source) {
         let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
             // It is made, and not all have confirmed that: whoever adopts it has to know.
-            self.early_deaths.push((universe, process));
+            if !planted(Bug::DropEarlyDeaths) {
+                self.early_deaths.push((universe, process));
+            }
             return;
         };
         if !known.dead.insert(process) {

@@ -254,7 +254,7 @@ impl Engine {
         }
         let state = self.comm(block.comm);
         let (comm, me) = (state.id, state.me);
-        let tainted = state.tainted == Some(block.context);
+        let tainted = state.tainted == Some(block.context) && !planted(Bug::CommitInTheTainted);
         let mut faults = alloc::vec::Vec::new();
         let failed = if block.has_failed { &block.records[..] } else { &[] };
         debug_assert!(block.has_failed || block.records.iter().all(Record::is_complete));

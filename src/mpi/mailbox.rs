@@ -203,7 +203,7 @@ impl Outbox {
     }
 
     fn ring(&self) {
-        self.memory.words()[BELL].fetch_add(1, Release);
+        lane::ring(&self.memory.words()[BELL]);
     }
 
     fn flush(&mut self, me: usize) {
@@ -292,8 +292,7 @@ impl Mailbox {
     /// True when slow frames may have come since this was last asked: look into all lanes.
     #[inline]
     pub(super) fn hears_the_bell(&mut self) -> bool {
-        let rings = self.inbox.memory.words()[BELL].load(Acquire);
-        std::mem::replace(&mut self.heard, rings) != rings
+        lane::hears(&self.inbox.memory.words()[BELL], &mut self.heard)
     }
 
     /// True when the next frame of a process is there.

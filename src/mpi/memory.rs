@@ -47,20 +47,8 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// New memory of so many words, all 0.
     pub(super) fn new(words: usize) -> io::Result<(Self, Door)> {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name is a string with its zero; the call gives a new descriptor.
-        let descriptor = unsafe { libc::memfd_create(c"fampi".as_ptr(), flags) };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else knows.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-        file.set_len((words * WORD) as u64)?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: the descriptor is open; the call takes a number.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let file = unsealed(words)?;
+        seal(&file)?;
         Ok((Self::map(&file, words, READ | libc::PROT_WRITE)?, Door(file)))
     }
 
@@ -109,6 +97,28 @@ impl View {
     }
 }
 
+/// An anonymous file of so many words, all 0.
+fn unsealed(words: usize) -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a string with its zero; the call gives a new descriptor.
+    let descriptor = unsafe { libc::memfd_create(c"fampi".as_ptr(), flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else knows.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    file.set_len((words * WORD) as u64)?;
+    Ok(file)
+}
+
+/// Gives a file its length for ever.
+fn seal(file: &File) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the descriptor is open; the call takes a number.
+    let added = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
+    if added == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Memory that could become shorter would end whoever reads it.
 fn require_fixed_length(file: &File, words: usize) -> io::Result<()> {
     // SAFETY: the descriptor is open; the call takes a number.
@@ -123,5 +133,32 @@ impl Drop for Shared {
         let length = self.words.len() * WORD;
         // SAFETY: our own mapping, of this length; `words` is borrowed from it.
         unsafe { libc::munmap(self.words.as_ptr().cast(), length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_could_become_shorter_is_refused() {
+        let of = |file: &File, words| {
+            let copy = OwnedFd::from(file.try_clone().expect("a descriptor"));
+            let door = Door(file.try_clone().expect("a descriptor"));
+            let shared = Shared::of(u64::from(std::process::id()), door.descriptor(), words);
+            (shared.is_ok(), View::of(copy, words).is_ok())
+        };
+        let file = unsealed(8).expect("Linux");
+        assert_eq!(of(&file, 8), (false, false), "its owner could make it shorter");
+        seal(&file).expect("Linux");
+        assert_eq!(of(&file, 8), (true, true));
+        assert_eq!((of(&file, 7), of(&file, 9)), ((false, false), (false, false)));
+        assert!(file.set_len(0).is_err() && file.set_len(1 << 20).is_err());
+        let path = std::env::temp_dir().join(format!("fampi-memory-{}", std::process::id()));
+        let plain = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let plain = plain.expect("a file");
+        std::fs::remove_file(path).expect("it is there");
+        plain.set_len(8 * WORD as u64).expect("a file");
+        assert_eq!(of(&plain, 8), (false, false), "a file that is on a disk");
     }
 }

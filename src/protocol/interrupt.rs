@@ -105,7 +105,7 @@ fn neighbours(me: Rank, size: u32, dead: &RankSet) -> BTreeSet<Rank> {
         for distance in distances.flat_map(|distance| [distance, size - distance]) {
             let number = (u64::from(rank.number()) + u64::from(distance)) % u64::from(size);
             let next = Rank::new(number as u32);
-            if found.insert(next) && dead.contains(next) {
+            if found.insert(next) && dead.contains(next) && !planted(Bug::CutTheFlood) {
                 through.push(next);
             }
         }

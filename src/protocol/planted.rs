@@ -86,6 +86,22 @@ bugs! {
     LeaveBeforeTheOthersKnow,
     /// A rebuild with too few spares spawns processes also in a world that can have none.
     SpawnWhereNoneMay,
+    /// An age of a communicator that an overtaken abort began elsewhere is not taken note of.
+    ForgetTheOvertaken,
+    /// Blocks whose requests drain when their communicator is given up go on draining.
+    DrainTheGivenUp,
+    /// A block may commit in a data context in which an earlier one has left something behind.
+    CommitInTheTainted,
+    /// A death in a universe that is not adopted yet is forgotten.
+    DropEarlyDeaths,
+    /// Rows are made again by calls of the world, without the spares that vote on them.
+    LeaveTheSparesOut,
+    /// Whoever tests requests falls idle without having polled since.
+    TestTooLong,
+    /// Whoever votes in its last turn falls idle without having polled for the others' votes.
+    SleepOnAVote,
+    /// An interruption does not go around the dead.
+    CutTheFlood,
     /// A position that another folds into does not wait for it.
     LeaveOutTheFolded,
     /// Who folded in is told the result when the last round begins.

@@ -36,7 +36,7 @@ use crate::{
         handshake::{Goal, Handshake, Order},
         message::Message,
         planted::{Bug, planted},
-        roster::{Child, Roster},
+        roster::{Child, Roster, Row},
     },
     rank::Rank,
 };
@@ -282,7 +282,7 @@ impl Rebuild {
             return gathered.is_ok();
         };
         let rank = engine.job.roster.rank_of(me);
-        let derived = derive(engine, universe, child, rank);
+        let derived = derive(engine, universe, child, rank, self.world);
         let worked = derived.is_ok();
         self.children.push(derived.unwrap_or_default());
         worked
@@ -344,9 +344,15 @@ fn derive(
     universe: UniverseId,
     at: usize,
     rank: Option<Rank>,
+    world: Option<DataId>,
 ) -> Result<Option<Derived>, Error> {
     let roster = &engine.job.roster;
     let child = &roster.children[at];
+    if planted(Bug::LeaveTheSparesOut) {
+        let row = rank.and_then(|rank| child.row(roster.origins[rank.index()]));
+        let split = |(row, world): (Row, DataId)| engine.platform.split(world, row.color, row.key);
+        return row.zip(world).map(split).transpose();
+    }
     let part = rank.map_or_else(Vec::new, |rank| roster.part(&child.path, rank));
     let members: Vec<Rank> = part.iter().map(|rank| roster.members[rank.index()]).collect();
     let row = |rank: Rank| child.row(roster.origins[rank.index()]);

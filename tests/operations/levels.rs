@@ -213,7 +213,7 @@ fn a_local_block_and_the_agreed_one_around_it_or_after_it_do_not_take_each_other
             // Both ranks post the same operations, in an order of their own.
             let mut agreed = inside.then(|| start(Level::Global));
             let mut local = start(Level::Local);
-            let mut post = |block: &mut TryBlock, value: u8| {
+            let post = |block: &mut TryBlock, value: u8| {
                 let received = block.irecv(vec![0_u8], other, tag).expect("a rank");
                 block.isend(vec![value], other, tag).expect("a rank");
                 received

@@ -118,7 +118,7 @@ impl Job {
         let kinds = Work::ALL.len() as u64;
         let work = (0..rounds).map(|_| Work::ALL[draw.below(kinds) as usize].0).collect();
         let calm_from = draw.one_of(&[2_000, 5_000, 40_000]);
-        Self {
+        let job = Self {
             seed,
             ranks,
             spares,
@@ -137,7 +137,21 @@ impl Job {
             exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])].map(|width| width as u32),
             patience: draw.one_of(&[1, 4, 32]) as u32,
             spawns: !draw.one_in(6),
+        };
+        job.with_a_death_on_entering()
+    }
+
+    /// In some jobs a spare, or a process that was spawned, dies while it enters the world, and the
+    /// others learn of it at once: before all of them have confirmed that they have the new
+    /// universe, or between two of its steps.
+    fn with_a_death_on_entering(mut self) -> Self {
+        let mut draw = Draw(self.seed ^ 0x656e_7465_7269_6e67);
+        if self.answer != Answer::Shrink && !self.crashes.is_empty() && draw.one_in(4) {
+            let entering = self.ranks + draw.below(u64::from(self.spares) + 3) as u32;
+            self.crashes.push(Crash::before_effect(entering, 1 + draw.below(32)));
+            self.detection = [0, 1 + draw.below(60)];
         }
+        self
     }
 
     fn simulation(&self) -> Simulation {

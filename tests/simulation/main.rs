@@ -14,6 +14,7 @@ mod checks;
 #[path = "../operations/every.rs"]
 mod every;
 mod forest;
+mod found;
 mod job;
 mod rounds;
 mod runs;
@@ -23,7 +24,10 @@ mod text;
 
 use std::fmt::{Debug, Display};
 
-use fampi::protocol::planted::{self, Bug};
+use fampi::{
+    protocol::planted::{self, Bug},
+    sim::CrashPoint,
+};
 use forest::{Forest, Seen};
 use job::{Job, RANKS};
 use runs::RunJob;
@@ -134,12 +138,50 @@ proptest::proptest! {
 }
 
 #[test]
-fn jobs_that_failed_once_do_not_fail_again() {
-    let lines = include_str!("found.txt").lines();
-    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let job = Job::from_line(line).expect("a job");
-        assert_eq!(shrink::try_run(&job), None, "cargo fampi sim --job '{line}'");
+fn jobs_that_failed_once_fail_with_their_bug_and_not_without_it() {
+    let mut lost = Vec::new();
+    for (bug, job) in found::jobs() {
+        assert_eq!(shrink::try_run(&job), None, "cargo fampi sim --job '{job}'");
+        planted::plant(Some(bug));
+        if shrink::try_run(&job).is_none() {
+            lost.push(bug);
+        }
+        planted::plant(None);
     }
+    assert_eq!(lost, [], "the jobs of these bugs no longer see them: find others for `found.txt`");
+}
+
+/// For a bug of `found.txt` whose job no longer gets there: another one, made small.
+#[test]
+fn find_a_job_for() {
+    let Ok(name) = std::env::var("FAMPI_BUG") else { return };
+    let bug = found::bug(&name).expect("a bug that can be planted");
+    let with_bug = |job: &Job| {
+        planted::plant(Some(bug));
+        let violation = shrink::try_run(job);
+        planted::plant(None);
+        violation
+    };
+    let known = found::jobs().find(|(known, _)| *known == bug);
+    let near = |seed| {
+        let (_, mut job) = known.clone()?;
+        for crash in &mut job.crashes {
+            if let CrashPoint::Effect(effect) = &mut crash.at {
+                *effect *= 2;
+            }
+        }
+        Some(shrink::varied(&job, seed))
+    };
+    let drawn = |seed| Job::drawn_from(seed, &RANKS);
+    // Every other job is like the one that was found before, with deaths earlier or later.
+    let job = |seed| near(seed).filter(|_| seed % 2 == 0).unwrap_or_else(|| drawn(seed));
+    let ended = each_seed(0, seeds(1_000_000), |seed| with_bug(&job(seed)).map_or(Ok(()), Err));
+    let (seed, violation) = ended.expect_err("no job sees the bug");
+    planted::plant(Some(bug));
+    let (small, _) = shrink::shrink(job(seed), violation);
+    planted::plant(None);
+    println!("job {seed}, made small:\n{bug:?}: {small}");
+    assert_eq!(shrink::try_run(&small), None, "it fails without the bug, too");
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(crate) fn shrink(job: Job, violation: String) -> (Job, String) {
 }
 
 /// The job itself, or with another seed and other moments of death.
-fn varied(job: &Job, way: u64) -> Job {
+pub(crate) fn varied(job: &Job, way: u64) -> Job {
     let mut job = job.clone();
     if way > 0 {
         let mut draw = Draw(way);

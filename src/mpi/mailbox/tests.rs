@@ -1,7 +1,24 @@
 //! Mailboxes of one process, as if it were several.
 
+use std::time::{Duration, Instant};
+
 use super::*;
 use crate::protocol::fused::ReduceOp;
+
+/// Longer than a busy machine takes for all that is ever waited for here.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What comes if it is looked for again and again, which must not be in vain for ever.
+fn awaited<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what} does not come");
+        thread::yield_now();
+    }
+}
 
 /// Mailboxes of so many neighbours; each has all the ways that `is_reached` lets it have.
 fn mailboxes(size: usize, is_reached: impl Fn(usize, usize) -> bool) -> Vec<Mailbox> {
@@ -75,11 +92,11 @@ fn slow_frames_of_any_length_come_whole_and_in_order_among_letters() {
         assert!(send(a, 1, 1 + bytes as u64));
         assert!(b.hears_the_bell());
         assert_eq!(taken(b, 0), Some(letter(bytes as u64)));
-        let whole = std::iter::repeat_with(|| {
+        let whole = awaited("a slow frame", || {
             a.flush();
             taken_slow(b, 0)
         });
-        assert_eq!(whole.flatten().next(), Some(frame(bytes)));
+        assert_eq!(whole, frame(bytes));
         a.flush();
         assert_eq!(taken(b, 0), Some(letter(1 + bytes as u64)));
         let _ = b.hears_the_bell();
@@ -111,18 +128,18 @@ fn slow_frames_cross_between_threads() {
             for bytes in 0..3000 {
                 assert!(a.send_slow(Rank::new(1), &frame(bytes)));
             }
-            while a.is_sending() {
+            awaited("room", || {
                 a.flush();
-                thread::yield_now();
-            }
+                (!a.is_sending()).then_some(())
+            });
         });
         scope.spawn(move || {
             for bytes in 0..3000 {
-                while !b.has(Rank::new(0)) && !b.hears_the_bell() {
-                    thread::yield_now();
-                }
-                let whole = std::iter::repeat_with(|| taken_slow(&mut b, 0));
-                assert_eq!(whole.flatten().next(), Some(frame(bytes)));
+                awaited("a frame, or the bell", || {
+                    (b.has(Rank::new(0)) || b.hears_the_bell()).then_some(())
+                });
+                let whole = awaited("a slow frame", || taken_slow(&mut b, 0));
+                assert_eq!(whole, frame(bytes));
             }
         });
     });
@@ -159,20 +176,15 @@ fn letters_cross_between_threads() {
             for number in 0..LETTERS {
                 assert!(send(&mut a, 1, number));
             }
-            while a.is_sending() {
+            awaited("room", || {
                 a.flush();
-                thread::yield_now();
-            }
+                (!a.is_sending()).then_some(())
+            });
         });
         scope.spawn(move || {
             for number in 0..LETTERS {
-                let got = std::iter::repeat_with(|| taken(&mut b, 0));
-                let got = got.inspect(|got| {
-                    if got.is_none() {
-                        thread::yield_now();
-                    }
-                });
-                assert_eq!(got.flatten().next(), Some(letter(number)));
+                let got = awaited("a letter", || taken(&mut b, 0));
+                assert_eq!(got, letter(number));
             }
         });
     });
