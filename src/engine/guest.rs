@@ -148,9 +148,8 @@ impl Engine {
         if block.level.is_agreed() {
             return self.interrupt_open(comm, scope);
         }
-        let limit = self.platform.now() + LOCAL_GRACE;
-        let deadline = &mut self.block_mut(key).deadline;
-        *deadline = Some(deadline.map_or(limit, |deadline| deadline.min(limit)));
+        let moment = self.platform.now() + LOCAL_GRACE;
+        self.block_mut(key).bring_deadline(moment);
     }
 
     /// Waits for requests of this process until `done` holds, or until a block that this process
