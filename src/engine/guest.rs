@@ -73,7 +73,7 @@ impl Engine {
             if let Some(data) = self.comm(comm).data {
                 self.platform.retire_contexts(data, context + 1, false);
             }
-        } else if state.commit.dead().len() > state.commit.agreed_dead().len() {
+        } else if state.commit.dead().len() > state.commit.reported_dead().len() {
             self.doubt(key);
         }
         self.drain(key);
@@ -199,7 +199,7 @@ impl Engine {
         for at in 0..self.comms.len() {
             let state = &self.comms[at];
             if state.open.is_empty()
-                || state.commit.dead().len() == state.commit.agreed_dead().len()
+                || state.commit.dead().len() == state.commit.reported_dead().len()
             {
                 continue;
             }
