@@ -14,6 +14,7 @@ mod checks;
 #[path = "../operations/every.rs"]
 mod every;
 mod forest;
+mod guests;
 mod job;
 mod rounds;
 mod runs;
@@ -23,6 +24,7 @@ mod text;
 
 use fampi::protocol::planted::{self, Bug};
 use forest::{Forest, Seen};
+use guests::Guests;
 use job::{Job, RANKS};
 use runs::RunJob;
 use seeds::each_seed;
@@ -33,6 +35,8 @@ const SEEDS: u64 = 20_000;
 const RUNS: u64 = 6_000;
 /// The same for derived communicators.
 const FORESTS: u64 = 12_000;
+/// The same for programs that own their MPI.
+const GUESTS: u64 = 3_000;
 
 #[test]
 fn thousands_of_jobs_end_with_one_story_on_all_living_ranks() {
@@ -94,6 +98,26 @@ fn blocks_on_derived_communicators_end_alike_and_leave_nobody_waiting() {
     }
 }
 
+#[test]
+fn blocks_over_requests_of_the_program_end_alike_and_name_all_who_are_missing() {
+    let seeds = seeds(GUESTS);
+    let all = std::sync::Mutex::new(guests::Seen::default());
+    let ended = each_seed(0, seeds, |seed| {
+        let seen = Guests::drawn_from(seed).run(false)?;
+        all.lock().expect("no panic holds it").add(&seen);
+        Ok(())
+    });
+    if let Err((seed, violation)) = ended {
+        let violation: String = violation;
+        panic!("{violation}\n{}", reproduce("one_guest", seed));
+    }
+    let seen = all.into_inner().expect("no panic holds it");
+    println!("{seeds} seeds: {seen}");
+    if seeds >= 1000 {
+        seen.assert_everything_happened();
+    }
+}
+
 /// The number of seeds, if nobody says another.
 fn seeds(otherwise: u64) -> u64 {
     let asked = std::env::var("FAMPI_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
@@ -135,6 +159,12 @@ proptest::proptest! {
 fn jobs_that_failed_once_do_not_fail_again() {
     let lines = include_str!("found.txt").lines();
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(seed) = line.strip_prefix("guests=") {
+            let seed = seed.parse().expect("a number");
+            let run = Guests::drawn_from(seed).run(false);
+            run.unwrap_or_else(|violation| panic!("{violation}\n{}", reproduce("one_guest", seed)));
+            continue;
+        }
         let job = Job::from_line(line).expect("a job");
         assert_eq!(shrink::try_run(&job), None, "cargo fampi sim --job '{line}'");
     }
@@ -179,6 +209,31 @@ fn one_forest() {
     match job.run(true) {
         Ok(seen) => println!("{seen}"),
         Err(violation) => panic!("{violation}\n{}", reproduce("one_forest", seed)),
+    }
+}
+
+#[test]
+fn a_block_that_leaves_out_a_rank_of_whose_death_only_a_recovery_knew_is_found() {
+    planted::plant(Some(Bug::HushTheDeath));
+    let mut seeds = 0..1000;
+    let found = seeds.find_map(|seed| Some((seed, Guests::drawn_from(seed).run(false).err()?)));
+    planted::plant(None);
+    let (seed, violation) = found.expect("the bug is seen");
+    println!("seed {seed}: {violation}");
+    assert!(violation.contains("which no report names dead"), "{violation}");
+    assert!(Guests::drawn_from(seed).run(false).is_ok(), "it fails without the bug");
+}
+
+#[test]
+fn one_guest() {
+    let Some(seed) = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok()) else {
+        return;
+    };
+    let job = Guests::drawn_from(seed);
+    println!("{job:#?}");
+    match job.run(true) {
+        Ok(seen) => println!("{seen}"),
+        Err(violation) => panic!("{violation}\n{}", reproduce("one_guest", seed)),
     }
 }
 
