@@ -309,9 +309,12 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  who frees it.
 
  A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
- cancelled then; `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. How long
- anybody waits for the verdict is told to the wait. Called again on the same block, the list is
- ignored, and the deadline is moved as long as requests are pending.
+ cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. The time counts from the first wait after
+ this call, on any request, and makes a fault only in a wait that goes on beyond it: a wait with
+ the same timeout returns `FAMPI_ERR_TIMEOUT`. So after `FAMPI_TIMEOUT_POLL` the first wait still
+ looks once, even one that is a poll itself; what is not complete then is a fault in the next.
+ How long anybody waits for the verdict is told to the wait. Called again on the same block, the
+ list is ignored, and the time begins anew as long as requests are pending.
 
  After a death that the block met or reported, its communicator is revoked on all ranks: what is
  pending there ends with an error. Blocks without operations on it go on working, and
@@ -321,8 +324,9 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  are over. After a fault without a death nothing is revoked: give the next attempt other tags if
  an old message could match.
 
- Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list,
- `FAMPI_ERR_STATE` for an inner block that is not finished, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.
+ Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list, or when a
+ request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished,
+ `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`. Nothing has happened then, and the block is still open.
 
  Pointers:
 
@@ -580,7 +584,9 @@ int FAMPI_Comm_known_failed(MPI_Comm comm, MPI_Group *fgroup);
  Communicators are made one at a time, in the same order on all ranks.
 
  `newcomm` is written when the request is complete; the program frees it. Its errors return,
- and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it.
+ and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it. A
+ death that this call is the first to meet is in the reports of the blocks that are open on
+ `comm`, or in that of the next.
 
  Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when further deaths disturbed it too
  often. This call returns `FAMPI_ERR_PENDING` while another one is being made by fampi,
@@ -594,7 +600,8 @@ int FAMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
 
 /*
  Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
- All living ranks call it, after a block on `comm` that named the dead.
+ All living ranks call it, after a block on `comm` that named the dead; failed is whoever the
+ shrunken communicator leaves out.
 
  `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
  communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
@@ -712,7 +719,7 @@ int FAMPI_Wait_local(MPI_Request *request,
  Waits for all requests of a list, as `FAMPI_Wait_local` does for one.
 
  Of several failures the code of the first in the list is returned; `MPI_ERROR` of each status
- has that of its request.
+ has that of its request. Returns `FAMPI_ERR_REQUEST` when a request is in the list twice.
 
  Pointers:
 
@@ -727,7 +734,7 @@ int FAMPI_Waitall_local(int count,
  Waits for the next request of a list. `index` becomes its place, `MPI_UNDEFINED` when all are
  `MPI_REQUEST_NULL`. A request that is over stays in the list: take it out before the next call.
 
- Returns as `FAMPI_Wait_local`, about the request found.
+ Returns as `FAMPI_Waitall_local`, about the request found.
 
  Pointers:
 

@@ -224,9 +224,12 @@ fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result
 /// who frees it.
 ///
 /// A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
-/// cancelled then; `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. How long
-/// anybody waits for the verdict is told to the wait. Called again on the same block, the list is
-/// ignored, and the deadline is moved as long as requests are pending.
+/// cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. The time counts from the first wait after
+/// this call, on any request, and makes a fault only in a wait that goes on beyond it: a wait with
+/// the same timeout returns `FAMPI_ERR_TIMEOUT`. So after `FAMPI_TIMEOUT_POLL` the first wait still
+/// looks once, even one that is a poll itself; what is not complete then is a fault in the next.
+/// How long anybody waits for the verdict is told to the wait. Called again on the same block, the
+/// list is ignored, and the time begins anew as long as requests are pending.
 ///
 /// After a death that the block met or reported, its communicator is revoked on all ranks: what is
 /// pending there ends with an error. Blocks without operations on it go on working, and
@@ -236,8 +239,9 @@ fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result
 /// are over. After a fault without a death nothing is revoked: give the next attempt other tags if
 /// an old message could match.
 ///
-/// Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list,
-/// `FAMPI_ERR_STATE` for an inner block that is not finished, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.
+/// Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list, or when a
+/// request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished,
+/// `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`. Nothing has happened then, and the block is still open.
 ///
 /// # Safety
 ///
@@ -290,6 +294,7 @@ pub(crate) fn finish(
     if found.finished {
         return finish_alone(state, tb_request, limit);
     }
+    state.check_once(requests)?;
     check_inner(state, tb_request, requests)?;
     let data = state.guest.data_of(block);
     let found = state.block(tb_request)?;

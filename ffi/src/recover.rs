@@ -12,7 +12,6 @@
 use std::ffi::c_int;
 
 use fampi_core::{
-    Level, Timeout,
     guest::{GuestBlock, GuestComm, Shrinking},
     mpi::Seat,
 };
@@ -88,23 +87,25 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> (Stage, bool)
             Some(Err(error)) => (Stage::Over(of_error(&error)), false),
             Some(Ok(comm)) => (Stage::Over(shrunk(state, comm, target)), false),
         },
-        Stage::Ready(block, plan) => match end(state, block) {
+        Stage::Ready(block, plan) => match state.guest.end_step(block) {
             None => (Stage::Ready(block, plan), false),
             Some(committed) => {
                 let made = if committed { make(state, &plan) } else { give_up(state, &plan) };
                 let Some(failed) = plan.failed else { return (Stage::Over(FAMPI_ERR_COMM), false) };
-                let confirm = commit(state, failed, made.is_some());
+                let confirm = state.guest.start_step(failed, made.is_some());
                 (Stage::Confirm(confirm, made), true)
             }
         },
         Stage::Join(plan) => match make(state, &plan) {
             None => (Stage::Over(FAMPI_ERR_CREATION), false),
-            Some((raw, comm)) => (Stage::Welcome(commit(state, comm, true), raw, comm), true),
+            Some((raw, comm)) => {
+                (Stage::Welcome(state.guest.start_step(comm, true), raw, comm), true)
+            }
         },
-        Stage::Confirm(block, made) => match (end(state, block), made) {
+        Stage::Confirm(block, made) => match (state.guest.end_step(block), made) {
             (None, made) => (Stage::Confirm(block, made), false),
             (Some(true), Some((raw, comm))) => {
-                (Stage::Welcome(commit(state, comm, true), raw, comm), true)
+                (Stage::Welcome(state.guest.start_step(comm, true), raw, comm), true)
             }
             (Some(_), made) => {
                 // The replacements are not left waiting for a welcome.
@@ -114,7 +115,7 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> (Stage, bool)
                 (Stage::Over(FAMPI_ERR_CREATION), false)
             }
         },
-        Stage::Welcome(block, raw, comm) => match end(state, block) {
+        Stage::Welcome(block, raw, comm) => match state.guest.end_step(block) {
             None => (Stage::Welcome(block, raw, comm), false),
             Some(true) => {
                 // SAFETY: the program keeps the variable until the request is complete.
@@ -125,23 +126,6 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> (Stage, bool)
         },
         over @ Stage::Over(_) => (over, false),
     }
-}
-
-/// A commit of a communicator, with our vote.
-fn commit(state: &mut State, comm: GuestComm, ok: bool) -> GuestBlock {
-    let block = state.guest.start(comm, Level::Global);
-    if !ok {
-        state.guest.raise(block, FAMPI_ERR_CREATION);
-    }
-    state.guest.finish(block, &[], Timeout::Never);
-    block
-}
-
-/// The verdict, once it is there.
-fn end(state: &mut State, block: GuestBlock) -> Option<bool> {
-    let committed = state.guest.verdict(block)?;
-    state.guest.release(block);
-    Some(committed)
 }
 
 fn shrunk(state: &mut State, comm: GuestComm, target: *mut MPI_Comm) -> c_int {
@@ -184,7 +168,9 @@ fn add(
 /// Communicators are made one at a time, in the same order on all ranks.
 ///
 /// `newcomm` is written when the request is complete; the program frees it. Its errors return,
-/// and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it.
+/// and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it. A
+/// death that this call is the first to meet is in the reports of the blocks that are open on
+/// `comm`, or in that of the next.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when further deaths disturbed it too
 /// often. This call returns `FAMPI_ERR_PENDING` while another one is being made by fampi,
@@ -211,7 +197,8 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 }
 
 /// Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
-/// All living ranks call it, after a block on `comm` that named the dead.
+/// All living ranks call it, after a block on `comm` that named the dead; failed is whoever the
+/// shrunken communicator leaves out.
 ///
 /// `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
 /// communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
@@ -252,7 +239,7 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
         check_link(aux_intercomm)?;
         let state = State::started(state)?;
         let failed = state.comm(comm)?;
-        let dead = state.guest.known_failed(failed);
+        let dead = state.guest.left_out(failed);
         let (me, size) = place_in(comm)?;
         let mut taken: Vec<c_int> = ranks.to_vec();
         taken.sort_unstable();
@@ -265,7 +252,7 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
         let root = (root..size).chain(0..root).find(|rank| !is_dead(*rank)).unwrap_or(root);
         if me == root && !fits {
             // The others wait for this rank's word.
-            let refused = commit(state, failed, false);
+            let refused = state.guest.start_step(failed, false);
             state.guest.release(refused);
             return Err(FAMPI_ERR_ARG);
         }
@@ -274,7 +261,7 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
         });
         let seat = Seat::Survivor { rank: me as u32, seats };
         let plan = Plan { link: aux_intercomm, failed: Some(failed), seat };
-        let ready = commit(state, failed, true);
+        let ready = state.guest.start_step(failed, true);
         add(state, Stage::Ready(ready, plan), newcomm, request)
     })
 }

@@ -66,6 +66,20 @@ pub(crate) fn key(raw: ffi::MPI_Request) -> usize {
     raw.0.addr()
 }
 
+/// True when a request is in a list twice. What was over when it started may be one request of
+/// MPI's, `finished`, any number of times. `keys` is a list to work with.
+pub(crate) fn repeats(
+    requests: &[ffi::MPI_Request],
+    finished: ffi::MPI_Request,
+    keys: &mut Vec<usize>,
+) -> bool {
+    let may_repeat = |raw: ffi::MPI_Request| raw == null() || raw == finished;
+    keys.clear();
+    keys.extend(requests.iter().filter(|raw| !may_repeat(**raw)).map(|raw| key(*raw)));
+    keys.sort_unstable();
+    keys.windows(2).any(|two| two[0] == two[1])
+}
+
 /// The ticket that MPI gives back to us.
 ///
 /// # Safety

@@ -50,6 +50,7 @@ fn awaited(
     requests: &mut [MPI_Request],
     found: &mut Vec<Awaited>,
 ) -> Result<()> {
+    state.check_once(requests)?;
     for request in requests.iter() {
         if let Some(Kind::Block(block)) = state.entry(*request).map(|entry| &entry.kind)
             && !block.finished
@@ -263,7 +264,7 @@ pub unsafe extern "C" fn FAMPI_Wait_local(
 /// Waits for all requests of a list, as `FAMPI_Wait_local` does for one.
 ///
 /// Of several failures the code of the first in the list is returned; `MPI_ERROR` of each status
-/// has that of its request.
+/// has that of its request. Returns `FAMPI_ERR_REQUEST` when a request is in the list twice.
 ///
 /// # Safety
 ///
@@ -393,7 +394,7 @@ unsafe fn put_statuses(statuses: *mut MPI_Status, at: usize, status: MPI_Status)
 /// Waits for the next request of a list. `index` becomes its place, `MPI_UNDEFINED` when all are
 /// `MPI_REQUEST_NULL`. A request that is over stays in the list: take it out before the next call.
 ///
-/// Returns as `FAMPI_Wait_local`, about the request found.
+/// Returns as `FAMPI_Waitall_local`, about the request found.
 ///
 /// # Safety
 ///

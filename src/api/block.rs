@@ -210,7 +210,13 @@ impl TryBlock {
     }
 
     /// Ends the block (`MPI_TryBlock_finish`): when its requests are over, this rank votes.
-    /// Requests that are not complete after `timeout` are faults. Returns at once.
+    /// Returns at once.
+    ///
+    /// Requests that are not complete after `timeout` are faults. It counts from the first wait
+    /// after this call, on any block, and makes a fault only in a wait that goes on beyond it: a
+    /// wait with the same timeout ends first, with [`Outcome::TimedOut`](super::Outcome::TimedOut).
+    /// So after [`Timeout::Poll`] the first wait still looks once, even one that is a poll itself;
+    /// what is not complete then is a fault in the next.
     #[inline]
     pub fn finish(self, timeout: Timeout) -> Pending {
         self.engine().borrow_mut().finish_block(self.key, timeout);

@@ -95,10 +95,10 @@ impl Comm {
         self.engine().borrow().remembered()
     }
 
-    /// All ranks that some committed report has named dead: the same on every living rank that
+    /// All ranks that the report of some block has named dead: the same on every living rank that
     /// has seen the same blocks.
     pub fn known_failed(&self) -> RankSet {
-        self.engine().borrow().comm(self.key()).commit.agreed_dead().clone()
+        self.engine().borrow().comm(self.key()).commit.reported_dead().clone()
     }
 
     /// Starts a block: local, no message (`MPI_TryBlock_start`, paper §3.1). For

@@ -105,8 +105,14 @@ impl Guest {
         self.engine.comm(comm.0).id
     }
 
-    /// All ranks that some report has named dead.
+    /// All ranks that the report of some block has named dead.
     pub fn known_failed(&self, comm: GuestComm) -> RankSet {
+        self.engine.comm(comm.0).commit.reported_dead().clone()
+    }
+
+    /// All ranks that a shrunken communicator leaves out: those of [`Self::known_failed`], and
+    /// those whose death steps of recoveries have found since.
+    pub fn left_out(&self, comm: GuestComm) -> RankSet {
         self.engine.comm(comm.0).commit.agreed_dead().clone()
     }
 
@@ -280,6 +286,17 @@ impl Guest {
     fn release_undecided(&mut self, block: GuestBlock) {
         self.leave_block(block);
         self.engine.detach(block.0);
+    }
+
+    /// Starts and ends a step of a recovery: a commit with this vote. No program sees its report,
+    /// so a death that it finds is reported by the blocks of the communicator.
+    pub fn start_step(&mut self, comm: GuestComm, ok: bool) -> GuestBlock {
+        GuestBlock(self.engine.start_step(comm.0, ok))
+    }
+
+    /// Whether a step committed, once it is decided; it is released then.
+    pub fn end_step(&mut self, step: GuestBlock) -> Option<bool> {
+        self.engine.end_step(step.0)
     }
 
     /// Starts to make a communicator of the survivors; all of them do so.

@@ -1,7 +1,7 @@
 //! Programs on simulated ranks.
 
-use super::World;
-use crate::sim::{self, Report, Simulation};
+use super::{World, guest::Guest};
+use crate::sim::{self, Report, SimPlatform, Simulation};
 
 impl Simulation {
     /// Runs a program on every rank of a simulated world: what it would get from `init` on a real
@@ -36,6 +36,20 @@ impl Simulation {
                 unreachable!("a crashed process does not go on")
             });
             program(world)
+        })
+    }
+}
+
+impl Guest {
+    /// The simulated world, as what it is.
+    ///
+    /// # Panics
+    ///
+    /// In a real world.
+    pub fn with_sim<R>(&mut self, use_it: impl FnOnce(&mut SimPlatform) -> R) -> R {
+        self.with_platform(|platform| {
+            let platform = platform.as_any().downcast_mut::<SimPlatform>();
+            use_it(platform.expect("a guest of the simulated world"))
         })
     }
 }

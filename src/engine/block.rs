@@ -128,7 +128,9 @@ pub(crate) struct OpenBlock {
     pub(super) phase: Phase,
     /// Why it is faulty, once it is decided.
     pub(super) report: FaultReport,
-    /// When the pending requests become faults; known once somebody looked at the clock.
+    /// The limit of finish, until a wait has looked at the clock: from then on there is a deadline.
+    pub(super) limit: Option<Duration>,
+    /// When the pending requests become faults.
     pub(super) deadline: Option<Duration>,
     /// Nobody holds the block's handle any more.
     pub(super) detached: bool,
@@ -190,6 +192,7 @@ impl OpenBlock {
             values: Held::NOTHING,
             phase: Phase::Free,
             report: FaultReport::default(),
+            limit: None,
             deadline: None,
             detached: false,
             held: 0,
@@ -201,6 +204,11 @@ impl OpenBlock {
     #[inline]
     pub(super) fn is_named(&self, key: BlockKey) -> bool {
         self.generation == key.generation()
+    }
+
+    /// Pending requests are faults at this moment, or earlier if that is due.
+    pub(super) fn bring_deadline(&mut self, moment: Duration) {
+        self.deadline = Some(self.deadline.map_or(moment, |deadline| deadline.min(moment)));
     }
 
     /// True when no request can change any more.
@@ -238,7 +246,7 @@ impl Engine {
         block.phase = Phase::Open;
         (block.first_pending, block.has_failed) = (0, false);
         block.has_synchronised = false;
-        block.deadline = None;
+        (block.limit, block.deadline) = (None, None);
         block.detached = false;
         if level.is_agreed() {
             block.scope = state.next_block;

@@ -73,7 +73,7 @@ impl Engine {
             if let Some(data) = self.comm(comm).data {
                 self.platform.retire_contexts(data, context + 1, false);
             }
-        } else if state.commit.dead().len() > state.commit.agreed_dead().len() {
+        } else if state.commit.dead().len() > state.commit.reported_dead().len() {
             self.doubt(key);
         }
         self.drain(key);
@@ -148,9 +148,8 @@ impl Engine {
         if block.level.is_agreed() {
             return self.interrupt_open(comm, scope);
         }
-        let limit = self.platform.now() + LOCAL_GRACE;
-        let deadline = &mut self.block_mut(key).deadline;
-        *deadline = Some(deadline.map_or(limit, |deadline| deadline.min(limit)));
+        let moment = self.platform.now() + LOCAL_GRACE;
+        self.block_mut(key).bring_deadline(moment);
     }
 
     /// Waits for requests of this process until `done` holds, or until a block that this process
@@ -200,7 +199,7 @@ impl Engine {
         for at in 0..self.comms.len() {
             let state = &self.comms[at];
             if state.open.is_empty()
-                || state.commit.dead().len() == state.commit.agreed_dead().len()
+                || state.commit.dead().len() == state.commit.reported_dead().len()
             {
                 continue;
             }

@@ -122,7 +122,7 @@ impl Engine {
                 }
             } else if timeout == Timeout::Poll {
                 let now = self.platform.now();
-                self.check_deadlines(now);
+                self.check_deadlines(now, Some(now));
                 return done(self);
             } else {
                 quiet += 1;
@@ -133,7 +133,7 @@ impl Engine {
             }
             let now = self.platform.now();
             let limit = *deadline.get_or_insert_with(|| timeout.deadline(now));
-            self.check_deadlines(now);
+            self.check_deadlines(now, limit);
             if limit.is_some_and(|limit| now >= limit) {
                 return done(self);
             }
@@ -199,7 +199,8 @@ impl Engine {
         }
     }
 
-    fn check_deadlines(&mut self, now: Duration) {
+    /// Looks after blocks with pending requests, in a wait that goes on until this `end`.
+    fn check_deadlines(&mut self, now: Duration, end: Option<Duration>) {
         if self.draining.is_empty() {
             return;
         }
@@ -216,7 +217,7 @@ impl Engine {
                 self.drain(key);
             }
             if self.draining.contains(&key) {
-                self.check_deadline(key, now);
+                self.check_deadline(key, now, end);
             }
         }
     }

@@ -91,12 +91,12 @@ impl Engine {
         if outdated || state.interrupts.contains(block.scope) || self.doomed_around(key) {
             return Some(FaultCode::Interrupted);
         }
-        let (dead, agreed) = (state.commit.dead(), state.commit.agreed_dead());
+        let (dead, told) = (state.commit.dead(), state.commit.reported_dead());
         let hopeless = match need {
             Need::Peer(peer) => dead.contains(peer),
             Need::Anybody if of_all => !dead.is_empty(),
             // It may be the dead who was to send; once all know that, it is the user's risk.
-            Need::Anybody => dead.len() > agreed.len(),
+            Need::Anybody => dead.len() > told.len(),
             // Asked for each of their messages.
             Need::Neighbours(_) | Need::Nobody | Need::Inner(_) | Need::Foreign => false,
         };

@@ -60,11 +60,9 @@ impl Engine {
                     block.phase = Phase::Draining;
                     self.draining.push(key);
                 }
-                let deadline = match timeout {
-                    Timeout::Never => None,
-                    _ => timeout.deadline(self.platform.now()),
-                };
-                self.block_mut(key).deadline = deadline;
+                let block = self.block_mut(key);
+                // The moment of zero is zero: what is left is the limit.
+                (block.limit, block.deadline) = (timeout.deadline(Duration::ZERO), None);
                 self.drain(key);
             }
             _ => {}
@@ -178,10 +176,18 @@ impl Engine {
         }
     }
 
-    /// Pending requests of a finished block whose deadline has come become faults.
-    pub(super) fn check_deadline(&mut self, key: BlockKey, now: Duration) {
+    /// Pending requests of a finished block whose deadline has come become faults, in a wait that
+    /// goes on beyond the deadline.
+    ///
+    /// The limit of finish counts from the first look at the clock in a wait, so a wait with the
+    /// same limit ends first, however long this process took from one call to the other.
+    pub(super) fn check_deadline(&mut self, key: BlockKey, now: Duration, end: Option<Duration>) {
         let block = self.block_mut(key);
-        if block.phase != Phase::Draining || block.deadline.is_none_or(|deadline| now < deadline) {
+        if let Some(moment) = block.limit.take().and_then(|limit| now.checked_add(limit)) {
+            block.bring_deadline(moment);
+        }
+        let is_due = |deadline| now >= deadline && end.is_none_or(|end| deadline < end);
+        if block.phase != Phase::Draining || !block.deadline.is_some_and(is_due) {
             return;
         }
         if block.is_drained() {
@@ -207,9 +213,8 @@ impl Engine {
         if !blamed || !self.comm(block.comm).commit.dead().is_empty() {
             return true;
         }
-        let limit = self.platform.now() + WHO_DIED;
-        let deadline = &mut self.block_mut(key).deadline;
-        *deadline = Some(deadline.map_or(limit, |deadline| deadline.min(limit)));
+        let moment = self.platform.now() + WHO_DIED;
+        self.block_mut(key).bring_deadline(moment);
         false
     }
 

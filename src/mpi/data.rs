@@ -205,6 +205,11 @@ impl Posts {
         }
     }
 
+    /// The request of what is over when it starts.
+    pub(super) fn finished(&self) -> ffi::MPI_Request {
+        self.finished
+    }
+
     fn slot(&mut self, post: PostId) -> Option<&mut Post> {
         self.slots.get_mut(post.0 as usize)?.as_mut()
     }

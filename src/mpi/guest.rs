@@ -307,6 +307,12 @@ impl MpiPlatform {
         }
     }
 
+    /// The request that MPI gives for whatever was over before its start returned, as often as it
+    /// likes; null if there is none.
+    pub fn finished_request(&self) -> ffi::MPI_Request {
+        self.posts.finished()
+    }
+
     /// What became of a request, as far as is known without another look.
     pub fn ended(&mut self, post: PostId) -> Option<Ended> {
         self.guests.operation(post)?.ended

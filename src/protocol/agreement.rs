@@ -65,7 +65,8 @@ pub struct Tally {
     pub faults: Vec<Fault>,
     /// All deaths known to any of them.
     pub dead: RankSet,
-    /// The deaths that earlier decisions of this communicator have reported to all of them.
+    /// The deaths that earlier reports of this communicator have named to all of them; in a step
+    /// of a recovery, those that earlier decisions have.
     pub agreed: RankSet,
     /// The lowest undecided block of any of them.
     pub floor: BlockId,
@@ -163,7 +164,8 @@ pub struct Decision {
     pub committed: bool,
     /// Faults other than deaths, sorted.
     pub faults: Vec<Fault>,
-    /// Ranks whose death no earlier block has reported to all living ranks.
+    /// Ranks whose death no earlier block has reported to all living ranks; in a step of a
+    /// recovery, none of its earlier steps either.
     pub dead: RankSet,
     /// The data context in which blocks run after this decision.
     pub next_context: u32,

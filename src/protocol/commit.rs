@@ -21,9 +21,14 @@
 //! The slow path is entered by a rank that learns of a death, that votes *no*, that meets another
 //! view, or that receives any slow-path message for the block.
 //!
+//! Steps of a recovery are blocks as well, whose reports no user sees. What a step decides changes
+//! the view, so that the next step goes on without the dead; a death counts as reported, and is
+//! left out of reports from then on, only when a block of the application has named it.
+//!
 //! **Guarantees.** No two living ranks decide differently (a rank that decided and then died does
 //! not bind the others); every living rank decides once all living ranks have voted; a decided
-//! rank has voted; *committed* implies that every rank outside the agreed dead voted *yes*.
+//! rank has voted; *committed* implies that every rank voted *yes*, except those that the report of
+//! an earlier block named dead, and for a step those that an earlier step did.
 //!
 //! **Assumes** reliable FIFO links between living ranks and a detector that reports every death
 //! in the end and never a living rank.
@@ -75,6 +80,11 @@ pub struct Commit {
     me: Rank,
     size: u32,
     dead: RankSet,
+    /// The dead whom the application knows of, by the report of a block; all of them are out of
+    /// the view.
+    reported: RankSet,
+    /// The steps of recoveries among the blocks that are not forgotten.
+    steps: Vec<BlockId>,
     view: View,
     /// An exchange in this view that has not begun.
     blank: Exchange,
@@ -99,6 +109,8 @@ impl Commit {
             me,
             size,
             dead: RankSet::new(),
+            reported: RankSet::new(),
+            steps: Vec::new(),
             view: View::new(size, Shape::WIDE),
             blank: Exchange::new(me.number(), size, Shape::WIDE),
             blocks: Window::default(),
@@ -136,6 +148,14 @@ impl Commit {
         self.handle_vote(id, vote, out);
     }
 
+    /// The block is a step of a recovery, whose report no user sees, on all ranks that vote on it.
+    /// Before the vote.
+    pub fn begin_step(&mut self, id: BlockId) {
+        let base = self.blocks.base();
+        self.steps.retain(|step| *step >= base);
+        self.steps.push(id);
+    }
+
     /// This rank ends its attempt at a block with this vote. Once per block and rank.
     ///
     /// # Panics
@@ -157,7 +177,7 @@ impl Commit {
             self.enter_slow_path(id, out);
             return;
         }
-        let slow = self.forsaken || self.dead.len() != self.view.dead().len();
+        let slow = self.forsaken || self.dead.len() != self.known_to(id).len();
         let mine = self.view.fingerprint(vote.context);
         let mut exchange = self.blank.clone();
         let block = self.blocks.at_mut(id);
@@ -268,9 +288,20 @@ impl Commit {
         &self.dead
     }
 
-    /// The deaths that a decision of this communicator has reported.
+    /// The deaths that decisions of this communicator have named, those of steps included.
     pub fn agreed_dead(&self) -> &RankSet {
         self.view.dead()
+    }
+
+    /// The deaths that reports of this communicator have named: decisions of blocks, not of steps.
+    pub fn reported_dead(&self) -> &RankSet {
+        &self.reported
+    }
+
+    /// The deaths that the decision of a block, or of a step, does not name again.
+    #[inline]
+    fn known_to(&self, id: BlockId) -> &RankSet {
+        if self.steps.contains(&id) { self.view.dead() } else { &self.reported }
     }
 
     /// The lowest block that some living rank may still ask about.
@@ -364,8 +395,11 @@ impl Commit {
         block.fusion.get_or_insert_with(|| spare.take().unwrap_or_default())
     }
 
-    /// Goes on without ranks that a decision has declared dead.
-    fn exclude(&mut self, dead: &RankSet) {
+    /// Goes on without ranks that the decision on this block has declared dead.
+    fn exclude(&mut self, id: BlockId, dead: &RankSet) {
+        if !self.steps.contains(&id) || planted(Bug::HushTheDeath) {
+            self.reported.union_with(dead);
+        }
         self.view.exclude(dead);
         let (position, live) = (self.view.position_of(self.me), self.view.live());
         self.blank = Exchange::new(position, live, self.view.shape());

@@ -54,6 +54,8 @@ bugs! {
     OwnFloor,
     /// A death that an earlier block reported is reported again.
     ReportAgain,
+    /// A death that a step of a recovery has found is left out of the reports of blocks.
+    HushTheDeath,
     /// A rank that gave up does not vote when it is asked.
     LeaveInSilence,
     /// A rank that gave up does not tell those that wait for it.

@@ -22,6 +22,9 @@ pub(crate) struct Creation {
     /// block has agreed on.
     awaits: Option<BlockKey>,
     made: Option<Derived>,
+    /// Whom a shrink leaves out: the dead that all knew of when they made it, not those of whom a
+    /// block has told this rank since.
+    left_out: RankSet,
     /// A block has committed it: if it fails now, a rebuild makes it.
     due: bool,
 }
@@ -60,7 +63,7 @@ impl Creation {
         engine.tell(|_| Entry::Begun { work: kind.name(), spawn: 0 });
         let mut orders = Vec::new();
         let handshake = Handshake::start(goal, MAX_ATTEMPTS, &mut orders);
-        let mut creation = Self { parent, kind, handshake, awaits: None, made: None, due: false };
+        let mut creation = Self::new(parent, kind, handshake);
         creation.obey(engine, orders);
         Ok(creation)
     }
@@ -75,7 +78,12 @@ impl Creation {
         let kind = Kind::Split { color: Some(0), key, of_grid: false };
         engine.tell(|_| Entry::Begun { work: kind.name(), spawn: 0 });
         let handshake = Handshake::agreed();
-        Ok(Self { parent, kind, handshake, awaits: None, made: None, due: true })
+        Ok(Self { due: true, ..Self::new(parent, kind, handshake) })
+    }
+
+    fn new(parent: CommKey, kind: Kind, handshake: Handshake) -> Self {
+        let (awaits, made, left_out, due) = (None, None, RankSet::new(), false);
+        Self { parent, kind, handshake, awaits, made, left_out, due }
     }
 
     /// The block whose verdict the next step waits for.
@@ -147,7 +155,7 @@ impl Creation {
         engine.register_child(self.parent, &Derived { data: None, table }, false);
     }
 
-    fn make(&self, engine: &mut Engine) -> Option<Derived> {
+    fn make(&mut self, engine: &mut Engine) -> Option<Derived> {
         let comm = engine.comm(self.parent);
         let (data, dead) = (comm.data?, comm.commit.agreed_dead().clone());
         match self.kind {
@@ -158,6 +166,7 @@ impl Creation {
             }
             Kind::Shrink => {
                 let data = engine.platform.shrink(data, &dead).ok()?;
+                self.left_out = dead;
                 Some(Derived { data: Some(data), table: Vec::new() })
             }
         }
@@ -170,8 +179,7 @@ impl Creation {
                 let comm = engine.comm_mut(self.parent);
                 let id = comm.id.derived(comm.derived);
                 comm.derived += 1;
-                let dead = comm.commit.agreed_dead();
-                let living = |rank: &u32| !dead.contains((*rank).into());
+                let living = |rank: &u32| !self.left_out.contains((*rank).into());
                 let ranks: Vec<u32> = (0..comm.size()).filter(living).collect();
                 let me = ranks.iter().position(|rank| *rank == comm.me.number())?;
                 let members = ranks.iter().map(|rank| comm.members[*rank as usize]).collect();

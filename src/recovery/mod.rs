@@ -50,9 +50,12 @@ pub(crate) struct Job {
 }
 
 impl Engine {
-    /// A step's commit: a block without requests, with our vote.
+    /// A step's commit: a block without requests, with our vote. Nobody sees its report, so a death
+    /// that it finds is reported by the blocks of the communicator, open or to come.
     pub(crate) fn start_step(&mut self, comm: CommKey, ok: bool) -> crate::engine::BlockKey {
         let key = self.start_block(comm, Level::Global);
+        let id = self.block(key).scope;
+        self.comm_mut(comm).commit.begin_step(id);
         if !ok {
             self.raise(key, crate::fault::FaultCode::Interrupted);
         }

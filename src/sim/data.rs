@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use super::{
     collectives::Meeting,
     event::Event,
+    guest::Handed,
     matching::Port,
     world::{Pid, Time, World, note},
 };
@@ -74,6 +75,8 @@ pub(super) struct Post {
     /// Number of the collective.
     pub(super) number: u32,
     abandoned: bool,
+    /// It is a request of the program, which has handed it over.
+    pub(super) handed: Option<Handed>,
 }
 
 impl Post {
@@ -164,6 +167,7 @@ impl World {
             matched: false,
             number: 0,
             abandoned: false,
+            handed: None,
         };
         let local = it.local;
         note!(self, local, "p{me} posts {}", post.describe());
@@ -337,6 +341,12 @@ impl World {
             self.fail_posts(observer, FaultCode::ProcessFailed, needs_it);
             self.break_collectives(comm, rank);
         }
+    }
+
+    /// True when the process knows that somebody in this communicator is dead.
+    pub(super) fn knows_of_a_death(&self, me: Pid, comm: usize) -> bool {
+        let knows = &self.processes[me].knows;
+        self.comms[comm].members.iter().any(|member| knows.contains(member))
     }
 
     /// Fails a new operation at once when it needs a process known to be dead.

@@ -44,6 +44,7 @@ mod data;
 mod event;
 mod files;
 mod groups;
+mod guest;
 mod here;
 mod matching;
 mod network;

@@ -29,7 +29,7 @@ use crate::{
     rank::{Rank, RankSet},
 };
 
-type Guard<'a> = MutexGuard<'a, World>;
+pub(super) type Guard<'a> = MutexGuard<'a, World>;
 
 /// Calls of a process that has ended, while it unwinds; beyond it hangs in some destructor.
 const GHOST_CALLS: u64 = 10_000_000;
@@ -40,7 +40,7 @@ const GHOST_CALLS: u64 = 10_000_000;
 /// payload: destructors run, no panic is reported. Calls from these destructors do nothing.
 pub struct SimPlatform {
     shared: Arc<Shared>,
-    me: Pid,
+    pub(super) me: Pid,
 }
 
 impl SimPlatform {
@@ -123,7 +123,7 @@ impl SimPlatform {
         Some(world)
     }
 
-    fn lock(&self) -> Option<Guard<'_>> {
+    pub(super) fn lock(&self) -> Option<Guard<'_>> {
         let world = self.shared.lock().ok();
         assert!(world.is_some() || thread::panicking(), "{FAILED}");
         world
@@ -152,7 +152,7 @@ impl SimPlatform {
     }
 
     /// Communicator and rank behind a local number.
-    fn place<'a>(&self, world: Guard<'a>, data: DataId) -> (Guard<'a>, (usize, usize)) {
+    pub(super) fn place<'a>(&self, world: Guard<'a>, data: DataId) -> (Guard<'a>, (usize, usize)) {
         let place = world.processes[self.me].datas.get(data.0 as usize).copied().flatten();
         let Some(place) = place else {
             drop(world);
@@ -275,11 +275,13 @@ impl Platform for SimPlatform {
         };
         let progress = world.processes[self.me].posts.get(&post.0).map(|post| post.progress);
         drop(world);
+        let progress = self.test_handed(post).or(progress);
         progress.unwrap_or_else(|| panic!("process {} has no post {}", self.me, post.0))
     }
 
-    fn cancel(&mut self, post: &mut Post, _: bool) {
+    fn cancel(&mut self, post: &mut Post, failed: bool) {
         let Post::Kept(post) = *post else { return };
+        self.cut_handed(post, failed);
         if let Some(mut world) = self.enter(false) {
             world.cancel(self.me, post);
         }
@@ -331,6 +333,9 @@ impl Platform for SimPlatform {
     }
 
     fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
+        if self.is_handed(post) {
+            return None;
+        }
         let Some(mut world) = self.enter(false) else { return Some(AnyBuffer::nothing()) };
         let posts = &mut world.processes[self.me].posts;
         let over = posts.get(&post.0).is_some_and(|post| post.progress != Progress::Pending);
@@ -342,15 +347,24 @@ impl Platform for SimPlatform {
 
     fn abandon(&mut self, post: Post, _: Option<AnyBuffer>) {
         let Post::Kept(post) = post else { return };
-        if let Some(mut world) = self.enter(false) {
+        // What the program started is the program's to end.
+        if !self.is_handed(post)
+            && let Some(mut world) = self.enter(false)
+        {
             world.abandon(self.me, post);
         }
     }
 
-    fn retire_contexts(&mut self, data: DataId, context: u32, _refill: bool) {
+    fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool) {
+        let is_programs = self.is_programs(data);
         if let Some(world) = self.enter(true) {
             let (mut world, place) = self.place(world, data);
-            world.retire(self.me, place, context.min(FIRST_SHARED_CONTEXT));
+            match (is_programs, refill) {
+                (false, _) => world.retire(self.me, place, context.min(FIRST_SHARED_CONTEXT)),
+                (true, false) => world.revoke_programs(self.me, data, place),
+                // Everybody lives: nothing is revoked.
+                (true, true) => {}
+            }
         }
     }
 
@@ -367,7 +381,12 @@ impl Platform for SimPlatform {
         let world = self.enter(true).ok_or(Error::CreationFailed)?;
         let (world, (comm, _)) = self.place(world, parent);
         match self.create(world, Parent::Comm(comm), Request::Shrink { dead: dead.clone() })? {
-            Made::Data(Some(data)) => Ok(data),
+            Made::Data(Some(data)) => {
+                if self.is_programs(parent) {
+                    self.give_to_program(data);
+                }
+                Ok(data)
+            }
             _ => Err(Error::CreationFailed),
         }
     }

@@ -81,6 +81,8 @@ pub(super) struct Process {
     pub(super) universes: Vec<(usize, bool)>,
     /// By local number: communicator and rank in it, until discarded.
     pub(super) datas: Vec<Option<(usize, usize)>>,
+    /// The communicators that are the program's own.
+    pub(super) programs: BTreeSet<usize>,
     pub(super) posts: BTreeMap<u32, Post>,
     pub(super) next_post: u32,
     /// It has looked for a message that was not there.
@@ -132,6 +134,7 @@ impl World {
             knows: (0..me).filter(|other| self.processes[*other].dead).collect(),
             universes: Vec::new(),
             datas: Vec::new(),
+            programs: BTreeSet::new(),
             posts: BTreeMap::new(),
             next_post: 0,
             probes: false,

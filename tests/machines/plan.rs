@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) fused: bool,
     /// A rank that brings values for another one.
     pub(crate) misfit: Option<u32>,
+    /// The blocks that are steps of a recovery.
+    pub(crate) steps: Vec<usize>,
     /// A rank that gives the communicator up, and when.
     pub(crate) leaver: Option<(u32, u64)>,
 }
@@ -71,6 +73,7 @@ impl Plan {
             }
         }
         let leaves = random.once_in(12);
+        let with_steps = random.once_in(3);
         let leaver = (random.below(u64::from(ranks)) as u32, random.below(horizon));
         Self {
             ranks,
@@ -85,6 +88,7 @@ impl Plan {
             deaths,
             leaver: leaves.then_some(leaver),
             fused: random.once_in(2),
+            steps: (0..blocks).filter(|_| with_steps && random.once_in(2)).collect(),
             misfit: random.once_in(16).then(|| random.below(u64::from(ranks)) as u32),
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     plan::{Death, Plan},
     properties::{ALWAYS, AT_REST, Verdict},
     random::Random,
-    record::{Record, values_of},
+    record::{Record, known_to, values_of},
 };
 
 const COMM: CommId = CommId(1);
@@ -128,13 +128,17 @@ impl Swarm {
             Happening::Vote(..) if record.retired => {}
             Happening::Vote(block, context) => {
                 let entry = &mut record.blocks[block.0 as usize];
+                entry.is_step = self.plan.steps.contains(&(block.0 as usize));
                 let mut vote = Vote::yes(context);
                 if self.plan.no_once_in > 0 && self.random.once_in(self.plan.no_once_in) {
                     vote.faults.push(Fault { comm: COMM, rank, code: FaultCode::Application(7) });
                 }
                 entry.vote = Some(vote.clone());
-                entry.known = machine.agreed_dead().clone();
-                if self.plan.fused {
+                entry.known = known_to(machine, entry.is_step);
+                if entry.is_step {
+                    machine.begin_step(block);
+                }
+                if self.plan.fused && !entry.is_step {
                     let values = values_of(rank, self.plan.misfit == Some(rank.number()));
                     entry.values = vote.is_yes().then_some(values);
                     machine.handle_fused_vote(block, vote, &values, &mut out);

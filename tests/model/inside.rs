@@ -28,7 +28,7 @@ use stateright::{Model, Property};
 
 use crate::{
     properties::{ALWAYS, AT_REST, Verdict},
-    record::Record,
+    record::{Record, known_to},
 };
 
 const OUTER: CommId = CommId(1);
@@ -255,7 +255,7 @@ impl Play<'_> {
         let vote = self.vote(OUTER, code);
         let entry = &mut self.state.records[self.rank.index()].blocks[0];
         entry.vote = Some(vote.clone());
-        entry.known = self.member.outer.agreed_dead().clone();
+        entry.known = known_to(&self.member.outer, false);
         let mut out: Vec<Effect> = Vec::new();
         self.member.outer.handle_vote(BLOCK, vote, &mut out);
         self.outside(out);

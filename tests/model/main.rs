@@ -136,6 +136,17 @@ fn blocks_one_after_the_other_across_deaths_and_data_contexts() {
 }
 
 #[test]
+fn a_death_that_a_step_of_a_recovery_finds_is_reported_by_a_block() {
+    let step = |step, ranks| Setup { blocks: 2, step: Some(step), ..Setup::ranks(ranks) };
+    check(Setup { crashes: 1, ..step(1, 2) }, 464);
+    check(Setup { crashes: 1, ..step(1, 3) }, 19_322);
+    check(Setup { crashes: 1, naysayer: Some(0), ..step(0, 3) }, 60_369);
+    check(Setup { crashes: 2, in_sequence: true, ..step(0, 3) }, 4442);
+    check(Setup { crashes: 2, in_sequence: true, blocks: 3, ..step(1, 3) }, 9344);
+    check(Setup { crashes: 1, in_sequence: true, leaver: Some(1), ..step(0, 3) }, 3819);
+}
+
+#[test]
 fn a_rank_that_gave_up_is_waited_for_by_nobody() {
     for leaver in 0..3 {
         let states = [2999, 1518, 1371][leaver];

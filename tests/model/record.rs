@@ -4,6 +4,7 @@ use fampi::{
     ids::BlockId,
     protocol::{
         agreement::{Decision, Vote},
+        commit::Commit,
         fused::{ReduceOp, Values},
     },
     rank::{Rank, RankSet},
@@ -16,10 +17,18 @@ pub(crate) struct Entry {
     pub(crate) vote: Option<Vote>,
     /// What it brought to the fused reduction.
     pub(crate) values: Option<Values>,
-    /// The deaths that earlier decisions had reported to it when it voted.
+    /// The deaths that earlier decisions had reported to it when it voted; for a step, steps
+    /// as well.
     pub(crate) known: RankSet,
+    /// It is a step of a recovery, whose report no user sees.
+    pub(crate) is_step: bool,
     /// The first decision that its machine announced; kept when the machine has forgotten it.
     pub(crate) decision: Option<Decision>,
+}
+
+/// The deaths that a machine does not report again, in a block or in a step.
+pub(crate) fn known_to(machine: &Commit, is_step: bool) -> RankSet {
+    if is_step { machine.agreed_dead().clone() } else { machine.reported_dead().clone() }
 }
 
 /// What a rank brings to a fused reduction: a number that shows in which order sums were made, and

@@ -31,7 +31,7 @@ use stateright::{Model, Property};
 
 use crate::{
     properties::{ALWAYS, AT_REST, Verdict},
-    record::{Record, values_of},
+    record::{Record, known_to, values_of},
 };
 
 const COMM: CommId = CommId(1);
@@ -57,6 +57,8 @@ pub(crate) struct Setup {
     pub(crate) fused: bool,
     /// The rank that brings values for another one.
     pub(crate) misfit: Option<u32>,
+    /// The block that is a step of a recovery.
+    pub(crate) step: Option<u64>,
     /// A death can fall between two messages of one turn.
     pub(crate) cuts: bool,
     /// How wide the groups of the exchange are.
@@ -111,6 +113,7 @@ impl Setup {
             in_sequence: false,
             fused: false,
             misfit: None,
+            step: None,
             cuts: false,
             shape: Shape::DOUBLING,
             bug: None,
@@ -171,7 +174,11 @@ impl Setup {
                 let vote = self.vote(state, rank, block);
                 let entry = &mut state.records[rank.index()].blocks[block.0 as usize];
                 entry.vote = Some(vote.clone());
-                entry.known = machine.agreed_dead().clone();
+                entry.is_step = self.step == Some(block.0);
+                entry.known = known_to(&machine, entry.is_step);
+                if entry.is_step {
+                    machine.begin_step(block);
+                }
                 if self.fused {
                     let values = values_of(rank, self.misfit == Some(rank.number()));
                     entry.values = vote.is_yes().then_some(values);

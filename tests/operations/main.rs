@@ -13,6 +13,7 @@ mod faults;
 mod files;
 mod fused;
 mod grids;
+mod inside;
 mod lattice;
 mod levels;
 mod many;

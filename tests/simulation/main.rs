@@ -15,6 +15,7 @@ mod checks;
 mod every;
 mod forest;
 mod found;
+mod guests;
 mod job;
 mod rounds;
 mod runs;
@@ -29,6 +30,7 @@ use fampi::{
     sim::CrashPoint,
 };
 use forest::{Forest, Seen};
+use guests::Guests;
 use job::{Job, RANKS};
 use runs::RunJob;
 use seeds::each_seed;
@@ -39,6 +41,8 @@ const SEEDS: u64 = 20_000;
 const RUNS: u64 = 6_000;
 /// The same for derived communicators.
 const FORESTS: u64 = 12_000;
+/// The same for programs that own their MPI.
+const GUESTS: u64 = 3_000;
 
 #[test]
 fn thousands_of_jobs_end_with_one_story_on_all_living_ranks() {
@@ -100,6 +104,26 @@ fn blocks_on_derived_communicators_end_alike_and_leave_nobody_waiting() {
     }
 }
 
+#[test]
+fn blocks_over_requests_of_the_program_end_alike_and_name_all_who_are_missing() {
+    let seeds = seeds(GUESTS);
+    let all = std::sync::Mutex::new(guests::Seen::default());
+    let ended = each_seed(0, seeds, |seed| {
+        let seen = Guests::drawn_from(seed).run(false)?;
+        all.lock().expect("no panic holds it").add(&seen);
+        Ok(())
+    });
+    if let Err((seed, violation)) = ended {
+        let violation: String = violation;
+        panic!("{violation}\n{}", reproduce("one_guest", seed));
+    }
+    let seen = all.into_inner().expect("no panic holds it");
+    println!("{seeds} seeds: {seen}");
+    if seeds >= 1000 {
+        seen.assert_everything_happened();
+    }
+}
+
 /// The number of seeds, if nobody says another.
 fn seeds(otherwise: u64) -> u64 {
     let asked = std::env::var("FAMPI_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
@@ -149,6 +173,18 @@ fn jobs_that_failed_once_fail_with_their_bug_and_not_without_it() {
         planted::plant(None);
     }
     assert_eq!(lost, [], "the jobs of these bugs no longer see them: find others for `found.txt`");
+}
+
+/// Programs that own their MPI and failed once: a block told one rank of a death while a communicator
+/// was shrunk, which that rank then took to have one member less than the others did.
+const GUESTS_THAT_FAILED: [u64; 1] = [10_643];
+
+#[test]
+fn programs_that_own_their_mpi_and_failed_once_do_not_fail_again() {
+    for seed in GUESTS_THAT_FAILED {
+        let run = Guests::drawn_from(seed).run(false);
+        run.unwrap_or_else(|violation| panic!("{violation}\n{}", reproduce("one_guest", seed)));
+    }
 }
 
 /// For a bug of `found.txt` whose job no longer gets there: another one, made small.
@@ -223,6 +259,31 @@ fn one<J: Debug, E: Display>(
     match run(&job) {
         Ok(end) => println!("all: {end}"),
         Err(violation) => panic!("{violation}\n{}", reproduce(test, seed)),
+    }
+}
+
+#[test]
+fn a_block_that_leaves_out_a_rank_of_whose_death_only_a_recovery_knew_is_found() {
+    planted::plant(Some(Bug::HushTheDeath));
+    let mut seeds = 0..1000;
+    let found = seeds.find_map(|seed| Some((seed, Guests::drawn_from(seed).run(false).err()?)));
+    planted::plant(None);
+    let (seed, violation) = found.expect("the bug is seen");
+    println!("seed {seed}: {violation}");
+    assert!(violation.contains("which no report names dead"), "{violation}");
+    assert!(Guests::drawn_from(seed).run(false).is_ok(), "it fails without the bug");
+}
+
+#[test]
+fn one_guest() {
+    let Some(seed) = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok()) else {
+        return;
+    };
+    let job = Guests::drawn_from(seed);
+    println!("{job:#?}");
+    match job.run(true) {
+        Ok(seen) => println!("{seen}"),
+        Err(violation) => panic!("{violation}\n{}", reproduce("one_guest", seed)),
     }
 }
 

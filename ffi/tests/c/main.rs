@@ -49,6 +49,14 @@ fn survivors_agree_wherever_a_rank_dies() {
 }
 
 #[test]
+fn a_death_that_a_recovery_finds_inside_of_a_block_is_in_the_report_of_that_block() {
+    let reports = program(&["tests/programs/reports.c"], Link::Shared, &[]);
+    for place in ["block", "nested", "beside", "after"] {
+        expect(&Launch::new(&reports, 4).words([place]), 3, ": survived").expect_orderly(3);
+    }
+}
+
+#[test]
 fn a_program_can_have_the_library_in_it() {
     let hello = program(&["examples/hello_block.c"], Link::Static, &[]);
     expect(&Launch::new(&hello, 4), 4, ": done, got").expect_orderly(4);

@@ -156,6 +156,21 @@ static void timeouts_and_repeated_finish(void)
   MPI_Request_free(&request);
   MPI_Request_free(&block);
 
+  /* Of two equal timeouts that of the wait comes first: the request is no fault. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
+  request = MPI_REQUEST_NULL;
+  if (rank == 0) MPI_Irecv(&got, 1, MPI_INT, 1, 6, MPI_COMM_WORLD, &request);
+  OK(FAMPI_TryBlock_finish(block, 1, &request, seconds(0.02)));
+  if (rank == 0) {
+    EXPECT(FAMPI_ERR_TIMEOUT, FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, seconds(0.02)));
+    OK(FAMPI_TryBlock_finish(block, 1, &request, seconds(20)));
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 1) MPI_Send(&sent, 1, MPI_INT, 0, 6, MPI_COMM_WORLD);
+  OK(FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  if (rank == 0) MPI_Request_free(&request);
+  MPI_Request_free(&block);
+
   /* The timeout of finish is a fault, on all ranks. */
   OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
   request = MPI_REQUEST_NULL;

@@ -106,6 +106,29 @@ static void finishes(void)
   OK(FAMPI_Request_get_status(inner, &other, MPI_STATUS_IGNORE));
   CHECK(number == 0 && other == 0);
   OK(FAMPI_Request_free(&inner));
+  /* One request twice, of MPI's own and then of ours: it is as it was, and the block is open. */
+  MPI_Irecv(&got[0], 1, MPI_INT, 1 - rank, MANY, MPI_COMM_WORLD, &list[0]);
+  list[1] = copy = list[0];
+  for (i = 0; i < 2; i++) {
+    FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(block, 2, list, FAMPI_TIMEOUT_NEVER));
+    FAILS(FAMPI_ERR_REQUEST,
+          FAMPI_Waitall_local(2, list, MPI_STATUSES_IGNORE, FAMPI_TIMEOUT_POLL));
+    CHECK(list[0] == copy && list[1] == copy);
+    EXPECT(FAMPI_ERR_TIMEOUT,
+           FAMPI_Wait_local(&copy, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_POLL));
+    list[0] = list[1] = copy;
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Send(&rank, 1, MPI_INT, 1 - rank, MANY, MPI_COMM_WORLD);
+  OK(FAMPI_Wait_local(&copy, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  CHECK(got[0] == 1 - rank);
+  OK(MPI_Request_free(&copy));
+  /* What is over at once is one request for MPI, and several for its program. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_SELF, FAMPI_TRYBLOCK_LOCAL, &inner));
+  for (i = 0; i < 2; i++) MPI_Isend(&rank, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &list[i]);
+  OK(commit(&inner, 2, list));
+  for (i = 0; i < 2; i++) OK(MPI_Request_free(&list[i]));
+  OK(FAMPI_Request_free(&inner));
   /* A huge list. */
   for (i = 0; i < MANY / 2; i++) {
     sent[i] = i;

@@ -191,7 +191,7 @@ impl Commit {
         let mut tally = Tally {
             faults: vote.faults.clone(),
             dead: self.dead.clone(),
-            agreed: self.view.dead().clone(),
+            agreed: self.known_to(id).clone(),
             floor: self.lowest(),
             context_min: vote.context,
             context_max: vote.context,
@@ -225,7 +225,7 @@ impl Commit {
         }
         block.decided = Some(Decided::Slow(Box::new((decision, ballot))));
         if !dead.is_empty() {
-            self.exclude(&dead);
+            self.exclude(id, &dead);
             self.tell_retired(out);
         }
         self.finish_decision(id, floor, out);

@@ -425,3 +425,40 @@ fn no_result_of_a_faulty_block() {
 fn a_block_without_values_stays_small() {
     assert!(size_of::<Block>() <= 112, "{}", size_of::<Block>());
 }
+
+#[test]
+fn a_death_that_a_step_has_found_is_in_the_report_of_the_blocks_around_it_and_after() {
+    // Block 0 is open when rank 1 dies, block 1 finds it and is a step, block 2 comes after both.
+    let steps = |first: bool| {
+        let mut ranks = Ranks::new(4);
+        ranks.die(1);
+        let step = BlockId(1);
+        let vote = |ranks: &mut Ranks, block| {
+            for rank in [0, 2, 3] {
+                if block == step {
+                    ranks.machines[rank as usize].begin_step(step);
+                }
+                ranks.vote_on(block, rank, Vote::yes(0));
+            }
+            ranks.deliver_all();
+            ranks.decisions(block)
+        };
+        let order = if first { [step, FIRST] } else { [FIRST, step] };
+        let mut decisions = order.map(|block| vote(&mut ranks, block).remove(0)).to_vec();
+        decisions.extend(vote(&mut ranks, BlockId(2)));
+        let known = ranks.machines[0].reported_dead().clone();
+        assert_eq!((known, ranks.machines[0].agreed_dead().len()), (ranks.dead, 1));
+        decisions.into_iter().map(|it| it.expect("decided")).collect::<Vec<_>>()
+    };
+    let dead = |decision: &Decision| decision.dead.iter().map(Rank::number).collect::<Vec<_>>();
+    for first in [true, false] {
+        let [one, other, next @ ..] = &steps(first)[..] else { panic!("three blocks") };
+        assert_eq!(dead(one), [1], "whichever comes first, the step or the block");
+        // A step goes on without those whom a block has reported, and not the other way round.
+        assert_eq!(
+            (dead(other), other.committed),
+            if first { (vec![1], false) } else { (vec![], true) }
+        );
+        assert!(next.iter().all(|it| it.committed && it.dead.is_empty()), "{next:?}");
+    }
+}

@@ -4,19 +4,21 @@
 use super::{Verdict, living};
 use crate::record::Record;
 
-/// A committed block has the *yes* of every rank that no decision has reported dead, all from
-/// attempts in one data context, which is also the next block's.
+/// A committed block has the *yes* of every rank that no report has named dead, all from attempts
+/// in one data context, which is also the next block's. The decision of a step is a report for
+/// other steps only.
 pub(crate) fn committed_means_that_all_voted_yes(records: &[Record], block: usize) -> Verdict {
     let committed = living(records)
         .filter_map(|(rank, record)| Some((rank, record.blocks[block].decision.as_ref()?)))
         .find(|(_, decision)| decision.committed);
     let Some((decider, decision)) = committed else { return Ok(()) };
+    let is_step = records[decider].blocks[block].is_step;
     for (rank, record) in records.iter().enumerate() {
         let vote = record.blocks[block].vote.as_ref();
         let yes = vote.is_some_and(|vote| {
             vote.is_yes() && (!record.alive || vote.context == decision.next_context)
         });
-        if !yes && !reported_dead(records, rank) {
+        if !yes && !reported_dead(records, rank, is_step) {
             return Err(format!(
                 "rank {decider} committed block {block} and rank {rank} voted {vote:?}"
             ));
@@ -25,8 +27,10 @@ pub(crate) fn committed_means_that_all_voted_yes(records: &[Record], block: usiz
     Ok(())
 }
 
-/// True when a living rank has decided, on any block, that `rank` is dead.
-fn reported_dead(records: &[Record], rank: usize) -> bool {
-    let mut entries = living(records).flat_map(|(_, record)| &record.blocks);
-    entries.any(|entry| entry.decision.as_ref().is_some_and(|d| d.dead.contains(rank.into())))
+/// True when a living rank has decided, on any block, or on any step if steps count, that `rank`
+/// is dead.
+fn reported_dead(records: &[Record], rank: usize, steps_count: bool) -> bool {
+    let entries = living(records).flat_map(|(_, record)| &record.blocks);
+    let mut counting = entries.filter(|entry| steps_count || !entry.is_step);
+    counting.any(|entry| entry.decision.as_ref().is_some_and(|d| d.dead.contains(rank.into())))
 }
