@@ -88,6 +88,8 @@ pub use self::{
     holdings::Holdings,
     reduce::UserFunction,
     seats::Seat,
+    spawn::Command,
+    watchdog::before_mpi,
 };
 use crate::{
     engine::{
@@ -144,11 +146,10 @@ impl MpiPlatform {
     /// on. A process that exits before [`Platform::finalize`] dies by a signal.
     pub fn new() -> Result<Self, Error> {
         watchdog::start();
-        let is_replacement = std::env::var_os(spawn::PARENT_VARIABLE).is_some();
         watchdog::set_parent(exit::parent_on_this_node());
         let owns_mpi = !calls::initialized()?;
         if owns_mpi {
-            calls::initialize(is_replacement)?;
+            calls::initialize()?;
         }
         let world = Comm::world()?;
         let parent = Comm::parent()?;
