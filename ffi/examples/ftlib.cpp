@@ -51,9 +51,7 @@ int size_of(MPI_Comm comm)
 // The program again, with its arguments.
 int spawn(MPI_Comm over, int count, MPI_Comm *link)
 {
-  std::vector<int> codes(count);
-  return MPI_Comm_spawn(arguments[0], arguments + 1, count, MPI_INFO_NULL, 0, over, link,
-                        codes.data());
+  return FAMPI_Comm_spawn(arguments[0], arguments + 1, count, MPI_INFO_NULL, over, link);
 }
 
 int rebuild(MPI_Comm failed, MPI_Comm link, int count, MPI_Comm *world)
@@ -96,10 +94,10 @@ MPI_Comm ftlib_initialize(ftlib_recovery recovery, char **argv, int *is_replacem
   mode = recovery;
   arguments = argv;
   MPI_Comm parent, world = MPI_COMM_NULL;
-  MPI_Comm_get_parent(&parent);
+  int code = FAMPI_Comm_get_parent(&parent);
+  if (code != MPI_SUCCESS) give_up("no link", code);
   spawned = parent != MPI_COMM_NULL;
   *is_replacement = spawned;
-  int code;
   if (mode == FTLIB_SPARES) {
     code = spares_begin(&world, is_replacement);
     spawned = *is_replacement;

@@ -259,14 +259,16 @@ int FAMPI_Timeout_get_seconds(FAMPI_Timeout timeout, double *seconds);
 /*
  Takes a communicator into use, which the first `FAMPI_TryBlock_start` on it does otherwise.
 
- Collective over the communicator, and blocking: two `MPI_Comm_dup` and two small exchanges,
- about a millisecond. Its errors return from now on, and with the first communicator those of
- `MPI_COMM_WORLD` and `MPI_COMM_SELF`. One that has lost a rank cannot be taken into use any
- more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use. `MPI_Comm_free` by
- the program ends it. `MPI_Init` comes before.
+ Collective over the communicator, and blocking: two `MPI_Comm_dup`, some small exchanges and two
+ agreements, about a millisecond. Its errors return from now on, and with the first communicator
+ those of `MPI_COMM_WORLD` and `MPI_COMM_SELF`. One that has lost a rank cannot be taken into use
+ any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use. `MPI_Comm_free`
+ by the program ends it. `MPI_Init` comes before.
 
  Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
- in it.
+ in it or before it: on all living ranks, now and later, and `comm` is revoked. Go on with what
+ `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one that the
+ first block reports.
  */
 int FAMPI_Init(MPI_Comm comm);
 
@@ -603,14 +605,14 @@ int FAMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
  All living ranks call it, after a block on `comm` that named the dead; failed is whoever the
  shrunken communicator leaves out.
 
- `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
+ `aux_intercomm` links the survivors to the replacements (`FAMPI_Comm_spawn` over the shrunken
  communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
  that is dead, says who takes which place: its k-th entry is the rank, in the group of
  `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
  rank. The replacements call `FAMPI_Comm_irebuild_join`.
 
- `MPI_Comm_spawn` is the program's own call, as is `MPI_Intercomm_merge` where it is used instead
- of this: MPI may not come back from them when a process dies in their middle.
+ `MPI_Comm_spawn`, and `MPI_Intercomm_merge` where it is used instead of this, are the program's
+ own calls: MPI may not come back from them when a process dies in their middle.
 
  Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
  and spawn again; and on all others when `root` has given another number than that of the failed
@@ -633,7 +635,7 @@ int FAMPI_Comm_irebuild(MPI_Comm comm,
 
 /*
  The part of a replacement in `FAMPI_Comm_irebuild`: `aux_intercomm` links it to the survivors
- (`MPI_Comm_get_parent`). Waiting for the request blocks until the survivors come.
+ (`FAMPI_Comm_get_parent`). Waiting for the request blocks until the survivors come.
 
  Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed.
 
@@ -642,6 +644,47 @@ int FAMPI_Comm_irebuild(MPI_Comm comm,
  The pointers are null, or to variables that live until the request is complete.
  */
 int FAMPI_Comm_irebuild_join(MPI_Comm aux_intercomm, MPI_Comm *newcomm, MPI_Request *request);
+
+/*
+ Starts processes, and links them to the ranks of `comm`, a shrunken communicator, for
+ `FAMPI_Comm_irebuild` or `MPI_Intercomm_merge`. All its ranks call it. Rank 0 gives what to
+ start, in the working folder that it has: `command`, its words `argv` with a null pointer at the
+ end (`MPI_ARGV_NULL` for none), how many, and hints (`MPI_INFO_NULL` for none). The new
+ processes call `FAMPI_Comm_get_parent`.
+
+ It does what `MPI_Comm_spawn` does, which may never return when a process dies in its middle.
+ Blocking: a rank whose MPI does not return from it ends itself, and so does a new process that
+ does not come out of `MPI_Init`, or whose starter has died; each says so on standard error.
+
+ Returns, on all living ranks, `FAMPI_ERR_CREATION` when a process died meanwhile: shrink and
+ spawn again; `FAMPI_ERR_UNSUPPORTED` when the launcher refused; `MPI_ERR_ARG` when rank 0 gave a
+ null pointer or a number below 1. Otherwise `FAMPI_ERR_ARG` for no `intercomm`,
+ `FAMPI_ERR_COMM`.
+
+ Pointers:
+
+ The pointers are null or as said; at the ranks other than 0 what to start is not looked at.
+ */
+int FAMPI_Comm_spawn(const char *command,
+                     char **argv,
+                     int count,
+                     MPI_Info info,
+                     MPI_Comm comm,
+                     MPI_Comm *intercomm);
+
+/*
+ The link to the ranks that have started this process by `FAMPI_Comm_spawn`. All processes that
+ were started together call it, before anything else of fampi, and once; it blocks. In others it
+ is `MPI_Comm_get_parent`.
+
+ Returns `FAMPI_ERR_CREATION` when the start was in vain: this process is not needed.
+ `FAMPI_ERR_ARG` for a null pointer.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Comm_get_parent(MPI_Comm *parent);
 
 /*
  `MPI_Wait` that makes blocks go on meanwhile. The request is freed.

@@ -6,8 +6,8 @@
 //! state    communicators, the boundary      handles   the table of requests
 //! standard MPI's own calls                  owned     what one thread uses
 //! recover  ishrink, irebuild, join          query     what a decided block says
-//! fused    reductions on the commit         copies    protect, restore, inherit
-//! about    version, features, diagnosis
+//! spawn    new processes, and their start   copies    protect, restore, inherit
+//! fused    reductions on the commit         about     version, features, diagnosis
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -33,6 +33,7 @@ mod owned;
 pub mod query;
 pub mod recover;
 pub mod request;
+pub mod spawn;
 pub mod standard;
 pub mod state;
 pub mod wait;

@@ -20,7 +20,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Request};
 use crate::{
     block::{list, put},
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, of_error},
-    state::{Entry, Kind, Result, State, enter, links_two_groups},
+    state::{Entry, Kind, Result, State, enter},
 };
 
 /// A communicator in the making, and where the program wants its handle.
@@ -200,14 +200,14 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 /// All living ranks call it, after a block on `comm` that named the dead; failed is whoever the
 /// shrunken communicator leaves out.
 ///
-/// `aux_intercomm` links the survivors to the replacements (`MPI_Comm_spawn` over the shrunken
+/// `aux_intercomm` links the survivors to the replacements (`FAMPI_Comm_spawn` over the shrunken
 /// communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
 /// that is dead, says who takes which place: its k-th entry is the rank, in the group of
 /// `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
 /// rank. The replacements call `FAMPI_Comm_irebuild_join`.
 ///
-/// `MPI_Comm_spawn` is the program's own call, as is `MPI_Intercomm_merge` where it is used instead
-/// of this: MPI may not come back from them when a process dies in their middle.
+/// `MPI_Comm_spawn`, and `MPI_Intercomm_merge` where it is used instead of this, are the program's
+/// own calls: MPI may not come back from them when a process dies in their middle.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
 /// and spawn again; and on all others when `root` has given another number than that of the failed
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
 }
 
 /// The part of a replacement in `FAMPI_Comm_irebuild`: `aux_intercomm` links it to the survivors
-/// (`MPI_Comm_get_parent`). Waiting for the request blocks until the survivors come.
+/// (`FAMPI_Comm_get_parent`). Waiting for the request blocks until the survivors come.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed.
 ///
@@ -296,11 +296,23 @@ fn check_link(raw: MPI_Comm) -> Result<()> {
     if links_two_groups(raw)? { Ok(()) } else { Err(FAMPI_ERR_COMM) }
 }
 
-fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {
+pub(crate) fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {
     let (mut me, mut size) = (0, 0);
     // SAFETY: the communicator is in use; the results are ours.
     let rank = unsafe { ffi::MPI_Comm_rank(comm, &raw mut me) };
     // SAFETY: as above.
     let count = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
     if rank == 0 && count == 0 { Ok((me, size)) } else { Err(FAMPI_ERR_COMM) }
+}
+
+/// Whether a communicator has two groups; an error for what is no communicator.
+pub(crate) fn links_two_groups(raw: ffi::MPI_Comm) -> Result<bool> {
+    // SAFETY: reading a constant that MPI's library defines.
+    if raw.0.is_null() || raw == unsafe { ffi::RSMPI_COMM_NULL } {
+        return Err(FAMPI_ERR_COMM);
+    }
+    let mut flag = 0;
+    // SAFETY: the result is ours; that the handle is one of MPI's is the program's promise.
+    let code = unsafe { ffi::MPI_Comm_test_inter(raw, &raw mut flag) };
+    if code == 0 { Ok(flag != 0) } else { Err(FAMPI_ERR_COMM) }
 }

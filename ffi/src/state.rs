@@ -20,13 +20,15 @@ use mpi::ffi;
 pub(crate) use crate::handles::{Block, Entry, Kind};
 use crate::{
     codes::{
-        FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_THREAD,
-        FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, of_error,
+        FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST,
+        FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, of_error,
     },
     fused::Number,
     handles::Handles,
     owned::Owned,
+    recover::links_two_groups,
     request::{self, empty_status},
+    spawn,
     wait::Awaited,
 };
 
@@ -51,6 +53,8 @@ pub(crate) struct Lists {
 pub(crate) struct State {
     pub(crate) guest: Guest,
     pub(crate) comms: Vec<Known>,
+    /// Communicators of the program in whose taking into use a process has died.
+    refused: Vec<ffi::MPI_Comm>,
     pub(crate) handles: Handles,
     /// MPI tells us when it waits.
     is_called_back: bool,
@@ -232,6 +236,7 @@ fn mark(comm: ffi::MPI_Comm, attribute: c_int) -> Result<()> {
 
 impl State {
     fn new() -> Result<Self> {
+        spawn::keep();
         let platform = MpiPlatform::guest().map_err(|error| {
             eprintln!("fampi: {error}");
             of_error(&error)
@@ -242,6 +247,7 @@ impl State {
         Ok(Self {
             guest: Guest::new(Box::new(platform)),
             comms: Vec::new(),
+            refused: Vec::new(),
             handles: Handles::default(),
             lists: Lists::default(),
             is_called_back,
@@ -270,6 +276,7 @@ impl State {
     #[cold]
     fn clear(&mut self, here: &Here) {
         while let Some(raw) = here.freed_comms.borrow_mut().pop() {
+            self.refused.retain(|refused| *refused != raw);
             if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {
                 let comm = self.comms.swap_remove(at).comm;
                 self.guest.abandon(comm);
@@ -337,8 +344,16 @@ impl State {
         if links_two_groups(raw)? {
             return Err(FAMPI_ERR_COMM);
         }
+        if self.refused.contains(&raw) {
+            // As on all living ranks, which do not come together for it again.
+            return Err(FAMPI_ERR_CREATION);
+        }
         // SAFETY: live, as MPI has just answered for it; `comm_is_freed` tells of its end.
         let adopted = self.guest.with_mpi(|mpi| unsafe { mpi.adopt_comm(raw) });
+        if adopted.is_err() {
+            mark(raw, self.attribute)?;
+            self.refused.push(raw);
+        }
         let adopted = adopted.map_err(|error| of_error(&error))?;
         let comm = self.guest.adopt(adopted.id, adopted.universe, adopted.place, adopted.data);
         self.know(raw, comm)?;
@@ -485,16 +500,4 @@ fn operation_ended(
         let ended = mpi.ended(post)?;
         Some((ended.status, ended.fault.map_or(0, fampi_core::FaultCode::number)))
     })
-}
-
-/// Whether a communicator has two groups; an error for what is no communicator.
-pub(crate) fn links_two_groups(raw: ffi::MPI_Comm) -> Result<bool> {
-    // SAFETY: reading a constant that MPI's library defines.
-    if raw.0.is_null() || raw == unsafe { ffi::RSMPI_COMM_NULL } {
-        return Err(FAMPI_ERR_COMM);
-    }
-    let mut flag = 0;
-    // SAFETY: the result is ours; that the handle is one of MPI's is the program's promise.
-    let code = unsafe { ffi::MPI_Comm_test_inter(raw, &raw mut flag) };
-    if code == 0 { Ok(flag != 0) } else { Err(FAMPI_ERR_COMM) }
 }

@@ -69,8 +69,8 @@ pub(super) fn finalized() -> Checked<bool> {
 }
 
 /// `MPI_Init_thread` with the level that one MPI thread among others needs.
-pub(super) fn initialize(is_replacement: bool) -> Checked<()> {
-    let _inside = watchdog::starting(is_replacement);
+pub(super) fn initialize() -> Checked<()> {
+    let _inside = watchdog::starting();
     let mut provided = 0;
     // SAFETY: reading a constant that MPI's library defines.
     let wanted = unsafe { ffi::RSMPI_THREAD_FUNNELED };

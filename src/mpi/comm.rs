@@ -276,6 +276,17 @@ impl Comm {
     /// `MPIX_Comm_agree`: true when all living say true. Every process gets the same answer.
     pub(super) fn unanimous(&self, ulfm: &Ulfm, mine: bool) -> bool {
         let _inside = watchdog::meeting(false);
+        self.agrees(ulfm, mine)
+    }
+
+    /// The same where some come later than others, by the time that the making of a communicator
+    /// may take.
+    pub(super) fn unanimous_in_time(&self, ulfm: &Ulfm, mine: bool) -> bool {
+        let _inside = watchdog::creation();
+        self.agrees(ulfm, mine)
+    }
+
+    fn agrees(&self, ulfm: &Ulfm, mine: bool) -> bool {
         let mut flag = c_int::from(mine);
         // SAFETY: the function has this type; our handle is live; the flag is ours.
         let code = unsafe { (ulfm.agree)(self.raw, &raw mut flag) };

@@ -97,9 +97,14 @@ impl Control {
         source: Comm,
         mailbox: Option<Mailbox>,
     ) -> UniverseId {
-        let id = UniverseId(self.universes.len() as u32);
+        let id = self.next();
         self.universes.push(Some(Universe::new(id, control, source, mailbox)));
         id
+    }
+
+    /// The number of the universe that is added next.
+    pub(super) fn next(&self) -> UniverseId {
+        UniverseId(self.universes.len() as u32)
     }
 
     /// What other communicators are made from.
@@ -299,6 +304,7 @@ impl Control {
                 Ok(number) if number > known => {
                     universe.failures = number;
                     universe.control.acknowledge_failures(self.ulfm);
+                    watchdog::note_death();
                     for rank in deaths {
                         universe.bury(rank, &mut self.news);
                         self.news.push_back(Incoming::Failure(universe.id, rank));

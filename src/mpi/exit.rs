@@ -20,7 +20,7 @@ use std::{
 
 use super::{
     LAST_PROGRESS, MpiPlatform, calls, comm, control::Control, data::Posts, observer,
-    request::Request, strided, watcher,
+    request::Request, strided, watchdog, watcher,
 };
 
 /// How long the end waits for sends of the application that nobody may ever receive.
@@ -84,6 +84,9 @@ impl MpiPlatform {
         } else if self.guests.are_in_use() {
             // SAFETY: the very end; nothing of ours is on any communicator any more.
             unsafe { comm::free_all() };
+            watcher::reopen();
+            // The program has called `MPI_Finalize`, in which it still is.
+            watchdog::ending();
         }
     }
 }
@@ -92,6 +95,7 @@ impl MpiPlatform {
 fn end_mpi() {
     // SAFETY: the very end; nothing of ours is on any communicator any more.
     unsafe { comm::free_all() };
+    watcher::reopen();
     if let Err(refusal) = calls::finalize() {
         tracing::warn!(?refusal, "MPI does not end in order");
     }
@@ -163,7 +167,8 @@ pub(super) fn give_up(why: &str) -> ! {
     unsafe { libc::_exit(1) }
 }
 
-fn say(why: &str) {
+/// One line on standard error.
+pub(super) fn say(why: &str) {
     // One write, so that lines of several processes do not mix.
     let line = format!("fampi: process {}: {why}\n", process::id());
     let _ = io::stderr().write_all(line.as_bytes());

@@ -70,7 +70,7 @@ fn place<T: Ord>(values: &[T], at: usize) -> u32 {
 
 impl MpiPlatform {
     /// Nothing under way may hold up a creation.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for data in self.data.iter_mut().flatten() {
             data.settle(self.ulfm);
         }

@@ -10,13 +10,16 @@
 //! revoked, which ends them. One that does not end even so, as it runs on another communicator,
 //! is over for its block, while MPI still has it.
 
-use std::time::{Duration, Instant};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 use mpi::ffi;
 
 use super::{
     MpiPlatform, calls,
-    calls::{Checked, PROC_FAILED_PENDING},
+    calls::{Checked, PROC_FAILED_PENDING, Refusal},
     comm::Comm,
     contexts::DataComm,
     control::Control,
@@ -233,6 +236,7 @@ impl MpiPlatform {
         exit::report_start();
         let world = Comm::world()?;
         watchdog::set_rank(world.rank().number());
+        watcher::add_launch();
         let alone = Comm::alone()?;
         let finished = Request::finished()?;
         Ok(Self {
@@ -255,12 +259,12 @@ impl MpiPlatform {
     ///
     /// # Errors
     ///
-    /// [`Error::CreationFailed`] when a process died in it, on all living ranks: the user's
-    /// communicator is revoked then.
+    /// [`Error::CreationFailed`] when a process died in it, on all living ranks or on none: the
+    /// user's communicator is revoked then. A rank that has left this call may die without that.
     ///
     /// # MPI
     ///
-    /// Collective and blocking: two duplicates and two small exchanges. Errors of the
+    /// Collective and blocking: two duplicates, two small exchanges, two agreements. Errors of the
     /// communicator return from now on.
     ///
     /// # Safety
@@ -270,11 +274,13 @@ impl MpiPlatform {
         // SAFETY: live, says our caller.
         let users = unsafe { Comm::from_raw(raw) }?;
         let ulfm = self.ulfm;
-        let met = meet(&users);
-        let (frames, source, Acquaintance { processes, mailbox, wills, .. }, id) =
-            met.map_err(|refusal| groups::failed(refusal, &[users], ulfm))?;
-        let universe = self.control.add(frames, source, mailbox);
-        watcher::add(universe, processes, wills);
+        let universe = self.control.next();
+        let met = meet(&users, universe, ulfm);
+        let (frames, source, Acquaintance { mailbox, .. }, id) = met.map_err(|refusal| {
+            watcher::forget(universe);
+            groups::failed(refusal, &[users], ulfm)
+        })?;
+        self.control.add(frames, source, mailbox);
         let data = self.add_data(DataComm::bare(source));
         self.guests.comms.push((data, universe, users));
         Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })
@@ -375,15 +381,44 @@ impl MpiPlatform {
     }
 }
 
-/// Two duplicates, who is who, and a name that the first of them invents.
-fn meet(users: &Comm) -> Checked<(Comm, Comm, Acquaintance, u64)> {
-    let (frames, source) = (users.duplicate()?, users.duplicate()?);
-    let met = process::meet(&source)?;
+/// Two duplicates, who is who, and a name that the first of them invents: on all living ranks, or
+/// on none of them. What was made on some only is revoked, so that nobody waits in it.
+fn meet(
+    users: &Comm,
+    universe: UniverseId,
+    ulfm: &Ulfm,
+) -> Checked<(Comm, Comm, Acquaintance, u64)> {
+    let made = users.duplicate().and_then(|frames| Ok((frames, users.duplicate()?)));
+    let (frames, source) = all_or_nobody(users, ulfm, made)?;
+    let (met, name) = all_or_nobody(&source, ulfm, tell_of_oneself(&source, universe))?;
+    Ok((frames, source, met, name))
+}
+
+/// What every process tells the others, and the name.
+fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance, u64)> {
+    let mut met = process::meet(source)?;
+    // The rest takes all of them, too.
+    watcher::add(universe, mem::take(&mut met.processes), mem::take(&mut met.wills));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_nanos() as u64);
     let mut name = (now ^ u64::from(std::process::id()) << 40).to_le_bytes();
     source.spread(&mut name, 0)?;
-    // Whoever comes out of here knows that all came in.
-    source.least(0)?;
-    Ok((frames, source, met, u64::from_le_bytes(name)))
+    Ok((met, u64::from_le_bytes(name)))
+}
+
+/// What was made with the others on this communicator, if all living ranks have it. They wait for
+/// each other here, and whoever lacks it first frees those who wait for this rank there.
+fn all_or_nobody<T>(comm: &Comm, ulfm: &Ulfm, made: Checked<T>) -> Checked<T> {
+    if comm.size() == 1 {
+        // Open MPI 5 takes an agreement on `MPI_COMM_SELF` for one on the world, which hangs then.
+        return made;
+    }
+    if made.is_err() {
+        comm.revoke(ulfm);
+    }
+    let all = comm.unanimous_in_time(ulfm, made.is_ok());
+    made.and_then(|made| {
+        let elsewhere = Refusal { call: "MPIX_Comm_agree", class: calls::PROC_FAILED };
+        if all { Ok(made) } else { Err(elsewhere) }
+    })
 }

@@ -15,6 +15,9 @@
 //! list that was made for the counted ones, which ends the process in `free` or later. With a count
 //! of none nothing of this happens.
 //!
+//! *The start.* Nothing of the interface tells a process that is inside `MPI_Init` from one that
+//! has not called it yet; Open MPI has a variable for it.
+//!
 //! **Assumes** what is looked at first: that the null communicator begins as an object of Open MPI
 //! without debugging does, with a class, whose first word is the text of its name, and a count; and
 //! that the count of communicators is a small number.
@@ -37,8 +40,24 @@ const CLASS: &CStr = c"ompi_communicator_t";
 const ACROSS_LAUNCHES: &CStr = c"ompi_comm_num_dyncomm";
 /// More failed duplicates than a job has.
 const REFERENCES: c_int = 1 << 24;
+/// How far MPI is between its start and its end.
+const STATE: &CStr = c"ompi_mpi_state";
+/// What the state is before `MPI_Init`, and inside of it.
+const NOT_INITIALIZED: c_int = 0;
+const INITIALIZING: c_int = 1;
 /// A count that is greater is none.
 const FEW: c_int = 1 << 10;
+
+/// How far `MPI_Init` is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Start {
+    /// It was not called, or this MPI does not tell.
+    NotYet,
+    /// It was called, and has not returned.
+    UnderWay,
+    /// It has returned.
+    Over,
+}
 
 /// How each object of Open MPI begins.
 #[repr(C)]
@@ -72,6 +91,21 @@ pub(super) fn leave_without_farewell() {
         count.store(0, Relaxed);
     }
     tracing::debug!(known, "communicators across launches are left as they are");
+}
+
+/// How far `MPI_Init` is, where it can be known. Any thread may ask.
+pub(super) fn start() -> Start {
+    if calls::initialized() == Ok(true) {
+        return Start::Over;
+    }
+    let state = if is_known() { ulfm::symbol(STATE) } else { None };
+    let state = state.map(<*mut c_void>::cast::<AtomicI32>).filter(|state| state.is_aligned());
+    // SAFETY: in this major version the symbol is a variable of this type, which lives for ever.
+    match state.map(|state| unsafe { &*state }.load(Relaxed)) {
+        Some(INITIALIZING) => Start::UnderWay,
+        Some(NOT_INITIALIZED) | None => Start::NotYet,
+        Some(_) => Start::Over,
+    }
 }
 
 /// True for the Open MPI whose source was read.

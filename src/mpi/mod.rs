@@ -89,6 +89,8 @@ pub use self::{
     holdings::Holdings,
     reduce::UserFunction,
     seats::Seat,
+    spawn::Command,
+    watchdog::before_mpi,
 };
 use crate::{
     engine::{
@@ -146,12 +148,11 @@ impl MpiPlatform {
     pub fn new() -> Result<Self, Error> {
         environment::check()?;
         watchdog::start();
-        let is_replacement = std::env::var_os(spawn::PARENT_VARIABLE).is_some();
         watchdog::set_parent(exit::parent_on_this_node());
         let owns_mpi = !calls::initialized()?;
         if owns_mpi {
             exit::report_launch();
-            calls::initialize(is_replacement)?;
+            calls::initialize()?;
         }
         let world = Comm::world()?;
         let parent = Comm::parent()?;

@@ -25,6 +25,16 @@ const ENDED_WITHOUT_A_WORD: c_int = -200;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Name(pub(super) u64);
 
+impl Name {
+    /// The names of so many ranks of the job in which this one has that rank: the job is in the
+    /// lower half, the rank in the upper one.
+    pub(super) fn of_ranks(self, rank: u32, size: usize) -> Option<impl Iterator<Item = Self>> {
+        let job = self.0 & u64::from(u32::MAX);
+        (self.0 >> 32 == u64::from(rank))
+            .then(|| (0..size as u64).map(move |it| Self(job | it << 32)))
+    }
+}
+
 type Find = unsafe extern "C" fn(*const u64) -> *mut c_void;
 type ForName = unsafe extern "C" fn(u64) -> *mut c_void;
 type Failed = unsafe extern "C" fn(*mut c_void, c_int, bool) -> c_int;

@@ -4,11 +4,20 @@
 //! they ask its launcher for what it never said. Nobody knows yet who there should be, but the
 //! launcher says how many, and all of them are its children.
 //!
+//! A program that owns its MPI comes to us later: a process that has ended by then, without a word
+//! to anybody, is one that is missing among those children ([`Launched`]).
+//!
 //! **Assumes** that a launcher is asked by its name; what was started in another way is not judged.
 
-use std::{ffi::OsStr, fs, time::Duration};
+use std::{env, fs, str, time::Duration};
 
 use super::process::words_of_stat;
+
+/// What the launcher tells each process: the name of the job, and its rank there.
+const JOB: &str = "PMIX_NAMESPACE";
+const RANK: &str = "PMIX_RANK";
+/// How many ranks the job has.
+const SIZE: &str = "OMPI_COMM_WORLD_SIZE";
 
 /// How many of a job are on this node, as the launcher of Open MPI 5 says it.
 const LOCAL_SIZE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
@@ -32,12 +41,9 @@ pub(super) struct Siblings {
 impl Siblings {
     /// Of this process.
     pub(super) fn new() -> Self {
-        let launcher = std::os::unix::process::parent_id();
-        let name = fs::read_to_string(format!("/proc/{launcher}/comm")).unwrap_or_default();
-        let expected = std::env::var(LOCAL_SIZE).ok().and_then(|text| text.parse().ok());
-        let launcher = LAUNCHERS.contains(&name.trim()).then_some(launcher);
+        let launcher = launcher();
         let (steady, since_count) = (Duration::ZERO, Duration::ZERO);
-        Self { launcher, expected: expected.unwrap_or(0), living: 0, steady, since_count }
+        Self { launcher, expected: expected().unwrap_or(0), living: 0, steady, since_count }
     }
 
     /// How many have died, and of how many, once that is certain. To be asked again and again, with
@@ -66,13 +72,78 @@ impl Siblings {
     }
 }
 
+/// How many of the job the launcher has started on this node, if it was one of Open MPI.
+pub(super) fn expected() -> Option<usize> {
+    number(LOCAL_SIZE)
+}
+
+fn number(name: &str) -> Option<usize> {
+    env::var(name).ok()?.parse().ok()
+}
+
+/// The launcher whose child this process is.
+fn launcher() -> Option<u32> {
+    let parent = std::os::unix::process::parent_id();
+    let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    LAUNCHERS.contains(&name.trim()).then_some(parent)
+}
+
+/// The processes of a job that is on one node, as its launcher has started them.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Launched {
+    /// The rank of this process.
+    pub(super) me: u32,
+    /// The number of the process of each rank; `None` for one that has ended.
+    pub(super) processes: Vec<Option<u64>>,
+}
+
+impl Launched {
+    /// `None` when it cannot be known for all of them.
+    pub(super) fn find() -> Option<Self> {
+        let (size, me) = (number(SIZE)?, number(RANK)?);
+        let (launcher, job) = (launcher()?, env::var(JOB).ok()?);
+        if expected() != Some(size) {
+            return None;
+        }
+        let mut processes = vec![None; size];
+        for (pid, stat) in stats() {
+            if !is_living_child(&stat, launcher) {
+                continue;
+            }
+            // One that cannot be read may be any of them.
+            let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+            if environment.is_empty() {
+                return None;
+            }
+            if let Some(rank) = rank_in(&environment, &job) {
+                *processes.get_mut(rank)? = Some(pid);
+            }
+        }
+        // This process lives.
+        let own = processes.get(me).copied().flatten();
+        (own == Some(std::process::id().into())).then_some(Self { me: me as u32, processes })
+    }
+}
+
+/// The rank that a process with this environment has in a job, if it is of that job.
+fn rank_in(environment: &[u8], job: &str) -> Option<usize> {
+    let value = |name: &str| {
+        let mut entries = environment.split(|byte| *byte == 0);
+        entries.find_map(|entry| str::from_utf8(entry).ok()?.strip_prefix(name)?.strip_prefix('='))
+    };
+    value(RANK).filter(|_| value(JOB) == Some(job))?.parse().ok()
+}
+
 /// How many living children a process has.
 fn children(parent: u32) -> usize {
+    stats().filter(|(_, stat)| is_living_child(stat, parent)).count()
+}
+
+/// All processes, with what the kernel says of each.
+fn stats() -> impl Iterator<Item = (u64, Vec<u8>)> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_number = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
-    let processes = processes.filter(|process| is_number(&process.file_name()));
-    let stats = processes.filter_map(|process| fs::read(process.path().join("stat")).ok());
-    stats.filter(|stat| is_living_child(stat, parent)).count()
+    let numbers = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    numbers.filter_map(|pid| Some((pid, fs::read(format!("/proc/{pid}/stat")).ok()?)))
 }
 
 fn is_living_child(stat: &[u8], parent: u32) -> bool {
@@ -116,6 +187,14 @@ mod tests {
         assert!(!is_living_child(b"12 (S 7) S 8 1 2", 7));
         assert!(!is_living_child(b"12 (a) Z 7 1 2", 7));
         assert!(!is_living_child(b"12 (a", 7));
+    }
+
+    #[test]
+    fn a_rank_is_known_by_its_environment() {
+        let environment = b"A=1\0PMIX_NAMESPACE=job@1\0PMIX_RANK=3\0";
+        assert_eq!(rank_in(environment, "job@1"), Some(3));
+        assert_eq!(rank_in(environment, "job@2"), None, "another job of the launcher");
+        assert_eq!(rank_in(b"PMIX_NAMESPACE=job@1\0PMIX_RANKS=3\0", "job@1"), None);
     }
 
     #[test]

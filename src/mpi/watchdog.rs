@@ -10,6 +10,10 @@
 //! machine did not run us does not count. Limits are staggered by rank, since one death is
 //! often enough to free the others.
 //!
+//! A program that owns its MPI starts and ends it outside of our calls. Its start is watched from
+//! the moment at which the library is loaded ([`before_mpi`]), its end when MPI says that it begins
+//! ([`ending`]): MPI itself tells when they are over, by calls that any thread may make.
+//!
 //! A rank that hangs outside of MPI, or is stopped, is seen by its observer ([`observer`]), to
 //! which one that is inside a call that may last is at rest.
 //!
@@ -18,16 +22,22 @@
 use std::{
     sync::{
         Once, PoisonError, RwLock,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use super::{environment, exit, observer, siblings::Siblings};
+use super::{
+    calls, environment, exit,
+    mend::{self, Start},
+    observer,
+    siblings::{self, Siblings},
+    spawn,
+};
 use crate::engine::pulse::Rest;
 
-/// What kind of call is under way, in the lowest three bits of [`CALL`].
+/// What kind of call is under way, in the lowest four bits of [`CALL`].
 const OUTSIDE: u64 = 0;
 const ORDINARY: u64 = 1;
 const CREATION: u64 = 2;
@@ -35,18 +45,23 @@ const MEETING: u64 = 3;
 const JOINING: u64 = 4;
 const STARTING: u64 = 5;
 const FINALIZE: u64 = 6;
-const LAUNCHING: u64 = 7;
-const KINDS: u64 = 7;
+/// A program that owns its MPI has not initialised it yet.
+const BEFORE: u64 = 7;
+/// Such a program is in its `MPI_Finalize`.
+const ENDING: u64 = 8;
+const KINDS: u64 = 15;
 
 const TICK: Duration = Duration::from_millis(250);
 /// After this time in `MPI_Finalize` the process leaves without it.
 const FINALIZE_LIMIT: Duration = Duration::from_secs(3);
 const STAGGER: Duration = Duration::from_secs(2);
 
-/// Number of the call (all bits but three) and its kind. Written by the thread that calls MPI.
+/// Number of the call (all bits but four) and its kind. Written by the thread that calls MPI.
 static CALL: AtomicU64 = AtomicU64::new(0);
 /// Decides how long we wait beyond the limit.
 static RANK: AtomicU32 = AtomicU32::new(0);
+/// Some process of the job is known to have died.
+static DEATHS: AtomicBool = AtomicBool::new(false);
 /// The process that spawned us, while we cannot do without it.
 static PARENT: RwLock<Option<Parent>> = RwLock::new(None);
 
@@ -107,8 +122,8 @@ pub(super) fn meeting(is_replacement: bool) -> Lasting {
 
 /// Entry of `MPI_Init`. In a replacement its launch is given up before its root is. The launch of
 /// a job may take its time, but when somebody dies in it the others would wait for ever.
-pub(super) fn starting(is_replacement: bool) -> Lasting {
-    last(if is_replacement { STARTING } else { LAUNCHING })
+pub(super) fn starting() -> Inside {
+    enter(STARTING)
 }
 
 /// Entry of `MPI_Finalize`, after which nothing of the application is lost any more.
@@ -116,9 +131,30 @@ pub(super) fn finalize() -> Lasting {
     last(FINALIZE)
 }
 
-/// True inside a call that waits for other processes, which may be dead.
+/// The rest of this process is the `MPI_Finalize` of a program that owns its MPI.
+pub(super) fn ending() {
+    std::mem::forget(enter(ENDING));
+}
+
+/// True inside a call that waits for other processes, which may be dead, and in what the program
+/// calls itself.
 pub(super) fn in_a_lasting_call() -> bool {
-    matches!(CALL.load(Relaxed) & KINDS, CREATION | MEETING | JOINING)
+    CALL.load(Relaxed) & KINDS != ORDINARY
+}
+
+/// A process of the job has died.
+pub(super) fn note_death() {
+    DEATHS.store(true, Relaxed);
+}
+
+/// Watches the start of MPI by a program that owns it; to be called when the program is loaded. A
+/// process that no launcher of Open MPI has started is left alone.
+pub fn before_mpi() {
+    if siblings::expected().is_some() {
+        CALL.store(BEFORE, Relaxed);
+        set_parent(exit::parent_on_this_node());
+        start();
+    }
 }
 
 /// Tells the watchdog which rank we are.
@@ -139,14 +175,49 @@ pub(super) fn start() {
         let thread = thread::Builder::new().name("fampi-watchdog".into()).stack_size(128 << 10);
         // Here, as MPI changes the environment while it starts, which C allows no other thread to
         // read meanwhile.
-        let siblings = Siblings::new();
-        if let Err(error) = thread.spawn(move || watch(limit, siblings)) {
+        let launch = Launch { siblings: Siblings::new(), by: spawn::starter() };
+        if let Err(error) = thread.spawn(move || watch(limit, launch)) {
             tracing::warn!(%error, "no watchdog: a call that MPI never ends will hang this rank");
         }
     });
 }
 
-fn watch(limit: Duration, mut siblings: Siblings) {
+/// Who started this process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Starter {
+    /// The launcher, with the job.
+    Launcher,
+    /// A rank, by [`spawn`].
+    Fampi,
+    /// A rank, by `MPI_Comm_spawn` of its own.
+    Program,
+}
+
+/// How this process was started, and with whom.
+#[derive(Debug)]
+struct Launch {
+    siblings: Siblings,
+    by: Starter,
+}
+
+impl Launch {
+    /// How long `MPI_Init` may last. Ends the process when it will never be over.
+    fn limit(&mut self, limit: Duration, awake: Duration) -> Duration {
+        match self.by {
+            Starter::Fampi => limit * 3 / 5,
+            Starter::Program => limit * 2,
+            Starter::Launcher => {
+                if let Some((dead, of)) = self.siblings.dead(awake) {
+                    let here = "processes of this node died while MPI started: start the job again";
+                    exit::give_up(&format!("{dead} of {of} {here}"));
+                }
+                limit * 60
+            }
+        }
+    }
+}
+
+fn watch(limit: Duration, mut launch: Launch) {
     exit::block_signals_of_this_thread();
     let (mut call, mut stuck, mut last) = (0, Duration::ZERO, Instant::now());
     loop {
@@ -158,27 +229,43 @@ fn watch(limit: Duration, mut siblings: Siblings) {
             exit::die_by_signal("the process that spawned this one died before it joined");
         }
         let current = CALL.load(Relaxed);
-        stuck = if current == call { stuck + awake } else { Duration::ZERO };
+        let counts = current == call && !is_at_leisure(current);
+        stuck = if counts { stuck + awake } else { Duration::ZERO };
         call = current;
         let limit = match call & KINDS {
             FINALIZE if stuck > FINALIZE_LIMIT => exit::leave_unfinished_finalize(),
-            OUTSIDE | FINALIZE => continue,
+            ENDING if !limit.is_zero() && stuck > 2 * limit => {
+                exit::say("MPI_Finalize does not return after a death; this process leaves");
+                exit::leave_unfinished_finalize()
+            }
+            OUTSIDE | FINALIZE | ENDING => continue,
             ORDINARY => limit,
             MEETING => limit * 2 / 5,
             JOINING => limit / 5,
-            STARTING => limit * 3 / 5,
-            LAUNCHING => {
-                if let Some((dead, of)) = siblings.dead(awake) {
-                    let here = "processes of this node died while MPI started: start the job again";
-                    exit::give_up(&format!("{dead} of {of} {here}"));
-                }
-                limit * 60
-            }
+            STARTING | BEFORE => launch.limit(limit, awake),
             _ => 2 * limit,
         };
         if !limit.is_zero() && stuck > limit + STAGGER * (RANK.load(Relaxed) % 8) {
             exit::die_by_signal("a call of MPI did not return; this rank counts as failed");
         }
+    }
+}
+
+/// True while nothing that this process waits for is late: a program that owns its MPI has not
+/// begun to start it, or has started it, or waits in its end for ranks that all live.
+fn is_at_leisure(call: u64) -> bool {
+    match call & KINDS {
+        BEFORE => match mend::start() {
+            Start::UnderWay => false,
+            Start::NotYet => true,
+            Start::Over => {
+                // Unless a call of ours has begun since.
+                let _ = CALL.compare_exchange(call, call & !KINDS, Relaxed, Relaxed);
+                true
+            }
+        },
+        ENDING => !DEATHS.load(Relaxed) || calls::finalized() == Ok(true),
+        _ => false,
     }
 }
 

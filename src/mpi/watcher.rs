@@ -4,7 +4,8 @@
 //! the launcher takes it for an end in order. A descriptor of each co-located process
 //! ([`pidfd`](super::pidfd)) tells it within microseconds. The set of them is looked at in two
 //! places only, neither of them on the way of a commit without faults: where the engine has waited
-//! for long, and from within calls that make communicators, by a callback of MPI's progress. What
+//! for long, and from within calls that make communicators and those of the program itself, by a
+//! callback of MPI's progress. What
 //! is seen is told to MPI ([`notice`](super::notice)) and comes back as MPI's own report. So there
 //! is one list of the dead, MPI's, and no later call of MPI waits for a process that only we know
 //! to be dead.
@@ -19,8 +20,9 @@
 //! **Guarantees.** Nobody is told dead who has not ended: a descriptor refers to one process for
 //! ever, and it is kept only if the process that it refers to started when the one that we mean
 //! did. A process that cannot be watched is not watched; MPI's own reports are as they were.
-//! Once this process is about to leave, the end of others is no news. One that left in order
-//! while others go on is reported to those who wait for long: it will take part in nothing.
+//! While this process leaves, the end of others is no news. One that left in order while others go
+//! on is reported to those who wait for long: it will take part in nothing. `MPI_Finalize` itself
+//! waits for others, so it is told again, until the part of it that bears deaths is over.
 //!
 //! **Assumes** that processes with the same boot, name of the node and space of process numbers
 //! can name each other by number. `FAMPI_NODE_WATCHER=off` switches all of it off, here.
@@ -35,12 +37,13 @@ use std::{
 };
 
 use super::{
-    environment,
+    calls, environment,
     notice::{self, Name},
     observer,
     pidfd::Ends,
     precedence,
     process::{Process, describe, node},
+    siblings::Launched,
     watchdog,
     will::Will,
 };
@@ -50,6 +53,8 @@ use crate::{engine::platform::UniverseId, rank::Rank};
 const PERIOD: Duration = Duration::from_micros(100);
 /// Callbacks of MPI between two readings of the clock, inside a call that may last.
 const CALLBACKS: u32 = 32;
+/// The processes of the launch, before they make a universe.
+const LAUNCH: UniverseId = UniverseId(u32::MAX);
 
 /// A process that has not ended, as far as we have seen. It is watched until this is dropped.
 #[derive(Debug)]
@@ -81,6 +86,8 @@ struct Watcher {
     ended: Vec<u64>,
     last: Instant,
     callbacks: u32,
+    /// This process leaves: nobody is told anything.
+    is_silent: bool,
 }
 
 impl Watched {
@@ -92,7 +99,8 @@ impl Watched {
 impl Watcher {
     fn new(own: Process, ends: Option<Ends>) -> Self {
         let (universes, watched, told, ended) = Default::default();
-        Self { own, ends, universes, watched, told, ended, last: Instant::now(), callbacks: 0 }
+        let (last, callbacks, is_silent) = (Instant::now(), 0, false);
+        Self { own, ends, universes, watched, told, ended, last, callbacks, is_silent }
     }
 
     /// Watches the co-located processes of a universe.
@@ -131,7 +139,9 @@ impl Watcher {
 
     /// True when it is time for a look. Reads the clock.
     fn is_due(&self) -> bool {
-        !self.watched.is_empty() && (!self.ended.is_empty() || self.last.elapsed() >= PERIOD)
+        !self.is_silent
+            && !self.watched.is_empty()
+            && (!self.ended.is_empty() || self.last.elapsed() >= PERIOD)
     }
 
     /// Those who had ended at the last look, and are to be told dead now.
@@ -201,6 +211,27 @@ pub(super) fn add(universe: UniverseId, processes: Vec<Process>, wills: Vec<Opti
     });
 }
 
+/// Watches the launch of a program that owns its MPI, of which no process has said anything yet,
+/// and tells MPI who has ended already. Without it an `_exit` before the program's first call of
+/// ours would keep that call waiting.
+pub(super) fn add_launch() {
+    let (Some(notice), Some(node)) = (notice::find(), node()) else { return };
+    if why_off(true).is_some() {
+        return;
+    }
+    let Some(Launched { me, processes }) = Launched::find() else { return };
+    let Some(names) = notice.me().of_ranks(me, processes.len()) else { return };
+    let (mut known, mut ended) = (Vec::new(), Vec::new());
+    for (process, Name(name)) in processes.into_iter().zip(names) {
+        match process.and_then(|pid| Some((pid, describe(pid)?))) {
+            Some((pid, started)) => known.push(Process { node, pid, started, name }),
+            None => ended.push(Death { name: Name(name), forward: false }),
+        }
+    }
+    add(LAUNCH, known, Vec::new());
+    report(Some(ended));
+}
+
 fn start() -> Watcher {
     let why_off = why_off(true);
     if let Some(why) = why_off {
@@ -218,10 +249,15 @@ pub(super) fn forget(universe: UniverseId) {
     with(|watcher| watcher.forget(universe));
 }
 
-/// From now on the end of other processes is no news.
+/// From now on the end of other processes is no news, until [`reopen`].
 pub(super) fn close() {
-    WATCHER.with_borrow_mut(|watcher| *watcher = None);
+    with(|watcher| watcher.is_silent = true);
     observer::close();
+}
+
+/// All of ours is done, and MPI waits for the others in its own end: it is told who has ended.
+pub(super) fn reopen() {
+    with(|watcher| watcher.is_silent = false);
 }
 
 /// To be called where this process has waited for long. True when MPI was told of a death.
@@ -234,6 +270,9 @@ pub(super) fn look() -> bool {
 /// True when MPI was told of a death.
 pub(super) fn look_closely() -> bool {
     let now = with(|watcher| {
+        if watcher.is_silent {
+            return Vec::new();
+        }
         let mut deaths = watcher.look();
         if !watcher.ended.is_empty() {
             deaths.extend(watcher.look());
@@ -250,6 +289,7 @@ fn report(deaths: Option<Vec<Death>>) -> bool {
     for death in deaths {
         tracing::debug!(name = death.name.0, death.forward, "the watcher saw a death");
         note(death.name, "watcher");
+        watchdog::note_death();
         notice.tell(death.name, death.forward);
     }
     true
@@ -290,7 +330,8 @@ extern "C" fn on_progress() -> c_int {
         watcher.callbacks = watcher.callbacks.wrapping_add(1);
         watcher.callbacks.is_multiple_of(CALLBACKS)
     });
-    c_int::from(due == Some(true) && look())
+    // MPI gives up what a death is told with in the middle of its end.
+    c_int::from(due == Some(true) && calls::finalized() == Ok(false) && look())
 }
 
 #[cfg(test)]

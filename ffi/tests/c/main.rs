@@ -57,6 +57,40 @@ fn a_death_that_a_recovery_finds_inside_of_a_block_is_in_the_report_of_that_bloc
 }
 
 #[test]
+fn a_death_that_mpi_is_not_told_of_keeps_nobody_in_the_end_of_mpi() {
+    let ends = program(&["tests/programs/ends.c"], Link::Shared, &[]);
+    for place in ["unknown", "init", "block", "late", "finished", "last", "finalize"] {
+        expect(&Launch::new(&ends, 5).words([place]).ignoring_statuses(), 4, ": over");
+    }
+}
+
+#[test]
+fn a_communicator_is_in_use_on_all_living_ranks_or_on_none() {
+    // Its own functions of MPI go before those of the library.
+    let entry = program(&["tests/programs/entry.c"], Link::Shared, &["-Wl,--export-dynamic"]);
+    expect(&Launch::new(&entry, 5).words(["errors"]), 5, ": passed").expect_orderly(5);
+    for (when, how) in
+        [("before", "kill"), ("after", "kill"), ("before", "exit"), ("after", "exit")]
+    {
+        let launch = Launch::new(&entry, 9).words([when, how]).ignoring_statuses();
+        expect(&launch, 2, ": passed");
+    }
+}
+
+#[test]
+fn a_death_while_a_replacement_starts_leaves_no_orphan_and_the_next_attempt_works() {
+    let sources = ["tests/programs/spawns.c"];
+    for link in [Link::Shared, Link::Static] {
+        let spawns = program(&sources, link, &[]);
+        for who in ["nobody", "root", "other", "new"] {
+            // The job is not over before the last of its processes.
+            let launch = Launch::new(&spawns, 4).words([who]).variable("FAMPI_STUCK_SECONDS", &4);
+            expect(&launch, 4, ": complete again");
+        }
+    }
+}
+
+#[test]
 fn a_program_can_have_the_library_in_it() {
     let hello = program(&["examples/hello_block.c"], Link::Static, &[]);
     expect(&Launch::new(&hello, 4), 4, ": done, got").expect_orderly(4);

@@ -42,8 +42,9 @@ static void before_the_first_block(void)
 
 static void starts(void)
 {
-  MPI_Comm link, parts;
+  MPI_Comm link, parts, spawning;
   int code;
+  MPI_Comm_dup(MPI_COMM_WORLD, &spawning);
   FAILS(FAMPI_ERR_COMM, FAMPI_Init(MPI_COMM_NULL));
   FAILS(FAMPI_ERR_COMM, FAMPI_TryBlock_start(MPI_COMM_NULL, FAMPI_TRYBLOCK_LOCAL, &made));
   FAILS(FAMPI_ERR_ARG, FAMPI_TryBlock_start(MPI_COMM_WORLD, 17, &made));
@@ -60,6 +61,12 @@ static void starts(void)
   FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 0, NULL, 1, &comm, &made));
   FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 9, link, 0, NULL, 0, &comm, &made));
   FAILS(FAMPI_ERR_COMM, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, parts, 0, NULL, 0, &comm, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_get_parent(NULL));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_spawn("a", NULL, 1, MPI_INFO_NULL, MPI_COMM_WORLD, NULL));
+  FAILS(FAMPI_ERR_COMM, FAMPI_Comm_spawn("a", NULL, 1, MPI_INFO_NULL, MPI_COMM_NULL, &comm));
+  /* What rank 0 gives is that of all. */
+  EXPECT(MPI_ERR_ARG, FAMPI_Comm_spawn(rank == 0 ? NULL : "a", NULL, 1, MPI_INFO_NULL, spawning,
+                                       &comm));
   /* Who is wrong at the root does not keep the others waiting. */
   if (rank == 0) {
     FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 1, &rank, 0, &comm, &made));
@@ -76,6 +83,7 @@ static void starts(void)
   } while (code == FAMPI_ERR_TRYBLOCK_FOUND_ERRORS);
   MPI_Comm_free(&link);
   MPI_Comm_free(&parts);
+  MPI_Comm_free(&spawning);
 }
 
 static void finishes(void)

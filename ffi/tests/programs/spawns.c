@@ -1,0 +1,103 @@
+/*
+ * Somebody dies while a replacement is started: the one who starts it, the new process before it
+ * has begun, or another survivor. What is left ends by itself, and the next attempt works.
+ * `spawns WHO`; a new process gets the number of its attempt as a second word.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ATTEMPTS = 6 };
+
+static const char *who;
+
+static int is(const char *word) { return strcmp(who, word) == 0; }
+
+static void fall(int number)
+{
+  (void)number;
+  raise(SIGKILL);
+}
+
+/* This process dies while the new one sleeps. */
+static void fall_soon(void)
+{
+  const struct itimerval soon = {{0, 0}, {0, 300000}};
+  signal(SIGALRM, fall);
+  setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+static int wait_for(MPI_Request *request)
+{
+  int code = FAMPI_Wait_local(request, MPI_STATUS_IGNORE, seconds(60));
+  OK(MPI_Request_free(request));
+  return code;
+}
+
+/* One attempt to replace the dead of a communicator. */
+static int replace(MPI_Comm failed, int attempt, char *program, MPI_Comm *world)
+{
+  MPI_Comm smaller = MPI_COMM_NULL, link = MPI_COMM_NULL;
+  MPI_Request request;
+  char number[2] = {(char)('0' + attempt), 0};
+  char *words[3] = {(char *)who, number, NULL};
+  int ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7}, all, left, code;
+  OK(FAMPI_Comm_ishrink(failed, &smaller, &request));
+  OK(wait_for(&request));
+  MPI_Comm_size(failed, &all);
+  MPI_Comm_size(smaller, &left);
+  if (attempt == 0 && ((is("root") && rank == 0) || (is("other") && rank == 1))) fall_soon();
+  code = FAMPI_Comm_spawn(program, words, all - left, MPI_INFO_NULL, smaller, &link);
+  MPI_Comm_free(&smaller);
+  CHECK(code == 0 || code == FAMPI_ERR_CREATION);
+  if (code != 0) return code;
+  code = FAMPI_Comm_irebuild(failed, 0, link, all - left, ranks, 0, world, &request);
+  return code == 0 ? wait_for(&request) : code;
+}
+
+int main(int argc, char **argv)
+{
+  const struct timespec moment = {1, 0};
+  MPI_Comm world = MPI_COMM_NULL, parent, failed;
+  MPI_Request block, request;
+  int sum, one = 1, attempt, code = FAMPI_ERR_CREATION;
+  who = argv[1];
+  if (argc > 2 && argv[2][0] == '0') {
+    /* Those who start it wait. */
+    nanosleep(&moment, NULL);
+    if (is("new")) raise(SIGKILL);
+  }
+  begin(&argc, &argv);
+  OK(FAMPI_Comm_get_parent(&parent));
+  if (parent != MPI_COMM_NULL) {
+    code = FAMPI_Comm_irebuild_join(parent, &world, &request);
+    if (code == 0) code = wait_for(&request);
+    if (code != 0) die();
+  } else {
+    MPI_Comm_dup(MPI_COMM_WORLD, &failed);
+    OK(FAMPI_TryBlock_start(failed, FAMPI_TRYBLOCK_GLOBAL, &block));
+    if (rank == size - 1) die();
+    EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+    MPI_Request_free(&block);
+    for (attempt = 0; attempt < ATTEMPTS && code != 0; attempt++) {
+      code = replace(failed, attempt, argv[0], &world);
+    }
+    OK(code);
+    MPI_Comm_free(&failed);
+  }
+  MPI_Comm_rank(world, &rank);
+  MPI_Comm_size(world, &size);
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
+  MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, world, &request);
+  OK(commit(&block, 1, &request));
+  MPI_Request_free(&request);
+  MPI_Request_free(&block);
+  CHECK(sum == size);
+  passed("complete again");
+  MPI_Comm_free(&world);
+  MPI_Finalize();
+  return 0;
+}
