@@ -150,7 +150,9 @@ unsafe fn texts<'a>(list: *mut *mut c_char) -> impl Iterator<Item = &'a CStr> {
             return None;
         }
         // SAFETY: all before this one were texts, so the list goes on.
-        let text = unsafe { *list.add(at) };
+        let place = unsafe { list.add(at) };
+        // SAFETY: the list goes on up to its null pointer.
+        let text = unsafe { *place };
         // SAFETY: not null, so a text.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
     };

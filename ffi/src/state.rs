@@ -384,13 +384,10 @@ impl State {
 
     /// Refuses a list with a request that is in it twice, of which only one could be taken over.
     pub(crate) fn check_once(&mut self, requests: &[ffi::MPI_Request]) -> Result<()> {
-        if requests.len() < 2 {
-            return Ok(());
-        }
         let Self { guest, lists, .. } = self;
-        let finished = guest.with_mpi(|mpi| mpi.finished_request());
-        let repeats = request::repeats(requests, finished, &mut lists.keys);
-        if repeats { Err(FAMPI_ERR_REQUEST) } else { Ok(()) }
+        let finished = || guest.with_mpi(|mpi| mpi.finished_request());
+        let repeats = |finished| request::repeats(requests, finished, &mut lists.keys);
+        if requests.len() > 1 && repeats(finished()) { Err(FAMPI_ERR_REQUEST) } else { Ok(()) }
     }
 
     /// Takes a request of the program's own under our wing and gives what stands for it.

@@ -12,6 +12,7 @@
 //! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | [`section`], [`lent`] | parts of arrays that several requests use at once |
 //! | `comm` | what a process knows of a communicator |
+//! | `file` | files as operations name them |
 //! | `ages` | communicators that start afresh, and those that are over |
 //! | `block` | an open block and its requests |
 //! | `messages` | names messages on the wire, and starts them |
@@ -33,6 +34,7 @@ mod block;
 pub mod buffer;
 pub mod collective;
 mod comm;
+mod file;
 mod guest;
 pub mod lent;
 mod messages;

@@ -120,13 +120,6 @@ fn a_vote_of_one_rank_is_the_verdict_of_all() {
 
 #[test]
 #[serial]
-fn survivors_go_on_through_any_number_of_aborts_without_shrinking() {
-    let run = program("aftermath", 4).limit(60).run();
-    assert_eq!(said(&run), [0, 1, 2].map(|rank| format!("rank {rank}: went on")), "{run}");
-}
-
-#[test]
-#[serial]
 fn survivors_shrink_and_go_on() {
     let run = example("shrink", 4).run();
     let lines = run.expect_orderly(3).sorted_lines();

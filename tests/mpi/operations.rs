@@ -14,6 +14,7 @@ use crate::{
     every::{Call, KINDS, Kind, post_all},
     program,
     programs::{Ended, die, say, wait},
+    said,
 };
 
 /// All operations at once in each block, with every root and messages of all sizes.
@@ -185,4 +186,11 @@ fn operations_without_elements_are_operations_all_the_same() {
         let program = program("operations without elements", ranks);
         all_say(&program, ranks, "nothing went everywhere");
     }
+}
+
+#[test]
+#[serial]
+fn survivors_go_on_through_any_number_of_aborts_without_shrinking() {
+    let run = program("aftermath", 4).limit(60).run();
+    assert_eq!(said(&run), [0, 1, 2].map(|rank| format!("rank {rank}: went on")), "{run}");
 }
