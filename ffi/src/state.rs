@@ -385,8 +385,8 @@ impl State {
     /// Refuses a list with a request that is in it twice, of which only one could be taken over.
     pub(crate) fn check_once(&mut self, requests: &[ffi::MPI_Request]) -> Result<()> {
         let Self { guest, lists, .. } = self;
-        let finished = || guest.with_mpi(|mpi| mpi.finished_request());
-        let repeats = |finished| request::repeats(requests, finished, &mut lists.keys);
+        let mut finished = || guest.with_mpi(|mpi| mpi.finished_request());
+        let mut repeats = |finished| request::repeats(requests, finished, &mut lists.keys);
         if requests.len() > 1 && repeats(finished()) { Err(FAMPI_ERR_REQUEST) } else { Ok(()) }
     }
 
