@@ -66,7 +66,7 @@ impl MpiPlatform {
             ulfm,
             started: Instant::now(),
             origin,
-            max_tag: calls::greatest_tag(comm.raw())?,
+            max_tag: calls::greatest_tag(Comm::world()?.raw())?,
             control,
             posts: Posts::new(finished),
             guests: Guests::default(),
