@@ -162,7 +162,7 @@ fn read_control_variable(name: &CStr) -> Option<Vec<u8>> {
     (code == 0).then_some(bytes)
 }
 
-/// `MPI_TAG_UB`: the greatest tag. An attribute of `MPI_COMM_WORLD` alone (MPI 4.1 §9.1.2): to ask a
+/// `MPI_TAG_UB`: the greatest tag, an attribute of `MPI_COMM_WORLD` alone (MPI 4.1 §9.1.2). Asking a
 /// communicator that was derived from it gives the least that MPI promises.
 pub(super) fn greatest_tag(world: ffi::MPI_Comm) -> Checked<u32> {
     let (mut value, mut flag) = (ptr::null_mut::<c_int>(), 0);

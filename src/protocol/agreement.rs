@@ -16,9 +16,9 @@ use crate::{
 
 /// The first of the data contexts in which a communicator works that has lost a member.
 ///
-/// Contexts below it are MPI communicators of their own, each a duplicate, which needs every member.
-/// After a death no duplicate can be made any more, so all contexts from this one on share an MPI
-/// communicator that was there before, carry messages only, and are told apart by their tags.
+/// Contexts below it are MPI communicators of their own, each of them a duplicate, which needs all
+/// members. After a death no duplicate can be made any more. So all contexts from this one on share
+/// an MPI communicator that was there before, carry messages only, and differ in their tags.
 pub const FIRST_SHARED_CONTEXT: u32 = 1 << 31;
 
 /// The data context that follows this one; `bereaved` says that a member's death is agreed on.

@@ -175,8 +175,8 @@ fn jobs_that_failed_once_fail_with_their_bug_and_not_without_it() {
     assert_eq!(lost, [], "the jobs of these bugs no longer see them: find others for `found.txt`");
 }
 
-/// Programs that own their MPI and failed once: a block told one rank of a death while a communicator
-/// was shrunk, which that rank then took to have one member less than the others did.
+/// Programs that own their MPI and failed once: a block told one rank of a death while a
+/// communicator was shrunk, which that rank then took to have one member less than the others did.
 const GUESTS_THAT_FAILED: [u64; 1] = [10_643];
 
 #[test]
