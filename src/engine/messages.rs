@@ -16,6 +16,9 @@ const USER_TAG_BITS: u32 = 15;
 /// The greatest tag of a user.
 pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
 
+/// The least greatest tag on the wire with which the blocks of a program can be told apart.
+pub(crate) const LEAST_MAX_TAG: u32 = (1 << 23) - 1;
+
 /// How the bits of a tag on the wire are used.
 ///
 /// ```text
@@ -38,9 +41,8 @@ impl TagBits {
     ///
     /// When these leave no room beside the user's.
     pub(super) fn new(max_tag: u32) -> Self {
-        let scope = (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS;
-        assert!(scope > 4, "MPI has tags up to {max_tag}, which is too few");
-        Self { scope }
+        assert!(max_tag >= LEAST_MAX_TAG, "MPI has tags up to {max_tag}, which is too few");
+        Self { scope: (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS }
     }
 
     /// How many bits of a tag name the shared context.
@@ -71,9 +73,18 @@ impl TagBits {
         context & ((1 << self.context()) - 1)
     }
 
-    /// The shared context that a tag on the wire names.
-    fn shared_context_of(self, wire: u32) -> u32 {
-        self.shared_context(wire >> self.shared_block())
+    /// True when a tag on the wire names an older shared context than this one.
+    ///
+    /// Only so many contexts can be told apart as there are numbers in the tag: those that come
+    /// next, whose messages may be early, are the first half of them.
+    pub(super) fn is_older(self, wire: u32, context: u32) -> bool {
+        let behind = self.shared_context(wire >> self.shared_block()).wrapping_sub(context);
+        self.shared_context(behind) >= 1 << (self.context() - 1)
+    }
+
+    /// True when a tag on the wire names this shared context.
+    pub(super) fn is_of(self, wire: u32, context: u32) -> bool {
+        self.shared_context(wire >> self.shared_block()) == self.shared_context(context)
     }
 }
 
@@ -98,11 +109,6 @@ impl Engine {
         wire >> self.tag_bits.scope
     }
 
-    /// True for a message of this block, as its tag on the wire says.
-    pub(super) fn is_of(&self, key: BlockKey, wire: u32) -> bool {
-        self.wire_tag(key, self.user_tag(wire)) == wire
-    }
-
     /// Takes in what aborted attempts have left behind in a shared context, so that its senders
     /// get their buffers back, and the tags can be used again.
     ///
@@ -114,9 +120,11 @@ impl Engine {
         if state.data.is_none() || !self.voted.is_empty() {
             return;
         }
-        let (bits, lane) = (self.tag_bits, state.lane());
-        let current = bits.shared_context(state.context);
-        self.platform.discard_messages(lane, &|wire| bits.shared_context_of(wire) != current);
+        let (bits, lane, context) = (self.tag_bits, state.lane(), state.context);
+        while let Ok(Some((from, wire))) = self.platform.peek(lane, (None, None))
+            && !bits.is_of(wire, context)
+            && self.drop_peeked(lane, (from, wire))
+        {}
     }
 
     /// Posts a message as the next request of a block.

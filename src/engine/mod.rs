@@ -73,6 +73,8 @@ pub use block::Level;
 pub(crate) use block::{BlockKey, Need};
 use block::{OpenBlock, Phase};
 pub(crate) use comm::{CommKey, CommState};
+#[cfg(feature = "mpi")]
+pub(crate) use messages::LEAST_MAX_TAG;
 pub(crate) use messages::MAX_USER_TAG;
 use messages::TagBits;
 use metrics::{Source, Tally};

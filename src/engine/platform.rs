@@ -385,10 +385,17 @@ pub trait Platform {
     /// Receives a matched message into nowhere, so that its sender can complete.
     fn drop_message(&mut self, message: MessageId);
 
-    /// Receives messages that have come in this lane and that nobody has received into nowhere, as
-    /// far as `is_stale` holds of their tags on the wire. It may stop at the first of which it does
-    /// not hold: with later calls all are found.
-    fn discard_messages(&mut self, lane: Lane, is_stale: &dyn Fn(u32) -> bool);
+    /// Looks for a message (`MPI_Iprobe`) and leaves it where it is: its sender, and its tag. On a
+    /// communicator of the program's own it sees none.
+    ///
+    /// # Errors
+    ///
+    /// As for a receive that cannot start.
+    fn peek(
+        &mut self,
+        lane: Lane,
+        envelope: (Option<Rank>, Option<u32>),
+    ) -> Result<Option<(Rank, u32)>, FaultCode>;
 
     /// Opens a file for this process alone, as a sequence of elements like those of `like`.
     ///

@@ -63,14 +63,9 @@ impl Engine {
                 return true;
             }
             found = match (engine.doom(key, need, false), engine.comm(comm).data) {
-                (None, Some(data)) => engine.platform.probe(Lane { data, context }, envelope, like),
+                (None, Some(data)) => engine.probe_once(Lane { data, context }, envelope, like),
                 (code, _) => Err(code.unwrap_or(FaultCode::Abandoned)),
             };
-            if let Ok(Some((message, status))) = found
-                && engine.drop_stale(key, message, status)
-            {
-                found = Ok(None);
-            }
             !matches!(found, Ok(None))
         });
         match found {
@@ -97,14 +92,44 @@ impl Engine {
         index
     }
 
-    /// Drops a matched message if an aborted attempt has left it behind; true if so.
-    fn drop_stale(&mut self, key: BlockKey, message: MessageId, status: Status) -> bool {
-        let shared = self.block(key).context >= FIRST_SHARED_CONTEXT;
-        let stale = shared && !self.is_of(key, status.tag);
-        if stale {
-            self.platform.drop_message(message);
+    /// Looks for a message of a block in its lane, and takes it out of what receives can match.
+    ///
+    /// In a shared context a wildcard for tags matches messages of other attempts, too. Those of
+    /// older ones are dropped; those of the next ones are early, and stay where they are.
+    fn probe_once(
+        &mut self,
+        lane: Lane,
+        mut envelope: (Option<Rank>, Option<u32>),
+        like: &mut dyn Buffer,
+    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        if lane.context >= FIRST_SHARED_CONTEXT && envelope.1.is_none() {
+            loop {
+                let Some((from, wire)) = self.platform.peek(lane, envelope)? else {
+                    return Ok(None);
+                };
+                if self.tag_bits.is_of(wire, lane.context) {
+                    envelope = (Some(from), Some(wire));
+                    break;
+                }
+                let older = self.tag_bits.is_older(wire, lane.context);
+                if !older || !self.drop_peeked(lane, (from, wire)) {
+                    return Ok(None);
+                }
+            }
         }
-        stale
+        self.platform.probe(lane, envelope, like)
+    }
+
+    /// Receives a message into nowhere that was seen by a peek; false if it is not there any more.
+    pub(super) fn drop_peeked(&mut self, lane: Lane, (from, wire): (Rank, u32)) -> bool {
+        let like = &mut alloc::vec::Vec::<u8>::new();
+        match self.platform.probe(lane, (Some(from), Some(wire)), like) {
+            Ok(Some((message, _))) => {
+                self.platform.drop_message(message);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// True for a receive that has to wait for a probe, or behind another one that does.
@@ -141,14 +166,10 @@ impl Engine {
             let block = self.block(key);
             let Some(data) = self.comm(block.comm).data else { return };
             let lane = Lane { data, context: block.context };
-            let Self { platform, blocks, .. } = self;
-            let Some(like) = blocks[key.slot()].records[next.index].buffer_mut() else { return };
-            let found = platform.probe(lane, (next.from, next.tag), like);
-            if let Ok(Some((message, status))) = found
-                && self.drop_stale(key, message, status)
-            {
-                continue;
-            }
+            let records = &mut self.block_mut(key).records;
+            let Some(mut buffer) = records[next.index].unload() else { return };
+            let found = self.probe_once(lane, (next.from, next.tag), &mut *buffer);
+            self.block_mut(key).records[next.index].give(buffer);
             let Self { platform, blocks, .. } = self;
             let OpenBlock { records, deferred, .. } = &mut blocks[key.slot()];
             match found {

@@ -188,12 +188,6 @@ impl Record {
         here.map(|buffer| &**buffer)
     }
 
-    /// The buffer, if it is here, to be described to the platform.
-    pub(super) fn buffer_mut(&mut self) -> Option<&mut dyn Buffer> {
-        let here = self.buffer.as_mut().filter(|it| self.post.is_none() && !it.is_spent());
-        here.map(|buffer| &mut **buffer)
-    }
-
     /// The buffer as it is.
     pub(crate) fn take_any(&mut self) -> Option<AnyBuffer> {
         self.buffer.take_if(|it| self.post.is_none() && !it.is_spent())

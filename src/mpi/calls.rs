@@ -8,8 +8,8 @@ use std::{
 use mpi::ffi;
 
 use super::watchdog;
-use crate::error::Error;
 pub(super) use crate::fault::class::{BUFFER, COUNT, PROC_FAILED, PROC_FAILED_PENDING, REVOKED};
+use crate::{engine::LEAST_MAX_TAG, error::Error};
 
 /// A call that MPI refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -162,9 +162,18 @@ fn read_control_variable(name: &CStr) -> Option<Vec<u8>> {
     (code == 0).then_some(bytes)
 }
 
-/// `MPI_TAG_UB`: the greatest tag, an attribute of `MPI_COMM_WORLD` alone (MPI 4.1 §9.1.2). Asking a
-/// communicator that was derived from it gives the least that MPI promises.
-pub(super) fn greatest_tag(world: ffi::MPI_Comm) -> Checked<u32> {
+/// The greatest tag that each MPI has.
+const LEAST_OF_MPI: u32 = 32767;
+
+/// `MPI_TAG_UB`: the greatest tag, an attribute of `MPI_COMM_WORLD` alone (MPI 4.1 §9.1.2). To ask a
+/// derived communicator gives the least that MPI promises.
+pub(super) fn greatest_tag(world: ffi::MPI_Comm) -> Result<u32, Error> {
+    let too_few = |greatest: u32| {
+        Err(Error::Unsupported(format!(
+            "this MPI has tags up to {greatest}, and fampi needs them up to {LEAST_MAX_TAG}; use \
+             another transport or MPI"
+        )))
+    };
     let (mut value, mut flag) = (ptr::null_mut::<c_int>(), 0);
     let key = ffi::MPI_TAG_UB.cast_signed();
     check("MPI_Comm_get_attr", {
@@ -172,11 +181,11 @@ pub(super) fn greatest_tag(world: ffi::MPI_Comm) -> Checked<u32> {
         unsafe { ffi::MPI_Comm_get_attr(world, key, (&raw mut value).cast(), &raw mut flag) }
     })?;
     if flag == 0 || value.is_null() {
-        // The least that MPI promises.
-        return Ok(32767);
+        return too_few(LEAST_OF_MPI);
     }
     // SAFETY: the attribute is set, so the pointer is to a number that lives as long as MPI.
-    Ok(unsafe { *value }.cast_unsigned())
+    let greatest = unsafe { *value }.cast_unsigned();
+    if greatest < LEAST_MAX_TAG { too_few(greatest) } else { Ok(greatest) }
 }
 
 #[cfg(test)]

@@ -90,9 +90,9 @@ impl DataComm {
         self.source
     }
 
-    /// The communicator of shared contexts, unless it is somebody else's.
-    pub(super) fn shared(&self) -> Option<&Comm> {
-        (!self.is_bare).then_some(&self.source)
+    /// True when its operations run on a communicator that somebody else made.
+    pub(super) fn is_bare(&self) -> bool {
+        self.is_bare
     }
 
     /// The communicator of a context, if it is made and not retired.

@@ -283,28 +283,18 @@ impl Posts {
         Ok(Some((id, told)))
     }
 
-    /// Receives messages into nowhere, up to one that is not stale.
-    pub(super) fn discard_messages(
-        &mut self,
+    /// Looks for a message and leaves it.
+    pub(super) fn peek(
         comm: &Comm,
-        is_stale: &dyn Fn(u32) -> bool,
+        envelope: (Option<Rank>, Option<u32>),
         ulfm: &Ulfm,
-    ) {
-        let mut acknowledged = false;
-        loop {
-            let tag = match Matched::next_envelope(comm) {
-                Ok(Some((from, tag))) if is_stale(tag) => (Some(from), Some(tag)),
-                Err(refusal) if refusal.class == PROC_FAILED_PENDING && !acknowledged => {
-                    comm.acknowledge_failures(ulfm);
-                    acknowledged = true;
-                    continue;
-                }
-                _ => return,
-            };
-            match self.probe(comm, tag, &mut Vec::<u8>::new(), ulfm) {
-                Ok(Some((message, _))) => self.drop_message(message),
-                _ => return,
+    ) -> Result<Option<(Rank, u32)>, FaultCode> {
+        match Matched::next_envelope(comm, envelope) {
+            Err(refusal) if refusal.class == PROC_FAILED_PENDING => {
+                comm.acknowledge_failures(ulfm);
+                Ok(None)
             }
+            seen => seen.map_err(fault),
         }
     }
 

@@ -51,10 +51,14 @@ impl Matched {
     }
 
     /// `MPI_Iprobe`: the sender and the tag of a message that has come and has no receive.
-    pub(super) fn next_envelope(comm: &Comm) -> Checked<Option<(Rank, u32)>> {
+    pub(super) fn next_envelope(
+        comm: &Comm,
+        (from, tag): (Option<Rank>, Option<u32>),
+    ) -> Checked<Option<(Rank, u32)>> {
         let _inside = watchdog::ordinary();
+        let from = from.map_or_else(any_source, |rank| rank.number().cast_signed());
+        let tag = tag.map_or_else(any_tag, u32::cast_signed);
         let (mut flag, mut status) = (0, empty_status());
-        let (from, tag) = (any_source(), any_tag());
         check("MPI_Iprobe", {
             // SAFETY: the communicator is live; the results are variables of ours.
             unsafe { ffi::MPI_Iprobe(from, tag, comm.raw(), &raw mut flag, &raw mut status) }

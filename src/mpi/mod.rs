@@ -315,12 +315,14 @@ impl Platform for MpiPlatform {
         self.posts.drop_message(message);
     }
 
-    fn discard_messages(&mut self, lane: Lane, is_stale: &dyn Fn(u32) -> bool) {
-        if let Some(Some(data)) = self.data.get(lane.data.0 as usize)
-            && let Some(comm) = data.shared()
-        {
-            self.posts.discard_messages(comm, is_stale, self.ulfm);
-        }
+    fn peek(
+        &mut self,
+        lane: Lane,
+        envelope: (Option<Rank>, Option<u32>),
+    ) -> Result<Option<(Rank, u32)>, FaultCode> {
+        let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
+        let is_bare = self.data[lane.data.0 as usize].as_ref().is_some_and(DataComm::is_bare);
+        if is_bare { Ok(None) } else { Posts::peek(comm, envelope, self.ulfm) }
     }
 
     fn open_file(

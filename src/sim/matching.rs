@@ -156,22 +156,20 @@ impl World {
         }
     }
 
-    /// Drops the first unexpected messages of a context, up to one that is not stale.
-    pub(super) fn discard_messages(
+    /// The sender and the tag of the first message that a receive would match, which stays.
+    pub(super) fn peek(
         &mut self,
         me: Pid,
         (comm, rank): (usize, usize),
         context: u32,
-        is_stale: &dyn Fn(u32) -> bool,
-    ) {
-        let mut port = self.take_port(comm, rank, context);
-        while port.unexpected.front().is_some_and(|first| is_stale(first.tag))
-            && let Some(message) = port.unexpected.pop_front()
-        {
-            note!(self, self.now(), "p{me} discards a message in c{comm}");
-            self.complete_dropped(&message);
-        }
-        self.comms[comm].sides[rank].ports.insert(context, port);
+        receive: &Operation,
+    ) -> Option<(Rank, u32)> {
+        let port = self.comms[comm].sides[rank].ports.get(&context);
+        let mut messages = port.into_iter().flat_map(|port| &port.unexpected);
+        let fits = |message: &&Message| message.matches(receive) && self.is_deliverable(message);
+        let found = messages.find(fits).map(|message| (message.from, message.tag));
+        self.processes[me].probes |= found.is_none();
+        found
     }
 
     /// Drops a matched message.

@@ -305,12 +305,18 @@ impl Platform for SimPlatform {
         }
     }
 
-    fn discard_messages(&mut self, lane: Lane, is_stale: &dyn Fn(u32) -> bool) {
-        if let Some(world) = self.enter(true) {
-            let (mut world, place) = self.place(world, lane.data);
-            let context = lane.context.min(FIRST_SHARED_CONTEXT);
-            world.discard_messages(self.me, place, context, is_stale);
+    fn peek(
+        &mut self,
+        Lane { data, context }: Lane,
+        (from, tag): (Option<Rank>, Option<u32>),
+    ) -> Result<Option<(Rank, u32)>, FaultCode> {
+        if self.is_programs(data) {
+            return Ok(None);
         }
+        let world = self.enter(false).ok_or(FaultCode::Interrupted)?;
+        let (mut world, place) = self.place(world, data);
+        let context = context.min(FIRST_SHARED_CONTEXT);
+        Ok(world.peek(self.me, place, context, &Operation::Receive { from, tag }))
     }
 
     fn open_file(

@@ -4,7 +4,7 @@
 use std::{panic, time::Duration};
 
 use fampi::{
-    Color, Comm, Level, Rank, Tag, Timeout, World,
+    Color, Comm, Level, Outcome, Rank, Tag, TagSelector, Timeout, World,
     protocol::planted::{self, Bug},
     sim::{self, Ending, Simulation},
 };
@@ -85,6 +85,45 @@ fn a_part_without_the_dead_goes_on_and_so_does_that_with_it() {
         let made = world.isplit(color, 0).expect("one at a time").wait_local(Timeout::Never);
         made.expect("nobody dies").into_comm()
     });
+}
+
+#[test]
+fn a_receive_of_any_tag_leaves_what_is_for_a_later_attempt() {
+    for seed in 0..60 {
+        let latency = Duration::from_micros(1)..=Duration::from_micros(300);
+        let simulation = Simulation::new(SIZE).seed(seed).latency(latency);
+        let report = simulation.time_limit(Duration::from_secs(100)).run_world(|world| {
+            if world.rank().number() == SIZE - 1 {
+                sim::crash();
+            }
+            let (me, start) = (world.rank(), || world.start(Level::Global).expect("in use"));
+            let [before, next] = [2, 1].map(|step| Rank::new((me.number() + step) % 3));
+            let mut first = start();
+            let _ = first.irecv(vec![0_u64], Rank::new(SIZE - 1), Tag(5)).expect("a rank");
+            assert!(!end(first).is_committed());
+            for round in 0..12 {
+                // Who knows of the first abort sends in the next attempt, while others still look
+                // for messages in this one.
+                let (mut aborted, mut waiting) = (start(), start());
+                if me.number() == round % 3 {
+                    aborted.raise_error(7);
+                }
+                let _ = waiting.irecv(vec![0_u64], before, TagSelector::Any).expect("a rank");
+                let waiting = waiting.finish(Timeout::Never);
+                assert!(!end(aborted).is_committed());
+                let mut good = start();
+                let _ = good.isend(vec![u64::from(round)], next, Tag(5)).expect("a rank");
+                let came = good.irecv(vec![9_u64], before, Tag(5)).expect("a rank");
+                let good = end(good);
+                assert!(good.is_committed(), "{:?}", good.report());
+                assert_eq!(good.take(came), Ok(vec![u64::from(round)]));
+                assert!(matches!(waiting.wait_local(Timeout::Never), Ok(Outcome::Faulty(_))));
+            }
+            world.finalize();
+        });
+        let ended = report.processes.iter().filter(|it| matches!(it.ending, Ending::Finished(())));
+        assert_eq!(ended.count(), 3, "seed {seed}: {report}");
+    }
 }
 
 #[test]
