@@ -165,7 +165,7 @@ fn read_control_variable(name: &CStr) -> Option<Vec<u8>> {
 /// The greatest tag that each MPI has.
 const LEAST_OF_MPI: u32 = 32767;
 
-/// `MPI_TAG_UB`: the greatest tag, an attribute of `MPI_COMM_WORLD` alone (MPI 4.1 §9.1.2). To ask a
+/// `MPI_TAG_UB`: the greatest tag, which `MPI_COMM_WORLD` alone has (MPI 4.1 §9.1.2). To ask a
 /// derived communicator gives the least that MPI promises.
 pub(super) fn greatest_tag(world: ffi::MPI_Comm) -> Result<u32, Error> {
     let too_few = |greatest: u32| {
