@@ -4,9 +4,9 @@
 use std::{panic, time::Duration};
 
 use fampi::{
-    Color, Comm, Level, Outcome, Rank, Tag, TagSelector, Timeout, World,
+    Color, Comm, Level, Outcome, Rank, Source, Tag, TagSelector, Timeout, World,
     protocol::planted::{self, Bug},
-    sim::{self, Ending, Simulation},
+    sim::{self, Crash, Ending, Simulation},
 };
 
 use crate::aftermath::{Receive, end, go_on};
@@ -123,6 +123,38 @@ fn a_receive_of_any_tag_leaves_what_is_for_a_later_attempt() {
         });
         let ended = report.processes.iter().filter(|it| matches!(it.ending, Ending::Finished(())));
         assert_eq!(ended.count(), 3, "seed {seed}: {report}");
+    }
+}
+
+#[test]
+fn a_second_death_at_any_moment_ends_the_receives_that_wait_for_a_probe() {
+    for effect in (10..110).step_by(2) {
+        let simulation = Simulation::new(SIZE).seed(effect).crash(Crash::before_effect(2, effect));
+        let report = simulation.time_limit(Duration::from_secs(100)).run_world(|world| {
+            if world.rank().number() == SIZE - 1 {
+                sim::crash();
+            }
+            let me = world.rank().number();
+            let mut committed = 0;
+            for round in 0_u64.. {
+                let mut block = world.start(Level::Global).expect("in use");
+                // First a ring, then rank 0 and 1 alone.
+                if me < 2 || round < 7 {
+                    let next = Rank::new(if round < 7 { (me + 1) % 3 } else { 1 - me });
+                    let room = vec![0_u64; 3000];
+                    let _ = block.irecv(room, Source::Any, Tag(5)).expect("a rank");
+                    let _ = block.isend(vec![round; 3000], next, Tag(5)).expect("a rank");
+                }
+                committed += u32::from(end(block).is_committed());
+                if committed == 3 && round > 12 || round == 40 {
+                    break;
+                }
+            }
+            world.finalize();
+        });
+        for process in &report.processes[..2] {
+            assert!(matches!(process.ending, Ending::Finished(())), "effect {effect}: {report}");
+        }
     }
 }
 

@@ -145,7 +145,7 @@ struct Soak<'a> {
     ring: PathBuf,
     minife: PathBuf,
     minife_digest: String,
-    /// What `minife` takes when nobody dies.
+    /// How long a run of `minife` without deaths takes.
     minife_took: Duration,
     /// For what bugs have said.
     folder: PathBuf,
@@ -220,7 +220,7 @@ fn sum_up(all: &[Judged], took: Duration) -> u8 {
 }
 
 impl Soak<'_> {
-    /// The digest that `minife` prints when nobody dies, and how long it takes.
+    /// The digest that a run of `minife` without deaths prints, and how long that run takes.
     fn undisturbed(&self) -> Result<(String, Duration)> {
         let launched = self.launch(&Round::undisturbed())?;
         match (launched.end, digest(&launched.lines)) {

@@ -13,8 +13,8 @@ const MODES: [&str; 4] = ["kill", "segv", "exit", "panic"];
 const PHASES: [&str; 6] = ["iteration", "exchange", "spmv", "dot", "finish", "update"];
 /// The greatest iteration of a plan; `minife nx=20` takes 65.
 const ITERATIONS: u64 = 60;
-/// When deaths by the clock come, as parts of the time that a run takes in which nobody dies. The
-/// first half of it, about, passes before MPI has started, where a death is survived by nobody.
+/// When deaths by the clock come, as parts of the time that a run without deaths takes. MPI starts
+/// in about the first half of that time, in which no job survives a death.
 const PARTS: (f64, f64) = (0.45, 1.0);
 
 /// What a round does.
@@ -28,7 +28,7 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// A round in which nobody dies.
+    /// A round without deaths.
     pub(super) fn undisturbed() -> Self {
         let words = ["nx=20", "yaml=none"].map(str::to_owned).to_vec();
         Self { program: "minife", words, spares: 0, clock: None }
@@ -59,7 +59,7 @@ impl Round {
         Self { program, words, spares, clock }
     }
 
-    /// The deaths by the clock, if a run in which nobody dies takes so long.
+    /// The deaths by the clock, for a program whose run without deaths takes this long.
     pub(super) fn kills(&self, undisturbed: Duration) -> Vec<Kill> {
         let kill = |&(rank, part): &(u32, f64)| {
             let when = When::After(undisturbed.mul_f64(part));
