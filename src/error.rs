@@ -244,6 +244,23 @@ pub enum Error {
         slot: u32,
     },
 
+    /// A rank has left the job, after so many blocks, while others go on. All living ranks that go
+    /// on see it.
+    #[error("rank {rank} had left the job after {blocks} blocks; start the same ones on all ranks")]
+    Left {
+        /// The rank that left.
+        rank: Rank,
+        /// The blocks that it had started.
+        blocks: i32,
+    },
+
+    /// A rank said that a step of a run was the last one, and not all ranks did. All living ranks.
+    #[error("rank {rank} ended the run with a step after which others go on; decide it alike")]
+    NotAllDone {
+        /// The first of those that said so.
+        rank: Rank,
+    },
+
     /// The communicator was replaced by a rebuild. This rank.
     #[error("the communicator was replaced by a rebuild; use the new world and its children")]
     Abandoned,

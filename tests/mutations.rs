@@ -78,7 +78,8 @@ const SEEDS: [u64; 2] = [2_000, 20_000];
 const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines.
-const IN_THE_ENGINE: [Bug; 15] = [
+const IN_THE_ENGINE: [Bug; 16] = [
+    Bug::BelieveTheClass,
     Bug::KeepTheContext,
     Bug::WaitInTheInterrupted,
     Bug::KeepAbortedCopies,
@@ -122,12 +123,14 @@ const STATES: usize = 300_000;
 const MANY_STATES: usize = 5_000_000;
 
 /// Searches that end in a second when there is no bug.
-fn setups() -> [Setup; 15] {
+fn setups() -> [Setup; 17] {
     [
         Setup { crashes: 1, cuts: true, ..Setup::ranks(2) },
         Setup { crashes: 2, cuts: true, ..Setup::ranks(3) },
         Setup { crashes: 2, naysayer: Some(1), ..Setup::ranks(3) },
         Setup { leaver: Some(2), ..Setup::ranks(3) },
+        Setup { farewells: 0b010, ..Setup::ranks(3) },
+        Setup { farewells: 0b101, crashes: 1, ..Setup::ranks(3) },
         Setup { crashes: 2, blocks: 2, in_sequence: true, ..Setup::ranks(3) },
         Setup { crashes: 1, blocks: 2, ..Setup::ranks(3) },
         Setup { crashes: 1, blocks: 2, in_sequence: true, step: Some(0), ..Setup::ranks(3) },

@@ -87,6 +87,12 @@
 #define FAMPI_ERR_MISMATCHED 262144011
 
 /*
+ A rank had left the job when others started the block: start the same blocks on all ranks before
+ one of them calls `MPI_Finalize`.
+ */
+#define FAMPI_ERR_FINALIZED 262144012
+
+/*
  A code for applications: a fault that trying again may cure.
  */
 #define FAMPI_ERR_TRANSIENT 262144120
@@ -474,8 +480,9 @@ int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
 
 /*
  The requests of this rank that did not complete, with one of these codes, as places in the
- list that was given to finish. At most `max_requests_count` are written; `count` says how many
- there are. Local.
+ list that was given to finish. fampi does not know whom a request needed: if the report names a
+ new death, those that it has cut short have `FAMPI_ERR_PROC_FAILED`. At most
+ `max_requests_count` are written; `count` says how many there are. Local.
 
  Returns `FAMPI_ERR_REQUEST` for anything but a block, `FAMPI_ERR_STATE` for one that is not
  decided, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.

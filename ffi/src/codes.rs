@@ -35,6 +35,9 @@ pub const FAMPI_ERR_STATE_LOST: c_int = 262_144_008;
 pub const FAMPI_ERR_NOTHING_PROTECTED: c_int = 262_144_009;
 /// Not all ranks ended the block with the same reduction: numbers, type, operation.
 pub const FAMPI_ERR_MISMATCHED: c_int = 262_144_011;
+/// A rank had left the job when others started the block: start the same blocks on all ranks before
+/// one of them calls `MPI_Finalize`.
+pub const FAMPI_ERR_FINALIZED: c_int = 262_144_012;
 /// A code for applications: a fault that trying again may cure.
 pub const FAMPI_ERR_TRANSIENT: c_int = 262_144_120;
 /// A code for applications: a fault that stays.
@@ -98,6 +101,7 @@ const _: () = {
     assert!(FAMPI_ERR_STATE_LOST == FaultCode::StateLost.number());
     assert!(FAMPI_ERR_NOTHING_PROTECTED == FaultCode::NothingProtected.number());
     assert!(FAMPI_ERR_MISMATCHED == FaultCode::Mismatched.number());
+    assert!(FAMPI_ERR_FINALIZED == FaultCode::Finalized(0).number());
     assert!(FAMPI_ERR_RCODES_ANY == Codes::NUMBER_OF_ANY);
 };
 
@@ -141,6 +145,7 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_ERR_STATE_LOST => c"a rank died with the one that kept its copy; start from a file",
         FAMPI_ERR_NOTHING_PROTECTED => c"no commit has protected this state; start anew",
         FAMPI_ERR_MISMATCHED => c"not all ranks ended the block with the same reduction",
+        FAMPI_ERR_FINALIZED => c"a rank had left the job; all ranks start the same blocks",
         FAMPI_ERR_TRANSIENT => c"the application raised a transient fault",
         FAMPI_ERR_PERMANENT => c"the application raised a permanent fault",
         FAMPI_ERR_RCODES_ANY => c"any code",

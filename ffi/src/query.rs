@@ -23,8 +23,9 @@ fn report(state: &mut State, tb_request: MPI_Request) -> Result<FaultReport> {
 }
 
 /// The requests of this rank that did not complete, with one of these codes, as places in the
-/// list that was given to finish. At most `max_requests_count` are written; `count` says how many
-/// there are. Local.
+/// list that was given to finish. fampi does not know whom a request needed: if the report names a
+/// new death, those that it has cut short have `FAMPI_ERR_PROC_FAILED`. At most
+/// `max_requests_count` are written; `count` says how many there are. Local.
 ///
 /// Returns `FAMPI_ERR_REQUEST` for anything but a block, `FAMPI_ERR_STATE` for one that is not
 /// decided, `FAMPI_ERR_COUNT`, `FAMPI_ERR_ARG`.

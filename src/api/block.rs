@@ -223,6 +223,11 @@ impl TryBlock {
         self.end()
     }
 
+    /// Ends, with this block, something that ends on all ranks; otherwise the block is faulty.
+    pub(super) fn say_last(&mut self) {
+        self.engine().borrow_mut().block_mut(self.key).proviso = Some(FaultCode::NotAllDone);
+    }
+
     /// Leaves the block because of this error, which becomes this rank's vote (*no*). Requests
     /// that are not complete are given up, and the other ranks do not wait for this one.
     ///

@@ -75,7 +75,8 @@ impl<T: Element + Default> State for Vec<T> {
 pub enum Flow {
     /// There is another step.
     Continue,
-    /// This was the last one, if it commits.
+    /// This was the last one, if it commits. Where not all ranks say so the run ends on all of them
+    /// with [`Error::NotAllDone`].
     Done,
 }
 
@@ -179,8 +180,9 @@ impl World {
     /// # Errors
     ///
     /// The same on all living ranks; the world can still be left in order: [`Error::Stopped`],
-    /// [`Error::StateLost`], [`Error::RecoveryExhausted`], and what a policy asks for in vain,
-    /// [`Error::TooFewSpares`], [`Error::CannotShrink`] and [`Error::CannotRebuild`].
+    /// [`Error::StateLost`], [`Error::RecoveryExhausted`], [`Error::NotAllDone`], [`Error::Left`],
+    /// and what a policy asks for in vain, [`Error::TooFewSpares`], [`Error::CannotShrink`] and
+    /// [`Error::CannotRebuild`].
     ///
     /// # Examples
     ///
@@ -290,9 +292,11 @@ impl Run<'_> {
         let (world, comm) = (&*self.world, &self.comm);
         let mut step = Step { block, world, comm, number, timeout: Timeout::Never, protects: true };
         let mut result = body(&mut step, state);
-        // Nobody asks for a state after the last step.
-        step.protects &= matches!(result, Ok(Flow::Continue));
+        if matches!(result, Ok(Flow::Done)) {
+            step.block.say_last();
+        }
         if step.protects
+            && result.is_ok()
             && let Err(error) = state.protect(&mut step.block)
         {
             result = Err(error);

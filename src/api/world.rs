@@ -119,8 +119,14 @@ impl World {
         self.engine().borrow_mut().set_observed(observed);
     }
 
-    /// Leaves the job in order: answers what others may still ask, dismisses the spares, ends
-    /// MPI. Every living rank calls it.
+    /// Leaves the job in order, as all living ranks do after the same blocks: waits for the
+    /// others, answers what they may still ask, dismisses the spares, ends MPI. A block that is
+    /// open is left.
+    ///
+    /// Where others start a block instead, that one and each further one is faulty with
+    /// [`FaultCode::Finalized`], until they leave, too.
+    ///
+    /// [`FaultCode::Finalized`]: crate::FaultCode::Finalized
     pub fn finalize(self) {
         self.comm.engine().borrow_mut().leave();
     }

@@ -123,6 +123,8 @@ pub(crate) struct OpenBlock {
     /// Messages that a probe has matched and nobody has received.
     pub(super) messages: Vec<MessageId>,
     pub(crate) faults: Vec<Fault>,
+    /// What this rank says if it has no fault, which is a fault unless all ranks say it.
+    pub(crate) proviso: Option<FaultCode>,
     /// What this rank brings to the fused reduction; its result when the block is committed.
     pub(super) values: Held,
     pub(super) phase: Phase,
@@ -189,6 +191,7 @@ impl OpenBlock {
             deferred: Vec::new(),
             messages: Vec::new(),
             faults: Vec::new(),
+            proviso: None,
             values: Held::NOTHING,
             phase: Phase::Free,
             report: FaultReport::default(),
@@ -246,6 +249,7 @@ impl Engine {
         block.phase = Phase::Open;
         (block.first_pending, block.has_failed) = (0, false);
         block.has_synchronised = false;
+        block.proviso = None;
         (block.limit, block.deadline) = (None, None);
         block.detached = false;
         if level.is_agreed() {

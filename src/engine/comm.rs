@@ -124,6 +124,12 @@ impl CommState {
         self.commit.dead().is_empty() && self.interrupts.is_empty()
     }
 
+    /// True for a communicator that is derived from no other: the world, and each that a C program
+    /// took into use.
+    pub(super) fn is_root(&self) -> bool {
+        self.data.is_some() && self.parent.is_none() && self.present.is_none()
+    }
+
     /// True for the world itself, which has all ranks, and of which everything else is derived.
     pub(crate) fn is_world(&self) -> bool {
         self.lineage.as_ref().is_some_and(Vec::is_empty)

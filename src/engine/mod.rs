@@ -15,6 +15,7 @@
 //! | `file` | files as operations name them |
 //! | `ages` | communicators that start afresh, and those that are over |
 //! | `block` | an open block and its requests |
+//! | `farewell` | leaves the job with all others |
 //! | `messages` | names messages on the wire, and starts them |
 //! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
@@ -34,6 +35,7 @@ mod block;
 pub mod buffer;
 pub mod collective;
 mod comm;
+mod farewell;
 mod file;
 mod guest;
 pub mod lent;

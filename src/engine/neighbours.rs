@@ -311,6 +311,7 @@ impl Engine {
     /// The operation failed with one of its messages.
     fn fail_exchange(&mut self, key: BlockKey, index: usize, peer: Rank, code: FaultCode) {
         self.end_exchange(key, index);
+        let code = self.explained(key, code);
         self.block_mut(key).records[index].state = Progress::Failed(code);
         self.note_loss(key, Need::Peer(peer), code);
     }

@@ -369,6 +369,10 @@ pub trait Platform {
     /// operations go on. Whether it has failed, for its block, is for whoever else asks about it.
     fn cancel(&mut self, post: &mut Post, failed: bool);
 
+    /// Why an operation here has failed when MPI's class does not say it: its context is over, a
+    /// process is known to be dead, or nothing that is known.
+    fn disturbance(&mut self, lane: Lane) -> Option<FaultCode>;
+
     /// Looks for a message (`MPI_Improbe`) and takes it out of what receives can match. Elements
     /// are counted as those of `like`.
     ///
@@ -468,9 +472,6 @@ pub trait Platform {
 
     /// Drops a universe. Local. Nothing more is sent or received on it.
     fn discard_universe(&mut self, universe: UniverseId);
-
-    /// This process is about to leave: that others end, too, is no failure any more.
-    fn leave(&mut self) {}
 
     /// Ends this process's part in the world, in order; nothing may be called afterwards.
     fn finalize(&mut self);

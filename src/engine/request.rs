@@ -9,8 +9,15 @@ use super::{
     platform::{Idle, Lane, Operation, Posted, Progress, Status},
 };
 use crate::{
-    error::Error, fault::FaultCode, ids::BlockId, protocol::agreement::FIRST_SHARED_CONTEXT,
-    rank::Rank, timeout::Timeout,
+    error::Error,
+    fault::FaultCode,
+    ids::BlockId,
+    protocol::{
+        agreement::FIRST_SHARED_CONTEXT,
+        planted::{Bug, planted},
+    },
+    rank::Rank,
+    timeout::Timeout,
 };
 
 /// How long an attempt waits for its context. If it takes longer the attempt fails.
@@ -199,8 +206,19 @@ impl Engine {
     pub(super) fn after_failure(&mut self, key: BlockKey, index: usize) {
         let record = &self.block(key).records[index];
         if let Progress::Failed(code) = record.state {
-            self.note_loss(key, record.need, code);
+            let (need, code) = (record.need, self.explained(key, code));
+            self.block_mut(key).records[index].state = Progress::Failed(code);
+            self.note_loss(key, need, code);
         }
+    }
+
+    /// The code of a request that failed with this one: what only follows from a death, or from an
+    /// interruption of ours, is told as that and not as an error of the request.
+    pub(super) fn explained(&mut self, key: BlockKey, code: FaultCode) -> FaultCode {
+        let unclear = code.is_unspecific() && !planted(Bug::BelieveTheClass);
+        let unclear = unclear && self.block(key).lane != Lane::NOWHERE;
+        let cause = unclear.then(|| self.platform.disturbance(self.block(key).lane));
+        cause.flatten().unwrap_or(code)
     }
 
     /// The same for all that are over from this one on.

@@ -225,9 +225,13 @@ impl Engine {
             self.draining.retain(|draining| *draining != key);
         }
         self.collect_faults(key);
-        let block = self.block_mut(key);
-        let faults = core::mem::take(&mut block.faults);
+        let block = &mut self.blocks[key.slot()];
+        let mut faults = core::mem::take(&mut block.faults);
         if block.level.is_agreed() {
+            if let (true, Some(code)) = (faults.is_empty(), block.proviso) {
+                let state = &self.comms[block.comm.0];
+                faults.push(Fault { comm: state.id, rank: state.me, code });
+            }
             block.phase = Phase::Voted;
             self.voted.push(key);
             let block = self.block(key);
@@ -379,6 +383,31 @@ impl Engine {
         report
     }
 
+    /// Tells the requests that were cut short and needed a dead rank as what they are: whether this
+    /// rank heard of the death or of the interruption first makes no difference.
+    ///
+    /// Whom a request needs that is open to anybody, or was started by somebody else, nobody knows:
+    /// it may have needed any rank of whose death the report tells.
+    #[cold]
+    fn blame_the_dead(&mut self, key: BlockKey) {
+        let block = &mut self.blocks[key.slot()];
+        let state = &self.comms[block.comm.0];
+        let dead = |peer| state.commit.agreed_dead().contains(peer);
+        let died = |fault: &Fault| fault.comm == state.id && fault.code.is_process_failure();
+        let news = block.report.faults().iter().any(died);
+        for record in block.records.iter_mut() {
+            let needed = match record.need {
+                Need::Peer(peer) => dead(peer),
+                Need::Neighbours(at) => block.exchanges[at as usize].peers().any(dead),
+                Need::Anybody | Need::Foreign => news,
+                Need::Nobody | Need::Inner(_) => false,
+            };
+            if needed && record.state == Progress::Failed(FaultCode::Interrupted) {
+                record.state = Progress::Failed(FaultCode::ProcessFailed);
+            }
+        }
+    }
+
     #[inline]
     fn conclude_with(&mut self, key: BlockKey, committed: bool) {
         if !self.draining.is_empty() {
@@ -402,6 +431,7 @@ impl Engine {
         }
         if !committed {
             self.tally.faulty += 1;
+            self.blame_the_dead(key);
             if !self.left {
                 self.reclaim_buffers(key);
             }

@@ -6,8 +6,11 @@
 
 use core::fmt;
 
+use crate::ids::BlockId;
+
 use super::class::{
-    OTHER, PENDING, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, class_meaning, class_name,
+    INTERN, OTHER, PENDING, PROC_FAILED, PROC_FAILED_PENDING, REVOKED, UNKNOWN, class_meaning,
+    class_name,
 };
 
 /// The number of a kind without a value is this and the number of its kind. Codes of an
@@ -22,14 +25,17 @@ macro_rules! fault_codes {
     )*) => {
         /// Why a request, a rank or a whole block is faulty.
         ///
-        /// The kinds have stable numbers, never reused; [`FaultCode::Mpi`] and
-        /// [`FaultCode::Application`] carry a value of their own beside the kind.
+        /// The kinds have stable numbers, never reused; [`FaultCode::Finalized`],
+        /// [`FaultCode::Mpi`] and [`FaultCode::Application`] carry a value of their own beside the
+        /// kind.
         ///
         /// `{}` says what happened, `{:#}` also what to do about it.
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         #[non_exhaustive]
         pub enum FaultCode {
             $($(#[$doc])* $name,)*
+            /// The rank has left the job, after it had started so many blocks (kind 12).
+            Finalized(i32),
             /// An operation failed in MPI with this error class (kind 16).
             Mpi(i32),
             /// The application raised this code with `raise_error` (kind 17).
@@ -44,6 +50,7 @@ macro_rules! fault_codes {
             pub const fn to_numbers(self) -> (u8, i32) {
                 match self {
                     $(Self::$name => ($number, 0),)*
+                    Self::Finalized(blocks) => (12, blocks),
                     Self::Mpi(class) => (16, class),
                     Self::Application(code) => (17, code),
                 }
@@ -53,6 +60,7 @@ macro_rules! fault_codes {
             pub const fn from_numbers(kind: u8, value: i32) -> Option<Self> {
                 match kind {
                     $($number => Some(Self::$name),)*
+                    12 => Some(Self::Finalized(value)),
                     16 => Some(Self::Mpi(value)),
                     17 => Some(Self::Application(value)),
                     _ => None,
@@ -63,6 +71,7 @@ macro_rules! fault_codes {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $c_name,)*
+                    Self::Finalized(_) => "FAMPI_ERR_FINALIZED",
                     Self::Mpi(class) => match class_name(class) {
                         Some(name) => name,
                         None => "an MPI error class of the user",
@@ -75,6 +84,7 @@ macro_rules! fault_codes {
             pub const fn advice(self) -> &'static str {
                 match self {
                     $(Self::$name => $advice,)*
+                    Self::Finalized(_) => "start the same blocks on all ranks before one finalizes",
                     Self::Mpi(_) => "mend what the rank gave to MPI, or treat it as a lost message",
                     Self::Application(_) => "do what the application means by this code",
                 }
@@ -83,6 +93,9 @@ macro_rules! fault_codes {
             fn sentence(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $(Self::$name => f.write_str($sentence),)*
+                    Self::Finalized(blocks) => {
+                        write!(f, "the rank had left the job after {blocks} blocks")
+                    }
                     Self::Mpi(class) => describe_class(class, f),
                     Self::Application(code) => write!(f, "the application raised code {code}"),
                 }
@@ -129,6 +142,9 @@ fault_codes! {
     /// numbers of the same type for the same operation.
     Mismatched = 11, "FAMPI_ERR_MISMATCHED", "not all ranks gave the commit the same reduction",
         "end the block on all ranks with as many numbers of one type, for one operation";
+    /// The rank said that a step of a run was the last one, and not all ranks said so.
+    NotAllDone = 13, "FAMPI_ERR_NOT_ALL_DONE", "the rank ended the run, and others go on",
+        "decide by what all ranks know whether a step is the last one";
 }
 
 fn describe_class(class: i32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,6 +167,22 @@ impl FaultCode {
     /// True for the death of a process, soft or hard.
     pub const fn is_process_failure(self) -> bool {
         matches!(self, Self::ProcessFailed | Self::NodeFailed)
+    }
+
+    /// The code of a rank that has left after this many blocks.
+    pub(crate) fn finalized(blocks: BlockId) -> Self {
+        Self::Finalized(i32::try_from(blocks.0).unwrap_or(i32::MAX))
+    }
+
+    /// True for what is a fault unless all ranks of a block say it.
+    pub(crate) const fn is_for_all(self) -> bool {
+        matches!(self, Self::Finalized(_) | Self::NotAllDone)
+    }
+
+    /// True for an error class that says nothing but that the operation failed. Open MPI ends its
+    /// collectives with such a one when a message of theirs failed, whatever that failed with.
+    pub(crate) const fn is_unspecific(self) -> bool {
+        matches!(self, Self::Mpi(OTHER | UNKNOWN | INTERN))
     }
 
     /// The code of an operation that failed in MPI with this error class.
@@ -246,7 +278,8 @@ mod tests {
     #[test]
     fn the_numbers_of_the_table_are_never_changed() {
         let kinds: Vec<u8> = FaultCode::PLAIN.iter().map(|code| code.to_numbers().0).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13]);
+        assert_eq!(FaultCode::Finalized(4).to_numbers(), (12, 4));
         assert_eq!(FaultCode::Mpi(15).to_numbers(), (16, 15));
         assert_eq!(FaultCode::Application(-3).to_numbers(), (17, -3));
         assert_eq!(FaultCode::TimedOut.number(), 262_144_003);
@@ -260,7 +293,8 @@ mod tests {
     #[test]
     fn every_code_has_a_name_of_its_own_and_says_what_happened_and_what_to_do() {
         let (mpi, own) = (FaultCode::Mpi(15), FaultCode::Application(5));
-        let all: Vec<FaultCode> = FaultCode::PLAIN.iter().copied().chain([mpi, own]).collect();
+        let others = [FaultCode::Finalized(1), mpi, own];
+        let all: Vec<FaultCode> = FaultCode::PLAIN.iter().copied().chain(others).collect();
         for (at, code) in all.iter().enumerate() {
             assert!(all[..at].iter().all(|other| other.name() != code.name()));
             let (short, long) = (code.to_string(), format!("{code:#}"));

@@ -15,7 +15,10 @@ use super::{
     ulfm::Ulfm,
     watchdog,
 };
-use crate::rank::{Rank, RankSet};
+use crate::{
+    fault::FaultCode,
+    rank::{Rank, RankSet},
+};
 
 /// A live communicator whose errors return. Freed by nobody but [`Comm::free`].
 #[derive(Clone, Copy, Debug)]
@@ -266,6 +269,19 @@ impl Comm {
         if let Err(refusal) = check("MPIX_Comm_revoke", code) {
             tracing::debug!(?refusal, "not revoked");
         }
+    }
+
+    /// Why operations on it fail, as far as MPI knows: it is revoked (`MPIX_Comm_is_revoked`), or a
+    /// process of it is dead.
+    pub(super) fn disturbance(&self, ulfm: &Ulfm) -> Option<FaultCode> {
+        let mut flag = 0;
+        // SAFETY: the function has this type; our handle is live; the flag is ours.
+        let code = unsafe { (ulfm.is_revoked)(self.raw, &raw mut flag) };
+        if code == 0 && flag != 0 {
+            return Some(FaultCode::Interrupted);
+        }
+        let lost = self.failed(ulfm, usize::MAX, |_| {}).is_ok_and(|dead| dead > 0);
+        lost.then_some(FaultCode::ProcessFailed)
     }
 
     /// `MPIX_Comm_failure_ack`: wildcard receives and probes work again.

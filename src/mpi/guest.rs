@@ -131,6 +131,16 @@ impl Operation {
         }
     }
 
+    /// It failed for this reason, if MPI has given none.
+    fn explain(&mut self, cause: FaultCode) {
+        if let Some(Ended { status, fault: Some(fault), .. }) = &mut self.ended
+            && fault.is_unspecific()
+        {
+            *fault = cause;
+            status.MPI_ERROR = cause.to_mpi_class();
+        }
+    }
+
     fn end(&mut self, status: ffi::MPI_Status, fault: Option<FaultCode>) {
         let persistent = (!self.request.is_over()).then(|| self.request.raw());
         self.ended = Some(Ended { status, fault, persistent });
@@ -142,9 +152,25 @@ impl Guests {
         self.operations.get_mut((post.0 & !GUEST) as usize)?.as_mut()
     }
 
-    pub(super) fn test(&mut self, post: PostId) -> Progress {
+    pub(super) fn test(&mut self, post: PostId, ulfm: &Ulfm) -> Progress {
         let gone = Progress::Failed(FaultCode::Interrupted);
-        self.operation(post).map_or(gone, Operation::look)
+        match self.operation(post).map_or(gone, Operation::look) {
+            Progress::Failed(code) if code.is_unspecific() => {
+                Progress::Failed(self.explain(post, ulfm).unwrap_or(code))
+            }
+            progress => progress,
+        }
+    }
+
+    /// Finds out why an operation failed whose error class does not say it. One that is in no block
+    /// yet may run on any communicator.
+    #[cold]
+    fn explain(&mut self, post: PostId, ulfm: &Ulfm) -> Option<FaultCode> {
+        let block = self.operation(post)?.block;
+        let mut comms = self.comms.iter().filter(|it| block.is_none_or(|block| block == it.0));
+        let cause = comms.find_map(|(.., comm)| comm.disturbance(ulfm))?;
+        self.operation(post)?.explain(cause);
+        Some(cause)
     }
 
     fn add(&mut self, request: Request) -> PostId {
@@ -185,7 +211,7 @@ impl Guests {
     }
 
     /// The user's communicator, if this is one.
-    fn users(&self, data: DataId) -> Option<(UniverseId, Comm)> {
+    pub(super) fn users(&self, data: DataId) -> Option<(UniverseId, Comm)> {
         let found = self.comms.iter().find(|(known, ..)| *known == data)?;
         Some((found.1, found.2))
     }
@@ -209,6 +235,7 @@ impl Guests {
             }
         }
         for operation in self.of_blocks_on(data) {
+            operation.explain(FaultCode::Interrupted);
             operation.given_up.get_or_insert(FaultCode::Interrupted);
         }
         true

@@ -277,7 +277,7 @@ impl Platform for MpiPlatform {
     #[inline]
     fn test(&mut self, post: PostId) -> Progress {
         if guest::is_guest(post) {
-            return self.guests.test(post);
+            return self.guests.test(post, self.ulfm);
         }
         self.posts.test(post, self.ulfm)
     }
@@ -299,6 +299,14 @@ impl Platform for MpiPlatform {
             Post::Kept(id) if guest::is_guest(*id) => self.guests.cancel(*id, failed),
             Post::Kept(id) => self.posts.cancel(*id),
         }
+    }
+
+    fn disturbance(&mut self, lane: Lane) -> Option<FaultCode> {
+        if let Some((_, users)) = self.guests.users(lane.data) {
+            return users.disturbance(self.ulfm);
+        }
+        let over = Some(FaultCode::Interrupted);
+        lane_of(&self.data, lane).map_or(over, |comm| comm.disturbance(self.ulfm))
     }
 
     fn probe(
@@ -415,10 +423,6 @@ impl Platform for MpiPlatform {
     fn discard_universe(&mut self, universe: UniverseId) {
         watcher::forget(universe);
         self.control.discard(universe);
-    }
-
-    fn leave(&mut self) {
-        watcher::close();
     }
 
     fn finalize(&mut self) {

@@ -28,6 +28,7 @@ pub(super) struct Ulfm {
     pub(super) iagree: Started,
     pub(super) shrink: ToComm,
     pub(super) get_failed: ToGroup,
+    pub(super) is_revoked: ToFlag,
 }
 
 impl Ulfm {
@@ -38,6 +39,7 @@ impl Ulfm {
         let iagree = symbol(c"MPIX_Comm_iagree")?;
         let shrink = symbol(c"MPIX_Comm_shrink")?;
         let get_failed = symbol(c"MPIX_Comm_get_failed")?;
+        let is_revoked = symbol(c"MPIX_Comm_is_revoked")?;
         Some(Self {
             // SAFETY: the function of this name has this type (`mpi-ext.h`), as all below.
             revoke: unsafe { std::mem::transmute::<*mut c_void, OnComm>(revoke) },
@@ -51,6 +53,8 @@ impl Ulfm {
             shrink: unsafe { std::mem::transmute::<*mut c_void, ToComm>(shrink) },
             // SAFETY: as above.
             get_failed: unsafe { std::mem::transmute::<*mut c_void, ToGroup>(get_failed) },
+            // SAFETY: as above.
+            is_revoked: unsafe { std::mem::transmute::<*mut c_void, ToFlag>(is_revoked) },
         })
     }
 }

@@ -20,7 +20,7 @@
 //! **Guarantees.** Nobody is told dead who has not ended: a descriptor refers to one process for
 //! ever, and it is kept only if the process that it refers to started when the one that we mean
 //! did. A process that cannot be watched is not watched; MPI's own reports are as they were.
-//! While this process leaves, the end of others is no news. One that left in order while others go
+//! While this process ends its part, the end of others is no news. One that left in order while others go
 //! on is reported to those who wait for long: it will take part in nothing. `MPI_Finalize` itself
 //! waits for others, so it is told again, until the part of it that bears deaths is over.
 //!

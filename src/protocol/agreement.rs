@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     fault::{Fault, FaultCode},
-    ids::{BlockId, CommId},
+    ids::{BlockId, CommId, mix},
     rank::{Rank, RankSet},
 };
 
@@ -30,7 +30,8 @@ pub fn context_after(context: u32, bereaved: bool) -> u32 {
 /// A rank's vote on a block: *yes* when it has no fault to report.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Vote {
-    /// The faults that this rank reports; empty means *yes*.
+    /// The faults that this rank reports; empty means *yes*. A single [`FaultCode::Finalized`] or
+    /// [`FaultCode::NotAllDone`] means *yes* if all ranks say so, and is a fault otherwise.
     pub faults: Vec<Fault>,
     /// The data context in which this rank's attempt ran.
     pub context: u32,
@@ -40,6 +41,20 @@ impl Vote {
     /// A *yes* from an attempt in this data context.
     pub const fn yes(context: u32) -> Self {
         Self { faults: Vec::new(), context }
+    }
+
+    /// What this vote says *yes* to, as a number that is 0 for a block like any other; votes for
+    /// different things are not combined. Nothing for a vote of *no*.
+    #[inline]
+    pub fn purpose(&self) -> Option<u64> {
+        match self.faults[..] {
+            [] => Some(0),
+            [Fault { code, .. }] if code.is_for_all() => {
+                let is_missed = !planted(Bug::MatchFarewells);
+                Some(if is_missed { mix(u64::MAX - u64::from(code.to_numbers().0)) } else { 0 })
+            }
+            _ => None,
+        }
     }
 
     /// True when there is nothing to report.
@@ -74,6 +89,8 @@ pub struct Tally {
     pub context_min: u32,
     /// The highest data context of their attempts.
     pub context_max: u32,
+    /// True when one of them voted on the block itself: not for something that all have to say.
+    pub plain: bool,
     /// The least [`Values::shape`] that they brought; 0 when one of them brought no values.
     pub shape_min: u32,
     /// The greatest.
@@ -92,6 +109,7 @@ impl Tally {
         self.floor = self.floor.min(other.floor);
         self.context_min = self.context_min.min(other.context_min);
         self.context_max = self.context_max.max(other.context_max);
+        self.plain |= other.plain;
         self.shape_min = self.shape_min.min(other.shape_min);
         self.shape_max = self.shape_max.max(other.shape_max);
         if !planted(Bug::OwnValues) {
@@ -110,6 +128,7 @@ impl Tally {
         if planted(Bug::ReportAgain) {
             self.agreed.clear();
         }
+        self.settle_purpose();
         let dead = self.dead.difference(&self.agreed);
         let torn = self.context_min != self.context_max && !planted(Bug::MixContexts);
         let agreeing = self.faults.is_empty() && dead.is_empty() && !torn;
@@ -124,10 +143,13 @@ impl Tally {
         }
         let committed = agreeing && !mixed;
         let values = committed.then(|| self.combined()).flatten();
-        let cause = |fault: &Fault| fault.code != FaultCode::Interrupted;
-        if !dead.is_empty() || self.faults.iter().any(cause) {
-            // Who was only held up is not worth reporting beside what held it up.
-            self.faults.retain(cause);
+        for consequence in [FaultCode::Interrupted, FaultCode::NotAllDone] {
+            let cause = |fault: &Fault| fault.code != consequence;
+            if !dead.is_empty() || self.faults.iter().any(cause) {
+                // Who was only held up is not worth reporting beside what held it up, and who
+                // reports a fault has not come to say whether a step is the last.
+                self.faults.retain(cause);
+            }
         }
         self.faults.sort_unstable();
         self.faults.dedup();
@@ -137,6 +159,15 @@ impl Tally {
             context_after(self.context_max, !self.dead.is_empty())
         };
         Decision { committed, faults: self.faults, dead, next_context, floor: self.floor, values }
+    }
+
+    /// Drops the faults that are none because all voters reported the same one.
+    fn settle_purpose(&mut self) {
+        let kind = |fault: &Fault| fault.code.is_for_all().then(|| fault.code.to_numbers().0);
+        let first = self.faults.iter().find_map(kind);
+        if !self.plain && self.faults.iter().all(|it| kind(it).is_none_or(|it| Some(it) == first)) {
+            self.faults.retain(|fault| kind(fault).is_none());
+        }
     }
 
     /// The values of all contributors; they are the ranks of a view, in its order.

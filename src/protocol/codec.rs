@@ -188,6 +188,7 @@ fn put_tally(frame: &mut Frame, tally: &Tally) {
     put_u64(frame, tally.floor.0);
     put_u32(frame, tally.context_min);
     put_u32(frame, tally.context_max);
+    frame.push(u8::from(tally.plain));
     put_u32(frame, tally.shape_min);
     put_u32(frame, tally.shape_max);
     put_u32(frame, tally.values.len() as u32);
@@ -295,6 +296,7 @@ impl Reader<'_> {
             floor: BlockId(self.u64()?),
             context_min: self.u32()?,
             context_max: self.u32()?,
+            plain: self.u8()? == 1,
             shape_min: self.u32()?,
             shape_max: self.u32()?,
             values: (0..self.count(16)?).map(|_| self.ranks_values()).collect::<Option<_>>()?,
@@ -341,6 +343,7 @@ mod tests {
             floor: BlockId(2),
             context_min: 1,
             context_max: 2,
+            plain: true,
             shape_min: 0,
             shape_max: values.shape(),
             values: vec![(Rank::new(3), values); 5],

@@ -21,6 +21,10 @@
 //! The slow path is entered by a rank that learns of a death, that votes *no*, that meets another
 //! view, or that receives any slow-path message for the block.
 //!
+//! A vote can be for something else than the block itself, such as a farewell: *yes* among votes
+//! for the same, which the fast path tells by the number that also names the view, and a fault in
+//! the slow path where they are mixed.
+//!
 //! Steps of a recovery are blocks as well, whose reports no user sees. What a step decides changes
 //! the view, so that the next step goes on without the dead; a death counts as reported, and is
 //! left out of reports from then on, only when a block of the application has named it.
@@ -94,7 +98,9 @@ pub struct Commit {
     floor: BlockId,
     /// To the others this rank seems not to have decided the blocks from this one on.
     held: BlockId,
-    retired: bool,
+    /// The fault with which this rank votes on what it has not voted on, because it has given the
+    /// communicator up.
+    retired: Option<FaultCode>,
     /// A rank whose vote would come to us unasked gave the communicator up.
     forsaken: bool,
     /// Room for the values of another block, so that a fused commit allocates nothing.
@@ -117,7 +123,7 @@ impl Commit {
             undecided: BlockId(0),
             floor: BlockId(0),
             held: BlockId(u64::MAX),
-            retired: false,
+            retired: None,
             forsaken: false,
             spare: None,
         }
@@ -142,7 +148,7 @@ impl Commit {
         out: &mut impl Effects,
     ) {
         self.blocks.reach(id);
-        if vote.is_yes() && !self.retired {
+        if vote.is_yes() && self.retired.is_none() {
             self.fusion(id).vote(values);
         }
         self.handle_vote(id, vote, out);
@@ -172,7 +178,7 @@ impl Commit {
     #[inline]
     fn cast(&mut self, id: BlockId, vote: Vote, out: &mut impl Effects) {
         self.blocks.reach(id);
-        if self.retired {
+        if self.retired.is_some() {
             // It votes no, whatever it was going to vote, and now it wants to know the verdict.
             self.enter_slow_path(id, out);
             return;
@@ -183,7 +189,8 @@ impl Commit {
         let block = self.blocks.at_mut(id);
         let mine = mine ^ block.fusion.as_ref().map_or(0, |fusion| fusion.fingerprint());
         assert!(block.vote.is_none(), "rank votes once on block {id:?}");
-        let yes = vote.is_yes();
+        let purpose = vote.purpose();
+        let (mine, yes) = (mine ^ purpose.unwrap_or(0), purpose.is_some());
         block.vote = Some(vote);
         let early = match block.fast {
             Fast::Open { steps: 0, .. } => Some((0, BlockId(u64::MAX))),
@@ -240,7 +247,17 @@ impl Commit {
     /// The rank gives the communicator up: from now on it votes *no* on every block that it has
     /// not voted on, as soon as anybody asks.
     pub fn retire(&mut self, out: &mut impl Effects) {
-        self.retired = true;
+        self.give_up(FaultCode::Abandoned, out);
+    }
+
+    /// The rank leaves the job, after so many blocks of this communicator: as [`Self::retire`],
+    /// with a vote that says so.
+    pub fn leave(&mut self, blocks: BlockId, out: &mut impl Effects) {
+        self.give_up(FaultCode::finalized(blocks), out);
+    }
+
+    fn give_up(&mut self, code: FaultCode, out: &mut impl Effects) {
+        self.retired = Some(code);
         self.tell_retired(out);
         for id in self.blocks.ids() {
             if self.blocks.get(id).is_some_and(|block| block.vote.is_none()) {
@@ -336,7 +353,7 @@ impl Commit {
     /// fast path may say nothing to it before, and what it says may stay unread as long as this
     /// rank awaits somebody else.
     fn tell_retired(&self, out: &mut impl Effects) {
-        if self.retired && !planted(Bug::SlipAway) {
+        if self.retired.is_some() && !planted(Bug::SlipAway) {
             let position = self.view.position_of(self.me);
             for partner in Exchange::partners(position, self.view.live(), self.view.shape()) {
                 out.send(self.view.rank_at(partner), Message::Retired);
@@ -431,9 +448,9 @@ impl Commit {
     }
 
     /// The vote that a rank which gave the communicator up casts on every further block.
-    fn abandon_vote(&self) -> Vote {
-        let fault = Fault { comm: self.comm, rank: self.me, code: FaultCode::Abandoned };
-        Vote { faults: alloc::vec![fault], context: 0 }
+    fn abandon_vote(&self) -> Option<Vote> {
+        let fault = Fault { comm: self.comm, rank: self.me, code: self.retired? };
+        Some(Vote { faults: alloc::vec![fault], context: 0 })
     }
 
     /// Makes room for a block that others speak of; false when it is forgotten.

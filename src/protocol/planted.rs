@@ -54,6 +54,8 @@ bugs! {
     OwnFloor,
     /// A death that an earlier block reported is reported again.
     ReportAgain,
+    /// The farewell of a rank that leaves the job is combined with votes on a block.
+    MatchFarewells,
     /// A death that a step of a recovery has found is left out of the reports of blocks.
     HushTheDeath,
     /// A rank that gave up does not vote when it is asked.
@@ -72,6 +74,8 @@ bugs! {
     UseADeadSpare,
     /// After an abort the next attempt runs in the data context of the last.
     KeepTheContext,
+    /// What MPI says of a request is told as it is, whatever it only follows from.
+    BelieveTheClass,
     /// After a death the next attempts run in contexts that nobody can make any more.
     RunOutOfContexts,
     /// Whoever waits in an interrupted block goes on waiting.

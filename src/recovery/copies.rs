@@ -25,7 +25,7 @@ use crate::{
         platform::Operation,
     },
     error::Error,
-    fault::{FaultCode, FaultReport},
+    fault::{Fault, FaultCode, FaultReport},
     protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
     timeout::Timeout,
@@ -120,18 +120,24 @@ impl Engine {
         let comm = self.block(key).comm;
         let (partner, ward) = self.partners(comm);
         let commits = self.block(key).scope.0;
+        // Others may take the step for one that is followed by others, and wait for a copy; it does
+        // not count, and the state may have been taken out already.
+        let is_last = self.block(key).proviso == Some(FaultCode::NotAllDone);
         let has_roster = self.has_roster();
         let slot = self.copies.slot(number);
         // A guest's replacement may have begun anew, beside survivors that have not.
         let version = if has_roster { slot.version + 1 } else { commits + 1 };
         // Lengths count once a commit has made them known on both sides.
         let again = slot.over == Some(comm);
-        if again && slot.own_elements != state.len() {
-            return Err(Error::LengthChanged { expected: slot.own_elements, found: state.len() });
-        }
         let known = slot.kept_elements.filter(|_| again);
-        let own = refill(&mut slot.idle, state);
-        let own_elements = state.len();
+        let mut own = refill(&mut slot.idle, state);
+        if again && is_last {
+            own.resize(slot.own_elements, T::default());
+        }
+        let own_elements = own.len();
+        if again && slot.own_elements != own_elements {
+            return Err(Error::LengthChanged { expected: slot.own_elements, found: own_elements });
+        }
         let mut copy = PendingCopy {
             slot: number,
             version,
@@ -152,7 +158,9 @@ impl Engine {
         } else {
             copy.own = Own::Here(Some(AnyBuffer::of(own)));
         }
-        self.block_mut(key).copies.push(copy);
+        if !is_last {
+            self.block_mut(key).copies.push(copy);
+        }
         Ok(())
     }
 
@@ -288,15 +296,16 @@ impl Engine {
     /// The error that a report names and that is therefore every living rank's: a state that
     /// cannot be restored.
     pub(crate) fn agreed_error(&self, report: &FaultReport) -> Option<Error> {
-        let found = report.faults().iter().find_map(|fault| match fault.code {
-            FaultCode::StateLost => Some(Some(fault.rank)),
-            FaultCode::NothingProtected => Some(None),
+        report.faults().iter().find_map(|&Fault { rank, code, .. }| match code {
+            FaultCode::StateLost => {
+                let partner = self.partner_of(rank).unwrap_or(rank);
+                Some(Error::StateLost { rank, partner })
+            }
+            FaultCode::NothingProtected => Some(Error::NothingProtected),
+            FaultCode::NotAllDone => Some(Error::NotAllDone { rank }),
+            FaultCode::Finalized(blocks) => Some(Error::Left { rank, blocks }),
             _ => None,
-        })?;
-        Some(found.map_or(Error::NothingProtected, |rank| {
-            let partner = self.partner_of(rank).unwrap_or(rank);
-            Error::StateLost { rank, partner }
-        }))
+        })
     }
 
     /// The state of the last commit, where every rank has its own: after a shrink.

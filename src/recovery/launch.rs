@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{Placement, rebuild::Rebuild};
 use crate::{
     engine::{
-        CommKey, Engine, Entry, Level,
+        Engine, Entry,
         platform::{Idle, Origin},
     },
     error::Error,
@@ -18,8 +18,6 @@ use crate::{
 
 /// How long a spawned process waits for the first commit with those who spawned it.
 const WELCOME: Duration = Duration::from_secs(10);
-/// How long a rank that is done waits for the others, in case one of them still has questions.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Enters the job. Returns when this process holds a rank of the world: at once for the ranks
@@ -76,7 +74,7 @@ impl Engine {
                     // A recovery that failed: ranks may not know it yet.
                     if let Some(universe) = self.job.universe.filter(|_| error != Error::NotNeeded)
                     {
-                        self.say_farewell(universe);
+                        self.say_last_word(universe);
                     }
                     if !parked {
                         return Err(error);
@@ -90,18 +88,16 @@ impl Engine {
         }
     }
 
-    /// Leaves the job: waits a moment for ranks that still have questions, dismisses the spares.
+    /// Leaves the job when all others leave it, too; then dismisses the spares.
     pub(crate) fn leave(&mut self) {
-        self.platform.leave();
+        self.say_farewells();
         // When a rebuild has failed there is no world, and the questions are about the universe.
-        let is_void = |world| self.comm(world).retired && !self.job.creating;
-        let comm = match (self.job.world, self.job.universe) {
-            (world, _) if planted(Bug::LeaveBeforeTheOthersKnow) => world,
-            (Some(world), Some(universe)) if is_void(world) => Some(universe),
-            (world, universe) => world.or(universe),
-        };
-        if let Some(comm) = comm {
-            self.say_farewell(comm);
+        let given_up = self.job.world.filter(|world| self.comm(*world).retired);
+        let is_void = !self.job.creating && !planted(Bug::LeaveBeforeTheOthersKnow);
+        if let Some(comm) =
+            given_up.map(|world| self.job.universe.filter(|_| is_void).unwrap_or(world))
+        {
+            self.say_last_word(comm);
         }
         if let Some(universe) = self.job.universe
             && !self.job.roster.spares.is_empty()
@@ -113,14 +109,6 @@ impl Engine {
         self.sum_up();
         self.end_own();
         self.platform.finalize();
-    }
-
-    /// A last block, which is over when all have come to it, or will not.
-    fn say_farewell(&mut self, comm: CommKey) {
-        let key = self.start_block(comm, Level::Global);
-        self.finish_block(key, Timeout::Never);
-        let _ = self.wait_block(key, Timeout::After(FAREWELL));
-        self.detach(key);
     }
 
     /// Nothing of this process is under way any more.

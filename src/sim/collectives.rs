@@ -199,8 +199,7 @@ impl World {
         if fate == Fate::Fail {
             entry.settled = true;
             let (process, post) = (entry.process, entry.post);
-            let progress = Progress::Failed(FaultCode::ProcessFailed);
-            self.complete(process, post, progress, None);
+            self.fail(process, post, FaultCode::ProcessFailed);
         }
     }
 

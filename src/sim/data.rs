@@ -26,6 +26,7 @@ use crate::{
         platform::{Operation, PostId, Progress, Status},
     },
     fault::{FaultCode, class},
+    ids::mix,
     protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
 };
@@ -326,8 +327,33 @@ impl World {
         let pending = posts.filter(|(_, post)| post.progress == Progress::Pending);
         let failing: Vec<u32> = pending.filter(|(_, p)| chosen(p)).map(|(id, _)| *id).collect();
         for id in failing {
-            self.complete(process, PostId(id), Progress::Failed(code), None);
+            self.fail(process, PostId(id), code);
         }
+    }
+
+    /// Ends an operation without success. As in Open MPI, one of all ranks may not say why.
+    pub(super) fn fail(&mut self, process: Pid, id: PostId, code: FaultCode) {
+        let post = self.processes[process].posts.get(&id.0);
+        let of_all = post.is_some_and(|post| matches!(post.operation, Operation::Collective(_)));
+        // Chance of its own: the seed decides the rest as it did without.
+        let coin = mix(self.settings.seed ^ mix((process as u64) << 32 | u64::from(id.0)));
+        let code = if of_all && coin & 1 == 0 { FaultCode::Mpi(class::OTHER) } else { code };
+        self.complete(process, id, Progress::Failed(code), None);
+    }
+
+    /// What MPI itself knows of why operations here fail.
+    pub(super) fn disturbance(
+        &self,
+        me: Pid,
+        (comm, rank): (usize, usize),
+        context: u32,
+    ) -> Option<FaultCode> {
+        let group = &self.comms[comm];
+        if context < group.sides[rank].revoked {
+            return Some(FaultCode::Interrupted);
+        }
+        let lost = group.members.iter().any(|member| self.processes[me].knows.contains(member));
+        lost.then_some(FaultCode::ProcessFailed)
     }
 
     /// The detector of `observer` has reported a death: what needs the dead ends.

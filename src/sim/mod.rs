@@ -22,6 +22,9 @@
 //! loop without a call hangs. Computation costs no virtual time unless
 //! [`compute`] says so.
 //!
+//! As in Open MPI, an operation of all ranks that a death or a retirement has ended may fail with
+//! an error class that does not say so.
+//!
 //! Deaths cut anywhere: at a time, or right before the k-th effect of a process (a frame sent, an
 //! operation posted, a collective call entered or left, contexts retired, the end). A program
 //! that runs once without crashes tells in [`ProcessReport::effects`] how many cuts there are.

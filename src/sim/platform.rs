@@ -287,6 +287,12 @@ impl Platform for SimPlatform {
         }
     }
 
+    fn disturbance(&mut self, Lane { data, context }: Lane) -> Option<FaultCode> {
+        let world = self.enter(false)?;
+        let (world, place) = self.place(world, data);
+        world.disturbance(self.me, place, context)
+    }
+
     fn probe(
         &mut self,
         Lane { data, context }: Lane,

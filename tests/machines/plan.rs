@@ -2,7 +2,7 @@
 //!
 //! Times are in virtual ticks; the quickest message takes one.
 
-use fampi::protocol::exchange::Shape;
+use fampi::{fault::FaultCode, protocol::exchange::Shape};
 
 use crate::random::Random;
 
@@ -48,6 +48,11 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<usize>,
     /// A rank that gives the communicator up, and when.
     pub(crate) leaver: Option<(u32, u64)>,
+    /// It does so as it leaves the job.
+    pub(crate) leaves_job: bool,
+    /// What some ranks say on a block that all have to say: the block, the code, a bit for each of
+    /// these ranks.
+    pub(crate) purposes: Vec<(usize, FaultCode, u64)>,
 }
 
 impl Plan {
@@ -73,6 +78,14 @@ impl Plan {
             }
         }
         let leaves = random.once_in(12);
+        let mut purposes = Vec::new();
+        for block in 0..blocks {
+            let code = random.one_of(&[FaultCode::Finalized(block as i32), FaultCode::NotAllDone]);
+            let some = random.below(u64::MAX);
+            if random.once_in(8) {
+                purposes.push((block, code, random.one_of(&[u64::MAX, some])));
+            }
+        }
         let with_steps = random.once_in(3);
         let leaver = (random.below(u64::from(ranks)) as u32, random.below(horizon));
         Self {
@@ -87,6 +100,8 @@ impl Plan {
             notice: random.one_of(&[1, 10, 100]),
             deaths,
             leaver: leaves.then_some(leaver),
+            leaves_job: random.once_in(2),
+            purposes,
             fused: random.once_in(2),
             steps: (0..blocks).filter(|_| with_steps && random.once_in(2)).collect(),
             misfit: random.once_in(16).then(|| random.below(u64::from(ranks)) as u32),

@@ -133,6 +133,12 @@ impl Swarm {
                 if self.plan.no_once_in > 0 && self.random.once_in(self.plan.no_once_in) {
                     vote.faults.push(Fault { comm: COMM, rank, code: FaultCode::Application(7) });
                 }
+                let said = self.plan.purposes.iter().find(|(on, _, ranks)| {
+                    *on as u64 == block.0 && ranks >> rank.number() & 1 == 1
+                });
+                if let (Some((_, code, _)), true) = (said, vote.is_yes()) {
+                    vote.faults.push(Fault { comm: COMM, rank, code: *code });
+                }
                 entry.vote = Some(vote.clone());
                 entry.known = known_to(machine, entry.is_step);
                 if entry.is_step {
@@ -150,7 +156,12 @@ impl Swarm {
             Happening::Doom(how) => self.doom[rank.index()] = Some(how),
             Happening::Retire => {
                 record.retired = true;
-                machine.retire(&mut out);
+                if self.plan.leaves_job {
+                    record.leaving = true;
+                    machine.leave(BlockId(self.started[rank.index()] as u64), &mut out);
+                } else {
+                    machine.retire(&mut out);
+                }
             }
         }
         if ghost && !out.is_empty() {

@@ -158,6 +158,20 @@ fn a_rank_that_gave_up_is_waited_for_by_nobody() {
 }
 
 #[test]
+fn a_farewell_commits_with_farewells_of_all_and_is_a_fault_of_every_block() {
+    for (farewells, states) in (1..8).zip([944, 884, 709, 709, 884, 944, 405]) {
+        check(Setup { farewells, crashes: 1, ..Setup::ranks(3) }, states);
+    }
+    check(Setup { farewells: 0b10, crashes: 1, cuts: true, ..Setup::ranks(2) }, 59);
+    check(Setup { farewells: 0b111, crashes: 2, ..Setup::ranks(3) }, 956);
+    let wide = Setup { shape: Shape::WIDE, ..Setup::ranks(3) };
+    check(Setup { farewells: 0b101, crashes: 1, ..wide }, 2990);
+    check(Setup { farewells: 1, blocks: 2, crashes: 1, ..Setup::ranks(2) }, 1152);
+    check(Setup { farewells: 2, blocks: 2, in_sequence: true, ..Setup::ranks(3) }, 570);
+    check(Setup { farewells: 4, ..Setup::ranks(4) }, 1186);
+}
+
+#[test]
 fn an_interruption_reaches_whoever_waits_for_a_rank_that_went_away() {
     let ring = |ranks| Inside { ring: true, ..Inside::ranks(ranks) };
     check(Inside { crashes: 1, ..ring(2) }, 77);

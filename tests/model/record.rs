@@ -1,6 +1,7 @@
 //! What every rank did, as an observer outside of the machines writes it down.
 
 use fampi::{
+    fault::FaultCode,
     ids::BlockId,
     protocol::{
         agreement::{Decision, Vote},
@@ -26,6 +27,20 @@ pub(crate) struct Entry {
     pub(crate) decision: Option<Decision>,
 }
 
+impl Entry {
+    /// The kind of what the vote said *yes* to, if it said that all others have to say so, too: a
+    /// farewell, or that a step is the last one. 0 for the block itself, nothing for a *no*.
+    pub(crate) fn purpose(&self) -> Option<u8> {
+        match self.vote.as_ref()?.faults[..] {
+            [] => Some(0),
+            [fault] if matches!(fault.code, FaultCode::Finalized(_) | FaultCode::NotAllDone) => {
+                Some(fault.code.to_numbers().0)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The deaths that a machine does not report again, in a block or in a step.
 pub(crate) fn known_to(machine: &Commit, is_step: bool) -> RankSet {
     if is_step { machine.agreed_dead().clone() } else { machine.reported_dead().clone() }
@@ -47,6 +62,8 @@ pub(crate) struct Record {
     pub(crate) alive: bool,
     /// True when it gave the communicator up, so that its machine votes *no* for it.
     pub(crate) retired: bool,
+    /// True when it did so to leave the job, so that its machine says farewell for it.
+    pub(crate) leaving: bool,
     /// The lowest block that its machine still answers for.
     pub(crate) base: BlockId,
     /// Its part in each block.
@@ -57,7 +74,14 @@ impl Record {
     /// A living rank that has done nothing yet.
     pub(crate) fn new(blocks: usize) -> Self {
         let blocks = vec![Entry::default(); blocks];
-        Self { alive: true, retired: false, base: BlockId(0), blocks }
+        Self { alive: true, retired: false, leaving: false, base: BlockId(0), blocks }
+    }
+
+    /// What this rank, or its machine for it, said *yes* to on a block, as [`Entry::purpose`].
+    pub(crate) fn purpose(&self, block: usize) -> Option<u8> {
+        let farewell = FaultCode::Finalized(0).to_numbers().0;
+        let entry = &self.blocks[block];
+        entry.purpose().or((self.leaving && entry.vote.is_none()).then_some(farewell))
     }
 
     /// The lowest block that this rank has not decided.

@@ -50,6 +50,8 @@ pub(crate) struct Setup {
     pub(crate) naysayer: Option<u32>,
     /// The rank that gives the communicator up instead of voting.
     pub(crate) leaver: Option<u32>,
+    /// The ranks that say farewell instead of voting on the blocks, a bit for each.
+    pub(crate) farewells: u32,
     /// Each rank votes on a block only after it decided the one before; otherwise all blocks are
     /// outstanding at once and votes come in any order.
     pub(crate) in_sequence: bool,
@@ -110,6 +112,7 @@ impl Setup {
             crashes: 0,
             naysayer: None,
             leaver: None,
+            farewells: 0,
             in_sequence: false,
             fused: false,
             misfit: None,
@@ -137,6 +140,9 @@ impl Setup {
         let mut vote = Vote::yes(context);
         if block == BlockId(0) && self.naysayer == Some(rank.number()) {
             vote.faults.push(Fault { comm: COMM, rank, code: FaultCode::Application(7) });
+        }
+        if self.farewells >> rank.number() & 1 == 1 {
+            vote.faults = vec![Fault { comm: COMM, rank, code: FaultCode::Finalized(0) }];
         }
         vote
     }

@@ -9,6 +9,7 @@ mod adopted;
 mod aftermath;
 #[path = "../operations/every.rs"]
 mod every;
+mod farewells;
 mod files;
 mod hung;
 mod interruption;

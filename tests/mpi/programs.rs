@@ -26,7 +26,7 @@ use stats_alloc::Region;
 use crate::{
     adopted,
     aftermath::{self, Receive},
-    files, hung, interruption, operations, requests, sections, windows,
+    farewells, files, hung, interruption, operations, requests, sections, windows,
 };
 
 const SOFT: i32 = 7;
@@ -51,6 +51,9 @@ fn run_in(world: World, name: &str) -> Ended {
         "deaths" => deaths(world),
         "aftermath" => after_a_death(world),
         "fused" => fused::deaths(world),
+        "leaves" => farewells::leaves(world),
+        "codes" => farewells::codes(world),
+        "innocents" => farewells::innocents(world),
         "driven" => driven::deaths(world),
         "shrinking" => driven::shrinking(world),
         "exits" => exits(world),

@@ -9,6 +9,7 @@ mod cells;
 mod channels;
 mod duplicates;
 mod every;
+mod farewells;
 mod faults;
 mod files;
 mod fused;

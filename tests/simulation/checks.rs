@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use fampi::{
-    CommId, FaultReport,
+    CommId, Fault, FaultCode, FaultReport,
     sim::{Ending, Report},
 };
 
@@ -150,12 +150,20 @@ fn agreement_and_validity(
                     expected.fused, entry.fused
                 ));
             }
+            if let Some(fault) = entry.report.faults().iter().find(|it| is_of_mpi(it)) {
+                return Err(format!("report: MPI refused nothing, and {process} has {fault:?}"));
+            }
             if entry.committed && !entry.voted_yes {
                 return Err(format!("validity: {process} voted no on committed block {number}"));
             }
         }
     }
     Ok(())
+}
+
+/// True for what MPI said of a request, which no rank of a job has deserved.
+fn is_of_mpi(fault: &Fault) -> bool {
+    matches!(fault.code, FaultCode::Mpi(_))
 }
 
 /// Processes that end without an error, or with one, do so all alike.

@@ -49,6 +49,14 @@ fn survivors_agree_wherever_a_rank_dies() {
 }
 
 #[test]
+fn a_rank_that_ends_mpi_is_in_no_block_of_those_who_go_on() {
+    let leave = program(&["tests/programs/leave.c"], Link::Shared, &[]);
+    for late in ["0", "1500", "-300"] {
+        expect(&Launch::new(&leave, 4).words([late]), 4, ": passed").expect_orderly(4);
+    }
+}
+
+#[test]
 fn a_death_that_a_recovery_finds_inside_of_a_block_is_in_the_report_of_that_block() {
     let reports = program(&["tests/programs/reports.c"], Link::Shared, &[]);
     for place in ["block", "nested", "beside", "after"] {

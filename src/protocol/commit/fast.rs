@@ -51,7 +51,7 @@ impl Commit {
         if !self.listens_to(from) || !self.locate(yes.block) {
             return;
         }
-        let (position, retired) = (self.view.position_of(from), self.retired);
+        let (position, retired) = (self.view.position_of(from), self.retired.is_some());
         let block = self.blocks.at_mut(yes.block);
         if retired && block.vote.is_none() {
             self.enter_slow_path(yes.block, out);

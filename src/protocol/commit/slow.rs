@@ -115,7 +115,7 @@ impl Commit {
     /// Does whatever the slow path of this block allows now. Calling it again does no harm.
     pub(super) fn advance(&mut self, id: BlockId, out: &mut impl Effects) {
         let ballot = self.ballot();
-        let retired = self.retired.then(|| self.abandon_vote());
+        let retired = self.abandon_vote();
         let (me, size) = (self.me, self.size);
         let mut parent = tree::parent(me, &self.dead);
         if planted(Bug::KeepADeadParent) {
@@ -195,6 +195,7 @@ impl Commit {
             floor: self.lowest(),
             context_min: vote.context,
             context_max: vote.context,
+            plain: !vote.faults.first().is_some_and(|fault| fault.code.is_for_all()),
             shape_min: shape,
             shape_max: shape,
             values: values.map(|values| (self.me, values)).into_iter().collect(),

@@ -8,7 +8,7 @@ use fampi::{
 };
 
 use super::{Verdict, living};
-use crate::record::Record;
+use crate::record::{Entry, Record};
 
 /// A report names only what happened, and all that a living rank voted; without a reason no
 /// block is faulty, and after a faulty one nobody goes on in a data context of its attempts.
@@ -28,7 +28,12 @@ pub(crate) fn the_report_is_true_and_complete(records: &[Record], block: usize) 
             return wrong("a fault that nobody reported");
         }
         if let Some(vote) = &entry.vote {
-            if !vote.faults.iter().all(|fault| decision.faults.contains(fault)) {
+            // That a step is not the last one for all is no news beside another cause.
+            let cause = |fault: &Fault| fault.code != FaultCode::NotAllDone;
+            let has_cause = !decision.dead.is_empty() || decision.faults.iter().any(cause);
+            let told =
+                |fault: &Fault| decision.faults.contains(fault) || !cause(fault) && has_cause;
+            if !vote.faults.iter().all(told) && !all_say(records, block) {
                 return wrong("less than its own faults");
             }
             if !decision.committed && decision.next_context <= vote.context {
@@ -53,8 +58,16 @@ fn reported(records: &[Record], block: usize, fault: &Fault) -> bool {
     let record = &records[fault.rank.index()];
     let voted = record.blocks[block].vote.as_ref();
     voted.is_some_and(|vote| vote.faults.contains(fault))
-        || (fault.code == FaultCode::Abandoned && record.retired)
+        || (matches!(fault.code, FaultCode::Abandoned | FaultCode::Finalized(_)) && record.retired)
         || (fault.code == FaultCode::Mismatched && record.blocks[block].values.is_some())
+}
+
+/// True when all living voters have said the same, which all have to say.
+fn all_say(records: &[Record], block: usize) -> bool {
+    let entries = living(records).map(|(_, record)| &record.blocks[block]);
+    let mut said = entries.filter(|entry| entry.vote.is_some()).map(Entry::purpose);
+    let first = said.next().flatten();
+    first.is_some() && said.all(|purpose| purpose == first)
 }
 
 /// True when earlier blocks had told everybody of a death before it voted on this block.
@@ -70,5 +83,7 @@ fn has_reason(records: &[Record], block: usize, decision: &Decision) -> bool {
     let mut contexts = votes.map(|vote| vote.context);
     let first = contexts.next();
     let torn = contexts.any(|context| Some(context) != first);
+    // Whoever left is in no data context.
+    let torn = torn || records.iter().any(|record| record.leaving);
     !decision.faults.is_empty() || !decision.dead.is_empty() || torn
 }
