@@ -29,6 +29,14 @@ impl CommId {
     }
 }
 
+/// A universe known to this process: a set of processes that reach each other.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct UniverseId(pub u32);
+
+/// A data communicator known to this process, by its number in the platform.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct DataId(pub u32);
+
 /// Numbers the synchronising blocks of one communicator in the order of their start.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct BlockId(pub u64);

@@ -123,7 +123,7 @@ impl TryBlock {
     /// the inner communicator.
     pub fn escalate(&mut self, inner: &Finished) {
         if !inner.is_committed() {
-            self.engine().borrow_mut().raise_inner(self.key, inner.key);
+            self.engine().borrow_mut().process.raise_inner(self.key, inner.key);
         }
     }
 
@@ -316,10 +316,10 @@ impl Drop for TryBlock {
     fn drop(&mut self) {
         let Some(engine) = self.engine.take() else { return };
         if let Ok(mut engine) = engine.try_borrow_mut()
-            && !engine.left
+            && !engine.process.has_left()
         {
             if std::thread::panicking() {
-                return engine.orphan(self.key);
+                return engine.process.orphan(self.key);
             }
             engine.leave_block(self.key, FaultCode::LeftBlock);
             engine.detach(self.key);
@@ -336,7 +336,7 @@ pub(super) fn take<T: Element>(
     key: BlockKey,
     index: usize,
 ) -> Result<Vec<T>, Error> {
-    match engine.block_mut(key).records.take(index) {
+    match engine.contents_mut(key).records.take(index) {
         Some(vector) => Ok(vector),
         None => fetch(engine, key, index),
     }
@@ -349,5 +349,5 @@ pub(super) fn fetch<T: Element>(
     index: usize,
 ) -> Result<Vec<T>, Error> {
     engine.fetch_buffer(key, index)?;
-    engine.block_mut(key).records.take(index).ok_or(Error::NoSuchRequest)
+    engine.contents_mut(key).records.take(index).ok_or(Error::NoSuchRequest)
 }

@@ -92,7 +92,7 @@ impl Comm {
 
     /// What this process remembers of communicators, in all, for those who look for a leak.
     pub fn remembered(&self) -> Remembered {
-        self.engine().borrow().remembered()
+        self.engine().borrow().process.remembered()
     }
 
     /// All ranks that the report of some block has named dead: the same on every living rank that

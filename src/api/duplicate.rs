@@ -63,12 +63,12 @@ impl Finished {
         if engine.comm(comm.key()).retired {
             return Err(Error::Abandoned);
         }
-        let asked = engine.block(self.key).records[request.index()].buffer();
+        let asked = engine.contents(self.key).records[request.index()].buffer();
         if asked.is_none() || engine.block(self.key).comm != comm.key() {
             return Err(Error::NoSuchRequest);
         }
         let creation = Creation::of_block(&mut engine, comm.key())?;
-        engine.block_mut(self.key).records[request.index()].take_any();
+        engine.contents_mut(self.key).records[request.index()].take_any();
         drop(engine);
         Ok(Forming::new(comm.clone(), creation))
     }

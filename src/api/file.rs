@@ -113,7 +113,7 @@ impl<T> Drop for File<T> {
             return;
         }
         if let Ok(mut engine) = self.engine.try_borrow_mut()
-            && !engine.left
+            && !engine.process.has_left()
         {
             engine.platform.close_file(self.id);
         }

@@ -257,7 +257,7 @@ impl Guest {
         let engine = &self.engine;
         // Partner copies are not in the list.
         let listed = |record: &&Record| matches!(record.need, Need::Foreign | Need::Inner(_));
-        let records = engine.block(block.0).records.iter().filter(listed).enumerate();
+        let records = engine.contents(block.0).records.iter().filter(listed).enumerate();
         let failed = records.filter_map(|(index, record)| match record.state {
             Progress::Failed(code) => Some((index, code)),
             _ => None,
@@ -322,7 +322,7 @@ impl Guest {
 
     /// One step of everything.
     pub fn progress(&mut self) {
-        if !self.engine.left {
+        if !self.engine.process.has_left() {
             self.engine.wait(Timeout::Poll, crate::engine::platform::Idle::Busy, |_| false);
         }
     }

@@ -120,7 +120,7 @@ impl TryBlock {
         let (peer, tag) = messages.iter().fold((Rank::new(0), Tag(0)), greatest);
         engine.member(self.key, peer)?;
         tag.checked()?;
-        let first = engine.block(self.key).records.len();
+        let first = engine.contents(self.key).records.len();
         engine.post_messages(self.key, way, messages, |(buffer, peer, tag)| {
             (mem::take(buffer), *peer, tag.0)
         });
@@ -170,7 +170,7 @@ fn take_all<T: Element>(
     let (mut at, mut result) = (0, Ok(()));
     while at < count {
         let buffers = messages[at..].iter_mut().map(|(buffer, ..)| buffer);
-        at += engine.block_mut(key).records.take_many(first + at, buffers);
+        at += engine.contents_mut(key).records.take_many(first + at, buffers);
         if let Some((buffer, ..)) = messages.get_mut(at) {
             match block::fetch(engine, key, first + at) {
                 Ok(taken) => *buffer = taken,

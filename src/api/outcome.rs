@@ -194,14 +194,14 @@ impl Finished {
     fn state(&self, request: RequestId) -> Option<Progress> {
         let engine = self.engine.borrow();
         let belongs = request.block == self.key;
-        belongs.then(|| engine.block(self.key).records[request.index].state)
+        belongs.then(|| engine.contents(self.key).records[request.index].state)
     }
 
     /// The requests of this rank that did not complete, with these codes, as indices in the order
     /// in which they were posted (`MPI_Get_failed_requests`).
     pub fn failed_requests(&self, codes: Codes<'_>) -> Vec<usize> {
         let engine = self.engine.borrow();
-        let records = engine.block(self.key).records.iter().enumerate();
+        let records = engine.contents(self.key).records.iter().enumerate();
         let failed = records.filter_map(|(index, record)| match record.state {
             Progress::Failed(code) if codes.matches(code) => Some(index),
             _ => None,
@@ -264,7 +264,7 @@ impl std::fmt::Debug for Pending {
 fn release(engine: &Shared, key: BlockKey) {
     if let Ok(mut engine) = engine.try_borrow_mut() {
         if std::thread::panicking() {
-            return engine.orphan(key);
+            return engine.process.orphan(key);
         }
         engine.detach(key);
     }

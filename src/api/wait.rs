@@ -152,7 +152,7 @@ impl TryBlock {
     /// Why a request failed; `None` when it did not, or not yet.
     pub fn fault(&self, request: impl Into<RequestId>) -> Option<FaultCode> {
         let index = self.index(request.into()).ok()?;
-        match self.engine().borrow().block(self.key).records[index].state {
+        match self.engine().borrow().contents(self.key).records[index].state {
             Progress::Failed(code) => Some(code),
             _ => None,
         }

@@ -38,9 +38,9 @@ struct Farewell {
 impl Engine {
     /// Leaves all communicators together with the other ranks. Blocks that are open are left.
     pub(crate) fn say_farewells(&mut self) {
-        for key in self.used_blocks() {
+        for key in self.process.used_blocks() {
             // The end of one block can be the end of another.
-            if self.current(key).is_some_and(|block| block.phase == Phase::Open) {
+            if self.process.current(key).is_some_and(|block| block.phase == Phase::Open) {
                 self.leave_block(key, FaultCode::LeftBlock);
             }
         }
@@ -100,16 +100,10 @@ impl Engine {
 
     /// Ends whatever others may wait in for this rank.
     fn give_way(&mut self, farewells: &[Farewell]) {
-        for key in (0..self.comms.len()).map(CommKey) {
-            if let Some(farewell) = farewells.iter().find(|farewell| farewell.comm == key) {
-                self.interrupt_open(key, self.block(farewell.key).scope);
-            } else if !self.comm(key).retired {
-                let blocks = self.comm(key).next_block;
-                self.comm_mut(key).retired = true;
-                self.drive(key, |commit, out| commit.leave(blocks, out));
-                if self.comm(key).data.is_some() {
-                    self.interrupt(key, blocks);
-                }
+        for key in self.process.comms() {
+            match farewells.iter().find(|farewell| farewell.comm == key) {
+                Some(farewell) => self.interrupt_open(key, self.block(farewell.key).scope),
+                None => self.call(|process, out| process.leave_comm(key, out)),
             }
         }
     }
@@ -117,6 +111,6 @@ impl Engine {
     /// The communicators from which all others that are in use are derived.
     fn roots(&self) -> Vec<CommKey> {
         let chosen = |key: &CommKey| self.comm(*key).is_root() && !self.comm(*key).retired;
-        (0..self.comms.len()).map(CommKey).filter(chosen).collect()
+        self.process.comms().filter(chosen).collect()
     }
 }

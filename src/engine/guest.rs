@@ -40,7 +40,7 @@ impl Engine {
 
     /// Makes a request that somebody else started the next one of a block.
     pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId) {
-        self.block_mut(key).records.add(Need::Foreign).adopt(post);
+        self.contents_mut(key).records.add(Need::Foreign).adopt(post);
     }
 
     /// The same for a block, which stays its owner's, too.
@@ -69,7 +69,7 @@ impl Engine {
         let block = self.block(key);
         let (comm, scope, context) = (block.comm, block.scope, block.context);
         let state = self.comm(comm);
-        if state.interrupts.contains(scope) || self.doomed_around(key) {
+        if state.interrupts.contains(scope) || self.process.doomed_around(key) {
             if let Some(data) = self.comm(comm).data {
                 self.platform.retire_contexts(data, context + 1, false);
             }
@@ -89,14 +89,14 @@ impl Engine {
             before.any(|other| engine.block(*other).phase == Phase::Open)
         };
         self.wait(Timeout::Never, Idle::Busy, |engine| {
-            is_first(engine) || stuck(engine) || engine.interrupted.contains(&key)
+            is_first(engine) || stuck(engine) || engine.process.is_interrupted(key)
         });
         is_first(self)
     }
 
     /// True when a block that this process has not finished is doomed.
     pub(crate) fn is_interrupted(&self, key: BlockKey) -> bool {
-        self.interrupted.contains(&key)
+        self.process.is_interrupted(key)
     }
 
     /// The words of all ranks, in their order, by messages in log n rounds: a guest has no
@@ -128,7 +128,7 @@ impl Engine {
             self.post(key, Need::Peer(to), &send, AnyBuffer::of(words[..many * width].to_vec()));
             self.wait_request(key, news, Timeout::Never);
             self.succeeded(key, news)?;
-            words.extend(self.block_mut(key).records.take::<u64>(news).into_iter().flatten());
+            words.extend(self.contents_mut(key).records.take::<u64>(news).into_iter().flatten());
             known += many;
         }
         // The k-th words are those of the k-th rank before us.
@@ -136,20 +136,19 @@ impl Engine {
         Ok((0..ranks).flat_map(|rank| words[of(rank)..of(rank) + width].to_vec()).collect())
     }
 
-    /// Somebody in the block's communicator died: do its pending requests have a chance?
+    /// A rank of the block's communicator died: do its pending requests have a chance?
     pub(super) fn doubt(&mut self, key: BlockKey) {
-        let Some(block) = self.current(key) else { return };
         let foreign =
             |record: &Record| record.need == Need::Foreign && record.state == Progress::Pending;
-        if !block.records.iter().any(foreign) {
+        if !self.contents(key).records.iter().any(foreign) {
             return;
         }
-        let (comm, scope) = (block.comm, block.scope);
+        let block = self.block(key);
         if block.level.is_agreed() {
-            return self.interrupt_open(comm, scope);
+            return self.interrupt_open(block.comm, block.scope);
         }
         let moment = self.platform.now() + LOCAL_GRACE;
-        self.block_mut(key).bring_deadline(moment);
+        self.contents_mut(key).bring_deadline(moment);
     }
 
     /// Waits for requests of this process until `done` holds, or until a block that this process
@@ -173,46 +172,21 @@ impl Engine {
         }
     }
 
-    /// A request failed because a process died, outside of any `finish`: everybody in the blocks
-    /// that this process is in hears of it.
+    /// A request failed, outside of any `finish`.
     pub(crate) fn note_foreign_loss(&mut self, progress: Progress) {
         if let Progress::Failed(code) = progress
             && code.is_process_failure()
         {
-            for at in 0..self.comms.len() {
-                let comm = CommKey::new(at);
-                for key in self.comm(comm).open.clone() {
-                    let block = self.block(key);
-                    let (scope, context, phase) = (block.scope, block.context, &block.phase);
-                    if *phase == Phase::Open {
-                        self.comm_mut(comm).tainted = Some(context);
-                        self.interrupt_open(comm, scope);
-                    }
-                }
-            }
+            self.call(|process, out| process.doom_open_blocks(out));
         }
     }
 
     /// True when a global block that this process has not finished is interrupted, or lost a
     /// member; the others of the block are told.
     fn inside_a_doomed_block(&mut self) -> bool {
-        for at in 0..self.comms.len() {
-            let state = &self.comms[at];
-            if state.open.is_empty()
-                || state.commit.dead().len() == state.commit.reported_dead().len()
-            {
-                continue;
-            }
-            for key in state.open.clone() {
-                let block = self.block(key);
-                let (comm, scope) = (block.comm, block.scope);
-                let is_new = !self.comm(comm).interrupts.contains(scope);
-                if self.block(key).phase == Phase::Open && is_new {
-                    self.interrupt_open(comm, scope);
-                }
-            }
+        if self.process.has_bereaved_blocks() {
+            self.call(|process, out| process.doom_bereaved_blocks(out));
         }
-        let open = |key: &BlockKey| self.current(*key).is_some_and(|it| it.phase == Phase::Open);
-        self.interrupted.iter().any(open)
+        self.process.is_in_a_doomed_block()
     }
 }

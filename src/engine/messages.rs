@@ -4,8 +4,8 @@
 //! asked, is found out with the first one, and once more after news.
 
 use super::{
-    BlockKey, CommKey, CommState, Engine, Level, Need,
-    block::OpenBlock,
+    BlockKey, CommKey, Engine, Level, Need,
+    block::{Contents, lane_of},
     buffer::{AnyBuffer, Buffer},
     platform::{Envelope, Operation, Way},
 };
@@ -56,7 +56,7 @@ impl TagBits {
     }
 
     /// What the tags of a block's messages have in common: all but the user's part.
-    fn scope_of(self, level: Level, number: BlockId, context: u32) -> u32 {
+    pub(super) fn scope_of(self, level: Level, number: BlockId, context: u32) -> u32 {
         let local = u32::from(level == Level::Local) << (self.scope - 1);
         let number = number.0 as u32;
         local
@@ -92,16 +92,10 @@ impl TagBits {
 const AT_ONCE: usize = 32;
 
 impl Engine {
-    /// What the tags of messages have in common that a block sends which starts now.
-    #[inline]
-    pub(super) fn next_tag_scope(&self, level: Level, comm: &CommState) -> u32 {
-        self.tag_bits.scope_of(level, comm.next_block, comm.context)
-    }
-
     /// The tag on the wire of a block's message.
     #[inline]
     pub(crate) fn wire_tag(&self, key: BlockKey, tag: u32) -> u32 {
-        tag << self.tag_bits.scope | self.block(key).tag_scope
+        tag << self.tag_bits.scope | self.contents(key).tag_scope
     }
 
     /// The user's part of a tag on the wire.
@@ -116,11 +110,11 @@ impl Engine {
     /// in a later context than this one, and a message of any other is a message of the past.
     #[cold]
     pub(super) fn discard_stale_messages(&mut self, comm: CommKey) {
-        let state = &self.comms[comm.0];
-        if state.data.is_none() || !self.voted.is_empty() {
+        let state = self.comm(comm);
+        if state.data.is_none() || !self.process.voted().is_empty() {
             return;
         }
-        let (bits, lane, context) = (self.tag_bits, state.lane(), state.context);
+        let (bits, lane, context) = (self.tag_bits, lane_of(state), state.context);
         while let Ok(Some((from, wire))) = self.platform.peek(lane, (None, None))
             && !bits.is_of(wire, context)
             && self.drop_peeked(lane, (from, wire))
@@ -145,8 +139,8 @@ impl Engine {
         if !self.is_open(key) {
             return Ok(self.post_with_care(key, way, Envelope { peer, tag }, buffer));
         }
-        let Self { platform, blocks, .. } = self;
-        let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
+        let Self { platform, contents, .. } = self;
+        let Contents { records, lane, .. } = &mut contents[key.slot()];
         let (index, record) = records.load(Need::Peer(peer), buffer);
         if !platform.start(*lane, way, Envelope { peer, tag }, record) {
             self.after_failure(key, index);
@@ -187,8 +181,8 @@ impl Engine {
                 }
                 continue;
             }
-            let Self { platform, blocks, .. } = self;
-            let OpenBlock { records, lane, .. } = &mut blocks[key.slot()];
+            let Self { platform, contents, .. } = self;
+            let Contents { records, lane, .. } = &mut contents[key.slot()];
             let mut envelopes = [Envelope { peer: Rank::new(0), tag: 0 }; AT_ONCE];
             let envelopes = &mut envelopes[..messages.len()];
             let first = records.len();
@@ -226,7 +220,7 @@ impl Engine {
     /// its context is there, nobody has died, and nothing is interrupted.
     #[inline]
     fn is_open(&mut self, key: BlockKey) -> bool {
-        self.block(key).open_since == self.news || self.is_open_now(key)
+        self.contents(key).open_since == self.news || self.is_open_now(key)
     }
 
     /// The same after news, or for the first message of a block.
@@ -235,11 +229,11 @@ impl Engine {
         let block = self.block(key);
         let comm = self.comm(block.comm);
         let is_open = block.context <= comm.settled_context
-            && comm.data == Some(block.lane.data)
+            && comm.data == Some(self.contents(key).lane.data)
             && comm.is_quiet()
-            && self.interrupted.is_empty();
+            && self.process.is_undisturbed();
         if is_open {
-            self.block_mut(key).open_since = self.news;
+            self.contents_mut(key).open_since = self.news;
         }
         is_open
     }
@@ -260,7 +254,7 @@ impl Engine {
     /// This rank, if the block's communicator has it.
     #[inline]
     pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
-        let size = self.block(key).size;
+        let size = self.contents(key).size;
         if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
     }
 }

@@ -3,8 +3,11 @@
 //! What is counted is rare, or known anyway, so a run without faults pays nothing for it. The
 //! crate's documentation has the table of the events.
 
-use super::{Engine, Phase, platform::UniverseId};
-use crate::rank::{Rank, RankSet};
+use super::{Engine, Entry, Source};
+use crate::{
+    protocol::process::Address,
+    rank::{Rank, RankSet},
+};
 
 /// What is counted until this process leaves.
 #[derive(Debug, Default)]
@@ -16,31 +19,23 @@ pub(super) struct Tally {
     deaths: u64,
 }
 
-/// Who told of a death first.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Source {
-    /// The platform: MPI's own report, the watcher or the observer.
-    Platform,
-    /// A request that failed.
-    Request,
-    /// Another rank, in a message of the agreement.
-    Ranks,
-}
-
 impl Engine {
-    /// A process of a universe is dead, which has this number in the job. One that is in several
-    /// universes counts once.
-    pub(super) fn count_death(
-        &mut self,
-        (universe, rank): (UniverseId, Rank),
-        number: Option<u32>,
-        source: Source,
-    ) {
+    /// A process is dead. One that is in several universes counts once.
+    pub(super) fn note_death(&mut self, (universe, process): Address, source: Source) {
+        let number = self.numbers_of(universe).get(process.index()).copied();
+        self.tell(|_| Entry::Died { process: number, rank: process });
+        for comm in self.process.comms().map(|key| self.comm(key)) {
+            if let (true, Some(rank)) = (comm.universe == universe, comm.rank_of(process))
+                && comm.data.is_some()
+            {
+                tracing::info!(target: "fampi::fault", rank = %comm.me, dead = %rank, "fault detected");
+            }
+        }
         if !number.is_none_or(|number| self.tally.dead.insert(Rank::new(number))) {
             return;
         }
         self.tally.deaths += 1;
-        let source = self.platform.who_told(universe, rank).unwrap_or(match source {
+        let source = self.platform.who_told(universe, process).unwrap_or(match source {
             Source::Platform => "mpi",
             Source::Request => "request",
             Source::Ranks => "ranks",
@@ -51,9 +46,8 @@ impl Engine {
     /// This process leaves.
     pub(crate) fn sum_up(&self) {
         let rank = self.job.world.map(|world| self.comm(world).me.number());
-        let is_open = |phase: &Phase| !matches!(phase, Phase::Free | Phase::Decided { .. });
-        let open = self.blocks.iter().filter(|block| is_open(&block.phase)).count() as u64;
-        let Self { serial: blocks, tally: Tally { faulty, deaths, .. }, .. } = self;
+        let (blocks, open) = (self.process.started(), self.process.undecided() as u64);
+        let Tally { faulty, deaths, .. } = self.tally;
         let committed = blocks.saturating_sub(faulty + open);
         let generation = self.job.roster.generation;
         tracing::info!(

@@ -11,9 +11,8 @@
 //! | [`collective`] | the operations of all ranks, and the shapes of their buffers |
 //! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | [`section`], [`lent`] | parts of arrays that several requests use at once |
-//! | `comm` | what a process knows of a communicator |
+//! | `execute` | carries out the commands of the process |
 //! | `file` | files as operations name them |
-//! | `ages` | communicators that start afresh, and those that are over |
 //! | `block` | an open block and its requests |
 //! | `farewell` | leaves the job with all others |
 //! | `messages` | names messages on the wire, and starts them |
@@ -30,11 +29,10 @@
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
 //! | `window` | memory that others put into, get from and accumulate in |
 
-mod ages;
 mod block;
 pub mod buffer;
 pub mod collective;
-mod comm;
+mod execute;
 mod farewell;
 mod file;
 mod guest;
@@ -61,25 +59,17 @@ use core::{cell::RefCell, time::Duration};
 use smallvec::SmallVec;
 
 use crate::{
-    fault::FaultCode,
-    ids::CommId,
-    protocol::{
-        codec::Frame,
-        planted::{Bug, planted},
-    },
-    rank::{Rank, RankSet},
+    ids::{BlockId, CommId},
+    protocol::process::{Command, Process},
+    rank::Rank,
     recovery::{Job, copies::Copies},
 };
-pub use ages::Remembered;
-pub use block::Level;
-pub(crate) use block::{BlockKey, Need};
-use block::{OpenBlock, Phase};
-pub(crate) use comm::{CommKey, CommState};
 #[cfg(feature = "mpi")]
 pub(crate) use messages::LEAST_MAX_TAG;
 pub(crate) use messages::MAX_USER_TAG;
+use block::Contents;
 use messages::TagBits;
-use metrics::{Source, Tally};
+use metrics::Tally;
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
 pub(crate) use platform::Progress;
@@ -91,73 +81,52 @@ use trace::Trace;
 use window::WindowState;
 pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
 
+pub use crate::protocol::process::{Level, Remembered};
+pub(crate) use crate::protocol::process::{BlockKey, CommKey, Communicator, Need, Phase, Source};
+
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;
 
-/// All that a process knows about its part in the job.
+/// Drives the process: what it decides is done on the platform.
 pub(crate) struct Engine {
     pub(crate) platform: Box<dyn Platform>,
-    pub(crate) comms: Vec<CommState>,
-    /// Places in the table of communicators that are over.
-    vacant: Vec<CommKey>,
-    /// Names on the wire of some that were over last: nobody waits for an answer to what comes.
-    forgotten: VecDeque<(UniverseId, CommId)>,
-    /// Communicators may be over.
-    sweep_due: bool,
-    /// Blocks whose handles went while the thread panicked.
-    orphans: SmallVec<[BlockKey; 1]>,
-    blocks: Vec<OpenBlock>,
-    free: Vec<u32>,
+    /// The communicators and blocks of this process, and what follows from what happens to them.
+    pub(crate) process: Process,
+    /// What the process has decided and is still to be done.
+    commands: VecDeque<Command>,
+    /// True while commands are carried out.
+    executing: bool,
+    /// What is in the blocks of the process, in the places that these have there.
+    contents: Vec<Contents>,
     /// Blocks that were finished and whose requests are not all over.
     draining: SmallVec<[BlockKey; 4]>,
-    /// To make messages among neighbours of.
+    /// Buffers for the messages of operations among neighbours.
     parts: Parts,
-    /// Blocks that voted and are not decided.
-    voted: SmallVec<[BlockKey; 4]>,
     /// Memory of this rank that others use.
     windows: Vec<WindowState>,
     /// How many windows were made.
     windows_made: u64,
-    /// Blocks in which they may, not decided.
+    /// Undecided blocks in which others may access windows of this rank.
     serving: SmallVec<[BlockKey; 4]>,
-    /// Blocks that were interrupted while they were open.
-    interrupted: SmallVec<[BlockKey; 4]>,
-    /// How often something may have happened that keeps messages from starting.
+    /// Incremented when messages may not start any more in a block in which they could before.
     news: u64,
-    /// Number of blocks started.
-    serial: u64,
-    /// Frames about communicators that the sender made before we did.
-    early: Vec<(UniverseId, Rank, CommId, Frame)>,
-    /// Deaths in universes that we have not adopted.
-    pub(crate) early_deaths: Vec<(UniverseId, Rank)>,
-    universes: Vec<UniverseState>,
+    /// The job's numbers of the processes of each universe.
+    numbers: Vec<(UniverseId, Vec<u32>)>,
     /// Who is who in the newest universe.
     pub(crate) job: Job,
     pub(crate) copies: Copies,
     tally: Tally,
     turns: u32,
-    /// Somebody looks whether this process makes progress.
+    /// Where a watchdog looks whether this process makes progress.
     pub(crate) pulse: Option<Pulse>,
-    /// Of the platform.
+    /// How often the platform is polled in vain before this process sleeps.
     patience: u32,
     tests_per_turn: u32,
     /// How tags on the wire are made.
     tag_bits: TagBits,
     /// When all requests of the draining blocks are looked at again.
     next_look: Duration,
-    /// This process has left the job: the platform is not touched any more.
-    pub(crate) left: bool,
     trace: Option<Box<Trace>>,
-}
-
-/// What is known about the processes of a universe.
-struct UniverseState {
-    id: UniverseId,
-    dead: RankSet,
-    /// The job's numbers of its processes.
-    processes: Vec<u32>,
-    /// Nothing is sent or received there any more.
-    silent: bool,
 }
 
 impl Engine {
@@ -167,26 +136,18 @@ impl Engine {
         let tag_bits = TagBits::new(platform.max_tag());
         let (patience, pulse) = (platform.patience(), platform.observe(true));
         Self {
+            process: Process::new(platform.shape()),
             platform,
-            comms: Vec::new(),
-            vacant: Vec::new(),
-            forgotten: VecDeque::new(),
-            sweep_due: false,
-            orphans: SmallVec::new(),
-            blocks: Vec::new(),
-            free: Vec::new(),
+            commands: VecDeque::new(),
+            executing: false,
+            contents: Vec::new(),
             draining: SmallVec::new(),
             parts: Parts::default(),
-            voted: SmallVec::new(),
             windows: Vec::new(),
             windows_made: 0,
             serving: SmallVec::new(),
-            interrupted: SmallVec::new(),
             news: 1,
-            serial: 0,
-            early: Vec::new(),
-            early_deaths: Vec::new(),
-            universes: Vec::new(),
+            numbers: Vec::new(),
             job: Job::default(),
             copies: Copies::default(),
             tally: Tally::default(),
@@ -196,7 +157,6 @@ impl Engine {
             tests_per_turn: progress::tests_per_turn(patience),
             tag_bits,
             next_look: Duration::ZERO,
-            left: false,
             trace,
         }
     }
@@ -210,17 +170,7 @@ impl Engine {
         me: Rank,
         data: Option<DataId>,
     ) -> CommKey {
-        let shape = self.platform.shape();
-        let key = self.add_comm(CommState::new(id, universe, members, me, data, shape));
-        if !self.universes.iter().any(|known| known.id == universe) {
-            let (dead, processes, silent) = (RankSet::new(), Vec::new(), false);
-            self.universes.push(UniverseState { id: universe, dead, processes, silent });
-        }
-        self.meet(key);
-        for (of, process) in core::mem::take(&mut self.early_deaths) {
-            self.note_failure(of, process, Source::Platform);
-        }
-        key
+        self.call(|process, out| process.register(id, universe, (members, me), data, out))
     }
 
     /// Does without the observer of this node, as if it had none, or with it again.
@@ -230,69 +180,65 @@ impl Engine {
 
     /// Gives each process of a universe its number in the job.
     pub(crate) fn number_processes(&mut self, universe: UniverseId, processes: &[u32]) {
-        if let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) {
-            known.processes = processes.to_vec();
-        }
+        self.numbers.retain(|(known, _)| *known != universe);
+        self.numbers.push((universe, processes.to_vec()));
+    }
+
+    /// The job's numbers of the processes of a universe, by their ranks there.
+    fn numbers_of(&self, universe: UniverseId) -> &[u32] {
+        let known = self.numbers.iter().find(|(known, _)| *known == universe);
+        known.map_or(&[], |(_, numbers)| numbers)
     }
 
     /// The job's numbers of the processes of a communicator, in the order of its ranks.
     pub(crate) fn processes(&self, key: CommKey) -> Vec<u32> {
         let comm = self.comm(key);
-        let known = self.universes.iter().find(|known| known.id == comm.universe);
-        let numbers = known.map_or(&[][..], |known| &known.processes);
+        let numbers = self.numbers_of(comm.universe);
         comm.members.iter().filter_map(|member| numbers.get(member.index()).copied()).collect()
     }
 
-    /// Tells a communicator's new machines what happened before they were there.
-    fn meet(&mut self, key: CommKey) {
-        let universe = self.comm(key).universe;
-        let known = self.universes.iter().find(|known| known.id == universe);
-        let dead = known.map(|known| known.dead.clone()).unwrap_or_default();
-        for address in dead.iter() {
-            if let Some(rank) = self.comms[key.0].rank_of(address) {
-                self.drive(key, |commit, out| commit.handle_failure(rank, out));
-            }
-        }
-        let early = core::mem::take(&mut self.early);
-        for (from_universe, from, comm, frame) in early {
-            self.handle_frame(from_universe, from, comm, frame);
-        }
-    }
-
-    /// Gives a communicator up that others may go on with: whoever waits inside of a block that
-    /// this process will never start waits no longer.
+    /// Gives a communicator up that others may go on with.
     pub(crate) fn give_up(&mut self, key: CommKey) {
-        if !self.left {
-            self.retire(key);
-            self.interrupt(key, self.comm(key).next_block);
-        }
+        self.call(|process, out| process.give_up(key, out));
     }
 
-    /// Retires a communicator: from now on this process votes *no* on blocks it never started.
+    /// Gives a communicator up: from now on this process votes *no* on blocks it never started.
     pub(crate) fn retire(&mut self, key: CommKey) {
-        let comm = &mut self.comms[key.0];
-        if comm.retired || self.left {
-            return;
-        }
-        comm.retired = true;
-        self.drive(key, |commit, out| commit.retire(out));
-        // The vote on what is finished is *no* by now, whatever its requests come to; and who is
-        // waited for without knowing it has to speak first.
-        for block in self.comm(key).open.clone() {
-            let draining = |block: &OpenBlock| block.phase == Phase::Draining;
-            if self.current(block).is_some_and(draining) && !planted(Bug::DrainTheGivenUp) {
-                self.leave_block(block, FaultCode::Abandoned);
-            }
+        self.call(|process, out| process.retire(key, out));
+    }
+
+    /// Tells all ranks that a block is doomed.
+    pub(crate) fn interrupt(&mut self, comm: CommKey, block: BlockId) {
+        self.call(|process, out| process.interrupt(comm, block, out));
+    }
+
+    /// Tells all ranks that a block is doomed, if it is open here.
+    pub(crate) fn interrupt_open(&mut self, comm: CommKey, block: BlockId) {
+        self.call(|process, out| process.interrupt_open(comm, block, out));
+    }
+
+    /// A handle of the application is gone.
+    pub(crate) fn release_comm(&mut self, key: CommKey) {
+        self.process.release_comm(key);
+        if self.process.is_sweep_due() {
+            self.sweep();
         }
     }
 
-    #[inline]
-    pub(crate) fn comm(&self, key: CommKey) -> &CommState {
-        &self.comms[key.0]
+    /// This process leaves: what handles that are left ask for is refused from now on.
+    pub(crate) fn close_comms(&mut self) {
+        self.process.close();
+        self.serving.clear();
+        self.news += 1;
     }
 
     #[inline]
-    pub(crate) fn comm_mut(&mut self, key: CommKey) -> &mut CommState {
-        &mut self.comms[key.0]
+    pub(crate) fn comm(&self, key: CommKey) -> &Communicator {
+        self.process.comm(key)
+    }
+
+    #[inline]
+    pub(crate) fn comm_mut(&mut self, key: CommKey) -> &mut Communicator {
+        self.process.comm_mut(key)
     }
 }

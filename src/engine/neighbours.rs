@@ -264,22 +264,27 @@ impl Engine {
     /// The next request of the block is an operation whose messages were started.
     pub(super) fn add_exchange(&mut self, key: BlockKey, exchange: Exchange) -> usize {
         let failure = exchange.failure;
-        let block = self.block_mut(key);
-        let need = Need::Neighbours(block.exchanges.len() as u32);
-        block.exchanges.push(exchange);
-        let index = block.records.len();
-        block.records.add(need);
+        let contents = self.contents_mut(key);
+        let need = Need::Neighbours(contents.exchanges.len() as u32);
+        contents.exchanges.push(exchange);
+        let index = contents.records.len();
+        contents.records.add(need);
         if let Some((peer, code)) = failure {
             self.fail_exchange(key, index, peer, code);
         }
         index
     }
 
-    /// Looks at all messages of an operation that are under way.
-    pub(super) fn test_neighbours(&mut self, key: BlockKey, index: usize, at: usize) {
+    /// Looks at all messages of an operation that are under way. The state of its request.
+    pub(super) fn test_neighbours(
+        &mut self,
+        key: BlockKey,
+        index: usize,
+        at: usize,
+    ) -> Progress {
         let mut pending = false;
-        for number in 0..self.block(key).exchanges[at].messages.len() {
-            let exchange = &self.block(key).exchanges[at];
+        for number in 0..self.contents(key).exchanges[at].messages.len() {
+            let exchange = &self.contents(key).exchanges[at];
             let Message { post: Some(post), ref role, .. } = exchange.messages[number] else {
                 continue;
             };
@@ -290,42 +295,51 @@ impl Engine {
                 continue;
             }
             let part = self.platform.take(post).unwrap_or(AnyBuffer::nothing());
-            let exchange = &mut self.block_mut(key).exchanges[at];
+            let exchange = &mut self.contents_mut(key).exchanges[at];
             exchange.note(number, progress, &*part);
             if exchange.messages[number].role.is_elements() {
                 self.parts.keep(part);
             }
         }
-        let exchange = &mut self.block_mut(key).exchanges[at];
+        let exchange = &mut self.contents_mut(key).exchanges[at];
         if let Some((peer, code)) = exchange.failed(pending) {
-            self.fail_exchange(key, index, peer, code);
-        } else if !pending {
-            let Some(buffer) = exchange.buffer.take() else { return };
+            return self.fail_exchange(key, index, peer, code);
+        }
+        let done = if pending { None } else { exchange.buffer.take() };
+        let record = &mut self.contents_mut(key).records[index];
+        if let Some(buffer) = done {
             let elements = buffer.elements();
-            let record = &mut self.block_mut(key).records[index];
             record.give(buffer);
             record.end_at_once(elements);
         }
+        record.state
     }
 
-    /// The operation failed with one of its messages.
-    fn fail_exchange(&mut self, key: BlockKey, index: usize, peer: Rank, code: FaultCode) {
+    /// The operation failed with one of its messages. The state of its request.
+    fn fail_exchange(
+        &mut self,
+        key: BlockKey,
+        index: usize,
+        peer: Rank,
+        code: FaultCode,
+    ) -> Progress {
         self.end_exchange(key, index);
         let code = self.explained(key, code);
-        self.block_mut(key).records[index].state = Progress::Failed(code);
-        self.note_loss(key, Need::Peer(peer), code);
+        self.contents_mut(key).records[index].state = Progress::Failed(code);
+        self.call(|process, out| process.request_failed(key, Need::Peer(peer), code, out));
+        Progress::Failed(code)
     }
 
     /// Gives up what is under way of a request, if it is one among neighbours; its buffer is the
     /// application's again.
     pub(super) fn end_exchange(&mut self, key: BlockKey, index: usize) {
-        let Need::Neighbours(at) = self.block(key).records[index].need else { return };
-        let exchange = &mut self.blocks[key.slot()].exchanges[at as usize];
+        let Need::Neighbours(at) = self.contents(key).records[index].need else { return };
+        let exchange = &mut self.contents[key.slot()].exchanges[at as usize];
         for post in exchange.take_posts() {
             self.platform.abandon(Post::Kept(post), None);
         }
         if let Some(buffer) = exchange.buffer.take() {
-            let record = &mut self.block_mut(key).records[index];
+            let record = &mut self.contents_mut(key).records[index];
             record.end_with(record.state, Some(buffer));
         }
     }

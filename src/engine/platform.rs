@@ -28,6 +28,7 @@ use super::{
     pulse::Pulse,
     record::{self, Record},
 };
+pub use crate::ids::{DataId, UniverseId};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -40,14 +41,6 @@ use crate::{
     },
     rank::{Rank, RankSet},
 };
-
-/// A universe known to this process.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct UniverseId(pub u32);
-
-/// A data communicator known to this process.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct DataId(pub u32);
 
 /// An operation under way.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

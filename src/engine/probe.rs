@@ -9,7 +9,8 @@
 //! its sender does not wait and nothing of it is met by a later block.
 
 use super::{
-    BlockKey, Engine, Need, OpenBlock,
+    BlockKey, Engine, Need,
+    block::Contents,
     buffer::{AnyBuffer, Buffer},
     platform::{Idle, Lane, MessageId, Operation, Status},
     record,
@@ -35,7 +36,7 @@ impl Deferred {
     }
 }
 
-impl OpenBlock {
+impl Contents {
     /// Takes a request out of those that wait for a probe; false if it is none of them.
     pub(super) fn forget_deferred(&mut self, index: usize) -> bool {
         let at = self.deferred.iter().position(|receive| receive.index == index);
@@ -62,16 +63,16 @@ impl Engine {
             if !matches!(found, Ok(None)) {
                 return true;
             }
-            found = match (engine.doom(key, need, false), engine.comm(comm).data) {
+            found = match (engine.process.doom(key, need, false), engine.comm(comm).data) {
                 (None, Some(data)) => engine.probe_once(Lane { data, context }, envelope, like),
                 (code, _) => Err(code.unwrap_or(FaultCode::Abandoned)),
             };
             !matches!(found, Ok(None))
         });
         match found {
-            Ok(Some((message, _))) => self.block_mut(key).messages.push(message),
+            Ok(Some((message, _))) => self.contents_mut(key).messages.push(message),
             Ok(None) => {}
-            Err(code) => self.note_loss(key, need, code),
+            Err(code) => self.call(|process, out| process.request_failed(key, need, code, out)),
         }
         found
     }
@@ -85,9 +86,9 @@ impl Engine {
     ) -> usize {
         let operation = Operation::ReceiveMatched { message, from };
         let index = self.post(key, Need::Peer(from), &operation, buffer);
-        let block = self.block_mut(key);
-        if block.records[index].is_under_way() {
-            block.messages.retain(|kept| *kept != message);
+        let contents = self.contents_mut(key);
+        if contents.records[index].is_under_way() {
+            contents.messages.retain(|kept| *kept != message);
         }
         index
     }
@@ -134,9 +135,9 @@ impl Engine {
 
     /// True for a receive that has to wait for a probe, or behind another one that does.
     pub(super) fn defers(&self, key: BlockKey, from: Option<Rank>, tag: Option<u32>) -> bool {
-        let block = self.block(key);
         let wild = from.is_none() || tag.is_none();
-        block.context >= FIRST_SHARED_CONTEXT && (wild || !block.deferred.is_empty())
+        self.block(key).context >= FIRST_SHARED_CONTEXT
+            && (wild || !self.contents(key).deferred.is_empty())
     }
 
     /// Adds a receive as the next request of a block that waits for a probe.
@@ -148,13 +149,13 @@ impl Engine {
         (from, tag): (Option<Rank>, Option<u32>),
         buffer: AnyBuffer,
     ) -> usize {
-        if let Some(code) = self.doom(key, need, false) {
+        if let Some(code) = self.process.doom(key, need, false) {
             return self.add_failed(key, need, (code, buffer));
         }
-        let block = self.block_mut(key);
-        let index = block.records.len();
-        block.records.add(need).give(buffer);
-        block.deferred.push(Deferred { index, from, tag });
+        let contents = self.contents_mut(key);
+        let index = contents.records.len();
+        contents.records.add(need).give(buffer);
+        contents.deferred.push(Deferred { index, from, tag });
         index
     }
 
@@ -162,16 +163,16 @@ impl Engine {
     #[cold]
     pub(super) fn match_deferred(&mut self, key: BlockKey) {
         let mut at = 0;
-        while let Some(next) = self.block(key).deferred.get(at).copied() {
+        while let Some(next) = self.contents(key).deferred.get(at).copied() {
             let block = self.block(key);
             let Some(data) = self.comm(block.comm).data else { return };
             let lane = Lane { data, context: block.context };
-            let records = &mut self.block_mut(key).records;
+            let records = &mut self.contents_mut(key).records;
             let Some(mut buffer) = records[next.index].unload() else { return };
             let found = self.probe_once(lane, (next.from, next.tag), &mut *buffer);
-            self.block_mut(key).records[next.index].give(buffer);
-            let Self { platform, blocks, .. } = self;
-            let OpenBlock { records, deferred, .. } = &mut blocks[key.slot()];
+            self.contents_mut(key).records[next.index].give(buffer);
+            let Self { platform, contents, .. } = self;
+            let Contents { records, deferred, .. } = &mut contents[key.slot()];
             match found {
                 Ok(None) => at += 1,
                 Ok(Some((message, status))) => {
@@ -192,8 +193,8 @@ impl Engine {
     /// The block ends: what it matched and did not receive is dropped.
     #[cold]
     pub(super) fn drop_messages(&mut self, key: BlockKey) {
-        for message in core::mem::take(&mut self.block_mut(key).messages) {
-            if !self.left {
+        for message in core::mem::take(&mut self.contents_mut(key).messages) {
+            if !self.process.has_left() {
                 self.platform.drop_message(message);
             }
         }

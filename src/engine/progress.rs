@@ -3,17 +3,13 @@
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Entry, Need, OpenBlock, Phase, Progress, Source,
+    BlockKey, Engine, Progress, Source,
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
-    fault::FaultCode,
-    ids::{BlockId, CommId},
     protocol::{
-        Event,
-        codec::{self, Frame},
+        codec,
         fused::Held,
-        message::Message,
         planted::{Bug, planted},
     },
     rank::Rank,
@@ -55,14 +51,14 @@ impl Engine {
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
-        if self.sweep_due {
+        if self.process.is_sweep_due() {
             self.adopt_orphans();
-            self.sweep_comms();
+            self.sweep();
         }
-        let awaits = match self.voted.len() {
-            0 => None,
-            1 => self.awaited(self.voted[0]),
-            voted => self.awaited(self.voted[self.turns as usize % voted]),
+        let awaits = match self.process.voted() {
+            [] => None,
+            [voted] => self.awaited(*voted),
+            voted => self.awaited(voted[self.turns as usize % voted.len()]),
         };
         // Requests are tested below, which makes progress, too; news are rare meanwhile.
         let testing = awaits.is_none() && !self.draining.is_empty();
@@ -109,11 +105,12 @@ impl Engine {
             if let Some(pulse) = self.pulse {
                 pulse.beat();
             }
-            let voted = self.voted.len();
+            let voted = self.process.voted().len();
             if done(self) {
                 return true;
             }
-            let is_busy = self.turn() || (self.voted.len() != voted && !planted(Bug::SleepOnAVote));
+            let is_busy = self.turn()
+                || (self.process.voted().len() != voted && !planted(Bug::SleepOnAVote));
             if is_busy {
                 (quiet, busy) = (0, busy.wrapping_add(1));
                 // Others may keep us busy for ever; time passes all the same.
@@ -127,7 +124,7 @@ impl Engine {
             } else {
                 quiet += 1;
                 // Nobody falls idle who has not polled for each of its votes since.
-                if quiet < self.patience.max(self.patience / 2 + self.voted.len() as u32) {
+                if quiet < self.patience.max(self.patience / 2 + self.process.voted().len() as u32) {
                     continue;
                 }
             }
@@ -155,7 +152,7 @@ impl Engine {
             if engine.verdict(key).is_some() {
                 return true;
             }
-            doomed = engine.doomed_around(key);
+            doomed = engine.process.doomed_around(key);
             doomed
         });
         match (decided, doomed) {
@@ -163,17 +160,6 @@ impl Engine {
             (_, true) => Waited::Doomed,
             (false, false) => Waited::TimedOut,
         }
-    }
-
-    /// True when a block that was started before this one, and that this rank is still in, has
-    /// been interrupted.
-    #[inline]
-    pub(super) fn doomed_around(&self, key: BlockKey) -> bool {
-        self.interrupted.iter().any(|outer| {
-            let current = self.current(*outer).filter(|_| !self.orphans.contains(outer));
-            let serial = self.block(key).serial;
-            current.is_some_and(|outer| outer.phase == Phase::Open && outer.serial < serial)
-        })
     }
 
     /// Waits for one request of a block.
@@ -188,7 +174,7 @@ impl Engine {
         self.wait(timeout, Idle::Busy, |engine| {
             (0..tests).any(|_| engine.test_request(key, index) != Progress::Pending)
         });
-        self.block(key).records[index].state
+        self.contents(key).records[index].state
     }
 
     fn drain_all(&mut self) {
@@ -224,7 +210,7 @@ impl Engine {
 
     /// The next moment at which something is due without any news.
     fn next_deadline(&self, limit: Option<Duration>) -> Option<Duration> {
-        let due = self.draining.iter().filter_map(|key| self.block(*key).deadline);
+        let due = self.draining.iter().filter_map(|key| self.contents(*key).deadline);
         let look = (!self.draining.is_empty()).then_some(self.next_look);
         due.chain(limit).chain(look).min()
     }
@@ -233,184 +219,25 @@ impl Engine {
     fn handle_incoming(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Yes(universe, from, comm, yes) => {
-                if let Some((key, from)) = self.place(universe, from, comm) {
-                    self.drive(key, |commit, out| commit.handle_yes(from, yes, out));
-                } else {
-                    let frame = Frame::from_slice(&codec::encode_yes(comm, &yes));
-                    self.keep_early(universe, from, comm, frame);
-                }
+                self.call(|process, out| process.handle_yes((universe, from), comm, yes, out));
             }
             Incoming::Fused(universe, from, comm, yes) => {
                 let Some(values) = self.platform.values() else { return };
                 let mut copy = Held::NOTHING;
-                let values = copy.set(values);
-                if let Some((key, from)) = self.place(universe, from, comm) {
-                    self.drive(key, |commit, out| commit.handle_fused(from, yes, values, out));
-                } else {
-                    let frame = codec::encode_fused(comm, &yes, values);
-                    self.keep_early(universe, from, comm, frame);
-                }
+                let fused = (yes, &*copy.set(values));
+                self.call(|process, out| process.handle_fused((universe, from), comm, fused, out));
             }
             Incoming::Frame(universe, from, frame) => match codec::decode(&frame) {
-                Some((comm, message)) => {
-                    if !self.handle_message(universe, from, comm, message) {
-                        self.keep_early(universe, from, comm, frame);
-                    }
-                }
+                Some((comm, message)) => self.call(|process, out| {
+                    process.handle_message((universe, from), comm, message, out);
+                }),
                 None => {
                     tracing::warn!(target: "fampi::control", %from, "a frame was not a message");
                 }
             },
-            Incoming::Failure(universe, process) => {
-                self.note_failure(universe, process, Source::Platform);
-            }
+            Incoming::Failure(universe, dead) => self.call(|process, out| {
+                process.handle_death((universe, dead), Source::Platform, out);
+            }),
         }
     }
-
-    /// Keeps a frame about a communicator that its sender made before we did.
-    fn keep_early(&mut self, universe: UniverseId, from: Rank, comm: CommId, frame: Frame) {
-        if self.forgotten.contains(&(universe, comm)) {
-            tracing::debug!(target: "fampi::control", %from, "a frame for what is over");
-        } else {
-            // Each is a message of a protocol that does not repeat itself: none may be lost.
-            self.early.push((universe, from, comm, frame));
-        }
-    }
-
-    /// A frame that was kept until its communicator exists.
-    pub(super) fn handle_frame(
-        &mut self,
-        universe: UniverseId,
-        from: Rank,
-        comm: CommId,
-        frame: Frame,
-    ) {
-        if let Some((_, message)) = codec::decode(&frame)
-            && !self.handle_message(universe, from, comm, message)
-        {
-            self.keep_early(universe, from, comm, frame);
-        }
-    }
-
-    /// The communicator of this name on the wire, and the rank of a process in it.
-    #[inline]
-    fn place(&self, universe: UniverseId, from: Rank, comm: CommId) -> Option<(CommKey, Rank)> {
-        let known = |state: &super::CommState| state.wire == comm && state.universe == universe;
-        let at = self.comms.iter().rposition(known)?;
-        Some((CommKey(at), self.comms[at].rank_of(from)?))
-    }
-
-    /// Gives a message to its communicator; false when we do not know that one.
-    fn handle_message(
-        &mut self,
-        universe: UniverseId,
-        from: Rank,
-        comm: CommId,
-        message: Message,
-    ) -> bool {
-        let Some((key, from)) = self.place(universe, from, comm) else { return false };
-        if let Message::Interrupt(block) = message {
-            if !self.comm(key).commit.dead().contains(from) {
-                self.interrupt(key, block);
-            }
-        } else {
-            self.drive(key, |commit, out| commit.handle_message(from, message, out));
-        }
-        true
-    }
-
-    #[inline]
-    pub(super) fn handle_event(&mut self, key: CommKey, event: &Event) {
-        match *event {
-            Event::Decided(id) => self.handle_decided(key, id),
-            Event::Learned(rank) => {
-                let comm = self.comm(key);
-                let (universe, address) = (comm.universe, comm.members[rank.index()]);
-                self.note_failure(universe, address, Source::Ranks);
-            }
-            Event::Interrupted(id) => self.handle_interrupted(key, id),
-        }
-    }
-
-    /// A block is doomed: nobody waits inside it any more.
-    pub(super) fn handle_interrupted(&mut self, key: CommKey, id: BlockId) {
-        let comm = self.comm(key);
-        let Some(data) = comm.data else {
-            // A universe carries no operations; an interruption of it ends the job. In an age of a
-            // communicator that this rank was never in, nobody waits here.
-            self.job.dismissed |= comm.present.is_none();
-            return;
-        };
-        let open = comm.open.iter().copied().find(|block| self.block(*block).scope == id);
-        let Some(block) = open.filter(|_| !planted(Bug::WaitInTheInterrupted)) else { return };
-        if !matches!(self.block(block).phase, Phase::Open | Phase::Draining) {
-            return;
-        }
-        let context = self.block(block).context;
-        self.comm_mut(key).tainted = Some(context);
-        self.interrupted.push(block);
-        self.news += 1;
-        tracing::debug!(target: "fampi::block", block = id.0, "interrupted");
-        self.tell(|engine| Entry::Interrupted { block: engine.block(block).serial });
-        // Whether anybody died is only known with the decision.
-        self.platform.retire_contexts(data, context + 1, false);
-        // Most are over by that. A message that its receiver has begun to fetch is not: MPI lets go
-        // of it when the receiver, who may compute for long, has all of it.
-        self.fail_pending(block, FaultCode::Interrupted, is_operation);
-        let is_open = self.current(block).is_some_and(|block| block.phase == Phase::Open);
-        // What was started since a panic that was caught is not inside of what that has left.
-        if is_open && !self.orphans.contains(&block) {
-            self.interrupt_inside(block);
-        }
-    }
-
-    /// This rank is inside a doomed block: so are the blocks that it started since.
-    fn interrupt_inside(&mut self, outer: BlockKey) {
-        let serial = self.block(outer).serial;
-        for key in self.used_blocks() {
-            let Some(block) = self.current(key) else { continue };
-            if block.serial > serial && matches!(block.phase, Phase::Open | Phase::Draining) {
-                let (comm, scope, level) = (block.comm, block.scope, block.level);
-                self.fail_pending(key, FaultCode::Interrupted, is_operation);
-                if level.is_agreed() {
-                    self.interrupt_open(comm, scope);
-                }
-            }
-        }
-    }
-
-    /// A process died. A death is never taken back.
-    pub(super) fn note_failure(&mut self, universe: UniverseId, process: Rank, source: Source) {
-        let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
-            // It is made, and not all have confirmed that: whoever adopts it has to know.
-            if !planted(Bug::DropEarlyDeaths) {
-                self.early_deaths.push((universe, process));
-            }
-            return;
-        };
-        if !known.dead.insert(process) {
-            return;
-        }
-        let number = known.processes.get(process.index()).copied();
-        self.tell(|_| Entry::Died { process: number, rank: process });
-        self.count_death((universe, process), number, source);
-        for at in 0..self.comms.len() {
-            if self.comms[at].universe != universe {
-                continue;
-            }
-            let Some(rank) = self.comms[at].rank_of(process) else { continue };
-            if self.comms[at].data.is_some() {
-                let me = self.comms[at].me;
-                tracing::info!(target: "fampi::fault", rank = %me, dead = %rank, "fault detected");
-            }
-            self.drive(CommKey(at), |commit, out| commit.handle_failure(rank, out));
-            self.interrupt_around(CommKey(at), rank);
-            self.fail_dependents(CommKey(at), rank);
-        }
-    }
-}
-
-/// False for the end of an inner block.
-pub(super) fn is_operation(_: &OpenBlock, need: Need) -> bool {
-    !matches!(need, Need::Inner(_))
 }

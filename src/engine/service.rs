@@ -99,10 +99,10 @@ impl Engine {
                 self.comm_mut(comm).settled_context = context;
             }
             let place = Place { comm, block: key, lane: Lane { data, context } };
-            let mut service = self.block_mut(key).service.take().unwrap_or_default();
+            let mut service = self.contents_mut(key).service.take().unwrap_or_default();
             busy |= self.take_questions(place, &mut service);
             busy |= self.answer_due(place, &mut service);
-            self.block_mut(key).service = Some(service);
+            self.contents_mut(key).service = Some(service);
         }
         busy
     }
@@ -291,11 +291,11 @@ impl Engine {
     /// The block is decided: what was put is there if it is committed, and never was if not.
     #[cold]
     pub(super) fn end_service(&mut self, key: BlockKey, committed: bool) {
-        let Some(service) = self.block_mut(key).service.take() else { return };
+        let Some(service) = self.contents_mut(key).service.take() else { return };
         let Service { asked, due, answers, mut staged } = *service;
         let posts = due.iter().filter_map(|access| access.given).chain(answers);
         for post in posts.chain(asked.map(|(_, post)| post)) {
-            if !self.left {
+            if !self.process.has_left() {
                 self.platform.abandon(Post::Kept(post), None);
             }
         }

@@ -8,6 +8,7 @@
 //! | file | idea | source |
 //! |---|---|---|
 //! | [`commit`] | agreement on a block's verdict: fast path, then slow path | fa-mpi §3.1 |
+//! | [`process`] | the life of blocks and communicators | fa-mpi §3.1 |
 //! | [`exchange`] | the fast path's exchange, recursive multiplying | fa-mpi §3.1 |
 //! | [`agreement`] | the slow path's contribution and decision | ulfm, "Logarithmic Agreement" |
 //! | [`fused`] | the numbers that ride on a commit | – |
@@ -34,6 +35,7 @@ pub mod planted;
 #[cfg(not(feature = "planted"))]
 #[allow(unreachable_pub)]
 pub(crate) mod planted;
+pub mod process;
 pub mod roster;
 pub mod tree;
 pub mod view;

@@ -159,7 +159,7 @@ impl Engine {
             copy.own = Own::Here(Some(AnyBuffer::of(own)));
         }
         if !is_last {
-            self.block_mut(key).copies.push(copy);
+            self.contents_mut(key).copies.push(copy);
         }
         Ok(())
     }
@@ -216,12 +216,12 @@ impl Engine {
         }
         let state = match copy.own {
             Own::Received(index) => {
-                let buffer = self.block(key).records[index].buffer();
+                let buffer = self.contents(key).records[index].buffer();
                 buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>()).cloned()
             }
             _ => self.own_state(number),
         };
-        self.block_mut(key).copies.push(copy);
+        self.contents_mut(key).copies.push(copy);
         state.ok_or(Error::StateType { slot: number })
     }
 
@@ -252,7 +252,7 @@ impl Engine {
         for rank in (0..ranks).map(Rank::new) {
             let keeper = self.partner_over(rank, comm).unwrap_or(rank);
             if of(rank)[0] != version && (keeper == rank || of(keeper)[2] != version) {
-                self.raise_about(key, rank, FaultCode::StateLost);
+                self.process.raise_about(key, rank, FaultCode::StateLost);
                 return Err(Error::StateLost { rank, partner: keeper });
             }
         }
@@ -263,8 +263,8 @@ impl Engine {
     pub(crate) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let comm = self.block(key).comm;
         let whole = self.comm(comm).is_world() || !self.has_roster();
-        for copy in core::mem::take(&mut self.block_mut(key).copies) {
-            let mut take = |index: usize| self.block_mut(key).records[index].take_any();
+        for copy in core::mem::take(&mut self.contents_mut(key).copies) {
+            let mut take = |index: usize| self.contents_mut(key).records[index].take_any();
             let kept = copy.kept.and_then(&mut take);
             let own = match copy.own {
                 Own::Sent(index) | Own::Received(index) => take(index),
@@ -452,7 +452,7 @@ impl Engine {
         self.post(key, Need::Peer(partner), &send, AnyBuffer::of(vec![mine as u64]));
         self.wait_request(key, theirs, Timeout::Never);
         self.succeeded(key, theirs)?;
-        let buffer = self.block(key).records[theirs].buffer();
+        let buffer = self.contents(key).records[theirs].buffer();
         let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
         Ok(words.map_or(0, |words| words[0] as usize))
     }
@@ -466,7 +466,7 @@ impl Engine {
         let index = self.post(key, Need::Anybody, &gather, AnyBuffer::of(all));
         self.wait_request(key, index, Timeout::Never);
         self.succeeded(key, index)?;
-        let buffer = self.block(key).records[index].buffer();
+        let buffer = self.contents(key).records[index].buffer();
         let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
         words.cloned().ok_or(Error::NoSuchRequest)
     }

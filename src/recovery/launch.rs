@@ -114,7 +114,6 @@ impl Engine {
     /// Nothing of this process is under way any more.
     fn end_own(&mut self) {
         self.give_up_requests();
-        self.left = true;
         self.close_comms();
     }
 }

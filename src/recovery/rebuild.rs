@@ -295,7 +295,7 @@ impl Rebuild {
             roster.settled = roster.generation;
             roster.lived = true;
         }
-        engine.sweep_comms();
+        engine.sweep();
         let comm = engine.comm(universe(engine));
         let (universe, me) = (comm.universe, comm.me);
         let (Some(rank), Some(data)) = (engine.job.roster.rank_of(me), self.world.take()) else {
@@ -377,7 +377,7 @@ impl Next {
             for comm in engine.comms_of(old) {
                 engine.retire(comm);
             }
-            engine.leave_behind(old, key);
+            engine.process.leave_behind(old, key);
         }
         // A spare or a new process that gets a rank of a world that lived lacks its data.
         let had_rank = engine.job.universe.is_some_and(|old| {
@@ -401,15 +401,15 @@ impl Next {
         }
         // Whatever they answer concerns nobody.
         engine.platform.discard_universe(self.universe);
-        engine.early_deaths.retain(|(universe, _)| *universe != self.universe);
+        engine.process.forget_universe(self.universe);
     }
 }
 
 impl Engine {
     /// All communicators of a universe.
     fn comms_of(&self, universe: UniverseId) -> Vec<CommKey> {
-        let all = self.comms.iter().enumerate();
-        all.filter(|(_, comm)| comm.universe == universe).map(|(at, _)| CommKey::new(at)).collect()
+        let chosen = |key: &CommKey| self.comm(*key).universe == universe;
+        self.process.comms().filter(chosen).collect()
     }
 }
 

@@ -1,0 +1,336 @@
+//! A block, from its start until its handle is gone and its verdict is known.
+//!
+//! ```text
+//!  Free ── start ──▶ Open ── drain ──▶ Draining ── vote ──▶ Voted ── decision ──▶ Decided ──▶ Free
+//!                      └──────────────── a local block ends without a vote ────────┘
+//! ```
+
+use alloc::vec::Vec;
+
+use super::{CommKey, Process};
+use crate::{
+    fault::{Fault, FaultCode, FaultReport},
+    ids::BlockId,
+    protocol::fused::Held,
+    rank::Rank,
+};
+
+/// Who learns of a block's faults (paper §3.1).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Level {
+    /// This rank only: no message at all (`MPI_TRYBLOCK_LOCAL`).
+    ///
+    /// A code that is raised in it stays here, too, unless it is handed on. A *request* that fails
+    /// in it does not: its message may still come, so the next agreed block of the communicator
+    /// that has requests is faulty ([`Interrupted`](crate::FaultCode::Interrupted)), and nothing
+    /// that comes late meets what is posted after that. What is to be retried locally goes on a
+    /// communicator of its own.
+    Local,
+    /// All living ranks of the communicator, by an agreement (`MPI_TRYBLOCK_GLOBAL`).
+    Global,
+    /// All living ranks, in a block whose operations hold up every rank until all have come to them
+    /// (`MPI_TRYBLOCK_WITH_COLLECTIVE`).
+    ///
+    /// Among the operations of the block is at least one that needs something of every rank: the
+    /// reduction that it ends with ([`finish_allreduce`](crate::TryBlock::finish_allreduce)), a
+    /// barrier, or an `iallreduce`, `iallgather(v)`, `ialltoall` or `ireduce_scatter_block` in
+    /// which nobody's part is empty. All ranks post it, or leave the block. A rank that finishes
+    /// the block without one leaves it with [`NoCollective`](crate::FaultCode::NoCollective), and
+    /// the block is faulty.
+    ///
+    /// The paper lets such a block commit as soon as all of its own operations are complete here,
+    /// as the collective shows that everybody was alive, and agree only when one of them fails:
+    /// right *with a certain probability*, since the collective can be complete on some ranks and
+    /// not on others. Here it is always right: a block of this level has the verdict and the
+    /// report of a [`Self::Global`] one. The commit rides on the reduction that a block ends with:
+    /// the two are the same messages, and no more. It cannot ride on one that was posted before
+    /// the end, since what fails after it would be known to nobody; beside such a collective it
+    /// costs what it costs for [`Self::Global`]. A barrier at the end of a block is never needed:
+    /// nobody has a verdict before all have come.
+    ///
+    /// No collective works on a communicator with a dead rank, so recovery takes [`Self::Global`].
+    WithCollective,
+}
+
+impl Level {
+    /// True when the ranks agree on the verdict.
+    #[inline]
+    pub const fn is_agreed(self) -> bool {
+        !matches!(self, Self::Local)
+    }
+}
+
+/// The number of a block that nobody agrees on.
+pub const NO_BLOCK: BlockId = BlockId(u64::MAX);
+
+/// Names a block in the table of its process, by its slot and how often that was used before;
+/// outdated after the block was released. Both in eight bytes, so that handles travel in registers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct BlockKey([u32; 2]);
+
+impl BlockKey {
+    #[inline]
+    const fn new(slot: usize, generation: u32) -> Self {
+        Self([slot as u32, generation])
+    }
+
+    /// The block's place in the table.
+    #[inline]
+    pub const fn slot(self) -> usize {
+        self.0[0] as usize
+    }
+
+    #[inline]
+    const fn generation(self) -> u32 {
+        self.0[1]
+    }
+}
+
+/// How far a block is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Phase {
+    /// The place of a block that is not in use.
+    Free,
+    /// Operations may be posted.
+    Open,
+    /// The block is finished, and requests of it are pending.
+    Draining,
+    /// This rank has voted.
+    Voted,
+    /// The verdict is known.
+    Decided {
+        /// All ranks voted *yes*.
+        committed: bool,
+    },
+}
+
+/// Whom a request needs.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Need {
+    /// This rank.
+    Peer(Rank),
+    /// Possibly any rank: a receive from any source, or a collective.
+    Anybody,
+    /// The ranks of the exchange of this number in the block.
+    Neighbours(u32),
+    /// No other rank: a file.
+    Nobody,
+    /// The verdict of an inner block.
+    Inner(BlockKey),
+    /// The application started the operation itself, and knows.
+    Foreign,
+}
+
+/// A block.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Block {
+    generation: u32,
+    /// Its position in the order of all starts of this process.
+    pub serial: u64,
+    /// Its communicator.
+    pub comm: CommKey,
+    /// Who learns of its faults.
+    pub level: Level,
+    /// Its number among the agreed blocks of its communicator; [`NO_BLOCK`] for a local one.
+    pub scope: BlockId,
+    /// The data context of its operations.
+    pub context: u32,
+    /// Faults that this rank found, until it votes.
+    pub faults: Vec<Fault>,
+    /// What this rank reports if it has no other fault, which is a fault unless all ranks do.
+    pub proviso: Option<FaultCode>,
+    /// What this rank brings to the fused reduction; the result when the block is committed.
+    pub values: Held,
+    /// How far it is.
+    pub phase: Phase,
+    /// Why it is faulty, once it is decided.
+    pub report: FaultReport,
+    /// True when the application has no handle any more.
+    pub detached: bool,
+    /// How many handles there are beside the first.
+    pub held: u32,
+}
+
+impl Block {
+    fn new() -> Self {
+        Self {
+            generation: 0,
+            serial: 0,
+            comm: CommKey::new(0),
+            level: Level::Local,
+            scope: NO_BLOCK,
+            context: 0,
+            faults: Vec::new(),
+            proviso: None,
+            values: Held::NOTHING,
+            phase: Phase::Free,
+            report: FaultReport::default(),
+            detached: false,
+            held: 0,
+        }
+    }
+
+    /// True when requests of it may be pending.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Draining)
+    }
+}
+
+impl Process {
+    /// Starts a block on a communicator. Nothing is sent.
+    #[inline]
+    pub fn start_block(&mut self, comm: CommKey, level: Level) -> BlockKey {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.blocks.push(Block::new());
+            self.blocks.len() as u32 - 1
+        });
+        let state = &mut self.comms[comm.index()];
+        let block = &mut self.blocks[slot as usize];
+        let key = BlockKey::new(slot as usize, block.generation);
+        self.serial += 1;
+        block.serial = self.serial;
+        (block.comm, block.level, block.context) = (comm, level, state.context);
+        (block.phase, block.proviso, block.detached) = (Phase::Open, None, false);
+        if !level.is_agreed() {
+            block.scope = NO_BLOCK;
+            return key;
+        }
+        block.scope = state.next_block;
+        state.next_block = state.next_block.next();
+        state.open.push(key);
+        if !state.interrupts.is_empty() && state.interrupts.contains(block.scope) {
+            // A rank has left it before this one came: nobody waits inside of it.
+            state.tainted = Some(block.context);
+            self.interrupted.push(key);
+        }
+        key
+    }
+
+    /// A block that is in use.
+    ///
+    /// # Panics
+    ///
+    /// When the key is outdated.
+    #[inline]
+    pub fn block(&self, key: BlockKey) -> &Block {
+        let block = &self.blocks[key.slot()];
+        assert!(block.generation == key.generation(), "a block is used by its handle only");
+        block
+    }
+
+    /// A block that is in use, to be changed; as [`Self::block`].
+    #[inline]
+    pub fn block_mut(&mut self, key: BlockKey) -> &mut Block {
+        let block = &mut self.blocks[key.slot()];
+        assert!(block.generation == key.generation(), "a block is used by its handle only");
+        block
+    }
+
+    /// The block, unless the key is outdated.
+    #[inline]
+    pub fn current(&self, key: BlockKey) -> Option<&Block> {
+        Some(&self.blocks[key.slot()]).filter(|block| block.generation == key.generation())
+    }
+
+    /// All blocks that are in use.
+    pub fn used_blocks(&self) -> Vec<BlockKey> {
+        let used = self.blocks.iter().enumerate().filter(|(_, block)| block.phase != Phase::Free);
+        used.map(|(slot, block)| BlockKey::new(slot, block.generation)).collect()
+    }
+
+    /// How many blocks have no verdict yet.
+    pub fn undecided(&self) -> usize {
+        let open = |block: &&Block| !matches!(block.phase, Phase::Free | Phase::Decided { .. });
+        self.blocks.iter().filter(open).count()
+    }
+
+    /// The verdict, once the block is decided: whether it is committed.
+    #[inline]
+    pub fn verdict(&self, key: BlockKey) -> Option<bool> {
+        match self.block(key).phase {
+            Phase::Decided { committed } => Some(committed),
+            _ => None,
+        }
+    }
+
+    /// A handle is gone. True when it was the last one and the block is decided, so that the driver
+    /// calls [`Self::release`]; otherwise [`Self::conclude`] says so.
+    #[inline]
+    #[must_use]
+    pub fn detach(&mut self, key: BlockKey) -> bool {
+        let block = self.block_mut(key);
+        if block.held > 0 {
+            block.held -= 1;
+            return false;
+        }
+        block.detached = true;
+        matches!(block.phase, Phase::Decided { .. })
+    }
+
+    /// The driver has followed the verdict. True when nobody has a handle any more, so that it calls
+    /// [`Self::release`].
+    #[inline]
+    #[must_use]
+    pub fn conclude(&mut self, key: BlockKey, committed: bool) -> bool {
+        let block = self.block_mut(key);
+        block.phase = Phase::Decided { committed };
+        block.detached
+    }
+
+    /// Returns a decided block's place in the table.
+    #[inline]
+    pub fn release(&mut self, key: BlockKey) {
+        if !self.interrupted.is_empty() {
+            self.interrupted.retain(|interrupted| *interrupted != key);
+        }
+        let block = &mut self.blocks[key.slot()];
+        block.faults.clear();
+        block.report = FaultReport::default();
+        block.values.clear();
+        block.phase = Phase::Free;
+        block.generation = block.generation.wrapping_add(1);
+        self.free.push(key.slot() as u32);
+    }
+
+    /// A handle is gone because the thread panics, which may be the end of the process.
+    #[cold]
+    pub fn orphan(&mut self, key: BlockKey) {
+        self.orphans.push(key);
+        self.sweep_due = true;
+    }
+
+    /// The last block that a caught panic has left and that is still to be left in order.
+    pub fn last_orphan(&self) -> Option<BlockKey> {
+        self.orphans.last().copied()
+    }
+
+    /// The last orphan was left.
+    pub fn forget_orphan(&mut self) {
+        self.orphans.pop();
+    }
+
+    /// Makes an inner block's verdict that is known, or that this rank does not wait for any more,
+    /// the state of a request of an outer block: `None` while it is pending.
+    pub fn inner_result(&mut self, outer: BlockKey, inner: BlockKey) -> Option<Result<(), FaultCode>> {
+        if let Some(committed) = self.verdict(inner) {
+            if !committed {
+                self.raise_inner(outer, inner);
+            }
+            return Some(if committed { Ok(()) } else { Err(FaultCode::InnerBlock) });
+        }
+        let block = self.block(outer);
+        // A rank may have left the outer block without ever starting the inner one.
+        let doomed = self.comm(block.comm).interrupts.contains(block.scope);
+        doomed.then_some(Err(FaultCode::Interrupted))
+    }
+
+    /// This process ends: what handles that are left ask for is refused from now on.
+    pub fn close(&mut self) {
+        self.left = true;
+        for comm in &mut self.comms {
+            (comm.data, comm.retired) = (None, true);
+        }
+    }
+}

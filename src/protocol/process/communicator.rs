@@ -1,0 +1,154 @@
+//! What a process knows of one communicator.
+
+use alloc::vec::Vec;
+
+use smallvec::SmallVec;
+
+use super::BlockKey;
+use crate::{
+    ids::{BlockId, CommId, DataId, UniverseId},
+    protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts},
+    rank::Rank,
+};
+
+/// A communicator in the table of its process.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct CommKey(usize);
+
+impl CommKey {
+    /// The communicator at this place of the table.
+    pub const fn new(at: usize) -> Self {
+        Self(at)
+    }
+
+    #[inline]
+    pub(super) const fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// What a process knows of one communicator.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Communicator {
+    /// Its name for users.
+    pub id: CommId,
+    /// Its name in messages, which changes when the communicator starts afresh.
+    pub wire: CommId,
+    /// The communicator that this one was derived from.
+    pub parent: Option<CommKey>,
+    /// The universe of its processes.
+    pub universe: UniverseId,
+    /// The process of each rank, as its position in the universe.
+    pub members: Vec<Rank>,
+    /// The rank of this process.
+    pub me: Rank,
+    /// The machine that decides the verdicts of its blocks.
+    pub commit: Commit,
+    /// The interruptions of its blocks.
+    pub interrupts: Interrupts,
+    /// The platform's communicator for operations; `None` for the communicator of a whole universe,
+    /// which carries none.
+    pub data: Option<DataId>,
+    /// The data context of blocks that start now.
+    pub context: u32,
+    /// The highest context that is known to be there, or not to come.
+    pub settled_context: u32,
+    /// The context of the last block here that had a fault: what such a block left behind could meet
+    /// later blocks of the context, so these are not committed either.
+    pub tainted: Option<u32>,
+    /// The number of the next agreed block.
+    pub next_block: BlockId,
+    /// How many communicators were derived from this one.
+    pub derived: u32,
+    /// The path in the roster of a communicator that a rebuild makes again; empty for the world.
+    pub lineage: Option<Vec<u32>>,
+    /// Agreed blocks that are not decided.
+    pub open: SmallVec<[BlockKey; 4]>,
+    /// True when this process gave it up: it votes *no* on all blocks that it has not voted on.
+    pub retired: bool,
+    /// The aborted block that began the present epoch, and its communicator.
+    pub(super) epoch: Option<(CommKey, BlockId)>,
+    /// In a past epoch of a communicator: where the present one is.
+    pub present: Option<CommKey>,
+    /// The block with whose decision all ranks gave it up, and the communicator of that block.
+    pub(super) over: Option<(CommKey, BlockId)>,
+    /// How many handles the application has.
+    pub handles: u32,
+}
+
+impl Communicator {
+    pub(super) fn new(
+        id: CommId,
+        universe: UniverseId,
+        (members, me): (Vec<Rank>, Rank),
+        data: Option<DataId>,
+        shape: Shape,
+    ) -> Self {
+        let size = members.len() as u32;
+        Self {
+            id,
+            wire: id,
+            parent: None,
+            universe,
+            members,
+            me,
+            commit: Commit::new(id, me, size).with_shape(shape),
+            interrupts: Interrupts::new(me, size),
+            data,
+            context: 0,
+            settled_context: 1,
+            tainted: None,
+            next_block: BlockId(0),
+            derived: 0,
+            lineage: None,
+            open: SmallVec::new(),
+            retired: false,
+            epoch: None,
+            present: None,
+            over: None,
+            handles: 0,
+        }
+    }
+
+    /// The number of its ranks.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// True when none of its ranks is dead and none of its blocks is interrupted.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.commit.dead().is_empty() && self.interrupts.is_empty()
+    }
+
+    /// True when ranks are dead of which no report has told.
+    pub fn has_unreported_deaths(&self) -> bool {
+        self.commit.dead().len() > self.commit.reported_dead().len()
+    }
+
+    /// True for a communicator that is derived from no other: the world, and each that a C program
+    /// took into use.
+    pub fn is_root(&self) -> bool {
+        self.data.is_some() && self.parent.is_none() && self.present.is_none()
+    }
+
+    /// True for the world itself, which has all ranks, and of which everything else is derived.
+    pub fn is_world(&self) -> bool {
+        self.lineage.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// True when it was given up by all ranks.
+    pub fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// The rank of a process, if it is a member.
+    #[inline]
+    pub fn rank_of(&self, process: Rank) -> Option<Rank> {
+        if self.members.get(process.index()) == Some(&process) {
+            return Some(process);
+        }
+        self.members.iter().position(|member| *member == process).map(Rank::from)
+    }
+}

@@ -1,0 +1,70 @@
+//! A death: every communicator that has the process hears of it, and what needs the process fails.
+
+use super::{Address, Chosen, CommKey, Command, Events, Outlet, Process, Source};
+use crate::{
+    fault::FaultCode,
+    protocol::planted::{Bug, planted},
+    rank::{Rank, RankSet},
+};
+
+impl Process {
+    /// A process of a universe died. A death is never taken back.
+    pub fn handle_death(&mut self, address: Address, source: Source, out: &mut impl Outlet) {
+        self.note_death(address, source, out);
+        self.follow_up(out);
+    }
+
+    pub(super) fn note_death(&mut self, address: Address, source: Source, out: &mut impl Outlet) {
+        let (universe, process) = address;
+        let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
+            // It is made, and not all have confirmed that: whoever adopts it has to know.
+            if !planted(Bug::DropEarlyDeaths) {
+                self.early_deaths.push(address);
+            }
+            return;
+        };
+        if !known.dead.insert(process) {
+            return;
+        }
+        out.command(Command::Died(address, source));
+        for key in self.comms() {
+            if self.comm(key).universe != universe {
+                continue;
+            }
+            let Some(rank) = self.comm(key).rank_of(process) else { continue };
+            self.drive(key, out, |commit, out| commit.handle_failure(rank, out));
+            self.flood_around(key, rank, out);
+            self.fail_dependents(key, rank, out);
+        }
+    }
+
+    /// Passes interruptions on around a rank that has died.
+    fn flood_around(&mut self, key: CommKey, dead: Rank, out: &mut impl Outlet) {
+        let mut events = Events::new();
+        let (commit, interrupts, mut adapter) = self.comms[key.index()].machines(out, &mut events);
+        interrupts.handle_failure(dead, commit.dead(), &mut adapter);
+        debug_assert!(events.is_empty(), "a death interrupts nothing by itself");
+    }
+
+    /// A member died: what cannot complete without it fails now, whatever MPI says later.
+    fn fail_dependents(&mut self, comm: CommKey, dead: Rank, out: &mut impl Outlet) {
+        for key in self.used_blocks() {
+            let block = self.block(key);
+            if block.comm == comm && block.is_running() {
+                let (code, chosen) = (FaultCode::ProcessFailed, Chosen::Needing(dead));
+                out.command(Command::FailRequests(key, code, chosen));
+            }
+        }
+    }
+
+    /// The processes of a universe that are known to be dead.
+    pub fn dead_of(&self, universe: crate::ids::UniverseId) -> RankSet {
+        let known = self.universes.iter().find(|known| known.id == universe);
+        let early = self.early_deaths.iter().filter(|(of, _)| *of == universe);
+        let mut dead = known.map(|known| known.dead.clone()).unwrap_or_default();
+        for (_, process) in early {
+            dead.insert(*process);
+        }
+        dead
+    }
+}

@@ -1,0 +1,195 @@
+//! Which operations have a chance, and how a block that has none is cut short for all its ranks.
+
+use super::{BlockKey, Chosen, CommKey, Command, Communicator, Need, Outlet, Phase, Process, Source};
+use crate::{
+    fault::FaultCode,
+    ids::BlockId,
+    protocol::{
+        agreement::FIRST_SHARED_CONTEXT,
+        planted::{Bug, planted},
+    },
+};
+
+impl Process {
+    /// Why an operation with this need has no chance in this block, if it has none. `of_all` says
+    /// that it is a collective.
+    pub fn doom(&self, key: BlockKey, need: Need, of_all: bool) -> Option<FaultCode> {
+        let block = self.block(key);
+        let state = self.comm(block.comm);
+        if state.is_quiet() && self.interrupted.is_empty() {
+            return None;
+        }
+        // In a shared context nothing but this keeps messages of an older attempt from starting.
+        let outdated = block.context >= FIRST_SHARED_CONTEXT && block.context < state.context;
+        if outdated || state.interrupts.contains(block.scope) || self.doomed_around(key) {
+            return Some(FaultCode::Interrupted);
+        }
+        let hopeless = match need {
+            Need::Peer(peer) => state.commit.dead().contains(peer),
+            Need::Anybody if of_all => !state.commit.dead().is_empty(),
+            // It may be the dead who was to send; once all know that, it is the user's risk.
+            Need::Anybody => state.has_unreported_deaths(),
+            // Asked for each of their messages.
+            Need::Neighbours(_) | Need::Nobody | Need::Inner(_) | Need::Foreign => false,
+        };
+        hopeless.then_some(FaultCode::ProcessFailed)
+    }
+
+    /// True when a block that was started before this one, and that this rank is still in, has
+    /// been interrupted.
+    #[inline]
+    pub fn doomed_around(&self, key: BlockKey) -> bool {
+        self.interrupted.iter().any(|outer| {
+            let current = self.current(*outer).filter(|_| !self.orphans.contains(outer));
+            let serial = self.block(key).serial;
+            current.is_some_and(|outer| outer.phase == Phase::Open && outer.serial < serial)
+        })
+    }
+
+    /// True when a block that this process has not finished is doomed.
+    pub fn is_interrupted(&self, key: BlockKey) -> bool {
+        self.interrupted.contains(&key)
+    }
+
+    /// True when no block that is in use was interrupted.
+    #[inline]
+    pub fn is_undisturbed(&self) -> bool {
+        self.interrupted.is_empty()
+    }
+
+    /// True when this rank is in a block that is interrupted.
+    pub fn is_in_a_doomed_block(&self) -> bool {
+        let open = |key: &BlockKey| self.current(*key).is_some_and(|it| it.phase == Phase::Open);
+        self.interrupted.iter().any(open)
+    }
+
+    /// A request of a block failed with this code: what it needed cannot be had, and if a process is
+    /// to blame, all ranks of the block should hear of it.
+    ///
+    /// An operation that is interrupted, while its block is not, was posted inside of a doomed one
+    /// that not all of its ranks are in, or in a context that some of them have left: they would
+    /// wait for it in vain.
+    pub fn request_failed(
+        &mut self,
+        key: BlockKey,
+        need: Need,
+        code: FaultCode,
+        out: &mut impl Outlet,
+    ) {
+        let block = self.block(key);
+        let (comm, scope, context) = (block.comm, block.scope, block.context);
+        let elsewhere = code == FaultCode::Interrupted && block.level.is_agreed();
+        self.comm_mut(comm).tainted = Some(context);
+        if let (true, Need::Peer(peer)) = (code.is_process_failure(), need) {
+            let state = self.comm(comm);
+            let address = (state.universe, state.members[peer.index()]);
+            self.note_death(address, Source::Request, out);
+        }
+        if code.is_process_failure() || elsewhere {
+            self.flood_if_open(comm, scope, out);
+        }
+        self.follow_up(out);
+    }
+
+    /// A process died that an operation of the application needed, of which it is not known to which
+    /// block it belongs: all blocks that this rank is in are doomed.
+    pub fn doom_open_blocks(&mut self, out: &mut impl Outlet) {
+        self.doom_blocks(|_| true, out);
+    }
+
+    /// True when blocks that this rank is in lost a member without being interrupted.
+    pub fn has_bereaved_blocks(&self) -> bool {
+        self.comms.iter().any(|comm| {
+            let is_open = |key: &BlockKey| self.block(*key).phase == Phase::Open;
+            let new = |key: &BlockKey| !comm.interrupts.contains(self.block(*key).scope);
+            comm.has_unreported_deaths() && comm.open.iter().any(|key| is_open(key) && new(key))
+        })
+    }
+
+    /// The blocks that this rank is in, and that lost a member, are doomed.
+    pub fn doom_bereaved_blocks(&mut self, out: &mut impl Outlet) {
+        self.doom_blocks(Communicator::has_unreported_deaths, out);
+    }
+
+    fn doom_blocks(&mut self, chosen: impl Fn(&Communicator) -> bool, out: &mut impl Outlet) {
+        for comm in self.comms() {
+            if !chosen(self.comm(comm)) {
+                continue;
+            }
+            for key in self.comm(comm).open.clone() {
+                let block = self.block(key);
+                let (scope, context) = (block.scope, block.context);
+                if block.phase == Phase::Open {
+                    self.comm_mut(comm).tainted = Some(context);
+                    self.flood(comm, scope, out);
+                }
+            }
+        }
+        self.follow_up(out);
+    }
+
+    /// Tells all ranks that a block is doomed.
+    pub fn interrupt(&mut self, comm: CommKey, block: BlockId, out: &mut impl Outlet) {
+        self.flood(comm, block, out);
+        self.follow_up(out);
+    }
+
+    /// Tells all ranks that a block is doomed, if it is open here.
+    pub fn interrupt_open(&mut self, comm: CommKey, block: BlockId, out: &mut impl Outlet) {
+        self.flood_if_open(comm, block, out);
+        self.follow_up(out);
+    }
+
+    fn flood_if_open(&mut self, comm: CommKey, block: BlockId, out: &mut impl Outlet) {
+        if self.comm(comm).open.iter().any(|key| self.block(*key).scope == block) {
+            self.flood(comm, block, out);
+        }
+    }
+
+    /// A block is doomed: nobody waits inside it any more.
+    pub(super) fn cut_short(&mut self, key: CommKey, id: BlockId, out: &mut impl Outlet) {
+        let comm = self.comm(key);
+        let Some(data) = comm.data else {
+            // A universe carries no operations; an interruption of it ends the job. In an epoch of a
+            // communicator that this rank was never in, nobody waits here.
+            if comm.present.is_none() {
+                out.command(Command::Dismissed);
+            }
+            return;
+        };
+        let open = comm.open.iter().copied().find(|block| self.block(*block).scope == id);
+        let Some(block) = open.filter(|_| !planted(Bug::WaitInTheInterrupted)) else { return };
+        if !self.block(block).is_running() {
+            return;
+        }
+        let context = self.block(block).context;
+        self.comm_mut(key).tainted = Some(context);
+        self.interrupted.push(block);
+        out.command(Command::Interrupted(block));
+        // Whether any rank died is only known with the decision.
+        out.command(Command::RetireContexts(data, context + 1, false));
+        // Most are over by that. A message that its receiver has begun to fetch is not: MPI lets go
+        // of it when the receiver, who may compute for long, has all of it.
+        out.command(Command::FailRequests(block, FaultCode::Interrupted, Chosen::Operations));
+        // What was started since a panic that was caught is not inside of what that has left.
+        if self.block(block).phase == Phase::Open && !self.orphans.contains(&block) {
+            self.cut_inside(block, out);
+        }
+    }
+
+    /// This rank is inside a doomed block: so are the blocks that it started since.
+    fn cut_inside(&mut self, outer: BlockKey, out: &mut impl Outlet) {
+        let serial = self.block(outer).serial;
+        for key in self.used_blocks() {
+            let block = self.block(key);
+            if block.serial > serial && block.is_running() {
+                let (comm, scope, level) = (block.comm, block.scope, block.level);
+                let code = FaultCode::Interrupted;
+                out.command(Command::FailRequests(key, code, Chosen::Operations));
+                if level.is_agreed() {
+                    self.flood_if_open(comm, scope, out);
+                }
+            }
+        }
+    }
+}
