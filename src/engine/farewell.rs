@@ -70,7 +70,8 @@ impl Engine {
     /// A block that ends the use of a communicator and holds this rank up for a moment at most, in
     /// case another one still has a question.
     pub(crate) fn say_last_word(&mut self, comm: CommKey) {
-        let key = self.start_farewell(comm, self.comm(comm).next_block);
+        let key = self.start_block(comm, Level::Global);
+        self.finish_block(key, Timeout::Never);
         let _ = self.wait_block(key, Timeout::After(PATIENCE));
         self.detach(key);
     }

@@ -92,11 +92,14 @@ impl Engine {
     pub(crate) fn leave(&mut self) {
         self.say_farewells();
         // When a rebuild has failed there is no world, and the questions are about the universe.
-        let given_up = self.job.world.filter(|world| self.comm(*world).retired);
-        let is_void = !self.job.creating && !planted(Bug::LeaveBeforeTheOthersKnow);
-        if let Some(comm) =
-            given_up.map(|world| self.job.universe.filter(|_| is_void).unwrap_or(world))
-        {
+        let is_void = |world| self.comm(world).retired && !self.job.creating;
+        let last = match (self.job.world, self.job.universe) {
+            (Some(world), _) if !self.comm(world).retired => None,
+            (world, _) if planted(Bug::LeaveBeforeTheOthersKnow) => world,
+            (Some(world), Some(universe)) if is_void(world) => Some(universe),
+            (world, universe) => world.or(universe),
+        };
+        if let Some(comm) = last {
             self.say_last_word(comm);
         }
         if let Some(universe) = self.job.universe
