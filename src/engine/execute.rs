@@ -4,10 +4,7 @@
 use alloc::collections::VecDeque;
 
 use super::{
-    BlockKey, Engine, Entry, Need,
-    block::Contents,
-    platform::Platform,
-    request::is_operation,
+    BlockKey, Engine, Entry, Need, block::Contents, platform::Platform, request::is_operation,
 };
 use crate::{
     fault::FaultCode,
@@ -19,6 +16,7 @@ use crate::{
         planted::{Bug, planted},
         process::{Address, Chosen, Command, Outlet, Process},
     },
+    timeout::Timeout,
 };
 
 /// The effects of a call of the process on their way.
@@ -91,7 +89,7 @@ impl Engine {
                     tracing::debug!(target: "fampi::block", block = number, "interrupted");
                     self.tell(|_| Entry::Interrupted { block: serial });
                 }
-                Command::Leave(block, code) => self.leave_block(block, code),
+                Command::Finish(block) => self.drain_and_vote(block, Timeout::Poll),
                 Command::RetireContexts(data, context, refill) => {
                     self.platform.retire_contexts(data, context, refill);
                 }

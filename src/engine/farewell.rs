@@ -1,10 +1,10 @@
 //! How a rank leaves the job: together with all others.
 //!
 //! Its last block on each root communicator is a *farewell*: a vote that is a *yes* among farewells
-//! and a fault in any other block ([`FaultCode::Finalized`]). A rank whose farewell meets a block of
-//! the others says farewell again, instead of each further block that they start, until theirs meets
-//! it. So nobody leaves while a living rank may still have a question, and nobody counts as dead
-//! who lives.
+//! and a fault in any other block ([`FaultCode::Finalized`]). A rank whose farewell meets a block
+//! of the others says farewell again, instead of each further block that they start, until theirs
+//! meets it. So no rank leaves while a living one may still have a question, and none that lives
+//! counts as dead.
 //!
 //! Those who stay may wait for this rank where no farewell reaches them: inside the block, or on a
 //! derived communicator. A rank that has waited for some time therefore interrupts the block and

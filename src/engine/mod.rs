@@ -64,10 +64,10 @@ use crate::{
     rank::Rank,
     recovery::{Job, copies::Copies},
 };
+use block::Contents;
 #[cfg(feature = "mpi")]
 pub(crate) use messages::LEAST_MAX_TAG;
 pub(crate) use messages::MAX_USER_TAG;
-use block::Contents;
 use messages::TagBits;
 use metrics::Tally;
 pub(crate) use neighbours::Edge;
@@ -81,8 +81,8 @@ use trace::Trace;
 use window::WindowState;
 pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
 
-pub use crate::protocol::process::{Level, Remembered};
 pub(crate) use crate::protocol::process::{BlockKey, CommKey, Communicator, Need, Phase, Source};
+pub use crate::protocol::process::{Level, Remembered};
 
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;

@@ -276,12 +276,7 @@ impl Engine {
     }
 
     /// Looks at all messages of an operation that are under way. The state of its request.
-    pub(super) fn test_neighbours(
-        &mut self,
-        key: BlockKey,
-        index: usize,
-        at: usize,
-    ) -> Progress {
+    pub(super) fn test_neighbours(&mut self, key: BlockKey, index: usize, at: usize) -> Progress {
         let mut pending = false;
         for number in 0..self.contents(key).exchanges[at].messages.len() {
             let exchange = &self.contents(key).exchanges[at];

@@ -109,8 +109,8 @@ impl Engine {
             if done(self) {
                 return true;
             }
-            let is_busy = self.turn()
-                || (self.process.voted().len() != voted && !planted(Bug::SleepOnAVote));
+            let is_busy =
+                self.turn() || (self.process.voted().len() != voted && !planted(Bug::SleepOnAVote));
             if is_busy {
                 (quiet, busy) = (0, busy.wrapping_add(1));
                 // Others may keep us busy for ever; time passes all the same.
@@ -124,7 +124,8 @@ impl Engine {
             } else {
                 quiet += 1;
                 // Nobody falls idle who has not polled for each of its votes since.
-                if quiet < self.patience.max(self.patience / 2 + self.process.voted().len() as u32) {
+                if quiet < self.patience.max(self.patience / 2 + self.process.voted().len() as u32)
+                {
                     continue;
                 }
             }

@@ -173,7 +173,8 @@ impl Engine {
     #[cold]
     pub(super) fn after_failures(&mut self, key: BlockKey, first: usize) {
         self.defer_commands(|engine| {
-            (first..engine.contents(key).records.len()).for_each(|at| engine.after_failure(key, at));
+            (first..engine.contents(key).records.len())
+                .for_each(|at| engine.after_failure(key, at));
         });
     }
 

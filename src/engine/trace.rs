@@ -183,7 +183,9 @@ impl Engine {
     #[cold]
     fn write_down(&mut self, entry: impl FnOnce(&Self) -> Entry) {
         // Whoever has left does not ask the platform for the time.
-        let Some(mut trace) = self.trace.take().filter(|_| !self.process.has_left()) else { return };
+        let Some(mut trace) = self.trace.take().filter(|_| !self.process.has_left()) else {
+            return;
+        };
         let at = self.platform.now().as_nanos();
         if trace.write(at, &entry(self)) {
             self.trace = Some(trace);

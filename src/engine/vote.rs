@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use super::{
     BlockKey, Engine, Entry, Level, Need, Phase, Progress, neighbours::Exchange, record::Record,
-    request::is_operation,
 };
 use crate::{
     fault::{Fault, FaultCode},
@@ -39,7 +38,7 @@ impl Engine {
     }
 
     #[inline]
-    fn drain_and_vote(&mut self, key: BlockKey, timeout: Timeout) {
+    pub(super) fn drain_and_vote(&mut self, key: BlockKey, timeout: Timeout) {
         if !self.contents(key).messages.is_empty() {
             self.drop_messages(key);
         }
@@ -78,34 +77,10 @@ impl Engine {
     }
 
     /// Leaves a block early: pending requests are given up, the vote is *no*, and the others are
-    /// told not to wait for us.
+    /// told not to wait for this rank.
     #[inline]
     pub(crate) fn leave_block(&mut self, key: BlockKey, code: FaultCode) {
-        if self.block(key).is_running() {
-            self.defer_commands(|engine| engine.leave_early(key, code));
-        }
-    }
-
-    #[cold]
-    fn leave_early(&mut self, key: BlockKey, code: FaultCode) {
-        let block = self.block(key);
-        let (comm, scope, level) = (block.comm, block.scope, block.level);
-        self.raise(key, code);
-        self.fail_pending(key, FaultCode::Interrupted, is_operation);
-        let mut inner = alloc::vec::Vec::new();
-        for record in self.contents_mut(key).records.iter_mut() {
-            if let (Progress::Pending, Need::Inner(block)) = (record.state, record.need) {
-                record.state = Progress::Failed(FaultCode::InnerBlock);
-                inner.push(block);
-            }
-        }
-        for block in inner {
-            self.detach(block);
-        }
-        if level.is_agreed() {
-            self.interrupt_open(comm, scope);
-        }
-        self.drain_and_vote(key, Timeout::Poll);
+        self.call(|process, out| process.leave_block(key, code, out));
     }
 
     /// Records a fault of this rank in a block.

@@ -20,9 +20,10 @@
 //! **Guarantees.** Nobody is told dead who has not ended: a descriptor refers to one process for
 //! ever, and it is kept only if the process that it refers to started when the one that we mean
 //! did. A process that cannot be watched is not watched; MPI's own reports are as they were.
-//! While this process ends its part, the end of others is no news. One that left in order while others go
-//! on is reported to those who wait for long: it will take part in nothing. `MPI_Finalize` itself
-//! waits for others, so it is told again, until the part of it that bears deaths is over.
+//! While this process ends its part, the end of others is no news. One that left in order while
+//! others go on is reported to those who wait for long: it will take part in nothing.
+//! `MPI_Finalize` itself waits for others, so it is told again, until the part of it that bears
+//! deaths is over.
 //!
 //! **Assumes** that processes with the same boot, name of the node and space of process numbers
 //! can name each other by number. `FAMPI_NODE_WATCHER=off` switches all of it off, here.

@@ -1,10 +1,10 @@
 //! What happens inside a block, as a transition system: requests, interruption, an inner block.
 //!
 //! Each rank has a receive from its left neighbour, sends to its right, and votes when its receive
-//! is over. The first ranks have an inner block on a communicator of their own, and vote on the
-//! outer one when they know its verdict, or when the outer one is interrupted. A rank whose
-//! receive fails because a rank died, or that leaves the block early, floods the interruption.
-//! The machines are the engine's; what this file adds is what the engine does between them.
+//! is over. The first ranks have an inner block on a communicator of their own, and finish the outer
+//! one when they know its verdict, or when the outer one is doomed. A rank may also leave the block
+//! early. What follows from that is decided by the [`Process`] of the library; this file has the
+//! application, the network, and one request.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -12,15 +12,18 @@ use std::{
 };
 
 use fampi::{
-    fault::{Fault, FaultCode},
-    ids::{BlockId, CommId},
+    fault::FaultCode,
+    ids::{BlockId, CommId, DataId, UniverseId},
     protocol::{
-        Effect, Event,
         agreement::{Decision, Vote},
-        commit::Commit,
-        interrupt::Interrupts,
-        message::Message,
+        exchange::Shape,
+        fused::Values,
+        message::{Message, Yes},
         planted::{self, Bug},
+        process::{
+            Address, BlockKey, Chosen, CommKey, Command, Level, Need, Outlet, Phase, Process,
+            Source,
+        },
     },
     rank::Rank,
 };
@@ -31,6 +34,7 @@ use crate::{
     record::{Record, known_to},
 };
 
+const UNIVERSE: UniverseId = UniverseId(0);
 const OUTER: CommId = CommId(1);
 const INNER: CommId = CommId(2);
 const BLOCK: BlockId = BlockId(0);
@@ -42,7 +46,7 @@ pub(crate) struct Inside {
     pub(crate) ranks: u32,
     /// At most so many ranks die.
     pub(crate) crashes: usize,
-    /// Everybody receives from the left and sends to the right.
+    /// Each rank receives from the left and sends to the right.
     pub(crate) ring: bool,
     /// So many of the first ranks have an inner block.
     pub(crate) inner: u32,
@@ -58,25 +62,42 @@ pub(crate) struct Inside {
 enum Request {
     Pending,
     Done,
-    Failed,
+    Failed(FaultCode),
 }
 
+/// A rank: its process, and what its application and its platform know.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Member {
-    outer: Commit,
-    interrupts: Interrupts,
-    inner: Option<Commit>,
+    process: Process,
+    outer: BlockKey,
+    /// The communicator of the inner block, and the block from its start on.
+    inner: Option<(CommKey, Option<BlockKey>)>,
     request: Request,
     sent: bool,
-    voted_inside: bool,
     inner_decision: Option<Decision>,
+}
+
+impl Member {
+    fn phase(&self) -> Phase {
+        self.process.block(self.outer).phase
+    }
+
+    /// True when the application learns that the outer block is doomed.
+    fn is_doomed(&self) -> bool {
+        let comm = self.process.block(self.outer).comm;
+        self.process.comm(comm).interrupts.contains(BLOCK)
+    }
+
+    fn knows_dead(&self, rank: Rank) -> bool {
+        let comm = self.process.block(self.outer).comm;
+        self.process.comm(comm).commit.dead().contains(rank)
+    }
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Wire {
     Data,
-    Outer(Message),
-    Inner(Message),
+    Frame(CommId, Message),
 }
 
 /// Everything that can make a difference to what happens next.
@@ -92,12 +113,38 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Turn {
     Send,
-    VoteInside,
-    Vote,
+    StartInside,
+    FinishInside,
+    Finish,
     Leave,
     Take(Rank),
     Notice(Rank),
     Die,
+}
+
+/// The effects of a call, in their order.
+#[derive(Default)]
+struct Out {
+    sent: Vec<(Rank, Wire)>,
+    commands: Vec<Command>,
+}
+
+impl Outlet for Out {
+    fn send(&mut self, (_, to): Address, comm: CommId, message: &Message) {
+        self.sent.push((to, Wire::Frame(comm, message.clone())));
+    }
+
+    fn send_yes(&mut self, to: Address, comm: CommId, yes: Yes) {
+        self.send(to, comm, &Message::Yes(yes));
+    }
+
+    fn send_fused(&mut self, _: Address, _: CommId, _: Yes, _: &Values) {
+        unreachable!("no block here has a reduction");
+    }
+
+    fn command(&mut self, command: Command) {
+        self.commands.push(command);
+    }
 }
 
 impl Inside {
@@ -118,49 +165,61 @@ impl Inside {
         Rank::new((rank.number() + 1) % self.ranks)
     }
 
+    fn left(&self, rank: Rank) -> Rank {
+        Rank::new((rank.number() + self.ranks - 1) % self.ranks)
+    }
+
     fn turns(&self, state: &State, rank: Rank) -> Vec<Turn> {
-        let (member, record) = (&state.members[rank.index()], &state.records[rank.index()]);
+        let member = &state.members[rank.index()];
         let mut turns = Vec::new();
-        let leaves = self.leaver == Some(rank.number());
-        let voted = record.blocks[0].vote.is_some();
-        if leaves && !voted {
-            turns.push(Turn::Leave);
-        }
-        if !leaves && !voted {
-            let interrupted = member.interrupts.contains(BLOCK);
-            if self.ring && !member.sent && member.request != Request::Failed {
-                turns.push(Turn::Send);
+        if member.phase() == Phase::Open {
+            if self.leaver == Some(rank.number()) {
+                turns.push(Turn::Leave);
+            } else {
+                self.turns_inside(member, &mut turns);
             }
-            if member.inner.is_some() && !member.voted_inside {
-                turns.push(Turn::VoteInside);
-            }
-            let inside = match member.inner {
-                Some(_) => member.voted_inside && (member.inner_decision.is_some() || interrupted),
-                None => true,
-            };
-            let over = match member.request {
-                Request::Pending => false,
-                Request::Done => member.sent || !self.ring,
-                Request::Failed => true,
-            };
-            turns.extend((inside && over).then_some(Turn::Vote));
         }
         for other in self.all().filter(|other| *other != rank) {
             if !state.links[self.link(other, rank)].is_empty() {
                 turns.push(Turn::Take(other));
             }
-            if !state.records[other.index()].alive && !member.outer.dead().contains(other) {
+            if !state.records[other.index()].alive && !member.knows_dead(other) {
                 turns.push(Turn::Notice(other));
             }
         }
         turns
     }
 
+    /// What the application of a rank in the block can do.
+    fn turns_inside(&self, member: &Member, turns: &mut Vec<Turn>) {
+        if self.ring && !member.sent && !matches!(member.request, Request::Failed(_)) {
+            turns.push(Turn::Send);
+        }
+        let inside = match member.inner {
+            None => true,
+            Some((_, None)) => {
+                turns.push(Turn::StartInside);
+                member.is_doomed()
+            }
+            Some((_, Some(block))) => {
+                let open = member.process.block(block).phase == Phase::Open;
+                turns.extend(open.then_some(Turn::FinishInside));
+                !open && (member.inner_decision.is_some() || member.is_doomed())
+            }
+        };
+        let over = match member.request {
+            Request::Pending => false,
+            Request::Done => member.sent || !self.ring,
+            Request::Failed(_) => true,
+        };
+        turns.extend((inside && over).then_some(Turn::Finish));
+    }
+
     fn take(&self, state: &mut State, rank: Rank, turn: Turn) {
-        let mut turns =
-            Play { setup: self, rank, member: Member::clone(&state.members[rank.index()]), state };
-        turns.take(turn);
-        let member = turns.member;
+        let member = Member::clone(&state.members[rank.index()]);
+        let mut play = Play { setup: self, rank, member, state, queue: Vec::new() };
+        play.take(turn);
+        let member = play.member;
         state.members[rank.index()] = Arc::new(member);
     }
 
@@ -173,16 +232,19 @@ impl Inside {
     }
 
     fn member(&self, rank: Rank) -> Member {
-        let inside = rank.number() < self.inner;
-        Member {
-            outer: Commit::new(OUTER, rank, self.ranks),
-            interrupts: Interrupts::new(rank, self.ranks),
-            inner: inside.then(|| Commit::new(INNER, rank, self.inner)),
-            request: if self.ring { Request::Pending } else { Request::Done },
-            sent: false,
-            voted_inside: false,
-            inner_decision: None,
-        }
+        let (mut process, mut out) = (Process::new(Shape::DOUBLING), Out::default());
+        let group = |ranks| ((0..ranks).map(Rank::new).collect(), rank);
+        let data = Some(DataId(0));
+        let comm = process.register(OUTER, UNIVERSE, group(self.ranks), data, &mut out);
+        let inner = (rank.number() < self.inner).then(|| {
+            let data = Some(DataId(1));
+            let inner = process.register(INNER, UNIVERSE, group(self.inner), data, &mut out);
+            process.comm_mut(inner).parent = Some(comm);
+            (inner, None)
+        });
+        let outer = process.start_block(comm, Level::Global);
+        let request = if self.ring { Request::Pending } else { Request::Done };
+        Member { process, outer, inner, request, sent: false, inner_decision: None }
     }
 
     fn at_rest(&self, state: &State) -> bool {
@@ -204,61 +266,122 @@ struct Play<'a> {
     rank: Rank,
     member: Member,
     state: &'a mut State,
+    queue: Vec<Command>,
 }
 
 impl Play<'_> {
     fn take(&mut self, turn: Turn) {
-        let mut out: Vec<Effect> = Vec::new();
+        let outer = self.member.outer;
         match turn {
             Turn::Send => {
                 self.member.sent = true;
                 self.send(self.setup.right(self.rank), Wire::Data);
             }
-            Turn::VoteInside => {
-                self.member.voted_inside = true;
-                let no = self.setup.naysayer == Some(self.rank.number())
-                    || self.member.interrupts.contains(BLOCK);
-                let vote = self.vote(INNER, no.then_some(FaultCode::Application(7)));
-                self.inside(|inner, out| inner.handle_vote(BLOCK, vote, out));
+            Turn::StartInside => {
+                let (comm, block) = self.member.inner.as_mut().expect("it has one");
+                *block = Some(self.member.process.start_block(*comm, Level::Global));
             }
-            Turn::Vote => {
-                let faulty = self.member.inner_decision.as_ref().is_some_and(|it| !it.committed);
-                let code = match self.member.request {
-                    _ if faulty => Some(FaultCode::InnerBlock),
-                    Request::Failed => Some(FaultCode::Interrupted),
-                    _ if self.member.interrupts.contains(BLOCK) => Some(FaultCode::Interrupted),
-                    _ => None,
-                };
-                self.vote_outside(code);
+            Turn::FinishInside => {
+                let block = self.member.inner.and_then(|(_, block)| block).expect("it is open");
+                if self.setup.naysayer == Some(self.rank.number()) {
+                    self.member.process.raise(block, FaultCode::Application(7));
+                }
+                self.vote(block);
             }
+            Turn::Finish => self.vote(outer),
             Turn::Leave => {
-                self.member.request = Request::Failed;
-                self.interrupt();
-                self.vote_outside(Some(FaultCode::LeftBlock));
+                self.call(|process, out| process.leave_block(outer, FaultCode::LeftBlock, out));
             }
             Turn::Take(from) => self.receive(from),
             Turn::Notice(dead) => {
-                self.member.outer.handle_failure(dead, &mut out);
-                self.outside(out);
+                let address = (UNIVERSE, dead);
+                self.call(|process, out| process.handle_death(address, Source::Platform, out));
             }
             Turn::Die => {}
         }
+        while !self.queue.is_empty() {
+            let command = self.queue.remove(0);
+            self.carry_out(command);
+        }
+        for dead in self.setup.all().filter(|rank| self.member.knows_dead(*rank)) {
+            // Nothing more is taken from the dead.
+            self.state.links[self.setup.link(dead, self.rank)].clear();
+        }
     }
 
-    fn vote(&self, comm: CommId, code: Option<FaultCode>) -> Vote {
-        let mut vote = Vote::yes(0);
-        vote.faults.extend(code.map(|code| Fault { comm, rank: self.rank, code }));
-        vote
+    /// A call of the process: messages leave, commands wait.
+    fn call<R>(&mut self, call: impl FnOnce(&mut Process, &mut Out) -> R) -> R {
+        let mut out = Out::default();
+        let result = call(&mut self.member.process, &mut out);
+        for (to, wire) in out.sent {
+            self.send(to, wire);
+        }
+        self.queue.append(&mut out.commands);
+        result
     }
 
-    fn vote_outside(&mut self, code: Option<FaultCode>) {
-        let vote = self.vote(OUTER, code);
-        let entry = &mut self.state.records[self.rank.index()].blocks[0];
-        entry.vote = Some(vote.clone());
-        entry.known = known_to(&self.member.outer, false);
-        let mut out: Vec<Effect> = Vec::new();
-        self.member.outer.handle_vote(BLOCK, vote, &mut out);
-        self.outside(out);
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::FailRequests(block, code, chosen) => {
+                let needed = match chosen {
+                    Chosen::Needing(dead) => self.setup.left(self.rank) == dead,
+                    Chosen::All | Chosen::Operations => true,
+                };
+                let pending = self.member.request == Request::Pending;
+                if block == self.member.outer && pending && needed {
+                    self.member.request = Request::Failed(code);
+                    let need = Need::Peer(self.setup.left(self.rank));
+                    self.call(|process, out| process.request_failed(block, need, code, out));
+                }
+            }
+            Command::Conclude(block, committed) => self.conclude(block, committed),
+            Command::Finish(block) => self.vote(block),
+            _ => {}
+        }
+    }
+
+    /// The requests of a block are over, and it ends.
+    fn vote(&mut self, key: BlockKey) {
+        if !self.member.process.block(key).is_running() {
+            return;
+        }
+        let mut faults = None;
+        if key == self.member.outer {
+            let block = self.member.process.block(key);
+            let (context, proviso) = (block.context, block.proviso);
+            if let Some((_, Some(inner))) = self.member.inner {
+                let _ = self.member.process.inner_result(key, inner);
+            }
+            let failed = match self.member.request {
+                Request::Failed(code) => {
+                    let left = self.setup.left(self.rank);
+                    self.member.process.blame(key, code, Some(left))
+                }
+                _ => None,
+            };
+            let raised = &self.member.process.block(key).faults;
+            let faulty = raised.iter().copied().chain(failed).collect();
+            let entry = &mut self.state.records[self.rank.index()].blocks[0];
+            entry.vote = Some(Vote { faults: faulty, context });
+            assert!(proviso.is_none());
+            let comm = self.member.process.block(key).comm;
+            entry.known = known_to(&self.member.process.comm(comm).commit, false);
+            faults = Some(failed.into_iter().collect());
+        }
+        self.member.process.finish(key);
+        self.call(|process, out| process.vote(key, faults, out));
+    }
+
+    fn conclude(&mut self, key: BlockKey, committed: bool) {
+        let block = self.member.process.block(key);
+        let decision = self.member.process.comm(block.comm).commit.decision(block.scope);
+        let decision = decision.expect("it has just been decided");
+        if key == self.member.outer {
+            self.state.records[self.rank.index()].blocks[0].decision = Some(decision);
+        } else {
+            self.member.inner_decision = Some(decision);
+        }
+        assert!(!self.member.process.conclude(key, committed), "its handle is here");
     }
 
     fn receive(&mut self, from: Rank) {
@@ -268,87 +391,15 @@ impl Play<'_> {
                 self.member.request = Request::Done;
             }
             Wire::Data => {}
-            Wire::Outer(Message::Interrupt(_)) => self.interrupt(),
-            Wire::Outer(message) => {
-                let mut out: Vec<Effect> = Vec::new();
-                self.member.outer.handle_message(from, message, &mut out);
-                self.outside(out);
-            }
-            Wire::Inner(message) => self.inside(|it, out| it.handle_message(from, message, out)),
-        }
-        self.forget_dead();
-    }
-
-    /// The block is interrupted here: the flood goes on, pending requests are over.
-    fn interrupt(&mut self) {
-        let mut out: Vec<Effect> = Vec::new();
-        self.member.interrupts.handle_interrupt(BLOCK, self.member.outer.dead(), &mut out);
-        self.outside(out);
-    }
-
-    fn inside(&mut self, turn: impl FnOnce(&mut Commit, &mut Vec<Effect>)) {
-        let Some(inner) = &mut self.member.inner else { return };
-        let mut out = Vec::new();
-        turn(inner, &mut out);
-        for effect in out {
-            match effect {
-                Effect::Send(to, message) => self.send(to, Wire::Inner(message)),
-                Effect::Emit(Event::Decided(block)) => {
-                    let inner = self.member.inner.as_ref().expect("it has just decided");
-                    self.member.inner_decision = inner.decision(block);
-                }
-                Effect::Emit(_) => {}
-            }
-        }
-    }
-
-    fn outside(&mut self, out: Vec<Effect>) {
-        for effect in out {
-            match effect {
-                Effect::Send(to, message) => self.send(to, Wire::Outer(message)),
-                Effect::Emit(Event::Decided(block)) => {
-                    let decision = self.member.outer.decision(block).expect("just decided");
-                    if !decision.committed && self.member.inner_decision.is_none() {
-                        // What was derived from the communicator starts afresh.
-                        self.inside(Commit::retire);
-                    }
-                    self.state.records[self.rank.index()].blocks[0].decision = Some(decision);
-                }
-                Effect::Emit(Event::Interrupted(_)) => {
-                    if self.member.request == Request::Pending {
-                        self.member.request = Request::Failed;
-                    }
-                }
-                Effect::Emit(Event::Learned(dead)) => self.learn(dead),
-            }
-        }
-    }
-
-    /// A death concerns every communicator, and who waits for the dead.
-    fn learn(&mut self, dead: Rank) {
-        if dead.number() < self.setup.inner {
-            self.inside(|inner, out| inner.handle_failure(dead, out));
-        }
-        let mut out: Vec<Effect> = Vec::new();
-        self.member.interrupts.handle_failure(dead, self.member.outer.dead(), &mut out);
-        self.outside(out);
-        self.forget_dead();
-        if self.setup.right(dead) == self.rank && self.member.request == Request::Pending {
-            self.member.request = Request::Failed;
-            self.interrupt();
+            Wire::Frame(comm, message) => self.call(|process, out| {
+                process.handle_message((UNIVERSE, from), comm, message, out);
+            }),
         }
     }
 
     fn send(&mut self, to: Rank, wire: Wire) {
         if self.state.records[to.index()].alive {
             self.state.links[self.setup.link(self.rank, to)].push(Arc::new(wire));
-        }
-    }
-
-    /// Nothing more is taken from the dead.
-    fn forget_dead(&mut self) {
-        for dead in self.member.outer.dead().iter() {
-            self.state.links[self.setup.link(dead, self.rank)].clear();
         }
     }
 }

@@ -313,7 +313,11 @@ impl Process {
 
     /// Makes an inner block's verdict that is known, or that this rank does not wait for any more,
     /// the state of a request of an outer block: `None` while it is pending.
-    pub fn inner_result(&mut self, outer: BlockKey, inner: BlockKey) -> Option<Result<(), FaultCode>> {
+    pub fn inner_result(
+        &mut self,
+        outer: BlockKey,
+        inner: BlockKey,
+    ) -> Option<Result<(), FaultCode>> {
         if let Some(committed) = self.verdict(inner) {
             if !committed {
                 self.raise_inner(outer, inner);

@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 
 use super::{CommKey, Command, Communicator, Outlet, Phase, Process};
 use crate::{
+    fault::FaultCode,
     ids::{BlockId, CommId, UniverseId},
     protocol::{
         agreement::context_after,
@@ -111,7 +112,8 @@ impl Process {
         let (universe, me, data, retired) = (old.universe, old.me, old.data, old.retired);
         let members = (old.members.clone(), me);
         let mut fresh = Communicator::new(old.id, universe, members, data, self.shape);
-        fresh.wire = if planted(Bug::KeepTheName) { old.wire } else { old.id.after_abort(name, by.1) };
+        fresh.wire =
+            if planted(Bug::KeepTheName) { old.wire } else { old.id.after_abort(name, by.1) };
         (fresh.parent, fresh.lineage) = (old.parent, old.lineage.clone());
         let bereaved = old.members.iter().any(|member| dead.contains(member));
         (fresh.derived, fresh.context) = (old.derived, context_after(old.context, bereaved));
@@ -183,10 +185,10 @@ impl Process {
         self.drive(key, out, |commit, out| commit.retire(out));
         // The vote on what is finished is *no* by now, whatever its requests come to; and who is
         // waited for without knowing it has to speak first.
-        for block in self.comm(key).open.iter().copied() {
+        for block in self.comm(key).open.clone() {
             let is_draining = self.block(block).phase == Phase::Draining;
             if is_draining && !planted(Bug::DrainTheGivenUp) {
-                out.command(Command::Leave(block, crate::fault::FaultCode::Abandoned));
+                self.walk_out(block, FaultCode::Abandoned, out);
             }
         }
     }

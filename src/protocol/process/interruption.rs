@@ -1,6 +1,8 @@
 //! Which operations have a chance, and how a block that has none is cut short for all its ranks.
 
-use super::{BlockKey, Chosen, CommKey, Command, Communicator, Need, Outlet, Phase, Process, Source};
+use super::{
+    BlockKey, Chosen, CommKey, Command, Communicator, Need, Outlet, Phase, Process, Source,
+};
 use crate::{
     fault::FaultCode,
     ids::BlockId,
@@ -89,6 +91,27 @@ impl Process {
             self.flood_if_open(comm, scope, out);
         }
         self.follow_up(out);
+    }
+
+    /// Leaves a block early because of this code: pending requests are given up, the vote is *no*,
+    /// and the others are told not to wait for this rank.
+    pub fn leave_block(&mut self, key: BlockKey, code: FaultCode, out: &mut impl Outlet) {
+        if self.block(key).is_running() {
+            self.walk_out(key, code, out);
+            self.follow_up(out);
+        }
+    }
+
+    pub(super) fn walk_out(&mut self, key: BlockKey, code: FaultCode, out: &mut impl Outlet) {
+        self.raise(key, code);
+        out.command(Command::FailRequests(key, FaultCode::Interrupted, Chosen::Operations));
+        out.command(Command::FailRequests(key, FaultCode::InnerBlock, Chosen::All));
+        let block = self.block(key);
+        let (comm, scope) = (block.comm, block.scope);
+        if block.level.is_agreed() {
+            self.flood_if_open(comm, scope, out);
+        }
+        out.command(Command::Finish(key));
     }
 
     /// A process died that an operation of the application needed, of which it is not known to which

@@ -87,8 +87,8 @@ pub enum Command {
     Interrupted(BlockKey),
     /// Requests of the block that are pending and that this chooses have failed with this code.
     FailRequests(BlockKey, FaultCode, Chosen),
-    /// This rank leaves the block because of this code.
-    Leave(BlockKey, FaultCode),
+    /// The block is finished: this rank votes as soon as none of its requests is pending.
+    Finish(BlockKey),
     /// The block is decided: its copies, windows and buffers follow the verdict. The driver calls
     /// [`Process::conclude`] when that is done.
     Conclude(BlockKey, bool),
