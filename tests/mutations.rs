@@ -10,8 +10,6 @@ mod cases;
 #[allow(dead_code)]
 #[path = "simulation/checks.rs"]
 mod checks;
-#[path = "model/detector.rs"]
-mod detector;
 #[allow(dead_code)]
 #[path = "operations/every.rs"]
 mod every;
@@ -32,16 +30,8 @@ mod random;
 mod record;
 #[path = "model/recovery.rs"]
 mod recovery;
-#[path = "../benches/detector/ring.rs"]
-mod ring;
 #[path = "simulation/rounds.rs"]
 mod rounds;
-#[allow(dead_code)]
-#[path = "../benches/detector/stations.rs"]
-mod stations;
-#[allow(dead_code)]
-#[path = "detector/storm.rs"]
-mod storm;
 #[path = "machines/swarm.rs"]
 mod swarm;
 #[allow(dead_code)]
@@ -57,7 +47,6 @@ use std::{
     thread,
 };
 
-use detector::Detector;
 use fampi::protocol::{
     exchange::Shape,
     handshake::Goal,
@@ -67,7 +56,6 @@ use inside::Inside;
 use job::{Job, RANKS};
 use recovery::Recovery;
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
-use storm::Storm;
 use swarm::Swarm;
 use world::Setup;
 
@@ -96,25 +84,6 @@ const IN_THE_ENGINE: [Bug; 16] = [
     Bug::TestTooLong,
     Bug::SleepOnAVote,
 ];
-
-/// Bugs in the observers of nodes, which have checkers of their own.
-const IN_THE_DETECTOR: [Bug; 12] = [
-    Bug::LeaveTheRingOpen,
-    Bug::KeepTheNews,
-    Bug::CompareNothing,
-    Bug::ForgetTheHosted,
-    Bug::HearTheDeadNode,
-    Bug::SpareTheFenced,
-    Bug::FallTogether,
-    Bug::TakeOldIncarnations,
-    Bug::RaiseTheDead,
-    Bug::TakeReplays,
-    Bug::TrustAnybody,
-    Bug::TakeWhatIsForOthers,
-];
-
-/// Storms given to each of those.
-const STORMS: u64 = 300;
 
 /// States given to each exhaustive search, each as often as it is reached; a bug can make the
 /// ranks talk for ever.
@@ -183,35 +152,6 @@ fn written_catches(bug: Option<Bug>) -> Option<String> {
         caught.or_else(|| jobs.find_map(|(_, job)| wrong(catch_unwind(|| job.run().map(|_| ())))));
     planted::plant(None);
     caught
-}
-
-/// How many storms over the observers run until one catches the bug, and what it says.
-fn storms_catch(bug: Option<Bug>) -> Option<(u64, String)> {
-    planted::plant(bug);
-    let caught = (0..STORMS).find_map(|seed| {
-        let run = catch_unwind(|| Storm::new(seed).run().map(|_| ()));
-        let wrong = run.unwrap_or_else(|_| Err("an observer panicked".into())).err()?;
-        Some((seed + 1, wrong))
-    });
-    planted::plant(None);
-    caught
-}
-
-/// How many states the searches of observers see until one catches the bug.
-fn detector_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
-    let mut states = 0;
-    let of = |nodes| Detector { bug, ..Detector::nodes(nodes) };
-    let setups = [
-        Detector { crashes: 1, exits: 1, ..of(3) },
-        Detector { exits: 1, losses: 1, ..of(2) },
-        Detector { exits: 1, joins: 1, ..of(3) },
-        Detector { crashes: 1, returns: 1, ..of(3) },
-        Detector { mistakes: 1, losses: 1, ..of(3) },
-        Detector { mistakes: 2, ..of(2) },
-        Detector { mistakes: 1, exits: 1, ..of(3) },
-        Detector { crashes: 2, returns: 1, ..of(3) },
-    ];
-    setups.into_iter().find_map(|it| search("detector", it, &mut states))
 }
 
 /// The recovery of so many ranks, one of which may die.
@@ -308,22 +248,17 @@ impl Findings {
     fn of(bug: Option<Bug>) -> Self {
         hushed(move || {
             // The models and the swarm of machines have no engine.
-            let observers = bug.is_none_or(|bug| IN_THE_DETECTOR.contains(&bug));
-            let others = bug.is_none_or(|bug| !IN_THE_DETECTOR.contains(&bug));
-            let machines = others && bug.is_none_or(|bug| !IN_THE_ENGINE.contains(&bug));
+            let machines = bug.is_none_or(|bug| !IN_THE_ENGINE.contains(&bug));
             let search = machines.then(|| search_catches(bug)).flatten();
             let seeds = SEEDS[usize::from(search.is_none())];
             let swarm = machines.then(|| swarm_catches(bug, seeds)).flatten();
-            let jobs = others.then(|| jobs_catch(bug, JOBS[0])).flatten();
+            let jobs = jobs_catch(bug, JOBS[0]);
             let written = written_catches(bug);
             let missed = [search.is_none(), swarm.is_none(), jobs.is_none(), written.is_none()];
             let missed = bug.is_some() && missed.iter().all(|it| *it);
             let large = machines && missed;
             let search = search.or_else(|| large.then(|| large_search_catches(bug)).flatten());
-            let swarm = swarm.or_else(|| observers.then(|| storms_catch(bug)).flatten());
-            let search =
-                search.or_else(|| observers.then(|| detector_search_catches(bug)).flatten());
-            let missed = missed && others && search.is_none();
+            let missed = missed && search.is_none();
             let jobs = jobs.or_else(|| missed.then(|| jobs_catch(bug, JOBS[1])).flatten());
             Self { swarm, search, jobs, written }
         })

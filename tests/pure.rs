@@ -43,14 +43,10 @@ fn pure_crate(name: &str, more: &str) -> PathBuf {
     let manifest = format!(
         "[package]\nname = \"pure\"\nedition = \"2024\"\n\n\
          [lib]\npath = \"lib.rs\"\n\n\
-         [dependencies]\nsmallvec = {{ version = \"={}\", features = {} }}\n\
-         hmac = {{ version = \"={}\", default-features = false }}\n\
-         sha2 = {{ version = \"={}\", default-features = false }}\n\n\
+         [dependencies]\nsmallvec = {{ version = \"={}\", features = {} }}\n\n\
          [lints.rust]\nunexpected_cfgs = \"allow\"\n\n[workspace]\n",
         locked("smallvec"),
         r#"["const_generics", "const_new", "union"]"#,
-        locked("hmac"),
-        locked("sha2"),
     );
     let module = |file: &str, name: &str| {
         format!("#[path = {:?}]\npub mod {name};\n", sources.join(file).display().to_string())

@@ -64,7 +64,7 @@ impl Source {
 /// What is wrong with a file. Rust only, except for [`machine_paths`].
 type Check = fn(&Source) -> Vec<String>;
 
-const RUST_CHECKS: [(&str, Check); 7] = [
+const RUST_CHECKS: [(&str, Check); 8] = [
     ("a line is too long", wide_lines),
     ("a file is too long", long_files),
     ("a function is too long", long_functions),
@@ -72,6 +72,7 @@ const RUST_CHECKS: [(&str, Check); 7] = [
     ("unfinished work has no issue", unnumbered_marks),
     ("`unsafe` stands outside of src/mpi and ffi", stray_unsafe),
     ("a file does not begin with its documentation", missing_header),
+    ("the detector is named outside of src/mpi/observer", stray_detector),
 ];
 
 fn wide_lines(source: &Source) -> Vec<String> {
@@ -127,6 +128,12 @@ fn stray_unsafe(source: &Source) -> Vec<String> {
         return Vec::new();
     }
     let found = words(&source.code).filter(|(_, word)| *word == "unsafe");
+    found.map(|(at, _)| format!("line {}", line_of(&source.code, at))).collect()
+}
+
+fn stray_detector(source: &Source) -> Vec<String> {
+    let is_core = source.path.starts_with("src/") && !source.path.starts_with("src/mpi/observer");
+    let found = words(&source.code).filter(|(_, word)| is_core && *word == "fampi_detector");
     found.map(|(at, _)| format!("line {}", line_of(&source.code, at))).collect()
 }
 
@@ -448,6 +455,13 @@ fn unsafe_code_is_found_outside_of_its_two_places() {
     assert_eq!(complaints(stray_unsafe, "src/mpi/calls.rs", text), 0);
     assert_eq!(complaints(stray_unsafe, "ffi/src/lib.rs", text), 0);
     assert_eq!(complaints(stray_unsafe, "src/sim/mod.rs", "let a = r#\"unsafe \"{\"#;"), 0);
+}
+
+#[test]
+fn one_room_of_the_library_may_name_the_detector() {
+    let text = "use fampi_detector::client;";
+    assert_eq!(complaints(stray_detector, "src/mpi/watcher.rs", text), 1);
+    assert_eq!(complaints(stray_detector, "src/mpi/observer/pulse.rs", text), 0);
 }
 
 #[test]

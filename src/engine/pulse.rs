@@ -1,13 +1,27 @@
 //! Signs of progress: words that the thread of the engine writes and somebody else looks at.
 //!
-//! What counts as progress, and who is hung without it, is said in
-//! [`protocol::detector::pulse`](crate::protocol::detector::pulse).
+//! What counts as progress, and who is hung without it, is for those who look to say.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::protocol::detector::pulse::{
-    AT_REST, AT_WORK, BEATS, COMMITS, LEFT, NOT_BEGUN, STATE, WORDS,
-};
+/// How many words a process shows.
+pub const WORDS: usize = 4;
+/// The word that counts turns of waits and tests.
+pub const BEATS: usize = 0;
+/// The word of the state: [`NOT_BEGUN`], [`AT_WORK`], [`AT_REST`] or [`LEFT`].
+pub const STATE: usize = 1;
+/// The word that counts the blocks which this process has committed.
+pub const COMMITS: usize = 2;
+/// The word that holds the number of the thread that beats, as the system calls it.
+pub const THREAD: usize = 3;
+/// The state of a process that has not started its first block.
+pub const NOT_BEGUN: u64 = 0;
+/// The state of a process that has started a block and is in no call that may last.
+pub const AT_WORK: u64 = 1;
+/// The state of a process in a call that may last.
+pub const AT_REST: u64 = 2;
+/// The state of a process that has begun to leave.
+pub const LEFT: u64 = 3;
 
 /// The words of this process, of which one thread is the only writer.
 #[derive(Clone, Copy, Debug)]

@@ -142,12 +142,12 @@ pub fn decode(frame: &[u8]) -> Option<(CommId, Message)> {
     rest.0.is_empty().then_some((comm, message))
 }
 
-pub(super) fn put_u32(frame: &mut Frame, word: u32) {
+fn put_u32(frame: &mut Frame, word: u32) {
     frame.extend_from_slice(&word.to_le_bytes());
 }
 
 #[inline]
-pub(super) fn put_u64(frame: &mut Frame, word: u64) {
+fn put_u64(frame: &mut Frame, word: u64) {
     frame.extend_from_slice(&word.to_le_bytes());
 }
 
@@ -211,31 +211,31 @@ fn put_decision(frame: &mut Frame, decision: &Decision) {
 }
 
 /// Takes values from the front of a slice.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
     #[inline]
-    pub(super) fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*head)
     }
 
-    pub(super) fn u8(&mut self) -> Option<u8> {
+    fn u8(&mut self) -> Option<u8> {
         self.bytes().map(|[byte]| byte)
     }
 
-    pub(super) fn u32(&mut self) -> Option<u32> {
+    fn u32(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_le_bytes)
     }
 
     #[inline]
-    pub(super) fn u64(&mut self) -> Option<u64> {
+    fn u64(&mut self) -> Option<u64> {
         self.bytes().map(u64::from_le_bytes)
     }
 
     /// A count of items that take at least `item_bytes` each of what is left.
-    pub(super) fn count(&mut self, item_bytes: usize) -> Option<usize> {
+    fn count(&mut self, item_bytes: usize) -> Option<usize> {
         let count = self.u32()? as usize;
         (count <= self.0.len() / item_bytes).then_some(count)
     }

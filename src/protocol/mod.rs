@@ -18,12 +18,10 @@
 //! | [`roster`] | who holds which rank, before and after a rebuild | fa-mpi §3.3 |
 //! | [`interrupt`] | the flood that cuts a doomed block short | ulfm, "Logarithmic Revoke" |
 //! | [`message`], [`codec`] | what travels, and its bytes | – |
-//! | [`detector`] | who is dead: one observer per node, a ring, a flood of news | rdaemon §4 |
 
 pub mod agreement;
 pub mod codec;
 pub mod commit;
-pub mod detector;
 pub mod exchange;
 pub mod fused;
 pub mod handshake;

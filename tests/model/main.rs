@@ -4,7 +4,6 @@
 //! Each search pins the number of different states. It changes with the protocol; a change that
 //! was not meant is worth a look. `cargo test --test model -- --ignored` runs the long ones.
 
-mod detector;
 mod inside;
 mod properties;
 mod record;
@@ -13,7 +12,6 @@ mod world;
 
 use std::{fmt::Debug, hash::Hash};
 
-use detector::Detector;
 use fampi::protocol::{exchange::Shape, handshake::Goal};
 use inside::Inside;
 use recovery::Recovery;
@@ -228,32 +226,6 @@ fn values_that_do_not_fit_are_never_committed() {
         check(Setup { crashes: 2, misfit: Some(misfit as u32), ..fused(3) }, states);
     }
     check(Setup { crashes: 1, misfit: Some(2), ..fused(4) }, 93_094);
-}
-
-#[test]
-fn observers_learn_of_every_death_whatever_is_lost_on_the_way() {
-    check(Detector { crashes: 1, exits: 2, losses: 2, ..Detector::nodes(2) }, 897);
-    check(Detector { exits: 2, losses: 2, ..Detector::nodes(3) }, 5197);
-    check(Detector { crashes: 2, losses: 1, ..Detector::nodes(3) }, 238);
-    check(Detector { crashes: 2, exits: 1, losses: 1, ..Detector::nodes(3) }, 7513);
-    check(Detector { crashes: 3, ..Detector::nodes(4) }, 17_067);
-}
-
-#[test]
-fn observers_learn_of_every_new_life_and_take_nothing_from_the_old() {
-    check(Detector { crashes: 2, exits: 1, joins: 1, ..Detector::nodes(3) }, 13_016);
-    check(Detector { crashes: 2, returns: 1, ..Detector::nodes(2) }, 83);
-    check(Detector { crashes: 2, returns: 1, ..Detector::nodes(3) }, 11_833);
-}
-
-#[test]
-fn an_observer_that_is_declared_dead_and_lives_is_fenced() {
-    check(Detector { mistakes: 1, losses: 1, ..Detector::nodes(2) }, 134);
-    check(Detector { mistakes: 1, losses: 1, ..Detector::nodes(3) }, 5341);
-    check(Detector { mistakes: 1, crashes: 1, ..Detector::nodes(3) }, 35_668);
-    check(Detector { mistakes: 1, exits: 1, ..Detector::nodes(3) }, 257_080);
-    check(Detector { mistakes: 2, ..Detector::nodes(2) }, 136);
-    check(Detector { mistakes: 2, ..Detector::nodes(3) }, 243_950);
 }
 
 #[test]

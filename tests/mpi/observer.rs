@@ -15,7 +15,7 @@ pub(crate) fn observer() -> PathBuf {
     let own = std::env::current_exe().expect("this program has a path");
     let built = own.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
     let observer = built.join("fampi-observer");
-    let advice = "`cargo test --test mpi` needs `cargo build --package fampi-observer` before it";
+    let advice = "`cargo test --test mpi` needs `cargo build --package fampi-detector` before it";
     assert!(observer.is_file(), "{advice}");
     observer
 }

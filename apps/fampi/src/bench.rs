@@ -7,8 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
-use crate::detect;
-use crate::disturbance;
+use crate::detector::{detect, disturbance};
 use crate::launcher::{self, Launcher};
 use crate::library;
 use crate::progress::Step;

@@ -75,7 +75,8 @@ impl<'a> Program<'a> {
 
     /// The observer of a node, built alone: it does not know MPI.
     pub(crate) fn observer() -> Self {
-        Self::application("fampi-observer")
+        let package = Some("fampi-detector");
+        Self { flag: "--bin", package, ..Self::application("fampi-observer") }
     }
 
     /// What is preloaded into the launcher.
@@ -101,7 +102,7 @@ impl<'a> Program<'a> {
         Self { package, ..self }
     }
 
-    /// A measuring program of the library on simulated ranks.
+    /// A measuring program, of the library if of nothing else, that needs no MPI.
     pub(crate) fn without_mpi(name: &'a str) -> Self {
         Self { needs_mpi: false, profile: "release", ..Self::benchmark(name) }
     }
@@ -124,11 +125,11 @@ pub(crate) fn build_within(
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
     let mut cargo = command(workspace);
     cargo.args(["build", "--profile", profile, flag, name]);
-    if let Some(package) = package {
+    if let Some(package) = package.or((!needs_mpi).then_some("fampi")) {
         cargo.args(["--package", package]);
     }
     if !needs_mpi {
-        cargo.args(["--package", "fampi", "--no-default-features"]);
+        cargo.arg("--no-default-features");
     }
     cargo.arg("--message-format=json-render-diagnostics");
     if !watched {

@@ -25,8 +25,7 @@ mod bench;
 mod cargo;
 mod checks;
 mod demo;
-mod detect;
-mod disturbance;
+mod detector;
 mod doctor;
 mod draw;
 mod figure2;
@@ -51,12 +50,10 @@ mod session;
 mod setup;
 mod sheet;
 mod sim;
-mod sim_detector;
 mod soak;
 mod status;
 mod test;
 mod timeline;
-mod top;
 mod trace;
 mod wheel;
 mod workspace;
@@ -99,7 +96,7 @@ enum Command {
     /// Draw what `run --trace FILE` has written, ranks as rows
     Timeline(draw::Options),
     /// Show what the observers of this machine know: nodes, ranks, heartbeats, commits
-    Top(top::Options),
+    Top(detector::top::Options),
     /// Lose ranks at random moments for a long time, and judge each run by its result
     Soak(soak::Options),
 }
@@ -138,7 +135,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
         Command::Figure2(options) => figure2::main(&workspace, &options),
         Command::Timeline(options) => draw::main(&options),
-        Command::Top(options) => top::main(&workspace, &options),
+        Command::Top(options) => detector::top::main(&workspace, &options),
         Command::Soak(options) => soak::main(&workspace, &options),
     }
 }

@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
+use crate::detector::simulated;
 use crate::refusal::{Misuse, whole};
 use crate::scale;
-use crate::sim_detector;
 use crate::workspace::Workspace;
 
 /// Each simulated rank has a stack of its own.
@@ -47,7 +47,7 @@ enum Other {
     /// Agreements on up to a million ranks, by a cost model: a table, and plots
     Scale(scale::Options),
     /// Detection of failures on up to 65,536 nodes, beside SWIM: a table, and plots
-    Detector(sim_detector::Options),
+    Detector(simulated::Options),
 }
 
 fn seed(text: &str) -> Result<u64, Misuse> {
@@ -83,7 +83,7 @@ impl Options {
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     match &options.other {
         Some(Other::Scale(options)) => return scale::main(workspace, options),
-        Some(Other::Detector(options)) => return sim_detector::main(workspace, options),
+        Some(Other::Detector(options)) => return simulated::main(workspace, options),
         None => {}
     }
     if options.from.checked_add(options.seeds).is_none() {

@@ -57,7 +57,7 @@ impl Workspace {
 
     pub(crate) fn has_application(&self, name: &str) -> bool {
         // These two are no programs for ranks.
-        !["fampi", "observer"].contains(&name)
+        !["fampi", "detector"].contains(&name)
             && self.root.join("apps").join(name).join("src/main.rs").is_file()
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let workspace = Workspace::find().expect("the tests run inside the workspace");
         assert!(workspace.root().join("Cargo.toml").is_file());
         assert!(!workspace.has_application("fampi"));
-        assert!(!workspace.has_application("observer"));
+        assert!(!workspace.has_application("detector"));
         // A library of the applications.
         assert!(!workspace.has_application("harness"));
         assert!(!workspace.has_application("no-such-application"));

@@ -12,10 +12,18 @@ use std::{
     },
 };
 
+use fampi_detector::{client::program, protocol::pulse as read};
+
 use super::super::memory::{Door, Shared};
-use crate::{
-    engine::pulse::{Pulse, Rest},
-    protocol::detector::pulse::{THREAD, WORDS},
+use crate::engine::pulse::{self, Pulse, Rest, THREAD, WORDS};
+
+/// The engine writes the words where observers read them.
+const _: () = {
+    use pulse::{AT_REST, AT_WORK, BEATS, COMMITS, LEFT, NOT_BEGUN, STATE};
+    assert!(WORDS == read::WORDS && THREAD == read::THREAD);
+    assert!(BEATS == read::BEATS && STATE == read::STATE && COMMITS == read::COMMITS);
+    assert!(NOT_BEGUN == read::NOT_BEGUN && AT_WORK == read::AT_WORK);
+    assert!(AT_REST == read::AT_REST && LEFT == read::LEFT);
 };
 
 #[derive(Debug)]
@@ -28,7 +36,7 @@ static PAGE: OnceLock<Option<Page>> = OnceLock::new();
 
 /// The words of this process. The thread that asks first is the one whose progress counts.
 pub(in super::super) fn pulse() -> Option<Pulse> {
-    super::program()?;
+    program()?;
     PAGE.get_or_init(|| Page::new().ok()).as_ref().and_then(Page::pulse)
 }
 

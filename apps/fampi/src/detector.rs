@@ -1,0 +1,7 @@
+//! Commands about the detector of `apps/detector`: `bench detect` and `bench noise` measure it,
+//! `sim detector` simulates it on many nodes, `top` shows what it knows.
+
+pub(crate) mod detect;
+pub(crate) mod disturbance;
+pub(crate) mod simulated;
+pub(crate) mod top;

@@ -1,0 +1,369 @@
+//! `fampi bench noise`: what the service of detection costs a job that loses nobody.
+//!
+//! `MiniFE`, small, and commits alone, in turns with the service and without, on the same ranks of
+//! one launch (`apps/minife/benches/noise.rs`): launches differ from each other by more than the
+//! service costs. A turn with the service is compared with the mean of the two turns without it in
+//! the same round; the medians of these ratios count. The control compares those two with each
+//! other.
+//!
+//! On one node there is nobody to send heartbeats to. So beside the job, whose own observer sleeps,
+//! a ring of two more observers runs on this machine, with twice the period: together they send and
+//! receive as many heartbeats as the one observer of a node in a job of many nodes, and wake up as
+//! often, or more. So this machine is one node of such a job, but for one thing: of three wake-ups
+//! the last two follow at once, where the caches are still warm.
+
+use std::fs::{File, Permissions};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use fampi_detector::protocol::{
+    Host, Incarnation, Node, Timing,
+    envelope::Secret,
+    plan::{Place, Plan},
+};
+use tempfile::TempDir;
+
+use crate::cargo::{self, Program};
+use crate::installation::Installation;
+use crate::launcher::{self, Launcher};
+use crate::progress::Step;
+use crate::refusal::whole;
+use crate::session::{self, End, Script};
+use crate::setup;
+use crate::sheet::{self, Csv, Row};
+use crate::workspace::Workspace;
+
+const COLUMNS: &str =
+    "program,period_ms,service,median_us,ratio,ratio_low,ratio_high,observers_us_per_s";
+const HEADER: [&str; 8] =
+    ["program", "period/ms", "service", "median/µs", "ratio", "from", "to", "observers/µs/s"];
+const LEGEND: &str = "\
+Medians of an iteration and of a commit; ratios to turns without the service in the same round:
+their median, and the interval that holds the true median with 95 % certainty. The last column is
+what the observers of this machine together have used of its processors in a second. They are two
+with twice the period, which is as many heartbeats as the one observer of a node has to bear.";
+/// A turn is so long, or lasts for so many heartbeats, whichever is longer.
+const TURN: Duration = Duration::from_millis(100);
+const HEARTBEATS: u32 = 2;
+/// Observers of the ring.
+const OBSERVERS: u32 = 2;
+/// Turns of a round: two without the service and one with it, of each program.
+const TURNS: u32 = 3 * PROGRAMS.len() as u32;
+const PROGRAMS: [&str; 2] = ["minife", "commit"];
+/// Whatever a launch takes beside its turns, and by how much these may be longer than planned.
+const LEEWAY: Duration = Duration::from_secs(60);
+const STRETCH: u32 = 10;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Number of ranks; as many as there are processors if not given
+    #[arg(short = 'n', long, value_name = "N", value_parser = launcher::ranks,
+          allow_negative_numbers = true)]
+    ranks: Option<u32>,
+    /// How often turns without the service, and with it, follow each other in a launch
+    #[arg(long, value_name = "R", default_value = "100", allow_negative_numbers = true,
+          value_parser = whole(1_u32..=10_000, "a number of rounds, from 1 to 10000"))]
+    rounds: u32,
+    /// How many launches there are for each period
+    #[arg(long, value_name = "L", default_value = "3", allow_negative_numbers = true,
+          value_parser = whole(1_u32..=1000, "a number of launches, from 1 to 1000"))]
+    launches: u32,
+    /// Heartbeat periods of the service, in milliseconds
+    #[arg(long, value_name = "MS,…", value_delimiter = ',', default_value = "100,10",
+          allow_negative_numbers = true,
+          value_parser = whole(1_u32..=60_000, "milliseconds, from 1 to 60000"))]
+    periods: Vec<u32>,
+    /// Write the rows to this file, too
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// What all launches have in common.
+struct Laboratory<'a> {
+    mpi: &'a Installation,
+    program: PathBuf,
+    observer: PathBuf,
+    ranks: u32,
+    rounds: u32,
+}
+
+/// What was measured with one period.
+#[derive(Debug, Default)]
+struct Sample {
+    /// Microseconds in each round without the service, without it again, and with it; by program.
+    rounds: [Vec<[f64; 3]>; PROGRAMS.len()],
+    /// What all observers have used in a second of turns without the service, and with it; in
+    /// microseconds, by launch.
+    used: Vec<[f64; 2]>,
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let ranks = options.ranks.unwrap_or(processors as u32);
+    launcher::check_room(ranks)?;
+    let csv = Csv::open(options.csv.as_deref())?;
+    let mpi = setup::ensure(workspace)?;
+    let laboratory = Laboratory {
+        mpi: &mpi,
+        program: cargo::build(workspace, Program::benchmark("noise").of(Some("minife")))?,
+        observer: cargo::build(workspace, Program::observer().at_its_best())?,
+        ranks,
+        rounds: options.rounds,
+    };
+    let mut samples: Vec<Sample> = options.periods.iter().map(|_| Sample::default()).collect();
+    let step = Step::begin(format!("{} launches for each period", options.launches));
+    let mut status = 0;
+    'launches: for launch in 1..=options.launches {
+        for (period, sample) in options.periods.iter().zip(&mut samples) {
+            step.say(&format!("launch {launch}, {period} ms"));
+            status = laboratory.launch(*period, sample)?;
+            // What there is by now is worth something.
+            if status != 0 {
+                break 'launches;
+            }
+        }
+    }
+    step.finish();
+    let measured = options.periods.iter().zip(&samples).filter(|(_, it)| !it.used.is_empty());
+    let rows: Vec<Row> = measured.flat_map(|(period, sample)| sample.rows(*period)).collect();
+    if !rows.is_empty() {
+        csv.write(COLUMNS, &rows)?;
+        println!("{}\n{LEGEND}", sheet::table(&HEADER, &rows));
+    }
+    Ok(status)
+}
+
+impl Laboratory<'_> {
+    /// One launch; its status is not 0 when a signal came.
+    fn launch(&self, period: u32, sample: &mut Sample) -> Result<u8> {
+        let together = OBSERVERS * Duration::from_millis(period.into());
+        let turn = TURN.max(HEARTBEATS * together);
+        let limit = LEEWAY + STRETCH * self.rounds * TURNS * turn;
+        let mut ring = Ring::start(&self.observer, together, limit)?;
+        let mut command = Launcher::new(self.mpi).command(self.ranks, &self.program);
+        command.args([self.rounds.to_string(), turn.as_millis().to_string()]);
+        command.args(ring.observers.iter().map(|observer| observer.id().to_string()));
+        command.env_remove("FAMPI_KILL").env_remove("FAMPI_HUNG_SECONDS");
+        command.env("FAMPI_OBSERVER", &self.observer);
+        command.env("FAMPI_HEARTBEAT_MILLISECONDS", period.to_string());
+        let script = Script { timeout: Some(limit), collect: true, ..Script::default() };
+        let finished = session::run(&command, script)?;
+        if let End::Interrupted(_) = finished.end {
+            return Ok(finished.end.status());
+        }
+        if finished.end != End::Exited(0) {
+            bail!("a launch failed: see above");
+        }
+        ring.check()?;
+        sample.read(&finished.lines).context("a launch said nothing about its time")?;
+        Ok(0)
+    }
+}
+
+impl Sample {
+    /// Takes what the first rank of a launch says.
+    fn read(&mut self, lines: &[String]) -> Option<()> {
+        for (program, rounds) in PROGRAMS.iter().zip(&mut self.rounds) {
+            let rows = sheet::rows_of(lines, "round,program,off,control,on");
+            let rows = rows.iter().filter(|row| row[1] == *program);
+            let before = rounds.len();
+            for row in rows {
+                rounds.push([row[2].parse().ok()?, row[3].parse().ok()?, row[4].parse().ok()?]);
+            }
+            if rounds.len() == before {
+                return None;
+            }
+        }
+        let mut used = [0.0; 2];
+        for row in sheet::rows_of(lines, "observer,off,on") {
+            for (used, text) in used.iter_mut().zip(&row[1..]) {
+                *used += text.parse::<f64>().ok()?;
+            }
+        }
+        self.used.push(used);
+        Some(())
+    }
+
+    fn rows(&self, period: u32) -> Vec<Row> {
+        let rows = PROGRAMS.iter().zip(&self.rounds).flat_map(|(program, rounds)| {
+            let control = |[off, control, _]: &[f64; 3]| [*control, control / off];
+            let on = |[off, control, on]: &[f64; 3]| [*on, 2.0 * on / (off + control)];
+            let of = |service: &str, used: usize, ratios: Vec<[f64; 2]>| {
+                let mut used: Vec<f64> = self.used.iter().map(|it| it[used]).collect();
+                used.sort_by(f64::total_cmp);
+                let used = format!("{:.0}", used[used.len() / 2]);
+                let names = [*program, &period.to_string(), service].map(str::to_owned);
+                [&names[..], &measures(&ratios), &[used]].concat()
+            };
+            [
+                of("off again", 0, rounds.iter().map(control).collect()),
+                of("on", 1, rounds.iter().map(on).collect()),
+            ]
+        });
+        rows.collect()
+    }
+}
+
+/// Observers of two nodes without ranks, both on this machine; ended when this is dropped.
+struct Ring {
+    observers: Vec<Child>,
+    folder: TempDir,
+}
+
+impl Ring {
+    /// With this period; they stay without ranks for as long as a launch may take.
+    fn start(program: &Path, period: Duration, launch: Duration) -> Result<Self> {
+        let ours_alone = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().permissions(ours_alone).tempdir();
+        let folder = folder.context("cannot make a temporary folder")?;
+        let bind = |_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
+        let sockets = (0..OBSERVERS).map(bind).collect::<Result<Vec<_>, _>>();
+        let sockets = sockets.context("no addresses for observers")?;
+        let addresses: Vec<SocketAddr> =
+            sockets.iter().map(UdpSocket::local_addr).collect::<Result<_, _>>()?;
+        let secret = Secret::new(std::array::from_fn(|_| fastrand::u8(..)));
+        let mut ring = Self { observers: Vec::new(), folder };
+        for (node, socket) in (0..).zip(sockets) {
+            let folder = ring.folder.path();
+            let path = folder.join(format!("{node}.plan"));
+            let registry = folder.join(format!("{node}.sock"));
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+            let plan = plan(&secret, &registry, node, [period, 2 * launch], &addresses);
+            file.write_all(plan.to_text().as_bytes())?;
+            let mut command = Command::new(program);
+            command.arg("--foreground").arg("--plan").arg(path).stdin(OwnedFd::from(socket));
+            command.stdout(Stdio::null()).stderr(Stdio::inherit());
+            let child = command.spawn();
+            ring.observers.push(child.context("cannot start an observer")?);
+        }
+        Ok(ring)
+    }
+
+    /// What was measured beside a ring that had ended would be nothing.
+    fn check(&mut self) -> Result<()> {
+        for observer in &mut self.observers {
+            if observer.try_wait().context("cannot ask an observer")?.is_some() {
+                bail!("an observer of the ring has ended: see above");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        for observer in &mut self.observers {
+            let _ = observer.kill();
+            let _ = observer.wait();
+        }
+    }
+}
+
+/// The plan of one of these observers: with this period, and a wait of so long for ranks.
+fn plan(
+    secret: &Secret,
+    registry: &Path,
+    node: u32,
+    [period, start]: [Duration; 2],
+    addresses: &[SocketAddr],
+) -> Plan {
+    Plan {
+        secret: secret.clone(),
+        socket: registry.display().to_string(),
+        me: Host { node: Node(node), incarnation: Incarnation(0) },
+        timing: Timing { start, ..Timing::of_jobs_with(period) },
+        nodes: addresses.iter().map(|it| Place { address: *it, name: "ring".into() }).collect(),
+        nodes_of: (0..OBSERVERS).map(Node).collect(),
+    }
+}
+
+/// Of pairs of a time and its ratio: the median time, the median ratio, and from where to where the
+/// true one is.
+fn measures(of: &[[f64; 2]]) -> [String; 4] {
+    let sorted = |what: usize| {
+        let mut sorted: Vec<f64> = of.iter().map(|it| it[what]).collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    };
+    let ([times, ratios], (low, high)) = ([0, 1].map(sorted), around_median(of.len()));
+    let [median, low, high] = [of.len() / 2, low, high].map(|at| format!("{:.4}", ratios[at]));
+    [format!("{:.3}", times[of.len() / 2]), median, low, high]
+}
+
+/// Places, among so many sorted numbers, between which the median of what they are drawn from is
+/// with 95 % certainty: 0.98 √n to both sides of the middle.
+fn around_median(count: usize) -> (usize, usize) {
+    let (middle, reach) = (count as f64 / 2.0, 0.98 * (count as f64).sqrt());
+    let last = count.saturating_sub(1);
+    ((middle - reach).max(0.0) as usize, ((middle + reach) as usize).min(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "0,minife,200.0,220.0,231.0\n0,commit,1.0,1.0,1.5\n\
+                        1,minife,100.0,100.0,90.0\n1,commit,1.0,3.0,2.0\n77,0.0,5.5\n78,1.0,6.5\n";
+
+    const TIMES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(9)];
+
+    fn lines(text: &str) -> Vec<String> {
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn turns_are_compared_within_each_round() {
+        let mut sample = Sample::default();
+        sample.read(&lines(SAID)).expect("all of it");
+        assert_eq!(sample.rounds[0], [[200.0, 220.0, 231.0], [100.0, 100.0, 90.0]]);
+        let rows: Vec<String> = sample.rows(10).iter().map(|row| row.join(",")).collect();
+        let expected = [
+            "minife,10,off again,220.000,1.1000,1.0000,1.1000,1",
+            "minife,10,on,231.000,1.1000,0.9000,1.1000,12",
+            "commit,10,off again,3.000,3.0000,1.0000,3.0000,1",
+            "commit,10,on,2.000,1.5000,1.0000,1.5000,12",
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!((around_median(100), around_median(1)), ((40, 59), (0, 0)));
+    }
+
+    #[test]
+    fn a_launch_that_does_not_say_all_is_no_measurement() {
+        let silent = SAID.replace("commit", "else");
+        assert_eq!(Sample::default().read(&lines(&silent)), None);
+        assert_eq!(Sample::default().read(&lines(&SAID.replace("231.0", "?"))), None);
+    }
+
+    fn plan_text(addresses: &[SocketAddr]) -> String {
+        let secret = Secret::new([7; 32]);
+        plan(&secret, Path::new("ring/1.sock"), 1, TIMES, addresses).to_text()
+    }
+
+    #[test]
+    fn observers_can_read_the_plan() {
+        let text = plan_text(&[4711, 4712].map(|port| SocketAddr::from(([1; 4], port))));
+        let read = Plan::parse(&text).map(|plan| plan.to_text());
+        assert_eq!(read, Ok(text));
+    }
+
+    #[test]
+    fn the_plan_has_a_line_for_each_of_the_nodes_and_their_period() {
+        let addresses = [4711, 4712].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let text = plan_text(&addresses);
+        let lines: Vec<&str> = text.lines().collect();
+        let times = ["period 10000", "timeout 1000000", "start 9000000"];
+        assert_eq!((lines[3], &lines[4..7]), ("me 1 0", &times[..]));
+        assert_eq!(
+            lines[9..],
+            ["node 127.0.0.1:4711 ring", "node 127.0.0.1:4712 ring", "ranks 0 1"]
+        );
+    }
+}
