@@ -225,7 +225,7 @@ impl Engine {
             Incoming::Fused(universe, from, comm, yes) => {
                 let Some(values) = self.platform.values() else { return };
                 let mut copy = Held::NOTHING;
-                let fused = (yes, &*copy.set(values));
+                let fused = (yes, copy.set(values));
                 self.call(|process, out| process.handle_fused((universe, from), comm, fused, out));
             }
             Incoming::Frame(universe, from, frame) => match codec::decode(&frame) {

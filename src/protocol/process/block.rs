@@ -220,7 +220,11 @@ impl Process {
         block
     }
 
-    /// A block that is in use, to be changed; as [`Self::block`].
+    /// A block that is in use, to be changed.
+    ///
+    /// # Panics
+    ///
+    /// When the key is outdated.
     #[inline]
     pub fn block_mut(&mut self, key: BlockKey) -> &mut Block {
         let block = &mut self.blocks[key.slot()];
