@@ -12,7 +12,6 @@ pub mod kill_plan;
 pub mod memory;
 pub mod process;
 pub mod random_plan;
-pub mod schedule;
-pub mod survivor;
 pub mod timeline;
+pub mod witness;
 pub mod words;
