@@ -353,8 +353,12 @@ impl Ledger {
             self.schedule.agree(costs);
         }
         if let Some(steps) = copied {
-            self.steps_faulty = 0;
-            comm.engine().borrow_mut().job.protected_steps = steps + 1;
+            let protected = &mut comm.engine().borrow_mut().job.protected_steps;
+            // A copy of what was protected before is no progress.
+            if *protected <= steps {
+                self.steps_faulty = 0;
+            }
+            *protected = steps + 1;
         }
     }
 }

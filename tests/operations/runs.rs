@@ -290,6 +290,33 @@ fn a_commit_that_fails_ends_the_step_and_its_report_goes_to_the_policy() {
 }
 
 #[test]
+fn a_step_that_fails_after_its_commit_each_time_is_given_up() {
+    for way in ways().filter(|way| way.steps < 20 && way.commits == 0) {
+        let report = Simulation::new(RANKS).run_world(move |mut world| {
+            let (me, mut number) = (world.rank().number(), Number::of(&world, way));
+            let retry = policy::Retry { times: 3 };
+            let mut tries = 0;
+            let ended = world.run(&retry, &mut number, |step, number| {
+                if way.early {
+                    step.protect_now(number)?;
+                }
+                step.commit()?;
+                tries += u32::from(step.number() == 2);
+                if me == 1 && step.number() == 2 {
+                    return Err(Error::Raised(3));
+                }
+                Ok(Flow::Continue)
+            });
+            world.finalize();
+            (matches!(ended, Err(Error::Stopped { .. })), tries)
+        });
+        for result in report.expect_orderly() {
+            assert_eq!(result, (true, 4), "{way:?}");
+        }
+    }
+}
+
+#[test]
 fn an_interval_is_chosen_once_and_replacements_learn_it() {
     let way = Way {
         interval: Interval::Auto { mtbf: Duration::from_secs(1) },

@@ -12,6 +12,7 @@ pub mod kill_plan;
 pub mod memory;
 pub mod process;
 pub mod random_plan;
+pub mod simulated;
 pub mod timeline;
 pub mod witness;
 pub mod words;

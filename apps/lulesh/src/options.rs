@@ -179,6 +179,7 @@ mod tests {
     use harness::words::Protect;
 
     use super::*;
+    use crate::kill_plan;
     use harness::kill_plan::Mode;
 
     fn run(line: &str) -> Options {

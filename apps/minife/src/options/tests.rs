@@ -3,6 +3,7 @@
 use harness::words::Protect;
 
 use super::*;
+use crate::kill_plan;
 use harness::kill_plan::Mode;
 
 fn run(line: &str) -> Options {
