@@ -286,7 +286,7 @@ impl Run<'_> {
         if let Some(error) = self.comm.engine().borrow().agreed_error(&report) {
             return Err(error);
         }
-        // A rank may have begun the next step in this block already: when it began is what all know.
+        // A rank may be in the next step already; all know in which one the block was begun.
         let step = self.steps.take().map(|_| since);
         let decision = policy.decide(&self.situation(&report, step));
         tracing::info!(

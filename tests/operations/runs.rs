@@ -198,8 +198,8 @@ fn two_deaths_lose_a_state_only_with_its_copy() {
     assert!(lost > 0, "partners died, too");
 }
 
-/// What all ranks saw of a run in which rank 2 objects once: at the beginning of this step, or after
-/// so many of its commits.
+/// What all ranks saw of a run in which rank 2 objects once: at the beginning of this step, or
+/// after so many of its commits.
 fn objected(way: Way, at: u64, after: u32) -> Vec<Vec<Option<u64>>> {
     let report = Simulation::new(RANKS).run_world(move |mut world| {
         let (seen, me) = (RefCell::new(Vec::new()), world.rank().number());
