@@ -159,7 +159,9 @@ pub enum Error {
     #[error("a local block is not agreed upon by the ranks; use a global one")]
     NotGlobal,
 
-    /// What a block was to make does not exist, as it did not commit. All living ranks see it.
+    /// What a block was to make does not exist, as it did not commit; or a step of a run cannot go
+    /// on after [`Step::commit`](crate::Step::commit), which it has to pass on by `?`. All living
+    /// ranks see it.
     #[error("the block did not commit, so what it asked for does not exist; try it again")]
     NotCommitted,
 

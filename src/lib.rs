@@ -40,6 +40,7 @@ pub use {
     recovery::{
         MAX_ATTEMPTS, Placement,
         copies::MAX_SLOTS,
+        interval::Interval,
         policy::{self, Policy},
     },
 };

@@ -175,6 +175,11 @@ impl TryBlock {
         engine.protect(self.key, number, state)
     }
 
+    /// True when this rank has protected a state in the block.
+    pub(super) fn protects(&self) -> bool {
+        !self.engine().borrow().contents(self.key).copies.is_empty()
+    }
+
     /// Brings back the state with this number as of its last commit, after a rebuild: from this
     /// rank's own copy, or from the partner's when this rank is a replacement. Every rank of the
     /// world calls it, in a global block of the world; it counts with the block's commit. In a

@@ -79,8 +79,18 @@ impl TryBlock {
         if !self.engine().borrow().block(self.key).level.is_agreed() {
             return Err(Error::NotGlobal);
         }
-        self.engine().borrow_mut().finish_fused(self.key, &values, timeout);
-        Ok(Reducing { pending: self.end(), numbers: core::marker::PhantomData })
+        Ok(self.finish_fused(&values, timeout))
+    }
+
+    /// Ends a block that is agreed upon, with these numbers.
+    #[inline]
+    pub(super) fn finish_fused<T: Fusible, const N: usize>(
+        self,
+        values: &Values,
+        timeout: Timeout,
+    ) -> Reducing<T, N> {
+        self.engine().borrow_mut().finish_fused(self.key, values, timeout);
+        Reducing { pending: self.end(), numbers: core::marker::PhantomData }
     }
 }
 

@@ -1,25 +1,29 @@
 //! A run: a whole application driven through its steps, whatever dies on the way.
 //!
 //! ```text
-//!        ┌──── retry, shrink, rebuild ◀── policy ◀── faulty ──┬───────────┐
-//!        ▼                                                    │           │
-//! enter ─▶ join: protect the state, or bring it back ── committed ─▶ step ─▶ committed, done
-//!                                                        ▲           │
-//!                                                        └─ committed ┘
+//!        ┌──── retry, shrink, rebuild ◀── policy ◀── faulty ───┬───────────┐
+//!        ▼                                                     │           │
+//! enter ─▶ join: begin with a state, or bring it back ── committed ─▶ step ─▶ committed, done
+//!                                                         ▲           │
+//!                                                         └─ committed ┘
 //! ```
 //!
 //! *Join* is one block for all cases: the first start, the way back after a fault, the entrance
 //! of a replacement. Its ranks tell each other how many steps are protected; if none is, each
-//! protects the state it came with, otherwise each gets the protected one.
+//! begins anew, otherwise each gets the protected state.
 
-use std::ops::{Deref, DerefMut};
-
-use super::{Comm, Tried, TryBlock, World};
+use super::{
+    Comm, Flow, Step, Tried, TryBlock, World,
+    step::{Ledger, Open, Ran},
+};
 use crate::{
     engine::{Level, buffer::Element, reduction::ReduceOp},
     error::Error,
     fault::FaultReport,
-    recovery::policy::{Decision, Policy, Situation},
+    recovery::{
+        interval::{Interval, Schedule},
+        policy::{Decision, Policy, Situation},
+    },
     timeout::Timeout,
 };
 
@@ -32,6 +36,24 @@ pub trait State {
     /// together with their partner end a run that wants to shrink with [`Error::StateLost`], and
     /// those that die before the first commit with [`Error::NothingProtected`].
     const INHERITED: bool = false;
+
+    /// How many steps lie between two copies; asked once when a run begins, on all ranks alike.
+    fn interval(&self) -> Interval {
+        Interval::Every(1)
+    }
+
+    /// Called when the run begins, and when it begins anew since nothing is protected yet. The
+    /// state is as the program has made it, or as steps that did not count have left it.
+    ///
+    /// By default it protects the state, so that this is the first copy. A state that can be made
+    /// again from nothing is made here, and need not be protected before the first step is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::protect`].
+    fn begin(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        self.protect(block)
+    }
 
     /// Protects the state in a block, by [`TryBlock::protect`] in any number of slots.
     ///
@@ -67,69 +89,6 @@ impl<T: Element + Default> State for Vec<T> {
     fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
         *self = block.restore(0)?;
         Ok(())
-    }
-}
-
-/// Whether a run goes on after a step. All ranks say the same.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Flow {
-    /// There is another step.
-    Continue,
-    /// This was the last one, if it commits. Where not all ranks say so the run ends on all of them
-    /// with [`Error::NotAllDone`].
-    Done,
-}
-
-/// A step of a run: its block, and where the run is.
-pub struct Step<'a> {
-    block: TryBlock,
-    world: &'a World,
-    comm: &'a Comm,
-    number: u64,
-    timeout: Timeout,
-    protects: bool,
-}
-
-impl Step<'_> {
-    /// The communicator of the step's block: the world's, or after a shrink the survivors'.
-    pub fn comm(&self) -> &Comm {
-        self.comm
-    }
-
-    /// The world: of this generation, with its children.
-    pub fn world(&self) -> &World {
-        self.world
-    }
-
-    /// How many steps have been committed before this one, the same on all ranks.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// How long the step's requests may take after its end before they are faults; as long as
-    /// they like if nobody calls this.
-    pub fn set_timeout(&mut self, timeout: Timeout) {
-        self.timeout = timeout;
-    }
-
-    /// Makes no copy after this step: a fault leads back to the last step that made one. All
-    /// ranks do so in the same steps.
-    pub fn skip_protection(&mut self) {
-        self.protects = false;
-    }
-}
-
-impl Deref for Step<'_> {
-    type Target = TryBlock;
-
-    fn deref(&self) -> &TryBlock {
-        &self.block
-    }
-}
-
-impl DerefMut for Step<'_> {
-    fn deref_mut(&mut self) -> &mut TryBlock {
-        &mut self.block
     }
 }
 
@@ -169,9 +128,15 @@ impl Ended {
 
 impl World {
     /// Runs an application step by step, whatever dies on the way. Each step is a global block;
-    /// with its commit the state of each rank is protected by a copy at its partner. After a
-    /// faulty block the policy decides, on all ranks alike, how to go on; then all go back to the
-    /// protected states, and replacements, which enter the same call, get those of the dead.
+    /// with its commit the state of each rank is protected by a copy at its partner, unless the
+    /// state asks for fewer copies ([`State::interval`]). After a faulty block the policy decides,
+    /// on all ranks alike, how to go on; then all go back to the protected states, and
+    /// replacements, which enter the same call, get those of the dead.
+    ///
+    /// What comes before and after the steps needs no loop of its own: [`State::begin`] and
+    /// [`State::restore`] make a state whole, in a block; what needs several blocks is a part of
+    /// the step, which ends each by [`Step::commit`] or, with a reduction for nothing, by
+    /// [`Step::commit_allreduce`]; the last step sums up the result.
     ///
     /// A step changes the state in place; what it changes elsewhere is not taken back after a
     /// fault. A program has one run at a time that replacements can enter; if it runs again after
@@ -212,29 +177,32 @@ impl World {
         mut step: impl FnMut(&mut Step<'_>, &mut S) -> Result<Flow, Error>,
     ) -> Result<Ended, Error> {
         let comm = self.comm();
+        let schedule = Schedule::new(state.interval());
         let mut run = Run {
             world: self,
             comm,
             shrunk: false,
             whole: true,
             steps: None,
-            steps_faulty: 0,
+            left_open: None,
+            ledger: Ledger { schedule, steps_faulty: 0 },
             joins_faulty: 0,
         };
         loop {
-            let tried = match run.steps {
+            let ran = match run.steps {
                 Some(number) => run.step(number, state, &mut step)?,
                 None => run.join(state)?,
             };
-            let (finished, error) = match tried {
-                Tried::Committed(Flow::Continue, _) => continue,
-                Tried::Committed(Flow::Done, _) => return Ok(Ended::Done(run.comm)),
-                Tried::Faulty(finished, error) => (finished, error),
-            };
-            let report = finished.report();
-            drop(finished);
-            if let Some(ended) = run.answer(policy, report, error)? {
-                return Ok(ended);
+            match ran {
+                Ran::On => {}
+                Ran::Over => return Ok(Ended::Done(run.comm)),
+                Ran::Faulty { finished, error, since } => {
+                    let report = finished.report();
+                    drop(finished);
+                    if let Some(ended) = run.answer(policy, report, error, since)? {
+                        return Ok(ended);
+                    }
+                }
             }
         }
     }
@@ -249,15 +217,16 @@ struct Run<'a> {
     whole: bool,
     /// Committed steps; `None` as long as the ranks have to join.
     steps: Option<u64>,
-    /// Faulty blocks since a step was protected: what leads back before them is no progress.
-    steps_faulty: u32,
+    /// The block that the last step has begun and left to the next one.
+    left_open: Option<Open>,
+    ledger: Ledger,
     /// Faulty attempts to join since the last rebuild, so that replacements count alike.
     joins_faulty: u32,
 }
 
 impl Run<'_> {
     /// All ranks get their states and learn where the run is.
-    fn join<S: State>(&mut self, state: &mut S) -> Result<Tried<Flow>, Error> {
+    fn join<S: State>(&mut self, state: &mut S) -> Result<Ran, Error> {
         let protected = self.comm.engine().borrow().job.protected_steps;
         if S::INHERITED && !self.whole {
             let lost = self.comm.engine().borrow().lost_to(self.comm.key());
@@ -266,19 +235,23 @@ impl Run<'_> {
             }
         }
         let mut block = self.comm.start(Level::Global)?;
-        let mine = vec![protected, u64::from(self.steps_faulty)];
+        let Ledger { schedule, steps_faulty } = &self.ledger;
+        let interval = schedule.chosen().unwrap_or_default();
+        let mine = vec![protected, u64::from(*steps_faulty), u64::from(interval)];
         let joined = join(&mut block, mine, self.whole, state);
         Ok(match Comm::conclude(block, joined, Timeout::Never)? {
-            Tried::Committed(all, finished) => {
+            Tried::Committed([protected, steps_faulty, interval], _) => {
                 let mut engine = self.comm.engine().borrow_mut();
-                engine.job.protected_steps = all[0].max(1);
+                engine.job.protected_steps = protected;
                 engine.job.roster.settled = engine.job.roster.generation;
                 drop(engine);
-                self.steps = Some(all[0].saturating_sub(1));
-                (self.steps_faulty, self.joins_faulty, self.whole) = (all[1] as u32, 0, true);
-                Tried::Committed(Flow::Continue, finished)
+                self.ledger.steps_faulty = steps_faulty as u32;
+                self.ledger.schedule.take(interval as u32);
+                self.steps = Some(protected.saturating_sub(1));
+                (self.joins_faulty, self.whole) = (0, true);
+                Ran::On
             }
-            Tried::Faulty(finished, error) => Tried::Faulty(finished, error),
+            Tried::Faulty(finished, error) => Ran::Faulty { finished, error, since: 0 },
         })
     }
 
@@ -287,53 +260,40 @@ impl Run<'_> {
         number: u64,
         state: &mut S,
         body: &mut impl FnMut(&mut Step<'_>, &mut S) -> Result<Flow, Error>,
-    ) -> Result<Tried<Flow>, Error> {
-        let block = self.comm.start(Level::Global)?;
-        let (world, comm) = (&*self.world, &self.comm);
-        let mut step = Step { block, world, comm, number, timeout: Timeout::Never, protects: true };
-        let mut result = body(&mut step, state);
-        if matches!(result, Ok(Flow::Done)) {
-            step.block.say_last();
+    ) -> Result<Ran, Error> {
+        let left_open = self.left_open.take();
+        let mut step = Step::begin(self.world, &self.comm, &mut self.ledger, number, left_open)?;
+        let result = body(&mut step, state);
+        let (ran, left_open) = step.end(result, state)?;
+        self.left_open = left_open;
+        match ran {
+            Ran::On => self.steps = Some(number + 1),
+            // What comes after this run begins with states of its own.
+            Ran::Over => self.comm.engine().borrow_mut().job.protected_steps = 0,
+            Ran::Faulty { .. } => {}
         }
-        if step.protects
-            && result.is_ok()
-            && let Err(error) = state.protect(&mut step.block)
-        {
-            result = Err(error);
-        }
-        let Step { block, timeout, protects, .. } = step;
-        let tried = Comm::conclude(block, result, timeout)?;
-        if let Tried::Committed(flow, _) = &tried {
-            self.steps = Some(number + 1);
-            if protects {
-                self.steps_faulty = 0;
-            }
-            let protected = &mut self.comm.engine().borrow_mut().job.protected_steps;
-            match flow {
-                // What comes after this run begins with states of its own.
-                Flow::Done => *protected = 0,
-                Flow::Continue if protects => *protected = number + 2,
-                Flow::Continue => {}
-            }
-        }
-        Ok(tried)
+        Ok(ran)
     }
 
-    /// Does what the policy says about a faulty block; the end of the run, if that is it.
+    /// Does what the policy says about a faulty block that was begun in this step; the end of the
+    /// run, if that is it.
     fn answer(
         &mut self,
         policy: &(impl Policy + ?Sized),
         report: FaultReport,
         error: Option<Error>,
+        since: u64,
     ) -> Result<Option<Ended>, Error> {
         if let Some(error) = self.comm.engine().borrow().agreed_error(&report) {
             return Err(error);
         }
-        let decision = policy.decide(&self.situation(&report));
+        // A rank may be in the next step already; all know in which one the block was begun.
+        let step = self.steps.take().map(|_| since);
+        let decision = policy.decide(&self.situation(&report, step));
         tracing::info!(
-            target: "fampi::run", %report, ?decision, step = self.steps, here = ?error, "faulty"
+            target: "fampi::run", %report, ?decision, step, here = ?error, "faulty"
         );
-        self.steps = None;
+        self.left_open = None;
         match decision {
             Decision::Retry => {}
             Decision::Shrink => self.shrink()?,
@@ -351,15 +311,15 @@ impl Run<'_> {
         Ok(None)
     }
 
-    fn situation<'r>(&mut self, report: &'r FaultReport) -> Situation<'r> {
+    fn situation<'r>(&mut self, report: &'r FaultReport, step: Option<u64>) -> Situation<'r> {
         let engine = self.comm.engine().borrow();
         let roster = &engine.job.roster;
         let (generation, spares) = (roster.generation, roster.spares.len());
         let rebuilds = generation.saturating_sub(roster.settled);
         drop(engine);
-        let faulty_in_a_row = if self.steps.is_some() {
-            self.steps_faulty += 1;
-            self.steps_faulty
+        let faulty_in_a_row = if step.is_some() {
+            self.ledger.steps_faulty += 1;
+            self.ledger.steps_faulty
         } else {
             self.joins_faulty += 1;
             self.joins_faulty + rebuilds
@@ -370,7 +330,7 @@ impl Run<'_> {
             ranks: self.comm.size(),
             spares,
             generation,
-            step: self.steps,
+            step,
             faulty_in_a_row,
             shrunk: self.shrunk,
         }
@@ -389,25 +349,26 @@ impl Run<'_> {
     }
 }
 
-/// The content of the block in which ranks join; what all know is how many steps are protected,
-/// and how often the next one was faulty.
+/// The content of the block in which ranks join. What all know then is how many steps are
+/// protected, how often the next one was faulty, and which interval was chosen.
 fn join<S: State>(
     block: &mut TryBlock,
     mine: Vec<u64>,
     whole: bool,
     state: &mut S,
-) -> Result<Vec<u64>, Error> {
+) -> Result<[u64; 3], Error> {
     let known = block.iallreduce(mine, ReduceOp::Max)?;
     block.wait_local(known, Timeout::Never)?;
     let known = block.take(known)?;
-    if known[0] == 0 {
-        state.protect(block)?;
-        return Ok(known);
+    let [protected, steps_faulty, interval] = [0, 1, 2].map(|at| known[at]);
+    if protected == 0 {
+        state.begin(block)?;
+        return Ok([u64::from(block.protects()), steps_faulty, interval]);
     }
     state.restore(block)?;
     if !whole {
         state.inherit(block)?;
         state.protect(block)?;
     }
-    Ok(known)
+    Ok([protected, steps_faulty, interval])
 }

@@ -11,6 +11,7 @@
 
 pub mod copies;
 pub(crate) mod creation;
+pub(crate) mod interval;
 pub(crate) mod launch;
 pub mod policy;
 pub(crate) mod rebuild;

@@ -21,6 +21,7 @@ mod many;
 mod parts;
 mod planes;
 mod requests;
+mod runs;
 mod sections;
 mod transactions;
 mod windows;

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use fampi::{
-    Ended, Error, Flow, Placement, Policy, ReduceOp, State, Step, Timeout, TryBlock, World, policy,
+    Ended, Error, Flow, Interval, Placement, Policy, ReduceOp, State, Step, Timeout, TryBlock,
+    World, policy,
     policy::{Decision, Situation},
     sim::{Crash, Ending, Simulation},
 };
@@ -50,6 +51,22 @@ pub(crate) struct RunJob {
     crashes: Vec<Crash>,
     /// Replacements can be spawned; otherwise they are spares.
     spawns: bool,
+    way: Way,
+    /// Ranks that object do so after the commits of the step.
+    late: bool,
+}
+
+/// How the job uses its run.
+#[derive(Clone, Debug)]
+struct Way {
+    /// Between copies, where they are due; 0 for none.
+    interval: u32,
+    /// Copies are made at the beginning of a step.
+    early: bool,
+    /// The bag is made when the run begins, and not protected then.
+    anew: bool,
+    /// Commits of the step itself.
+    commits: u64,
 }
 
 /// How a process ended its run.
@@ -62,26 +79,43 @@ enum End {
 }
 
 /// The numbers of one rank.
-struct Bag(Vec<u64>);
+struct Bag {
+    numbers: Vec<u64>,
+    /// What it begins anew with, if it does.
+    first: Option<Vec<u64>>,
+    interval: Interval,
+}
 
 impl State for Bag {
     const INHERITED: bool = true;
 
+    fn interval(&self) -> Interval {
+        self.interval
+    }
+
+    fn begin(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        match &self.first {
+            Some(first) => self.numbers.clone_from(first),
+            None => self.protect(block)?,
+        }
+        Ok(())
+    }
+
     fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
-        block.protect(1, &self.0)?;
-        block.protect(0, &[self.0.len() as u32])
+        block.protect(1, &self.numbers)?;
+        block.protect(0, &[self.numbers.len() as u32])
     }
 
     fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
-        self.0 = block.restore(1)?;
+        self.numbers = block.restore(1)?;
         let length: Vec<u32> = block.restore(0)?;
-        assert_eq!(length, [self.0.len() as u32], "two slots of one commit");
+        assert_eq!(length, [self.numbers.len() as u32], "two slots of one commit");
         Ok(())
     }
 
     fn inherit(&mut self, block: &mut TryBlock) -> Result<(), Error> {
         if let Some((_, theirs)) = block.inherit::<u64>(1)? {
-            self.0.extend(theirs);
+            self.numbers.extend(theirs);
         }
         Ok(())
     }
@@ -119,7 +153,23 @@ impl RunJob {
         let crashes = crashes.collect();
         let protect_every = if draw.one_in(3) { 1 + draw.below(4) } else { 1 };
         let spawns = !draw.one_in(4);
-        Self { seed, ranks, spares, steps, protect_every, driver, objection, crashes, spawns }
+        let interval = if draw.one_in(3) { draw.below(4) as u32 } else { 1 };
+        let [early, anew, late] = [3, 4, 2].map(|share| draw.one_in(share));
+        let commits = if draw.one_in(2) { 1 + draw.below(2) } else { 0 };
+        let way = Way { interval, early, anew, commits };
+        Self {
+            seed,
+            ranks,
+            spares,
+            steps,
+            protect_every,
+            driver,
+            objection,
+            crashes,
+            spawns,
+            way,
+            late,
+        }
     }
 
     /// What all processes came to, or what went wrong.
@@ -181,7 +231,13 @@ impl RunJob {
 
     fn application(&self, mut world: World) -> End {
         let origin = u64::from(world.origin());
-        let mut bag = Bag(vec![origin * 100; 1 + origin as usize % 3]);
+        let numbers = vec![origin * 100; 1 + origin as usize % 3];
+        let first = self.way.anew.then(|| numbers.clone());
+        let interval = match self.way.interval {
+            0 => Interval::Never,
+            every => Interval::Every(every),
+        };
+        let mut bag = Bag { numbers, first, interval };
         let mut objected = false;
         let ended =
             world.run(self.policy(), &mut bag, |step, bag| self.step(step, bag, &mut objected));
@@ -201,20 +257,38 @@ impl RunJob {
 
     fn step(&self, step: &mut Step<'_>, bag: &mut Bag, objected: &mut bool) -> Result<Flow, Error> {
         let number = step.number();
-        bag.0.iter_mut().for_each(|item| *item += 1);
+        if self.way.early {
+            step.protect_now(bag)?;
+        }
+        bag.numbers.iter_mut().for_each(|item| *item += 1);
         let objects = match self.objection {
             Objection::Never => false,
             Objection::Once(at) => at == number && !*objected,
             Objection::Always(at) => at == number,
         };
         let last = step.comm().size() - 1;
-        if objects && step.comm().rank().number() == last {
+        let objects = objects && step.comm().rank().number() == last;
+        if objects && !self.late {
             *objected = true;
             return Err(Error::Raised(9));
         }
-        let sum = step.iallreduce(vec![bag.0.iter().sum::<u64>()], ReduceOp::Sum)?;
-        step.wait_local(sum, Timeout::Never)?;
-        assert_eq!(step.take(sum)?, [self.expected(number + 1)], "the sum of step {number}");
+        let mine = bag.numbers.iter().sum::<u64>();
+        let all = if self.way.commits == 0 {
+            let sum = step.iallreduce(vec![mine], ReduceOp::Sum)?;
+            step.wait_local(sum, Timeout::Never)?;
+            step.take(sum)?[0]
+        } else {
+            step.commit_allreduce([mine], ReduceOp::Sum)?.0[0]
+        };
+        assert_eq!(all, self.expected(number + 1), "the sum of step {number}");
+        if self.way.commits > 1 {
+            step.commit()?;
+            step.iallreduce(vec![number], ReduceOp::Max)?;
+        }
+        if objects {
+            *objected = true;
+            return Err(Error::Raised(9));
+        }
         if !number.is_multiple_of(self.protect_every) {
             step.skip_protection();
         }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::kill_plan::{Kill, KillPlan, Phase};
-use crate::schedule::Protect;
-use crate::words::{FaultTolerance, Recovery, WordError, switch};
+use fampi::Interval;
+
+use crate::kill_plan::{Kill, KillPlan, Phases};
+use crate::words::{FaultTolerance, Protect, Recovery, WordError, switch};
 
 /// How a run meets faults, and which ones are made for it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Faults<P> {
+pub struct Faults {
     /// Whether the run survives failures.
     pub tolerance: FaultTolerance,
     /// Whether the reductions of an iteration ride on commits.
@@ -20,10 +21,10 @@ pub struct Faults<P> {
     /// The mean time between failures of the whole job.
     pub mtbf: Option<Duration>,
     /// Who dies when.
-    pub kills: KillPlan<P>,
+    pub kills: KillPlan,
 }
 
-impl<P> Default for Faults<P> {
+impl Default for Faults {
     fn default() -> Self {
         Self {
             tolerance: FaultTolerance::On,
@@ -40,12 +41,12 @@ impl<P> Default for Faults<P> {
 pub const NAMES: [&str; 6] =
     ["fault_tolerance", "fused", "recovery", "protect_every", "mtbf", "kill"];
 
-impl<P: Phase> Faults<P> {
-    /// Sets the option of one of the [`NAMES`].
+impl Faults {
+    /// Sets the option of one of the [`NAMES`], for a program with these phases.
     ///
     /// # Errors
     /// [`WordError`] if it cannot have this value.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), WordError> {
+    pub fn set(&mut self, name: &str, value: &str, phases: &Phases) -> Result<(), WordError> {
         let needs = |needs| WordError::wrong(name, value, needs);
         match name {
             "fault_tolerance" => {
@@ -65,9 +66,19 @@ impl<P: Phase> Faults<P> {
                 let time = time.filter(|time| !time.is_zero());
                 self.mtbf = Some(time.ok_or_else(|| needs("a number of seconds above 0"))?);
             }
-            _ => self.kills.add(value.parse::<Kill<P>>()?),
+            _ => self.kills.add(Kill::parse(value, phases)?),
         }
         Ok(())
+    }
+
+    /// How many iterations lie between two copies.
+    #[must_use]
+    pub fn interval(&self) -> Interval {
+        match self.protect {
+            Protect::Never => Interval::Never,
+            Protect::Every(iterations) => Interval::Every(iterations),
+            Protect::Auto => Interval::Auto { mtbf: self.mtbf.unwrap_or_default() },
+        }
     }
 
     /// Looks at options that are wrong together.
@@ -85,7 +96,7 @@ impl<P: Phase> Faults<P> {
     /// [`WordError::KillBeyond`] if it kills a rank that does not exist among `ranks`.
     pub fn check_ranks(&self, ranks: usize) -> Result<(), WordError> {
         let beyond = self.kills.beyond(ranks);
-        let error = |kill: Kill<P>| WordError::KillBeyond { kill: kill.to_string(), ranks };
+        let error = |kill: Kill| WordError::KillBeyond { kill: kill.to_string(), ranks };
         beyond.map_or(Ok(()), |kill| Err(error(kill)))
     }
 
@@ -93,10 +104,10 @@ impl<P: Phase> Faults<P> {
     ///
     /// # Errors
     /// [`WordError::Kill`].
-    pub fn add_kills_of_launcher(&mut self) -> Result<(), WordError> {
+    pub fn add_kills_of_launcher(&mut self, phases: &Phases) -> Result<(), WordError> {
         let kills = std::env::var("FAMPI_KILL").unwrap_or_default();
         for kill in kills.split(',').filter(|kill| !kill.is_empty()) {
-            self.kills.add(kill.parse::<Kill<P>>()?);
+            self.kills.add(Kill::parse(kill, phases)?);
         }
         Ok(())
     }

@@ -6,7 +6,6 @@
 //! finishing the dot product of iteration 7.
 
 use std::fmt;
-use std::str::FromStr;
 
 /// How a process ends, or stops being useful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,31 +30,28 @@ const MODES: [(&str, Mode); 5] = [
     ("stop", Mode::Stop),
 ];
 
-/// The points of a program at which a kill can strike.
-pub trait Phase: Copy + Eq + 'static {
-    /// All of them, with the words for them.
-    const NAMES: &'static [(&'static str, Self)];
+/// A point of a program at which a kill can strike, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Phase(pub &'static str);
 
-    /// In a recovery that the process takes part in.
-    const RECOVERY: Self;
+impl Phase {
+    /// In iteration K, just before its block is finished.
+    pub const FINISH: Self = Self("finish");
+    /// After the commit of iteration K.
+    pub const UPDATE: Self = Self("update");
+    /// In the K-th recovery that this process takes part in.
+    pub const RECOVERY: Self = Self("recovery");
+    /// A replacement that takes the rank in the K-th rebuilt world, while it joins.
+    pub const JOIN: Self = Self("join");
+}
 
-    /// While a replacement joins.
-    const JOIN: Self;
-
+/// The points of one program.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Phases {
+    /// All of them.
+    pub all: &'static [Phase],
     /// What a kill looks like, for those who wrote it wrongly.
-    const EXAMPLES: &'static str;
-}
-
-fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
-    table.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
-}
-
-fn name_of<'a, T: PartialEq>(table: &[(&'a str, T)], value: &T) -> &'a str {
-    table.iter().find(|(_, known)| known == value).map_or("?", |(name, _)| name)
-}
-
-fn names<T>(table: &[(&str, T)]) -> String {
-    table.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    pub examples: &'static str,
 }
 
 /// Why a kill cannot be understood.
@@ -68,23 +64,25 @@ pub struct KillError {
 
 /// One rank's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kill<P> {
+pub struct Kill {
     /// The rank, of the ranks of the launch.
     pub rank: usize,
     /// Where in the program.
-    pub phase: P,
+    pub phase: Phase,
     /// At which passage, counted from one.
     pub count: u32,
     /// How.
     pub mode: Mode,
 }
 
-impl<P: Phase> FromStr for Kill<P> {
-    type Err = KillError;
-
-    fn from_str(text: &str) -> Result<Self, KillError> {
+impl Kill {
+    /// What this text says, in a program with these phases.
+    ///
+    /// # Errors
+    /// [`KillError`].
+    pub fn parse(text: &str, phases: &Phases) -> Result<Self, KillError> {
         let wrong = |what: String| KillError {
-            examples: P::EXAMPLES,
+            examples: phases.examples,
             wrong: format!("in '{text}' {what}"),
         };
         let (rank, rest) =
@@ -92,16 +90,20 @@ impl<P: Phase> FromStr for Kill<P> {
         let rank = rank.parse().map_err(|_| wrong(format!("'{rank}' is not a rank")))?;
         let mut parts = rest.split(':');
         let phase = parts.next().unwrap_or_default();
-        let phase = named(P::NAMES, phase).ok_or_else(|| {
-            wrong(format!("'{phase}' is not a phase; the phases are {}", names(P::NAMES)))
+        let known = phases.all.iter().find(|known| known.0 == phase);
+        let phase = *known.ok_or_else(|| {
+            let names = phases.all.iter().map(|phase| phase.0).collect::<Vec<_>>().join(", ");
+            wrong(format!("'{phase}' is not a phase; the phases are {names}"))
         })?;
         let count = parts.next().unwrap_or_default();
         let count = count.parse().ok().filter(|&count| count > 0).ok_or_else(|| {
             wrong(format!("K must be a whole number of at least 1, not '{count}'"))
         })?;
         let mode = parts.next().unwrap_or("kill");
-        let mode = named(&MODES, mode).ok_or_else(|| {
-            wrong(format!("'{mode}' is not a mode; the modes are {}", names(&MODES)))
+        let known = MODES.iter().find(|(known, _)| *known == mode);
+        let (_, mode) = *known.ok_or_else(|| {
+            let names = MODES.map(|(name, _)| name).join(", ");
+            wrong(format!("'{mode}' is not a mode; the modes are {names}"))
         })?;
         match parts.next() {
             None => Ok(Self { rank, phase, count, mode }),
@@ -110,35 +112,29 @@ impl<P: Phase> FromStr for Kill<P> {
     }
 }
 
-impl<P: Phase> fmt::Display for Kill<P> {
+impl fmt::Display for Kill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rank, phase, count, mode } = self;
-        write!(f, "{rank}@{}:{count}:{}", name_of(P::NAMES, phase), name_of(&MODES, mode))
+        let mode = MODES.iter().find(|(_, known)| known == mode).map_or("?", |(name, _)| name);
+        write!(f, "{rank}@{}:{count}:{mode}", phase.0)
     }
 }
 
 /// All kills of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KillPlan<P> {
-    kills: Vec<Kill<P>>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KillPlan {
+    kills: Vec<Kill>,
 }
 
-impl<P> Default for KillPlan<P> {
-    /// Nobody dies.
-    fn default() -> Self {
-        Self { kills: Vec::new() }
-    }
-}
-
-impl<P: Phase> KillPlan<P> {
+impl KillPlan {
     /// Adds a kill.
-    pub fn add(&mut self, kill: Kill<P>) {
+    pub fn add(&mut self, kill: Kill) {
         self.kills.push(kill);
     }
 
     /// All kills, as given.
     #[must_use]
-    pub fn kills(&self) -> &[Kill<P>] {
+    pub fn kills(&self) -> &[Kill] {
         &self.kills
     }
 
@@ -150,7 +146,7 @@ impl<P: Phase> KillPlan<P> {
 
     /// The kill of a rank that does not exist among `ranks`, if there is one.
     #[must_use]
-    pub fn beyond(&self, ranks: usize) -> Option<Kill<P>> {
+    pub fn beyond(&self, ranks: usize) -> Option<Kill> {
         self.kills.iter().copied().find(|kill| kill.rank >= ranks)
     }
 
@@ -158,8 +154,8 @@ impl<P: Phase> KillPlan<P> {
     /// that replaces a rank must ask for nothing but its joining, or it would die of the cause
     /// that made it necessary.
     #[must_use]
-    pub fn due(&self, rank: usize, phase: P, count: u32) -> Option<Mode> {
-        let here = |kill: &&Kill<P>| (kill.rank, kill.phase, kill.count) == (rank, phase, count);
+    pub fn due(&self, rank: usize, phase: Phase, count: u32) -> Option<Mode> {
+        let here = |kill: &&Kill| (kill.rank, kill.phase, kill.count) == (rank, phase, count);
         self.kills.iter().find(here).map(|kill| kill.mode)
     }
 }
@@ -168,27 +164,22 @@ impl<P: Phase> KillPlan<P> {
 mod tests {
     use super::*;
 
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Point {
-        Iteration,
-        Dot,
-    }
+    const DOT: Phase = Phase("dot");
+    const ITERATION: Phase = Phase("iteration");
+    const PHASES: Phases =
+        Phases { all: &[ITERATION, DOT], examples: "2@iteration:40 or 0@dot:7:segv" };
 
-    impl Phase for Point {
-        const NAMES: &'static [(&'static str, Self)] =
-            &[("iteration", Self::Iteration), ("dot", Self::Dot)];
-        const RECOVERY: Self = Self::Iteration;
-        const JOIN: Self = Self::Iteration;
-        const EXAMPLES: &'static str = "2@iteration:40 or 0@dot:7:segv";
+    fn parse(text: &str) -> Result<Kill, KillError> {
+        Kill::parse(text, &PHASES)
     }
 
     #[test]
     fn a_kill_is_by_sigkill_unless_it_says_otherwise() {
-        let kill: Kill<Point> = "2@iteration:40".parse().unwrap();
-        let (phase, mode) = (Point::Iteration, Mode::Kill);
+        let kill = parse("2@iteration:40").unwrap();
+        let (phase, mode) = (ITERATION, Mode::Kill);
         assert_eq!(kill, Kill { rank: 2, phase, count: 40, mode });
         for text in ["0@dot:7:segv", "3@iteration:1:kill", "1@dot:2:panic", "5@iteration:9:stop"] {
-            assert_eq!(text.parse::<Kill<Point>>().unwrap().to_string(), text);
+            assert_eq!(parse(text).unwrap().to_string(), text);
         }
     }
 
@@ -203,7 +194,7 @@ mod tests {
             ("1@dot:1:poison", "'poison' is not a mode; the modes are kill, segv"),
             ("1@dot:1:kill:now", "':now' is too much"),
         ] {
-            let error = text.parse::<Kill<Point>>().unwrap_err().to_string();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(complaint), "{error}");
             assert!(error.starts_with("a kill is written"), "{error}");
         }
@@ -211,13 +202,13 @@ mod tests {
 
     #[test]
     fn only_the_named_rank_is_due_and_only_there() {
-        let mut plan = KillPlan::<Point>::default();
-        plan.add("1@dot:3:exit".parse().unwrap());
-        plan.add("3@iteration:5".parse().unwrap());
-        assert_eq!(plan.due(1, Point::Dot, 3), Some(Mode::Exit));
-        assert_eq!(plan.due(1, Point::Dot, 4), None);
-        assert_eq!(plan.due(0, Point::Dot, 3), None);
-        assert_eq!(plan.due(1, Point::Iteration, 3), None);
+        let mut plan = KillPlan::default();
+        plan.add(parse("1@dot:3:exit").unwrap());
+        plan.add(parse("3@iteration:5").unwrap());
+        assert_eq!(plan.due(1, DOT, 3), Some(Mode::Exit));
+        assert_eq!(plan.due(1, DOT, 4), None);
+        assert_eq!(plan.due(0, DOT, 3), None);
+        assert_eq!(plan.due(1, ITERATION, 3), None);
         assert_eq!(plan.beyond(4), None);
         assert_eq!(plan.beyond(3).map(|kill| kill.rank), Some(3));
     }

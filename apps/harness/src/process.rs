@@ -11,7 +11,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
 use crate::faults::Faults;
-use crate::kill_plan::{Mode, Phase};
+use crate::kill_plan::{Mode, Phases};
 use crate::timeline;
 use crate::words::Request;
 
@@ -52,6 +52,8 @@ pub struct Own {
     pub help: &'static str,
     /// What it says to `--version`.
     pub version: &'static str,
+    /// Where it can be made to die.
+    pub phases: &'static Phases,
 }
 
 /// Begins a program: its options, with the deaths that the launcher asks for, or the status to end
@@ -59,17 +61,17 @@ pub struct Own {
 ///
 /// # Errors
 /// The exit status.
-pub fn begin<O, P: Phase, E: Display>(
+pub fn begin<O, E: Display>(
     own: Own,
     parse: impl FnOnce(Skip<Args>) -> Result<Request<O>, E>,
-    faults: impl FnOnce(&mut O) -> &mut Faults<P>,
+    faults: impl FnOnce(&mut O) -> &mut Faults,
 ) -> Result<O, ExitCode> {
-    let Own { program, help, version } = own;
+    let Own { program, help, version, phases } = own;
     let ready = match parse(std::env::args().skip(1)) {
         Ok(Request::Help) => return Err(once(help)),
         Ok(Request::Version) => return Err(once(&format!("{program} {version}\n"))),
         Ok(Request::Run(mut options)) => {
-            let added = faults(&mut options).add_kills_of_launcher();
+            let added = faults(&mut options).add_kills_of_launcher(phases);
             added
                 .map_err(|error| error.to_string())
                 .and_then(|()| timeline::record())

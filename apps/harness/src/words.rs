@@ -101,6 +101,32 @@ impl Recovery {
     }
 }
 
+/// When the state is copied to a partner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protect {
+    /// No copies: after a failure all begins anew.
+    Never,
+    /// Every so many iterations, at least one.
+    Every(u32),
+    /// As measured.
+    Auto,
+}
+
+impl Protect {
+    /// What the words are.
+    pub const NEEDS: &'static str = "a whole number, 0 for no copies, or auto";
+
+    /// What this word says.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        match word {
+            "auto" => Some(Self::Auto),
+            "0" => Some(Self::Never),
+            number => number.parse().ok().map(Self::Every),
+        }
+    }
+}
+
 /// Whether an application survives failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultTolerance {
@@ -144,5 +170,24 @@ pub fn switch(value: &str) -> Option<bool> {
         "1" | "on" | "true" | "yes" => Some(true),
         "0" | "off" | "false" | "no" => Some(false),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_made_never_every_so_often_or_as_measured() {
+        for (word, protect) in [
+            ("0", Some(Protect::Never)),
+            ("1", Some(Protect::Every(1))),
+            ("3", Some(Protect::Every(3))),
+            ("auto", Some(Protect::Auto)),
+            ("-1", None),
+            ("often", None),
+        ] {
+            assert_eq!(Protect::of(word), protect);
+        }
     }
 }

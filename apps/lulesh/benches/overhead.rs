@@ -10,7 +10,7 @@
 use std::{error::Error, process::ExitCode, time::Instant};
 
 use fampi::{World, mpi::MpiPlatform};
-use harness::schedule::Protect;
+use harness::words::Protect;
 use lulesh::{
     exchange::Plain,
     options::{Faults, Options},

@@ -2,10 +2,11 @@
 //! in their order.
 
 use fampi::Error;
+use harness::kill_plan::Phase;
 
 use crate::domain::{Broken, Domain};
 use crate::exchange::Network;
-use crate::kill_plan::Phase;
+use crate::kill_plan;
 use crate::verify::{Summary, Totals};
 
 /// A point that a cycle passes; the caller may have plans for it.
@@ -50,26 +51,26 @@ pub fn run(
     if agreed.is_none() {
         net.begin_min(domain.state().clock.bound())?;
     }
-    passing(Phase::Step);
+    passing(kill_plan::STEP);
     let bound = agreed.map_or_else(|| net.end_min(), Ok)?;
     domain.state_mut().clock.advance(bound);
 
     net.open(&halo.forces)?;
     domain.compute_forces()?;
     net.send(&halo.forces, &mut |to, message| domain.pack_forces(to, message))?;
-    passing(Phase::Forces);
+    passing(kill_plan::FORCES);
     net.close(&halo.forces, &mut |from, message| domain.add_forces(from, message))?;
 
     net.open(&halo.positions)?;
     domain.move_nodes();
     net.send(&halo.positions, &mut |to, message| domain.pack_positions(to, message))?;
-    passing(Phase::Positions);
+    passing(kill_plan::POSITIONS);
     net.close(&halo.positions, &mut |from, message| domain.overwrite_positions(from, message))?;
 
     net.open(&halo.gradients)?;
     domain.compute_motion()?;
     net.send(&halo.gradients, &mut |to, message| domain.pack_gradients(to, message))?;
-    passing(Phase::Gradients);
+    passing(kill_plan::GRADIENTS);
     net.close(&halo.gradients, &mut |from, message| domain.unpack_gradients(from, message))?;
     domain.update_material()?;
     Ok(())

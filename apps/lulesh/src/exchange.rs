@@ -4,9 +4,10 @@
 //! each exchange being a local block inside that one (paper, algorithm 3); [`Plain`] is the same
 //! on bare MPI, for measuring what the blocks cost.
 
-use fampi::{Error, FaultCode, Finished, Level, ReduceOp, Request, Tag, Timeout, TryBlock, World};
+use fampi::{
+    Error, FaultCode, Finished, Level, Outcome, ReduceOp, Request, Tag, Timeout, TryBlock, World,
+};
 use harness::buffers::{Buffers, Places};
-use harness::survivor::wait;
 use mpi::collective::SystemOperation;
 use mpi::request::WaitGuard;
 use mpi::topology::SimpleCommunicator;
@@ -118,7 +119,7 @@ impl Network for InBlock<'_> {
 
     fn close(&mut self, plan: &Plan, unpack: Unpack<'_>) -> Result<(), Error> {
         let exchange = self.exchange.take().ok_or(Error::NoSuchRequest)?;
-        let finished = wait(exchange.finish(Timeout::Never))?;
+        let finished = end(exchange)?;
         let Messages { buffers, receives, sends } = &mut *self.messages;
         if !finished.is_committed() {
             return Err(first_fault(&finished, receives.iter().chain(&*sends)));
@@ -159,6 +160,14 @@ impl Network for InBlock<'_> {
         values.copy_from_slice(&buffer);
         self.messages.buffers.put(buffer);
         Ok(())
+    }
+}
+
+/// The end of a local block, however long it takes.
+fn end(block: TryBlock) -> Result<Finished, Error> {
+    match block.finish(Timeout::Never).wait_local(Timeout::Never)? {
+        Outcome::Committed(finished) | Outcome::Faulty(finished) => Ok(finished),
+        Outcome::TimedOut(_) => unreachable!("this wait has no limit"),
     }
 }
 

@@ -12,6 +12,10 @@
 //! unpacked in the order of their senders, so the highest has the last word. After each exchange
 //! of positions all copies of a node have the same bits.
 //!
+//! Messages are packed by hand: as sections of an array ([`fampi::Array`]) an exchange took 1.1 to
+//! 1.5 times as long at edges of 5 and 10, and no less for the forces at 20 and 30, as what comes
+//! has to be added from a buffer in any case.
+//!
 //! **Differs from the reference**, which unpacks positions in the order of faces, edges and
 //! corners, so that copies may differ; and which sends all three components of the gradient
 //! through each face, although only one of them is read.

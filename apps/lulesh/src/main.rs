@@ -6,6 +6,7 @@ use harness::process::{self, Own, die};
 use mpi::traits::Communicator;
 
 use lulesh::exchange::Plain;
+use lulesh::kill_plan::PHASES;
 use lulesh::mesh::Mesh;
 use lulesh::options::{FaultTolerance, HELP, Options};
 use lulesh::plain;
@@ -14,7 +15,8 @@ use lulesh::resilience::{self, Hooks, Simulated};
 use lulesh::state::{Clock, State};
 
 fn main() -> ExitCode {
-    let own = Own { program: "lulesh", help: HELP, version: env!("CARGO_PKG_VERSION") };
+    let own =
+        Own { program: "lulesh", help: HELP, version: env!("CARGO_PKG_VERSION"), phases: &PHASES };
     match process::begin(own, Options::parse, |options| &mut options.faults) {
         Ok(options) if options.faults.tolerance == FaultTolerance::On => resilient(&options),
         Ok(options) => bare(&options),

@@ -8,7 +8,7 @@ use harness::memory;
 pub use harness::words::{FaultTolerance, Recovery, WordError};
 use harness::words::{count, split};
 
-use crate::kill_plan::Phase;
+use crate::kill_plan::PHASES;
 use crate::mesh::{Mesh, NotCubic};
 use crate::regions::Division;
 
@@ -26,7 +26,7 @@ pub struct Options {
     /// Print nothing but the last line.
     pub quiet: bool,
     /// How the simulation meets failures.
-    pub faults: Faults<Phase>,
+    pub faults: Faults,
 }
 
 impl Default for Options {
@@ -153,7 +153,7 @@ impl Options {
                 self.division.extra_cost = number(value, MOST_COST)
                     .ok_or_else(|| needs("a whole number from 0 to 1000000"))?;
             }
-            _ => self.faults.set(name, value)?,
+            _ => self.faults.set(name, value, &PHASES)?,
         }
         Ok(())
     }
@@ -176,10 +176,11 @@ fn number(value: &str, most: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use harness::schedule::Protect;
+    use harness::words::Protect;
 
     use super::*;
-    use crate::kill_plan::Mode;
+    use crate::kill_plan;
+    use harness::kill_plan::Mode;
 
     fn run(line: &str) -> Options {
         match Options::parse(line.split_whitespace()) {
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(options.faults.tolerance, FaultTolerance::Off);
         assert_eq!(options.faults.recovery, Recovery::Merge);
         assert_eq!(options.faults.protect, Protect::Every(5));
-        assert_eq!(options.faults.kills.due(1, Phase::Forces, 4), Some(Mode::Exit));
+        assert_eq!(options.faults.kills.due(1, kill_plan::FORCES, 4), Some(Mode::Exit));
         assert!(run("").faults.fused && !run("fused=off").faults.fused);
         assert_eq!(run("protect-every=auto mtbf=60").faults.protect, Protect::Auto);
         assert!(options.mesh(0, 8).is_ok());

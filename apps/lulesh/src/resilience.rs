@@ -1,33 +1,41 @@
 //! Blocks, copies and recovery: algorithm 3 of the paper, with data that come back.
 //!
-//! One global block per cycle, and in it one local block per exchange. A failed local block dooms
-//! the global one: a rank may have moved its nodes when another dies, so the whole cycle is rolled
-//! back, never an exchange repeated.
+//! One step of a run ([`World::run`]) per cycle, whose block is global, and in it one local block
+//! per exchange. A failed local block dooms the global one: a rank may have moved its nodes when
+//! another dies, so the whole cycle is rolled back, never an exchange repeated.
 //!
 //! The bound on the time step of the next cycle is known when a cycle ends, so its minimum over
 //! the ranks rides on the commit and costs no message of its own; minima have the same bits in
 //! any order. Without that (`fused=off`) a cycle begins with a reduction.
 //!
 //! Every so often the global block carries a copy of the state that the cycle began with to the
-//! partner rank. When ranks have died, the world is rebuilt (or merged), everybody goes back to
-//! the last copy, nodal masses are summed again, and the cycles since then run again, with the
-//! same bits. The block of the restoration also tells all ranks how far anybody had come, and the
-//! bound on the next step.
+//! partner rank. When ranks have died, the run rebuilds (or merges) the world and all ranks go
+//! back to the last copy; then nodal masses are summed again, in a block of their own, and the
+//! cycles since then run again, with the same bits. That block also tells all ranks how far any
+//! of them had come, and the bound on the next step.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use fampi::{BlockOptions, Error, FaultCode, Finished, Level, ReduceOp, Timeout, TryBlock, World};
+use fampi::{
+    Ended, Error, FaultCode, FaultReport, Flow, Interval, ReduceOp, Step, TryBlock, World,
+};
 use harness::account::Account;
-use harness::survivor::{Detour, News, Survivor, restore, restored};
+use harness::buffers::Places;
+use harness::kill_plan::{Mode, Phase};
+use harness::witness::Witness;
 
 use crate::cycle::{self, CycleError};
 use crate::domain::{Broken, Domain};
 use crate::exchange::{InBlock, Messages};
-use crate::kill_plan::{Mode, Phase};
+use crate::kill_plan;
 use crate::mesh::Mesh;
 use crate::options::{Options, OptionsError};
 use crate::state::State;
 use crate::verify::Summary;
+
+/// The number of the protected state.
+const STATE: u32 = 0;
 
 /// Codes for [`Broken`], as the reference gives them to `MPI_Abort`.
 const CODES: [(Broken, i32); 2] = [(Broken::Volume, -1), (Broken::Viscosity, -2)];
@@ -84,24 +92,17 @@ pub struct Simulated {
 /// A simulation on one rank.
 struct Simulation<'a, 'h> {
     options: &'a Options,
-    survivor: Survivor<'a, Phase>,
+    witness: Witness<'a>,
     watch: &'h mut dyn FnMut(&mut State),
+    places: Places,
     messages: Messages,
     domain: Domain,
     /// The bound on the next step that came with a commit.
     bound: Option<f64>,
-}
-
-/// Where a simulation goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    Start,
-    Cycle,
-    Summarize,
-    /// The world is whole, but the state is not.
-    Restore,
-    /// Ranks died.
-    Rebuild,
+    /// The encoded state, on its way into a block.
+    copy: RefCell<Vec<f64>>,
+    /// Masses are summed, and all ranks know of each other where they are.
+    joined: bool,
 }
 
 /// Simulates on the ranks of the world, whatever happens to them. Every rank calls it; a
@@ -110,7 +111,7 @@ enum Next {
 /// # Errors
 /// [`SimulationError`], the same on all ranks that live; the world can still be left in order.
 pub fn simulate<'a>(
-    world: World,
+    mut world: World,
     options: &'a Options,
     hooks: Hooks<'a>,
 ) -> (World, Result<Simulated, SimulationError>) {
@@ -118,153 +119,128 @@ pub fn simulate<'a>(
         Ok(mesh) => mesh,
         Err(error) => return (world, Err(error.into())),
     };
-    let domain = Domain::new(mesh, options.division);
     let Hooks { die, watch } = hooks;
     let mut simulation = Simulation {
         options,
-        survivor: Survivor::new(world, &options.faults, die),
+        witness: Witness::new(&world, &options.faults, die),
         watch,
+        places: Places::of(&world),
         messages: Messages::default(),
-        domain,
+        domain: Domain::new(mesh, options.division),
         bound: None,
+        copy: RefCell::default(),
+        joined: false,
     };
-    let result = simulation.run();
-    let (world, resilience) = simulation.survivor.end();
-    let simulated = result.map(|(summary, elapsed)| Simulated { summary, elapsed, resilience });
-    (world, simulated)
+    let (began, policy, mut end) = (Instant::now(), simulation.witness.policy(), None);
+    let ended = world.run(&policy, &mut simulation, |step, simulation| {
+        let elapsed = began.elapsed();
+        end = simulation.step(step)?.map(|summary| (summary, elapsed));
+        Ok(if end.is_none() { Flow::Continue } else { Flow::Done })
+    });
+    let cycle = simulation.witness.begun();
+    let resilience = simulation.witness.end(&world);
+    let objected = match &ended {
+        Ok(Ended::Escalated { report, .. }) => broken(&world, report, cycle),
+        _ => None,
+    };
+    let result = match (objected, ended.and_then(Ended::done), end) {
+        (Some(error), ..) => Err(error),
+        (None, Err(error), _) => Err(error.into()),
+        (None, Ok(_), Some((summary, elapsed))) => Ok(Simulated { summary, elapsed, resilience }),
+        (None, Ok(_), None) => unreachable!("the last step is the one that has an end"),
+    };
+    (world, result)
+}
+
+impl fampi::State for Simulation<'_, '_> {
+    fn interval(&self) -> Interval {
+        self.options.faults.interval()
+    }
+
+    fn begin(&mut self, _: &mut TryBlock) -> Result<(), Error> {
+        self.domain = Domain::new(self.domain.mesh(), self.options.division);
+        self.joined = false;
+        Ok(())
+    }
+
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+        let copy = &mut *self.copy.borrow_mut();
+        self.domain.state().encode_into(copy);
+        block.protect(STATE, copy)
+    }
+
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        let copy: Vec<f64> = block.restore(STATE)?;
+        self.domain.state_mut().decode_from(&copy);
+        self.joined = false;
+        Ok(())
+    }
 }
 
 impl Simulation<'_, '_> {
-    fn run(&mut self) -> Result<(Summary, Duration), SimulationError> {
-        let joins = self.survivor.is_replacement();
-        let mut next = if joins { Next::Restore } else { Next::Start };
-        let began = Instant::now();
-        loop {
-            let elapsed = began.elapsed();
-            let gone_on = match next {
-                Next::Start => self.start(),
-                Next::Cycle => self.cycle(),
-                Next::Restore => self.restore(),
-                Next::Rebuild => {
-                    self.survivor.rebuild().map(|()| Next::Restore).map_err(Detour::from)
-                }
-                Next::Summarize => match self.summarize() {
-                    Ok(summary) => return Ok((summary, elapsed)),
-                    Err(detour) => Err(detour),
-                },
-            };
-            next = match gone_on {
-                Ok(next) => next,
-                Err(Detour::Rebuild) => Next::Rebuild,
-                Err(Detour::Faulty(finished)) => {
-                    self.check(&finished)?;
-                    // A cycle leaves a state that is neither the old nor the new one.
-                    if next == Next::Cycle { Next::Restore } else { next }
-                }
-                Err(Detour::Lost(error)) => return Err(error.into()),
-            };
+    /// A cycle, or the end.
+    fn step(&mut self, step: &mut Step<'_>) -> Result<Option<Summary>, Error> {
+        if !self.joined {
+            self.join(step)?;
         }
+        let clock = self.domain.state().clock;
+        if clock.is_over(self.options.most_cycles) {
+            let mut net = InBlock::new(step.world(), step, &self.places, &mut self.messages);
+            return cycle::summarize(&mut net, &self.domain).map(Some);
+        }
+        let k = clock.cycle + 1;
+        self.witness.begin(k);
+        let mut passing = self.witness.passing(k);
+        passing(kill_plan::CYCLE);
+        let copying = Instant::now();
+        step.protect_now(self)?;
+        self.witness.add_copy(copying);
+        let mut net = InBlock::new(step.world(), step, &self.places, &mut self.messages);
+        let result = cycle::run(&mut net, &mut self.domain, self.bound, &mut passing);
+        result.map_err(|error| match error {
+            CycleError::Network(error) => error,
+            CycleError::Broken(broken) => Error::Raised(code_of(broken)),
+        })?;
+        passing(Phase::FINISH);
+        if self.options.faults.fused {
+            let bound = self.domain.state().clock.bound();
+            let ([bound], _) = self.witness.commit_reduced(step, [bound], ReduceOp::Min)?;
+            self.bound = Some(bound);
+        } else {
+            self.witness.commit(step)?;
+        }
+        self.witness.done(step, k);
+        passing(Phase::UPDATE);
+        (self.watch)(self.domain.state_mut());
+        Ok(None)
     }
 
-    fn start(&mut self) -> Result<Next, Detour> {
-        self.domain = Domain::new(self.domain.mesh(), self.options.division);
-        let mut block = self.survivor.world.start(Level::Global)?;
-        let prepared = self.prepare(&mut block);
-        let (block, news) = self.survivor.go_on(block, prepared)?;
-        self.survivor.commit(block)?;
-        Ok(self.resume(news))
-    }
-
-    /// What comes before cycles, in one block: nodal masses, and what all ranks have to know of
-    /// each other, the bound on the next step too.
-    fn prepare(&mut self, block: &mut TryBlock) -> Result<(News, f64), Error> {
-        let Survivor { world, places, .. } = &self.survivor;
-        let mut net = InBlock::new(world, block, places, &mut self.messages);
+    /// What comes before cycles, in a block of its own: nodal masses, and what all ranks have to
+    /// know of each other, the bound on the next step, too.
+    fn join(&mut self, step: &mut Step<'_>) -> Result<(), Error> {
+        self.places = Places::of(step.world());
+        let mut net = InBlock::new(step.world(), step, &self.places, &mut self.messages);
         cycle::exchange_masses(&mut net, &mut self.domain)?;
         drop(net);
         let clock = self.domain.state().clock;
         // The least is the greatest of the negated.
-        let (news, [bound]) = self.survivor.exchange_news(block, clock.cycle, [-clock.bound()])?;
-        Ok((news, -bound))
-    }
-
-    fn resume(&mut self, (news, bound): (News, f64)) -> Next {
-        self.survivor.resume(&news);
-        self.bound = self.options.faults.fused.then_some(bound);
-        Next::Cycle
-    }
-
-    fn cycle(&mut self) -> Result<Next, Detour> {
-        let clock = self.domain.state().clock;
-        if clock.is_over(self.options.most_cycles) {
-            return Ok(Next::Summarize);
-        }
-        let k = clock.cycle + 1;
-        self.survivor.begin(k);
-        let mut passing = self.survivor.passing(k);
-        passing(Phase::Cycle);
-        let mut block = self.survivor.world.start(Level::Global)?;
-        let state = self.domain.state();
-        let protected = self.survivor.protect(&mut block, k, |copy| state.encode_into(copy));
-        let (mut block, ()) = self.survivor.go_on(block, protected)?;
-        let Survivor { world, places, .. } = &self.survivor;
-        let mut net = InBlock::new(world, &mut block, places, &mut self.messages);
-        let result = cycle::run(&mut net, &mut self.domain, self.bound, &mut passing);
-        drop(net);
-        let result = result.map_err(|error| match error {
-            CycleError::Network(error) => error,
-            CycleError::Broken(broken) => Error::Raised(code_of(broken)),
-        });
-        let (block, ()) = self.survivor.go_on(block, result)?;
-        passing(Phase::Finish);
-        if self.options.faults.fused {
-            let bound = self.domain.state().clock.bound();
-            let (_, [bound]) = self.survivor.commit_reduced(block, [bound], ReduceOp::Min)?;
-            self.bound = Some(bound);
-        } else {
-            self.survivor.commit(block)?;
-        }
-        self.survivor.done(k);
-        passing(Phase::Update);
-        (self.watch)(self.domain.state_mut());
-        Ok(Next::Cycle)
-    }
-
-    fn summarize(&mut self) -> Result<Summary, Detour> {
-        let mut block = self.survivor.world.start(Level::Global)?;
-        let Survivor { world, places, .. } = &self.survivor;
-        let mut net = InBlock::new(world, &mut block, places, &mut self.messages);
-        let result = cycle::summarize(&mut net, &self.domain);
-        drop(net);
-        let (block, summary) = self.survivor.go_on(block, result)?;
-        self.survivor.commit(block)?;
-        Ok(summary)
-    }
-
-    fn restore(&mut self) -> Result<Next, Detour> {
-        let began = Instant::now();
-        let world = self.survivor.world.comm();
-        let tried = world.try_block(BlockOptions::global(Timeout::Never), |block| {
-            let copy = restore(block)?;
-            self.domain.state_mut().decode_from(&copy);
-            self.prepare(block)
-        })?;
-        self.survivor.add_recovery(began);
-        Ok(restored(tried)?.map_or(Next::Start, |news| self.resume(news)))
-    }
-
-    /// Looks for failures of the physics in a faulty block, the same on all ranks: its report is.
-    fn check(&self, finished: &Finished) -> Result<(), SimulationError> {
-        for fault in finished.report().faults() {
-            let FaultCode::Application(code) = fault.code else { continue };
-            if let Some((broken, _)) = CODES.iter().find(|(_, known)| *known == code) {
-                let (broken, cycle) = (*broken, self.survivor.begun());
-                let rank = self.survivor.world.origin_of(fault.rank);
-                return Err(SimulationError::Broken { broken, rank, cycle });
-            }
-        }
+        let (news, [bound]) = self.witness.exchange_news(step, clock.cycle, [-clock.bound()])?;
+        self.witness.commit(step)?;
+        self.bound = self.options.faults.fused.then_some(-bound);
+        self.joined = true;
+        self.witness.resume(step, news);
         Ok(())
     }
+}
+
+/// The failure of the physics in the report of a faulty block, if there is one. It is the same on
+/// all ranks, as the report is.
+fn broken(world: &World, report: &FaultReport, cycle: u32) -> Option<SimulationError> {
+    report.faults().iter().find_map(|fault| {
+        let FaultCode::Application(code) = fault.code else { return None };
+        let (broken, _) = *CODES.iter().find(|(_, known)| *known == code)?;
+        Some(SimulationError::Broken { broken, rank: world.origin_of(fault.rank), cycle })
+    })
 }
 
 fn code_of(broken: Broken) -> i32 {

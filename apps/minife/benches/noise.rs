@@ -35,7 +35,7 @@ use fampi::{
     Level, Outcome, ReduceOp, Reduced, Timeout, World,
     mpi::{Baseline, MpiPlatform},
 };
-use harness::schedule::Protect;
+use harness::words::Protect;
 use minife::{
     cg::Limits,
     options::{Faults, Options},

@@ -8,6 +8,7 @@ use harness::process::{self, Own, die};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use minife::exchange::Plain;
+use minife::kill_plan::PHASES;
 use minife::options::{FaultTolerance, HELP, Options, Progress, YamlTarget};
 use minife::plain;
 use minife::report::{FinalLine, Report};
@@ -16,7 +17,8 @@ use minife::verify::Check;
 
 fn main() -> ExitCode {
     let began = Instant::now();
-    let own = Own { program: "minife", help: HELP, version: env!("CARGO_PKG_VERSION") };
+    let own =
+        Own { program: "minife", help: HELP, version: env!("CARGO_PKG_VERSION"), phases: &PHASES };
     match process::begin(own, Options::parse, |options| &mut options.faults) {
         Ok(options) if options.faults.tolerance == FaultTolerance::On => resilient(&options, began),
         Ok(options) => bare(&options, began),

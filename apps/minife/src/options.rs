@@ -13,7 +13,7 @@ pub use harness::words::{FaultTolerance, Recovery, WordError};
 use harness::words::{count, split, switch};
 
 use crate::cg::Limits;
-use crate::kill_plan::Phase;
+use crate::kill_plan::PHASES;
 use crate::mesh::Mesh;
 use crate::system::Problem;
 
@@ -55,7 +55,7 @@ pub struct Options {
     /// Whether the volume source of one is in the right-hand side.
     pub source: bool,
     /// How the solve meets failures.
-    pub faults: Faults<Phase>,
+    pub faults: Faults,
     /// When the solve ends.
     pub limits: Limits,
     /// Where the report goes.
@@ -270,7 +270,7 @@ impl Reader {
                     _ => return Err(needs("always, never or auto")),
                 };
             }
-            _ if NAMES.contains(&name) => options.faults.set(name, value)?,
+            _ if NAMES.contains(&name) => options.faults.set(name, value, &PHASES)?,
             _ => {}
         }
         Ok(())

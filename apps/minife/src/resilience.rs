@@ -1,9 +1,9 @@
 //! Blocks, copies and recovery: algorithm 2 of the paper, with the dot products inside.
 //!
-//! One global block per iteration. It carries, every so often, a copy of the state that the
-//! iteration began with to the partner rank. When a block is faulty because ranks died, the world
-//! is rebuilt (or merged), everybody goes back to the last copy, and the iterations since then
-//! run again, with the same bits.
+//! One step of a run ([`World::run`]) per iteration. Its block carries, every so often, a copy of
+//! the state that the iteration began with to the partner rank. When a block is faulty because
+//! ranks died, the run rebuilds (or merges) the world, all ranks go back to the last copy, and the
+//! iterations since then run again, with the same bits.
 //!
 //! The sum of `p·Ap` rides on the commit of the iteration, as nothing of the state has changed by
 //! then, and `r·r`, which follows from it, on the commit of a block of its own that has no
@@ -11,22 +11,29 @@
 //! reductions and no commit. Without that (`fused=off`) both sums are requests of the iteration's
 //! block.
 
+use std::cell::RefCell;
 use std::time::Instant;
 
-use fampi::{BlockOptions, Error, Finished, Level, ReduceOp, Request, Timeout, TryBlock, World};
+use fampi::{
+    Ended, Error, Finished, Flow, Interval, ReduceOp, Request, State, Step, TryBlock, World,
+};
 use harness::account::Account;
-use harness::buffers::Buffers;
-use harness::survivor::{Detour, Survivor, restore, restored};
+use harness::buffers::{Buffers, Places};
+use harness::kill_plan::{Mode, Phase};
+use harness::witness::Witness;
 
 use crate::cg::{Cg, Judgement, Stop};
 use crate::exchange::{InBlock, Network as _};
-use crate::kill_plan::{Mode, Phase};
+use crate::kill_plan;
 use crate::options::{Options, OptionsError};
 use crate::partition::PartitionError;
 use crate::report::SolveTimes;
 use crate::rows::RowMap;
 use crate::solve::{self, Iteration, Product, Summary};
 use crate::system::{SetupTimes, System};
+
+/// The number of the protected state.
+const STATE: u32 = 0;
 
 /// How to end this process, and to see how far the solve is.
 pub struct Hooks<'a> {
@@ -87,25 +94,20 @@ pub struct Solved {
 /// A solve on one rank.
 struct Solver<'a, 'h> {
     options: &'a Options,
-    survivor: Survivor<'a, Phase>,
+    witness: Witness<'a>,
     watch: &'h mut dyn FnMut(u32, f64),
+    places: Places,
     system: System,
     cg: Cg,
     buffers: Buffers,
     history: Vec<f64>,
     times: SolveTimes,
-}
-
-/// Where a solve goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    Start,
-    Iterate,
-    Summarize(Stop),
-    /// The world is whole, but the state is not.
-    Restore,
-    /// Ranks died.
-    Rebuild,
+    /// The encoded state, on its way into a block.
+    copy: RefCell<Vec<f64>>,
+    /// The residual of the first guess has still to be made.
+    begins: bool,
+    /// All ranks know of each other where they are.
+    joined: bool,
 }
 
 /// Solves the problem on the ranks of the world, whatever happens to them. Every rank calls it;
@@ -114,7 +116,7 @@ enum Next {
 /// # Errors
 /// [`SolveError`], the same on all ranks that live; the world can still be left in order.
 pub fn solve<'a>(
-    world: World,
+    mut world: World,
     options: &'a Options,
     hooks: Hooks<'a>,
 ) -> (World, Result<Solved, SolveError>) {
@@ -129,20 +131,30 @@ pub fn solve<'a>(
     let Hooks { die, watch } = hooks;
     let mut solver = Solver {
         options,
-        survivor: Survivor::new(world, &options.faults, die),
+        witness: Witness::new(&world, &options.faults, die),
         watch,
+        places: Places::of(&world),
         system,
         cg,
         buffers: Buffers::default(),
         history: Vec::new(),
         times: SolveTimes::default(),
+        copy: RefCell::default(),
+        begins: true,
+        joined: false,
     };
-    let result = solver.run();
-    let Solver { survivor, system, cg, history, times, .. } = solver;
-    let (world, resilience) = survivor.end();
-    let (stop, summary) = match result {
-        Ok(end) => end,
-        Err(error) => return (world, Err(error.into())),
+    let (began, policy, mut end) = (Instant::now(), solver.witness.policy(), None);
+    let ended = world.run(&policy, &mut solver, |step, solver| {
+        end = solver.step(step)?;
+        Ok(if end.is_none() { Flow::Continue } else { Flow::Done })
+    });
+    solver.times.total = began.elapsed();
+    let Solver { witness, system, cg, history, times, .. } = solver;
+    let resilience = witness.end(&world);
+    let (stop, summary) = match (ended.and_then(Ended::done), end) {
+        (Ok(_), Some(end)) => end,
+        (Ok(_), None) => unreachable!("the last step is the one that has an end"),
+        (Err(error), _) => return (world, Err(error.into())),
     };
     let solved = Solved {
         row_map,
@@ -159,131 +171,148 @@ pub fn solve<'a>(
     (world, Ok(solved))
 }
 
-impl Solver<'_, '_> {
-    fn run(&mut self) -> Result<(Stop, Summary), Error> {
-        let began = Instant::now();
-        let joins = self.survivor.is_replacement();
-        let mut next = if joins { Next::Restore } else { Next::Start };
-        loop {
-            let gone_on = match next {
-                Next::Start => self.start(),
-                Next::Iterate => self.iterate(),
-                Next::Restore => self.restore(),
-                Next::Rebuild => {
-                    self.survivor.rebuild()?;
-                    Ok(Next::Restore)
-                }
-                Next::Summarize(stop) => match self.summarize() {
-                    Ok(summary) => {
-                        self.times.total = began.elapsed();
-                        return Ok((stop, summary));
-                    }
-                    Err(detour) => Err(detour),
-                },
-            };
-            next = match gone_on {
-                Ok(next) => next,
-                Err(Detour::Rebuild) => Next::Rebuild,
-                // Nothing has touched the state.
-                Err(Detour::Faulty(_)) => next,
-                Err(Detour::Lost(error)) => return Err(error),
-            };
-        }
+impl State for Solver<'_, '_> {
+    fn interval(&self) -> Interval {
+        self.options.faults.interval()
     }
 
-    fn start(&mut self) -> Result<Next, Detour> {
+    fn begin(&mut self, _: &mut TryBlock) -> Result<(), Error> {
         self.cg = Cg::new(&self.system, self.options.limits);
         self.history.clear();
-        let mut block = self.survivor.world.start(Level::Global)?;
-        let mut net = InBlock::new(&mut block, &self.survivor.places, &mut self.buffers);
-        let mut result = solve::start(&mut net, &mut self.cg, &self.system);
-        if !self.options.faults.fused {
-            result = result.and_then(|local| net.sum(local));
-        }
-        let told =
-            result.and_then(|sum| Ok((sum, self.survivor.exchange_news(&mut block, 0, [])?.0)));
-        let (block, (sum, news)) = self.survivor.go_on(block, told)?;
-        let rt = if self.options.faults.fused {
-            let (_, [rt]) = self.survivor.commit_reduced(block, [sum], ReduceOp::Sum)?;
-            rt
-        } else {
-            self.survivor.commit(block)?;
-            sum
-        };
-        self.cg.accept_initial(rt);
-        self.survivor.resume(&news);
-        Ok(Next::Iterate)
+        (self.begins, self.joined) = (true, false);
+        Ok(())
     }
 
-    fn iterate(&mut self) -> Result<Next, Detour> {
+    /// The state before an iteration, with the norms so far.
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+        let (state, copy) = (self.cg.state(), &mut *self.copy.borrow_mut());
+        let norms = self.options.limits.max_iterations as usize;
+        copy.clear();
+        copy.resize(state.encoded_len() + norms, 0.0);
+        let (encoded, old) = copy.split_at_mut(state.encoded_len());
+        state.encode_into(encoded);
+        old[..self.history.len()].copy_from_slice(&self.history);
+        block.protect(STATE, copy)
+    }
+
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        let copy: Vec<f64> = block.restore(STATE)?;
+        let (encoded, norms) = copy.split_at(self.cg.state().encoded_len());
+        self.cg.restore(encoded);
+        self.history.clear();
+        self.history.extend_from_slice(&norms[..self.cg.state().iteration as usize]);
+        (self.begins, self.joined) = (false, false);
+        Ok(())
+    }
+}
+
+impl Solver<'_, '_> {
+    /// An iteration, or the end.
+    fn step(&mut self, step: &mut Step<'_>) -> Result<Option<(Stop, Summary)>, Error> {
+        if !self.joined {
+            self.join(step)?;
+        }
         if let Some(stop) = self.cg.stop() {
-            return Ok(Next::Summarize(stop));
+            return self.summarize(step, stop);
         }
         let k = self.cg.state().iteration + 1;
-        self.survivor.begin(k);
-        self.survivor.end_if_planned(Phase::Iteration, k);
+        self.witness.begin(k);
+        let mut passing = self.witness.passing(k);
+        passing(kill_plan::ITERATION);
         let iteration = if self.options.faults.fused {
-            self.iterate_fused(k)?
+            self.iterate_fused(step, &mut passing)?
         } else {
-            self.iterate_with_sums(k)?
+            self.iterate_with_sums(step, &mut passing)?
         };
-        self.survivor.end_if_planned(Phase::Update, k);
-        Ok(self.accept(k, iteration))
+        passing(Phase::UPDATE);
+        self.accept(step, k, iteration)
+    }
+
+    /// What comes before iterations: the residual, if there is none, and what all ranks have to
+    /// know of each other.
+    fn join(&mut self, step: &mut Step<'_>) -> Result<(), Error> {
+        self.places = Places::of(step.world());
+        let mut sum = None;
+        if self.begins {
+            let mut net = InBlock::new(step, &self.places, &mut self.buffers);
+            let local = solve::start(&mut net, &mut self.cg, &self.system)?;
+            sum = Some(if self.options.faults.fused { local } else { net.sum(local)? });
+        }
+        let (news, []) = self.witness.exchange_news(step, self.cg.state().iteration, [])?;
+        if let Some(local) = sum.filter(|_| self.options.faults.fused) {
+            sum = Some(self.witness.commit_reduced(step, [local], ReduceOp::Sum)?.0[0]);
+        } else {
+            self.witness.commit(step)?;
+        }
+        if let Some(rt) = sum {
+            self.cg.accept_initial(rt);
+        }
+        (self.begins, self.joined) = (false, true);
+        self.witness.resume(step, news);
+        Ok(())
     }
 
     /// An iteration whose sums are made by commits: of its own block, and of blocks that have no
     /// requests.
-    fn iterate_fused(&mut self, k: u32) -> Result<Iteration, Detour> {
+    fn iterate_fused(
+        &mut self,
+        step: &mut Step<'_>,
+        passing: &mut dyn FnMut(Phase),
+    ) -> Result<Iteration, Error> {
         let rt = match self.cg.local_residual_dot() {
-            Some(local) => Some(self.sum([local])?[0]),
+            Some(local) => Some(self.sum(step, [local])?[0]),
             None => None,
         };
-        let mut block = self.survivor.world.start(Level::Global)?;
-        let protected = self.protect(&mut block, k);
-        let (mut block, ()) = self.survivor.go_on(block, protected)?;
-        let mut passing = self.survivor.passing(k);
-        let mut net = InBlock::new(&mut block, &self.survivor.places, &mut self.buffers);
+        self.protect_now(step)?;
+        let mut net = InBlock::new(step, &self.places, &mut self.buffers);
         let (cg, system, times) = (&mut self.cg, &self.system, &mut self.times);
         let overlap = self.options.overlap;
-        let result = solve::multiply(&mut net, cg, system, rt, overlap, times, &mut passing);
-        let sends = net.into_sends();
-        let (block, Product { norm, local }) = self.survivor.go_on(block, result)?;
-        passing(Phase::Dot);
-        passing(Phase::Finish);
-        let (finished, [curvature]) =
-            self.survivor.commit_reduced(block, [local], ReduceOp::Sum)?;
+        let product = solve::multiply(&mut net, cg, system, rt, overlap, times, passing)?;
+        let (sends, Product { norm, local }) = (net.into_sends(), product);
+        passing(kill_plan::DOT);
+        passing(Phase::FINISH);
+        let ([curvature], finished) = self.witness.commit_reduced(step, [local], ReduceOp::Sum)?;
         self.take_back(&finished, sends);
         let mut judgement = self.cg.judge(curvature);
         if judgement == Judgement::NormsNeeded {
-            let norms = self.sum(self.cg.local_norms())?;
+            let norms = self.sum(step, self.cg.local_norms())?;
             judgement = self.cg.judge_norms(curvature, norms);
         }
         Ok(Iteration { norm, curvature, judgement })
     }
 
     /// An iteration whose sums are requests of its block.
-    fn iterate_with_sums(&mut self, k: u32) -> Result<Iteration, Detour> {
-        let mut block = self.survivor.world.start(Level::Global)?;
-        let protected = self.protect(&mut block, k);
-        let (mut block, ()) = self.survivor.go_on(block, protected)?;
-        let mut passing = self.survivor.passing(k);
-        let mut net = InBlock::new(&mut block, &self.survivor.places, &mut self.buffers);
+    fn iterate_with_sums(
+        &mut self,
+        step: &mut Step<'_>,
+        passing: &mut dyn FnMut(Phase),
+    ) -> Result<Iteration, Error> {
+        self.protect_now(step)?;
+        let mut net = InBlock::new(step, &self.places, &mut self.buffers);
         let (cg, system, times) = (&mut self.cg, &self.system, &mut self.times);
-        let overlap = self.options.overlap;
-        let result = solve::iterate(&mut net, cg, system, overlap, times, &mut passing);
+        let iteration = solve::iterate(&mut net, cg, system, self.options.overlap, times, passing)?;
         let sends = net.into_sends();
-        let (block, iteration) = self.survivor.go_on(block, result)?;
-        passing(Phase::Finish);
-        let finished = self.survivor.commit(block)?;
+        passing(Phase::FINISH);
+        let finished = self.witness.commit(step)?;
         self.take_back(&finished, sends);
         Ok(iteration)
     }
 
-    /// Sums over the ranks, by the commit of a block that has no requests.
-    fn sum<const N: usize>(&mut self, local: [f64; N]) -> Result<[f64; N], Detour> {
+    fn protect_now(&mut self, step: &mut Step<'_>) -> Result<(), Error> {
         let began = Instant::now();
-        let block = self.survivor.world.start(Level::Global)?;
-        let (_, sums) = self.survivor.commit_reduced(block, local, ReduceOp::Sum)?;
+        step.protect_now(self)?;
+        self.witness.add_copy(began);
+        Ok(())
+    }
+
+    /// Sums over the ranks, by the commit of a block that has no requests.
+    fn sum<const N: usize>(
+        &mut self,
+        step: &mut Step<'_>,
+        local: [f64; N],
+    ) -> Result<[f64; N], Error> {
+        let began = Instant::now();
+        let (sums, _) = self.witness.commit_reduced(step, local, ReduceOp::Sum)?;
         self.times.dot += began.elapsed();
         Ok(sums)
     }
@@ -293,58 +322,33 @@ impl Solver<'_, '_> {
         buffers.for_each(|buffer| self.buffers.put(buffer));
     }
 
-    fn accept(&mut self, k: u32, iteration: Iteration) -> Next {
+    /// The update of the solution after a committed iteration, or the end if there can be none.
+    fn accept(
+        &mut self,
+        step: &mut Step<'_>,
+        k: u32,
+        iteration: Iteration,
+    ) -> Result<Option<(Stop, Summary)>, Error> {
         let Iteration { norm, curvature, judgement } = iteration;
         let began = Instant::now();
         self.history.push(norm);
         if judgement == Judgement::Breakdown {
             self.cg.break_down();
-            return Next::Summarize(Stop::Breakdown);
+            return self.summarize(step, Stop::Breakdown);
         }
         self.cg.commit(curvature);
         self.times.waxpy += began.elapsed();
-        self.survivor.done(k);
+        self.witness.done(step, k);
         (self.watch)(k, norm);
-        Next::Iterate
+        Ok(None)
     }
 
-    fn summarize(&mut self) -> Result<Summary, Detour> {
-        let mut block = self.survivor.world.start(Level::Global)?;
-        let mut net = InBlock::new(&mut block, &self.survivor.places, &mut self.buffers);
-        let result = solve::summarize(&mut net, &self.cg, &self.system);
-        let (block, summary) = self.survivor.go_on(block, result)?;
-        self.survivor.commit(block)?;
-        Ok(summary)
-    }
-
-    /// A copy of the state before iteration k, with the norms so far, if it is time for one.
-    fn protect(&mut self, block: &mut TryBlock, k: u32) -> Result<(), Error> {
-        let (state, history) = (self.cg.state(), &self.history);
-        let norms = self.options.limits.max_iterations as usize;
-        self.survivor.protect(block, k, |copy| {
-            copy.clear();
-            copy.resize(state.encoded_len() + norms, 0.0);
-            let (encoded, old) = copy.split_at_mut(state.encoded_len());
-            state.encode_into(encoded);
-            old[..history.len()].copy_from_slice(history);
-        })
-    }
-
-    fn restore(&mut self) -> Result<Next, Detour> {
-        let began = Instant::now();
-        let world = self.survivor.world.comm();
-        let tried = world.try_block(BlockOptions::global(Timeout::Never), |block| {
-            let copy = restore(block)?;
-            let (encoded, norms) = copy.split_at(self.cg.state().encoded_len());
-            self.cg.restore(encoded);
-            let k = self.cg.state().iteration;
-            self.history.clear();
-            self.history.extend_from_slice(&norms[..k as usize]);
-            Ok(self.survivor.exchange_news(block, k, [])?.0)
-        })?;
-        self.survivor.add_recovery(began);
-        let Some(news) = restored(tried)? else { return Ok(Next::Start) };
-        self.survivor.resume(&news);
-        Ok(Next::Iterate)
+    fn summarize(
+        &mut self,
+        step: &mut Step<'_>,
+        stop: Stop,
+    ) -> Result<Option<(Stop, Summary)>, Error> {
+        let mut net = InBlock::new(step, &self.places, &mut self.buffers);
+        Ok(Some((stop, solve::summarize(&mut net, &self.cg, &self.system)?)))
     }
 }

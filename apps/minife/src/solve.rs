@@ -4,10 +4,11 @@
 use std::time::Instant;
 
 use fampi::Error;
+use harness::kill_plan::Phase;
 
 use crate::cg::{Cg, Judgement};
 use crate::exchange::Network;
-use crate::kill_plan::Phase;
+use crate::kill_plan;
 use crate::report::SolveTimes;
 use crate::system::System;
 use crate::verify;
@@ -72,7 +73,7 @@ pub fn iterate(
     let Product { norm, local } = multiply(net, cg, system, rt, overlap, times, passing)?;
     let multiplied = Instant::now();
     net.begin_sum(&[local])?;
-    passing(Phase::Dot);
+    passing(kill_plan::DOT);
     let curvature = net.end_sum()?[0];
     let mut judgement = cg.judge(curvature);
     if judgement == Judgement::NormsNeeded {
@@ -111,15 +112,15 @@ pub fn multiply(
     let norm = cg.form_direction(rt);
     let formed = Instant::now();
     net.begin_exchange(system, cg.direction())?;
-    passing(Phase::Exchange);
+    passing(kill_plan::EXCHANGE);
     let local = if overlap {
         cg.multiply_interior(system);
         net.end_exchange(system, cg.direction_mut())?;
-        passing(Phase::Multiply);
+        passing(kill_plan::MULTIPLY);
         cg.multiply_edge(system)
     } else {
         net.end_exchange(system, cg.direction_mut())?;
-        passing(Phase::Multiply);
+        passing(kill_plan::MULTIPLY);
         cg.multiply(system)
     };
     times.waxpy += formed - began;

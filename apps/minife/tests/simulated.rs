@@ -5,11 +5,10 @@
 //! one, with its transcript.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use fampi::Error;
-use fampi::sim::{Crash, Ending, Report, Simulation, crash};
-use harness::draw::Draw;
+use fampi::sim::{Ending, Report, Simulation, crash};
+use harness::simulated::{self, Case};
 use minife::lockstep::Lockstep;
 use minife::options::{Options, Recovery, Request};
 use minife::resilience::{self, Hooks, SolveError};
@@ -17,8 +16,6 @@ use minife::resilience::{self, Hooks, SolveError};
 const RANKS: u32 = 4;
 /// How many seeds run when nobody says how many.
 const SEEDS: u64 = 400;
-/// The first effects of a process belong to the launch, which nobody could recover from.
-const LAUNCH_EFFECTS: u64 = 8;
 
 /// What must not depend on deaths: every bit of the history and of the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,110 +29,49 @@ struct Bits {
 
 type Solved = Result<Bits, SolveError>;
 
-#[derive(Clone, Debug)]
-struct Case {
-    seed: u64,
-    spares: u32,
-    recovery: Recovery,
-    fused: bool,
-    crashes: Vec<Crash>,
+fn drawn_from(seed: u64) -> Case {
+    Case::drawn_from(seed, RANKS, calm(true).1, &[1])
 }
 
-impl Case {
-    fn undisturbed(spares: u32) -> Self {
-        let (recovery, crashes) = (Recovery::Rebuild, Vec::new());
-        Self { seed: 0, spares, recovery, fused: true, crashes }
-    }
+fn run(case: &Case, words: &[&str], trace: bool) -> Report<Solved> {
+    let words = ["nx=10"].iter().chain(words).copied();
+    let Ok(Request::Run(mut options)) = Options::parse(words) else { panic!("these are options") };
+    options.faults.recovery = case.recovery;
+    options.faults.fused = case.fused;
+    let options: Arc<Options> = Arc::from(options);
+    case.simulation(RANKS, trace).run_world(move |world| {
+        let mut watch = |_, _| {};
+        let hooks = Hooks { die: &|_| crash(), watch: &mut watch };
+        let (world, result) = resilience::solve(world, &options, hooks);
+        world.finalize();
+        result.map(|solved| Bits {
+            iterations: solved.iterations,
+            history: solved.history.iter().map(|norm| norm.to_bits()).collect(),
+            centre: solved.summary.centre.to_bits(),
+            max_error: solved.summary.max_error.to_bits(),
+            digest: solved.summary.digest.to_string(),
+        })
+    })
+}
 
-    fn drawn_from(seed: u64) -> Self {
-        let mut draw = Draw(seed);
-        let spares = draw.below(2) as u32;
-        let recovery = if draw.below(4) == 0 { Recovery::Merge } else { Recovery::Rebuild };
-        let (_, last) = *calm(true);
-        let deaths = 1 + draw.below(3);
-        let crashes = (0..deaths).map(|_| {
-            // Spares and those that are spawned later may be struck, too.
-            let process = draw.below(u64::from(RANKS) + 2) as u32;
-            let first = if process < RANKS { LAUNCH_EFFECTS } else { 1 };
-            if process < RANKS && draw.below(4) == 0 {
-                Crash::at_time(process, Duration::from_micros(300 + draw.below(4_000)))
-            } else {
-                Crash::before_effect(process, first + draw.below(last))
+/// What is wrong with a run, if something is.
+fn judge(case: &Case, report: &Report<Solved>) -> Result<Tally, String> {
+    let (result, deaths) = simulated::agreed(report)?;
+    let solved = Tally { solved: 1, lost: 0, deaths };
+    match result {
+        Ok(bits) if case.recovery == Recovery::Rebuild => {
+            let (expected, _) = calm(case.fused);
+            if bits != expected {
+                return Err(format!("digits: {bits:?} and not {expected:?}"));
             }
-        });
-        let crashes = crashes.collect();
-        let fused = draw.below(4) > 0;
-        Self { seed, spares, recovery, fused, crashes }
-    }
-
-    fn run(&self, words: &[&str], trace: bool) -> Report<Solved> {
-        let words = ["nx=10"].iter().chain(words).copied();
-        let Ok(Request::Run(mut options)) = Options::parse(words) else {
-            panic!("these are options")
-        };
-        options.faults.recovery = self.recovery;
-        options.faults.fused = self.fused;
-        let options: Arc<Options> = Arc::from(options);
-        Simulation::new(RANKS)
-            .seed(self.seed)
-            .spares(self.spares)
-            .crashes(self.crashes.iter().copied())
-            .trace(trace)
-            .run_world(move |world| {
-                let mut watch = |_, _| {};
-                let hooks = Hooks { die: &|_| crash(), watch: &mut watch };
-                let (world, result) = resilience::solve(world, &options, hooks);
-                world.finalize();
-                result.map(|solved| Bits {
-                    iterations: solved.iterations,
-                    history: solved.history.iter().map(|norm| norm.to_bits()).collect(),
-                    centre: solved.summary.centre.to_bits(),
-                    max_error: solved.summary.max_error.to_bits(),
-                    digest: solved.summary.digest.to_string(),
-                })
-            })
-    }
-
-    /// What is wrong with a run, if something is.
-    fn judge(&self, report: &Report<Solved>) -> Result<Tally, String> {
-        let mut crashed = vec![false; report.processes.len()];
-        for (struck, process) in crashed.iter_mut().zip(&report.processes) {
-            match &process.ending {
-                Ending::Panicked(message) => return Err(format!("a process panicked: {message}")),
-                Ending::Stuck(what) => return Err(format!("termination: {what}")),
-                Ending::Crashed => *struck = true,
-                Ending::Finished(_) | Ending::Exited => {}
-            }
+            Ok(solved)
         }
-        let mut results = report.results();
-        let Some(first) = results.next() else {
-            // A job may lose everybody, but not to three deaths.
-            return Err("nobody finished".to_owned());
-        };
-        if let Some(other) = results.find(|other| *other != first) {
-            return Err(format!("agreement: {first:?} and {other:?}"));
+        Ok(bits) => near(bits, &calm(true).0).map(|()| solved),
+        Err(SolveError::Lost(error)) => {
+            let lost = Tally { solved: 0, lost: 1, deaths };
+            case.may_lose(error, RANKS, deaths).map(|()| lost)
         }
-        let deaths = crashed.iter().filter(|crashed| **crashed).count() as u64;
-        match first {
-            Ok(bits) if self.recovery == Recovery::Rebuild => {
-                let (expected, _) = calm(self.fused);
-                if bits != expected {
-                    return Err(format!("digits: {bits:?} and not {expected:?}"));
-                }
-                Ok(Tally { solved: 1, lost: 0, deaths })
-            }
-            Ok(bits) => near(bits, &calm(true).0).map(|()| Tally { solved: 1, lost: 0, deaths }),
-            Err(SolveError::Lost(Error::StateLost { rank, partner })) => {
-                // After a merge ranks are numbered anew.
-                let apart = rank.number().abs_diff(partner.number());
-                let partners = apart == RANKS / 2 || self.recovery == Recovery::Merge;
-                if !partners || deaths < 2 {
-                    return Err(format!("{rank} and {partner} were not lost together"));
-                }
-                Ok(Tally { solved: 0, lost: 1, deaths })
-            }
-            Err(error) => Err(format!("the solve was given up: {error}")),
-        }
+        Err(error) => Err(format!("the solve was given up: {error}")),
     }
 }
 
@@ -161,28 +97,17 @@ fn near(bits: &Bits, expected: &Bits) -> Result<(), String> {
 fn calm(fused: bool) -> &'static (Bits, u64) {
     static CALM: [OnceLock<(Bits, u64)>; 2] = [const { OnceLock::new() }; 2];
     CALM[usize::from(fused)].get_or_init(|| {
-        let report = Case { fused, ..Case::undisturbed(0) }.run(&[], false);
-        let effects = report.processes.iter().map(|process| process.effects).max();
+        let report = run(&Case { fused, ..Case::undisturbed(0) }, &[], false);
+        let effects = simulated::most_effects(&report);
         let bits = report.expect_orderly().swap_remove(0).expect("nothing happened");
-        (bits, effects.expect("four processes"))
+        (bits, effects)
     })
-}
-
-fn reproduce(seed: u64) -> String {
-    format!(
-        "REPRODUCE WITH: FAMPI_SEED={seed} cargo test --release -p minife --test simulated -- \
-         one_seed --nocapture"
-    )
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]
 fn without_deaths_simulated_ranks_agree_with_the_specification() {
     for spares in [0, 1] {
-        let results = Case::undisturbed(spares).run(&[], false).expect_orderly();
+        let results = run(&Case::undisturbed(spares), &[], false).expect_orderly();
         assert!(results.iter().flatten().count() >= RANKS as usize);
         assert!(results.iter().flatten().all(|bits| bits == &calm(true).0));
     }
@@ -193,32 +118,26 @@ fn without_deaths_simulated_ranks_agree_with_the_specification() {
 
 #[test]
 fn thousands_of_seeds_of_deaths_change_no_bit() {
-    let began = std::time::Instant::now();
-    let seeds = number("FAMPI_SEEDS").unwrap_or(SEEDS);
+    let verdict = |case: &Case| judge(case, &run(case, &[], false));
     let mut sum = Tally::default();
-    for seed in 0..seeds {
-        let case = Case::drawn_from(seed);
-        match case.judge(&case.run(&[], false)) {
-            Ok(seen) => {
-                sum.solved += seen.solved;
-                sum.lost += seen.lost;
-                sum.deaths += seen.deaths;
-            }
-            Err(violation) => panic!("{violation}\n{case:?}\n{}", reproduce(seed)),
-        }
+    let verdicts = simulated::search("minife", SEEDS, drawn_from, verdict);
+    for seen in &verdicts {
+        sum.solved += seen.solved;
+        sum.lost += seen.lost;
+        sum.deaths += seen.deaths;
     }
-    println!("{seeds} seeds in {:?}: {sum:?}", began.elapsed());
-    assert!(sum.solved > sum.lost && sum.deaths >= seeds, "{sum:?}");
+    println!("{sum:?}");
+    assert!(sum.solved > sum.lost && sum.deaths >= verdicts.len() as u64, "{sum:?}");
 }
 
 #[test]
 fn one_seed() {
-    let Some(seed) = number("FAMPI_SEED") else { return };
-    let case = Case::drawn_from(seed);
-    let report = case.run(&[], true);
+    let Some(seed) = simulated::number("FAMPI_SEED") else { return };
+    let case = drawn_from(seed);
+    let report = run(&case, &[], true);
     println!("{case:#?}\n{report}");
-    if let Err(violation) = case.judge(&report) {
-        panic!("{violation}\n{}", reproduce(seed));
+    if let Err(violation) = judge(&case, &report) {
+        panic!("{violation}\n{}", simulated::reproduce("minife", seed));
     }
 }
 
@@ -231,7 +150,7 @@ fn a_plan_of_deaths_works_on_simulated_ranks_as_on_real_ones() {
         &["kill=3@iteration:31", "kill=3@join:1"],
     ] {
         for (spares, fused) in [(0, true), (1, true), (0, false)] {
-            let report = Case { fused, ..Case::undisturbed(spares) }.run(kills, false);
+            let report = run(&Case { fused, ..Case::undisturbed(spares) }, kills, false);
             let crashed = |process: &fampi::sim::ProcessReport<Solved>| {
                 matches!(process.ending, Ending::Crashed)
             };
@@ -273,7 +192,7 @@ fn sums_by_commits_have_the_bits_of_the_yardstick_on_any_number_of_ranks_also_af
 fn an_interval_that_the_ranks_choose_changes_no_bit() {
     for kills in [&["kill=2@dot:18"][..], &["kill=2@dot:7", "kill=0@iteration:29"]] {
         let words = ["protect-every=auto", "mtbf=10"];
-        let report = Case::undisturbed(0).run(&[&words, kills].concat(), false);
+        let report = run(&Case::undisturbed(0), &[&words, kills].concat(), false);
         let results = report.expect_orderly();
         assert!(results.iter().all(|result| result.as_ref() == Ok(&calm(true).0)), "{kills:?}");
     }
@@ -282,7 +201,7 @@ fn an_interval_that_the_ranks_choose_changes_no_bit() {
 #[test]
 fn partners_that_die_together_are_named_on_all_living_ranks() {
     let kills = ["kill=1@dot:9", "kill=3@dot:9"];
-    let results = Case::undisturbed(0).run(&kills, false).expect_orderly();
+    let results = run(&Case::undisturbed(0), &kills, false).expect_orderly();
     assert!(!results.is_empty());
     for result in results {
         let Err(SolveError::Lost(Error::StateLost { rank, partner })) = result else {
@@ -295,7 +214,7 @@ fn partners_that_die_together_are_named_on_all_living_ranks() {
 #[test]
 fn equal_seeds_tell_equal_stories() {
     for seed in 0..4 {
-        let [one, other] = [0; 2].map(|_| Case::drawn_from(seed).run(&[], false).fingerprint);
-        assert_eq!(one, other, "{}", reproduce(seed));
+        let [one, other] = [0; 2].map(|_| run(&drawn_from(seed), &[], false).fingerprint);
+        assert_eq!(one, other, "{}", simulated::reproduce("minife", seed));
     }
 }

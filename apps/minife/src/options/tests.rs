@@ -1,9 +1,10 @@
 //! What command lines and input files mean, and which are refused.
 
-use harness::schedule::Protect;
+use harness::words::Protect;
 
 use super::*;
-use crate::kill_plan::Mode;
+use crate::kill_plan;
+use harness::kill_plan::Mode;
 
 fn run(line: &str) -> Options {
     match Options::parse(line.split_whitespace()) {
@@ -44,7 +45,7 @@ fn every_way_to_write_an_option_means_the_same() {
 fn a_kill_keeps_the_colons_of_its_value() {
     for line in ["--kill 2@dot:40:segv", "--kill=2@dot:40:segv", "kill:2@dot:40:segv"] {
         let options = run(line);
-        assert_eq!(options.faults.kills.due(2, Phase::Dot, 40), Some(Mode::Segv));
+        assert_eq!(options.faults.kills.due(2, kill_plan::DOT, 40), Some(Mode::Segv));
     }
     assert_eq!(run("--kill 1@dot:4 --kill 2@dot:4").faults.kills.kills().len(), 2);
 }

@@ -1,0 +1,228 @@
+//! When a run copies the states to partners: with every step, every so many steps, or as often as
+//! failures are worth it.
+//!
+//! A copy costs time in every case, and saves the work since the copy before in case of a failure.
+//! The best interval between copies is Daly's (J. T. Daly, "A higher order estimate of the optimum
+//! checkpoint interval for restart dumps", Future Generation Computer Systems 22 (2006) 303–312,
+//! equation 37): with the cost δ of a copy and the mean time M between failures,
+//!
+//! ```text
+//!   √(2δM) · (1 + ⅓·√(δ/2M) + ⅑·δ/2M) − δ      if δ < 2M, else M
+//! ```
+//!
+//! While it learns, a run copies with every other step. The cost of a copy is what a step with one
+//! takes longer, but not less than what making it takes. Then all ranks take the largest cost and
+//! the longest step of any rank, and so one interval.
+//!
+//! **Assumes** that steps take about equally long, and failures come at random.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Steps in which [`Interval::Auto`] learns.
+const LEARNING: u64 = 16;
+/// Between copies while it learns.
+const LEARNING_INTERVAL: u32 = 2;
+
+/// How many steps of a run lie between two copies of its state. All ranks have the same.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Interval {
+    /// No copies, except one of what the ranks came with, where they make it
+    /// ([`State::begin`](crate::State::begin)): after a failure all begins anew.
+    Never,
+    /// So many steps; 0 counts as 1.
+    Every(u32),
+    /// As is best for the measured cost of a copy; [`Step::interval`](crate::Step::interval) tells.
+    Auto {
+        /// The mean time between failures of the whole job.
+        mtbf: Duration,
+    },
+}
+
+/// Daly's interval between copies, in seconds of work.
+fn best_interval(copy_seconds: f64, mtbf_seconds: f64) -> f64 {
+    let share = copy_seconds / (2.0 * mtbf_seconds);
+    if share >= 1.0 {
+        return mtbf_seconds;
+    }
+    let first = (2.0 * copy_seconds * mtbf_seconds).sqrt();
+    first * (1.0 + share.sqrt() / 3.0 + share / 9.0) - copy_seconds
+}
+
+/// What one rank has measured, in seconds; of all ranks the larger numbers count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Costs {
+    /// A copy.
+    pub(crate) copy: f64,
+    /// A step without a copy.
+    pub(crate) step: f64,
+}
+
+/// When copies are due in a run; equal on all ranks at all times, but for what they have measured.
+/// A state is counted by the steps that lead to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    interval: Interval,
+    /// What [`Interval::Auto`] has come to.
+    chosen: Option<u32>,
+    making: Vec<f64>,
+    with_copy: Vec<f64>,
+    without: Vec<f64>,
+}
+
+impl Schedule {
+    pub(crate) fn new(interval: Interval) -> Self {
+        let (making, with_copy, without) = Default::default();
+        Self { interval, chosen: None, making, with_copy, without }
+    }
+
+    /// True when the state after so many steps is to be copied.
+    pub(crate) fn is_due(&self, steps: u64) -> bool {
+        let every = match self.interval {
+            Interval::Never => return false,
+            Interval::Every(every) => every.max(1),
+            Interval::Auto { .. } => self.chosen.unwrap_or(LEARNING_INTERVAL),
+        };
+        steps.is_multiple_of(u64::from(every))
+    }
+
+    /// The chosen interval.
+    pub(crate) const fn chosen(&self) -> Option<u32> {
+        self.chosen
+    }
+
+    /// True as long as steps are measured.
+    pub(crate) const fn is_learning(&self) -> bool {
+        matches!(self.interval, Interval::Auto { .. }) && self.chosen.is_none()
+    }
+
+    /// What the ranks have to tell each other in the block that may copy the state after so many
+    /// steps, to choose an interval.
+    pub(crate) fn asks(&self, steps: u64) -> Option<Costs> {
+        (self.is_learning() && steps >= LEARNING).then(|| self.costs())
+    }
+
+    /// Notes how long a committed step took, and what of it went into making a copy, if it did.
+    pub(crate) fn note(&mut self, step: Duration, making: Option<Duration>) {
+        let step = step.as_secs_f64();
+        if let Some(making) = making {
+            self.making.push(making.as_secs_f64());
+            self.with_copy.push(step);
+        } else {
+            self.without.push(step);
+        }
+    }
+
+    /// What this rank has measured: nothing if it has just joined.
+    fn costs(&self) -> Costs {
+        let step = median(&self.without);
+        let more = median(&self.with_copy) - step;
+        Costs { copy: more.max(median(&self.making)), step }
+    }
+
+    /// The interval that follows from these costs.
+    fn interval(&self, costs: Costs) -> u32 {
+        let Interval::Auto { mtbf } = self.interval else { return 1 };
+        let best = best_interval(costs.copy, mtbf.as_secs_f64());
+        // A conversion ends at the greatest number; what is not a number is 0.
+        ((best / costs.step).round() as u32).max(1)
+    }
+
+    /// Takes the interval that follows from the costs of all ranks.
+    pub(crate) fn agree(&mut self, costs: Costs) {
+        self.chosen = Some(self.interval(costs));
+    }
+
+    /// Takes the interval that the other ranks have chosen before; 0 if they have not.
+    pub(crate) fn take(&mut self, chosen: u32) {
+        if chosen > 0 {
+            self.chosen = Some(chosen);
+        }
+    }
+}
+
+/// The middle value, zero of none.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    fn auto(mtbf: f64) -> Schedule {
+        Schedule::new(Interval::Auto { mtbf: seconds(mtbf) })
+    }
+
+    /// What fraction of the time is not work, by Daly's model of failures at any moment,
+    /// equation 20: the time to solution with intervals of `tau`, without the cost of restarts.
+    fn waste(tau: f64, copy: f64, mtbf: f64) -> f64 {
+        mtbf * ((tau + copy) / mtbf).exp_m1() / tau
+    }
+
+    #[test]
+    fn the_interval_is_where_the_model_has_its_minimum() {
+        for (copy, mtbf) in [(1e-3, 100.0), (0.1, 10.0), (5.0, 24.0 * 3600.0), (60.0, 3600.0)] {
+            let best = best_interval(copy, mtbf);
+            let least = waste(best, copy, mtbf);
+            for factor in [0.9, 1.1] {
+                assert!(least < waste(best * factor, copy, mtbf), "{copy} {mtbf}");
+            }
+        }
+        assert_eq!(best_interval(9.0, 4.0), 4.0);
+    }
+
+    #[test]
+    fn a_fixed_interval_is_kept_and_never_chosen_again() {
+        let mtbf = seconds(1.0);
+        for (interval, due) in [
+            (Interval::Every(0), [0, 1, 2]),
+            (Interval::Every(1), [0, 1, 2]),
+            (Interval::Every(3), [0, 3, 6]),
+            (Interval::Auto { mtbf }, [0, 2, 4]),
+        ] {
+            let schedule = Schedule::new(interval);
+            let found: Vec<u64> = (0..).filter(|steps| schedule.is_due(*steps)).take(3).collect();
+            assert_eq!(found, due);
+            assert_eq!(schedule.asks(99).is_some(), interval == Interval::Auto { mtbf });
+        }
+        assert!(!Schedule::new(Interval::Never).is_due(0));
+    }
+
+    #[test]
+    fn auto_learns_from_steps_with_and_without_a_copy() {
+        let mut schedule = auto(100.0);
+        for steps in 0..LEARNING {
+            assert_eq!(schedule.asks(steps), None);
+            let copies = schedule.is_due(steps);
+            let step = seconds(if copies { 0.0125 } else { 0.010 });
+            schedule.note(step, copies.then(|| seconds(0.0005)));
+        }
+        let costs = schedule.asks(LEARNING).unwrap();
+        assert!((costs.copy - 0.0025).abs() < 1e-9 && (costs.step - 0.01).abs() < 1e-9);
+        schedule.agree(costs);
+        let chosen = schedule.chosen();
+        assert_eq!(chosen, Some(71), "√(2 · 0.0025 · 100) s of 0.01 s each, and a little more");
+        assert!(schedule.asks(LEARNING).is_none() && !schedule.is_learning());
+        let due = (0..200).filter(|steps| schedule.is_due(*steps));
+        assert_eq!(due.collect::<Vec<_>>(), [0, 71, 142]);
+        let mut replacement = auto(100.0);
+        replacement.take(0);
+        assert!(replacement.is_learning());
+        replacement.take(71);
+        assert_eq!(replacement.chosen(), chosen);
+    }
+
+    #[test]
+    fn what_was_not_measured_leads_to_a_copy_each_time() {
+        let schedule = auto(100.0);
+        assert_eq!(schedule.interval(schedule.costs()), 1);
+        assert_eq!(schedule.interval(Costs { copy: 0.0, step: 0.01 }), 1);
+    }
+}
