@@ -48,8 +48,8 @@ impl Outlet for Out<'_> {
 }
 
 impl Engine {
-    /// A call of the process, and all that it commands. A call that a command makes only adds to the
-    /// queue.
+    /// A call of the process, and all that it commands. A call that a command makes only adds to
+    /// the queue.
     #[inline]
     pub(crate) fn call<R>(&mut self, call: impl FnOnce(&mut Process, &mut Out<'_>) -> R) -> R {
         self.news += 1;

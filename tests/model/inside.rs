@@ -1,10 +1,10 @@
 //! What happens inside a block, as a transition system: requests, interruption, an inner block.
 //!
 //! Each rank has a receive from its left neighbour, sends to its right, and votes when its receive
-//! is over. The first ranks have an inner block on a communicator of their own, and finish the outer
-//! one when they know its verdict, or when the outer one is doomed. A rank may also leave the block
-//! early. What follows from that is decided by the [`Process`] of the library; this file has the
-//! application, the network, and one request.
+//! is over. The first ranks have an inner block on a communicator of their own, and finish the
+//! outer one when they know its verdict, or when the outer one is doomed. A rank may also leave the
+//! block early. What follows from that is decided by the [`Process`] of the library; this file has
+//! the application, the network, and one request.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -273,8 +273,8 @@ impl Process {
         matches!(block.phase, Phase::Decided { .. })
     }
 
-    /// The driver has followed the verdict. True when nobody has a handle any more, so that it calls
-    /// [`Self::release`].
+    /// The driver has followed the verdict. True when nobody has a handle any more, so that it
+    /// calls [`Self::release`].
     #[inline]
     #[must_use]
     pub fn conclude(&mut self, key: BlockKey, committed: bool) -> bool {

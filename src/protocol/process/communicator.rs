@@ -53,8 +53,8 @@ pub struct Communicator {
     pub context: u32,
     /// The highest context that is known to be there, or not to come.
     pub settled_context: u32,
-    /// The context of the last block here that had a fault: what such a block left behind could meet
-    /// later blocks of the context, so these are not committed either.
+    /// The context of the last block here that had a fault: what such a block left behind could
+    /// meet later blocks of the context, so these are not committed either.
     pub tainted: Option<u32>,
     /// The number of the next agreed block.
     pub next_block: BlockId,

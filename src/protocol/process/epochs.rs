@@ -2,18 +2,19 @@
 //!
 //! When a block is aborted, the communicators that were derived from its own begin a new *epoch*:
 //! ranks may have left that block before or after they started inner blocks on them, so they do not
-//! agree any more on which block comes next. Open blocks of the old epoch get *no* votes from all who
-//! have not voted; new ones are counted from 0 again, under another name on the wire, in another data
-//! context. A rebuild ends all communicators of a universe in the same way.
+//! agree any more on which block comes next. Open blocks of the old epoch get *no* votes from all
+//! who have not voted; new ones are counted from 0 again, under another name on the wire, in
+//! another data context. A rebuild ends all communicators of a universe in the same way.
 //!
-//! An epoch is named by the abort that began it, whatever this rank had decided before. If this rank
-//! never was in the epoch that an abort began, because a later abort reached it first or because the
-//! aborted block is one of a past epoch, it votes *no* in that epoch, too.
+//! An epoch is named by the abort that began it, whatever this rank had decided before. If this
+//! rank never was in the epoch that an abort began, because a later abort reached it first or
+//! because the aborted block is one of a past epoch, it votes *no* in that epoch, too.
 //!
-//! What is over stays until no rank can ask about it. An epoch ends at all ranks with the decision of
-//! one block; as long as this rank waits for blocks of the epoch, it says in its votes that it has
-//! not decided that block ([`Commit::hold`]). So the ranks' common floor above that block says that
-//! no rank waits for anything in that epoch. For a universe it is the first block of the next one.
+//! What is over stays until no rank can ask about it. An epoch ends at all ranks with the decision
+//! of one block; as long as this rank waits for blocks of the epoch, it says in its votes that it
+//! has not decided that block ([`Commit::hold`]). So the ranks' common floor above that block says
+//! that no rank waits for anything in that epoch. For a universe it is the first block of the next
+//! one.
 //!
 //! [`Commit::hold`]: crate::protocol::commit::Commit::hold
 
@@ -171,7 +172,8 @@ impl Process {
         self.meet(past, out);
     }
 
-    /// Gives a communicator up: from now on this process votes *no* on blocks that it never started.
+    /// Gives a communicator up: from now on this process votes *no* on blocks that it never
+    /// started.
     pub fn retire(&mut self, key: CommKey, out: &mut impl Outlet) {
         self.stop_voting(key, out);
         self.follow_up(out);

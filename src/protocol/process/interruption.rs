@@ -65,8 +65,8 @@ impl Process {
         self.interrupted.iter().any(open)
     }
 
-    /// A request of a block failed with this code: what it needed cannot be had, and if a process is
-    /// to blame, all ranks of the block should hear of it.
+    /// A request of a block failed with this code: what it needed cannot be had, and if a process
+    /// is to blame, all ranks of the block should hear of it.
     ///
     /// An operation that is interrupted, while its block is not, was posted inside of a doomed one
     /// that not all of its ranks are in, or in a context that some of them have left: they would
@@ -114,8 +114,8 @@ impl Process {
         out.command(Command::Finish(key));
     }
 
-    /// A process died that an operation of the application needed, of which it is not known to which
-    /// block it belongs: all blocks that this rank is in are doomed.
+    /// A process died that an operation of the application needed, of which it is not known to
+    /// which block it belongs: all blocks that this rank is in are doomed.
     pub fn doom_open_blocks(&mut self, out: &mut impl Outlet) {
         self.doom_blocks(|_| true, out);
     }
@@ -173,8 +173,8 @@ impl Process {
     pub(super) fn cut_short(&mut self, key: CommKey, id: BlockId, out: &mut impl Outlet) {
         let comm = self.comm(key);
         let Some(data) = comm.data else {
-            // A universe carries no operations; an interruption of it ends the job. In an epoch of a
-            // communicator that this rank was never in, nobody waits here.
+            // A universe carries no operations; an interruption of it ends the job. In an epoch of
+            // a communicator that this rank was never in, nobody waits here.
             if comm.present.is_none() {
                 out.command(Command::Dismissed);
             }

@@ -7,8 +7,8 @@
 //!
 //! It is told what happened by calls (`handle_…` for what comes from outside), and answers through
 //! an out-parameter, [`Outlet`]: messages leave at once, all else is a [`Command`] that the driver
-//! carries out when the call has returned, in order. What a command comes to (a request that failed,
-//! say) is the next call. No call comes back into the process while another is under way.
+//! carries out when the call has returned, in order. What a command comes to (a request that
+//! failed, say) is the next call. No call comes back into the process while another is under way.
 //!
 //! ```text
 //!            calls                          commands
@@ -320,8 +320,8 @@ impl Process {
         Some((CommKey::new(at), self.comms[at].rank_of(from)?))
     }
 
-    /// One turn of a communicator's commit machine. A decision is taken over at once, as the machine
-    /// may forget it with the next vote; all else that happened is followed up later.
+    /// One turn of a communicator's commit machine. A decision is taken over at once, as the
+    /// machine may forget it with the next vote; all else that happened is followed up later.
     #[inline]
     fn drive<O: Outlet>(
         &mut self,

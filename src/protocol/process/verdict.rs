@@ -45,7 +45,8 @@ impl Process {
         self.block_mut(key).faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
     }
 
-    /// What a request of a block that failed with this code, and needed this rank, says in the vote.
+    /// What a request of a block that failed with this code, and needed this rank, says in the
+    /// vote.
     pub fn blame(&self, key: BlockKey, code: FaultCode, peer: Option<Rank>) -> Option<Fault> {
         let state = self.comm(self.block(key).comm);
         let (comm, me) = (state.id, state.me);
@@ -236,8 +237,8 @@ impl Process {
     /// whether this rank heard of the death or of the interruption first makes no difference.
     /// `peers` are the ranks that a request of its own kind of need has.
     ///
-    /// Whom a request needs that is open to any rank, or was started by the application, is unknown:
-    /// it may have needed any rank of whose death the report tells.
+    /// Whom a request needs that is open to any rank, or was started by the application, is
+    /// unknown: it may have needed any rank of whose death the report tells.
     pub fn cause_of(
         &self,
         key: BlockKey,
