@@ -45,6 +45,7 @@ mod program;
 mod progress;
 mod recovery;
 mod refusal;
+mod report;
 mod run;
 mod scale;
 mod session;
