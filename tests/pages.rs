@@ -47,7 +47,8 @@ fn pages() -> Vec<String> {
     for folder in ["src/docs", "ffi"] {
         let entries = fs::read_dir(top().join(folder)).expect("a folder").flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let pages_of = names.filter(|name| Path::new(name).extension().is_some_and(|it| it == "md"));
+        let pages_of =
+            names.filter(|name| Path::new(name).extension().is_some_and(|it| it == "md"));
         pages.extend(pages_of.map(|name| format!("{folder}/{name}")));
     }
     pages
@@ -75,7 +76,7 @@ fn dead_paths(page: &str, text: &str) -> Vec<String> {
     let leads = |path: &str| {
         let path = path.trim_end_matches('/');
         [folder.join(path), top().join(path), top().join("src").join(path)].iter().any(|it| {
-            // What is said of an item in a page of the crate, as in `World::run`, is rustdoc's to check.
+            // Whether an item exists, as in `World::run`, is for rustdoc to check.
             it.exists() || path.contains("::")
         })
     };

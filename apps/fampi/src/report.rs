@@ -10,8 +10,8 @@
 //! Runs of one command are apart in time, as the commands take turns: what else goes on at this
 //! machine for a while meets one run of each.
 //!
-//! **Guarantees.** A file changes only when every measurement has succeeded, in one step. A number of
-//! the README's table is a copy of one that the page has.
+//! **Guarantees.** A file changes only when every measurement has succeeded, in one step. Each number
+//! of the README's table is copied from the page.
 
 mod page;
 
@@ -71,8 +71,8 @@ const BENCHES: [Bench; 8] = [
     Bench {
         title: "Commit",
         about: "Start, finish and wait of a global block without requests, beside MPI's own calls, \
-                alternating in one launch. `fused` is a commit that reduces an `f64`; `exchange` is \
-                MPI's messages that a commit would take between nodes.",
+                alternating in one launch. `fused` is a commit that reduces an `f64`; `exchange` \
+                is MPI's messages that a commit would take between nodes.",
         words: "commit --ranks 2,4,8",
         quick: "commit --ranks 2 -- 4",
         keys: 2,
@@ -95,8 +95,8 @@ const BENCHES: [Bench; 8] = [
     },
     Bench {
         title: "Block",
-        about: "A block with requests, of which half receive and half send, beside `MPI_Waitall` over \
-                as many and `MPI_Iallreduce` + wait: by one call for each request, and by \
+        about: "A block with requests, of which half receive and half send, beside `MPI_Waitall` \
+                over as many and `MPI_Iallreduce` + wait: by one call for each request, and by \
                 `isend_all` and `irecv_all`.",
         words: "block --ranks 2,4 -- 60",
         quick: "block --ranks 2 -- 3 4 40",
@@ -143,8 +143,8 @@ const BENCHES: [Bench; 8] = [
     },
     Bench {
         title: "Recovery",
-        about: "From a death to restored data, 1 MiB on each rank, each phase on the last rank; where \
-                processes are spawned, of half as many deaths.",
+        about: "From a death to restored data, 1 MiB on each rank, each phase on the last rank; \
+                where processes are spawned, of half as many deaths.",
         words: "recovery --ranks 4,8 --trials 100",
         quick: "recovery --ranks 2 --trials 2",
         keys: 3,
@@ -152,9 +152,9 @@ const BENCHES: [Bench; 8] = [
     },
     Bench {
         title: "Noise of the observers",
-        about: "What observers and their heartbeats cost a job that loses no rank: the ratio to turns \
-                without them in the same launch, and the interval that holds the true median with \
-                95 % certainty.",
+        about: "What observers and their heartbeats cost a job that loses no rank: the ratio to \
+                turns without them in the launch, and the interval that holds the true median \
+                with 95 % certainty.",
         words: "noise",
         quick: "noise --rounds 2 --launches 1 --periods 100",
         keys: 3,

@@ -1,5 +1,6 @@
 //! The page of measurements, and the table of the README that is copied from it.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::thread;
 use std::time::SystemTime;
@@ -46,11 +47,7 @@ const README_ROWS: [(&str, [Option<Place>; 3]); 8] = [
     ),
     (
         "block with 400 messages of 8 bytes, ratio to plain MPI",
-        [
-            Some(("Block", &["2", "8", "400"], 7)),
-            Some(("Block", &["4", "8", "400"], 7)),
-            None,
-        ],
+        [Some(("Block", &["2", "8", "400"], 7)), Some(("Block", &["4", "8", "400"], 7)), None],
     ),
     (
         "LULESH, 20³ elements a rank, with copies, ratio to plain MPI",
@@ -130,9 +127,9 @@ pub(super) fn machine(open_mpi: &str, runs: u32, quick: bool) -> Result<String> 
     let quick = if quick { " **Quick: these numbers mean nothing.**" } else { "" };
     Ok(format!(
         "Measured on {day}: {cores} processors ({model}), Linux {}, Open MPI {open_mpi}, profile \
-         `dist`, ranks oversubscribed where there are more than processors; load average before the \
-         end {load}. Each number is the median of {runs} runs of its command, with the least and the \
-         greatest of them where there are several.{quick}",
+         `dist`, ranks oversubscribed where there are more than processors; load average at the \
+         end {load}. Each number is the median of {runs} runs of its command; where there are several, \
+         the least and the greatest follow.{quick}",
         linux.trim()
     ))
 }
@@ -149,9 +146,11 @@ pub(super) fn page(about: &str, summaries: &[Vec<Row>], quick: bool) -> String {
         let words = if quick { bench.quick } else { bench.words };
         let Bench { title, about, header, .. } = bench;
         let line = |cells: &[&str]| format!("| {} |\n", cells.join(" | "));
-        text += &format!("\n## {title}\n\n{about}\n\n`cargo fampi bench {words}`\n\n");
+        let command = format!("`cargo fampi bench {words}`");
+        let rule = "---|".repeat(header.len());
+        text += &["\n## ", title, "\n\n", about, "\n\n", &command, "\n\n"].concat();
         text += &line(header);
-        text += &format!("|{}\n", "---|".repeat(header.len()));
+        text += &["|", &rule, "\n"].concat();
         for row in rows {
             text += &line(&row.iter().map(String::as_str).collect::<Vec<_>>());
         }
@@ -172,7 +171,7 @@ pub(super) fn readme_table(summaries: &[Vec<Row>]) -> Result<String> {
     for (name, places) in README_ROWS {
         let cells = places.map(|place| place.map_or(Ok(String::new()), find));
         let cells = cells.into_iter().collect::<Result<Vec<_>>>()?;
-        text += &format!("| {name} | {} |\n", cells.join(" | "));
+        writeln!(text, "| {name} | {} |", cells.join(" | "))?;
     }
     Ok(text)
 }
