@@ -10,8 +10,8 @@
 //! Runs of one command are apart in time, as the commands take turns: what else goes on at this
 //! machine for a while meets one run of each.
 //!
-//! **Guarantees.** A file changes only when every measurement has succeeded, in one step. Each number
-//! of the README's table is copied from the page.
+//! **Guarantees.** A file changes only when every measurement has succeeded, in one step. Each
+//! number of the README's table is copied from the page.
 
 mod page;
 

@@ -127,9 +127,9 @@ pub(super) fn machine(open_mpi: &str, runs: u32, quick: bool) -> Result<String> 
     let quick = if quick { " **Quick: these numbers mean nothing.**" } else { "" };
     Ok(format!(
         "Measured on {day}: {cores} processors ({model}), Linux {}, Open MPI {open_mpi}, profile \
-         `dist`, ranks oversubscribed where there are more than processors; load average at the \
-         end {load}. Each number is the median of {runs} runs of its command; where there are several, \
-         the least and the greatest follow.{quick}",
+         `dist`, ranks oversubscribed where there are more than processors; load average {load} \
+         at the end. Each number is the median of {runs} runs of its command; where there are \
+         several, the least and the greatest follow.{quick}",
         linux.trim()
     ))
 }
