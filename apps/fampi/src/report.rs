@@ -15,7 +15,6 @@
 
 mod page;
 
-use std::env;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,6 +24,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::guard;
 use crate::progress::Step;
 use crate::refusal::{Stopped, whole};
 use crate::session::{self, End, Script};
@@ -212,7 +212,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 fn rows(workspace: &Workspace, bench: &Bench, words: &str) -> Result<Vec<Row>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let csv = folder.path().join("rows.csv");
-    let mut command = Command::new(env::current_exe().context("where this tool is")?);
+    let mut command = Command::new(guard::tool());
     let (ours, program) = words.split_once(" -- ").unwrap_or((words, ""));
     command.arg("bench").args(ours.split(' ')).arg("--csv").arg(&csv);
     if !program.is_empty() {
