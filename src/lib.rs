@@ -1,32 +1,60 @@
 //! Transactions that let MPI applications survive the death of processes.
 //!
 #![doc = include_str!("docs/overview.md")]
-#![doc = include_str!("docs/guide.md")]
-#![doc = include_str!("docs/semantics.md")]
-#![doc = include_str!("docs/proof.md")]
-#![doc = include_str!("docs/map.md")]
 #![cfg_attr(any(target_os = "none", target_os = "unknown"), no_std)]
-#![cfg_attr(not(feature = "mpi"), forbid(unsafe_code))]
+#![cfg_attr(not(any(feature = "mpi", docsrs)), forbid(unsafe_code))]
 
 extern crate alloc;
 
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 mod api;
-#[cfg(not(any(target_os = "none", target_os = "unknown")))]
-pub mod engine;
 pub mod error;
 pub mod fault;
 pub mod ids;
-#[cfg(feature = "mpi")]
-pub mod mpi;
-pub mod protocol;
 pub mod rank;
-#[cfg(not(any(target_os = "none", target_os = "unknown")))]
-pub mod recovery;
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 pub mod sim;
 pub mod timeout;
 
+// For this project's own tests, benchmarks and tools: no part of the stable interface.
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+#[doc(hidden)]
+pub mod engine;
+#[cfg(feature = "mpi")]
+#[doc(hidden)]
+pub mod mpi;
+#[cfg(all(docsrs, not(feature = "mpi")))]
+#[path = "mpi/absent.rs"]
+mod mpi;
+#[doc(hidden)]
+pub mod protocol;
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+#[doc(hidden)]
+pub mod recovery;
+
+#[cfg(feature = "mpi")]
+use ::mpi as rsmpi;
+#[cfg(all(docsrs, not(feature = "mpi")))]
+use mpi::rsmpi;
+
+/// Pages to read; there is no code in here.
+#[cfg(any(doc, doctest))]
+pub mod manual {
+    #[allow(unused_imports)]
+    use crate::*;
+
+    #[doc = include_str!("docs/guide.md")]
+    pub mod guide {}
+    #[doc = include_str!("docs/semantics.md")]
+    pub mod semantics {}
+    #[doc = include_str!("docs/proof.md")]
+    pub mod proof {}
+    #[doc = include_str!("docs/internals.md")]
+    pub mod internals {}
+}
+
+#[cfg(any(feature = "mpi", docsrs))]
+pub use mpi::{Facts, Holdings, MpiElement, facts};
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 pub use {
     api::*,
@@ -44,6 +72,7 @@ pub use {
         policy::{self, Policy},
     },
 };
+#[doc(inline)]
 pub use {
     error::Error,
     fault::{Codes, Fault, FaultCode, FaultReport},
@@ -55,13 +84,13 @@ pub use {
 
 /// Enters the MPI job (`MPI_Init`, and `MPI_Comm_irebuild_join` for replacements, paper algorithm
 /// 1). Every process calls it once, first. It returns when this process holds a rank: a spare may
-/// have to wait for that; if nobody ever needs it, its process ends successfully in here.
+/// have to wait for that; a spare that is never needed ends in here, its process successfully.
 ///
 /// # Errors
 ///
 /// [`Error::Unsupported`] says in a sentence what is wrong with the MPI library or the launch;
 /// [`Error::DiedAtStart`] and, from the first rebuild, [`Error::RecoveryExhausted`].
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", docsrs))]
 pub fn init() -> Result<World, Error> {
     World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::new()?))
 }
@@ -102,10 +131,10 @@ pub fn init() -> Result<World, Error> {
 ///
 /// Collective over `comm`, whose errors return from now on. It is revoked when a process dies
 /// before the world exists.
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", docsrs))]
 pub fn init_from<C>(comm: &C) -> Result<World, Error>
 where
-    C: ::mpi::topology::Communicator + ::mpi::raw::AsRaw<Raw = ::mpi::ffi::MPI_Comm>,
+    C: rsmpi::topology::Communicator + rsmpi::raw::AsRaw<Raw = rsmpi::ffi::MPI_Comm>,
 {
     World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::adopt(comm)?))
 }
@@ -125,7 +154,7 @@ impl guest::Guest {
     }
 }
 
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", docsrs))]
 impl Comm {
     /// A communicator of rsmpi with the same ranks, for calls into other libraries. It is the
     /// caller's, who drops it before the world is finalized.
@@ -140,7 +169,7 @@ impl Comm {
     /// `MPI_Comm_dup`, which blocks: all ranks call it, in the same order among their creations.
     /// A death shows on the duplicate as errors that rsmpi does not report; use it where no
     /// failure is expected, or check with a block afterwards.
-    pub fn to_rsmpi(&self) -> Result<::mpi::topology::SimpleCommunicator, Error> {
+    pub fn to_rsmpi(&self) -> Result<rsmpi::topology::SimpleCommunicator, Error> {
         let mut engine = self.engine().borrow_mut();
         let comm = engine.comm(self.key());
         let (data, context) = (comm.data.ok_or(Error::CreationFailed)?, comm.context);
@@ -151,7 +180,7 @@ impl Comm {
     }
 
     /// What this process holds in MPI, for those who look for a leak; `None` in a simulated world.
-    pub fn holdings(&self) -> Option<mpi::Holdings> {
+    pub fn holdings(&self) -> Option<Holdings> {
         let mut engine = self.engine().borrow_mut();
         let platform = engine.platform.as_any().downcast_mut::<mpi::MpiPlatform>();
         platform.map(|platform| platform.holdings())

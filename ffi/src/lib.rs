@@ -18,7 +18,7 @@
 //! **Assumes** that handles which the program passes are null, live, or were fampi's; MPI itself
 //! cannot tell more.
 //!
-//! Reference: `papers/fa-mpi.txt` appendix A.
+//! Reference: Hassani et al. 2015, appendix A.
 
 // The names and the order of arguments are those of the papers.
 #![allow(non_snake_case, non_camel_case_types)]

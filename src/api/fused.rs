@@ -66,7 +66,7 @@ impl TryBlock {
     ///
     /// # Paper
     ///
-    /// Not in it: `papers/fa-mpi.txt` §3.1 commits beside the reductions of the application.
+    /// Not in it: Hassani et al. 2015, §3.1 commits beside the reductions of the application.
     #[inline]
     pub fn finish_allreduce<T: Fusible, const N: usize>(
         self,

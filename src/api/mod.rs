@@ -10,6 +10,7 @@ mod file;
 mod fused;
 mod grid;
 mod group;
+#[doc(hidden)]
 pub mod guest;
 mod many;
 mod neighbours;

@@ -25,6 +25,7 @@ impl World {
     /// # Errors
     ///
     /// [`Error::Unsupported`] and [`Error::Mpi`] when the job cannot start.
+    #[doc(hidden)]
     pub fn enter(platform: Box<dyn Platform>) -> Result<Self, Error> {
         let mut engine = Engine::new(platform);
         engine.launch()?;

@@ -11,16 +11,16 @@ use core::{
 /// A type that operations can move between ranks: with the feature `mpi`, numbers, and structures
 /// whose author promises what [`MpiElement`](crate::mpi::MpiElement) asks for. A `bool` is none, as
 /// not all that can be received is one.
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", docsrs))]
 pub trait Element: crate::mpi::MpiElement + Copy + Debug + Send + Sync + 'static {}
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", docsrs))]
 impl<T: crate::mpi::MpiElement + Copy + Debug + Send + Sync + 'static> Element for T {}
 
 /// A type that operations can move between ranks. Only with the feature `mpi` is memory what
 /// another rank has sent; here the world knows the type of every buffer.
-#[cfg(not(feature = "mpi"))]
+#[cfg(not(any(feature = "mpi", docsrs)))]
 pub trait Element: Copy + Debug + Send + Sync + 'static {}
-#[cfg(not(feature = "mpi"))]
+#[cfg(not(any(feature = "mpi", docsrs)))]
 impl<T: Copy + Debug + Send + Sync + 'static> Element for T {}
 
 /// What the platform must be able to do with a buffer without knowing its element type.

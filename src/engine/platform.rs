@@ -98,6 +98,8 @@ pub struct Lane {
     pub data: DataId,
     /// The context of it. All from [`FIRST_SHARED_CONTEXT`] on are one, which is there from the
     /// beginning, carries messages, and is never retired.
+    ///
+    /// [`FIRST_SHARED_CONTEXT`]: crate::protocol::agreement::FIRST_SHARED_CONTEXT
     pub context: u32,
 }
 

@@ -3,7 +3,7 @@
 //! The numbers are those of Open MPI 5 (`mpi.h`), which a test in `src/mpi` compares. Other
 //! libraries have the same names with other numbers.
 //!
-//! Reference: MPI 4.1 §9.4; for failed processes `papers/ulfm.txt`.
+//! Reference: MPI 4.1 §9.4; for failed processes Bland et al. 2013.
 
 /// Writes the table of classes.
 macro_rules! classes {

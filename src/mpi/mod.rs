@@ -27,6 +27,7 @@ mod comm;
 mod contexts;
 mod control;
 mod data;
+mod element;
 mod entry;
 mod environment;
 mod exit;
@@ -81,7 +82,8 @@ use ulfm::Ulfm;
 pub use self::{
     baseline::Baseline,
     comm::communicators,
-    expose::{Expose, Exposure, MpiElement, Number},
+    element::MpiElement,
+    expose::{Expose, Exposure, Number},
     facts::{Facts, facts},
     flight::Flight,
     guest::{Adopted, Ended},

@@ -4,7 +4,7 @@
 //! another rank brought the news. It is no part of the interface, but exported: looked up at run
 //! time, for the major version whose source was read, and used only when the names of processes
 //! that are found beside it make sense. From then on a death that MPI's runtime never reports, as
-//! by `_exit(1)` (`papers/ulfm.txt` leaves the source of reports open), is one like any other:
+//! by `_exit(1)` (Bland et al. 2013 leaves the source of reports open), is one like any other:
 //! requests end, shrink and agree go on without the dead process.
 //!
 //! **Assumes** the caller is the thread that calls MPI, and that the process is dead indeed.

@@ -1,7 +1,7 @@
 //! The fault-tolerant calls of MPI, looked up at run time: one build serves libraries with and
 //! without them.
 //!
-//! Reference: `papers/ulfm.txt`; Open MPI names them `MPIX_Comm_…`.
+//! Reference: Bland et al. 2013; Open MPI names them `MPIX_Comm_…`.
 
 use std::{
     ffi::{CStr, c_int, c_void},

@@ -1,6 +1,6 @@
 //! What the slow path combines, and what it decides.
 //!
-//! Reference: `papers/ulfm.txt`, "Logarithmic Agreement Routine" (early returning agreement).
+//! Reference: ULFM team 2015, "Logarithmic Agreement Routine" (early returning agreement).
 
 use alloc::{boxed::Box, vec::Vec};
 

@@ -48,7 +48,7 @@
 //! **Differs from the paper** (early returning agreement): the fast path in front; ballots instead
 //! of acknowledgements; decisions are forgotten by a floor that rides in every vote.
 //!
-//! Reference: `papers/fa-mpi.txt` §3.1; `papers/ulfm.txt`, "Logarithmic Agreement Routine".
+//! Reference: Hassani et al. 2015, §3.1; ULFM team 2015, "Logarithmic Agreement Routine".
 
 mod block;
 mod fast;

@@ -21,7 +21,7 @@
 //!
 //! **Assumes** that calls return, in success or failure, when a member of theirs dies.
 //!
-//! Reference: `papers/fa-mpi.txt` §3.3 and algorithm 1.
+//! Reference: Hassani et al. 2015, §3.3 and algorithm 1.
 
 use alloc::vec::Vec;
 

@@ -14,7 +14,7 @@
 //!
 //! **Differs from the paper**, where so many deaths as a rank has neighbours can cut the graph.
 //!
-//! Reference: `papers/ulfm.txt`, "Logarithmic Revoke Routine"; `papers/fa-mpi.txt` §3.2.
+//! Reference: ULFM team 2015, "Logarithmic Revoke Routine"; Hassani et al. 2015, §3.2.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 

@@ -7,16 +7,16 @@
 //!
 //! | file | idea | source |
 //! |---|---|---|
-//! | [`commit`] | agreement on a block's verdict: fast path, then slow path | fa-mpi §3.1 |
-//! | [`process`] | the life of blocks and communicators | fa-mpi §3.1 |
-//! | [`exchange`] | the fast path's exchange, recursive multiplying | fa-mpi §3.1 |
-//! | [`agreement`] | the slow path's contribution and decision | ulfm, "Logarithmic Agreement" |
+//! | [`commit`] | agreement on a block's verdict: fast path, then slow path | Hassani 2015 §3.1 |
+//! | [`process`] | the life of blocks and communicators | Hassani 2015 §3.1 |
+//! | [`exchange`] | the fast path's exchange, recursive multiplying | Hassani 2015 §3.1 |
+//! | [`agreement`] | the slow path's contribution and decision | ULFM 2015, "Agreement" |
 //! | [`fused`] | the numbers that ride on a commit | – |
-//! | [`tree`] | a tree of the living that mends itself | ulfm, "Logarithmic Agreement" |
+//! | [`tree`] | a tree of the living that mends itself | ULFM 2015, "Agreement" |
 //! | [`view`] | the agreed live set and its fingerprint | – |
-//! | [`handshake`] | the steps of a recovery, and what follows a death in each | fa-mpi §3.3 |
-//! | [`roster`] | who holds which rank, before and after a rebuild | fa-mpi §3.3 |
-//! | [`interrupt`] | the flood that cuts a doomed block short | ulfm, "Logarithmic Revoke" |
+//! | [`handshake`] | the steps of a recovery, and what follows deaths in them | Hassani 2015 §3.3 |
+//! | [`roster`] | who holds which rank, before and after a rebuild | Hassani 2015 §3.3 |
+//! | [`interrupt`] | the flood that cuts a doomed block short | ULFM 2015, "Revoke" |
 //! | [`message`], [`codec`] | what travels, and its bytes | – |
 
 pub mod agreement;

@@ -5,7 +5,7 @@
 //! the *root*, the lowest living rank. Parents are always lower, so there is no cycle, and two
 //! ranks that know of the same deaths see the same tree.
 //!
-//! Reference: `papers/ulfm.txt`, "Logarithmic Agreement Routine".
+//! Reference: ULFM team 2015, "Logarithmic Agreement Routine".
 
 use smallvec::SmallVec;
 

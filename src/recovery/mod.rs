@@ -7,7 +7,8 @@
 //! replacements take part. [`handshake`](crate::protocol::handshake) decides which comes next; the
 //! drivers here do it.
 //!
-//! Reference: `papers/fa-mpi.txt` §3.3; the three steps replace the agreement inside ULFM's shrink.
+//! Reference: Hassani et al. 2015, §3.3. The three steps replace the agreement inside of the shrink
+//! of ULFM.
 
 pub mod copies;
 pub(crate) mod creation;

@@ -13,7 +13,7 @@
 //! A world whose processes own their MPI is rebuilt from spares only. With too few of them all
 //! ranks refuse the call that they have agreed to make, before it is made.
 //!
-//! Reference: `papers/fa-mpi.txt` §3.3 and algorithm 1. **Differs from the paper**: the root alone
+//! Reference: Hassani et al. 2015, §3.3 and algorithm 1. **Differs from the paper**: the root alone
 //! spawns, nobody needs a shrunken communicator of the application, and the cost does not grow
 //! with the number of ranks but for the collective calls' own.
 

@@ -60,6 +60,7 @@ mod tests;
 mod world;
 
 pub use here::{compute, compute_until, crash, note, process};
+#[doc(hidden)]
 pub use platform::SimPlatform;
 pub use report::{Counters, Ending, ProcessReport, Report};
 

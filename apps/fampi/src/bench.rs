@@ -12,6 +12,7 @@ use crate::launcher::{self, Launcher};
 use crate::library;
 use crate::progress::Step;
 use crate::recovery;
+use crate::report;
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::sheet::{self, Csv};
@@ -22,6 +23,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
+    /// Every measurement, several times, into `benches/BENCHMARKS.md` and the table of README.md
+    All(report::Options),
     /// The cost of a commit, against MPI's own reductions and agreements in the same run
     Commit(Options),
     /// The cost of a commit from C, against the same from Rust and MPI's own reduction
@@ -85,6 +88,7 @@ const LULESH: Measurement = Measurement {
 
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
     match benchmark {
+        Benchmark::All(options) => report::main(workspace, options),
         Benchmark::Commit(options) => measure(workspace, &COMMIT, options),
         Benchmark::Library(options) => library::main(workspace, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),

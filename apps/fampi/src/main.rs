@@ -44,6 +44,7 @@ mod program;
 mod progress;
 mod recovery;
 mod refusal;
+mod report;
 mod run;
 mod scale;
 mod session;

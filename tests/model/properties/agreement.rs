@@ -1,7 +1,7 @@
 //! "Once this synchronization is done, every participating rank will have the same failure
-//! information and can make a unified failure recovery decision." (`papers/fa-mpi.txt` §3.1)
+//! information and can make a unified failure recovery decision." (Hassani et al. 2015, §3.1)
 //!
-//! The limit is that of the early-returning agreement (`papers/ulfm.txt`, "Logarithmic Agreement
+//! The limit is that of the early-returning agreement (ULFM team 2015, "Logarithmic Agreement
 //! Routine"): a rank that decided and then died does not bind the others.
 
 use super::{Verdict, living};

@@ -1,5 +1,5 @@
 //! Operations are "'committed' when all operations succeed, or else be 'rolled backward' or 'rolled
-//! forward' when some operations fail" (`papers/fa-mpi.txt` §3.1).
+//! forward' when some operations fail" (Hassani et al. 2015, §3.1).
 
 use fampi::protocol::agreement::Vote;
 

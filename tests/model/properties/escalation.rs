@@ -1,4 +1,4 @@
-//! "An outer `TryBlock` sifts out failed and successful `TryBlocks`." (`papers/fa-mpi.txt` §3.1)
+//! "An outer `TryBlock` sifts out failed and successful `TryBlocks`." (Hassani et al. 2015, §3.1)
 //!
 //! What failed inside, and was handled by nobody, fails outside.
 

@@ -1,5 +1,5 @@
 //! "The unique decided value is the result of a combination of all values proposed by deciding
-//! processes" (`papers/ulfm.txt`, "Logarithmic Agreement Routine", property 1).
+//! processes" (ULFM team 2015, "Logarithmic Agreement Routine", property 1).
 
 use super::{Verdict, living};
 use crate::record::Record;

@@ -1,5 +1,5 @@
 //! "… a set of new functions that rebuilds a communicator without processes losing their pre-fault
-//! ranks" (`papers/fa-mpi.txt` §3.3); and a recovery ends alike for all.
+//! ranks" (Hassani et al. 2015, §3.3); and a recovery ends alike for all.
 
 use fampi::{protocol::roster::Roster, rank::Rank};
 

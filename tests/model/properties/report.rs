@@ -1,5 +1,5 @@
 //! "`TryBlock` completion determines faulty and failed objects, requests, processes, and failures
-//! associated with each." (`papers/fa-mpi.txt` §3.1)
+//! associated with each." (Hassani et al. 2015, §3.1)
 
 use fampi::{
     fault::{Fault, FaultCode},

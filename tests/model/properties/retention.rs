@@ -1,6 +1,6 @@
 //! "The decision must remain available after the processes return, in order to serve unexpected
 //! message exchanges until the stopping condition can be established."
-//! (`papers/ulfm.txt`, "Logarithmic Agreement Routine")
+//! (ULFM team 2015, "Logarithmic Agreement Routine")
 
 use super::{Verdict, living};
 use crate::record::Record;

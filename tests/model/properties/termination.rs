@@ -1,5 +1,5 @@
 //! "Every participating rank will have the same failure information": every one, so none may be
-//! left waiting (`papers/fa-mpi.txt` §3.1).
+//! left waiting (Hassani et al. 2015, §3.1).
 
 use super::{Verdict, living};
 use crate::record::Record;

@@ -2,7 +2,7 @@
 //! nodes, beside SWIM.
 //!
 //! The observers are those of this crate; SWIM is the crate *foca*. Time passes as in
-//! `stations.rs`. Prints one row for each point of a figure of `papers/rdaemon.txt`; the same words
+//! `stations.rs`. Prints one row for each point of a figure of Zhong 2019; the same words
 //! give the same rows.
 //!
 //! `detector nodes 8,64,512 swim 512 trials 30 seed 1`

@@ -13,7 +13,7 @@
 //!
 //! **Assumes** that these bytes travel through MPI, which is trusted with more than the secret.
 //!
-//! Reference: the epochs of `papers/resilient-runtime.txt` §III.A.
+//! Reference: the epochs of Bland 2012 §III.A.
 
 use std::collections::{BTreeMap, BTreeSet};
 

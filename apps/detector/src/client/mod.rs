@@ -32,7 +32,7 @@
 //! observer, and communicators of a host program are not registered: deaths are seen there as
 //! without observers.
 //!
-//! Reference: `papers/rdaemon.txt` §4.2.
+//! Reference: Zhong 2019 §4.2.
 
 mod charter;
 mod member;

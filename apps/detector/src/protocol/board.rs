@@ -17,7 +17,7 @@
 //! A death is soft or hard by its cause: hard is [`Cause::NodeLost`]. A process that finds its own
 //! death here is dead to all others, and has to stop.
 //!
-//! Reference: the shared memory between a node's observer and its processes, `papers/rdaemon.txt`
+//! Reference: the shared memory between a node's observer and its processes, Zhong 2019
 //! §4.2.
 
 use core::time::Duration;

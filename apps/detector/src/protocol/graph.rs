@@ -5,7 +5,7 @@
 //! first, those to the largest subtrees before the others. The rest of the edges are for when nodes
 //! of the tree are dead: fewer deaths than a node has neighbours never cut the graph.
 //!
-//! Reference: `papers/rdaemon.txt` §4.6, algorithm 1 and figures 4 and 5.
+//! Reference: Zhong 2019 §4.6, algorithm 1 and figures 4 and 5.
 
 use smallvec::SmallVec;
 

@@ -15,11 +15,11 @@
 //!
 //! | file | idea | source |
 //! |---|---|---|
-//! | [`observer`] | one node's part in all of it; fences the dead who live | rdaemon §4 |
-//! | [`ring`] | who observes whom, and for how long in silence | rdaemon §4.5 |
-//! | [`graph`] | the binomial graph, edges of the tree first | rdaemon §4.6 |
-//! | [`registry`] | what is known of every process and node | rdaemon §4.3, runtime §III.A |
-//! | [`layout`], [`order`] | who is where; neighbours in different cabinets | rdaemon §5.6 |
+//! | [`observer`] | one node's part in all of it; fences the dead who live | Zhong 2019 §4 |
+//! | [`ring`] | who observes whom, and for how long in silence | Zhong 2019 §4.5 |
+//! | [`graph`] | the binomial graph, edges of the tree first | Zhong 2019 §4.6 |
+//! | [`registry`] | what is known of every process and node | Zhong 2019 §4.3, Bland 2012 §III.A |
+//! | [`layout`], [`order`] | who is where; neighbours in different cabinets | Zhong 2019 §5.6 |
 //! | [`message`], [`codec`] | what travels, and its bytes | – |
 //! | [`envelope`] | authentic, fresh, and meant for us, or refused and counted | – |
 //! | [`plan`] | what an observer is told at its start | – |
@@ -44,7 +44,7 @@
 //! in a row take log k timeouts, not k. The flood names a node, not its processes: all observers
 //! know who is where. Everything has an incarnation, of nodes too.
 //!
-//! Reference: `papers/rdaemon.txt` §4; `papers/resilient-runtime.txt` §III.
+//! Reference: Zhong 2019 §4; Bland 2012 §III.
 
 pub mod board;
 pub mod codec;

@@ -12,7 +12,7 @@
 //! death of a process that is alive here tells that one. Who does not stop within the grace is
 //! to be killed.
 //!
-//! Reference: `papers/rdaemon.txt` algorithm 1; `papers/resilient-runtime.txt` §III.A, §III.D.
+//! Reference: Zhong 2019 algorithm 1; Bland 2012 §III.A, §III.D.
 
 use alloc::{sync::Arc, vec::Vec};
 

@@ -9,7 +9,7 @@
 //! **Guarantees** that no two neighbours share a cabinet if no cabinet has more than half of the
 //! nodes; within what has more, the same for its chassis, as far as it goes.
 //!
-//! Reference: `papers/rdaemon.txt` §5.6.
+//! Reference: Zhong 2019 §5.6.
 
 use alloc::vec::Vec;
 

@@ -10,8 +10,8 @@
 //!
 //! What is as it was at the launch takes no memory.
 //!
-//! Reference: `Reported` and `Hosted` of `papers/rdaemon.txt` §4.3 and algorithm 1; the epochs of
-//! `papers/resilient-runtime.txt` §III.A.
+//! Reference: `Reported` and `Hosted` of Zhong 2019 §4.3 and algorithm 1; the epochs of
+//! Bland 2012 §III.A.
 
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 

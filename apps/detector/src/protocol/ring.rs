@@ -11,7 +11,7 @@
 //! heartbeat ─── δ ─── missing ─ request ─ request ─ request ─ η: lost, observe the next
 //! ```
 //!
-//! Reference: `papers/rdaemon.txt` §4.5 and figure 3.
+//! Reference: Zhong 2019 §4.5 and figure 3.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! The situations that are compared: those of the paper's figure 2 (`papers/fa-mpi.txt` §5), and
+//! The situations that are compared: those of the paper's figure 2 (Hassani et al. 2015, §5), and
 //! two beyond.
 
 /// One of the two applications, with its size.
