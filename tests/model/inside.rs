@@ -301,7 +301,7 @@ impl Play<'_> {
         }
         while !self.queue.is_empty() {
             let command = self.queue.remove(0);
-            self.carry_out(command);
+            self.carry_out(&command);
         }
         for dead in self.setup.all().filter(|rank| self.member.knows_dead(*rank)) {
             // Nothing more is taken from the dead.
@@ -320,8 +320,8 @@ impl Play<'_> {
         result
     }
 
-    fn carry_out(&mut self, command: Command) {
-        match command {
+    fn carry_out(&mut self, command: &Command) {
+        match *command {
             Command::FailRequests(block, code, chosen) => {
                 let needed = match chosen {
                     Chosen::Needing(dead) => self.setup.left(self.rank) == dead,

@@ -140,7 +140,7 @@ impl Run<'_> {
             self.round = state[0];
             return Ok(Next::Again);
         }
-        match (after(&finished), error) {
+        match (after(&finished)?, error) {
             (Next::Recover, _) => Ok(Next::Recover),
             (_, Some(Error::NothingProtected)) => {
                 self.round = 0;
@@ -398,7 +398,7 @@ impl Run<'_> {
         };
         let complete = finished.failed_requests(Codes::Any).is_empty();
         self.note(comm, stamp, &finished, complete);
-        Ok(after(&finished))
+        after(&finished)
     }
 
     fn end(
@@ -411,7 +411,7 @@ impl Run<'_> {
         let finished = wait(pending)?;
         let failed = !finished.failed_requests(Codes::Any).is_empty();
         self.note(comm, number, &finished, yes && !failed);
-        Ok(after(&finished))
+        after(&finished)
     }
 
     fn note(&mut self, comm: &Comm, number: u64, finished: &Finished, voted_yes: bool) {
@@ -457,13 +457,17 @@ impl Run<'_> {
 }
 
 /// What follows from a block's end, the same on all ranks.
-fn after(finished: &Finished) -> Next {
+/// What follows a block. A rank that has left the job ends it for the others.
+fn after(finished: &Finished) -> Result<Next, Error> {
     if finished.is_committed() {
-        return Next::Done;
+        return Ok(Next::Done);
+    }
+    if let Some(error @ Error::Left { .. }) = finished.agreed_error() {
+        return Err(error);
     }
     let report = finished.report();
     let died = report.faults().iter().any(|fault| Codes::PROCESS_FAILURES.matches(fault.code));
-    if died { Next::Recover } else { Next::Again }
+    Ok(if died { Next::Recover } else { Next::Again })
 }
 
 fn wait(mut pending: Pending) -> Result<Finished, Error> {

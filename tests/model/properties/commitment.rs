@@ -21,7 +21,8 @@ pub(crate) fn committed_means_that_all_voted_yes(records: &[Record], block: usiz
         let vote = record.blocks[block].vote.as_ref();
         let alike = purpose.is_some() && record.purpose(block) == purpose;
         let fits = |vote: &Vote| !record.alive || vote.context == decision.next_context;
-        if !(alike && vote.is_none_or(fits)) && !reported_dead(records, rank, is_step) {
+        let yes = alike && vote.is_none_or(fits);
+        if !yes && !reported_dead(records, rank, is_step) {
             return Err(format!(
                 "rank {decider} committed block {block} and rank {rank} voted {vote:?}"
             ));
