@@ -65,21 +65,19 @@ const SEEDS: [u64; 2] = [2_000, 20_000];
 /// Jobs of whole programs given to each bug, and to those that nobody has caught then.
 const JOBS: [u64; 2] = [300, 50_000];
 
-/// Bugs that are not in the machines.
-const IN_THE_ENGINE: [Bug; 16] = [
+/// Bugs that are not in the machines, or that take more than the models and the swarm of machines
+/// have: communicators of communicators, windows, several blocks with requests, new universes.
+const IN_THE_ENGINE: [Bug; 13] = [
+    Bug::DrainTheGivenUp,
+    Bug::ForgetTheOvertaken,
+    Bug::CommitInTheTainted,
+    Bug::DropEarlyDeaths,
     Bug::BelieveTheClass,
-    Bug::KeepTheContext,
-    Bug::WaitInTheInterrupted,
     Bug::KeepAbortedCopies,
     Bug::KeepAbortedPuts,
-    Bug::KeepTheName,
     Bug::LeaveTheOldWorld,
     Bug::LeaveBeforeTheOthersKnow,
     Bug::SpawnWhereNoneMay,
-    Bug::ForgetTheOvertaken,
-    Bug::DrainTheGivenUp,
-    Bug::CommitInTheTainted,
-    Bug::DropEarlyDeaths,
     Bug::LeaveTheSparesOut,
     Bug::TestTooLong,
     Bug::SleepOnAVote,
@@ -168,9 +166,12 @@ fn search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     let small = [rebuild(2), spare, shrink, rebuild(3)];
     let ring = Inside { ring: true, bug, ..Inside::ranks(3) };
     let inner = Inside { inner: 2, naysayer: Some(0), bug, ..Inside::ranks(3) };
-    let inside = [Inside { crashes: 1, ..ring }, Inside { leaver: Some(1), ..ring }, inner];
+    let again = Inside { again: true, bug, ..Inside::ranks(2) };
+    let again_inside = Inside { inner: 2, leaver: Some(0), ..again };
+    let again = Inside { ring: true, leaver: Some(1), ..again };
+    let ring = [Inside { crashes: 1, ..ring }, Inside { leaver: Some(1), ..ring }];
+    let mut inside = ring.into_iter().chain([inner, again, again_inside]);
     let mut small = small.into_iter();
-    let mut inside = inside.into_iter();
     let mut commits = setups().into_iter().map(|it| Setup { bug, ..it });
     let caught = small.find_map(|it| search("recovery", it, &mut states));
     let caught = caught.or_else(|| inside.find_map(|it| search("inside", it, &mut states)));

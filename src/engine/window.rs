@@ -177,7 +177,7 @@ impl Engine {
         self.windows.retain(|window| window.id != id);
     }
 
-    /// The window of this number on the communicator of a block, whatever age that is of.
+    /// The window of this number on the communicator of a block, whatever epoch that is of.
     pub(super) fn window_of(&self, comm: CommKey, number: u64) -> Option<&WindowState> {
         let comm = self.comm(comm).present.unwrap_or(comm);
         self.windows.iter().find(|window| window.is_named(comm, number))

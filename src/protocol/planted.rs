@@ -92,7 +92,7 @@ bugs! {
     LeaveBeforeTheOthersKnow,
     /// A rebuild with too few spares spawns processes also in a world that can have none.
     SpawnWhereNoneMay,
-    /// An age of a communicator that an overtaken abort began elsewhere is not taken note of.
+    /// An epoch of a communicator that an overtaken abort began elsewhere is not taken note of.
     ForgetTheOvertaken,
     /// Blocks whose requests drain when their communicator is given up go on draining.
     DrainTheGivenUp,

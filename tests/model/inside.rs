@@ -13,7 +13,7 @@ use std::{
 
 use fampi::{
     fault::FaultCode,
-    ids::{BlockId, CommId, DataId, UniverseId},
+    ids::{CommId, DataId, UniverseId},
     protocol::{
         agreement::{Decision, Vote},
         exchange::Shape,
@@ -37,7 +37,6 @@ use crate::{
 const UNIVERSE: UniverseId = UniverseId(0);
 const OUTER: CommId = CommId(1);
 const INNER: CommId = CommId(2);
-const BLOCK: BlockId = BlockId(0);
 
 /// What a group of ranks does in one block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +53,8 @@ pub(crate) struct Inside {
     pub(crate) naysayer: Option<u32>,
     /// The rank that leaves the block at once.
     pub(crate) leaver: Option<u32>,
+    /// Whoever learns of an abort tries again, once.
+    pub(crate) again: bool,
     /// A planted bug.
     pub(crate) bug: Option<Bug>,
 }
@@ -69,12 +70,25 @@ enum Request {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Member {
     process: Process,
+    /// The number of the attempt.
+    round: usize,
     outer: BlockKey,
     /// The communicator of the inner block, and the block from its start on.
     inner: Option<(CommKey, Option<BlockKey>)>,
     request: Request,
     sent: bool,
+    /// A message of an attempt that this rank has not begun yet.
+    early: Option<Data>,
+    /// True when a message of one attempt was received in another.
+    is_mixed: bool,
     inner_decision: Option<Decision>,
+}
+
+/// A message among neighbours, which matches a receive of the same data context.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Data {
+    context: u32,
+    round: usize,
 }
 
 impl Member {
@@ -84,8 +98,19 @@ impl Member {
 
     /// True when the application learns that the outer block is doomed.
     fn is_doomed(&self) -> bool {
-        let comm = self.process.block(self.outer).comm;
-        self.process.comm(comm).interrupts.contains(BLOCK)
+        let block = self.process.block(self.outer);
+        self.process.comm(block.comm).interrupts.contains(block.scope)
+    }
+
+    /// A message has come for the receive, for a later one, or for one that was given up.
+    fn receive(&mut self, data: Data) {
+        let context = self.process.block(self.outer).context;
+        if data.context > context {
+            self.early = Some(data);
+        } else if data.context == context && self.request == Request::Pending {
+            self.request = Request::Done;
+            self.is_mixed |= data.round != self.round;
+        }
     }
 
     fn knows_dead(&self, rank: Rank) -> bool {
@@ -96,7 +121,7 @@ impl Member {
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Wire {
-    Data,
+    Data(Data),
     Frame(CommId, Message),
 }
 
@@ -117,6 +142,7 @@ pub(crate) enum Turn {
     FinishInside,
     Finish,
     Leave,
+    Again,
     Take(Rank),
     Notice(Rank),
     Die,
@@ -172,12 +198,15 @@ impl Inside {
     fn turns(&self, state: &State, rank: Rank) -> Vec<Turn> {
         let member = &state.members[rank.index()];
         let mut turns = Vec::new();
-        if member.phase() == Phase::Open {
-            if self.leaver == Some(rank.number()) {
+        match member.phase() {
+            Phase::Open if member.round == 0 && self.leaver == Some(rank.number()) => {
                 turns.push(Turn::Leave);
-            } else {
-                self.turns_inside(member, &mut turns);
             }
+            Phase::Open => self.turns_inside(member, &mut turns),
+            Phase::Decided { committed: false } if self.again && member.round == 0 => {
+                turns.push(Turn::Again);
+            }
+            _ => {}
         }
         for other in self.all().filter(|other| *other != rank) {
             if !state.links[self.link(other, rank)].is_empty() {
@@ -244,7 +273,17 @@ impl Inside {
         });
         let outer = process.start_block(comm, Level::Global);
         let request = if self.ring { Request::Pending } else { Request::Done };
-        Member { process, outer, inner, request, sent: false, inner_decision: None }
+        Member {
+            process,
+            round: 0,
+            outer,
+            inner,
+            request,
+            sent: false,
+            early: None,
+            is_mixed: false,
+            inner_decision: None,
+        }
     }
 
     fn at_rest(&self, state: &State) -> bool {
@@ -257,7 +296,12 @@ impl Inside {
 fn wrong(state: &State, name: &str) -> Verdict {
     let mut all = ALWAYS.into_iter().chain([AT_REST]);
     let (_, holds) = all.find(|(property, _)| *property == name).expect("of the list");
-    holds(&state.records, 0)
+    holds(&state.records, 0)?;
+    let faulty = |record: &Record| {
+        record.alive && record.blocks[0].decision.as_ref().is_some_and(|it| !it.committed)
+    };
+    let is_tried_again = state.records[0].blocks.len() > 1 && state.records.iter().any(faulty);
+    if is_tried_again { holds(&state.records, 1) } else { Ok(()) }
 }
 
 /// One turn under way.
@@ -275,7 +319,9 @@ impl Play<'_> {
         match turn {
             Turn::Send => {
                 self.member.sent = true;
-                self.send(self.setup.right(self.rank), Wire::Data);
+                let context = self.member.process.block(outer).context;
+                let data = Data { context, round: self.member.round };
+                self.send(self.setup.right(self.rank), Wire::Data(data));
             }
             Turn::StartInside => {
                 let (comm, block) = self.member.inner.as_mut().expect("it has one");
@@ -283,7 +329,8 @@ impl Play<'_> {
             }
             Turn::FinishInside => {
                 let block = self.member.inner.and_then(|(_, block)| block).expect("it is open");
-                if self.setup.naysayer == Some(self.rank.number()) {
+                let objects = self.setup.naysayer == Some(self.rank.number());
+                if objects && self.member.round == 0 {
                     self.member.process.raise(block, FaultCode::Application(7));
                 }
                 self.vote(block);
@@ -292,6 +339,7 @@ impl Play<'_> {
             Turn::Leave => {
                 self.call(|process, out| process.leave_block(outer, FaultCode::LeftBlock, out));
             }
+            Turn::Again => self.try_again(),
             Turn::Take(from) => self.receive(from),
             Turn::Notice(dead) => {
                 let address = (UNIVERSE, dead);
@@ -361,7 +409,7 @@ impl Play<'_> {
             };
             let raised = &self.member.process.block(key).faults;
             let faulty = raised.iter().copied().chain(failed).collect();
-            let entry = &mut self.state.records[self.rank.index()].blocks[0];
+            let entry = &mut self.state.records[self.rank.index()].blocks[self.member.round];
             entry.vote = Some(Vote { faults: faulty, context });
             assert!(proviso.is_none());
             let comm = self.member.process.block(key).comm;
@@ -377,20 +425,44 @@ impl Play<'_> {
         let decision = self.member.process.comm(block.comm).commit.decision(block.scope);
         let decision = decision.expect("it has just been decided");
         if key == self.member.outer {
-            self.state.records[self.rank.index()].blocks[0].decision = Some(decision);
-        } else {
+            let round = self.member.round;
+            self.state.records[self.rank.index()].blocks[round].decision = Some(decision);
+        } else if self.member.inner.is_some_and(|(_, inner)| inner == Some(key)) {
             self.member.inner_decision = Some(decision);
         }
-        assert!(!self.member.process.conclude(key, committed), "its handle is here");
+        if self.member.process.conclude(key, committed) {
+            self.member.process.release(key);
+        }
+    }
+
+    /// The application begins the block anew.
+    fn try_again(&mut self) {
+        let member = &mut self.member;
+        let comm = member.process.block(member.outer).comm;
+        let inner = member.inner.as_mut().and_then(|(_, inner)| inner.take());
+        for handle in inner.into_iter().chain([member.outer]) {
+            if member.process.detach(handle) {
+                member.process.release(handle);
+            }
+        }
+        member.round += 1;
+        member.outer = member.process.start_block(comm, Level::Global);
+        member.request = if self.setup.ring { Request::Pending } else { Request::Done };
+        (member.sent, member.inner_decision) = (false, None);
+        let (block, need) = (member.outer, Need::Peer(self.setup.left(self.rank)));
+        let doom = member.process.doom(block, need, false).filter(|_| self.setup.ring);
+        if let Some(code) = doom {
+            member.request = Request::Failed(code);
+            self.call(|process, out| process.request_failed(block, need, code, out));
+        } else if let Some(data) = member.early.take() {
+            member.receive(data);
+        }
     }
 
     fn receive(&mut self, from: Rank) {
         let wire = self.state.links[self.setup.link(from, self.rank)].remove(0);
         match Arc::unwrap_or_clone(wire) {
-            Wire::Data if self.member.request == Request::Pending => {
-                self.member.request = Request::Done;
-            }
-            Wire::Data => {}
+            Wire::Data(data) => self.member.receive(data),
             Wire::Frame(comm, message) => self.call(|process, out| {
                 process.handle_message((UNIVERSE, from), comm, message, out);
             }),
@@ -402,6 +474,21 @@ impl Play<'_> {
             self.state.links[self.setup.link(self.rank, to)].push(Arc::new(wire));
         }
     }
+}
+
+/// True when the living ranks have one verdict on the inner block of each attempt.
+fn agree(state: &State) -> bool {
+    let living = state.members.iter().zip(&state.records).filter(|(_, record)| record.alive);
+    let decided = |member: &Arc<Member>| {
+        let committed = member.inner_decision.as_ref()?.committed;
+        Some((member.round, committed))
+    };
+    let found: Vec<(usize, bool)> = living.filter_map(|(member, _)| decided(member)).collect();
+    (0..2).all(|round| {
+        let mut verdicts = found.iter().filter(|(of, _)| *of == round);
+        let first = verdicts.next();
+        verdicts.all(|verdict| Some(verdict) == first)
+    })
 }
 
 /// Stateright names properties by plain functions, so each gets one.
@@ -420,7 +507,7 @@ impl Model for Inside {
     fn init_states(&self) -> Vec<State> {
         vec![State {
             members: self.all().map(|rank| Arc::new(self.member(rank))).collect(),
-            records: vec![Record::new(1); self.ranks as usize],
+            records: vec![Record::new(1 + usize::from(self.again)); self.ranks as usize],
             links: vec![Vec::new(); (self.ranks * self.ranks) as usize],
             panicked: false,
         }]
@@ -457,12 +544,17 @@ impl Model for Inside {
         properties.push(Property::always("escalation", |_, state: &State| {
             crate::properties::escalation::an_inner_fault_is_an_outer_fault(
                 &state.records,
+                |rank| state.members[rank].round,
                 |rank| {
                     let member = &state.members[rank];
                     (member.request == Request::Done, member.inner_decision.as_ref())
                 },
             )
         }));
+        properties.push(Property::always("isolation", |_, state: &State| {
+            state.members.iter().all(|member| !member.is_mixed)
+        }));
+        properties.push(Property::always("agreement inside", |_, state: &State| agree(state)));
         properties.push(Property::always("no panic", |_, state: &State| !state.panicked));
         properties
     }

@@ -179,6 +179,16 @@ fn an_interruption_reaches_whoever_waits_for_a_rank_that_went_away() {
 }
 
 #[test]
+fn an_attempt_after_an_abort_meets_nothing_of_the_one_before() {
+    let again = Inside { again: true, ..Inside::ranks(2) };
+    check(Inside { ring: true, leaver: Some(1), ..again }, 184);
+    check(Inside { ring: true, leaver: Some(1), crashes: 1, ..again }, 562);
+    check(Inside { inner: 2, leaver: Some(0), ..again }, 1495);
+    check(Inside { inner: 2, naysayer: Some(0), crashes: 1, ..again }, 1038);
+    check(Inside { inner: 2, leaver: Some(0), crashes: 1, ..again }, 2772);
+}
+
+#[test]
 fn an_inner_fault_is_an_outer_fault_whoever_dies() {
     let inside = |inner| Inside { inner, ..Inside::ranks(3) };
     for (inner, states) in [(1, 1310), (2, 1905), (3, 3494)] {
@@ -238,6 +248,8 @@ fn more_recoveries() {
 #[ignore = "takes minutes"]
 fn a_ring_of_four_inside_a_block() {
     check(Inside { ring: true, crashes: 1, ..Inside::ranks(4) }, 1_193_183);
+    let again = Inside { again: true, inner: 2, ..Inside::ranks(3) };
+    check(Inside { leaver: Some(2), ..again }, 392_372);
 }
 
 #[test]

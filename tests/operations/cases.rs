@@ -43,11 +43,11 @@ fn ended<T>(report: &Report<T>, deaths: usize, what: &str) -> Result<(), String>
 /// Two blocks are aborted. Rank 0 decides the later one first and dies when it has told rank 1,
 /// which goes on to the earlier one. Rank 2 dies before it passes anything on, so that rank 3 asks
 /// for both, and hears of them in the other order. Between the two it begins a block on a part, in
-/// an age of that part that rank 1, its only partner there, was never in.
+/// an epoch of that part that rank 1, its only partner there, was never in.
 ///
 /// ```text
 /// rank 0   later ✗ ─▶ 1, dies
-/// rank 1   later ✗ ─▶ 2, earlier ✗ ─▶ 3, later ✗ ─▶ 3      the part's age: the later abort's
+/// rank 1   later ✗ ─▶ 2, earlier ✗ ─▶ 3, later ✗ ─▶ 3      the part's epoch: the later abort's
 /// rank 2   dies
 /// rank 3   earlier ✗, a block on the part …, later ✗      … which rank 1 has to vote no on
 /// ```

@@ -2,12 +2,12 @@
 //! forgets it, or leaves.
 
 mod aftermath;
-mod ages;
 mod bereaved;
 mod cases;
 mod cells;
 mod channels;
 mod duplicates;
+mod epochs;
 mod every;
 mod farewells;
 mod faults;

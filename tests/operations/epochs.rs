@@ -228,7 +228,7 @@ fn the_past_of_a_part_hears_of_the_death_that_ended_it() {
             if world.rank() == Rank::new(1) {
                 sim::crash();
             }
-            // Both wait for the dead. The end of the first begins a new age of the other's
+            // Both wait for the dead. The end of the first begins a new epoch of the other's
             // communicator before that one is told of the death.
             for pending in [outer, inner].map(|block| block.finish(Timeout::Never)) {
                 assert!(matches!(pending.wait_local(Timeout::Never), Ok(Outcome::Faulty(_))));
