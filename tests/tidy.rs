@@ -72,7 +72,7 @@ const RUST_CHECKS: [(&str, Check); 8] = [
     ("unfinished work has no issue", unnumbered_marks),
     ("`unsafe` stands outside of src/mpi and ffi", stray_unsafe),
     ("a file does not begin with its documentation", missing_header),
-    ("the detector is named outside of src/mpi/observer", stray_detector),
+    ("the detector is named outside of src/mpi/deaths/observer", stray_detector),
 ];
 
 fn wide_lines(source: &Source) -> Vec<String> {
@@ -132,7 +132,7 @@ fn stray_unsafe(source: &Source) -> Vec<String> {
 }
 
 fn stray_detector(source: &Source) -> Vec<String> {
-    let is_core = source.path.starts_with("src/") && !source.path.starts_with("src/mpi/observer");
+    let is_core = source.path.starts_with("src/") && !source.path.starts_with("src/mpi/deaths/observer");
     let found = words(&source.code).filter(|(_, word)| is_core && *word == "fampi_detector");
     found.map(|(at, _)| format!("line {}", line_of(&source.code, at))).collect()
 }
@@ -452,7 +452,7 @@ fn unfinished_work_needs_the_number_of_an_issue() {
 fn unsafe_code_is_found_outside_of_its_two_places() {
     let text = "#![forbid(unsafe_code)] // unsafe\nfn f() { unsafe { g() } }";
     assert_eq!(complaints(stray_unsafe, "src/engine/mod.rs", text), 1);
-    assert_eq!(complaints(stray_unsafe, "src/mpi/calls.rs", text), 0);
+    assert_eq!(complaints(stray_unsafe, "src/mpi/calls/library.rs", text), 0);
     assert_eq!(complaints(stray_unsafe, "ffi/src/lib.rs", text), 0);
     assert_eq!(complaints(stray_unsafe, "src/sim/mod.rs", "let a = r#\"unsafe \"{\"#;"), 0);
 }
@@ -460,8 +460,8 @@ fn unsafe_code_is_found_outside_of_its_two_places() {
 #[test]
 fn one_room_of_the_library_may_name_the_detector() {
     let text = "use fampi_detector::client;";
-    assert_eq!(complaints(stray_detector, "src/mpi/watcher.rs", text), 1);
-    assert_eq!(complaints(stray_detector, "src/mpi/observer/pulse.rs", text), 0);
+    assert_eq!(complaints(stray_detector, "src/mpi/deaths/watcher.rs", text), 1);
+    assert_eq!(complaints(stray_detector, "src/mpi/deaths/observer/pulse.rs", text), 0);
 }
 
 #[test]

@@ -6,14 +6,16 @@ use mpi::ffi;
 
 use super::{
     MpiPlatform,
-    calls::{Checked, check},
-    collectives::Layout,
-    comm::Comm,
-    expose::{Expose as _, Exposure},
-    request::Request,
-    ulfm::Ulfm,
-    watchdog,
-    wire::Wire,
+    calls::{
+        collectives::Layout,
+        comm::Comm,
+        expose::{Expose as _, Exposure},
+        library::{Checked, check},
+        request::Request,
+        ulfm::Ulfm,
+    },
+    lifecycle::watchdog,
+    transport::wire::Wire,
 };
 use crate::{
     engine::{

@@ -2,7 +2,10 @@
 
 use std::ffi::CStr;
 
-use super::{calls, ulfm, watcher};
+use super::{
+    calls::{library, ulfm},
+    deaths::watcher,
+};
 use crate::error::Error;
 
 /// What can be known about the MPI library.
@@ -26,13 +29,13 @@ pub struct Facts {
 
 /// Asks the library. Works before and after initialisation, which it does not do itself.
 pub fn facts() -> Result<Facts, Error> {
-    let library = calls::library_version()?;
-    let initialized = calls::initialized()?;
+    let library = library::library_version()?;
+    let initialized = library::initialized()?;
     let ulfm_is_on = if initialized { ulfm::is_on() } else { None };
     let settings = [("pml", c"pml"), ("btl", c"btl"), ("coll", c"coll")];
     let settings = settings
         .into_iter()
-        .filter_map(|(name, variable)| Some((name, text(&calls::control_variable(variable)?))));
+        .filter_map(|(name, variable)| Some((name, text(&library::control_variable(variable)?))));
     Ok(Facts {
         open_mpi: open_mpi_version(&library),
         has_ulfm: ulfm::find().is_some(),

@@ -22,48 +22,15 @@
 
 mod baseline;
 mod calls;
-mod collectives;
-mod comm;
-mod contexts;
-mod control;
-mod data;
-mod element;
-mod entry;
-mod environment;
-mod exit;
-mod expose;
+mod deaths;
 mod facts;
-mod files;
-mod flight;
-mod groups;
-mod guest;
 mod holdings;
-mod interop;
-mod mailbox;
-mod matched;
-#[cfg_attr(not(target_os = "linux"), path = "memory/absent.rs")]
-mod memory;
-mod mend;
-mod notice;
-#[cfg_attr(not(target_os = "linux"), path = "observer/absent.rs")]
-mod observer;
-#[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
-mod pidfd;
-mod precedence;
-mod process;
-mod reduce;
-mod request;
-mod seats;
-mod siblings;
-mod spawn;
-mod strided;
+mod lifecycle;
+mod node;
+mod openmpi5;
+mod operations;
 mod trace;
-mod ulfm;
-mod watchdog;
-mod watcher;
-#[cfg_attr(not(target_os = "linux"), path = "will/absent.rs")]
-mod will;
-mod wire;
+mod transport;
 
 use std::{
     path::Path,
@@ -71,27 +38,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-use comm::Comm;
-use contexts::{DataComm, lane_of};
-use control::Control;
-use data::Posts;
-use flight::Flights;
-use guest::Guests;
-use ulfm::Ulfm;
+use calls::{comm::Comm, ulfm::Ulfm};
+use deaths::{observer, watcher};
+use lifecycle::exit;
+use operations::{
+    contexts::{DataComm, lane_of},
+    data::Posts,
+    external::{self, Guests},
+    in_flight::Flights,
+};
+use transport::control::Control;
 
 pub use self::{
     baseline::Baseline,
-    comm::communicators,
-    element::MpiElement,
-    expose::{Expose, Exposure, Number},
+    calls::{
+        comm::communicators,
+        element::MpiElement,
+        expose::{Expose, Exposure, Number},
+        reduce::UserFunction,
+    },
     facts::{Facts, facts},
-    flight::Flight,
-    guest::{Adopted, Ended},
     holdings::Holdings,
-    reduce::UserFunction,
-    seats::Seat,
-    spawn::Command,
-    watchdog::before_mpi,
+    lifecycle::{rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
+    operations::{
+        external::{Adopted, Ended},
+        in_flight::Flight,
+    },
 };
 use crate::{
     engine::{
@@ -278,7 +250,7 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn test(&mut self, post: PostId) -> Progress {
-        if guest::is_guest(post) {
+        if external::is_guest(post) {
             return self.guests.test(post, self.ulfm);
         }
         self.posts.test(post, self.ulfm)
@@ -298,7 +270,7 @@ impl Platform for MpiPlatform {
     fn cancel(&mut self, post: &mut Post, failed: bool) {
         match post {
             Post::Message(flight) => flight.cancel(),
-            Post::Kept(id) if guest::is_guest(*id) => self.guests.cancel(*id, failed),
+            Post::Kept(id) if external::is_guest(*id) => self.guests.cancel(*id, failed),
             Post::Kept(id) => self.posts.cancel(*id),
         }
     }
@@ -354,14 +326,14 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
-        if guest::is_guest(post) { None } else { self.posts.take(post) }
+        if external::is_guest(post) { None } else { self.posts.take(post) }
     }
 
     fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>) {
         match post {
             Post::Message(flight) => self.flights.abandon(flight, buffer, &mut self.posts),
             // What the user started is the user's to end.
-            Post::Kept(id) if guest::is_guest(id) => {}
+            Post::Kept(id) if external::is_guest(id) => {}
             Post::Kept(id) => self.posts.abandon(id),
         }
     }

@@ -1,0 +1,13 @@
+//! Checked calls of MPI: one function for each, which turns a return code into a result.
+
+pub(super) mod collectives;
+pub(super) mod comm;
+pub(super) mod element;
+pub(super) mod expose;
+pub(super) mod files;
+pub(super) mod library;
+pub(super) mod matched;
+pub(super) mod reduce;
+pub(super) mod request;
+pub(super) mod strided;
+pub(super) mod ulfm;

@@ -1,0 +1,169 @@
+//! Lends MPI to the detector's client, and tells MPI of the deaths that the client reads.
+//!
+//! With `FAMPI_OBSERVER` a process of its own watches each node of the job; what it finds out is
+//! read by [`fampi_detector::client`] where the watcher looks. What is new is told to MPI
+//! ([`notice`]), as what the watcher sees is; the first one wins. Everything else about observers
+//! is on the page of that crate.
+//!
+//! **Guarantees.** A rank that finds itself dead to all others stops.
+
+mod pulse;
+
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    process::Command,
+};
+
+use fampi_detector::{
+    client::{self, Assembly, Client, Memory, News, Own, Peer},
+    protocol,
+};
+pub(in crate::mpi) use pulse::rest;
+
+use super::watcher;
+use crate::{
+    engine::pulse::Pulse,
+    error::Error,
+    mpi::{
+        calls::{
+            comm::Comm,
+            library::{Checked, Refusal},
+        },
+        lifecycle::exit,
+        node::{
+            memory::View,
+            process::{self, Acquaintance},
+        },
+        openmpi5::inject_failure::{self, Name},
+        trace,
+    },
+};
+
+thread_local! {
+    /// What this process has of its observer; the thread that calls MPI alone may tell it anything.
+    static CLIENT: Client<View> = const { Client::new() };
+}
+
+impl Assembly for Comm {
+    type Error = Refusal;
+
+    fn rank(&self) -> protocol::Rank {
+        protocol::Rank(self.rank().number())
+    }
+
+    fn gather_numbers<const N: usize>(&self, own: [u64; N]) -> Checked<Vec<[u64; N]>> {
+        self.gather_numbers(own)
+    }
+
+    fn gather_bytes(&self, own: &[u8]) -> Checked<Vec<u8>> {
+        self.gather_bytes(own)
+    }
+
+    fn least(&self, own: u64) -> Checked<u64> {
+        self.least(own)
+    }
+}
+
+impl Memory for View {
+    fn of(descriptor: OwnedFd, words: usize) -> io::Result<Self> {
+        Self::of(descriptor, words)
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.word(at)
+    }
+}
+
+/// Looks whether the variables of the detector make sense.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] about the first one that does not.
+pub(in crate::mpi) fn check_environment() -> Result<(), Error> {
+    client::check_environment().map_err(Error::Unsupported)
+}
+
+/// What this process is to the observers, which it tells the others when they meet.
+pub(in crate::mpi) fn standing() -> u64 {
+    // There is no client any more when its thread has ended.
+    CLIENT.try_with(|it| it.standing(|| inject_failure::find().is_some())).unwrap_or_default()
+}
+
+/// Every process tells the others who it is; in a launch in which all wish so, they then start the
+/// observers and register. Collective.
+pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
+    let met = process::meet(comm)?;
+    CLIENT.with(|it| it.meet(comm, &peers(&met), &met.standings, &own()))?;
+    Ok(met)
+}
+
+/// Every process of a universe that a rebuild makes tells the others who it is, and what is new in
+/// it registers. Collective.
+pub(in crate::mpi) fn meet_again(comm: &Comm) -> Checked<Acquaintance> {
+    let met = process::meet(comm)?;
+    CLIENT.with(|it| it.meet_again(comm, &peers(&met), &met.standings, &own()))?;
+    Ok(met)
+}
+
+fn peers(met: &Acquaintance) -> Vec<Peer> {
+    met.processes.iter().map(|it| Peer { node: it.node, name: it.name }).collect()
+}
+
+fn own() -> Own<'static> {
+    Own { pulse: pulse::descriptor(), isolate: inherit_nothing_else }
+}
+
+/// What MPI has open would stay so when this rank is dead, and hide that. Old systems cannot close
+/// it in one call; there it depends on how MPI has opened it.
+fn inherit_nothing_else(command: &mut Command) {
+    let close = || {
+        let (first, last, flag) = (3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        // SAFETY: marks descriptors of this process, which is about to be another program.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, flag) };
+        Ok(())
+    };
+    // SAFETY: between `fork` and `exec` it makes one call of the system, on plain numbers.
+    unsafe { command.pre_exec(close) };
+}
+
+/// To be called where this process has waited for long. True when MPI was told of a death.
+pub(in crate::mpi) fn look() -> bool {
+    CLIENT.with(|client| {
+        client.look(tell).unwrap_or_else(|_| {
+            exit::die_by_signal("all other ranks take this process for dead; it stops")
+        })
+    })
+}
+
+fn tell(news: Vec<News>) -> bool {
+    let Some(notice) = inject_failure::find() else { return false };
+    for News { name, entry, moment } in news {
+        let protocol::Process { rank, incarnation } = entry.process;
+        let (life, cause, hard) = (incarnation.0, entry.cause, entry.is_hard());
+        let ago_ns = trace::monotonic().saturating_sub(moment).as_nanos() as u64;
+        tracing::debug!(%rank, life, ?cause, hard, ago_ns, "the observer told of a death");
+        watcher::note(Name(name), "observer");
+        notice.tell(Name(name), false);
+    }
+    true
+}
+
+/// Takes the observer back that was put aside, or puts it aside, so that this process does what one
+/// without an observer does. Where it shows its progress, if it has one.
+pub(in crate::mpi) fn observe(observed: bool) -> Option<Pulse> {
+    CLIENT.with(|it| it.observe(observed));
+    if observed { pulse::pulse() } else { None }
+}
+
+/// From now on the end of other processes is no news, and this one need not make progress.
+pub(in crate::mpi) fn close() {
+    pulse::leave();
+    let _ = CLIENT.try_with(Client::close);
+}
+
+/// All is done: our own end is no news, either.
+pub(in crate::mpi) fn leave() {
+    let _ = CLIENT.try_with(Client::leave);
+}

@@ -1,0 +1,6 @@
+//! What this process finds on its node: variables, other processes, memory to share with them.
+
+pub(super) mod environment;
+#[cfg_attr(not(target_os = "linux"), path = "memory/absent.rs")]
+pub(super) mod memory;
+pub(super) mod process;

@@ -1,0 +1,5 @@
+//! Open MPI 5's peculiarities, a file for each.
+
+pub(super) mod inject_failure;
+pub(super) mod launch_census;
+pub(super) mod mend;

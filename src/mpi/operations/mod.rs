@@ -1,0 +1,6 @@
+//! Operations of the application that are under way, and the communicators they run on.
+
+pub(super) mod contexts;
+pub(super) mod data;
+pub(super) mod external;
+pub(super) mod in_flight;
