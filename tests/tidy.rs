@@ -132,7 +132,8 @@ fn stray_unsafe(source: &Source) -> Vec<String> {
 }
 
 fn stray_detector(source: &Source) -> Vec<String> {
-    let is_core = source.path.starts_with("src/") && !source.path.starts_with("src/mpi/deaths/observer");
+    let is_core =
+        source.path.starts_with("src/") && !source.path.starts_with("src/mpi/deaths/observer");
     let found = words(&source.code).filter(|(_, word)| is_core && *word == "fampi_detector");
     found.map(|(at, _)| format!("line {}", line_of(&source.code, at))).collect()
 }

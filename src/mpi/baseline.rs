@@ -6,6 +6,7 @@ use mpi::ffi;
 
 use super::{
     MpiPlatform,
+    calls::inside,
     calls::{
         collectives::Layout,
         comm::Comm,
@@ -14,7 +15,6 @@ use super::{
         request::Request,
         ulfm::Ulfm,
     },
-    lifecycle::watchdog,
     transport::wire::Wire,
 };
 use crate::{
@@ -86,18 +86,12 @@ impl Baseline {
             let exposure = outgoing.exposure(YES_BYTES);
             // SAFETY: the memory is ours and untouched until `finish` returns.
             let sent = unsafe {
-                Request::send(&self.comm, &exposure, partner, 0, false, &watchdog::ordinary())
+                Request::send(&self.comm, &exposure, partner, 0, false, &inside::ordinary())
             }?;
             let exposure = incoming.exposure(YES_BYTES);
             // SAFETY: as above.
             let got = unsafe {
-                Request::receive(
-                    &self.comm,
-                    &exposure,
-                    Some(partner),
-                    Some(0),
-                    &watchdog::ordinary(),
-                )
+                Request::receive(&self.comm, &exposure, Some(partner), Some(0), &inside::ordinary())
             }?;
             finish(got)?;
             finish(sent)?;

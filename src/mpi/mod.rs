@@ -41,6 +41,7 @@ use std::{
 use calls::{comm::Comm, ulfm::Ulfm};
 use deaths::{observer, watcher};
 use lifecycle::exit;
+use node::pulse;
 use operations::{
     contexts::{DataComm, lane_of},
     data::Posts,
@@ -354,12 +355,12 @@ impl Platform for MpiPlatform {
     }
 
     fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
-        let _rest = observer::rest();
+        let _rest = pulse::rest();
         self.make_split(parent, color, key)
     }
 
     fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
-        let _rest = observer::rest();
+        let _rest = pulse::rest();
         let of_user = self.make_shrunken_guest(parent, dead);
         of_user.unwrap_or_else(|| self.make_shrunken(parent, dead))
     }
@@ -371,7 +372,7 @@ impl Platform for MpiPlatform {
         spawn: u32,
         brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
-        let _rest = observer::rest();
+        let _rest = pulse::rest();
         self.make_universe(universe, dead, spawn, brought)
     }
 
@@ -380,7 +381,7 @@ impl Platform for MpiPlatform {
     }
 
     fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
-        let _rest = observer::rest();
+        let _rest = pulse::rest();
         self.make_gathered(universe, members)
     }
 

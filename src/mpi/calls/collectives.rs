@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     engine::collective::{Collective, Parts},
-    mpi::lifecycle::watchdog,
+    mpi::calls::inside,
     rank::Rank,
 };
 
@@ -103,7 +103,7 @@ impl Request {
         collective: &Collective,
         layout: &Layout,
     ) -> Checked<Self> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         let buffer = nowhere_if_empty(buffer);
         match collective.root() {
             Some(root) => {

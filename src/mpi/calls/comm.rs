@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     fault::FaultCode,
-    mpi::{lifecycle::watchdog, openmpi5::mend},
+    mpi::{calls::inside, openmpi5::mend},
     rank::{Rank, RankSet},
 };
 
@@ -34,7 +34,7 @@ pub(in crate::mpi) struct Handle(ffi::MPI_Comm);
 impl Handle {
     /// [`Comm::acknowledge_failures`].
     pub(in crate::mpi) fn acknowledge_failures(self, ulfm: &Ulfm) {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         // SAFETY: the function has this type; our handle is live.
         let code = unsafe { (ulfm.failure_ack)(self.0) };
         if let Err(refusal) = check("MPIX_Comm_failure_ack", code) {
@@ -183,7 +183,7 @@ impl Comm {
 
     /// `MPI_Comm_dup`.
     pub(in crate::mpi) fn duplicate(&self) -> Checked<Self> {
-        let _inside = watchdog::creation();
+        let _inside = inside::creation();
         let mut raw = null();
         // SAFETY: our handle is live; the result is a variable of ours.
         let code = unsafe { ffi::MPI_Comm_dup(self.raw, &raw mut raw) };
@@ -192,7 +192,7 @@ impl Comm {
 
     /// `MPI_Comm_idup`: the new handle appears in the box when the request is complete.
     pub(in crate::mpi) fn start_duplicate(&self) -> Checked<Making> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         let mut making = Making { request: Request::null(), handle: Box::new(null()) };
         let (handle, request) = (&raw mut *making.handle, making.request.slot());
         // SAFETY: our handle is live; `Making` keeps the box until the request is complete.
@@ -202,7 +202,7 @@ impl Comm {
 
     /// `MPI_Comm_split`; `None` where our colour is `None`.
     pub(in crate::mpi) fn split(&self, color: Option<u32>, key: u32) -> Checked<Option<Self>> {
-        let _inside = watchdog::creation();
+        let _inside = inside::creation();
         // SAFETY: reading a constant that MPI's library defines.
         let undefined = unsafe { ffi::RSMPI_UNDEFINED };
         let color = color.map_or(undefined, u32::cast_signed);
@@ -214,7 +214,7 @@ impl Comm {
 
     /// `MPIX_Comm_shrink`.
     pub(in crate::mpi) fn shrink(&self, ulfm: &Ulfm) -> Checked<Self> {
-        let _inside = watchdog::meeting(false);
+        let _inside = inside::meeting(false);
         let mut raw = null();
         // SAFETY: the function has this type; our handle is live; the result is ours.
         let code = unsafe { (ulfm.shrink)(self.raw, &raw mut raw) };
@@ -225,7 +225,7 @@ impl Comm {
     pub(in crate::mpi) fn link(&self, bridge: Option<&Self>, remote: u32) -> Checked<Self> {
         const TAG: c_int = 77;
         // The leader of the new processes is linked to the first of the old ones.
-        let _inside = watchdog::meeting(remote == 0);
+        let _inside = inside::meeting(remote == 0);
         let (bridge, remote) = (bridge.map_or(self.raw, |bridge| bridge.raw), remote.cast_signed());
         let mut raw = null();
         let code = {
@@ -237,7 +237,7 @@ impl Comm {
 
     /// `MPI_Intercomm_merge` of a link; those who are `behind` come after the others.
     pub(in crate::mpi) fn merge(&self, behind: bool) -> Checked<Self> {
-        let _inside = watchdog::meeting(behind);
+        let _inside = inside::meeting(behind);
         let mut raw = null();
         let high = c_int::from(behind);
         // SAFETY: our handle is live; the result is a variable of ours.
@@ -251,7 +251,7 @@ impl Comm {
     ///
     /// No copy of this handle is used afterwards.
     pub(in crate::mpi) unsafe fn free(self) {
-        let _inside = watchdog::creation();
+        let _inside = inside::creation();
         let mut raw = self.given_away().raw;
         // SAFETY: live until now; our caller promises that it is used no more.
         let code = unsafe { ffi::MPI_Comm_free(&raw mut raw) };
@@ -262,7 +262,7 @@ impl Comm {
 
     /// `MPIX_Comm_revoke`: every operation on it ends, everywhere.
     pub(in crate::mpi) fn revoke(&self, ulfm: &Ulfm) {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         // SAFETY: the function has this type; our handle is live.
         let code = unsafe { (ulfm.revoke)(self.raw) };
         if let Err(refusal) = check("MPIX_Comm_revoke", code) {
@@ -290,14 +290,14 @@ impl Comm {
 
     /// `MPIX_Comm_agree`: true when all living say true. Every process gets the same answer.
     pub(in crate::mpi) fn unanimous(&self, ulfm: &Ulfm, mine: bool) -> bool {
-        let _inside = watchdog::meeting(false);
+        let _inside = inside::meeting(false);
         self.agrees(ulfm, mine)
     }
 
     /// The same where some come later than others, by the time that the making of a communicator
     /// may take.
     pub(in crate::mpi) fn unanimous_in_time(&self, ulfm: &Ulfm, mine: bool) -> bool {
-        let _inside = watchdog::creation();
+        let _inside = inside::creation();
         self.agrees(ulfm, mine)
     }
 
@@ -334,7 +334,7 @@ impl Comm {
         known: usize,
         mut told: impl FnMut(Rank),
     ) -> Checked<usize> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         // SAFETY: reading a constant that MPI's library defines.
         let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
         // SAFETY: the function has this type; our handle is live; the result is ours.
@@ -372,7 +372,7 @@ impl Comm {
         &self,
         mine: [u64; N],
     ) -> Checked<Vec<[u64; N]>> {
-        let _inside = watchdog::creation();
+        let _inside = inside::creation();
         let mut all = vec![[0; N]; self.size as usize];
         let (own, target) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
         let (count, kind) = (N as c_int, Types::u64());
@@ -394,7 +394,7 @@ impl Comm {
         let before = |at: usize| counts[..at].iter().sum();
         let places: Vec<c_int> = (0..counts.len()).map(before).collect();
         let mut all = vec![0; total as usize];
-        let _inside = watchdog::creation();
+        let _inside = inside::creation();
         let (own, count, kind) = (mine.as_ptr().cast(), mine.len() as c_int, Types::bytes());
         let (to, counts, places) = (all.as_mut_ptr().cast(), counts.as_ptr(), places.as_ptr());
         // SAFETY: counts and places are as many as processes, and what they say fits into `all`.
@@ -406,7 +406,7 @@ impl Comm {
 
     /// `MPI_Allreduce` with the minimum.
     pub(in crate::mpi) fn least(&self, mine: u64) -> Checked<u64> {
-        let _inside = watchdog::creation();
+        let _inside = inside::creation();
         let mut least = u64::MAX;
         let (own, target) = ((&raw const mine).cast(), (&raw mut least).cast());
         // SAFETY: reading a constant that MPI's library defines.
@@ -420,7 +420,7 @@ impl Comm {
 
     /// `MPI_Bcast` of bytes whose number everybody knows.
     pub(in crate::mpi) fn spread(&self, bytes: &mut [u8], root: u32) -> Checked<()> {
-        let _inside = watchdog::creation();
+        let _inside = inside::creation();
         let count = bytes.len() as c_int;
         let (address, root) = (bytes.as_mut_ptr().cast(), root.cast_signed());
         // SAFETY: the slice has `count` bytes; our handle is live.

@@ -10,7 +10,7 @@ use mpi::ffi;
 pub(in crate::mpi) use crate::fault::class::{
     BUFFER, COUNT, PROC_FAILED, PROC_FAILED_PENDING, REVOKED,
 };
-use crate::{engine::LEAST_MAX_TAG, error::Error, mpi::lifecycle::watchdog};
+use crate::{engine::LEAST_MAX_TAG, error::Error, mpi::calls::inside};
 
 /// A call that MPI refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,7 +71,7 @@ pub(in crate::mpi) fn finalized() -> Checked<bool> {
 
 /// `MPI_Init_thread` with the level that one MPI thread among others needs.
 pub(in crate::mpi) fn initialize() -> Checked<()> {
-    let _inside = watchdog::starting();
+    let _inside = inside::starting();
     let mut provided = 0;
     // SAFETY: reading a constant that MPI's library defines.
     let wanted = unsafe { ffi::RSMPI_THREAD_FUNNELED };
@@ -84,7 +84,7 @@ pub(in crate::mpi) fn initialize() -> Checked<()> {
 
 /// `MPI_Finalize`.
 pub(in crate::mpi) fn finalize() -> Checked<()> {
-    let _inside = watchdog::finalize();
+    let _inside = inside::finalize();
     // SAFETY: called once, by the owner of MPI's initialisation, who makes no call afterwards.
     check("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
 }

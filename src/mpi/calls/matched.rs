@@ -10,7 +10,7 @@ use super::{
     library::{Checked, check},
     request::{Done, Request, any_source, any_tag, empty_status},
 };
-use crate::{mpi::lifecycle::watchdog, rank::Rank};
+use crate::{mpi::calls::inside, rank::Rank};
 
 /// A matched message of so many elements.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Matched {
         (from, tag): (Option<Rank>, Option<u32>),
         like: Exposure,
     ) -> Checked<Option<(Self, Done)>> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         let from = from.map_or_else(any_source, |rank| rank.number().cast_signed());
         let tag = tag.map_or_else(any_tag, u32::cast_signed);
         let (mut flag, mut status) = (0, empty_status());
@@ -54,7 +54,7 @@ impl Matched {
         comm: &Comm,
         (from, tag): (Option<Rank>, Option<u32>),
     ) -> Checked<Option<(Rank, u32)>> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         let from = from.map_or_else(any_source, |rank| rank.number().cast_signed());
         let tag = tag.map_or_else(any_tag, u32::cast_signed);
         let (mut flag, mut status) = (0, empty_status());
@@ -77,7 +77,7 @@ impl Matched {
     ///
     /// The buffer belongs to MPI until the request is over.
     pub(in crate::mpi) unsafe fn receive(mut self, buffer: Exposure) -> Checked<Request> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         let Exposure { address, count, datatype, .. } = buffer;
         let mut request = Request::null();
         let (message, slot) = (&raw mut self.raw, request.slot());

@@ -5,6 +5,7 @@ pub(super) mod comm;
 pub(super) mod element;
 pub(super) mod expose;
 pub(super) mod files;
+pub(super) mod inside;
 pub(super) mod library;
 pub(super) mod matched;
 pub(super) mod reduce;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     engine::platform::Status,
-    mpi::lifecycle::watchdog::{self, Inside},
+    mpi::calls::inside::{self, Inside},
     rank::Rank,
 };
 
@@ -192,7 +192,7 @@ impl Request {
     /// The same with a status that stays where it is, or without one.
     #[inline]
     pub(in crate::mpi) fn test_with(&mut self, done: Option<&mut Done>) -> Checked<bool> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         let mut flag = 0;
         // SAFETY: reading a constant that MPI's library defines.
         let ignored = unsafe { ffi::RSMPI_STATUS_IGNORE };
@@ -213,7 +213,7 @@ impl Request {
         requests: &mut [ffi::MPI_Request],
         done: &mut [Done],
     ) -> Checked<bool> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         let (mut flag, count) = (0, requests.len().min(done.len()) as c_int);
         let (first, statuses) = (requests.as_mut_ptr(), done.as_mut_ptr().cast());
         // SAFETY: both lists are that long; a `Done` is a status; the requests are live, says our
@@ -228,7 +228,7 @@ impl Request {
         if self.is_over() {
             return;
         }
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         // SAFETY: an active request of ours.
         let _ = unsafe { ffi::MPI_Cancel(&raw mut self.0) };
     }
@@ -236,7 +236,7 @@ impl Request {
     /// `MPI_Start` of a persistent request that is not active.
     #[inline]
     pub(in crate::mpi) fn restart(&mut self) -> Checked<()> {
-        let _inside = watchdog::ordinary();
+        let _inside = inside::ordinary();
         // SAFETY: persistent and inactive, as our only callers in `control` know.
         check("MPI_Start", unsafe { ffi::MPI_Start(&raw mut self.0) })
     }
@@ -334,7 +334,7 @@ impl Request {
 
 /// `MPI_Improbe` for any source, then `MPI_Mrecv`: the next message with this tag.
 pub(in crate::mpi) fn next_message(comm: &Comm, tag: u32) -> Checked<Option<(Rank, Vec<u8>)>> {
-    let _inside = watchdog::ordinary();
+    let _inside = inside::ordinary();
     let (mut flag, mut status) = (0, empty_status());
     // SAFETY: reading a constant that MPI's library defines.
     let mut message = unsafe { ffi::RSMPI_MESSAGE_NULL };

@@ -7,8 +7,6 @@
 //!
 //! **Guarantees.** A rank that finds itself dead to all others stops.
 
-mod pulse;
-
 use std::{
     io,
     os::{fd::OwnedFd, unix::process::CommandExt as _},
@@ -16,14 +14,13 @@ use std::{
 };
 
 use fampi_detector::{
-    client::{self, Assembly, Client, Memory, News, Own, Peer},
-    protocol,
+    client::{self, Assembly, Client, Memory, News, Own, Peer, program},
+    protocol::{self, pulse as read},
 };
-pub(in crate::mpi) use pulse::rest;
 
 use super::watcher;
 use crate::{
-    engine::pulse::Pulse,
+    engine::pulse::{self as written, Pulse},
     error::Error,
     mpi::{
         calls::{
@@ -34,10 +31,20 @@ use crate::{
         node::{
             memory::View,
             process::{self, Acquaintance},
+            pulse,
         },
         openmpi5::inject_failure::{self, Name},
         trace,
     },
+};
+
+/// The engine writes the words where observers read them.
+const _: () = {
+    use written::{AT_REST, AT_WORK, BEATS, COMMITS, LEFT, NOT_BEGUN, STATE, THREAD, WORDS};
+    assert!(WORDS == read::WORDS && THREAD == read::THREAD);
+    assert!(BEATS == read::BEATS && STATE == read::STATE && COMMITS == read::COMMITS);
+    assert!(NOT_BEGUN == read::NOT_BEGUN && AT_WORK == read::AT_WORK);
+    assert!(AT_REST == read::AT_REST && LEFT == read::LEFT);
 };
 
 thread_local! {
@@ -112,7 +119,7 @@ fn peers(met: &Acquaintance) -> Vec<Peer> {
 }
 
 fn own() -> Own<'static> {
-    Own { pulse: pulse::descriptor(), isolate: inherit_nothing_else }
+    Own { pulse: program().and_then(|_| pulse::descriptor()), isolate: inherit_nothing_else }
 }
 
 /// What MPI has open would stay so when this rank is dead, and hide that. Old systems cannot close
@@ -154,7 +161,7 @@ fn tell(news: Vec<News>) -> bool {
 /// without an observer does. Where it shows its progress, if it has one.
 pub(in crate::mpi) fn observe(observed: bool) -> Option<Pulse> {
     CLIENT.with(|it| it.observe(observed));
-    if observed { pulse::pulse() } else { None }
+    if observed && program().is_some() { pulse::pulse() } else { None }
 }
 
 /// From now on the end of other processes is no news, and this one need not make progress.

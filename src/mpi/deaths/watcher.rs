@@ -41,8 +41,8 @@ use super::{death_mark::Will, observer, pidfd::Ends, renice_dead};
 use crate::{
     engine::platform::UniverseId,
     mpi::{
+        calls::inside,
         calls::library,
-        lifecycle::watchdog,
         node::{
             environment,
             process::{Process, describe, node},
@@ -296,7 +296,7 @@ fn report(deaths: Option<Vec<Death>>) -> bool {
     for death in deaths {
         tracing::debug!(name = death.name.0, death.forward, "the watcher saw a death");
         note(death.name, "watcher");
-        watchdog::note_death();
+        super::note();
         notice.tell(death.name, death.forward);
     }
     true
@@ -330,7 +330,7 @@ fn with<T>(action: impl FnOnce(&mut Watcher) -> T) -> Option<T> {
 
 /// MPI makes progress inside one of our calls; in those that may last, a look is due now and then.
 extern "C" fn on_progress() -> c_int {
-    if !watchdog::in_a_lasting_call() {
+    if !inside::in_a_lasting_call() {
         return 0;
     }
     let due = with(|watcher| {

@@ -18,9 +18,9 @@ use std::{
     time::Duration,
 };
 
-use super::watchdog;
 use crate::mpi::{
     LAST_PROGRESS, MpiPlatform,
+    calls::inside,
     calls::{comm, library, request::Request, strided},
     deaths::{observer, watcher},
     operations::data::Posts,
@@ -90,7 +90,7 @@ impl MpiPlatform {
             unsafe { comm::free_all() };
             watcher::reopen();
             // The program has called `MPI_Finalize`, in which it still is.
-            watchdog::ending();
+            inside::ending();
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::{
         MpiPlatform,
         calls::{
             comm::{self, Comm},
+            inside,
             library::{Checked, PROC_FAILED, Refusal, check},
             request::Request,
             ulfm::Ulfm,
@@ -280,7 +281,7 @@ fn spawn(started: &Program) -> Checked<Comm> {
     let mut codes: Vec<c_int> = vec![0; count as usize];
     let (count, info) = (count.cast_signed(), information.0);
     let (command, list) = (file.as_ptr(), pointers.as_mut_ptr());
-    let inside = watchdog::spawning();
+    let inside = inside::spawning();
     let code = {
         // SAFETY: texts end with a zero, the list with null; one code per process; all live here.
         unsafe {
@@ -353,7 +354,7 @@ fn tell(living: &Comm, word: i32) -> Checked<()> {
         wire.write(&word.to_le_bytes());
         // SAFETY: the memory is kept until the wait is over; an error ends a request, too.
         let sent = unsafe {
-            Request::send(living, &wire.exposure(4), other, TAG, false, &watchdog::ordinary())
+            Request::send(living, &wire.exposure(4), other, TAG, false, &inside::ordinary())
         };
         sent.and_then(wait)?;
     }
@@ -366,7 +367,7 @@ fn hear(living: &Comm) -> Checked<i32> {
     let from = Some(Rank::new(0));
     // SAFETY: as in `tell`.
     let posted = unsafe {
-        Request::receive(living, &wire.exposure(4), from, Some(TAG), &watchdog::ordinary())
+        Request::receive(living, &wire.exposure(4), from, Some(TAG), &inside::ordinary())
     };
     posted.and_then(wait)?;
     Ok(wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes)))

@@ -12,9 +12,9 @@
 //!
 //! A program that owns its MPI starts and ends it outside of our calls. Its start is watched from
 //! the moment at which the library is loaded ([`before_mpi`]), its end when MPI says that it begins
-//! ([`ending`]): MPI itself tells when they are over, by calls that any thread may make.
+//! ([`inside::ending`]): MPI itself tells when they are over, by calls that any thread may make.
 //!
-//! A rank that hangs outside of MPI, or is stopped, is seen by its observer ([`observer`]), to
+//! A rank that hangs outside of MPI, or is stopped, is seen by its observer, to
 //! which one that is inside a call that may last is at rest.
 //!
 //! `FAMPI_STUCK_SECONDS` sets the limit of an ordinary call, 0 switches the watchdog off.
@@ -22,51 +22,35 @@
 use std::{
     sync::{
         Once, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU32, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
 };
 
 use super::{exit, spawn};
-use crate::{
-    engine::pulse::Rest,
-    mpi::{
-        calls::library,
-        deaths::observer,
-        node::environment,
-        openmpi5::{
-            launch_census::{self, Siblings},
-            mend::{self, Start},
+use crate::mpi::{
+    calls::{
+        inside::{
+            self, BEFORE, ENDING, FINALIZE, JOINING, KINDS, MEETING, ORDINARY, OUTSIDE, STARTING,
         },
+        library,
+    },
+    deaths,
+    node::environment,
+    openmpi5::{
+        launch_census::{self, Siblings},
+        mend::{self, Start},
     },
 };
-
-/// What kind of call is under way, in the lowest four bits of [`CALL`].
-const OUTSIDE: u64 = 0;
-const ORDINARY: u64 = 1;
-const CREATION: u64 = 2;
-const MEETING: u64 = 3;
-const JOINING: u64 = 4;
-const STARTING: u64 = 5;
-const FINALIZE: u64 = 6;
-/// A program that owns its MPI has not initialised it yet.
-const BEFORE: u64 = 7;
-/// Such a program is in its `MPI_Finalize`.
-const ENDING: u64 = 8;
-const KINDS: u64 = 15;
 
 const TICK: Duration = Duration::from_millis(250);
 /// After this time in `MPI_Finalize` the process leaves without it.
 const FINALIZE_LIMIT: Duration = Duration::from_secs(3);
 const STAGGER: Duration = Duration::from_secs(2);
 
-/// Number of the call (all bits but four) and its kind. Written by the thread that calls MPI.
-static CALL: AtomicU64 = AtomicU64::new(0);
 /// Decides how long we wait beyond the limit.
 static RANK: AtomicU32 = AtomicU32::new(0);
-/// Some process of the job is known to have died.
-static DEATHS: AtomicBool = AtomicBool::new(false);
 /// The process that spawned us, while we cannot do without it.
 static PARENT: RwLock<Option<Parent>> = RwLock::new(None);
 
@@ -74,89 +58,11 @@ static PARENT: RwLock<Option<Parent>> = RwLock::new(None);
 #[derive(Clone, Copy, Debug)]
 struct Parent(libc::pid_t);
 
-/// A call under way; ends with the scope.
-#[derive(Debug)]
-pub(in crate::mpi) struct Inside(());
-
-impl Drop for Inside {
-    #[inline]
-    fn drop(&mut self) {
-        CALL.store(CALL.load(Relaxed) & !KINDS, Relaxed);
-    }
-}
-
-/// A call under way that may last: the observer expects no progress until it ends.
-#[derive(Debug)]
-pub(in crate::mpi) struct Lasting {
-    _rest: Rest,
-    _inside: Inside,
-}
-
-fn last(kind: u64) -> Lasting {
-    Lasting { _rest: observer::rest(), _inside: enter(kind) }
-}
-
-#[inline]
-fn enter(kind: u64) -> Inside {
-    CALL.store(((CALL.load(Relaxed) | KINDS) + 1) | kind, Relaxed);
-    Inside(())
-}
-
-/// Entry of a call that progresses.
-#[inline]
-pub(in crate::mpi) fn ordinary() -> Inside {
-    enter(ORDINARY)
-}
-
-/// Entry of `MPI_Comm_spawn`, which has the limit of an ordinary call.
-pub(in crate::mpi) fn spawning() -> Lasting {
-    last(ORDINARY)
-}
-
-/// Entry of a call that makes a communicator together with others.
-pub(in crate::mpi) fn creation() -> Lasting {
-    last(CREATION)
-}
-
-/// Entry of a call that everybody has agreed to make and that takes milliseconds, or for ever when
-/// somebody dies in it: shrink, agree, the link of old and new processes. One more death, that of
-/// a replacement if there is one, frees the others.
-pub(in crate::mpi) fn meeting(is_replacement: bool) -> Lasting {
-    last(if is_replacement { JOINING } else { MEETING })
-}
-
-/// Entry of `MPI_Init`. In a replacement its launch is given up before its root is. The launch of
-/// a job may take its time, but when somebody dies in it the others would wait for ever.
-pub(in crate::mpi) fn starting() -> Inside {
-    enter(STARTING)
-}
-
-/// Entry of `MPI_Finalize`, after which nothing of the application is lost any more.
-pub(in crate::mpi) fn finalize() -> Lasting {
-    last(FINALIZE)
-}
-
-/// The rest of this process is the `MPI_Finalize` of a program that owns its MPI.
-pub(in crate::mpi) fn ending() {
-    std::mem::forget(enter(ENDING));
-}
-
-/// True inside a call that waits for other processes, which may be dead, and in what the program
-/// calls itself.
-pub(in crate::mpi) fn in_a_lasting_call() -> bool {
-    CALL.load(Relaxed) & KINDS != ORDINARY
-}
-
-/// A process of the job has died.
-pub(in crate::mpi) fn note_death() {
-    DEATHS.store(true, Relaxed);
-}
-
 /// Watches the start of MPI by a program that owns it; to be called when the program is loaded. A
 /// process that no launcher of Open MPI has started is left alone.
 pub fn before_mpi() {
     if launch_census::expected().is_some() {
-        CALL.store(BEFORE, Relaxed);
+        inside::before();
         set_parent(exit::parent_on_this_node());
         start();
     }
@@ -233,7 +139,7 @@ fn watch(limit: Duration, mut launch: Launch) {
         if parent_died() {
             exit::die_by_signal("the process that spawned this one died before it joined");
         }
-        let current = CALL.load(Relaxed);
+        let current = inside::current();
         let counts = current == call && !is_at_leisure(current);
         stuck = if counts { stuck + awake } else { Duration::ZERO };
         call = current;
@@ -264,12 +170,11 @@ fn is_at_leisure(call: u64) -> bool {
             Start::UnderWay => false,
             Start::NotYet => true,
             Start::Over => {
-                // Unless a call of ours has begun since.
-                let _ = CALL.compare_exchange(call, call & !KINDS, Relaxed, Relaxed);
+                inside::end_before(call);
                 true
             }
         },
-        ENDING => !DEATHS.load(Relaxed) || library::finalized() == Ok(true),
+        ENDING => !deaths::are_known() || library::finalized() == Ok(true),
         _ => false,
     }
 }
@@ -277,21 +182,4 @@ fn is_at_leisure(call: u64) -> bool {
 fn parent_died() -> bool {
     let parent = *PARENT.read().unwrap_or_else(PoisonError::into_inner);
     parent.is_some_and(|Parent(pid)| !exit::process_exists(pid))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn successive_calls_are_told_apart_and_the_end_of_one_is_seen() {
-        let first = {
-            let _inside = ordinary();
-            CALL.load(Relaxed)
-        };
-        assert_eq!(CALL.load(Relaxed) & KINDS, OUTSIDE);
-        let _inside = creation();
-        assert_eq!(CALL.load(Relaxed) & KINDS, CREATION);
-        assert_ne!(CALL.load(Relaxed) & !KINDS, first & !KINDS);
-    }
 }

@@ -4,3 +4,5 @@ pub(super) mod environment;
 #[cfg_attr(not(target_os = "linux"), path = "memory/absent.rs")]
 pub(super) mod memory;
 pub(super) mod process;
+#[cfg_attr(not(target_os = "linux"), path = "pulse/absent.rs")]
+pub(super) mod pulse;

@@ -23,13 +23,13 @@ use crate::{
     },
     fault::FaultCode,
     mpi::{
+        calls::inside::{self, Inside},
         calls::{
             comm::Comm,
             expose::{Exposure, Number},
             library::BUFFER,
             request::{Done, Request, empty_status},
         },
-        lifecycle::watchdog::{self, Inside},
     },
 };
 
@@ -197,7 +197,7 @@ impl Flights {
         records: &mut [Record],
     ) -> bool {
         let is_there = self.enter(data, lane);
-        let inside = watchdog::ordinary();
+        let inside = inside::ordinary();
         let (mut refused, mut over) = (false, false);
         for (envelope, record) in envelopes.iter().zip(&mut *records) {
             if !is_there {
@@ -226,7 +226,7 @@ impl Flights {
         envelope: Envelope,
         record: &mut Record,
     ) -> bool {
-        let launched = self.launch(way, envelope, record, &watchdog::ordinary());
+        let launched = self.launch(way, envelope, record, &inside::ordinary());
         if launched == Launched::Over {
             record.end_whole();
         }

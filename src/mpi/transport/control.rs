@@ -20,13 +20,14 @@ use crate::{
     engine::platform::{Incoming, UniverseId},
     ids::CommId,
     mpi::{
+        calls::inside,
         calls::{
             comm::Comm,
             library::{PROC_FAILED, REVOKED, Refusal},
             request::{self, Request},
             ulfm::Ulfm,
         },
-        lifecycle::watchdog,
+        deaths,
     },
     protocol::{
         codec::{self, FAST_BYTES, Frame, is_fast},
@@ -181,7 +182,7 @@ impl Control {
         let exposure = self.spare.exposure(frame.len());
         // SAFETY: unless the send is over at once, `outgoing` keeps the memory until it is.
         let sent =
-            unsafe { Request::send(&control, &exposure, to, tag, false, &watchdog::ordinary()) };
+            unsafe { Request::send(&control, &exposure, to, tag, false, &inside::ordinary()) };
         let sent = sent.and_then(|mut request| Ok((request.test()?.is_none(), request)));
         match sent {
             Ok((false, _)) => {}
@@ -305,7 +306,7 @@ impl Control {
                 Ok(number) if number > known => {
                     universe.failures = number;
                     universe.control.acknowledge_failures(self.ulfm);
-                    watchdog::note_death();
+                    deaths::note();
                     for rank in deaths {
                         universe.bury(rank, &mut self.news);
                         self.news.push_back(Incoming::Failure(universe.id, rank));

@@ -1,7 +1,7 @@
 //! Systems without descriptors of processes have no observers.
 
 use crate::{
-    engine::pulse::{Pulse, Rest},
+    engine::pulse::Pulse,
     error::Error,
     mpi::{
         calls::{comm::Comm, library::Checked},
@@ -11,10 +11,6 @@ use crate::{
 
 pub(in crate::mpi) fn observe(_: bool) -> Option<Pulse> {
     None
-}
-
-pub(in crate::mpi) fn rest() -> Rest {
-    Rest::default()
 }
 
 pub(in crate::mpi) fn check_environment() -> Result<(), Error> {

@@ -9,6 +9,7 @@ use crate::{
     },
     fault::FaultCode,
     mpi::{
+        calls::inside,
         calls::{
             collectives::Layout,
             comm::Comm,
@@ -17,7 +18,6 @@ use crate::{
             matched::Matched,
             request::Request,
         },
-        lifecycle::watchdog,
     },
 };
 
@@ -58,16 +58,14 @@ impl Posts {
             Operation::Send { to, tag, synchronous } => {
                 kind = Kind::Send;
                 // SAFETY: the post, then the quarantine, keeps the buffer until it is over.
-                unsafe {
-                    Request::send(comm, &exposure, to, tag, synchronous, &watchdog::ordinary())
-                }
-                .map_err(fault)
+                unsafe { Request::send(comm, &exposure, to, tag, synchronous, &inside::ordinary()) }
+                    .map_err(fault)
             }
             _ if !exposure.writable => Err(FaultCode::Mpi(BUFFER)),
             Operation::Receive { from, tag } => {
                 kind = Kind::Receive;
                 // SAFETY: as above.
-                unsafe { Request::receive(comm, &exposure, from, tag, &watchdog::ordinary()) }
+                unsafe { Request::receive(comm, &exposure, from, tag, &inside::ordinary()) }
                     .map_err(fault)
             }
             Operation::ReceiveMatched { message, .. } => {

@@ -12,21 +12,8 @@ use std::{
     },
 };
 
-use fampi_detector::{client::program, protocol::pulse as read};
-
-use crate::{
-    engine::pulse::{self, Pulse, Rest, THREAD, WORDS},
-    mpi::node::memory::{Door, Shared},
-};
-
-/// The engine writes the words where observers read them.
-const _: () = {
-    use pulse::{AT_REST, AT_WORK, BEATS, COMMITS, LEFT, NOT_BEGUN, STATE};
-    assert!(WORDS == read::WORDS && THREAD == read::THREAD);
-    assert!(BEATS == read::BEATS && STATE == read::STATE && COMMITS == read::COMMITS);
-    assert!(NOT_BEGUN == read::NOT_BEGUN && AT_WORK == read::AT_WORK);
-    assert!(AT_REST == read::AT_REST && LEFT == read::LEFT);
-};
+use super::memory::{Door, Shared};
+use crate::engine::pulse::{Pulse, Rest, THREAD, WORDS};
 
 #[derive(Debug)]
 struct Page {
@@ -38,12 +25,11 @@ static PAGE: OnceLock<Option<Page>> = OnceLock::new();
 
 /// The words of this process. The thread that asks first is the one whose progress counts.
 pub(in crate::mpi) fn pulse() -> Option<Pulse> {
-    program()?;
     PAGE.get_or_init(|| Page::new().ok()).as_ref().and_then(Page::pulse)
 }
 
 /// What an observer is handed.
-pub(super) fn descriptor() -> Option<BorrowedFd<'static>> {
+pub(in crate::mpi) fn descriptor() -> Option<BorrowedFd<'static>> {
     pulse()?;
     shown().map(|page| page.door.as_fd())
 }
@@ -54,7 +40,7 @@ pub(in crate::mpi) fn rest() -> Rest {
 }
 
 /// From now on this process need not make progress.
-pub(super) fn leave() {
+pub(in crate::mpi) fn leave() {
     shown().and_then(Page::pulse).into_iter().for_each(Pulse::leave);
 }
 
@@ -90,7 +76,7 @@ mod tests {
         let own = page.pulse().expect("its words");
         own.beat();
         let descriptor: OwnedFd = page.door.as_fd().try_clone_to_owned().expect("a descriptor");
-        let seen = crate::mpi::node::memory::View::of(descriptor, WORDS).expect("of this length");
+        let seen = super::super::memory::View::of(descriptor, WORDS).expect("of this length");
         own.commit();
         assert_eq!([0, 1, 2].map(|at| seen.word(at)), [1, 0, 1]);
         let thread = std::fs::exists(format!("/proc/self/task/{}", seen.word(THREAD)));
