@@ -18,7 +18,6 @@ use fampi_detector::{
     protocol::{self, pulse as read},
 };
 
-use super::watcher;
 use crate::{
     engine::pulse::{self as written, Pulse},
     error::Error,
@@ -27,14 +26,11 @@ use crate::{
             comm::Comm,
             library::{Checked, Refusal},
         },
-        lifecycle::exit,
-        node::{
-            memory::View,
-            process::{self, Acquaintance},
-            pulse,
+        node::{clock, memory::View, process::Process, pulse},
+        openmpi5::{
+            inject_failure::{self, Name},
+            unreported_exit,
         },
-        openmpi5::inject_failure::{self, Name},
-        trace,
     },
 };
 
@@ -98,24 +94,22 @@ pub(in crate::mpi) fn standing() -> u64 {
     CLIENT.try_with(|it| it.standing(|| inject_failure::find().is_some())).unwrap_or_default()
 }
 
-/// Every process tells the others who it is; in a launch in which all wish so, they then start the
-/// observers and register. Collective.
-pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
-    let met = process::meet(comm)?;
-    CLIENT.with(|it| it.meet(comm, &peers(&met), &met.standings, &own()))?;
-    Ok(met)
+/// Starts the observers of a launch, if all processes wish so, and registers with them. Collective.
+pub(in crate::mpi) fn start(comm: &Comm, processes: &[Process], standings: &[u64]) -> Checked<()> {
+    CLIENT.with(|it| it.meet(comm, &peers(processes), standings, &own()))
 }
 
-/// Every process of a universe that a rebuild makes tells the others who it is, and what is new in
-/// it registers. Collective.
-pub(in crate::mpi) fn meet_again(comm: &Comm) -> Checked<Acquaintance> {
-    let met = process::meet(comm)?;
-    CLIENT.with(|it| it.meet_again(comm, &peers(&met), &met.standings, &own()))?;
-    Ok(met)
+/// Registers what is new in a universe that a rebuild has made. Collective.
+pub(in crate::mpi) fn register(
+    comm: &Comm,
+    processes: &[Process],
+    standings: &[u64],
+) -> Checked<()> {
+    CLIENT.with(|it| it.meet_again(comm, &peers(processes), standings, &own()))
 }
 
-fn peers(met: &Acquaintance) -> Vec<Peer> {
-    met.processes.iter().map(|it| Peer { node: it.node, name: it.name }).collect()
+fn peers(processes: &[Process]) -> Vec<Peer> {
+    processes.iter().map(|it| Peer { node: it.node, name: it.name }).collect()
 }
 
 fn own() -> Own<'static> {
@@ -135,23 +129,24 @@ fn inherit_nothing_else(command: &mut Command) {
     unsafe { command.pre_exec(close) };
 }
 
-/// To be called where this process has waited for long. True when MPI was told of a death.
-pub(in crate::mpi) fn look() -> bool {
+/// To be called where this process has waited for long. True when MPI was told of a death, of which
+/// `note` hears before.
+pub(in crate::mpi) fn look(note: fn(Name, &'static str)) -> bool {
     CLIENT.with(|client| {
-        client.look(tell).unwrap_or_else(|_| {
-            exit::die_by_signal("all other ranks take this process for dead; it stops")
+        client.look(|news| tell(news, note)).unwrap_or_else(|_| {
+            unreported_exit::die_by_signal("all other ranks take this process for dead; it stops")
         })
     })
 }
 
-fn tell(news: Vec<News>) -> bool {
+fn tell(news: Vec<News>, note: fn(Name, &'static str)) -> bool {
     let Some(notice) = inject_failure::find() else { return false };
     for News { name, entry, moment } in news {
         let protocol::Process { rank, incarnation } = entry.process;
         let (life, cause, hard) = (incarnation.0, entry.cause, entry.is_hard());
-        let ago_ns = trace::monotonic().saturating_sub(moment).as_nanos() as u64;
+        let ago_ns = clock::monotonic().saturating_sub(moment).as_nanos() as u64;
         tracing::debug!(%rank, life, ?cause, hard, ago_ns, "the observer told of a death");
-        watcher::note(Name(name), "observer");
+        note(Name(name), "observer");
         notice.tell(Name(name), false);
     }
     true

@@ -248,7 +248,7 @@ fn start() -> Watcher {
     if let (Some(_), Some(notice)) = (&ends, inject_failure::find()) {
         notice.call_back(on_progress);
     }
-    Watcher::new(Process::own(), ends)
+    Watcher::new(Process::own(inject_failure::own_name()), ends)
 }
 
 /// A universe was dropped.
@@ -270,7 +270,7 @@ pub(in crate::mpi) fn reopen() {
 /// To be called where this process has waited for long. True when MPI was told of a death.
 pub(in crate::mpi) fn look() -> bool {
     let saw = report(with(|watcher| if watcher.is_due() { watcher.look() } else { Vec::new() }));
-    observer::look() || saw
+    observer::look(note) || saw
 }
 
 /// To be called before something that a death must not meet with, after some progress was made.
@@ -287,7 +287,7 @@ pub(in crate::mpi) fn look_closely() -> bool {
         deaths
     });
     let saw = report(now);
-    observer::look() || saw
+    observer::look(note) || saw
 }
 
 fn report(deaths: Option<Vec<Death>>) -> bool {
@@ -303,7 +303,7 @@ fn report(deaths: Option<Vec<Death>>) -> bool {
 }
 
 /// MPI is about to be told of this death; the first one who does so is remembered.
-pub(in crate::mpi) fn note(name: Name, by: &'static str) {
+fn note(name: Name, by: &'static str) {
     with(|watcher| watcher.told.push((name, by)));
 }
 

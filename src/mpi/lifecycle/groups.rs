@@ -18,9 +18,9 @@ use crate::{
             library::{Checked, Refusal},
             ulfm::Ulfm,
         },
-        deaths::{observer, watcher},
-        node::process::Acquaintance,
+        deaths::watcher,
         operations::contexts::DataComm,
+        transport::acquaintance::{self, Acquaintance},
     },
     rank::{Rank, RankSet},
 };
@@ -37,8 +37,9 @@ pub(in crate::mpi) fn failed(refusal: Refusal, common: &[Comm], ulfm: &Ulfm) -> 
 /// Control channel and source of universe 0, and who is in it; on all living ranks of `comm`, or on
 /// none. Collective.
 pub(in crate::mpi) fn found(comm: &Comm, ulfm: &Ulfm) -> Result<(Comm, Comm, Acquaintance), Error> {
-    let made =
-        comm.duplicate().and_then(|frames| Ok((frames, comm.duplicate()?, observer::meet(comm)?)));
+    let made = comm
+        .duplicate()
+        .and_then(|frames| Ok((frames, comm.duplicate()?, acquaintance::meet_observed(comm)?)));
     if made.is_err() {
         comm.revoke(ulfm);
     }
@@ -190,7 +191,7 @@ impl MpiPlatform {
         // What failed long ago may have locked it since.
         Comm::free_numbering();
         let made = source.duplicate().and_then(|control| {
-            Ok((control, observer::meet_again(&source)?, source.gather_bytes(brought)?))
+            Ok((control, acquaintance::meet_again(&source)?, source.gather_bytes(brought)?))
         });
         let (control, Acquaintance { processes, mailbox, wills, .. }, brought) =
             made.map_err(|refusal| failed(refusal, common, self.ulfm))?;

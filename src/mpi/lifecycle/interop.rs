@@ -13,6 +13,7 @@ use crate::{
     mpi::{
         MpiPlatform,
         calls::{comm::Comm, library::Refusal},
+        deaths::observer,
         node::environment,
         operations::contexts::lane_of,
     },
@@ -30,6 +31,7 @@ impl MpiPlatform {
         C: Communicator + AsRaw<Raw = ffi::MPI_Comm>,
     {
         environment::check()?;
+        observer::check_environment()?;
         watchdog::start();
         // SAFETY: rsmpi's communicators are live as long as they are borrowed; we keep duplicates.
         let borrowed = unsafe { Comm::from_raw(comm.as_raw()) }?;

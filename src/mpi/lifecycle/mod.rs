@@ -3,6 +3,7 @@
 pub(super) mod exit;
 pub(super) mod groups;
 pub(super) mod interop;
+pub(super) mod origin;
 pub(super) mod rebuild_ranks;
 pub(super) mod spawn;
 pub(super) mod start;

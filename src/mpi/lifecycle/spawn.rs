@@ -23,7 +23,11 @@ use std::{
 
 use mpi::ffi;
 
-use super::{exit, groups, watchdog, watchdog::Starter};
+use super::{
+    groups,
+    origin::{PARENT_VARIABLE, Starter, starter},
+    watchdog,
+};
 use crate::{
     engine::platform::{DataId, Origin, UniverseId},
     error::Error,
@@ -37,16 +41,12 @@ use crate::{
             ulfm::Ulfm,
         },
         deaths::watcher,
-        node::environment,
+        node::{environment, process::node_name},
         transport::wire::Wire,
     },
     rank::Rank,
 };
 
-/// Tells a spawned process who its parent is: `pid@node`.
-pub(in crate::mpi) const PARENT_VARIABLE: &str = "FAMPI_PARENT";
-/// What Open MPI 5 gives to all processes that a rank has spawned.
-const PORT_VARIABLE: &str = "OMPI_PARENT_PORT";
 const TAG: u32 = 3;
 /// The word of the root when all is well.
 const GO: i32 = 0;
@@ -212,16 +212,6 @@ fn link_to_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checke
     Ok(link)
 }
 
-/// Who has started this process.
-pub(in crate::mpi) fn starter() -> Starter {
-    let is_set = |name| std::env::var_os(name).is_some();
-    match (is_set(PARENT_VARIABLE), is_set(PORT_VARIABLE)) {
-        (true, _) => Starter::Fampi,
-        (false, true) => Starter::Program,
-        (false, false) => Starter::Launcher,
-    }
-}
-
 /// The result, if everybody living has one.
 fn confirm(old: &Comm, ulfm: &Ulfm, made: Checked<Comm>) -> Checked<Comm> {
     old.acknowledge_failures(ulfm);
@@ -344,7 +334,7 @@ impl Drop for Information {
 /// What new processes need to know beyond the launcher's own environment, which they get from
 /// it: a short text, since MPI limits the values of an info object to 255 characters.
 fn environment() -> String {
-    format!("{PARENT_VARIABLE}={}@{}", std::process::id(), exit::node_name())
+    format!("{PARENT_VARIABLE}={}@{}", std::process::id(), node_name())
 }
 
 /// The root's word to all others.

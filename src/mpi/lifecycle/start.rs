@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
-use super::{exit, groups, spawn, watchdog};
+use super::{groups, origin, spawn, watchdog};
 use crate::{
     engine::platform::Origin,
     error::Error,
     mpi::{
         MpiPlatform,
         calls::{comm::Comm, library, request::Request, ulfm},
-        deaths::watcher,
-        node::{environment, process::Acquaintance},
-        openmpi5::mend,
+        deaths::{observer, watcher},
+        node::{environment, status},
+        openmpi5::{mend, unreported_exit},
         operations::{data::Posts, external::Guests, in_flight::Flights},
-        transport::control::Control,
+        transport::{acquaintance::Acquaintance, control::Control},
     },
 };
 
@@ -30,11 +30,12 @@ impl MpiPlatform {
     /// on. A process that exits before [`Platform::finalize`] dies by a signal.
     pub fn new() -> Result<Self, Error> {
         environment::check()?;
+        observer::check_environment()?;
         watchdog::start();
-        watchdog::set_parent(exit::parent_on_this_node());
+        watchdog::set_parent(origin::parent_on_this_node());
         let owns_mpi = !library::initialized()?;
         if owns_mpi {
-            exit::report_launch();
+            status::report_launch();
             library::initialize()?;
         }
         let world = Comm::world()?;
@@ -58,8 +59,8 @@ impl MpiPlatform {
         if library::finalized()? {
             return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
         }
-        exit::guard();
-        exit::report_start();
+        unreported_exit::guard();
+        status::report_start();
         watchdog::set_rank(comm.rank().number());
         let alone = Comm::alone()?;
         mend::keep_null_communicator();

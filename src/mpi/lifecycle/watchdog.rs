@@ -28,7 +28,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{exit, spawn};
+use super::{
+    exit,
+    origin::{self, Starter},
+};
 use crate::mpi::{
     calls::{
         inside::{
@@ -37,10 +40,11 @@ use crate::mpi::{
         library,
     },
     deaths,
-    node::environment,
+    node::{environment, process, status},
     openmpi5::{
         launch_census::{self, Siblings},
         mend::{self, Start},
+        unreported_exit,
     },
 };
 
@@ -63,7 +67,7 @@ struct Parent(libc::pid_t);
 pub fn before_mpi() {
     if launch_census::expected().is_some() {
         inside::before();
-        set_parent(exit::parent_on_this_node());
+        set_parent(origin::parent_on_this_node());
         start();
     }
 }
@@ -86,22 +90,11 @@ pub(in crate::mpi) fn start() {
         let thread = thread::Builder::new().name("fampi-watchdog".into()).stack_size(128 << 10);
         // Here, as MPI changes the environment while it starts, which C allows no other thread to
         // read meanwhile.
-        let launch = Launch { siblings: Siblings::new(), by: spawn::starter() };
+        let launch = Launch { siblings: Siblings::new(), by: origin::starter() };
         if let Err(error) = thread.spawn(move || watch(limit, launch)) {
             tracing::warn!(%error, "no watchdog: a call that MPI never ends will hang this rank");
         }
     });
-}
-
-/// Who started this process.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::mpi) enum Starter {
-    /// The launcher, with the job.
-    Launcher,
-    /// A rank, by [`spawn`].
-    Fampi,
-    /// A rank, by `MPI_Comm_spawn` of its own.
-    Program,
 }
 
 /// How this process was started, and with whom.
@@ -137,7 +130,9 @@ fn watch(limit: Duration, mut launch: Launch) {
         let awake = now.duration_since(last).min(2 * TICK);
         last = now;
         if parent_died() {
-            exit::die_by_signal("the process that spawned this one died before it joined");
+            unreported_exit::die_by_signal(
+                "the process that spawned this one died before it joined",
+            );
         }
         let current = inside::current();
         let counts = current == call && !is_at_leisure(current);
@@ -146,7 +141,7 @@ fn watch(limit: Duration, mut launch: Launch) {
         let limit = match call & KINDS {
             FINALIZE if stuck > FINALIZE_LIMIT => exit::leave_unfinished_finalize(),
             ENDING if !limit.is_zero() && stuck > 2 * limit => {
-                exit::say("MPI_Finalize does not return after a death; this process leaves");
+                status::say("MPI_Finalize does not return after a death; this process leaves");
                 exit::leave_unfinished_finalize()
             }
             OUTSIDE | FINALIZE | ENDING => continue,
@@ -157,7 +152,9 @@ fn watch(limit: Duration, mut launch: Launch) {
             _ => 2 * limit,
         };
         if !limit.is_zero() && stuck > limit + STAGGER * (RANK.load(Relaxed) % 8) {
-            exit::die_by_signal("a call of MPI did not return; this rank counts as failed");
+            unreported_exit::die_by_signal(
+                "a call of MPI did not return; this rank counts as failed",
+            );
         }
     }
 }
@@ -181,5 +178,5 @@ fn is_at_leisure(call: u64) -> bool {
 
 fn parent_died() -> bool {
     let parent = *PARENT.read().unwrap_or_else(PoisonError::into_inner);
-    parent.is_some_and(|Parent(pid)| !exit::process_exists(pid))
+    parent.is_some_and(|Parent(pid)| !process::exists(pid))
 }

@@ -1,14 +1,6 @@
-//! What a process says about itself when a universe is made.
+//! Processes of this node, as `/proc` and the kernel tell of them, and the name of the node.
 
-use std::{fs, process};
-
-use crate::mpi::{
-    calls::{comm::Comm, library::Checked},
-    deaths::{death_mark::Will, observer},
-    lifecycle::exit,
-    openmpi5::inject_failure,
-    transport::mailbox::{Address, Inbox, Mailbox},
-};
+use std::{fs, io, process};
 
 /// `PF_EXITING` of Linux.
 const EXITING: u64 = 4;
@@ -25,43 +17,11 @@ pub(in crate::mpi) struct Process {
     pub(in crate::mpi) name: u64,
 }
 
-/// Everybody in a universe, by rank.
-#[derive(Debug)]
-pub(in crate::mpi) struct Acquaintance {
-    pub(in crate::mpi) processes: Vec<Process>,
-    pub(in crate::mpi) mailbox: Option<Mailbox>,
-    /// Of those who are on our node, by rank.
-    pub(in crate::mpi) wills: Vec<Option<Will>>,
-    /// What each is to the observers ([`observer::standing`]).
-    pub(in crate::mpi) standings: Vec<u64>,
-}
-
-/// Every process of a communicator tells the others who it is. Collective.
-pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
-    let Process { node, pid, started, name } = Process::own();
-    let inbox = Inbox::new(comm.size() as usize);
-    let Address { descriptor, token } = inbox.as_ref().map(Inbox::address).unwrap_or_default();
-    let standing = observer::standing();
-    let rows = comm.gather_numbers([node, pid, started, name, descriptor, token, standing])?;
-    let standings = rows.iter().map(|[.., standing]| *standing).collect();
-    let told = |[node, pid, started, name, descriptor, token, _]: [u64; 7]| {
-        (Process { node, pid, started, name }, Address { descriptor, token })
-    };
-    let told: Vec<(Process, Address)> = rows.into_iter().map(told).collect();
-    let mut mailbox = inbox.map(|inbox| Mailbox::new(inbox, &told, comm.rank()));
-    // A descriptor for each universe would run out one day.
-    comm.least(0)?;
-    mailbox.iter_mut().for_each(Mailbox::close_door);
-    let wills = mailbox.as_ref().map(Mailbox::wills).unwrap_or_default();
-    let processes = told.into_iter().map(|(process, _)| process).collect();
-    Ok(Acquaintance { processes, mailbox, wills, standings })
-}
-
 impl Process {
-    pub(in crate::mpi) fn own() -> Self {
+    /// This process, which MPI calls by this name.
+    pub(in crate::mpi) fn own(name: u64) -> Self {
         let described = describe(process::id().into());
         let node = described.and(node()).unwrap_or(0);
-        let name = inject_failure::find().map_or(0, |notice| notice.me().0);
         Self { node, pid: process::id().into(), started: described.unwrap_or(0), name }
     }
 
@@ -75,6 +35,13 @@ impl Process {
     pub(in crate::mpi) fn is_neighbour_of(&self, own: &Self) -> bool {
         own.node != 0 && self.node == own.node && self.pid != own.pid
     }
+}
+
+/// True while a process of our node has this number.
+pub(in crate::mpi) fn exists(pid: libc::pid_t) -> bool {
+    // SAFETY: signal 0 is never delivered, it only asks.
+    let refused = unsafe { libc::kill(pid, 0) } != 0;
+    !(refused && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH))
 }
 
 /// How many processors this node has.
@@ -110,11 +77,21 @@ pub(in crate::mpi) fn node() -> Option<u64> {
     let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
     let space = fs::read_link("/proc/self/ns/pid").ok()?;
     let space = space.to_string_lossy().into_owned();
-    let name = exit::node_name();
+    let name = node_name();
     // FNV-1a: the same in every program.
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
     for byte in boot.iter().chain(space.as_bytes()).chain(name.as_bytes()) {
         digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     }
     Some(digest.max(1))
+}
+
+/// The name of this node.
+pub(in crate::mpi) fn node_name() -> String {
+    let mut name = [0_u8; 256];
+    let (address, length) = (name.as_mut_ptr().cast(), name.len() - 1);
+    // SAFETY: the array has room for the length told, and keeps a zero at its end.
+    unsafe { libc::gethostname(address, length) };
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+    String::from_utf8_lossy(&name[..end]).into_owned()
 }

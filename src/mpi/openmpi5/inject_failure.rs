@@ -64,6 +64,11 @@ pub(in crate::mpi) fn find() -> Option<&'static Notice> {
     NOTICE.get_or_init(Notice::look_up).as_ref()
 }
 
+/// How MPI names this process; 0 when that is not known.
+pub(in crate::mpi) fn own_name() -> u64 {
+    find().map_or(0, |notice| notice.me().0)
+}
+
 impl Notice {
     fn look_up() -> Option<Self> {
         let version = facts::open_mpi_version(&library::library_version().ok()?)?;

@@ -3,3 +3,4 @@
 pub(super) mod inject_failure;
 pub(super) mod launch_census;
 pub(super) mod mend;
+pub(super) mod unreported_exit;

@@ -32,14 +32,14 @@ use crate::{
             request::{Done, Request, empty_status},
             ulfm::{self, Ulfm},
         },
-        deaths::watcher,
+        deaths::{observer, watcher},
         lifecycle::{exit, groups, watchdog},
-        node::{
-            environment,
-            process::{self, Acquaintance},
+        node::{environment, status},
+        openmpi5::{inject_failure, unreported_exit},
+        transport::{
+            acquaintance::{self, Acquaintance},
+            control::Control,
         },
-        openmpi5::inject_failure,
-        transport::control::Control,
     },
     rank::{Rank, RankSet},
 };
@@ -265,11 +265,12 @@ impl MpiPlatform {
             return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
         }
         environment::check()?;
+        observer::check_environment()?;
         let ulfm = ulfm::require()?;
         watchdog::start();
-        exit::guard();
+        unreported_exit::guard();
         exit::ignore_broken_pipes();
-        exit::report_start();
+        status::report_start();
         let world = Comm::world()?;
         watchdog::set_rank(world.rank().number());
         watcher::add_launch();
@@ -432,7 +433,7 @@ fn meet(
 
 /// What every process tells the others, and the name.
 fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance, u64)> {
-    let mut met = process::meet(source)?;
+    let mut met = acquaintance::meet(source)?;
     // The rest takes all of them, too.
     watcher::add(universe, mem::take(&mut met.processes), mem::take(&mut met.wills));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

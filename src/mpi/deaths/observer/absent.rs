@@ -5,7 +5,8 @@ use crate::{
     error::Error,
     mpi::{
         calls::{comm::Comm, library::Checked},
-        node::process::{self, Acquaintance},
+        node::process::Process,
+        openmpi5::inject_failure::Name,
     },
 };
 
@@ -21,15 +22,15 @@ pub(in crate::mpi) fn standing() -> u64 {
     0
 }
 
-pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
-    process::meet(comm)
+pub(in crate::mpi) fn start(_: &Comm, _: &[Process], _: &[u64]) -> Checked<()> {
+    Ok(())
 }
 
-pub(in crate::mpi) fn meet_again(comm: &Comm) -> Checked<Acquaintance> {
-    process::meet(comm)
+pub(in crate::mpi) fn register(_: &Comm, _: &[Process], _: &[u64]) -> Checked<()> {
+    Ok(())
 }
 
-pub(in crate::mpi) fn look() -> bool {
+pub(in crate::mpi) fn look(_: fn(Name, &'static str)) -> bool {
     false
 }
 

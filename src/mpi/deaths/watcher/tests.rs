@@ -25,7 +25,7 @@ fn process_of(child: &Child) -> Process {
 }
 
 fn watcher_of(processes: Vec<Process>) -> Watcher {
-    let mut watcher = Watcher::new(Process::own(), Ends::new().ok());
+    let mut watcher = Watcher::new(Process::own(0), Ends::new().ok());
     watcher.add(UNIVERSE, processes, Vec::new());
     watcher
 }
@@ -112,7 +112,7 @@ fn processes_of_other_nodes_and_this_one_are_not_watched() {
     let process = process_of(&child);
     let other = Process { node: process.node ^ 1, ..process };
     let unknown = Process { node: 0, ..process };
-    let watcher = watcher_of(vec![other, unknown, Process::own()]);
+    let watcher = watcher_of(vec![other, unknown, Process::own(0)]);
     assert!(watcher.watched.is_empty());
     child.kill().expect("our child");
     child.wait().expect("our child");
@@ -122,7 +122,7 @@ fn processes_of_other_nodes_and_this_one_are_not_watched() {
 fn the_first_that_lives_on_a_node_tells_other_nodes() {
     let (mut first, mut second) = (child(), child());
     let (a, b) = (process_of(&first), process_of(&second));
-    let own = Process::own();
+    let own = Process::own(0);
     let far = Process { node: own.node ^ 1, pid: 1, started: 1, name: 1 };
     let mut watcher = watcher_of(vec![a, own, b, far]);
     assert!(!watcher.death(b).forward, "the first of this node lives");
@@ -164,7 +164,7 @@ fn no_descriptor_is_inherited() {
 
 #[test]
 fn the_name_of_a_process_by_its_rank_in_a_universe() {
-    let own = Process { name: 7, ..Process::own() };
+    let own = Process { name: 7, ..Process::own(0) };
     let nameless = Process { name: 0, ..own };
     let watcher = watcher_of(vec![nameless, own]);
     let dead = [0, 1, 2].map(Rank::new);
@@ -191,7 +191,7 @@ fn open_will() -> Will {
 fn a_will_that_a_thread_opened_is_no_death_as_long_as_the_process_lives() {
     let mut child = child();
     let process = process_of(&child);
-    let mut watcher = Watcher::new(Process::own(), Ends::new().ok());
+    let mut watcher = Watcher::new(Process::own(0), Ends::new().ok());
     watcher.add(UNIVERSE, vec![process], vec![Some(open_will())]);
     assert_eq!(told(&mut watcher, 20), []);
     signal(&child, libc::SIGKILL);
@@ -211,7 +211,7 @@ fn on_a_crowded_node_alone_a_rank_that_dies_is_put_behind_the_living() {
         let mut children: Vec<Child> = (0..=others).map(|_| child()).collect();
         let priorities = |children: &[Child]| children.iter().map(priority).collect::<Vec<i32>>();
         let processes = children.iter().map(process_of).collect();
-        let mut watcher = Watcher::new(Process::own(), Ends::new().ok());
+        let mut watcher = Watcher::new(Process::own(0), Ends::new().ok());
         watcher.add(UNIVERSE, processes, vec![Some(open_will())]);
         let usual = priorities(&children);
         watcher.look();

@@ -23,7 +23,7 @@ fn awaited<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Mailboxes of so many neighbours; each has all the ways that `is_reached` lets it have.
 fn mailboxes(size: usize, is_reached: impl Fn(usize, usize) -> bool) -> Vec<Mailbox> {
     let inboxes: Vec<Inbox> = (0..size).map(|_| Inbox::new(size).expect("Linux")).collect();
-    let own = Process::own();
+    let own = Process::own(0);
     // Neighbours have other numbers; what they share is opened by that of this process.
     let told: Vec<_> = inboxes.iter().map(|inbox| (own, inbox.address())).collect();
     let boxes = inboxes.into_iter().enumerate().map(|(me, inbox)| {
@@ -219,7 +219,7 @@ fn what_the_dead_have_written_is_read() {
 #[test]
 fn memory_of_others_is_not_taken_for_an_inbox() {
     let inbox = Inbox::new(2).expect("Linux");
-    let (own, right) = (Process::own(), inbox.address());
+    let (own, right) = (Process::own(0), inbox.address());
     assert!(Outbox::open(&own, right, 0, 2).is_some());
     let wrong = |at| Outbox::open(&own, at, 0, 2).is_none();
     assert!(wrong(Address { token: right.token ^ 1, ..right }), "another token");
