@@ -5,7 +5,6 @@ use std::ptr;
 use mpi::ffi;
 
 use super::{
-    MpiPlatform,
     calls::inside,
     calls::{
         collectives::Layout,
@@ -15,6 +14,7 @@ use super::{
         request::Request,
         ulfm::Ulfm,
     },
+    operations::platform::MpiPlatform,
     transport::wire::Wire,
 };
 use crate::{

@@ -32,23 +32,16 @@ mod operations;
 mod trace;
 mod transport;
 
-use std::{
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{path::Path, thread, time::Duration};
 
-use calls::{comm::Comm, ulfm::Ulfm};
 use deaths::{observer, watcher};
 use lifecycle::exit;
 use node::pulse;
 use operations::{
     contexts::{DataComm, lane_of},
     data::Posts,
-    external::{self, Guests},
-    in_flight::Flights,
+    external,
 };
-use transport::control::Control;
 
 pub use self::{
     baseline::Baseline,
@@ -60,11 +53,8 @@ pub use self::{
     },
     facts::{Facts, facts},
     holdings::Holdings,
-    lifecycle::{rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
-    operations::{
-        external::{Adopted, Ended},
-        in_flight::Flight,
-    },
+    lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
+    operations::{external::Ended, in_flight::Flight, platform::MpiPlatform},
 };
 use crate::{
     engine::{
@@ -84,60 +74,8 @@ use crate::{
     rank::{Rank, RankSet},
 };
 
-/// How long `finalize` makes progress in any case.
-const LAST_PROGRESS: Duration = Duration::from_millis(20);
 /// How long a parked spare sleeps between two looks.
 const NAP: Duration = Duration::from_micros(800);
-
-/// MPI as the engine sees it.
-pub struct MpiPlatform {
-    ulfm: &'static Ulfm,
-    started: Instant,
-    origin: Origin,
-    max_tag: u32,
-    control: Control,
-    posts: Posts,
-    guests: Guests,
-    flights: Flights,
-    data: Vec<Option<DataComm>>,
-    /// Old contexts to be freed when nothing is pending on them.
-    unneeded: Vec<(DataId, u32, Comm)>,
-    /// The link to the root, and the processes spawned with us.
-    spawned: Option<(Comm, Comm)>,
-    /// We initialised MPI, so we end it.
-    owns_mpi: bool,
-}
-
-impl MpiPlatform {
-    /// What is pending in the background, now and then.
-    #[cold]
-    fn do_chores(&mut self) {
-        if self.control.is_waiting() {
-            self.watch();
-        }
-        self.posts.sweep();
-        self.guests.sweep();
-        for at in 0..self.data.len() {
-            let Some(data) = self.data[at].as_mut().filter(|data| data.is_making()) else {
-                continue;
-            };
-            let unneeded = data.advance(self.ulfm);
-            self.note_unneeded(DataId(at as u32), unneeded);
-        }
-        self.free_unneeded();
-        if self.spawned.is_some() && self.control.newest_is_revoked() {
-            exit::leave_unneeded();
-        }
-    }
-
-    /// Nothing has happened for a while: has somebody died whom MPI has not told of?
-    #[cold]
-    fn watch(&mut self) {
-        if watcher::look() {
-            self.control.look_for_deaths();
-        }
-    }
-}
 
 impl Platform for MpiPlatform {
     fn origin(&self) -> Origin {

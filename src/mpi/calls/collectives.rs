@@ -10,13 +10,13 @@ use mpi::ffi;
 use super::{
     comm::Comm,
     expose::Exposure,
+    inside,
     library::{COUNT, Checked, Refusal, check},
     reduce::operation,
     request::Request,
 };
 use crate::{
     engine::collective::{Collective, Parts},
-    mpi::calls::inside,
     rank::Rank,
 };
 

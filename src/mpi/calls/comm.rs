@@ -9,13 +9,14 @@ use std::{
 use mpi::ffi;
 
 use super::{
+    inside,
     library::{COUNT, Checked, Refusal, check},
     request::{Request, Types},
     ulfm::Ulfm,
 };
 use crate::{
     fault::FaultCode,
-    mpi::{calls::inside, openmpi5::mend},
+    mpi::openmpi5::mend,
     rank::{Rank, RankSet},
 };
 

@@ -7,10 +7,11 @@ use std::{
 
 use mpi::ffi;
 
+use super::inside;
 pub(in crate::mpi) use crate::fault::class::{
     BUFFER, COUNT, PROC_FAILED, PROC_FAILED_PENDING, REVOKED,
 };
-use crate::{engine::LEAST_MAX_TAG, error::Error, mpi::calls::inside};
+use crate::{engine::LEAST_MAX_TAG, error::Error};
 
 /// A call that MPI refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -7,10 +7,11 @@ use mpi::ffi;
 use super::{
     comm::Comm,
     expose::Exposure,
+    inside,
     library::{Checked, check},
     request::{Done, Request, any_source, any_tag, empty_status},
 };
-use crate::{mpi::calls::inside, rank::Rank};
+use crate::rank::Rank;
 
 /// A matched message of so many elements.
 #[derive(Debug)]

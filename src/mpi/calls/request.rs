@@ -11,13 +11,10 @@ use mpi::ffi;
 use super::{
     comm::Comm,
     expose::Exposure,
+    inside::{self, Inside},
     library::{COUNT, Checked, Refusal, check},
 };
-use crate::{
-    engine::platform::Status,
-    mpi::calls::inside::{self, Inside},
-    rank::Rank,
-};
+use crate::{engine::platform::Status, rank::Rank};
 
 /// A request of MPI; null when nothing is under way. Dropping it does not end the operation.
 #[derive(Debug)]

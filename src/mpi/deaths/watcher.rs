@@ -41,8 +41,7 @@ use super::{death_mark::Will, observer, pidfd::Ends, renice_dead};
 use crate::{
     engine::platform::UniverseId,
     mpi::{
-        calls::inside,
-        calls::library,
+        calls::{inside, library},
         node::{
             environment,
             process::{Process, describe, node},

@@ -4,19 +4,25 @@
 //! than 0 never. A process that leaves without [`orderly`] therefore kills itself; so does one
 //! whose `main` panicked.
 
-use std::{io, io::Write as _, mem, mem::MaybeUninit, process, time::Duration};
+use std::{
+    io,
+    io::Write as _,
+    mem::MaybeUninit,
+    process,
+    time::{Duration, Instant},
+};
 
 pub(in crate::mpi) use crate::mpi::node::process::node_name;
 use crate::mpi::{
-    LAST_PROGRESS, MpiPlatform,
-    calls::{comm, inside, library, request::Request, strided},
+    calls::{comm, inside, library, strided},
     deaths::{observer, watcher},
     node::status,
     openmpi5::unreported_exit,
-    operations::data::Posts,
-    transport::control::Control,
+    operations::{contexts::DataComm, platform::MpiPlatform},
 };
 
+/// How long `finalize` makes progress in any case.
+const LAST_PROGRESS: Duration = Duration::from_millis(20);
 /// How long the end waits for sends of the application that nobody may ever receive.
 const LAST_OPERATIONS_WITHIN: Duration = Duration::from_millis(100);
 /// How long the end waits for frames that living processes have not fetched yet.
@@ -28,19 +34,17 @@ pub(in crate::mpi) fn orderly() {
     observer::leave();
 }
 
-impl Drop for MpiPlatform {
-    /// Without an end in order MPI may still write to what is under way: that is leaked.
-    fn drop(&mut self) {
-        if !self.posts.is_closed() {
-            let nothing = Posts::new(Request::null().raw());
-            mem::forget(mem::replace(&mut self.posts, nothing));
-            mem::forget(mem::replace(&mut self.control, Control::new(self.ulfm)));
-            mem::forget(mem::take(&mut self.data));
-        }
-    }
-}
-
 impl MpiPlatform {
+    /// Duplicates under way get a moment to be complete.
+    fn settle_last(&mut self) {
+        let began = Instant::now();
+        let making = |data: &mut Option<DataComm>| data.as_ref().is_some_and(DataComm::is_making);
+        while self.data.iter_mut().any(making) && began.elapsed() < LAST_PROGRESS {
+            self.do_chores();
+        }
+        self.data.iter_mut().flatten().for_each(DataComm::give_up);
+    }
+
     /// Ends this process's part in MPI, in order.
     pub(in crate::mpi) fn end(&mut self) {
         watcher::close();

@@ -12,14 +12,13 @@ use crate::{
     engine::platform::{DataId, Derived, UniverseId},
     error::Error,
     mpi::{
-        MpiPlatform,
         calls::{
             comm::Comm,
             library::{Checked, Refusal},
             ulfm::Ulfm,
         },
         deaths::watcher,
-        operations::contexts::DataComm,
+        operations::{contexts::DataComm, platform::MpiPlatform},
         transport::acquaintance::{self, Acquaintance},
     },
     rank::{Rank, RankSet},

@@ -11,11 +11,10 @@ use crate::{
     engine::platform::{DataId, Lane},
     error::Error,
     mpi::{
-        MpiPlatform,
         calls::{comm::Comm, library::Refusal},
         deaths::observer,
         node::environment,
-        operations::contexts::lane_of,
+        operations::{contexts::lane_of, platform::MpiPlatform},
     },
 };
 

@@ -1,5 +1,7 @@
 //! The life of this process in its job: its start, communicators made with others, its end.
 
+pub(super) mod adopt;
+pub(super) mod chores;
 pub(super) mod exit;
 pub(super) mod groups;
 pub(super) mod interop;

@@ -13,12 +13,11 @@ use super::groups;
 use crate::{
     error::Error,
     mpi::{
-        MpiPlatform,
         calls::{
             comm::Comm,
-            library,
-            library::{Checked, PROC_FAILED},
+            library::{self, Checked, PROC_FAILED},
         },
+        operations::platform::MpiPlatform,
     },
 };
 

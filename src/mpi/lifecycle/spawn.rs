@@ -32,7 +32,6 @@ use crate::{
     engine::platform::{DataId, Origin, UniverseId},
     error::Error,
     mpi::{
-        MpiPlatform,
         calls::{
             comm::{self, Comm},
             inside,
@@ -42,6 +41,7 @@ use crate::{
         },
         deaths::watcher,
         node::{environment, process::node_name},
+        operations::platform::MpiPlatform,
         transport::wire::Wire,
     },
     rank::Rank,

@@ -7,12 +7,11 @@ use crate::{
     engine::platform::Origin,
     error::Error,
     mpi::{
-        MpiPlatform,
         calls::{comm::Comm, library, request::Request, ulfm},
         deaths::{observer, watcher},
         node::{environment, status},
         openmpi5::{mend, unreported_exit},
-        operations::{data::Posts, external::Guests, in_flight::Flights},
+        operations::{data::Posts, external::Guests, in_flight::Flights, platform::MpiPlatform},
         transport::{acquaintance::Acquaintance, control::Control},
     },
 };

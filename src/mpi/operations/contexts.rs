@@ -22,9 +22,8 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    engine::platform::{DataId, Lane},
+    engine::platform::Lane,
     mpi::{
-        LAST_PROGRESS, MpiPlatform,
         calls::{
             comm::{Comm, Making},
             ulfm::Ulfm,
@@ -273,37 +272,4 @@ impl DataComm {
 #[inline]
 pub(in crate::mpi) fn lane_of(data: &[Option<DataComm>], lane: Lane) -> Option<&Comm> {
     data.get(lane.data.0 as usize)?.as_ref()?.context(lane.context)
-}
-
-impl MpiPlatform {
-    /// True when MPI may still work for the operations of this context and those before it, or
-    /// somebody has not looked whether it does.
-    pub(in crate::mpi) fn needs(&mut self, data: DataId, context: u32) -> bool {
-        self.posts.need(data, context) || self.flights.need(data, context)
-    }
-
-    pub(in crate::mpi) fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
-        self.unneeded.extend(unneeded.map(|(number, comm)| (data, number, comm)));
-    }
-
-    pub(in crate::mpi) fn free_unneeded(&mut self) {
-        let (posts, flights) = (&self.posts, &mut self.flights);
-        let idle = |(data, number, _): &mut (DataId, u32, Comm)| {
-            !posts.need(*data, *number) && !flights.need(*data, *number)
-        };
-        for (.., comm) in self.unneeded.extract_if(.., idle) {
-            // SAFETY: its entry among the contexts is gone, and no post is left that names it.
-            unsafe { comm.free() };
-        }
-    }
-
-    /// Duplicates under way get a moment to be complete.
-    pub(in crate::mpi) fn settle_last(&mut self) {
-        let began = Instant::now();
-        let making = |data: &mut Option<DataComm>| data.as_ref().is_some_and(DataComm::is_making);
-        while self.data.iter_mut().any(making) && began.elapsed() < LAST_PROGRESS {
-            self.do_chores();
-        }
-        self.data.iter_mut().flatten().for_each(DataComm::give_up);
-    }
 }

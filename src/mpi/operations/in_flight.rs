@@ -22,14 +22,12 @@ use crate::{
         record::Record,
     },
     fault::FaultCode,
-    mpi::{
-        calls::inside::{self, Inside},
-        calls::{
-            comm::Comm,
-            expose::{Exposure, Number},
-            library::BUFFER,
-            request::{Done, Request, empty_status},
-        },
+    mpi::calls::{
+        comm::Comm,
+        expose::{Exposure, Number},
+        inside::{self, Inside},
+        library::BUFFER,
+        request::{Done, Request, empty_status},
     },
 };
 

@@ -4,3 +4,5 @@ pub(super) mod contexts;
 pub(super) mod data;
 pub(super) mod external;
 pub(super) mod in_flight;
+pub(super) mod platform;
+pub(super) mod users_requests;

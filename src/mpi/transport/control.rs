@@ -20,9 +20,9 @@ use crate::{
     engine::platform::{Incoming, UniverseId},
     ids::CommId,
     mpi::{
-        calls::inside,
         calls::{
             comm::Comm,
+            inside,
             library::{PROC_FAILED, REVOKED, Refusal},
             request::{self, Request},
             ulfm::Ulfm,

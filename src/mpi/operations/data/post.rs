@@ -8,16 +8,14 @@ use crate::{
         platform::{FileAccess, Lane, Operation, PostId, Posted},
     },
     fault::FaultCode,
-    mpi::{
-        calls::inside,
-        calls::{
-            collectives::Layout,
-            comm::Comm,
-            expose::Exposure,
-            library::{BUFFER, COUNT},
-            matched::Matched,
-            request::Request,
-        },
+    mpi::calls::{
+        collectives::Layout,
+        comm::Comm,
+        expose::Exposure,
+        inside,
+        library::{BUFFER, COUNT},
+        matched::Matched,
+        request::Request,
     },
 };
 

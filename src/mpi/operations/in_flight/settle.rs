@@ -22,10 +22,9 @@ use super::{Flight, Flights, Kind};
 use crate::{
     engine::{
         platform::{Progress, Settled},
-        record::{self, Record},
+        record::Record,
     },
     mpi::{
-        MpiPlatform,
         calls::{
             library::Refusal,
             request::{Done, Request, empty_status},
@@ -50,27 +49,6 @@ impl Default for Run {
         let nothing = Request::null().raw();
         let done = Done::new(empty_status());
         Self { requests: [nothing; LONGEST], done: [done; LONGEST] }
-    }
-}
-
-impl MpiPlatform {
-    /// Ends the requests that are over, messages and others.
-    pub(in crate::mpi) fn settle_all(&mut self, records: &mut [Record]) -> Settled {
-        let mut settled = self.flights.settle(records);
-        // What is no message with a peer, up to the next that is.
-        while let Some(record) = records.get_mut(settled.complete)
-            && let (false, Some(_)) = (record.is_over(), record.id())
-        {
-            record::look(self, record);
-            if !record.is_complete() {
-                settled.failed |= record.is_over();
-                break;
-            }
-            let rest = self.flights.settle(&mut records[settled.complete..]);
-            settled.complete += rest.complete;
-            settled.failed |= rest.failed;
-        }
-        settled
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::super::{
-    mailbox::{Found, Letter, Mailbox},
-    wire::Wire,
+use super::{
+    super::{
+        mailbox::{Found, Letter, Mailbox},
+        wire::Wire,
+    },
+    FAST,
 };
-use super::FAST;
 use crate::{
     engine::platform::{Incoming, UniverseId},
     mpi::calls::{comm::Comm, library::Checked, request::Request},
