@@ -21,6 +21,7 @@ mod calls {
 mod deaths {
     pub(super) mod watcher {}
 }
+mod this_mpi {}
 
 pub(crate) struct MpiPlatform;
 

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use super::{
     calls::{library, ulfm},
     deaths::watcher,
+    this_mpi,
 };
 use crate::error::Error;
 
@@ -37,7 +38,7 @@ pub fn facts() -> Result<Facts, Error> {
         .into_iter()
         .filter_map(|(name, variable)| Some((name, text(&library::control_variable(variable)?))));
     Ok(Facts {
-        open_mpi: open_mpi_version(&library),
+        open_mpi: this_mpi::version(&library),
         has_ulfm: ulfm::find().is_some(),
         ulfm_is_on,
         settings: settings.collect(),
@@ -49,24 +50,4 @@ pub fn facts() -> Result<Facts, Error> {
 fn text(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes)
         .map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned())
-}
-
-/// The three numbers of an Open MPI's version; `None` for another library.
-pub(super) fn open_mpi_version(library: &str) -> Option<(u32, u32, u32)> {
-    let version = library.strip_prefix("Open MPI v")?;
-    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
-    let mut numbers = version[..end].split('.').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_of_open_mpi_is_read() {
-        assert_eq!(open_mpi_version("Open MPI v5.0.9, package: …"), Some((5, 0, 9)));
-        assert_eq!(open_mpi_version("Open MPI v5.1.0rc1, package"), Some((5, 1, 0)));
-        assert_eq!(open_mpi_version("MPICH Version: 5.0"), None);
-    }
 }

@@ -29,6 +29,7 @@ mod lifecycle;
 mod node;
 mod openmpi5;
 mod operations;
+mod this_mpi;
 mod trace;
 mod transport;
 

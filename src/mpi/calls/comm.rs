@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     fault::FaultCode,
-    mpi::openmpi5::mend,
     rank::{Rank, RankSet},
 };
 
@@ -55,9 +54,7 @@ pub fn communicators() -> usize {
     LIVE.with_borrow(Vec::len)
 }
 
-/// Frees everything that was made, before `MPI_Finalize`. That of Open MPI 5.0.9 waits at each
-/// communicator of several launches for peers that are dead or have left already, and may crash
-/// then, also at the program's own.
+/// Frees everything that was made, before `MPI_Finalize`.
 ///
 /// # Safety
 ///
@@ -67,7 +64,6 @@ pub(in crate::mpi) unsafe fn free_all() {
         // SAFETY: live, as nobody freed it, and used no more, says our caller.
         unsafe { comm.free() };
     }
-    mend::leave_without_farewell();
 }
 
 /// How many communicators were made and not freed.
@@ -115,20 +111,6 @@ impl Comm {
         let raw = unsafe { ffi::RSMPI_COMM_SELF };
         // SAFETY: predefined, lives from initialisation on.
         unsafe { Self::from_raw(raw) }
-    }
-
-    /// Unlocks the numbering of communicators in Open MPI 5.0.9: an `MPI_Comm_idup` that fails
-    /// keeps it locked for all communicators with a higher number than its own, for ever, and
-    /// does so some time after its request is over. The next number given to a communicator with
-    /// a low number, such as `MPI_COMM_SELF`, unlocks it.
-    pub(in crate::mpi) fn free_numbering() {
-        for _ in 0..2 {
-            match Self::alone().and_then(|alone| alone.duplicate()) {
-                // SAFETY: made here, and used by nobody.
-                Ok(made) => unsafe { made.free() },
-                Err(refusal) => tracing::debug!(?refusal, "numbering not unlocked"),
-            }
-        }
     }
 
     /// The link to the processes that spawned us, if any did.

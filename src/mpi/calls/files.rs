@@ -3,10 +3,8 @@
 //! `MPI_File_open` over more than one process waits for all of them, and for ever when one dies;
 //! over `MPI_COMM_SELF` nobody can hold up anybody.
 //!
-//! Open MPI 5.0.9 has two implementations. Its own, `ompio`, ends the process by a segmentation
-//! fault when a write fails (a full disk is enough), and never completes a read beyond the end of
-//! the file. So we choose the other one, ROMIO, which returns an error and a count. It moves the
-//! data within the starting call, which may therefore last: no watchdog looks at it.
+//! The implementation may move the data within the starting call, which may therefore last: no
+//! watchdog looks at it.
 
 use std::ffi::{CStr, c_int};
 
@@ -15,41 +13,17 @@ use mpi::ffi;
 use super::{
     comm::{Comm, no_info},
     expose::Exposure,
-    library::{self, Checked, Refusal, check},
+    library::{Checked, Refusal, check},
     request::Request,
 };
-use crate::{
-    engine::platform::{FileAccess, FileMode},
-    error::Error,
-};
+use crate::engine::platform::{FileAccess, FileMode};
 
-/// ROMIO's name in Open MPI 5.0.
-const ROMIO: &CStr = c"romio341";
 /// `MPI_ERR_ARG`, the same number in all libraries of this family.
 const ARGUMENT: i32 = 13;
 
 /// An open file; closed with the last of its users.
 #[derive(Debug)]
 pub(in crate::mpi) struct File(ffi::MPI_File);
-
-/// Has MPI open all files with ROMIO from now on.
-///
-/// # Errors
-///
-/// [`Error::Unsupported`] when the launch has chosen otherwise, or the library has no ROMIO.
-pub(in crate::mpi) fn choose_implementation() -> Result<(), Error> {
-    let chosen = library::control_variable(c"io").unwrap_or_default();
-    let chosen = chosen.split(|byte| *byte == 0).next().unwrap_or_default();
-    let is_ours = chosen == ROMIO.to_bytes();
-    if is_ours || chosen.is_empty() && library::set_control_variable(c"io", ROMIO) {
-        return Ok(());
-    }
-    let chosen = String::from_utf8_lossy(chosen);
-    Err(Error::Unsupported(format!(
-        "files need Open MPI's ROMIO, as the other implementation crashes when a write fails; \
-         launch without `--mca io` and OMPI_MCA_io, not with '{chosen}'"
-    )))
-}
 
 impl File {
     /// `MPI_File_open` for this process alone, as a sequence of these elements.

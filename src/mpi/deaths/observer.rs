@@ -27,7 +27,7 @@ use crate::{
             library::{Checked, Refusal},
         },
         node::{clock, memory::View, process::Process, pulse},
-        openmpi5::{
+        this_mpi::{
             inject_failure::{self, Name},
             unreported_exit,
         },

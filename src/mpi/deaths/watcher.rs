@@ -46,7 +46,7 @@ use crate::{
             environment,
             process::{Process, describe, node},
         },
-        openmpi5::{
+        this_mpi::{
             inject_failure::{self, Name},
             launch_census::Launched,
         },

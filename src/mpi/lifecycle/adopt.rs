@@ -18,11 +18,11 @@ use crate::{
         },
         deaths::{observer, watcher},
         node::{environment, status},
-        openmpi5::{inject_failure, unreported_exit},
         operations::{
             contexts::DataComm, data::Posts, external::Guests, in_flight::Flights,
             platform::MpiPlatform,
         },
+        this_mpi::{self, inject_failure, unreported_exit},
         transport::{
             acquaintance::{self, Acquaintance},
             control::Control,
@@ -192,8 +192,7 @@ fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance
 /// What was made with the others on this communicator, if all living ranks have it. They wait for
 /// each other here, and whoever lacks it first frees those who wait for this rank there.
 fn all_or_nobody<T>(comm: &Comm, ulfm: &Ulfm, made: Checked<T>) -> Checked<T> {
-    if comm.size() == 1 {
-        // Open MPI 5 takes an agreement on `MPI_COMM_SELF` for one on the world, which hangs then.
+    if !this_mpi::can_agree(comm) {
         return made;
     }
     if made.is_err() {

@@ -17,8 +17,8 @@ use crate::mpi::{
     calls::{comm, inside, library, strided},
     deaths::{observer, watcher},
     node::status,
-    openmpi5::unreported_exit,
     operations::{contexts::DataComm, platform::MpiPlatform},
+    this_mpi::{self, unreported_exit},
 };
 
 /// How long `finalize` makes progress in any case.
@@ -62,6 +62,7 @@ impl MpiPlatform {
         } else if self.guests.are_in_use() {
             // SAFETY: the very end; nothing of ours is on any communicator any more.
             unsafe { comm::free_all() };
+            this_mpi::before_finalize();
             watcher::reopen();
             // The program has called `MPI_Finalize`, in which it still is.
             inside::ending();
@@ -73,6 +74,7 @@ impl MpiPlatform {
 fn end_mpi() {
     // SAFETY: the very end; nothing of ours is on any communicator any more.
     unsafe { comm::free_all() };
+    this_mpi::before_finalize();
     watcher::reopen();
     if let Err(refusal) = library::finalize() {
         tracing::warn!(?refusal, "MPI does not end in order");

@@ -19,6 +19,7 @@ use crate::{
         },
         deaths::watcher,
         operations::{contexts::DataComm, platform::MpiPlatform},
+        this_mpi,
         transport::acquaintance::{self, Acquaintance},
     },
     rank::{Rank, RankSet},
@@ -75,7 +76,7 @@ impl MpiPlatform {
         for data in self.data.iter_mut().flatten() {
             data.settle(self.ulfm);
         }
-        Comm::free_numbering();
+        this_mpi::before_creation();
     }
 
     pub(in crate::mpi) fn make_split(
@@ -166,7 +167,7 @@ impl MpiPlatform {
         for data in self.data.iter_mut().flatten() {
             data.abandon(self.ulfm);
         }
-        Comm::free_numbering();
+        this_mpi::before_creation();
         let old = self.control.source(old).ok_or(Error::CreationFailed)?;
         let ulfm = self.ulfm;
         let began = Instant::now();
@@ -188,7 +189,7 @@ impl MpiPlatform {
         common: &[Comm],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
         // What failed long ago may have locked it since.
-        Comm::free_numbering();
+        this_mpi::before_creation();
         let made = source.duplicate().and_then(|control| {
             Ok((control, acquaintance::meet_again(&source)?, source.gather_bytes(brought)?))
         });

@@ -1,11 +1,10 @@
 //! Who started this process, as its environment tells.
 
-use crate::mpi::node::process::node_name;
+use crate::mpi::{node::process::node_name, this_mpi};
 
 /// Tells a spawned process who its parent is: `pid@node`.
 pub(in crate::mpi) const PARENT_VARIABLE: &str = "FAMPI_PARENT";
-/// What Open MPI 5 gives to all processes that a rank has spawned.
-const PORT_VARIABLE: &str = "OMPI_PARENT_PORT";
+
 /// Who started this process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::mpi) enum Starter {
@@ -20,7 +19,7 @@ pub(in crate::mpi) enum Starter {
 /// Who has started this process.
 pub(in crate::mpi) fn starter() -> Starter {
     let is_set = |name| std::env::var_os(name).is_some();
-    match (is_set(PARENT_VARIABLE), is_set(PORT_VARIABLE)) {
+    match (is_set(PARENT_VARIABLE), this_mpi::was_spawned()) {
         (true, _) => Starter::Fampi,
         (false, true) => Starter::Program,
         (false, false) => Starter::Launcher,

@@ -42,6 +42,7 @@ use crate::{
         deaths::watcher,
         node::{environment, process::node_name},
         operations::platform::MpiPlatform,
+        this_mpi,
         transport::wire::Wire,
     },
     rank::Rank,
@@ -97,7 +98,7 @@ impl MpiPlatform {
             (None, hear(living))
         };
         // What failed long ago may have locked it since.
-        Comm::free_numbering();
+        this_mpi::before_creation();
         let linked = word.and_then(|word| match word {
             GO => living.link(bridge.as_ref(), 1),
             class => Err(Refusal { call: "MPI_Comm_spawn", class }),

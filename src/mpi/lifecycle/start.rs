@@ -10,8 +10,8 @@ use crate::{
         calls::{comm::Comm, library, request::Request, ulfm},
         deaths::{observer, watcher},
         node::{environment, status},
-        openmpi5::{mend, unreported_exit},
         operations::{data::Posts, external::Guests, in_flight::Flights, platform::MpiPlatform},
+        this_mpi::{self, unreported_exit},
         transport::{acquaintance::Acquaintance, control::Control},
     },
 };
@@ -62,7 +62,7 @@ impl MpiPlatform {
         status::report_start();
         watchdog::set_rank(comm.rank().number());
         let alone = Comm::alone()?;
-        mend::keep_null_communicator();
+        this_mpi::after_init();
         let mut control = Control::new(ulfm);
         if origin != Origin::Spawned {
             let (frames, source, all) = groups::found(&comm, ulfm)?;

@@ -41,9 +41,9 @@ use crate::mpi::{
     },
     deaths,
     node::{environment, process, status},
-    openmpi5::{
+    this_mpi::{
+        self, Start,
         launch_census::{self, Siblings},
-        mend::{self, Start},
         unreported_exit,
     },
 };
@@ -163,7 +163,7 @@ fn watch(limit: Duration, mut launch: Launch) {
 /// begun to start it, or has started it, or waits in its end for ranks that all live.
 fn is_at_leisure(call: u64) -> bool {
     match call & KINDS {
-        BEFORE => match mend::start() {
+        BEFORE => match this_mpi::init_state() {
             Start::UnderWay => false,
             Start::NotYet => true,
             Start::Over => {

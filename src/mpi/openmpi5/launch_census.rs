@@ -1,11 +1,18 @@
-//! Who else the launcher has started on this node, while MPI starts.
+//! A process that dies before MPI has started leaves the others in `MPI_Init` for ever.
 //!
-//! A process that dies before it has told the others of itself leaves them in `MPI_Init` for ever:
-//! they ask its launcher for what it never said. Nobody knows yet who there should be, but the
-//! launcher says how many, and all of them are its children.
+//! **Symptom** The others ask the launcher of the dead process for what it never said. No process
+//! knows yet who there should be, but the launcher says how many, and all of them are its children:
+//! so the children are counted. A program that owns its MPI comes to this library later: a process
+//! that has ended by then, without a word, is one that is missing among those children
+//! ([`Launched`]).
 //!
-//! A program that owns its MPI comes to us later: a process that has ended by then, without a word
-//! to anybody, is one that is missing among those children ([`Launched`]).
+//! **Versions** each Open MPI 5, of which the names of the launchers and of their variables are.
+//!
+//! **Upstream** not reported.
+//!
+//! **Delete when** `MPI_Init` returns an error when a process of the launch dies in it.
+//!
+//! **Test** `a_death_before_mpi_has_started_ends_the_others_with_a_sentence`.
 //!
 //! **Assumes** that a launcher is asked by its name; what was started in another way is not judged.
 

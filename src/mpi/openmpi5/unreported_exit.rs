@@ -1,4 +1,17 @@
-//! HEADER
+//! A process that ends by `exit` is never reported dead, and the others wait for it.
+//!
+//! **Symptom** Open MPI reports a death by signal within milliseconds, and an `exit` with another
+//! status than 0 never: its launcher takes it for an end in order. A process that leaves without
+//! `finalize` therefore kills itself, and so does one whose `main` panicked. The launcher's own
+//! status does not tell either, which is why ranks say in files how they ended (`node/status.rs`).
+//!
+//! **Versions** each Open MPI 5 with `mpirun --with-ft ulfm`.
+//!
+//! **Upstream** not reported: Bland 2013 leaves open where reports come from.
+//!
+//! **Delete when** the launcher reports each process that ends before its `MPI_Finalize`.
+//!
+//! **Test** `an_exit_without_finalize_is_a_death`.
 
 use std::{
     process,

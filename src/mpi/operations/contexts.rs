@@ -15,9 +15,8 @@
 //! which nothing else runs that a receive could match.
 //!
 //! **Assumes** that deaths in the moment of a duplicate are rare, which is why none is started
-//! after an abort because of a death: an `MPI_Comm_idup` that fails in Open MPI 5.0.9 keeps the
-//! numbering of communicators locked ([`Comm::free_numbering`]), and at its last step it frees a
-//! communicator that is not its own, which would end the process but for the module `mend`.
+//! after an abort because of a death: an `MPI_Comm_idup` that fails may do harm
+//! ([`before_creation`](crate::mpi::this_mpi::before_creation)).
 
 use std::time::{Duration, Instant};
 

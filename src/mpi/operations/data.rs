@@ -25,14 +25,17 @@ use crate::{
     },
     error::Error,
     fault::FaultCode,
-    mpi::calls::{
-        collectives::Layout,
-        comm::{Comm, Handle},
-        files::{self, File},
-        library::{BUFFER, PROC_FAILED_PENDING, Refusal},
-        matched::Matched,
-        request::{Done, Request, empty_status},
-        ulfm::Ulfm,
+    mpi::{
+        calls::{
+            collectives::Layout,
+            comm::{Comm, Handle},
+            files::File,
+            library::{BUFFER, PROC_FAILED_PENDING, Refusal},
+            matched::Matched,
+            request::{Done, Request, empty_status},
+            ulfm::Ulfm,
+        },
+        this_mpi,
     },
     rank::Rank,
 };
@@ -185,7 +188,7 @@ impl Posts {
         like: &mut dyn Buffer,
     ) -> Result<FileId, Error> {
         if self.files.is_empty() {
-            files::choose_implementation()?;
+            this_mpi::prepare_files()?;
         }
         let refused = |class| Error::Mpi { call: "MPI_File_open", class };
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| refused(BAD_FILE))?;

@@ -22,12 +22,15 @@ use crate::{
         record::Record,
     },
     fault::FaultCode,
-    mpi::calls::{
-        comm::Comm,
-        expose::{Exposure, Number},
-        inside::{self, Inside},
-        library::BUFFER,
-        request::{Done, Request, empty_status},
+    mpi::{
+        calls::{
+            comm::Comm,
+            expose::{Exposure, Number},
+            inside::{self, Inside},
+            library::BUFFER,
+            request::{Done, Request, empty_status},
+        },
+        this_mpi,
     },
 };
 
@@ -63,7 +66,8 @@ impl Flight {
     /// True for what may be in a list with others.
     #[inline]
     fn is_listed(&self) -> bool {
-        self.kind != Kind::Cancelled
+        // A message of a block has one named peer.
+        this_mpi::may_be_listed(true, self.kind == Kind::Cancelled)
     }
 
     /// What it has moved, now that it is over.

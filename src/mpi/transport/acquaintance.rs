@@ -5,7 +5,7 @@ use crate::mpi::{
     calls::{comm::Comm, library::Checked},
     deaths::{death_mark::Will, observer},
     node::process::Process,
-    openmpi5::inject_failure,
+    this_mpi::inject_failure,
 };
 
 /// Everybody in a universe, by rank.

@@ -6,7 +6,7 @@ use crate::{
     mpi::{
         calls::{comm::Comm, library::Checked},
         node::process::Process,
-        openmpi5::inject_failure::Name,
+        this_mpi::inject_failure::Name,
     },
 };
 

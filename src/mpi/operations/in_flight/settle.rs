@@ -7,14 +7,8 @@
 //!
 //! **Guarantees.** What MPI may still use is never taken for over, and each failed message has its
 //! own error class. By the standard `MPI_Testall` changes nothing unless all are over, and then
-//! says of each how it ended (MPI 4.1 §3.7.5). Nothing else over a list is used, and nothing but
-//! messages with one named peer is in a list, since Open MPI 5.0.9 frees *all* requests of a list
-//! that are marked as failed when it returns an error:
-//!
-//! - `MPI_Testsome` and `MPI_Testany` return one for some, while others are marked, say by a
-//!   revocation, and MPI still fetches into their buffers;
-//! - a receive from anybody makes every call over its list return class 76 without being over;
-//! - collectives consist of requests of their own, and those of files are generalized ones.
+//! says of each how it ended (MPI 4.1 §3.7.5). Nothing else over a list is used, and only messages
+//! that this MPI [tells the truth about](crate::mpi::this_mpi::may_be_listed) are in a list.
 
 use mpi::ffi;
 
