@@ -8,6 +8,7 @@ pub(super) mod files;
 pub(super) mod inside;
 pub(super) mod library;
 pub(super) mod matched;
+pub(super) mod message;
 pub(super) mod reduce;
 pub(super) mod request;
 pub(super) mod strided;

@@ -4,13 +4,14 @@
 //! it takes no place here, and only their number is known. Most small sends are over before their
 //! start returns, as MPI has copied the message, and nobody ever looks at them.
 
+mod run;
 mod settle;
 
 use std::mem::{self, Discriminant};
 
 use mpi::ffi;
 
-use self::settle::Run;
+use self::run::Run;
 use super::{
     contexts::{DataComm, lane_of},
     data::{Posts, fault},

@@ -24,7 +24,8 @@ use crate::{
             comm::Comm,
             inside,
             library::{PROC_FAILED, REVOKED, Refusal},
-            request::{self, Request},
+            message,
+            request::Request,
             ulfm::Ulfm,
         },
         deaths,
@@ -36,9 +37,8 @@ use crate::{
     },
     rank::Rank,
 };
-use universe::Universe;
+use universe::{FAST, Universe};
 
-const FAST: u32 = 1;
 const SLOW: u32 = 2;
 /// Awaiting polls that find nothing between two looks at everything else.
 const LOOK_EVERY: u32 = 4;
@@ -264,7 +264,7 @@ impl Control {
         let open = self.universes.iter_mut().flatten().filter(|universe| !universe.revoked).rev();
         for universe in open.take(if chores { usize::MAX } else { 1 }) {
             universe.sweep(&mut self.news);
-            match request::next_message(&universe.control, SLOW) {
+            match message::next_message(&universe.control, SLOW) {
                 Ok(None) => {}
                 Ok(Some((from, bytes))) => {
                     let frame = Frame::from_vec(bytes);

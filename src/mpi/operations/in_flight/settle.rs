@@ -12,7 +12,10 @@
 
 use mpi::ffi;
 
-use super::{Flight, Flights, Kind};
+use super::{
+    Flight, Flights, Kind,
+    run::{LONGEST, Run},
+};
 use crate::{
     engine::{
         platform::{Progress, Settled},
@@ -21,30 +24,14 @@ use crate::{
     mpi::{
         calls::{
             library::Refusal,
-            request::{Done, Request, empty_status},
+            request::{Done, Request},
         },
         operations::data::fault,
     },
 };
 
-/// Messages in a run.
-const LONGEST: usize = 32;
 /// Runs are not worth while below.
 const SHORTEST: usize = 4;
-
-/// A run of messages, used again and again.
-pub(super) struct Run {
-    requests: [ffi::MPI_Request; LONGEST],
-    done: [Done; LONGEST],
-}
-
-impl Default for Run {
-    fn default() -> Self {
-        let nothing = Request::null().raw();
-        let done = Done::new(empty_status());
-        Self { requests: [nothing; LONGEST], done: [done; LONGEST] }
-    }
-}
 
 /// The message of a request that is pending.
 #[inline]

@@ -2,12 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::{
-    super::{
-        mailbox::{Found, Letter, Mailbox},
-        wire::Wire,
-    },
-    FAST,
+use super::super::{
+    mailbox::{Found, Letter, Mailbox},
+    wire::Wire,
 };
 use crate::{
     engine::platform::{Incoming, UniverseId},
@@ -19,6 +16,8 @@ use crate::{
     rank::Rank,
 };
 
+/// The tag of fast frames.
+pub(super) const FAST: u32 = 1;
 /// Tests that a cancelled receive gets before its memory is given up.
 const CANCEL_TESTS: usize = 1000;
 
