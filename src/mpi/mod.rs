@@ -1,20 +1,18 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
-//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `collectives`, `reduce`,
-//! `strided`, `files`, `ulfm`, has one checked function per call of MPI; what stands on it is
-//! ordinary code.
+//! The only module with `unsafe`. It consists of rooms, each of which names only those below it, as
+//! a test checks; no files of them import each other in a circle.
 //!
 //! ```text
-//! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
-//! flight    messages of blocks                 exit      every end is seen by the others
-//! data      all other operations, and buffers  contexts  the communicators they run on
-//! interop   from and to rsmpi                    environment  what the user has set
-//! groups, spawn   communicators made with others      facts    which MPI this is
-//! guest     a program that owns its MPI               holdings  what is in use
-//! baseline  MPI's own operations, to compare with    mend  against a mistake of Open MPI 5
-//! process   who is on our own node                mailbox, memory  fast frames among those
-//! watcher, pidfd, will, observer, notice  deaths, seen at once and told to MPI
-//! trace     the file for what happens here        siblings  a launch that has lost somebody
+//! mod          what the engine sees; beside it `facts`, `holdings`, `baseline`, `trace`
+//! lifecycle    start, spawn, communicators made with others, exit, watchdog
+//! operations   what is under way, and the communicators it runs on; the platform itself
+//! transport    frames between processes: by MPI, by memory that those of a node share
+//! deaths       seen by the watcher, or told by an observer; then told to MPI
+//! this_mpi     which MPI it is: its peculiarities, by what they are asked for
+//! openmpi5     those of Open MPI 5, a file for each defect
+//! calls        one checked function for each call of MPI
+//! node         what this process finds on its node, without MPI
 //! ```
 //!
 //! **Assumes** one thread that calls MPI, and the launch line of `fampi run`: fault tolerance on,

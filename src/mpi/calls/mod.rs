@@ -1,4 +1,7 @@
 //! Checked calls of MPI: one function for each, which turns a return code into a result.
+//!
+//! Each call that may last says so ([`inside`]), so that the watchdog can tell when one does not
+//! return. What stands on this room is ordinary code.
 
 pub(super) mod collectives;
 pub(super) mod comm;

@@ -1,4 +1,12 @@
-//! Deaths: how this process sees them at once, and tells MPI of them.
+//! Deaths: how this process sees them at once.
+//!
+//! ```text
+//! watcher       looks at the processes of this node, and tells MPI who has ended
+//! pidfd         descriptors of processes, which become readable at their end
+//! death_mark    a lock in shared memory, which the kernel marks before that
+//! observer      the client of the detector, whose news the watcher fetches
+//! renice_dead   lets survivors run before what is left of the dead
+//! ```
 
 #[cfg_attr(not(target_os = "linux"), path = "death_mark/absent.rs")]
 pub(super) mod death_mark;

@@ -1,8 +1,6 @@
 //! The end of the process: in order, or by a signal, so that MPI's runtime notices.
 //!
-//! Open MPI reports a death by signal within milliseconds and an `exit` with another status
-//! than 0 never. A process that leaves without [`orderly`] therefore kills itself; so does one
-//! whose `main` panicked.
+//! A process that leaves without [`orderly`] kills itself ([`unreported_exit`] says why).
 
 use std::{
     io,

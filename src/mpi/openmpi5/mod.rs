@@ -8,16 +8,18 @@
 //!
 //! What is mended elsewhere, as it is no matter of one place, or not of this process:
 //!
-//! | defect | mended in |
-//! |---|---|
-//! | the launcher loses new processes after deaths (`OpenPMIx`, pull request 4279) | `ffi/prterun`, preloaded into the launcher |
-//! | neighbourhood collectives fail on a ring of one or two (open-mpi/ompi#14430) | `engine/neighbours.rs`: messages instead |
-//! | shared memory spins for ever when a peer dies between two stores to a queue | `lifecycle/watchdog.rs` |
-//! | the creation of a link waits for ever when a process dies in its middle | `lifecycle/watchdog.rs` |
-//! | a death is reported late | `deaths/watcher.rs` |
-//! | a message to a freed communicator reaches a later one with its number | `operations/contexts.rs`: old ones are kept for a while |
-//! | a revocation of a duplicate under way ends the process | `operations/contexts.rs`: it is completed, or forgotten |
-//! | the launcher can crash when the root of `MPI_Comm_spawn` dies in it | nowhere: spares have no such moment |
+//! - the launcher loses new processes after deaths (`OpenPMIx`, pull request 4279): `ffi/prterun`,
+//!   which is preloaded into the launcher;
+//! - neighbourhood collectives fail on a ring of one or two (open-mpi/ompi#14430): messages
+//!   instead, in `engine/neighbours.rs`;
+//! - shared memory spins for ever when a peer dies between two stores to a queue, and the creation
+//!   of a link waits for ever when a process dies in its middle: `lifecycle/watchdog.rs`;
+//! - a death is reported late: `deaths/watcher.rs`;
+//! - a message to a freed communicator reaches a later one with its number, so old ones are kept
+//!   for a while; a revocation of a duplicate under way ends the process, so it is completed, or
+//!   forgotten: `operations/contexts.rs`;
+//! - the launcher can crash when the root of `MPI_Comm_spawn` dies in it: mended nowhere, but
+//!   spares have no such moment.
 
 pub(super) mod agree_on_self;
 pub(super) mod failed_lists;

@@ -4,7 +4,15 @@
 //! bad file: a check is trusted only after it has failed once. The checks read words, not syntax
 //! trees; comments, strings and character literals are blanked first where they would mislead.
 
+mod arrows;
+mod rooms;
+mod source;
+
 use std::{fs, path::Path};
+
+use arrows::forbidden_arrows;
+use rooms::{circles, forbidden_rooms};
+use source::{Source, body_end, line_of, words};
 
 const MAX_COLUMNS: usize = 100;
 const MAX_FILE_LINES: usize = 500;
@@ -18,48 +26,6 @@ const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX
 
 /// Folders that exist on one machine only; spelled without slashes so that this file passes.
 const MACHINE_FOLDERS: [&str; 5] = ["work", "root", "home", "tmp", "Users"];
-
-/// Which layers of `src` a layer may name, beside itself. `lib.rs` puts all of them together.
-const ARROWS: [(&str, &[&str]); 11] = [
-    ("rank", &[]),
-    ("timeout", &[]),
-    ("ids", &["rank"]),
-    ("fault", &["rank", "ids"]),
-    ("error", &["rank", "fault"]),
-    ("protocol", &["rank", "ids", "fault"]),
-    ("engine", &["rank", "ids", "fault", "error", "timeout", "protocol"]),
-    ("recovery", &["rank", "ids", "fault", "error", "timeout", "protocol", "engine"]),
-    ("api", &["rank", "ids", "fault", "error", "timeout", "engine", "recovery"]),
-    ("mpi", &["rank", "ids", "fault", "error", "timeout", "protocol", "engine"]),
-    ("sim", &["rank", "ids", "fault", "error", "timeout", "protocol", "engine"]),
-];
-
-/// Arrows that the table does not have, file by file, each with its reason. Not to be made longer
-/// lightly.
-const EXCEPTIONS: [(&str, &str, &str); 4] = [
-    ("src/engine/mod.rs", "recovery", "one value owns all that a process knows of its job"),
-    ("src/engine/block.rs", "recovery", "copies become valid with the commit of their block"),
-    ("src/engine/buffer.rs", "mpi", "a supertrait can only be named where the trait is"),
-    ("src/api/simulated.rs", "sim", "an entrance has to name the world that it leads to"),
-];
-
-/// A file of the project, its path relative to the top, with `/` between the parts.
-struct Source {
-    path: String,
-    text: String,
-    /// The text without comments and literals, line by line the same.
-    code: String,
-}
-
-impl Source {
-    fn new(path: &str, text: &str) -> Self {
-        Self { path: path.into(), text: text.into(), code: blank(text) }
-    }
-
-    fn is_rust(&self) -> bool {
-        Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
-    }
-}
 
 /// What is wrong with a file. Rust only, except for [`machine_paths`].
 type Check = fn(&Source) -> Vec<String>;
@@ -158,183 +124,6 @@ fn machine_paths(source: &Source) -> Vec<String> {
     found
 }
 
-/// The arrows of a file that the table does not allow. `root` is `lib.rs`, which re-exports.
-fn forbidden_arrows(source: &Source, root: &Source) -> Vec<String> {
-    let Some(layer) = layer_of(&source.path) else { return Vec::new() };
-    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == layer) else {
-        return vec![format!("`{layer}` is in no layer; give it a place in tests/tidy.rs")];
-    };
-    let excepted =
-        |to: &str| EXCEPTIONS.iter().any(|(path, layer, _)| *path == source.path && *layer == to);
-    let mut found = Vec::new();
-    for (at, to) in arrows(source, root) {
-        if to != layer && !allowed.contains(&to.as_str()) && !excepted(&to) {
-            let line = line_of(&source.code, at);
-            found.push(format!("line {line}: `{layer}` must not know `{to}`"));
-        }
-    }
-    found
-}
-
-/// All layers that a file names, by `crate::` or by climbing up with `super::`.
-fn arrows(source: &Source, root: &Source) -> Vec<(usize, String)> {
-    let depth = source.path.trim_end_matches("/mod.rs").matches('/').count();
-    let mut found = Vec::new();
-    let mut climbed = 0;
-    for (at, word) in words(&source.code) {
-        climbed = if word == "super" { climbed + 1 } else { 0 };
-        let Some(path) = source.code[at + word.len()..].strip_prefix("::") else { continue };
-        let names = heads(path);
-        if word == "crate" {
-            found.extend(names.iter().map(|name| (at, layer_behind(name, root))));
-        } else if climbed >= depth {
-            let layers = names.iter().filter(|name| ARROWS.iter().any(|(layer, _)| layer == *name));
-            found.extend(layers.map(|name| (at, (*name).to_string())));
-        }
-    }
-    found
-}
-
-/// The layer that a name at the root of the crate comes from.
-fn layer_behind(name: &str, root: &Source) -> String {
-    if ARROWS.iter().any(|(layer, _)| *layer == name) {
-        return name.into();
-    }
-    for (at, word) in words(&root.code) {
-        let Some(tree) = root.code[at..].strip_prefix("use").filter(|_| word == "use") else {
-            continue;
-        };
-        let tree = &tree[..tree.find(';').unwrap_or(tree.len())];
-        for branch in branches(tree.trim()) {
-            if words(branch).any(|(_, leaf)| leaf == name) {
-                return heads(branch).first().map_or_else(String::new, |head| (*head).into());
-            }
-        }
-    }
-    // Everything else at the root is `pub use api::*`.
-    "api".into()
-}
-
-fn layer_of(path: &str) -> Option<&str> {
-    let inside = path.strip_prefix("src/").filter(|inside| *inside != "lib.rs")?;
-    inside.split(['/', '.']).next()
-}
-
-/// The first words of a path or of the paths in a group: `a::B` gives a, `{a::B, c::D}` a and c.
-fn heads(path: &str) -> Vec<&str> {
-    let first = |branch| words(branch).next().map(|(_, word)| word);
-    branches(path).into_iter().filter_map(first).collect()
-}
-
-/// The members of a group `{…, …}`, or the path itself.
-fn branches(path: &str) -> Vec<&str> {
-    let Some(group) = path.strip_prefix('{') else { return vec![path] };
-    let (mut found, mut start, mut nesting) = (Vec::new(), 0, 1);
-    for (at, c) in group.char_indices() {
-        nesting += i32::from(c == '{') - i32::from(c == '}');
-        if nesting == 0 || (nesting == 1 && c == ',') {
-            found.push(group[start..at].trim());
-            start = at + 1;
-        }
-        if nesting == 0 {
-            break;
-        }
-    }
-    found
-}
-
-/// The end of the body of the function that begins here; `None` without a body.
-fn body_end(function: &str) -> Option<usize> {
-    if function["fn".len()..].trim_start().starts_with('(') {
-        return None;
-    }
-    let (mut nesting, mut inside) = (0, false);
-    for (at, c) in function.char_indices() {
-        match c {
-            '(' | '[' | '{' => nesting += 1,
-            ')' | ']' | '}' => nesting -= 1,
-            ';' if nesting == 0 => return None,
-            _ => {}
-        }
-        inside |= c == '{' && nesting == 1;
-        if nesting < 0 {
-            return None;
-        }
-        if inside && nesting == 0 {
-            return Some(at);
-        }
-    }
-    None
-}
-
-fn line_of(text: &str, at: usize) -> usize {
-    text[..at].matches('\n').count() + 1
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-/// The words of a text and where they begin.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        at += text[at..].find(is_word)?;
-        let begin = at;
-        at += text[at..].find(|c| !is_word(c)).unwrap_or(text.len() - at);
-        Some((begin, &text[begin..at]))
-    })
-}
-
-/// The text with spaces in place of comments, strings and characters.
-fn blank(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let mut code = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < chars.len() {
-        let in_word = at > 0 && is_word(chars[at - 1]);
-        let skipped = skipped(&chars[at..], in_word).min(chars.len() - at);
-        if skipped == 0 {
-            code.push(chars[at]);
-        }
-        let blanks = chars[at..at + skipped].iter().map(|c| if *c == '\n' { '\n' } else { ' ' });
-        code.extend(blanks);
-        at += skipped.max(1);
-    }
-    code
-}
-
-/// Length of the comment or literal at the beginning; 0 for anything else.
-fn skipped(rest: &[char], in_word: bool) -> usize {
-    let until = |from: usize, end: &[char]| {
-        let begins = (from..rest.len()).find(|at| rest[*at..].starts_with(end));
-        begins.map_or(rest.len(), |at| at + end.len())
-    };
-    match rest {
-        ['/', '/', ..] => until(2, &['\n']) - 1,
-        ['/', '*', ..] => until(2, &['*', '/']),
-        ['"', ..] => {
-            let mut at = 1;
-            while rest.get(at).is_some_and(|c| *c != '"') {
-                at += if rest[at] == '\\' { 2 } else { 1 };
-            }
-            at + 1
-        }
-        ['r', '"' | '#', ..] if !in_word => {
-            let fence = rest[1..].iter().take_while(|c| **c == '#').count();
-            if rest.get(1 + fence) != Some(&'"') {
-                return 0;
-            }
-            let mut end = vec!['"'];
-            end.resize(1 + fence, '#');
-            until(2 + fence, &end)
-        }
-        ['\'', '\\', ..] => until(3, &['\'']),
-        ['\'', _, '\'', ..] => 3,
-        _ => 0,
-    }
-}
-
 /// All files of the project that are text.
 fn project() -> Vec<Source> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -380,20 +169,11 @@ fn the_project_is_tidy() {
                 note(what, check(source));
             }
             note("a forbidden arrow", forbidden_arrows(source, root));
+            note("a forbidden arrow between rooms", forbidden_rooms(source));
         }
     }
+    report.extend(circles(&project));
     assert!(report.is_empty(), "{} things to mend:\n{}", report.len(), report.join("\n"));
-}
-
-#[test]
-fn every_exception_is_still_needed() {
-    let project = project();
-    let root = root_of(&project);
-    for (path, layer, why) in EXCEPTIONS {
-        let source = project.iter().find(|source| source.path == path);
-        let used = source.is_some_and(|it| arrows(it, root).iter().any(|(_, to)| to == layer));
-        assert!(used, "{path} no longer names {layer} ({why}): drop the exception");
-    }
 }
 
 #[test]
@@ -479,23 +259,4 @@ fn a_path_of_one_machine_is_found() {
         assert_eq!(complaints(machine_paths, "README.md", &bad), 1);
         assert_eq!(complaints(machine_paths, "README.md", &good), 0);
     }
-}
-
-#[test]
-fn forbidden_arrows_are_found_however_they_are_written() {
-    let root = Source::new("src/lib.rs", "pub use {api::*, engine::{Level, buffer::{Element}}};");
-    let count = |path, text| forbidden_arrows(&Source::new(path, text), &root).len();
-    assert_eq!(count("src/protocol/commit.rs", "use crate::{rank::Rank, engine::Level};"), 1);
-    assert_eq!(count("src/protocol/commit.rs", "use crate::{rank::{Rank}, ids::BlockId};"), 0);
-    assert_eq!(count("src/protocol/mod.rs", "type C = super::engine::Level;"), 1);
-    assert_eq!(count("src/protocol/commit.rs", "use super::super::error::Error;"), 1);
-    assert_eq!(count("src/engine/vote.rs", "fn f(w: &crate::World) {}"), 1);
-    assert_eq!(count("src/engine/vote.rs", "use crate::recovery::Job;"), 1);
-    assert_eq!(count("src/engine/mod.rs", "use crate::recovery::Job;"), 0);
-    assert_eq!(count("src/recovery/mod.rs", "use crate::{Element, api::World};"), 1);
-    assert_eq!(count("src/mpi/mod.rs", "use crate::{error::Error, sim::Sim};"), 1);
-    assert_eq!(count("src/api/mod.rs", "pub use crate::protocol::view::View;"), 1);
-    assert_eq!(count("src/gossip/mod.rs", ""), 1);
-    assert_eq!(count("src/lib.rs", "use crate::api::World;"), 0);
-    assert_eq!(count("tests/tidy.rs", "use crate::api::World;"), 0);
 }
