@@ -22,9 +22,9 @@
 //! MPI, in the last of its threads, which does not let go of its processor meanwhile. The observer
 //! is told before that, by the end of another thread, 0.1 ms after the death. On a crowded node
 //! the ranks that share a processor with the dead come to know last, with 8 ranks on two processors
-//! the others within 0.3 ms: these put the work of the dead behind theirs (`mpi/precedence.rs`),
-//! after which the last knows at 1.2 ms instead of 2.6. Then MPI's launcher hears of the death, and
-//! takes a processor for 0.8 ms.
+//! the others within 0.3 ms: these put the work of the dead behind theirs
+//! (`mpi/deaths/renice_dead.rs`), after which the last knows at 1.2 ms instead of 2.6. Then MPI's
+//! launcher hears of the death, and takes a processor for 0.8 ms.
 //!
 //! `panic` is without a backtrace, which takes 70 ms, and so is SIGSEGV, where MPI's takes 1 ms or
 //! more. The first death of a launch takes the MPI 30 to 40 ms.

@@ -2,6 +2,7 @@
 //! on docs.rs are. Only rustdoc reads this file, which does not look into the bodies of functions:
 //! the modules that bodies name are empty, and rsmpi is the few names that signatures need.
 
+#[path = "calls/element.rs"]
 mod element;
 mod facts;
 mod holdings;
@@ -12,10 +13,15 @@ pub use self::{
     holdings::Holdings,
 };
 
-mod calls {}
-mod comm {}
-mod ulfm {}
-mod watcher {}
+mod calls {
+    pub(super) mod comm {}
+    pub(super) mod library {}
+    pub(super) mod ulfm {}
+}
+mod deaths {
+    pub(super) mod watcher {}
+}
+mod this_mpi {}
 
 pub(crate) struct MpiPlatform;
 

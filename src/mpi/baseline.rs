@@ -5,15 +5,17 @@ use std::ptr;
 use mpi::ffi;
 
 use super::{
-    MpiPlatform,
-    calls::{Checked, check},
-    collectives::Layout,
-    comm::Comm,
-    expose::{Expose as _, Exposure},
-    request::Request,
-    ulfm::Ulfm,
-    watchdog,
-    wire::Wire,
+    calls::inside,
+    calls::{
+        collectives::Layout,
+        comm::Comm,
+        expose::{Expose as _, Exposure},
+        library::{Checked, check},
+        request::Request,
+        ulfm::Ulfm,
+    },
+    operations::platform::MpiPlatform,
+    transport::wire::Wire,
 };
 use crate::{
     engine::{
@@ -84,18 +86,12 @@ impl Baseline {
             let exposure = outgoing.exposure(YES_BYTES);
             // SAFETY: the memory is ours and untouched until `finish` returns.
             let sent = unsafe {
-                Request::send(&self.comm, &exposure, partner, 0, false, &watchdog::ordinary())
+                Request::send(&self.comm, &exposure, partner, 0, false, &inside::ordinary())
             }?;
             let exposure = incoming.exposure(YES_BYTES);
             // SAFETY: as above.
             let got = unsafe {
-                Request::receive(
-                    &self.comm,
-                    &exposure,
-                    Some(partner),
-                    Some(0),
-                    &watchdog::ordinary(),
-                )
+                Request::receive(&self.comm, &exposure, Some(partner), Some(0), &inside::ordinary())
             }?;
             finish(got)?;
             finish(sent)?;

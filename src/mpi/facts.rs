@@ -2,7 +2,11 @@
 
 use std::ffi::CStr;
 
-use super::{calls, ulfm, watcher};
+use super::{
+    calls::{library, ulfm},
+    deaths::watcher,
+    this_mpi,
+};
 use crate::error::Error;
 
 /// What can be known about the MPI library.
@@ -26,15 +30,15 @@ pub struct Facts {
 
 /// Asks the library. Works before and after initialisation, which it does not do itself.
 pub fn facts() -> Result<Facts, Error> {
-    let library = calls::library_version()?;
-    let initialized = calls::initialized()?;
+    let library = library::library_version()?;
+    let initialized = library::initialized()?;
     let ulfm_is_on = if initialized { ulfm::is_on() } else { None };
     let settings = [("pml", c"pml"), ("btl", c"btl"), ("coll", c"coll")];
     let settings = settings
         .into_iter()
-        .filter_map(|(name, variable)| Some((name, text(&calls::control_variable(variable)?))));
+        .filter_map(|(name, variable)| Some((name, text(&library::control_variable(variable)?))));
     Ok(Facts {
-        open_mpi: open_mpi_version(&library),
+        open_mpi: this_mpi::version(&library),
         has_ulfm: ulfm::find().is_some(),
         ulfm_is_on,
         settings: settings.collect(),
@@ -46,24 +50,4 @@ pub fn facts() -> Result<Facts, Error> {
 fn text(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes)
         .map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned())
-}
-
-/// The three numbers of an Open MPI's version; `None` for another library.
-pub(super) fn open_mpi_version(library: &str) -> Option<(u32, u32, u32)> {
-    let version = library.strip_prefix("Open MPI v")?;
-    let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
-    let mut numbers = version[..end].split('.').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_of_open_mpi_is_read() {
-        assert_eq!(open_mpi_version("Open MPI v5.0.9, package: …"), Some((5, 0, 9)));
-        assert_eq!(open_mpi_version("Open MPI v5.1.0rc1, package"), Some((5, 1, 0)));
-        assert_eq!(open_mpi_version("MPICH Version: 5.0"), None);
-    }
 }

@@ -1,6 +1,6 @@
 //! What this process holds in MPI, for those who look for a leak.
 
-use super::{MpiPlatform, comm};
+use super::{calls::comm, operations::platform::MpiPlatform};
 
 /// How much of MPI is in use by this process. In a program that goes on and on, through any number
 /// of aborted blocks, none of these grows for ever; a rebuild adds a handful of communicators,

@@ -1,20 +1,18 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
-//! The only module with `unsafe`. Its floor, `calls`, `comm`, `request`, `collectives`, `reduce`,
-//! `strided`, `files`, `ulfm`, has one checked function per call of MPI; what stands on it is
-//! ordinary code.
+//! The only module with `unsafe`. It consists of rooms, each of which names only those below it, as
+//! a test checks; no files of them import each other in a circle.
 //!
 //! ```text
-//! control   frames and deaths, per universe          watchdog  no call of MPI lasts for ever
-//! flight    messages of blocks                 exit      every end is seen by the others
-//! data      all other operations, and buffers  contexts  the communicators they run on
-//! interop   from and to rsmpi                    environment  what the user has set
-//! groups, spawn   communicators made with others      facts    which MPI this is
-//! guest     a program that owns its MPI               holdings  what is in use
-//! baseline  MPI's own operations, to compare with    mend  against a mistake of Open MPI 5
-//! process   who is on our own node                mailbox, memory  fast frames among those
-//! watcher, pidfd, will, observer, notice  deaths, seen at once and told to MPI
-//! trace     the file for what happens here        siblings  a launch that has lost somebody
+//! mod          what the engine sees; beside it `facts`, `holdings`, `baseline`, `trace`
+//! lifecycle    start, spawn, communicators made with others, exit, watchdog
+//! operations   what is under way, and the communicators it runs on; the platform itself
+//! transport    frames between processes: by MPI, by memory that those of a node share
+//! deaths       seen by the watcher, or told by an observer; then told to MPI
+//! this_mpi     which MPI it is: its peculiarities, by what they are asked for
+//! openmpi5     those of Open MPI 5, a file for each defect
+//! calls        one checked function for each call of MPI
+//! node         what this process finds on its node, without MPI
 //! ```
 //!
 //! **Assumes** one thread that calls MPI, and the launch line of `fampi run`: fault tolerance on,
@@ -22,76 +20,40 @@
 
 mod baseline;
 mod calls;
-mod collectives;
-mod comm;
-mod contexts;
-mod control;
-mod data;
-mod element;
-mod entry;
-mod environment;
-mod exit;
-mod expose;
+mod deaths;
 mod facts;
-mod files;
-mod flight;
-mod groups;
-mod guest;
 mod holdings;
-mod interop;
-mod mailbox;
-mod matched;
-#[cfg_attr(not(target_os = "linux"), path = "memory/absent.rs")]
-mod memory;
-mod mend;
-mod notice;
-#[cfg_attr(not(target_os = "linux"), path = "observer/absent.rs")]
-mod observer;
-#[cfg_attr(not(target_os = "linux"), path = "pidfd/absent.rs")]
-mod pidfd;
-mod precedence;
-mod process;
-mod reduce;
-mod request;
-mod seats;
-mod siblings;
-mod spawn;
-mod strided;
+mod lifecycle;
+mod node;
+mod openmpi5;
+mod operations;
+mod this_mpi;
 mod trace;
-mod ulfm;
-mod watchdog;
-mod watcher;
-#[cfg_attr(not(target_os = "linux"), path = "will/absent.rs")]
-mod will;
-mod wire;
+mod transport;
 
-use std::{
-    path::Path,
-    thread,
-    time::{Duration, Instant},
+use std::{path::Path, thread, time::Duration};
+
+use deaths::{observer, watcher};
+use lifecycle::exit;
+use node::pulse;
+use operations::{
+    contexts::{DataComm, lane_of},
+    data::Posts,
+    external,
 };
-
-use comm::Comm;
-use contexts::{DataComm, lane_of};
-use control::Control;
-use data::Posts;
-use flight::Flights;
-use guest::Guests;
-use ulfm::Ulfm;
 
 pub use self::{
     baseline::Baseline,
-    comm::communicators,
-    element::MpiElement,
-    expose::{Expose, Exposure, Number},
+    calls::{
+        comm::communicators,
+        element::MpiElement,
+        expose::{Expose, Exposure, Number},
+        reduce::UserFunction,
+    },
     facts::{Facts, facts},
-    flight::Flight,
-    guest::{Adopted, Ended},
     holdings::Holdings,
-    reduce::UserFunction,
-    seats::Seat,
-    spawn::Command,
-    watchdog::before_mpi,
+    lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
+    operations::{external::Ended, in_flight::Flight, platform::MpiPlatform},
 };
 use crate::{
     engine::{
@@ -111,60 +73,8 @@ use crate::{
     rank::{Rank, RankSet},
 };
 
-/// How long `finalize` makes progress in any case.
-const LAST_PROGRESS: Duration = Duration::from_millis(20);
 /// How long a parked spare sleeps between two looks.
 const NAP: Duration = Duration::from_micros(800);
-
-/// MPI as the engine sees it.
-pub struct MpiPlatform {
-    ulfm: &'static Ulfm,
-    started: Instant,
-    origin: Origin,
-    max_tag: u32,
-    control: Control,
-    posts: Posts,
-    guests: Guests,
-    flights: Flights,
-    data: Vec<Option<DataComm>>,
-    /// Old contexts to be freed when nothing is pending on them.
-    unneeded: Vec<(DataId, u32, Comm)>,
-    /// The link to the root, and the processes spawned with us.
-    spawned: Option<(Comm, Comm)>,
-    /// We initialised MPI, so we end it.
-    owns_mpi: bool,
-}
-
-impl MpiPlatform {
-    /// What is pending in the background, now and then.
-    #[cold]
-    fn do_chores(&mut self) {
-        if self.control.is_waiting() {
-            self.watch();
-        }
-        self.posts.sweep();
-        self.guests.sweep();
-        for at in 0..self.data.len() {
-            let Some(data) = self.data[at].as_mut().filter(|data| data.is_making()) else {
-                continue;
-            };
-            let unneeded = data.advance(self.ulfm);
-            self.note_unneeded(DataId(at as u32), unneeded);
-        }
-        self.free_unneeded();
-        if self.spawned.is_some() && self.control.newest_is_revoked() {
-            exit::leave_unneeded();
-        }
-    }
-
-    /// Nothing has happened for a while: has somebody died whom MPI has not told of?
-    #[cold]
-    fn watch(&mut self) {
-        if watcher::look() {
-            self.control.look_for_deaths();
-        }
-    }
-}
 
 impl Platform for MpiPlatform {
     fn origin(&self) -> Origin {
@@ -278,7 +188,7 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn test(&mut self, post: PostId) -> Progress {
-        if guest::is_guest(post) {
+        if external::is_guest(post) {
             return self.guests.test(post, self.ulfm);
         }
         self.posts.test(post, self.ulfm)
@@ -298,7 +208,7 @@ impl Platform for MpiPlatform {
     fn cancel(&mut self, post: &mut Post, failed: bool) {
         match post {
             Post::Message(flight) => flight.cancel(),
-            Post::Kept(id) if guest::is_guest(*id) => self.guests.cancel(*id, failed),
+            Post::Kept(id) if external::is_guest(*id) => self.guests.cancel(*id, failed),
             Post::Kept(id) => self.posts.cancel(*id),
         }
     }
@@ -354,14 +264,14 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
-        if guest::is_guest(post) { None } else { self.posts.take(post) }
+        if external::is_guest(post) { None } else { self.posts.take(post) }
     }
 
     fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>) {
         match post {
             Post::Message(flight) => self.flights.abandon(flight, buffer, &mut self.posts),
             // What the user started is the user's to end.
-            Post::Kept(id) if guest::is_guest(id) => {}
+            Post::Kept(id) if external::is_guest(id) => {}
             Post::Kept(id) => self.posts.abandon(id),
         }
     }
@@ -382,12 +292,12 @@ impl Platform for MpiPlatform {
     }
 
     fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
-        let _rest = observer::rest();
+        let _rest = pulse::rest();
         self.make_split(parent, color, key)
     }
 
     fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
-        let _rest = observer::rest();
+        let _rest = pulse::rest();
         let of_user = self.make_shrunken_guest(parent, dead);
         of_user.unwrap_or_else(|| self.make_shrunken(parent, dead))
     }
@@ -399,7 +309,7 @@ impl Platform for MpiPlatform {
         spawn: u32,
         brought: &[u8],
     ) -> Result<(UniverseId, Vec<u8>), Error> {
-        let _rest = observer::rest();
+        let _rest = pulse::rest();
         self.make_universe(universe, dead, spawn, brought)
     }
 
@@ -408,7 +318,7 @@ impl Platform for MpiPlatform {
     }
 
     fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
-        let _rest = observer::rest();
+        let _rest = pulse::rest();
         self.make_gathered(universe, members)
     }
 

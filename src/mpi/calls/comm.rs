@@ -1,0 +1,484 @@
+//! Communicators: a checked call for each thing that we do with one.
+
+use std::{
+    cell::RefCell,
+    ffi::{c_int, c_void},
+    ptr,
+};
+
+use mpi::ffi;
+
+use super::{
+    inside,
+    library::{COUNT, Checked, Refusal, check},
+    request::{Request, Types},
+    ulfm::Ulfm,
+};
+use crate::{
+    fault::FaultCode,
+    rank::{Rank, RankSet},
+};
+
+/// A live communicator whose errors return. Freed by nobody but [`Comm::free`].
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mpi) struct Comm {
+    raw: ffi::MPI_Comm,
+    rank: u32,
+    size: u32,
+}
+
+/// The handle of a live communicator.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mpi) struct Handle(ffi::MPI_Comm);
+
+impl Handle {
+    /// [`Comm::acknowledge_failures`].
+    pub(in crate::mpi) fn acknowledge_failures(self, ulfm: &Ulfm) {
+        let _inside = inside::ordinary();
+        // SAFETY: the function has this type; our handle is live.
+        let code = unsafe { (ulfm.failure_ack)(self.0) };
+        if let Err(refusal) = check("MPIX_Comm_failure_ack", code) {
+            tracing::debug!(?refusal, "not acknowledged");
+        }
+    }
+}
+
+thread_local! {
+    /// What we made and did not free.
+    static LIVE: RefCell<Vec<Comm>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How many communicators this library holds in this process, those of worlds that were left
+/// included: a number to watch in long runs with many recoveries.
+pub fn communicators() -> usize {
+    LIVE.with_borrow(Vec::len)
+}
+
+/// Frees everything that was made, before `MPI_Finalize`.
+///
+/// # Safety
+///
+/// No communicator of ours is used afterwards.
+pub(in crate::mpi) unsafe fn free_all() {
+    while let Some(comm) = LIVE.with_borrow(|live| live.last().copied()) {
+        // SAFETY: live, as nobody freed it, and used no more, says our caller.
+        unsafe { comm.free() };
+    }
+}
+
+/// How many communicators were made and not freed.
+pub(in crate::mpi) fn live() -> usize {
+    LIVE.with_borrow(Vec::len)
+}
+
+fn null() -> ffi::MPI_Comm {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_COMM_NULL }
+}
+
+impl Comm {
+    /// Takes a handle that MPI gave us, makes its errors return and asks for rank and size.
+    ///
+    /// # Safety
+    ///
+    /// The handle is a live communicator and stays so until [`Comm::free`].
+    pub(in crate::mpi) unsafe fn from_raw(raw: ffi::MPI_Comm) -> Checked<Self> {
+        // SAFETY: reading a constant that MPI's library defines.
+        let errors_return = unsafe { ffi::RSMPI_ERRORS_RETURN };
+        check("MPI_Comm_set_errhandler", {
+            // SAFETY: the handle is live, says our caller.
+            unsafe { ffi::MPI_Comm_set_errhandler(raw, errors_return) }
+        })?;
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: the handle is live, says our caller; the result is a variable of ours.
+        check("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(raw, &raw mut rank) })?;
+        // SAFETY: as above.
+        check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(raw, &raw mut size) })?;
+        Ok(Self { raw, rank: rank.cast_unsigned(), size: size.cast_unsigned() })
+    }
+
+    /// The world of this launch; its errors return from now on.
+    pub(in crate::mpi) fn world() -> Checked<Self> {
+        // SAFETY: reading a constant that MPI's library defines.
+        let raw = unsafe { ffi::RSMPI_COMM_WORLD };
+        // SAFETY: predefined, lives from initialisation on.
+        unsafe { Self::from_raw(raw) }
+    }
+
+    /// The communicator of this process alone; its errors return from now on.
+    pub(in crate::mpi) fn alone() -> Checked<Self> {
+        // SAFETY: reading a constant that MPI's library defines.
+        let raw = unsafe { ffi::RSMPI_COMM_SELF };
+        // SAFETY: predefined, lives from initialisation on.
+        unsafe { Self::from_raw(raw) }
+    }
+
+    /// The link to the processes that spawned us, if any did.
+    pub(in crate::mpi) fn parent() -> Checked<Option<Self>> {
+        let mut raw = null();
+        // SAFETY: the result is a variable of ours.
+        check("MPI_Comm_get_parent", unsafe { ffi::MPI_Comm_get_parent(&raw mut raw) })?;
+        // SAFETY: not null, so the link that MPI keeps until `free_all`.
+        let made = (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()?;
+        Ok(made.map(Self::remembered))
+    }
+
+    /// Our position.
+    pub(in crate::mpi) fn rank(&self) -> Rank {
+        Rank::new(self.rank)
+    }
+
+    /// Number of processes (of our own side, for a link between two groups).
+    pub(in crate::mpi) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The handle.
+    pub(in crate::mpi) fn raw(&self) -> ffi::MPI_Comm {
+        self.raw
+    }
+
+    /// The handle for whoever has to be small.
+    #[inline]
+    pub(in crate::mpi) fn handle(&self) -> Handle {
+        Handle(self.raw)
+    }
+
+    /// What a creation call gave; a failed one leaves garbage in the handle.
+    fn made(call: &'static str, code: c_int, raw: ffi::MPI_Comm) -> Checked<Option<Self>> {
+        check(call, code)?;
+        // SAFETY: a successful creation call gave the handle; only null means nothing.
+        let made = (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()?;
+        Ok(made.map(Self::remembered))
+    }
+
+    /// This communicator, which [`free_all`] frees unless somebody did before.
+    pub(in crate::mpi) fn remembered(self) -> Self {
+        LIVE.with_borrow_mut(|live| live.push(self));
+        self
+    }
+
+    /// This communicator, which is somebody else's from now on.
+    pub(in crate::mpi) fn given_away(self) -> Self {
+        LIVE.with_borrow_mut(|live| live.retain(|known| known.raw != self.raw));
+        self
+    }
+
+    /// `MPI_Comm_dup`.
+    pub(in crate::mpi) fn duplicate(&self) -> Checked<Self> {
+        let _inside = inside::creation();
+        let mut raw = null();
+        // SAFETY: our handle is live; the result is a variable of ours.
+        let code = unsafe { ffi::MPI_Comm_dup(self.raw, &raw mut raw) };
+        Self::made("MPI_Comm_dup", code, raw)?.ok_or(absent("MPI_Comm_dup"))
+    }
+
+    /// `MPI_Comm_idup`: the new handle appears in the box when the request is complete.
+    pub(in crate::mpi) fn start_duplicate(&self) -> Checked<Making> {
+        let _inside = inside::ordinary();
+        let mut making = Making { request: Request::null(), handle: Box::new(null()) };
+        let (handle, request) = (&raw mut *making.handle, making.request.slot());
+        // SAFETY: our handle is live; `Making` keeps the box until the request is complete.
+        check("MPI_Comm_idup", unsafe { ffi::MPI_Comm_idup(self.raw, handle, request) })?;
+        Ok(making)
+    }
+
+    /// `MPI_Comm_split`; `None` where our colour is `None`.
+    pub(in crate::mpi) fn split(&self, color: Option<u32>, key: u32) -> Checked<Option<Self>> {
+        let _inside = inside::creation();
+        // SAFETY: reading a constant that MPI's library defines.
+        let undefined = unsafe { ffi::RSMPI_UNDEFINED };
+        let color = color.map_or(undefined, u32::cast_signed);
+        let mut raw = null();
+        // SAFETY: our handle is live; the result is a variable of ours.
+        let code = unsafe { ffi::MPI_Comm_split(self.raw, color, key.cast_signed(), &raw mut raw) };
+        Self::made("MPI_Comm_split", code, raw)
+    }
+
+    /// `MPIX_Comm_shrink`.
+    pub(in crate::mpi) fn shrink(&self, ulfm: &Ulfm) -> Checked<Self> {
+        let _inside = inside::meeting(false);
+        let mut raw = null();
+        // SAFETY: the function has this type; our handle is live; the result is ours.
+        let code = unsafe { (ulfm.shrink)(self.raw, &raw mut raw) };
+        Self::made("MPIX_Comm_shrink", code, raw)?.ok_or(absent("MPIX_Comm_shrink"))
+    }
+
+    /// `MPI_Intercomm_create`: links our group, led by its first, to the group behind `remote`.
+    pub(in crate::mpi) fn link(&self, bridge: Option<&Self>, remote: u32) -> Checked<Self> {
+        const TAG: c_int = 77;
+        // The leader of the new processes is linked to the first of the old ones.
+        let _inside = inside::meeting(remote == 0);
+        let (bridge, remote) = (bridge.map_or(self.raw, |bridge| bridge.raw), remote.cast_signed());
+        let mut raw = null();
+        let code = {
+            // SAFETY: both handles are live; MPI looks at the bridge only at the two leaders.
+            unsafe { ffi::MPI_Intercomm_create(self.raw, 0, bridge, remote, TAG, &raw mut raw) }
+        };
+        Self::made("MPI_Intercomm_create", code, raw)?.ok_or(absent("MPI_Intercomm_create"))
+    }
+
+    /// `MPI_Intercomm_merge` of a link; those who are `behind` come after the others.
+    pub(in crate::mpi) fn merge(&self, behind: bool) -> Checked<Self> {
+        let _inside = inside::meeting(behind);
+        let mut raw = null();
+        let high = c_int::from(behind);
+        // SAFETY: our handle is live; the result is a variable of ours.
+        let code = unsafe { ffi::MPI_Intercomm_merge(self.raw, high, &raw mut raw) };
+        Self::made("MPI_Intercomm_merge", code, raw)?.ok_or(absent("MPI_Intercomm_merge"))
+    }
+
+    /// `MPI_Comm_free`; nothing is said when MPI refuses, the handle is just kept.
+    ///
+    /// # Safety
+    ///
+    /// No copy of this handle is used afterwards.
+    pub(in crate::mpi) unsafe fn free(self) {
+        let _inside = inside::creation();
+        let mut raw = self.given_away().raw;
+        // SAFETY: live until now; our caller promises that it is used no more.
+        let code = unsafe { ffi::MPI_Comm_free(&raw mut raw) };
+        if let Err(refusal) = check("MPI_Comm_free", code) {
+            tracing::debug!(?refusal, "communicator kept");
+        }
+    }
+
+    /// `MPIX_Comm_revoke`: every operation on it ends, everywhere.
+    pub(in crate::mpi) fn revoke(&self, ulfm: &Ulfm) {
+        let _inside = inside::ordinary();
+        // SAFETY: the function has this type; our handle is live.
+        let code = unsafe { (ulfm.revoke)(self.raw) };
+        if let Err(refusal) = check("MPIX_Comm_revoke", code) {
+            tracing::debug!(?refusal, "not revoked");
+        }
+    }
+
+    /// Why operations on it fail, as far as MPI knows: it is revoked (`MPIX_Comm_is_revoked`), or a
+    /// process of it is dead.
+    pub(in crate::mpi) fn disturbance(&self, ulfm: &Ulfm) -> Option<FaultCode> {
+        let mut flag = 0;
+        // SAFETY: the function has this type; our handle is live; the flag is ours.
+        let code = unsafe { (ulfm.is_revoked)(self.raw, &raw mut flag) };
+        if code == 0 && flag != 0 {
+            return Some(FaultCode::Interrupted);
+        }
+        let lost = self.failed(ulfm, usize::MAX, |_| {}).is_ok_and(|dead| dead > 0);
+        lost.then_some(FaultCode::ProcessFailed)
+    }
+
+    /// `MPIX_Comm_failure_ack`: wildcard receives and probes work again.
+    pub(in crate::mpi) fn acknowledge_failures(&self, ulfm: &Ulfm) {
+        self.handle().acknowledge_failures(ulfm);
+    }
+
+    /// `MPIX_Comm_agree`: true when all living say true. Every process gets the same answer.
+    pub(in crate::mpi) fn unanimous(&self, ulfm: &Ulfm, mine: bool) -> bool {
+        let _inside = inside::meeting(false);
+        self.agrees(ulfm, mine)
+    }
+
+    /// The same where some come later than others, by the time that the making of a communicator
+    /// may take.
+    pub(in crate::mpi) fn unanimous_in_time(&self, ulfm: &Ulfm, mine: bool) -> bool {
+        let _inside = inside::creation();
+        self.agrees(ulfm, mine)
+    }
+
+    fn agrees(&self, ulfm: &Ulfm, mine: bool) -> bool {
+        let mut flag = c_int::from(mine);
+        // SAFETY: the function has this type; our handle is live; the flag is ours.
+        let code = unsafe { (ulfm.agree)(self.raw, &raw mut flag) };
+        // A failure that nobody acknowledged is reported beside the flag, which is agreed anyway.
+        check("MPIX_Comm_agree", code).map_or_else(Refusal::is_failure, |()| true) && flag != 0
+    }
+
+    /// `MPIX_Comm_iagree` of the value behind the pointer.
+    ///
+    /// # Safety
+    ///
+    /// The value lives, untouched, until the request is over.
+    pub(in crate::mpi) unsafe fn start_agreement(
+        &self,
+        ulfm: &Ulfm,
+        flag: *mut c_int,
+    ) -> Checked<Request> {
+        let mut request = Request::null();
+        // SAFETY: the function has this type; our handle is live; the flag is our caller's care.
+        let code = unsafe { (ulfm.iagree)(self.raw, flag, request.slot()) };
+        check("MPIX_Comm_iagree", code)?;
+        Ok(request)
+    }
+
+    /// Calls `told` for every process that is known to be dead, if there are more than `known`.
+    /// Gives their number.
+    pub(in crate::mpi) fn failed(
+        &self,
+        ulfm: &Ulfm,
+        known: usize,
+        mut told: impl FnMut(Rank),
+    ) -> Checked<usize> {
+        let _inside = inside::ordinary();
+        // SAFETY: reading a constant that MPI's library defines.
+        let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+        // SAFETY: the function has this type; our handle is live; the result is ours.
+        let code = unsafe { (ulfm.get_failed)(self.raw, &raw mut group) };
+        check("MPIX_Comm_get_failed", code)?;
+        let failed = Group(group);
+        let size = failed.size()?;
+        if size > known {
+            failed.ranks_in(size, &self.group()?)?.into_iter().flatten().for_each(&mut told);
+        }
+        Ok(size)
+    }
+
+    /// The positions in `self` of the processes of `part`, which come from it, in their order.
+    pub(in crate::mpi) fn positions_of(&self, part: &Self) -> Checked<Vec<Option<Rank>>> {
+        part.group()?.ranks_in(part.size as usize, &self.group()?)
+    }
+
+    /// True when `part` holds every process but `dead`, in the same order.
+    pub(in crate::mpi) fn is_all_but(&self, dead: &RankSet, part: &Self) -> Checked<bool> {
+        let all = (0..self.size).map(Rank::new).filter(|rank| !dead.contains(*rank));
+        Ok(self.positions_of(part)?.into_iter().eq(all.map(Some)))
+    }
+
+    fn group(&self) -> Checked<Group> {
+        // SAFETY: reading a constant that MPI's library defines.
+        let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+        // SAFETY: our handle is live; the result is a variable of ours.
+        check("MPI_Comm_group", unsafe { ffi::MPI_Comm_group(self.raw, &raw mut group) })?;
+        Ok(Group(group))
+    }
+
+    /// `MPI_Allgather` of a few numbers from each process.
+    pub(in crate::mpi) fn gather_numbers<const N: usize>(
+        &self,
+        mine: [u64; N],
+    ) -> Checked<Vec<[u64; N]>> {
+        let _inside = inside::creation();
+        let mut all = vec![[0; N]; self.size as usize];
+        let (own, target) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+        let (count, kind) = (N as c_int, Types::u64());
+        // SAFETY: `all` has room for `count` numbers of each process; our handle is live.
+        check("MPI_Allgather", unsafe {
+            ffi::MPI_Allgather(own, count, kind, target, count, kind, self.raw)
+        })?;
+        Ok(all)
+    }
+
+    /// `MPI_Allgatherv` of some bytes from each process: all of them, in the order of processes.
+    pub(in crate::mpi) fn gather_bytes(&self, mine: &[u8]) -> Checked<Vec<u8>> {
+        let lengths = self.gather_numbers([mine.len() as u64])?;
+        let total: u64 = lengths.iter().map(|[length]| *length).sum();
+        if c_int::try_from(total).is_err() {
+            return Err(Refusal { call: "MPI_Allgatherv", class: COUNT });
+        }
+        let counts: Vec<c_int> = lengths.iter().map(|[length]| *length as c_int).collect();
+        let before = |at: usize| counts[..at].iter().sum();
+        let places: Vec<c_int> = (0..counts.len()).map(before).collect();
+        let mut all = vec![0; total as usize];
+        let _inside = inside::creation();
+        let (own, count, kind) = (mine.as_ptr().cast(), mine.len() as c_int, Types::bytes());
+        let (to, counts, places) = (all.as_mut_ptr().cast(), counts.as_ptr(), places.as_ptr());
+        // SAFETY: counts and places are as many as processes, and what they say fits into `all`.
+        check("MPI_Allgatherv", unsafe {
+            ffi::MPI_Allgatherv(own, count, kind, to, counts, places, kind, self.raw)
+        })?;
+        Ok(all)
+    }
+
+    /// `MPI_Allreduce` with the minimum.
+    pub(in crate::mpi) fn least(&self, mine: u64) -> Checked<u64> {
+        let _inside = inside::creation();
+        let mut least = u64::MAX;
+        let (own, target) = ((&raw const mine).cast(), (&raw mut least).cast());
+        // SAFETY: reading a constant that MPI's library defines.
+        let minimum = unsafe { ffi::RSMPI_MIN };
+        // SAFETY: both buffers are one number; our handle is live.
+        check("MPI_Allreduce", unsafe {
+            ffi::MPI_Allreduce(own, target, 1, Types::u64(), minimum, self.raw)
+        })?;
+        Ok(least)
+    }
+
+    /// `MPI_Bcast` of bytes whose number everybody knows.
+    pub(in crate::mpi) fn spread(&self, bytes: &mut [u8], root: u32) -> Checked<()> {
+        let _inside = inside::creation();
+        let count = bytes.len() as c_int;
+        let (address, root) = (bytes.as_mut_ptr().cast(), root.cast_signed());
+        // SAFETY: the slice has `count` bytes; our handle is live.
+        check("MPI_Bcast", unsafe {
+            ffi::MPI_Bcast(address, count, Types::bytes(), root, self.raw)
+        })
+    }
+}
+
+fn absent(call: &'static str) -> Refusal {
+    // `MPI_ERR_COMM`: success without a communicator.
+    Refusal { call, class: 5 }
+}
+
+/// A duplicate under way.
+#[derive(Debug)]
+pub(in crate::mpi) struct Making {
+    request: Request,
+    handle: Box<ffi::MPI_Comm>,
+}
+
+impl Making {
+    /// The communicator, once it is complete.
+    pub(in crate::mpi) fn test(&mut self) -> Checked<Option<Comm>> {
+        if self.request.test()?.is_none() {
+            return Ok(None);
+        }
+        Comm::made("MPI_Comm_idup", 0, *self.handle)?.ok_or(absent("MPI_Comm_idup")).map(Some)
+    }
+
+    /// Keeps for ever what MPI may still write to.
+    pub(in crate::mpi) fn leak(self) {
+        Box::leak(self.handle);
+    }
+}
+
+/// A set of processes; freed with the scope.
+#[derive(Debug)]
+struct Group(ffi::MPI_Group);
+
+impl Group {
+    fn size(&self) -> Checked<usize> {
+        let mut size = 0;
+        // SAFETY: the group lives until our drop; the result is a variable of ours.
+        check("MPI_Group_size", unsafe { ffi::MPI_Group_size(self.0, &raw mut size) })?;
+        Ok(size as usize)
+    }
+
+    /// The positions of our first `count` processes in another group.
+    fn ranks_in(&self, count: usize, other: &Self) -> Checked<Vec<Option<Rank>>> {
+        let own: Vec<c_int> = (0..count as c_int).collect();
+        let mut there = vec![-1; count];
+        let (from, to) = (own.as_ptr(), there.as_mut_ptr());
+        // SAFETY: both arrays have `count` entries; both groups live.
+        check("MPI_Group_translate_ranks", unsafe {
+            ffi::MPI_Group_translate_ranks(self.0, count as c_int, from, other.0, to)
+        })?;
+        Ok(there.into_iter().map(|rank| u32::try_from(rank).ok().map(Rank::new)).collect())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: ours alone, and used no more; a refusal only leaks it.
+        let _ = unsafe { ffi::MPI_Group_free(&raw mut self.0) };
+    }
+}
+
+/// No information, or hints for the launcher.
+pub(in crate::mpi) fn no_info() -> ffi::MPI_Info {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_INFO_NULL }
+}
+
+/// A null pointer where MPI allows one.
+pub(in crate::mpi) fn nothing<T>() -> *mut T {
+    ptr::null_mut()
+}

@@ -1,0 +1,18 @@
+//! Checked calls of MPI: one function for each, which turns a return code into a result.
+//!
+//! Each call that may last says so ([`inside`]), so that the watchdog can tell when one does not
+//! return. What stands on this room is ordinary code.
+
+pub(super) mod collectives;
+pub(super) mod comm;
+pub(super) mod element;
+pub(super) mod expose;
+pub(super) mod files;
+pub(super) mod inside;
+pub(super) mod library;
+pub(super) mod matched;
+pub(super) mod message;
+pub(super) mod reduce;
+pub(super) mod request;
+pub(super) mod strided;
+pub(super) mod ulfm;

@@ -1,0 +1,225 @@
+//! Requests: a checked call for each operation that we start, test or end.
+
+use std::ffi::c_int;
+
+use mpi::ffi;
+
+use super::{
+    inside,
+    library::{COUNT, Checked, Refusal, check},
+};
+use crate::{engine::platform::Status, rank::Rank};
+
+/// A request of MPI; null when nothing is under way. Dropping it does not end the operation.
+#[derive(Debug)]
+pub(in crate::mpi) struct Request(pub(super) ffi::MPI_Request);
+
+/// What a completed request tells.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub(in crate::mpi) struct Done(ffi::MPI_Status);
+
+impl Done {
+    pub(in crate::mpi) fn new(status: ffi::MPI_Status) -> Self {
+        Self(status)
+    }
+
+    /// As MPI has it.
+    pub(in crate::mpi) fn into_raw(self) -> ffi::MPI_Status {
+        self.0
+    }
+
+    /// Nothing is known yet of the request that this will tell of.
+    #[inline]
+    pub(in crate::mpi) fn clear(&mut self) {
+        self.0.MPI_ERROR = ffi::MPI_ERR_PENDING as c_int;
+    }
+
+    /// How one of many ended; nothing if that was not told.
+    pub(in crate::mpi) fn result(&self) -> Option<Checked<()>> {
+        let is_told = self.0.MPI_ERROR != ffi::MPI_ERR_PENDING as c_int;
+        is_told.then(|| check("MPI_Testall", self.0.MPI_ERROR))
+    }
+
+    /// `MPI_Test_cancelled`.
+    pub(in crate::mpi) fn is_cancelled(&self) -> bool {
+        let mut flag = 0;
+        // SAFETY: the status was filled by a completed call; the result is ours.
+        let code = unsafe { ffi::MPI_Test_cancelled(&raw const self.0, &raw mut flag) };
+        code == 0 && flag != 0
+    }
+
+    pub(super) fn source(&self) -> Option<Rank> {
+        u32::try_from(self.0.MPI_SOURCE).ok().map(Rank::new)
+    }
+
+    fn tag(&self) -> u32 {
+        self.0.MPI_TAG.cast_unsigned()
+    }
+
+    /// What a receive of so many elements has come to.
+    #[inline]
+    pub(in crate::mpi) fn told(&self, elements: usize) -> Status {
+        Status { source: self.source(), tag: self.tag(), elements, cancelled: false }
+    }
+
+    /// True when this many bytes were received.
+    #[inline]
+    pub(in crate::mpi) fn is_of(&self, bytes: usize) -> bool {
+        self.0._ucount == bytes
+    }
+
+    /// Number of elements of this type that were received.
+    #[inline]
+    pub(in crate::mpi) fn count(&self, datatype: ffi::MPI_Datatype) -> Checked<usize> {
+        let mut count = 0;
+        check("MPI_Get_count", {
+            // SAFETY: the status was filled by a completed call; the result is ours.
+            unsafe { ffi::MPI_Get_count(&raw const self.0, datatype, &raw mut count) }
+        })?;
+        usize::try_from(count).map_err(|_| Refusal { call: "MPI_Get_count", class: COUNT })
+    }
+}
+
+/// Datatypes of the control channel.
+#[derive(Debug)]
+pub(in crate::mpi) struct Types;
+
+impl Types {
+    #[inline]
+    pub(in crate::mpi) fn bytes() -> ffi::MPI_Datatype {
+        // SAFETY: reading a constant that MPI's library defines.
+        unsafe { ffi::RSMPI_UINT8_T }
+    }
+
+    pub(in crate::mpi) fn u64() -> ffi::MPI_Datatype {
+        // SAFETY: reading a constant that MPI's library defines.
+        unsafe { ffi::RSMPI_UINT64_T }
+    }
+}
+
+/// `MPI_ANY_SOURCE`.
+pub(in crate::mpi) fn any_source() -> c_int {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_ANY_SOURCE }
+}
+
+/// `MPI_ANY_TAG`.
+pub(in crate::mpi) fn any_tag() -> c_int {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_ANY_TAG }
+}
+
+pub(in crate::mpi) fn empty_status() -> ffi::MPI_Status {
+    // SAFETY: a status is a plain structure of integers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl Request {
+    pub(in crate::mpi) fn null() -> Self {
+        // SAFETY: reading a constant that MPI's library defines.
+        Self(unsafe { ffi::RSMPI_REQUEST_NULL })
+    }
+
+    /// Takes a request that somebody else started.
+    ///
+    /// # Safety
+    ///
+    /// It is live, and nobody else tests or frees it any more.
+    pub(in crate::mpi) unsafe fn from_raw(raw: ffi::MPI_Request) -> Self {
+        Self(raw)
+    }
+
+    /// The handle.
+    pub(in crate::mpi) fn raw(&self) -> ffi::MPI_Request {
+        self.0
+    }
+
+    /// Where a starting call writes the request.
+    pub(in crate::mpi) fn slot(&mut self) -> *mut ffi::MPI_Request {
+        &raw mut self.0
+    }
+
+    /// The handle, for whoever ends the operation.
+    pub(in crate::mpi) fn into_raw(self) -> ffi::MPI_Request {
+        self.0
+    }
+
+    /// `MPI_Test`. An error ends the request too, except a pending wildcard receive (class 76).
+    #[inline]
+    pub(in crate::mpi) fn test(&mut self) -> Checked<Option<Done>> {
+        let mut done = Done(empty_status());
+        Ok(self.test_with(Some(&mut done))?.then_some(done))
+    }
+
+    /// The same with a status that stays where it is, or without one.
+    #[inline]
+    pub(in crate::mpi) fn test_with(&mut self, done: Option<&mut Done>) -> Checked<bool> {
+        let _inside = inside::ordinary();
+        let mut flag = 0;
+        // SAFETY: reading a constant that MPI's library defines.
+        let ignored = unsafe { ffi::RSMPI_STATUS_IGNORE };
+        let status = done.map_or(ignored, |done| &raw mut done.0);
+        // SAFETY: ours or null; its buffer is kept by whoever started it until it is over.
+        check("MPI_Test", unsafe { ffi::MPI_Test(&raw mut self.0, &raw mut flag, status) })?;
+        Ok(flag != 0)
+    }
+
+    /// `MPI_Testall`: true when all are over, with the status of each; else nothing has changed.
+    /// After an error those that are null now are over, with the class of each in its status.
+    ///
+    /// # Safety
+    ///
+    /// All are live requests of ours, and no longer used when they are null.
+    #[inline]
+    pub(in crate::mpi) unsafe fn test_all(
+        requests: &mut [ffi::MPI_Request],
+        done: &mut [Done],
+    ) -> Checked<bool> {
+        let _inside = inside::ordinary();
+        let (mut flag, count) = (0, requests.len().min(done.len()) as c_int);
+        let (first, statuses) = (requests.as_mut_ptr(), done.as_mut_ptr().cast());
+        // SAFETY: both lists are that long; a `Done` is a status; the requests are live, says our
+        // caller, and their buffers are kept by whoever started them until they are over.
+        let code = unsafe { ffi::MPI_Testall(count, first, &raw mut flag, statuses) };
+        check("MPI_Testall", code)?;
+        Ok(flag != 0)
+    }
+
+    /// `MPI_Cancel`; test it to its end afterwards.
+    pub(in crate::mpi) fn cancel(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        let _inside = inside::ordinary();
+        // SAFETY: an active request of ours.
+        let _ = unsafe { ffi::MPI_Cancel(&raw mut self.0) };
+    }
+
+    /// `MPI_Start` of a persistent request that is not active.
+    #[inline]
+    pub(in crate::mpi) fn restart(&mut self) -> Checked<()> {
+        let _inside = inside::ordinary();
+        // SAFETY: persistent and inactive, as our only callers in `control` know.
+        check("MPI_Start", unsafe { ffi::MPI_Start(&raw mut self.0) })
+    }
+
+    /// Gives a persistent request back that is not active.
+    pub(in crate::mpi) fn release(mut self) {
+        // SAFETY: persistent and inactive, as our only caller in `control` knows.
+        let _ = unsafe { ffi::MPI_Request_free(&raw mut self.0) };
+    }
+
+    /// True when MPI has taken the request back.
+    #[inline]
+    pub(in crate::mpi) fn is_over(&self) -> bool {
+        // SAFETY: reading a constant that MPI's library defines.
+        self.0 == unsafe { ffi::RSMPI_REQUEST_NULL }
+    }
+}

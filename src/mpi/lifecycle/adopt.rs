@@ -1,0 +1,206 @@
+//! A program that owns its MPI comes in, and has its communicators taken into use.
+
+use std::{mem, time::Instant};
+
+use mpi::ffi;
+
+use super::{exit, groups, watchdog};
+use crate::{
+    engine::platform::{DataId, Origin, UniverseId},
+    error::Error,
+    ids::CommId,
+    mpi::{
+        calls::{
+            comm::Comm,
+            library::{self, Checked, Refusal},
+            request::Request,
+            ulfm::{self, Ulfm},
+        },
+        deaths::{observer, watcher},
+        node::{environment, status},
+        operations::{
+            contexts::DataComm, data::Posts, external::Guests, in_flight::Flights,
+            platform::MpiPlatform,
+        },
+        this_mpi::{self, inject_failure, unreported_exit},
+        transport::{
+            acquaintance::{self, Acquaintance},
+            control::Control,
+        },
+    },
+    rank::{Rank, RankSet},
+};
+
+/// A communicator of the user that was taken into use.
+#[derive(Clone, Copy, Debug)]
+pub struct Adopted {
+    /// Its processes, in the order of its ranks.
+    pub universe: UniverseId,
+    /// Where its operations run.
+    pub data: DataId,
+    /// Our rank, and how many there are.
+    pub place: (u32, Rank),
+    /// The same name on all ranks.
+    pub id: CommId,
+}
+
+impl MpiPlatform {
+    /// A platform for a program that has initialised MPI and will finalise it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] says in a sentence why this MPI, or this launch, will not do.
+    pub fn guest() -> Result<Self, Error> {
+        if !library::initialized()? {
+            return Err(Error::Unsupported("call MPI_Init before fampi".into()));
+        }
+        if library::finalized()? {
+            return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
+        }
+        environment::check()?;
+        observer::check_environment()?;
+        let ulfm = ulfm::require()?;
+        watchdog::start();
+        unreported_exit::guard();
+        exit::ignore_broken_pipes();
+        status::report_start();
+        let world = Comm::world()?;
+        watchdog::set_rank(world.rank().number());
+        watcher::add_launch();
+        let alone = Comm::alone()?;
+        let finished = Request::finished()?;
+        Ok(Self {
+            ulfm,
+            started: Instant::now(),
+            origin: Origin::Launched { rank: Rank::new(0), size: 1, spares: 0, spawns: false },
+            max_tag: library::greatest_tag(world.raw())?,
+            control: Control::new(ulfm),
+            posts: Posts::new(finished),
+            flights: Flights::new(finished, alone),
+            guests: Guests::invited(),
+            data: Vec::new(),
+            unneeded: Vec::new(),
+            spawned: None,
+            owns_mpi: false,
+        })
+    }
+
+    /// Takes a communicator of the user into use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`] when a process died in it, on all living ranks or on none: the
+    /// user's communicator is revoked then. A rank that has left this call may die without that.
+    ///
+    /// # MPI
+    ///
+    /// Collective and blocking: two duplicates, two small exchanges, two agreements. Errors of the
+    /// communicator return from now on.
+    ///
+    /// # Safety
+    ///
+    /// The handle is a live communicator, and stays so until [`Self::forget_comm`].
+    pub unsafe fn adopt_comm(&mut self, raw: ffi::MPI_Comm) -> Result<Adopted, Error> {
+        // SAFETY: live, says our caller.
+        let users = unsafe { Comm::from_raw(raw) }?;
+        let ulfm = self.ulfm;
+        let universe = self.control.next();
+        let met = meet(&users, universe, ulfm);
+        let (frames, source, Acquaintance { mailbox, .. }, id) = met.map_err(|refusal| {
+            watcher::forget(universe);
+            groups::failed(refusal, &[users], ulfm)
+        })?;
+        self.control.add(frames, source, mailbox);
+        let data = self.add_data(DataComm::bare(source));
+        self.guests.add_comm(data, universe, users);
+        Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })
+    }
+
+    /// The user's communicator.
+    pub fn users_comm(&self, data: DataId) -> Option<ffi::MPI_Comm> {
+        self.guests.users(data).map(|(_, comm)| comm.raw())
+    }
+
+    /// The user has freed the communicator, or is about to.
+    pub fn forget_comm(&mut self, data: DataId) {
+        self.guests.forget_comm(data);
+    }
+
+    /// Makes MPI call this function while it waits inside its own calls, where that is possible.
+    pub fn call_back(&self, function: extern "C" fn() -> std::ffi::c_int) -> bool {
+        let notice = inject_failure::find();
+        notice.inspect(|notice| notice.call_back(function)).is_some()
+    }
+
+    /// A shrunken communicator for the user, who frees it.
+    pub(in crate::mpi) fn make_shrunken_guest(
+        &mut self,
+        parent: DataId,
+        dead: &RankSet,
+    ) -> Option<Result<DataId, Error>> {
+        let (universe, _) = self.guests.users(parent)?;
+        Some(self.shrink_guest(parent, universe, dead))
+    }
+
+    fn shrink_guest(
+        &mut self,
+        parent: DataId,
+        universe: UniverseId,
+        dead: &RankSet,
+    ) -> Result<DataId, Error> {
+        let data = self.data[parent.0 as usize].as_ref().ok_or(Error::CreationFailed)?;
+        let (old, ulfm) = (data.source(), self.ulfm);
+        let all = self.control.source(universe).ok_or(Error::CreationFailed)?;
+        if let Ok(places) = all.positions_of(&old) {
+            let place = |rank: Rank| places.get(rank.index()).copied().flatten();
+            watcher::tell(universe, dead.iter().filter_map(place));
+        }
+        let source = self.shrink_exactly(&old, dead)?;
+        let users =
+            source.duplicate().map_err(|refusal| groups::failed(refusal, &[source], ulfm))?;
+        let data = self.add_data(DataComm::bare(source));
+        self.guests.add_comm(data, universe, users.given_away());
+        Ok(data)
+    }
+}
+
+/// Two duplicates, who is who, and a name that the first of them invents: on all living ranks, or
+/// on none of them. What was made on some only is revoked, so that nobody waits in it.
+fn meet(
+    users: &Comm,
+    universe: UniverseId,
+    ulfm: &Ulfm,
+) -> Checked<(Comm, Comm, Acquaintance, u64)> {
+    let made = users.duplicate().and_then(|frames| Ok((frames, users.duplicate()?)));
+    let (frames, source) = all_or_nobody(users, ulfm, made)?;
+    let (met, name) = all_or_nobody(&source, ulfm, tell_of_oneself(&source, universe))?;
+    Ok((frames, source, met, name))
+}
+
+/// What every process tells the others, and the name.
+fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance, u64)> {
+    let mut met = acquaintance::meet(source)?;
+    // The rest takes all of them, too.
+    watcher::add(universe, mem::take(&mut met.processes), mem::take(&mut met.wills));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_nanos() as u64);
+    let mut name = (now ^ u64::from(std::process::id()) << 40).to_le_bytes();
+    source.spread(&mut name, 0)?;
+    Ok((met, u64::from_le_bytes(name)))
+}
+
+/// What was made with the others on this communicator, if all living ranks have it. They wait for
+/// each other here, and whoever lacks it first frees those who wait for this rank there.
+fn all_or_nobody<T>(comm: &Comm, ulfm: &Ulfm, made: Checked<T>) -> Checked<T> {
+    if !this_mpi::can_agree(comm) {
+        return made;
+    }
+    if made.is_err() {
+        comm.revoke(ulfm);
+    }
+    let all = comm.unanimous_in_time(ulfm, made.is_ok());
+    made.and_then(|made| {
+        let elsewhere = Refusal { call: "MPIX_Comm_agree", class: library::PROC_FAILED };
+        if all { Ok(made) } else { Err(elsewhere) }
+    })
+}

@@ -1,0 +1,236 @@
+//! Communicators made together with others: split, shrink, regroup, gather.
+//!
+//! Each is short and may fail anywhere when a process dies in it. Two rules keep the living from
+//! waiting for each other: all parts of a creation run over one communicator that everybody in it
+//! has, and whoever gets an error revokes that communicator before leaving. A shrink, whose result
+//! is such a communicator, is confirmed by an agreement over the old one. A handle that a failed
+//! call has written is garbage and never looked at.
+
+use std::time::Instant;
+
+use crate::{
+    engine::platform::{DataId, Derived, UniverseId},
+    error::Error,
+    mpi::{
+        calls::{
+            comm::Comm,
+            library::{Checked, Refusal},
+            ulfm::Ulfm,
+        },
+        deaths::watcher,
+        operations::{contexts::DataComm, platform::MpiPlatform},
+        this_mpi,
+        transport::acquaintance::{self, Acquaintance},
+    },
+    rank::{Rank, RankSet},
+};
+
+/// A creation failed here: the others are told by revocation of `common`.
+pub(in crate::mpi) fn failed(refusal: Refusal, common: &[Comm], ulfm: &Ulfm) -> Error {
+    tracing::debug!(?refusal, "creation failed");
+    for comm in common {
+        comm.revoke(ulfm);
+    }
+    Error::CreationFailed
+}
+
+/// Control channel and source of universe 0, and who is in it; on all living ranks of `comm`, or on
+/// none. Collective.
+pub(in crate::mpi) fn found(comm: &Comm, ulfm: &Ulfm) -> Result<(Comm, Comm, Acquaintance), Error> {
+    let made = comm
+        .duplicate()
+        .and_then(|frames| Ok((frames, comm.duplicate()?, acquaintance::meet_observed(comm)?)));
+    if made.is_err() {
+        comm.revoke(ulfm);
+    }
+    comm.acknowledge_failures(ulfm);
+    let all = comm.unanimous(ulfm, made.is_ok());
+    match made {
+        Ok(found) if all => Ok(found),
+        Err(refusal) if !refusal.is_failure() => Err(refusal.into()),
+        _ => Err(Error::DiedAtStart),
+    }
+}
+
+/// The part of `parent` that has our colour, as a data communicator. All three are made from the
+/// parent, so that revoking the parent frees whoever waits in any of them.
+fn part(parent: &Comm, color: Option<u32>, key: u32) -> Checked<Option<DataComm>> {
+    let source = parent.split(color, key)?;
+    let first = parent.split(color, key)?;
+    let second = parent.split(color, key)?;
+    let all = source.zip(first).zip(second);
+    Ok(all.map(|((source, first), second)| DataComm::new(source, [first, second])))
+}
+
+/// The position of the distinct `value` at `at` among all, in ascending order.
+fn place<T: Ord>(values: &[T], at: usize) -> u32 {
+    let mut below: Vec<&T> = values.iter().filter(|value| **value < values[at]).collect();
+    below.sort_unstable();
+    below.dedup();
+    below.len() as u32
+}
+
+impl MpiPlatform {
+    /// Nothing under way may hold up a creation.
+    pub(in crate::mpi) fn settle(&mut self) {
+        for data in self.data.iter_mut().flatten() {
+            data.settle(self.ulfm);
+        }
+        this_mpi::before_creation();
+    }
+
+    pub(in crate::mpi) fn make_split(
+        &mut self,
+        parent: DataId,
+        color: Option<u32>,
+        key: u32,
+    ) -> Result<Derived, Error> {
+        self.settle();
+        let ulfm = self.ulfm;
+        let data = self.data[parent.0 as usize].as_mut().ok_or(Error::CreationFailed)?;
+        let source = data.source();
+        let made = source
+            .gather_numbers([color.map_or(u64::MAX, u64::from), key.into(), data.started().into()])
+            .and_then(|rows| {
+                // Others may have started contexts that we have not: the order must be the same.
+                let started = rows.iter().map(|row| row[2]).max().unwrap_or(0) as u32;
+                if !data.complete(started, ulfm) {
+                    return Err(Refusal { call: "MPI_Comm_idup", class: 16 });
+                }
+                let me = source.rank().index();
+                let colors: Vec<u64> = rows.iter().map(|row| row[0]).collect();
+                let keys: Vec<(u64, usize)> =
+                    rows.iter().enumerate().map(|(rank, row)| (row[1], rank)).collect();
+                // MPI wants colours and keys that fit its `int`.
+                let color = color.map(|_| place(&colors, me));
+                Ok((part(&source, color, place(&keys, me))?, rows))
+            });
+        let (data, rows) = made.map_err(|refusal| failed(refusal, &[source], ulfm))?;
+        let color = |row: &[u64; 3]| u32::try_from(row[0]).ok();
+        let table = rows.iter().map(|row| (color(row), row[1] as u32)).collect();
+        Ok(Derived { data: data.map(|data| self.add_data(data)), table })
+    }
+
+    /// The living of `comm`, when they are all but `dead`: everybody gets the same answer.
+    pub(in crate::mpi) fn shrink_exactly(
+        &mut self,
+        comm: &Comm,
+        dead: &RankSet,
+    ) -> Result<Comm, Error> {
+        self.settle();
+        comm.acknowledge_failures(self.ulfm);
+        let made = comm.shrink(self.ulfm);
+        let exact = made.and_then(|part| comm.is_all_but(dead, &part));
+        if let Err(refusal) = exact {
+            tracing::debug!(?refusal, "not shrunk");
+        }
+        comm.acknowledge_failures(self.ulfm);
+        if comm.unanimous(self.ulfm, exact == Ok(true)) {
+            made.map_err(|_| Error::CreationFailed)
+        } else {
+            Err(Error::CreationFailed)
+        }
+    }
+
+    /// All that we have agreed to be dead is so for MPI, too: it may have been seen elsewhere.
+    fn tell_dead(&self, comm: &Comm, dead: &RankSet) {
+        let Some((universe, all)) = self.control.newest() else { return };
+        if let Ok(places) = all.positions_of(comm) {
+            let place = |rank: Rank| places.get(rank.index()).copied().flatten();
+            watcher::tell(universe, dead.iter().filter_map(place));
+        }
+    }
+
+    pub(in crate::mpi) fn make_shrunken(
+        &mut self,
+        parent: DataId,
+        dead: &RankSet,
+    ) -> Result<DataId, Error> {
+        let data = self.data[parent.0 as usize].as_ref().ok_or(Error::CreationFailed)?;
+        let (old, ulfm) = (data.source(), self.ulfm);
+        self.tell_dead(&old, dead);
+        let source = self.shrink_exactly(&old, dead)?;
+        let contexts = source.duplicate().and_then(|first| Ok([first, source.duplicate()?]));
+        let contexts = contexts.map_err(|refusal| failed(refusal, &[source], ulfm))?;
+        Ok(self.add_data(DataComm::new(source, contexts)))
+    }
+
+    pub(in crate::mpi) fn make_universe(
+        &mut self,
+        old: UniverseId,
+        dead: &RankSet,
+        spawn: u32,
+        brought: &[u8],
+    ) -> Result<(UniverseId, Vec<u8>), Error> {
+        watcher::tell(old, dead.iter());
+        // Every communicator of the old world is broken or about to be left.
+        for data in self.data.iter_mut().flatten() {
+            data.abandon(self.ulfm);
+        }
+        this_mpi::before_creation();
+        let old = self.control.source(old).ok_or(Error::CreationFailed)?;
+        let ulfm = self.ulfm;
+        let began = Instant::now();
+        let living = self.shrink_exactly(&old, dead)?;
+        let took_us = began.elapsed().as_micros() as u64;
+        tracing::info!(target: "fampi::recovery", took_us, "shrunk");
+        let source = if spawn == 0 { living } else { self.spawn_into(&old, &living, spawn)? };
+        self.settle_universe(source, brought, &[source, living]).inspect_err(|_| {
+            old.acknowledge_failures(ulfm);
+        })
+    }
+
+    /// The part of a regroup that everybody does, new processes included: a control channel, and
+    /// what all have brought.
+    pub(in crate::mpi) fn settle_universe(
+        &mut self,
+        source: Comm,
+        brought: &[u8],
+        common: &[Comm],
+    ) -> Result<(UniverseId, Vec<u8>), Error> {
+        // What failed long ago may have locked it since.
+        this_mpi::before_creation();
+        let made = source.duplicate().and_then(|control| {
+            Ok((control, acquaintance::meet_again(&source)?, source.gather_bytes(brought)?))
+        });
+        let (control, Acquaintance { processes, mailbox, wills, .. }, brought) =
+            made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
+        let universe = self.control.add(control, source, mailbox);
+        watcher::add(universe, processes, wills);
+        Ok((universe, brought))
+    }
+
+    pub(in crate::mpi) fn make_gathered(
+        &mut self,
+        universe: UniverseId,
+        members: &[Rank],
+    ) -> Result<Option<DataId>, Error> {
+        self.settle();
+        let source = self.control.source(universe).ok_or(Error::CreationFailed)?;
+        let position = members.iter().position(|member| *member == source.rank());
+        let color = position.map(|_| members[0].number());
+        let made = part(&source, color, position.unwrap_or(0) as u32);
+        let data = made.map_err(|refusal| failed(refusal, &[source], self.ulfm))?;
+        Ok(data.map(|data| self.add_data(data)))
+    }
+
+    pub(in crate::mpi) fn add_data(&mut self, data: DataComm) -> DataId {
+        self.data.push(Some(data));
+        DataId(self.data.len() as u32 - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_and_keys_become_small_numbers_in_the_same_order() {
+        let colors = [u64::MAX, 4_000_000_000, 7, 7];
+        let places: Vec<u32> = (0..4).map(|at| place(&colors, at)).collect();
+        assert_eq!(places, [2, 1, 0, 0]);
+        let keys = [(9, 0), (1, 1), (9, 2), (0, 3)];
+        let places: Vec<u32> = (0..4).map(|at| place(&keys, at)).collect();
+        assert_eq!(places, [2, 1, 3, 0]);
+    }
+}

@@ -1,0 +1,384 @@
+//! Replacements by `MPI_Comm_spawn`: the lowest survivor spawns alone, then all link up. A program
+//! that owns its MPI gets the link, and does the rest by itself.
+//!
+//! ```text
+//! root        spawn ─ merge ─┐ bridge
+//! replacements        merge ─┘ ─ link ─ merge ─ control, roster
+//! survivors   (wait for the word of the root) ─ link ─ merge ─ control, roster
+//! ```
+//!
+//! A death before the word of the root, or after the second merge, leads to an error here and to
+//! another attempt. In the few milliseconds between, Open MPI's creation of a link can wait for
+//! ever; the watchdog then ends a replacement, or the root, which frees the others.
+//!
+//! **Assumes** that the root does not die in the middle of `MPI_Comm_spawn`: the launcher of Open
+//! MPI 5.0.9 can crash then, and the job with it. Spares have no such moment.
+
+use std::{
+    ffi::{CString, OsString, c_char, c_int},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    thread,
+    time::{Duration, Instant},
+};
+
+use mpi::ffi;
+
+use super::{
+    groups,
+    origin::{PARENT_VARIABLE, Starter, starter},
+    watchdog,
+};
+use crate::{
+    engine::platform::{DataId, Origin, UniverseId},
+    error::Error,
+    mpi::{
+        calls::{
+            comm::{self, Comm},
+            inside,
+            library::{Checked, PROC_FAILED, Refusal, check},
+            request::Request,
+            ulfm::Ulfm,
+        },
+        deaths::watcher,
+        node::{environment, process::node_name},
+        operations::platform::MpiPlatform,
+        this_mpi,
+        transport::wire::Wire,
+    },
+    rank::Rank,
+};
+
+const TAG: u32 = 3;
+/// The word of the root when all is well.
+const GO: i32 = 0;
+/// Class `MPI_ERR_SPAWN`.
+const SPAWN: i32 = 50;
+/// Class `MPI_ERR_ARG`.
+const ARG: i32 = 13;
+/// Busy tests before a waiting process leaves its core to those that start.
+const BUSY_TESTS: u32 = 200;
+
+impl MpiPlatform {
+    /// `living` and `count` new processes, in this order.
+    pub(in crate::mpi) fn spawn_into(
+        &mut self,
+        old: &Comm,
+        living: &Comm,
+        count: u32,
+    ) -> Result<Comm, Error> {
+        let again = || spawn(&Program::this(count)?);
+        let mut common = vec![*living];
+        let link = self.link_to_new((old, living), count, again, &mut common)?;
+        let merged = confirm(old, self.ulfm, link.merge(false));
+        merged.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))
+    }
+
+    /// A link from `living` to new processes, which its first one has started by `start`. What
+    /// links some of them besides is added to `common`, to be revoked when it was in vain.
+    fn link_to_new(
+        &self,
+        (old, living): (&Comm, &Comm),
+        count: u32,
+        start: impl FnOnce() -> Checked<Comm>,
+        common: &mut Vec<Comm>,
+    ) -> Result<Comm, Error> {
+        let ulfm = self.ulfm;
+        let root = living.rank() == Rank::new(0);
+        let (bridge, word) = if root {
+            let began = Instant::now();
+            let bridge = start().and_then(|started| {
+                common.push(started);
+                started.merge(false)
+            });
+            let took_us = began.elapsed().as_micros() as u64;
+            tracing::info!(target: "fampi::recovery", count, took_us, "processes started");
+            let word = bridge.as_ref().err().map_or(GO, |refusal| refusal.class);
+            (bridge.ok(), tell(living, word).map(|()| word))
+        } else {
+            (None, hear(living))
+        };
+        // What failed long ago may have locked it since.
+        this_mpi::before_creation();
+        let linked = word.and_then(|word| match word {
+            GO => living.link(bridge.as_ref(), 1),
+            class => Err(Refusal { call: "MPI_Comm_spawn", class }),
+        });
+        common.extend(bridge);
+        if linked.is_err_and(|refusal| refusal.call != "MPI_Comm_spawn") {
+            // Others may be inside the call, and wait for this rank.
+            living.revoke(ulfm);
+        }
+        let linked = confirm(old, ulfm, linked);
+        common.extend(linked.as_ref().ok());
+        linked.map_err(|refusal| {
+            let error = groups::failed(refusal, common, ulfm);
+            if refusal.call != "MPI_Comm_spawn" || refusal.is_failure() {
+                return error;
+            }
+            if refusal.class == ARG {
+                return refusal.into();
+            }
+            Error::Unsupported(format!(
+                "the launcher refused to start {count} replacements (MPI error class {}); \
+                 give it more slots, or start the job with spares",
+                refusal.class
+            ))
+        })
+    }
+
+    /// The part of a new process.
+    pub(in crate::mpi) fn join_universe(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
+        let (parent, siblings) = self.spawned.ok_or(Error::NotNeeded)?;
+        let mut common = vec![parent, siblings];
+        let link = link_to_old(&parent, &siblings, &mut common);
+        let made = link.and_then(|link| link.merge(true));
+        let joined = match made {
+            Ok(source) => {
+                common.push(source);
+                self.settle_universe(source, &[], &common)
+                    .map(|(universe, roster)| (universe, source.rank(), roster))
+            }
+            Err(refusal) => Err(groups::failed(refusal, &common, self.ulfm)),
+        };
+        watchdog::set_parent(None);
+        joined.map_err(|_| Error::NotNeeded)
+    }
+}
+
+/// For a program that owns its MPI.
+impl MpiPlatform {
+    /// Starts processes and links them to the ranks of a communicator in use, whose rank 0 starts
+    /// them by its command; the others wait for its word.
+    ///
+    /// # Errors
+    ///
+    /// On all living ranks: [`Error::CreationFailed`] when a process died in it, and
+    /// [`Error::Unsupported`] when the launcher refuses, an argument error when rank 0 has no
+    /// command. The communicator serves no other spawn then.
+    ///
+    /// # MPI
+    ///
+    /// Collective and blocking.
+    ///
+    /// # Safety
+    ///
+    /// The information is null or a live object.
+    pub unsafe fn spawn_for(
+        &mut self,
+        data: DataId,
+        command: Option<Command>,
+    ) -> Result<ffi::MPI_Comm, Error> {
+        let living = self.data[data.0 as usize].as_ref().ok_or(Error::CreationFailed)?.source();
+        self.settle();
+        let count = command.as_ref().map_or(0, |command| command.count);
+        let start = || {
+            let none = Refusal { call: "MPI_Comm_spawn", class: ARG };
+            let Command { program: file, arguments, count, information } = command.ok_or(none)?;
+            // SAFETY: our caller's promise.
+            let information = unsafe { Information::from_program(information) }?;
+            spawn(&Program { file, arguments, count, information })
+        };
+        let link = self.link_to_new((&living, &living), count, start, &mut vec![living])?;
+        Ok(link.given_away().raw())
+    }
+
+    /// The link to those who have started this process by [`Self::spawn_for`]; `None` when it was
+    /// started in another way.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`]: this process is not needed.
+    ///
+    /// # MPI
+    ///
+    /// Collective over the processes that were started together, and blocking.
+    pub fn link_to_parents(&mut self) -> Result<Option<ffi::MPI_Comm>, Error> {
+        let parent = if starter() == Starter::Fampi { Comm::parent()? } else { None };
+        let Some(parent) = parent else { return Ok(None) };
+        let siblings = Comm::world()?;
+        let mut common = vec![parent];
+        let link = link_to_old(&parent, &siblings, &mut common);
+        watchdog::set_parent(None);
+        let link = link.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))?;
+        Ok(Some(link.given_away().raw()))
+    }
+}
+
+/// The part of new processes in a link: the one who started them, and all of them.
+fn link_to_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<Comm> {
+    let bridge = parent.merge(true)?;
+    common.push(bridge);
+    let link = siblings.link(Some(&bridge), 0)?;
+    common.push(link);
+    Ok(link)
+}
+
+/// The result, if everybody living has one.
+fn confirm(old: &Comm, ulfm: &Ulfm, made: Checked<Comm>) -> Checked<Comm> {
+    old.acknowledge_failures(ulfm);
+    let all = old.unanimous(ulfm, made.is_ok());
+    match made {
+        Ok(comm) if !all => {
+            comm.revoke(ulfm);
+            Err(Refusal { call: "MPIX_Comm_agree", class: PROC_FAILED })
+        }
+        made => made,
+    }
+}
+
+/// What a program has started.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The file.
+    pub program: CString,
+    /// Its words.
+    pub arguments: Vec<CString>,
+    /// How many processes.
+    pub count: u32,
+    /// Hints for the launcher, or `MPI_INFO_NULL`.
+    pub information: ffi::MPI_Info,
+}
+
+/// What is to be started.
+struct Program {
+    file: CString,
+    arguments: Vec<CString>,
+    count: u32,
+    information: Information,
+}
+
+impl Program {
+    /// This very program, with its arguments, in its folder.
+    fn this(count: u32) -> Checked<Self> {
+        let refused = Refusal { call: "MPI_Comm_spawn", class: SPAWN };
+        let text = |text: OsString| CString::new(text.into_vec()).map_err(|_| refused);
+        let file = std::env::current_exe().map_err(|_| refused)?;
+        let file = CString::new(file.as_os_str().as_bytes()).map_err(|_| refused)?;
+        let arguments = std::env::args_os().skip(1).map(text).collect::<Result<_, _>>()?;
+        Ok(Self { file, arguments, count, information: Information::for_replacements()? })
+    }
+}
+
+/// `MPI_Comm_spawn`, by this process alone.
+fn spawn(started: &Program) -> Checked<Comm> {
+    let Program { file, arguments, count, information } = started;
+    let count = *count;
+    let mut pointers: Vec<*mut c_char> =
+        arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
+    pointers.push(comm::nothing());
+    let alone = Comm::alone()?;
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut made = unsafe { ffi::RSMPI_COMM_NULL };
+    let mut codes: Vec<c_int> = vec![0; count as usize];
+    let (count, info) = (count.cast_signed(), information.0);
+    let (command, list) = (file.as_ptr(), pointers.as_mut_ptr());
+    let inside = inside::spawning();
+    let code = {
+        // SAFETY: texts end with a zero, the list with null; one code per process; all live here.
+        unsafe {
+            let (raw, errors) = (alone.raw(), codes.as_mut_ptr());
+            ffi::MPI_Comm_spawn(command, list, count, info, 0, raw, &raw mut made, errors)
+        }
+    };
+    drop(inside);
+    check("MPI_Comm_spawn", code)?;
+    // SAFETY: the call succeeded and gave a link that lives until `free_all`.
+    let made = unsafe { Comm::from_raw(made) }?;
+    Ok(made.remembered())
+}
+
+/// Hints for the launcher; freed with the scope.
+struct Information(ffi::MPI_Info);
+
+impl Information {
+    fn for_replacements() -> Checked<Self> {
+        let mut made = Self(comm::no_info());
+        // SAFETY: the result is a variable of ours.
+        check("MPI_Info_create", unsafe { ffi::MPI_Info_create(&raw mut made.0) })?;
+        if let Ok(folder) = std::env::current_dir() {
+            made.set("wdir", folder.as_os_str().as_bytes())?;
+        }
+        made.set("PMIX_ENVAR", environment().as_bytes())?;
+        Ok(made)
+    }
+
+    /// Those of a program, and what a replacement needs.
+    ///
+    /// # Safety
+    ///
+    /// The handle is null or a live object.
+    unsafe fn from_program(theirs: ffi::MPI_Info) -> Checked<Self> {
+        if theirs == comm::no_info() {
+            return Self::for_replacements();
+        }
+        let mut made = Self(comm::no_info());
+        // SAFETY: not null, so live, says our caller; the result is a variable of ours.
+        check("MPI_Info_dup", unsafe { ffi::MPI_Info_dup(theirs, &raw mut made.0) })?;
+        made.set("PMIX_ENVAR", environment().as_bytes())?;
+        Ok(made)
+    }
+
+    fn set(&self, key: &str, value: &[u8]) -> Checked<()> {
+        let (Ok(key), Ok(value)) = (CString::new(key), CString::new(value)) else { return Ok(()) };
+        // SAFETY: both texts end with a zero; the object is ours.
+        check("MPI_Info_set", unsafe { ffi::MPI_Info_set(self.0, key.as_ptr(), value.as_ptr()) })
+    }
+}
+
+impl Drop for Information {
+    fn drop(&mut self) {
+        // SAFETY: ours alone, and used no more; a refusal only leaks it.
+        let _ = unsafe { ffi::MPI_Info_free(&raw mut self.0) };
+    }
+}
+
+/// What new processes need to know beyond the launcher's own environment, which they get from
+/// it: a short text, since MPI limits the values of an info object to 255 characters.
+fn environment() -> String {
+    format!("{PARENT_VARIABLE}={}@{}", std::process::id(), node_name())
+}
+
+/// The root's word to all others.
+fn tell(living: &Comm, word: i32) -> Checked<()> {
+    for other in (1..living.size()).map(Rank::new) {
+        let mut wire = Wire::new(4);
+        wire.write(&word.to_le_bytes());
+        // SAFETY: the memory is kept until the wait is over; an error ends a request, too.
+        let sent = unsafe {
+            Request::send(living, &wire.exposure(4), other, TAG, false, &inside::ordinary())
+        };
+        sent.and_then(wait)?;
+    }
+    Ok(())
+}
+
+/// The root's word, or its death.
+fn hear(living: &Comm) -> Checked<i32> {
+    let wire = Wire::new(4);
+    let from = Some(Rank::new(0));
+    // SAFETY: as in `tell`.
+    let posted = unsafe {
+        Request::receive(living, &wire.exposure(4), from, Some(TAG), &inside::ordinary())
+    };
+    posted.and_then(wait)?;
+    Ok(wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes)))
+}
+
+/// Waits without using a core for long: those that start need it.
+fn wait(mut request: Request) -> Checked<()> {
+    let mut tests = 0_u32;
+    while request.test()?.is_none() {
+        tests += 1;
+        if tests > BUSY_TESTS {
+            watcher::look();
+            thread::sleep(Duration::from_micros(50));
+        }
+    }
+    Ok(())
+}
+
+/// What this process of a launch is; the last processes of the communicator are spares.
+pub(in crate::mpi) fn launched(comm: &Comm, spawns: bool) -> Result<Origin, Error> {
+    let (rank, size, spares) = (comm.rank(), comm.size(), environment::spares()?);
+    Ok(Origin::Launched { rank, size, spares, spawns })
+}

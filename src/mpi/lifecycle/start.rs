@@ -1,0 +1,88 @@
+//! How this process enters the world.
+
+use std::time::Instant;
+
+use super::{groups, origin, spawn, watchdog};
+use crate::{
+    engine::platform::Origin,
+    error::Error,
+    mpi::{
+        calls::{comm::Comm, library, request::Request, ulfm},
+        deaths::{observer, watcher},
+        node::{environment, status},
+        operations::{data::Posts, external::Guests, in_flight::Flights, platform::MpiPlatform},
+        this_mpi::{self, unreported_exit},
+        transport::{acquaintance::Acquaintance, control::Control},
+    },
+};
+
+impl MpiPlatform {
+    /// Initialises MPI if nobody has, and takes this process's place in the job.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] says in a sentence why this MPI, or this launch, will not do.
+    ///
+    /// # MPI
+    ///
+    /// Collective over the launch. Errors of `MPI_COMM_WORLD` and `MPI_COMM_SELF` return from now
+    /// on. A process that exits before [`Platform::finalize`] dies by a signal.
+    pub fn new() -> Result<Self, Error> {
+        environment::check()?;
+        observer::check_environment()?;
+        watchdog::start();
+        watchdog::set_parent(origin::parent_on_this_node());
+        let owns_mpi = !library::initialized()?;
+        if owns_mpi {
+            status::report_launch();
+            library::initialize()?;
+        }
+        let world = Comm::world()?;
+        let parent = Comm::parent()?;
+        if parent.is_none() {
+            watchdog::set_parent(None);
+        }
+        let origin = match parent {
+            None => spawn::launched(&world, true)?,
+            Some(_) => Origin::Spawned,
+        };
+        let mut platform = Self::over(world, origin)?;
+        platform.spawned = parent.map(|parent| (parent, world));
+        platform.owns_mpi = owns_mpi;
+        Ok(platform)
+    }
+
+    /// Universe 0 becomes a duplicate of `comm`, except for replacements.
+    pub(in crate::mpi) fn over(comm: Comm, origin: Origin) -> Result<Self, Error> {
+        let ulfm = ulfm::require()?;
+        if library::finalized()? {
+            return Err(Error::Unsupported("MPI was finalised before fampi started".into()));
+        }
+        unreported_exit::guard();
+        status::report_start();
+        watchdog::set_rank(comm.rank().number());
+        let alone = Comm::alone()?;
+        this_mpi::after_init();
+        let mut control = Control::new(ulfm);
+        if origin != Origin::Spawned {
+            let (frames, source, all) = groups::found(&comm, ulfm)?;
+            let Acquaintance { processes, mailbox, wills, .. } = all;
+            watcher::add(control.add(frames, source, mailbox), processes, wills);
+        }
+        let finished = Request::finished()?;
+        Ok(Self {
+            ulfm,
+            started: Instant::now(),
+            origin,
+            max_tag: library::greatest_tag(Comm::world()?.raw())?,
+            control,
+            posts: Posts::new(finished),
+            guests: Guests::default(),
+            flights: Flights::new(finished, alone),
+            data: Vec::new(),
+            unneeded: Vec::new(),
+            spawned: None,
+            owns_mpi: false,
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Processes of this node, as `/proc` and the kernel tell of them, and the name of the node.
+
+use std::{fs, io, process};
+
+/// `PF_EXITING` of Linux.
+const EXITING: u64 = 4;
+
+/// A process, told so that others of its node can find it there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::mpi) struct Process {
+    /// Digest of all that makes process numbers comparable; 0 for a process nobody can find.
+    pub(in crate::mpi) node: u64,
+    pub(in crate::mpi) pid: u64,
+    /// When it started, in the kernel's ticks: a number is used again, at another time.
+    pub(in crate::mpi) started: u64,
+    /// How MPI names it; 0 when that is not known.
+    pub(in crate::mpi) name: u64,
+}
+
+impl Process {
+    /// This process, which MPI calls by this name.
+    pub(in crate::mpi) fn own(name: u64) -> Self {
+        let described = describe(process::id().into());
+        let node = described.and(node()).unwrap_or(0);
+        Self { node, pid: process::id().into(), started: described.unwrap_or(0), name }
+    }
+
+    /// True when this process ends or has ended: it does nothing any more.
+    pub(in crate::mpi) fn is_ending(&self) -> bool {
+        stat(self.pid)
+            .is_none_or(|(flags, started)| started != self.started || flags & EXITING != 0)
+    }
+
+    /// True for another process that this one can find by its number.
+    pub(in crate::mpi) fn is_neighbour_of(&self, own: &Self) -> bool {
+        own.node != 0 && self.node == own.node && self.pid != own.pid
+    }
+}
+
+/// True while a process of our node has this number.
+pub(in crate::mpi) fn exists(pid: libc::pid_t) -> bool {
+    // SAFETY: signal 0 is never delivered, it only asks.
+    let refused = unsafe { libc::kill(pid, 0) } != 0;
+    !(refused && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH))
+}
+
+/// How many processors this node has.
+pub(in crate::mpi) fn processors() -> usize {
+    // SAFETY: the call takes a number.
+    let number = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(number).unwrap_or(1)
+}
+
+/// When a process of this node started, in ticks of the kernel.
+pub(in crate::mpi) fn describe(pid: u64) -> Option<u64> {
+    stat(pid).map(|(_, started)| started)
+}
+
+/// The kernel's flags of a process, and when it started.
+fn stat(pid: u64) -> Option<(u64, u64)> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = words_of_stat(&text)?;
+    let flags = words.nth(6)?.parse().ok()?;
+    Some((flags, words.nth(12)?.parse().ok()?))
+}
+
+/// What `/proc/PID/stat` says of a process from its state on: `PID (name) state parent …`. The
+/// name of the program can hold anything.
+pub(in crate::mpi) fn words_of_stat(text: &[u8]) -> Option<impl Iterator<Item = &str>> {
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
+    Some(rest.split_whitespace())
+}
+
+/// A digest of the boot, the name of the node and the space of process numbers; never 0.
+pub(in crate::mpi) fn node() -> Option<u64> {
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let space = fs::read_link("/proc/self/ns/pid").ok()?;
+    let space = space.to_string_lossy().into_owned();
+    let name = node_name();
+    // FNV-1a: the same in every program.
+    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in boot.iter().chain(space.as_bytes()).chain(name.as_bytes()) {
+        digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    Some(digest.max(1))
+}
+
+/// The name of this node.
+pub(in crate::mpi) fn node_name() -> String {
+    let mut name = [0_u8; 256];
+    let (address, length) = (name.as_mut_ptr().cast(), name.len() - 1);
+    // SAFETY: the array has room for the length told, and keeps a zero at its end.
+    unsafe { libc::gethostname(address, length) };
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}

@@ -1,0 +1,362 @@
+//! Messages of blocks: they start, and are ended, in the records that have their buffers.
+//!
+//! Such a message costs little beside MPI: its request of MPI is in its record and nowhere else, so
+//! it takes no place here, and only their number is known. Most small sends are over before their
+//! start returns, as MPI has copied the message, and nobody ever looks at them.
+
+mod run;
+mod settle;
+
+use std::mem::{self, Discriminant};
+
+use mpi::ffi;
+
+use self::run::Run;
+use super::{
+    contexts::{DataComm, lane_of},
+    data::{Posts, fault},
+};
+use crate::{
+    engine::{
+        buffer::AnyBuffer,
+        platform::{DataId, Envelope, Lane, Post, Progress, Status, Way},
+        record::Record,
+    },
+    fault::FaultCode,
+    mpi::{
+        calls::{
+            comm::Comm,
+            expose::{Exposure, Number},
+            inside::{self, Inside},
+            library::BUFFER,
+            request::{Done, Request, empty_status},
+        },
+        this_mpi,
+    },
+};
+
+/// What no lane of a block is like.
+const CLOSED: Lane = Lane { data: DataId(u32::MAX), context: u32::MAX };
+
+/// A message of a block that is under way.
+#[derive(Debug)]
+pub struct Flight {
+    request: Request,
+    kind: Kind,
+    /// Where its lane is.
+    lane: u32,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Send,
+    Receive,
+    /// A receive that MPI was asked to end.
+    Cancelled,
+}
+
+impl Flight {
+    /// Asks MPI to end a receive.
+    pub(in crate::mpi) fn cancel(&mut self) {
+        if self.kind == Kind::Receive {
+            self.kind = Kind::Cancelled;
+            self.request.cancel();
+        }
+    }
+
+    /// True for what may be in a list with others.
+    #[inline]
+    fn is_listed(&self) -> bool {
+        // A message of a block has one named peer.
+        this_mpi::may_be_listed(true, self.kind == Kind::Cancelled)
+    }
+
+    /// What it has moved, now that it is over.
+    fn moved(&self, done: &Done, buffer: &mut AnyBuffer) -> Progress {
+        let all = buffer.elements();
+        if self.kind == Kind::Send {
+            return Progress::Complete(Status { elements: all, ..Status::default() });
+        }
+        if self.kind == Kind::Cancelled && done.is_cancelled() {
+            return Progress::Complete(Status { cancelled: true, ..Status::default() });
+        }
+        let counted = buffer.expose().and_then(|it| done.count(it.element).map_err(fault));
+        counted.map_or_else(Progress::Failed, |count| Progress::Complete(done.told(count)))
+    }
+}
+
+/// What the start of a message has come to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Launched {
+    UnderWay,
+    /// MPI has all of it, and no request for it.
+    Over,
+    Refused,
+}
+
+/// Where messages start.
+struct Current {
+    lane: Lane,
+    comm: Comm,
+    /// Its place in the count of messages.
+    at: u32,
+    /// How many messages have started that are not counted there yet.
+    begun: usize,
+}
+
+/// All messages of blocks that are under way.
+pub(in crate::mpi) struct Flights {
+    /// What is over when it starts has this request.
+    finished: ffi::MPI_Request,
+    /// Where the last message started; nowhere after contexts were retired.
+    current: Current,
+    known: Known,
+    /// How many messages are under way on each context.
+    flying: Vec<(Lane, usize)>,
+    run: Run,
+}
+
+/// The numbers of the last message that was a vector of some.
+struct Known {
+    kind: Discriminant<AnyBuffer>,
+    number: Number,
+}
+
+impl Known {
+    /// Anything.
+    fn new() -> Self {
+        Self { kind: mem::discriminant(&AnyBuffer::nothing()), number: Number::of::<u8>() }
+    }
+
+    /// What MPI sees of a buffer that is a vector of numbers.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn exposure(&mut self, buffer: &mut AnyBuffer) -> Option<Exposure> {
+        if self.kind != mem::discriminant(buffer) {
+            self.meet(buffer)?;
+        }
+        let (address, elements) = buffer.memory()?;
+        self.number.exposure(address, elements)
+    }
+
+    #[cold]
+    fn meet(&mut self, buffer: &AnyBuffer) -> Option<()> {
+        *self = Self { kind: mem::discriminant(buffer), number: buffer.number()? };
+        Some(())
+    }
+}
+
+impl Flights {
+    /// None yet.
+    pub(in crate::mpi) fn new(finished: ffi::MPI_Request, nobody: Comm) -> Self {
+        let current = Current { lane: CLOSED, comm: nobody, at: 0, begun: 0 };
+        Self { finished, current, known: Known::new(), flying: Vec::new(), run: Run::default() }
+    }
+
+    /// Messages start on this context from now on; false when it is not there.
+    #[inline]
+    pub(in crate::mpi) fn enter(&mut self, data: &[Option<DataComm>], lane: Lane) -> bool {
+        self.current.lane == lane || self.open(data, lane)
+    }
+
+    #[cold]
+    fn open(&mut self, data: &[Option<DataComm>], lane: Lane) -> bool {
+        let Some(comm) = lane_of(data, lane).copied() else { return false };
+        self.count_begun();
+        let known = self.flying.iter().position(|it| it.0 == lane);
+        let place = known.or_else(|| self.flying.iter().position(|it| it.1 == 0));
+        let at = place.unwrap_or_else(|| {
+            self.flying.push((lane, 0));
+            self.flying.len() - 1
+        });
+        self.flying[at].0 = lane;
+        self.current = Current { lane, comm, at: at as u32, begun: 0 };
+        true
+    }
+
+    /// Contexts have been retired: whether one is still there has to be found out again.
+    pub(in crate::mpi) fn close_lanes(&mut self) {
+        self.count_begun();
+        self.current.lane = CLOSED;
+    }
+
+    fn count_begun(&mut self) {
+        let begun = mem::take(&mut self.current.begun);
+        if begun > 0 {
+            self.flying[self.current.at as usize].1 += begun;
+        }
+    }
+
+    /// Starts messages as requests of a block; false when some cannot start.
+    ///
+    /// That a send was over when it started is noted after the last of them. Stores are done in
+    /// their order, and MPI's into the queue of a process on another core take long: each of ours
+    /// between them would wait for those before, and delay those behind it.
+    pub(in crate::mpi) fn start_all(
+        &mut self,
+        (data, lane): (&[Option<DataComm>], Lane),
+        way: Way,
+        envelopes: &[Envelope],
+        records: &mut [Record],
+    ) -> bool {
+        let is_there = self.enter(data, lane);
+        let inside = inside::ordinary();
+        let (mut refused, mut over) = (false, false);
+        for (envelope, record) in envelopes.iter().zip(&mut *records) {
+            if !is_there {
+                refused = !record.refuse(FaultCode::Interrupted);
+                continue;
+            }
+            match self.launch(way, *envelope, record, &inside) {
+                Launched::UnderWay => (),
+                Launched::Over => over = true,
+                Launched::Refused => refused = true,
+            }
+        }
+        if over {
+            let launched = records.iter_mut().filter(|it| !it.is_over() && !it.is_under_way());
+            launched.for_each(Record::end_whole);
+        }
+        !refused
+    }
+
+    /// Starts a message where [`Self::enter`] was, as a request of a block; false when it cannot
+    /// start.
+    #[inline]
+    pub(in crate::mpi) fn start(
+        &mut self,
+        way: Way,
+        envelope: Envelope,
+        record: &mut Record,
+    ) -> bool {
+        let launched = self.launch(way, envelope, record, &inside::ordinary());
+        if launched == Launched::Over {
+            record.end_whole();
+        }
+        launched != Launched::Refused
+    }
+
+    /// Starts a message as a request of a block, which hears that it is under way, or why it cannot
+    /// be; not that it is over.
+    // The hot path of messages, called in few places. What is not usual is done elsewhere from its
+    // beginning to its end: what both put into one variable would be in memory.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn launch(
+        &mut self,
+        way: Way,
+        envelope: Envelope,
+        record: &mut Record,
+        inside: &Inside,
+    ) -> Launched {
+        let seen = record.loaded().and_then(|buffer| self.known.exposure(buffer));
+        match seen {
+            Some(seen) => self.launch_seen(way, envelope, &seen, record, inside),
+            None => self.launch_other(way, envelope, record, inside),
+        }
+    }
+
+    /// The same for what is no vector of numbers.
+    #[inline(never)]
+    fn launch_other(
+        &mut self,
+        way: Way,
+        envelope: Envelope,
+        record: &mut Record,
+        inside: &Inside,
+    ) -> Launched {
+        let exposure = match record.loaded().map(|buffer| buffer.expose()) {
+            Some(Ok(seen)) if seen.writable || way != Way::Receive => Ok(seen),
+            Some(Err(code)) => Err(code),
+            _ => Err(FaultCode::Mpi(BUFFER)),
+        };
+        match exposure {
+            Ok(seen) => self.launch_seen(way, envelope, &seen, record, inside),
+            Err(code) => {
+                record.refuse(code);
+                Launched::Refused
+            }
+        }
+    }
+
+    /// The same for a buffer as MPI sees it, which is that of the record.
+    #[allow(clippy::inline_always)]
+    #[inline(always)]
+    fn launch_seen(
+        &mut self,
+        way: Way,
+        Envelope { peer, tag }: Envelope,
+        seen: &Exposure,
+        record: &mut Record,
+        inside: &Inside,
+    ) -> Launched {
+        let comm = &self.current.comm;
+        let started = match way {
+            // SAFETY: the record keeps the buffer until it hears that the request is over.
+            Way::Send { synchronous } => unsafe {
+                Request::send(comm, seen, peer, tag, synchronous, inside)
+            },
+            // SAFETY: as above.
+            Way::Receive => unsafe { Request::receive(comm, seen, Some(peer), Some(tag), inside) },
+        };
+        match started {
+            Ok(request) if way != Way::Receive && request.raw() == self.finished => Launched::Over,
+            Ok(request) => {
+                self.current.begun += 1;
+                let kind = if way == Way::Receive { Kind::Receive } else { Kind::Send };
+                record.begin(Post::Message(Flight { request, kind, lane: self.current.at }));
+                Launched::UnderWay
+            }
+            Err(refusal) => {
+                record.refuse(fault(refusal));
+                Launched::Refused
+            }
+        }
+    }
+
+    /// So many messages like this one are over.
+    fn end(&mut self, lane: u32, count: usize) {
+        self.count_begun();
+        self.flying[lane as usize].1 -= count;
+    }
+
+    /// Looks at a message, and ends it in its record when it is over.
+    #[inline]
+    pub(in crate::mpi) fn look(&mut self, record: &mut Record) {
+        let Some((flight, buffer)) = record.flight_mut() else { return };
+        let mut done = Done::new(empty_status());
+        let wanted = (flight.kind != Kind::Send).then_some(&mut done);
+        let state = match flight.request.test_with(wanted) {
+            Ok(false) => return,
+            Ok(true) => flight.moved(&done, buffer),
+            Err(_) if !flight.request.is_over() => return,
+            Err(refusal) => Progress::Failed(fault(refusal)),
+        };
+        let lane = flight.lane;
+        self.end(lane, 1);
+        record.end_with(state, None);
+    }
+
+    /// Gives up a message with its buffer, which is kept from now on as long as MPI wants it.
+    pub(in crate::mpi) fn abandon(
+        &mut self,
+        flight: Flight,
+        buffer: Option<AnyBuffer>,
+        posts: &mut Posts,
+    ) {
+        self.end(flight.lane, 1);
+        let (lane, _) = self.flying[flight.lane as usize];
+        posts.keep_message(flight.request, flight.kind != Kind::Send, (buffer, lane));
+    }
+
+    /// True when messages of this context, or of one before it, are under way.
+    pub(in crate::mpi) fn need(&mut self, data: DataId, context: u32) -> bool {
+        self.count_begun();
+        self.flying.iter().any(|(lane, count)| *count > 0 && lane.is_below(data, context + 1))
+    }
+
+    /// How many are under way.
+    pub(in crate::mpi) fn count(&self) -> usize {
+        self.flying.iter().map(|(_, count)| count).sum::<usize>() + self.current.begun
+    }
+}

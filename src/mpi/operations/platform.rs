@@ -1,0 +1,90 @@
+//! What this process has of MPI: its control channel, its operations, and what they run on.
+//!
+//! The rooms above put it together, add to it and end it; `mpi/mod.rs` shows it to the engine.
+
+use std::{mem, time::Instant};
+
+use super::{contexts::DataComm, data::Posts, external::Guests, in_flight::Flights};
+use crate::{
+    engine::{
+        platform::{DataId, Origin, Settled},
+        record::{self, Record},
+    },
+    mpi::{
+        calls::{comm::Comm, request::Request, ulfm::Ulfm},
+        transport::control::Control,
+    },
+};
+
+/// MPI as the engine sees it.
+pub struct MpiPlatform {
+    pub(in crate::mpi) ulfm: &'static Ulfm,
+    pub(in crate::mpi) started: Instant,
+    pub(in crate::mpi) origin: Origin,
+    pub(in crate::mpi) max_tag: u32,
+    pub(in crate::mpi) control: Control,
+    pub(in crate::mpi) posts: Posts,
+    pub(in crate::mpi) guests: Guests,
+    pub(in crate::mpi) flights: Flights,
+    pub(in crate::mpi) data: Vec<Option<DataComm>>,
+    /// Old contexts to be freed when nothing is pending on them.
+    pub(in crate::mpi) unneeded: Vec<(DataId, u32, Comm)>,
+    /// The link to the root, and the processes spawned with us.
+    pub(in crate::mpi) spawned: Option<(Comm, Comm)>,
+    /// We initialised MPI, so we end it.
+    pub(in crate::mpi) owns_mpi: bool,
+}
+
+impl MpiPlatform {
+    /// True when MPI may still work for the operations of this context and those before it, or
+    /// somebody has not looked whether it does.
+    pub(in crate::mpi) fn needs(&mut self, data: DataId, context: u32) -> bool {
+        self.posts.need(data, context) || self.flights.need(data, context)
+    }
+
+    pub(in crate::mpi) fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
+        self.unneeded.extend(unneeded.map(|(number, comm)| (data, number, comm)));
+    }
+
+    pub(in crate::mpi) fn free_unneeded(&mut self) {
+        let (posts, flights) = (&self.posts, &mut self.flights);
+        let idle = |(data, number, _): &mut (DataId, u32, Comm)| {
+            !posts.need(*data, *number) && !flights.need(*data, *number)
+        };
+        for (.., comm) in self.unneeded.extract_if(.., idle) {
+            // SAFETY: its entry among the contexts is gone, and no post is left that names it.
+            unsafe { comm.free() };
+        }
+    }
+
+    /// Ends the requests that are over, messages and others.
+    pub(in crate::mpi) fn settle_all(&mut self, records: &mut [Record]) -> Settled {
+        let mut settled = self.flights.settle(records);
+        // What is no message with a peer, up to the next that is.
+        while let Some(record) = records.get_mut(settled.complete)
+            && let (false, Some(_)) = (record.is_over(), record.id())
+        {
+            record::look(self, record);
+            if !record.is_complete() {
+                settled.failed |= record.is_over();
+                break;
+            }
+            let rest = self.flights.settle(&mut records[settled.complete..]);
+            settled.complete += rest.complete;
+            settled.failed |= rest.failed;
+        }
+        settled
+    }
+}
+
+impl Drop for MpiPlatform {
+    /// Without an end in order MPI may still write to what is under way: that is leaked.
+    fn drop(&mut self) {
+        if !self.posts.is_closed() {
+            let nothing = Posts::new(Request::null().raw());
+            mem::forget(mem::replace(&mut self.posts, nothing));
+            mem::forget(mem::replace(&mut self.control, Control::new(self.ulfm)));
+            mem::forget(mem::take(&mut self.data));
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The MPI that this process runs with, as far as it is not as the standard says.
+//!
+//! What the other rooms ask of it has names of its own here, after the moment or the question; the
+//! room of that MPI, [`openmpi5`], answers. A second MPI has a room beside it, and this file is
+//! where one of them is chosen: by a feature when this crate is built for one MPI, or by functions
+//! that ask the library. No other file needs an `if`.
+
+pub(super) use super::openmpi5::{
+    agree_on_self::can_agree,
+    failed_lists::may_be_listed,
+    finalize_farewell::skip as before_finalize,
+    idup_numbering::unlock as before_creation,
+    init_state::{Start, init_state},
+    inject_failure, launch_census,
+    null_comm_refcount::protect as after_init,
+    romio::choose as prepare_files,
+    unreported_exit, version, was_spawned,
+};

@@ -1,0 +1,57 @@
+//! What every process tells the others about itself when a universe is made.
+
+use super::mailbox::{Address, Inbox, Mailbox};
+use crate::mpi::{
+    calls::{comm::Comm, library::Checked},
+    deaths::{death_mark::Will, observer},
+    node::process::Process,
+    this_mpi::inject_failure,
+};
+
+/// Everybody in a universe, by rank.
+#[derive(Debug)]
+pub(in crate::mpi) struct Acquaintance {
+    pub(in crate::mpi) processes: Vec<Process>,
+    pub(in crate::mpi) mailbox: Option<Mailbox>,
+    /// Of those who are on our node, by rank.
+    pub(in crate::mpi) wills: Vec<Option<Will>>,
+    /// What each is to the observers ([`observer::standing`]).
+    pub(in crate::mpi) standings: Vec<u64>,
+}
+
+/// Every process of a communicator tells the others who it is. Collective.
+pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
+    let Process { node, pid, started, name } = Process::own(inject_failure::own_name());
+    let inbox = Inbox::new(comm.size() as usize);
+    let Address { descriptor, token } = inbox.as_ref().map(Inbox::address).unwrap_or_default();
+    let standing = observer::standing();
+    let rows = comm.gather_numbers([node, pid, started, name, descriptor, token, standing])?;
+    let standings = rows.iter().map(|[.., standing]| *standing).collect();
+    let told = |[node, pid, started, name, descriptor, token, _]: [u64; 7]| {
+        (Process { node, pid, started, name }, Address { descriptor, token })
+    };
+    let told: Vec<(Process, Address)> = rows.into_iter().map(told).collect();
+    let mut mailbox = inbox.map(|inbox| Mailbox::new(inbox, &told, comm.rank()));
+    // A descriptor for each universe would run out one day.
+    comm.least(0)?;
+    mailbox.iter_mut().for_each(Mailbox::close_door);
+    let wills = mailbox.as_ref().map(Mailbox::wills).unwrap_or_default();
+    let processes = told.into_iter().map(|(process, _)| process).collect();
+    Ok(Acquaintance { processes, mailbox, wills, standings })
+}
+
+/// Like [`meet`], then starts the observers and registers with them, in a launch in which all wish
+/// so. Collective.
+pub(in crate::mpi) fn meet_observed(comm: &Comm) -> Checked<Acquaintance> {
+    let met = meet(comm)?;
+    observer::start(comm, &met.processes, &met.standings)?;
+    Ok(met)
+}
+
+/// Like [`meet`] in a universe that a rebuild makes, then registers what is new in it with the
+/// observers. Collective.
+pub(in crate::mpi) fn meet_again(comm: &Comm) -> Checked<Acquaintance> {
+    let met = meet(comm)?;
+    observer::register(comm, &met.processes, &met.standings)?;
+    Ok(met)
+}
