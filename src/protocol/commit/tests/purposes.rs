@@ -31,7 +31,7 @@ fn a_farewell_among_votes_is_a_fault_and_one_after_it_commits_with_those_of_all(
             assert_eq!(decision.faults, farewell(leaver).faults);
         }
         (0..size).for_each(|rank| {
-            ranks.vote_on(BlockId(1), rank, Vote { context: 1, ..farewell(rank) })
+            ranks.vote_on(BlockId(1), rank, Vote { context: 1, ..farewell(rank) });
         });
         ranks.deliver_all();
         assert!(
