@@ -91,6 +91,7 @@ pub use self::{
     reduce::UserFunction,
     seats::Seat,
     spawn::Command,
+    trace::record,
     watchdog::before_mpi,
 };
 use crate::{
@@ -175,8 +176,8 @@ impl Platform for MpiPlatform {
         self.started.elapsed()
     }
 
-    fn trace(&mut self) -> Option<Box<dyn std::io::Write>> {
-        trace::open(self.now())
+    fn record(&self) {
+        trace::record();
     }
 
     fn observe(&mut self, observed: bool) -> Option<Pulse> {

@@ -36,7 +36,10 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    engine::platform::{DataId, Origin, UniverseId},
+    engine::{
+        entry::{self, Call, Entry},
+        platform::{DataId, Origin, UniverseId},
+    },
     error::Error,
     rank::Rank,
 };
@@ -87,8 +90,7 @@ impl MpiPlatform {
                 common.push(started);
                 started.merge(false)
             });
-            let took_us = began.elapsed().as_micros() as u64;
-            tracing::info!(target: "fampi::recovery", count, took_us, "processes started");
+            entry::tell(&Entry::Called { work: Call::Spawn(count), began });
             let word = bridge.as_ref().err().map_or(GO, |refusal| refusal.class);
             (bridge.ok(), tell(living, word).map(|()| word))
         } else {
