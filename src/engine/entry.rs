@@ -187,8 +187,9 @@ impl Entry {
                 let name = if matches!(work, Call::Shrink) { "MPI shrink" } else { "MPI spawn" };
                 event.slice(RECOVERY, name, took);
             }
-            Self::Recovered { rank, generation, .. } => {
+            Self::Recovered { rank, generation, role, .. } => {
                 event.head('i', RECOVERY, "recovered");
+                event.text("role", role);
                 event.number("rank", rank);
                 event.number("generation", generation);
             }
@@ -206,7 +207,6 @@ impl Entry {
     /// Emits the events of the crate `tracing`.
     fn emit(&self) {
         match self {
-            Self::Placed { .. } | Self::Voted { .. } | Self::Begun { .. } | Self::Done { .. } => {}
             Self::Started { number, level, .. } => {
                 tracing::trace!(target: "fampi::block", block = number.0, ?level, "started");
             }
@@ -233,8 +233,7 @@ impl Entry {
             Self::Regrouped { attempt, failure: Some(error), .. } => {
                 warn!(target: "fampi::recovery", attempt, %error, "regroup failed");
             }
-            Self::Regrouped { spawn: 0, .. } => {}
-            Self::Regrouped { spawn: count, took, .. } => {
+            Self::Regrouped { spawn: count @ 1.., took, .. } => {
                 info!(target: "fampi::recovery", count, took_us = micros(*took), "spawned");
             }
             Self::Called { work: Call::Shrink, began } => {
@@ -252,6 +251,12 @@ impl Entry {
                 target: "fampi::metrics", rank, blocks, committed, faulty, deaths, generation,
                 "left"
             ),
+            // What only those want to know who draw it.
+            Self::Placed { .. }
+            | Self::Voted { .. }
+            | Self::Begun { .. }
+            | Self::Done { .. }
+            | Self::Regrouped { .. } => {}
         }
     }
 }
