@@ -24,7 +24,8 @@
 //! {"name":"vote","cat":"block","ph":"n",…,"id":7},
 //! {"name":"block","cat":"block","ph":"e",…,"id":7,"args":{"verdict":"committed"}},
 //! {"name":"death detected","cat":"fault","ph":"i",…,"args":{"process":3,"rank":3}},
-//! {"name":"rebuild","cat":"recovery","ph":"B",…}, … {"name":"rebuild","cat":"recovery","ph":"E",…},
+//! {"name":"rebuild","cat":"recovery","ph":"B",…},
+//! {"name":"rebuild","cat":"recovery","ph":"E",…},
 //! ```
 //!
 //! **Guarantees.** No program has to subscribe to anything to be recorded. A trace that cannot be

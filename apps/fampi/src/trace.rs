@@ -44,8 +44,8 @@ pub(crate) struct Event {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) cat: String,
-    /// `X` for a slice, `i` for an instant, `M` for the name of a row; in a part of a trace also `B`
-    /// and `E` for the ends of a slice, `b`, `n` and `e` for the ends and the vote of a block.
+    /// `X` for a slice, `i` for an instant, `M` for the name of a row; in a part of a trace also
+    /// `B` and `E` for the ends of a slice, `b`, `n` and `e` for the ends and the vote of a block.
     pub(crate) ph: String,
     /// In microseconds, as `dur`.
     #[serde(default)]

@@ -309,20 +309,26 @@ fn the_trace_of_a_run_tells_what_the_processes_have_written() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("trace.json");
     let file = file.to_str().expect("plain letters");
-    let event = |second: u32, name: &str, numbers: &str| {
-        format!(
-            "{{\"name\":\"{name}\",\"cat\":\"program\",\"ph\":\"i\",\"ts\":{second}000000,\
-             \"pid\":1,\"args\":{{{numbers}}}}},"
-        )
+    let part = |events: &[(u32, &str, &str)]| {
+        let clocks = r#""node":"n","monotonic":1000000000,"wall":1000000000"#;
+        let begins = [(1, "process_name", clocks)];
+        let event = |(second, name, numbers): &(u32, &str, &str)| {
+            format!(
+                "{{\"name\":\"{name}\",\"cat\":\"program\",\"ph\":\"i\",\"ts\":{second}000000,\
+                 \"pid\":1,\"args\":{{{numbers}}}}},\n"
+            )
+        };
+        begins.iter().chain(events).map(event).collect::<String>()
     };
-    let part = [
-        "[".to_owned(),
-        event(1, "process_name", r#""node":"n","monotonic":1000000000,"wall":1000000000"#),
-        event(2, "killed by plan", "\"rank\":1"),
-        event(3, "death detected", "\"rank\":0"),
-        event(4, "iteration resumed", "\"iteration\":4"),
-    ];
-    let script = format!("echo '{}' >> $FAMPI_TRACE_DIR/$$.trace; echo done", part.join("\n"));
+    let dead = part(&[(2, "killed by plan", "\"rank\":1")]);
+    let living = part(&[
+        (1, "begins", "\"rank\":0"),
+        (3, "death detected", "\"rank\":1"),
+        (4, "iteration resumed", "\"iteration\":4"),
+    ]);
+    let folder = "$FAMPI_TRACE_DIR";
+    let script =
+        format!("echo '{dead}' > {folder}/1.trace; echo '{living}' > {folder}/2.trace; echo done");
     let output = run(&["-n", "1", "--trace", file], &script);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
@@ -332,7 +338,7 @@ fn the_trace_of_a_run_tells_what_the_processes_have_written() {
     let told = String::from_utf8_lossy(&drawn.stdout);
     for line in [
         "+0.00 ms  died               rank 1",
-        "+1000.00 ms  death detected     first by rank 1",
+        "+1000.00 ms  death detected     first by rank 0",
         "+2000.00 ms  iteration resumed  iteration 4",
     ] {
         assert!(told.contains(line), "{told}");

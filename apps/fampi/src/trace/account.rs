@@ -137,11 +137,10 @@ mod tests {
     fn event(row: u32, at: f64, name: &str, args: &str) -> Event {
         let (kind, category) = if name == REGROUPED { ("X", "recovery") } else { ("i", "") };
         let text = format!(
-            r#"{{"name":"{name}","ph":"{kind}","cat":"{category}","ts":{},"pid":{},"args":{args}}}"#,
-            at * 1e3,
-            row + 1
+            r#"{{"name":"{name}","ph":"{kind}","cat":"{category}","ts":{},"pid":{row},"#,
+            at * 1e3
         );
-        serde_json::from_str(&text).expect("an event")
+        serde_json::from_str(&format!("{text}\"args\":{args}}}")).expect("an event")
     }
 
     fn row(rank: u32) -> Event {
