@@ -64,6 +64,7 @@ pub use {
         lent::Elements,
         platform::FileMode,
         reduction::{ReduceOp, ReduceWith, Reducible, UserOp},
+        trace,
     },
     recovery::{
         MAX_ATTEMPTS, Placement,

@@ -3,8 +3,9 @@
 use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
     engine::{
-        BlockKey, Engine, Entry, Level, Need, Shared,
+        BlockKey, Engine, Level, Need, Shared,
         buffer::{AnyBuffer, Buffer, Element},
+        entry::Entry,
         platform::{Operation, Way},
     },
     error::Error,
@@ -197,9 +198,9 @@ impl TryBlock {
     /// started and is left by hand is to be asked for [`Finished::agreed_error`].
     pub fn restore<T: Element + Default>(&mut self, number: u32) -> Result<Vec<T>, Error> {
         let mut engine = self.engine().borrow_mut();
-        engine.tell(|_| Entry::Begun { work: "restore", spawn: 0 });
+        engine.tell(&Entry::Begun { work: "restore" });
         let restored = engine.restore(self.key, number);
-        engine.tell(|_| Entry::Done { work: "restore" });
+        engine.tell(&Entry::Done { work: "restore" });
         restored
     }
 

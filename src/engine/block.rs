@@ -106,8 +106,7 @@ impl Engine {
         if level.is_agreed() && self.windows.iter().any(|window| window.is_of(comm)) {
             self.serving.push(key);
         }
-        tracing::trace!(target: "fampi::block", block = self.block(key).scope.0, ?level, "started");
-        self.tell(|engine| engine.start_entry(key));
+        self.tell_often(|engine| engine.start_entry(key));
         key
     }
 

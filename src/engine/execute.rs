@@ -4,7 +4,8 @@
 use alloc::collections::VecDeque;
 
 use super::{
-    BlockKey, Engine, Entry, Need, block::Contents, platform::Platform, request::is_operation,
+    BlockKey, Engine, Need, block::Contents, entry::Entry, platform::Platform,
+    request::is_operation,
 };
 use crate::{
     fault::FaultCode,
@@ -84,22 +85,15 @@ impl Engine {
                     self.fail_requests(block, code, chosen);
                 }
                 Command::Interrupted(block) => {
-                    let block = self.block(block);
-                    let (serial, number) = (block.serial, block.scope.0);
-                    tracing::debug!(target: "fampi::block", block = number, "interrupted");
-                    self.tell(|_| Entry::Interrupted { block: serial });
+                    self.tell(&Entry::Interrupted { number: self.block(block).scope });
                 }
                 Command::Finish(block) => self.drain_and_vote(block, Timeout::Poll),
                 Command::RetireContexts(data, context, refill) => {
                     self.platform.retire_contexts(data, context, refill);
                 }
-                Command::Aborted(comm, id, report) => {
-                    let me = self.comm(comm).me;
-                    tracing::info!(
-                        target: "fampi::commit", rank = %me, block = id.0, report = %report,
-                        "report agreed"
-                    );
-                    self.tell(|engine| Entry::Agreed { comm: engine.comm_name(comm), report });
+                Command::Aborted(comm, block, report) => {
+                    let (comm, me) = (self.comm_name(comm), self.comm(comm).me);
+                    self.tell(&Entry::Agreed { comm, me, block, report });
                 }
                 Command::Died(address, source) => self.note_death(address, source),
                 Command::Dismissed => self.job.dismissed = true,
@@ -152,7 +146,7 @@ impl Engine {
         if is_served {
             self.end_service(key, committed || planted(Bug::KeepAbortedPuts));
         }
-        self.tell(|engine| Entry::Ended { block: engine.block(key).serial, committed });
+        self.tell_often(|engine| Entry::Ended { block: engine.block(key).serial, committed });
         if let Some(pulse) = self.pulse.filter(|_| committed) {
             pulse.commit();
         }

@@ -9,8 +9,9 @@ use alloc::{vec, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    BlockKey, CommKey, Engine, Entry, Need, Phase, Waited,
+    BlockKey, CommKey, Engine, Need, Phase, Waited,
     buffer::AnyBuffer,
+    entry::Entry,
     platform::{DataId, Idle, Operation, PostId, Progress, UniverseId},
     record::Record,
 };
@@ -31,10 +32,8 @@ impl Engine {
         let everybody = (0..size).map(Rank::new).collect();
         let key = self.register(id, universe, everybody, me, Some(data));
         self.job.world = Some(key);
-        self.tell(|_| {
-            let rank = Some((me, me.number()));
-            Entry::Placed { process: None, rank, generation: 0, role: "rank" }
-        });
+        let rank = Some((me, me.number()));
+        self.tell(&Entry::Placed { process: None, rank, generation: 0, role: "rank" });
         key
     }
 

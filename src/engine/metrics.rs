@@ -3,7 +3,7 @@
 //! What is counted is rare, or known anyway, so a run without faults pays nothing for it. The
 //! crate's documentation has the table of the events.
 
-use super::{Engine, Entry, Source};
+use super::{Engine, Source, entry::Entry};
 use crate::{
     protocol::process::Address,
     rank::{Rank, RankSet},
@@ -23,24 +23,19 @@ impl Engine {
     /// A process is dead. One that is in several universes counts once.
     pub(super) fn note_death(&mut self, (universe, process): Address, source: Source) {
         let number = self.numbers_of(universe).get(process.index()).copied();
-        self.tell(|_| Entry::Died { process: number, rank: process });
-        for comm in self.process.comms().map(|key| self.comm(key)) {
-            if let (true, Some(rank)) = (comm.universe == universe, comm.rank_of(process))
-                && comm.data.is_some()
-            {
-                tracing::info!(target: "fampi::fault", rank = %comm.me, dead = %rank, "fault detected");
-            }
-        }
-        if !number.is_none_or(|number| self.tally.dead.insert(Rank::new(number))) {
-            return;
-        }
-        self.tally.deaths += 1;
-        let source = self.platform.who_told(universe, process).unwrap_or(match source {
-            Source::Platform => "mpi",
-            Source::Request => "request",
-            Source::Ranks => "ranks",
+        let comms = self.process.comms().map(|key| self.comm(key));
+        let both = comms.filter(|comm| comm.universe == universe && comm.data.is_some());
+        let ranks = both.filter_map(|comm| Some((comm.me, comm.rank_of(process)?))).collect();
+        let is_new = number.is_none_or(|number| self.tally.dead.insert(Rank::new(number)));
+        self.tally.deaths += u64::from(is_new);
+        let source = is_new.then(|| {
+            self.platform.who_told(universe, process).unwrap_or(match source {
+                Source::Platform => "mpi",
+                Source::Request => "request",
+                Source::Ranks => "ranks",
+            })
         });
-        tracing::info!(target: "fampi::metrics", process = number, source, "death");
+        self.tell(&Entry::Died { process: number, rank: process, source, ranks });
     }
 
     /// This process leaves.
@@ -50,8 +45,6 @@ impl Engine {
         let Tally { faulty, deaths, .. } = self.tally;
         let committed = blocks.saturating_sub(faulty + open);
         let generation = self.job.roster.generation;
-        tracing::info!(
-            target: "fampi::metrics", rank, blocks, committed, faulty, deaths, generation, "left"
-        );
+        self.tell(&Entry::Left { rank, generation, blocks, committed, faulty, deaths });
     }
 }

@@ -25,13 +25,15 @@
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
 //! | `service` | what a block does for accesses of others to windows of this rank |
-//! | `trace` | writes down what happens, if somebody wants to know |
+//! | `entry` | what can happen, as an event for subscribers and as one of the trace |
+//! | `trace` | the file with what happens, if the process is recorded |
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
 //! | `window` | memory that others put into, get from and accumulate in |
 
 mod block;
 pub mod buffer;
 pub mod collective;
+pub(crate) mod entry;
 mod execute;
 mod farewell;
 mod file;
@@ -49,7 +51,7 @@ pub mod reduction;
 mod request;
 pub mod section;
 mod service;
-mod trace;
+pub mod trace;
 mod vote;
 mod window;
 
@@ -76,8 +78,6 @@ pub(crate) use platform::Progress;
 use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::Waited;
 use pulse::Pulse;
-pub(crate) use trace::Entry;
-use trace::Trace;
 use window::WindowState;
 pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
 
@@ -126,13 +126,12 @@ pub(crate) struct Engine {
     tag_bits: TagBits,
     /// When all requests of the draining blocks are looked at again.
     next_look: Duration,
-    trace: Option<Box<Trace>>,
 }
 
 impl Engine {
     /// An engine that knows nobody yet.
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
-        let trace = platform.trace().map(|sink| Box::new(Trace::new(sink)));
+        platform.record();
         let tag_bits = TagBits::new(platform.max_tag());
         let (patience, pulse) = (platform.patience(), platform.observe(true));
         Self {
@@ -157,7 +156,6 @@ impl Engine {
             tests_per_turn: progress::tests_per_turn(patience),
             tag_bits,
             next_look: Duration::ZERO,
-            trace,
         }
     }
 

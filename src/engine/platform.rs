@@ -18,7 +18,7 @@
 //! hang: the caller has agreed with the others to make the call, and confirms the result by a
 //! commit afterwards.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 pub use super::file::{FileAccess, FileId, FileMode};
@@ -244,11 +244,8 @@ pub trait Platform {
     /// Time since some fixed moment of this process.
     fn now(&self) -> Duration;
 
-    /// Where this process writes what happens to it, `None` if nobody wants to know. What the
-    /// platform says about the process itself, such as when its clock began, is written.
-    fn trace(&mut self) -> Option<Box<dyn std::io::Write>> {
-        None
-    }
+    /// Begins to record what happens to this process, if that is asked for.
+    fn record(&self) {}
 
     /// From now on this process does with its observer, or as if it had none. Where it shows that
     /// it makes progress, if anybody looks.

@@ -1,247 +1,261 @@
-//! What happens to a process, written down while it happens, for those who draw timelines.
+//! The trace of a process: what happens to it, in a file, while it happens.
 //!
-//! One line of JSON for each entry, handed to the system with one call at once, so that a process
-//! that is killed leaves all that it has written. Times are nanoseconds of the platform's clock,
-//! whose beginning the platform itself writes first.
+//! `cargo fampi run --trace FILE` records a run of any program; without that tool the environment
+//! variable `FAMPI_TRACE_DIR` names a folder, in which each process writes a file of its own. The
+//! library records what it does itself; a program adds its own phases with the functions of this
+//! module, which do nothing when the process is not recorded:
 //!
-//! ```text
-//! {"at":81,"is":"placed","process":2,"rank":2,"origin":2,"generation":0,"role":"rank"}
-//! {"at":97,"is":"started","block":7,"number":3,"level":"Global","comm":"world"}
-//! {"at":99,"is":"voted","block":7}
-//! {"at":104,"is":"ended","block":7,"committed":true}
-//! {"at":110,"is":"died","process":3,"rank":3}
-//! {"at":111,"is":"agreed","comm":"world","report":"rank 3: the process failed"}
-//! {"at":120,"is":"begun","work":"rebuild"}  …  {"at":140,"is":"done","work":"rebuild"}
-//! {"at":150,"is":"left"}
+//! ```
+//! fampi::trace::begin("assembly", &[]);
+//! fampi::trace::mark("mesh refined", &[("elements", 4096)]);
+//! fampi::trace::end("assembly", &[("nonzeros", 110_592)]);
 //! ```
 //!
-//! **Guarantees.** Nobody asked for it: one branch, and nothing is built. A trace that cannot be
-//! written any more ends; the process goes on. **Differs** from the events of the crate `tracing`
-//! in that no program has to subscribe, and none that does is in the way.
+//! Files are in the trace event format, which Perfetto and `chrome://tracing` open. Each line is an
+//! event and is handed to the system with one call at once, so that a process that is killed leaves
+//! all that it has written. Times are microseconds of a clock that all processes of a node share;
+//! the first line names the node and says what its wall clock showed.
+//!
+//! ```text
+//! [
+//! {"name":"process_name","ph":"M","ts":81.001,"pid":7,"tid":7,"args":{"node":"n","wall":…}},
+//! {"name":"placed","cat":"life","ph":"i",…,"args":{"process":2,"rank":2,"origin":2,…}},
+//! {"name":"block","cat":"block","ph":"b",…,"id":7,"args":{"level":"Global",…}},
+//! {"name":"vote","cat":"block","ph":"n",…,"id":7},
+//! {"name":"block","cat":"block","ph":"e",…,"id":7,"args":{"verdict":"committed"}},
+//! {"name":"death detected","cat":"fault","ph":"i",…,"args":{"process":3,"rank":3}},
+//! {"name":"rebuild","cat":"recovery","ph":"B",…},
+//! {"name":"rebuild","cat":"recovery","ph":"E",…},
+//! ```
+//!
+//! **Guarantees.** No program has to subscribe to anything to be recorded. A trace that cannot be
+//! written any more ends; the process goes on. Reference: Google, Trace Event Format, 2016.
 
-use alloc::{boxed::Box, format, string::String};
-use core::fmt::{self, Write as _};
-use std::io::Write;
+use alloc::{
+    boxed::Box,
+    string::{String, ToString as _},
+};
+use core::{
+    fmt::{self, Display, Write as _},
+    time::Duration,
+};
+use std::{
+    io::Write,
+    process,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Instant,
+};
 
-use super::{BlockKey, CommKey, Engine, Level};
-use crate::{fault::FaultReport, rank::Rank};
-
-/// Blocks of a process that are written down; a long run would fill the disk.
+/// Blocks of a process that are recorded; a long run would fill the disk.
 const BLOCKS: u32 = 20_000;
-/// After a fault so many are, in any case.
+/// Blocks that are recorded after a fault in any case.
 const BLOCKS_AFTER_A_FAULT: u32 = 1_000;
 
-/// Where a process writes what happens to it.
-pub(crate) struct Trace {
-    sink: Box<dyn Write>,
+/// The trace of this process, if it is recorded.
+static RECORDER: OnceLock<Mutex<Recorder>> = OnceLock::new();
+
+/// Where a process records what happens to it.
+pub(super) struct Recorder {
+    /// The file; none when it could not be written any more.
+    sink: Option<Box<dyn Write + Send>>,
+    /// A moment, and what the clock of the node showed then.
+    clock: (Instant, Duration),
     line: String,
     blocks_left: u32,
-    /// The block from which on none is written down.
+    /// The block from which on none is recorded.
     skips_from: u64,
 }
 
-/// What can happen.
-pub(crate) enum Entry {
-    /// This process holds a rank, or is parked.
-    Placed {
-        /// Its number in the job, if it has one.
-        process: Option<u32>,
-        /// Its rank, and the rank of the launch that this stands for.
-        rank: Option<(Rank, u32)>,
-        generation: u32,
-        role: &'static str,
-    },
-    /// A block begins.
-    Started { block: u64, number: u64, level: Level, comm: CommName },
-    /// All requests of an agreed block are over.
-    Voted { block: u64 },
-    /// Its verdict is known.
-    Ended { block: u64, committed: bool },
-    /// It will not commit, as somebody else has found.
-    Interrupted { block: u64 },
-    /// Another process is dead: its number in the job, its rank in its universe.
-    Died { process: Option<u32>, rank: Rank },
-    /// The faults of a block, the same on all ranks.
-    Agreed { comm: CommName, report: FaultReport },
-    /// A part of a recovery begins; `spawn` processes are started in it.
-    Begun { work: &'static str, spawn: u32 },
-    /// It is over.
-    Done { work: &'static str },
-    /// This process leaves in order.
-    Left,
+/// Begins to record this process; `now` is the time on the clock of the node, and `about` says
+/// which node that is and what its wall clock shows.
+#[cfg(feature = "mpi")]
+pub(crate) fn record(sink: Box<dyn Write + Send>, now: Duration, (node, wall): (&str, Duration)) {
+    let mut recorder = Recorder::new(sink, (Instant::now(), now));
+    recorder.write(|event| {
+        event.head('M', "", "process_name");
+        event.text("name", format_args!("process {}", process::id()));
+        event.text("node", node);
+        event.number("monotonic", now.as_nanos());
+        event.number("wall", wall.as_nanos());
+    });
+    let _ = RECORDER.set(Mutex::new(recorder));
 }
 
-/// How a communicator is called.
-pub(crate) enum CommName {
-    World,
-    Universe,
-    Other(u64),
+/// Records a moment of the program in the trace of this process, with numbers that belong to it.
+/// Nothing happens when the process is not recorded.
+pub fn mark(name: &str, numbers: &[(&str, u64)]) {
+    add('i', name, numbers);
 }
 
-impl Trace {
-    pub(super) fn new(sink: Box<dyn Write>) -> Self {
-        Self { sink, line: String::new(), blocks_left: BLOCKS, skips_from: u64::MAX }
-    }
+/// Records the beginning of a phase of the program, as [`mark`] does a moment.
+pub fn begin(name: &str, numbers: &[(&str, u64)]) {
+    add('B', name, numbers);
+}
 
-    /// False when the trace cannot go on.
-    fn write(&mut self, at: u128, entry: &Entry) -> bool {
-        if !self.is_wanted(entry) {
-            return true;
-        }
-        self.line.clear();
-        let written = writeln!(self.line, "{{\"at\":{at},{entry}}}");
-        written.is_ok() && self.sink.write_all(self.line.as_bytes()).is_ok()
-    }
+/// Records the end of the newest phase of this name.
+pub fn end(name: &str, numbers: &[(&str, u64)]) {
+    add('E', name, numbers);
+}
 
-    fn is_wanted(&mut self, entry: &Entry) -> bool {
-        match entry {
-            Entry::Started { block, .. } if self.blocks_left == 0 => {
-                self.skips_from = self.skips_from.min(*block);
-                false
+fn add(kind: char, name: &str, numbers: &[(&str, u64)]) {
+    with_recorder(|recorder| {
+        recorder.write(|event| {
+            event.head(kind, "program", name);
+            for (name, number) in numbers {
+                event.number(name, number);
             }
-            Entry::Started { .. } => {
-                self.blocks_left -= 1;
-                true
-            }
-            Entry::Voted { block } | Entry::Ended { block, .. } => *block < self.skips_from,
-            Entry::Died { .. } | Entry::Agreed { .. } => {
-                self.blocks_left = self.blocks_left.max(BLOCKS_AFTER_A_FAULT);
-                self.skips_from = u64::MAX;
-                true
-            }
-            _ => true,
-        }
+        });
+    });
+}
+
+/// Acts on the trace of this process, if it is recorded.
+pub(super) fn with_recorder(act: impl FnOnce(&mut Recorder)) {
+    if let Some(recorder) = RECORDER.get() {
+        act(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl fmt::Display for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Placed { process, rank, generation, role } => {
-                let (rank, origin) = (rank.map(|(rank, _)| rank), rank.map(|(_, origin)| origin));
-                let (process, rank, origin) = (Number(*process), Number(rank), Number(origin));
-                write!(f, "\"is\":\"placed\",\"process\":{process},\"rank\":{rank},")?;
-                write!(f, "\"origin\":{origin},\"generation\":{generation},\"role\":\"{role}\"")
-            }
-            Self::Started { block, number, level, comm } => {
-                write!(f, "\"is\":\"started\",\"block\":{block},\"number\":{number},")?;
-                write!(f, "\"level\":\"{level:?}\",\"comm\":\"{comm}\"")
-            }
-            Self::Voted { block } => write!(f, "\"is\":\"voted\",\"block\":{block}"),
-            Self::Ended { block, committed } => {
-                write!(f, "\"is\":\"ended\",\"block\":{block},\"committed\":{committed}")
-            }
-            Self::Interrupted { block } => write!(f, "\"is\":\"interrupted\",\"block\":{block}"),
-            Self::Died { process, rank } => {
-                write!(f, "\"is\":\"died\",\"process\":{},\"rank\":{rank}", Number(*process))
-            }
-            Self::Agreed { comm, report } => {
-                // Rust's quotes are JSON's, as sentences about faults are plain text.
-                let report = format!("{report}");
-                write!(f, "\"is\":\"agreed\",\"comm\":\"{comm}\",\"report\":{report:?}")
-            }
-            Self::Begun { work, spawn } => {
-                write!(f, "\"is\":\"begun\",\"work\":\"{work}\",\"spawn\":{spawn}")
-            }
-            Self::Done { work } => write!(f, "\"is\":\"done\",\"work\":\"{work}\""),
-            Self::Left => f.write_str("\"is\":\"left\""),
-        }
-    }
+/// True when this process is recorded.
+#[inline]
+pub(super) fn is_recorded() -> bool {
+    RECORDER.get().is_some()
 }
 
-impl fmt::Display for CommName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::World => f.write_str("world"),
-            Self::Universe => f.write_str("universe"),
-            Self::Other(id) => write!(f, "{:04x}", id & 0xffff),
-        }
-    }
-}
-
-/// A number that may be missing.
-struct Number<T>(Option<T>);
-
-impl<T: fmt::Display> fmt::Display for Number<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Some(number) => number.fmt(f),
-            None => f.write_str("null"),
-        }
-    }
-}
-
-impl Engine {
-    /// Writes down what happens, if somebody wants to know.
-    #[inline]
-    pub(crate) fn tell(&mut self, entry: impl FnOnce(&Self) -> Entry) {
-        if self.trace.is_some() {
-            self.write_down(entry);
-        }
+impl Recorder {
+    fn new(sink: Box<dyn Write + Send>, clock: (Instant, Duration)) -> Self {
+        let (line, skips_from) = (String::from("[\n"), u64::MAX);
+        Self { sink: Some(sink), clock, line, blocks_left: BLOCKS, skips_from }
     }
 
-    #[cold]
-    fn write_down(&mut self, entry: impl FnOnce(&Self) -> Entry) {
-        // Whoever has left does not ask the platform for the time.
-        let Some(mut trace) = self.trace.take().filter(|_| !self.process.has_left()) else {
-            return;
-        };
-        let at = self.platform.now().as_nanos();
-        if trace.write(at, &entry(self)) {
-            self.trace = Some(trace);
-        } else {
+    /// Writes an event, which happens now.
+    pub(super) fn write(&mut self, describe: impl FnOnce(&mut Event<'_>)) {
+        let Some(sink) = &mut self.sink else { return };
+        let now = self.clock.1 + self.clock.0.elapsed();
+        let mut event = Event { line: &mut self.line, now, has_args: false };
+        describe(&mut event);
+        event.finish();
+        if sink.write_all(self.line.as_bytes()).is_err() {
+            self.sink = None;
             tracing::warn!(target: "fampi::trace", "the trace cannot be written: it ends here");
         }
+        self.line.clear();
     }
 
-    pub(super) fn start_entry(&self, key: BlockKey) -> Entry {
-        let block = self.block(key);
-        let comm = self.comm_name(block.comm);
-        Entry::Started { block: block.serial, number: block.scope.0, level: block.level, comm }
+    /// Whether a block that begins is recorded.
+    pub(super) fn takes_block(&mut self, block: u64) -> bool {
+        if self.blocks_left == 0 {
+            self.skips_from = self.skips_from.min(block);
+            return false;
+        }
+        self.blocks_left -= 1;
+        true
     }
 
-    pub(super) fn comm_name(&self, key: CommKey) -> CommName {
-        let comm = self.comm(key);
-        match comm.data {
-            None => CommName::Universe,
-            Some(_) if comm.is_world() => CommName::World,
-            Some(_) => CommName::Other(comm.id.0),
+    /// Whether the beginning of a block is recorded.
+    pub(super) const fn has_block(&self, block: u64) -> bool {
+        block < self.skips_from
+    }
+
+    /// A fault is recorded with the blocks after it.
+    pub(super) fn handle_fault(&mut self) {
+        self.blocks_left = self.blocks_left.max(BLOCKS_AFTER_A_FAULT);
+        self.skips_from = u64::MAX;
+    }
+}
+
+/// A line of a trace in the making.
+pub(super) struct Event<'a> {
+    line: &'a mut String,
+    now: Duration,
+    has_args: bool,
+}
+
+impl Event<'_> {
+    /// Writes the kind of an event, in the letters of the format, its category and its name.
+    pub(super) fn head(&mut self, kind: char, category: &str, name: &str) {
+        let (pid, at) = (process::id(), Micros(self.now));
+        let _ = write!(self.line, "{{\"name\":{},\"cat\":\"{category}\"", Quoted(name));
+        let _ = write!(self.line, ",\"ph\":\"{kind}\",\"ts\":{at},\"pid\":{pid},\"tid\":{pid}");
+    }
+
+    /// Writes what a block's events have in common.
+    pub(super) fn block(&mut self, kind: char, name: &str, block: u64) {
+        self.head(kind, "block", name);
+        let _ = write!(self.line, ",\"id\":{block}");
+    }
+
+    /// Writes the head of a slice that took so long until now.
+    pub(super) fn slice(&mut self, category: &str, name: &str, took: Duration) {
+        self.now = self.now.saturating_sub(took);
+        self.head('X', category, name);
+        let _ = write!(self.line, ",\"dur\":{}", Micros(took));
+    }
+
+    pub(super) fn number(&mut self, name: &str, number: impl Display) {
+        let before = if self.has_args { "," } else { ",\"args\":{" };
+        self.has_args = true;
+        let _ = write!(self.line, "{before}{}:{number}", Quoted(name));
+    }
+
+    pub(super) fn perhaps(&mut self, name: &str, number: Option<impl Display>) {
+        match number {
+            Some(number) => self.number(name, number),
+            None => self.number(name, "null"),
         }
     }
 
-    /// The place of this process in the roster of the job.
-    pub(crate) fn place_entry(&self) -> Entry {
-        let roster = &self.job.roster;
-        let me = self.job.universe.map(|key| self.comm(key).me);
-        let rank = me.and_then(|me| roster.rank_of(me));
-        let role = match rank {
-            None => "spare",
-            Some(_) if self.job.replacement => "replacement",
-            Some(_) => "rank",
-        };
-        Entry::Placed {
-            process: me.and_then(|me| roster.processes.get(me.index()).copied()),
-            rank: rank.map(|rank| (rank, roster.origins[rank.index()])),
-            generation: roster.generation,
-            role,
+    pub(super) fn text(&mut self, name: &str, text: impl Display) {
+        self.number(name, Quoted(&text.to_string()));
+    }
+
+    fn finish(self) {
+        self.line.push_str(if self.has_args { "}},\n" } else { "},\n" });
+    }
+}
+
+/// Microseconds, with the nanoseconds behind the point.
+struct Micros(Duration);
+
+impl Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0.as_micros(), self.0.subsec_nanos() % 1000)
+    }
+}
+
+/// A string of JSON.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for letter in self.0.chars() {
+            match letter {
+                '"' | '\\' => write!(f, "\\{letter}")?,
+                '\0'..' ' => write!(f, "\\u{:04x}", u32::from(letter))?,
+                _ => f.write_char(letter)?,
+            }
         }
+        f.write_char('"')
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::{rc::Rc, string::ToString, vec::Vec};
-    use core::cell::RefCell;
+pub(super) mod tests {
+    use alloc::{sync::Arc, vec::Vec};
 
     use super::*;
-    use crate::fault::{Fault, FaultCode};
 
-    #[derive(Clone, Default)]
-    struct Sink(Rc<RefCell<Vec<u8>>>);
+    /// A recorder and what it has written.
+    pub(in crate::engine) struct Recorded {
+        pub(in crate::engine) recorder: Recorder,
+        bytes: Arc<Mutex<Vec<u8>>>,
+    }
+
+    struct Sink(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Sink {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.borrow_mut().extend(bytes);
+            self.0.lock().expect("no panic").extend(bytes);
             Ok(bytes.len())
         }
 
@@ -250,42 +264,38 @@ mod tests {
         }
     }
 
-    fn started(block: u64) -> Entry {
-        Entry::Started { block, number: block, level: Level::Global, comm: CommName::World }
-    }
-
-    #[test]
-    fn every_entry_is_a_line_of_json() {
-        let fault = Fault {
-            comm: crate::ids::CommId(1),
-            rank: Rank::new(3),
-            code: FaultCode::Application(-9),
-        };
-        let report = FaultReport::new(alloc::vec![fault]);
-        let agreed = Entry::Agreed { comm: CommName::Other(0xab_cdef), report };
-        let expected = "\"is\":\"agreed\",\"comm\":\"cdef\",\
-                        \"report\":\"rank 3: the application raised code -9\"";
-        assert_eq!(agreed.to_string(), expected);
-        let parked = Entry::Placed { process: Some(4), rank: None, generation: 0, role: "spare" };
-        let expected = "\"is\":\"placed\",\"process\":4,\"rank\":null,\"origin\":null,\
-                        \"generation\":0,\"role\":\"spare\"";
-        assert_eq!(parked.to_string(), expected);
-    }
-
-    #[test]
-    fn a_long_run_is_cut_and_a_fault_is_told_with_what_follows() {
-        let sink = Sink::default();
-        let mut trace = Trace::new(Box::new(sink.clone()));
-        trace.blocks_left = 2;
-        for block in 0..4 {
-            assert!(trace.write(1, &started(block)));
-            assert!(trace.write(2, &Entry::Ended { block, committed: true }));
+    impl Recorded {
+        pub(in crate::engine) fn new(blocks_left: u32) -> Self {
+            let bytes = Arc::default();
+            let sink = Box::new(Sink(Arc::clone(&bytes)));
+            let mut recorder = Recorder::new(sink, (Instant::now(), Duration::from_nanos(81_007)));
+            recorder.blocks_left = blocks_left;
+            Self { recorder, bytes }
         }
-        assert!(trace.write(3, &Entry::Died { process: None, rank: Rank::new(1) }));
-        assert!(trace.write(4, &started(4)));
-        let text = String::from_utf8(sink.0.borrow().clone()).expect("text");
-        let blocks: Vec<&str> = text.lines().filter(|line| line.contains("block")).collect();
-        assert_eq!(blocks.len(), 5, "{text}");
-        assert!(blocks[4].contains("\"block\":4,"), "{text}");
+
+        pub(in crate::engine) fn text(&self) -> String {
+            String::from_utf8(self.bytes.lock().expect("no panic").clone()).expect("text")
+        }
+    }
+
+    #[test]
+    fn an_event_is_a_line_of_json() {
+        let mut recorded = Recorded::new(1);
+        recorded.recorder.write(|event| {
+            event.slice("program", "a \"quoted\"\nname", Duration::from_nanos(7));
+            event.number("one", 1);
+            event.text("two", "x");
+        });
+        let text = recorded.text();
+        assert!(
+            text.starts_with(
+                r#"[
+{"name":"a \"quoted\"\u000aname","cat":"program","ph":"X","ts":8"#
+            ),
+            "{text}"
+        );
+        let end = ",\"dur\":0.007,\"args\":{\"one\":1,\"two\":\"x\"}},\n";
+        assert!(text.ends_with(end), "{text}");
+        assert_eq!(Micros(Duration::from_nanos(1_000_081_007)).to_string(), "1000081.007");
     }
 }

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{
-    BlockKey, Engine, Entry, Level, Need, Phase, Progress, neighbours::Exchange, record::Record,
+    BlockKey, Engine, Level, Need, Phase, Progress, entry::Entry, neighbours::Exchange,
+    record::Record,
 };
 use crate::{
     fault::{Fault, FaultCode},
@@ -174,7 +175,7 @@ impl Engine {
         }
         let faults = self.collect_faults(key);
         if self.block(key).level.is_agreed() {
-            self.tell(|engine| Entry::Voted { block: engine.block(key).serial });
+            self.tell_often(|engine| Entry::Voted { block: engine.block(key).serial });
         }
         if let Some(committed) = self.call(|process, out| process.vote(key, faults, out)) {
             self.conclude(key, committed);

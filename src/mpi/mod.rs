@@ -54,6 +54,7 @@ pub use self::{
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
     operations::{external::Ended, in_flight::Flight, platform::MpiPlatform},
+    trace::record,
 };
 use crate::{
     engine::{
@@ -85,8 +86,8 @@ impl Platform for MpiPlatform {
         self.started.elapsed()
     }
 
-    fn trace(&mut self) -> Option<Box<dyn std::io::Write>> {
-        trace::open(self.now())
+    fn record(&self) {
+        trace::record();
     }
 
     fn observe(&mut self, observed: bool) -> Option<Pulse> {

@@ -1,56 +1,45 @@
-//! The file into which this process writes what happens to it.
+//! The file in which this process is recorded.
 //!
-//! `FAMPI_TRACE_DIR` names a folder, in which each process has a file `<node>-<pid>.trace`. Its
-//! first line says when the platform's clock began, on the two clocks of this node: the monotonic
-//! one, which all processes of a node share, and the wall clock, which brings several nodes
-//! together as well as their clocks agree.
+//! `FAMPI_TRACE_DIR` names a folder, in which each process has a file `<node>-<pid>.trace`. The
+//! wall clock brings several nodes together, as well as their clocks agree.
 
 use std::{
     fs::File,
-    io::Write,
     mem::MaybeUninit,
     path::PathBuf,
     process,
+    sync::Once,
     time::{Duration, SystemTime},
 };
 
 use super::exit;
+use crate::engine::trace;
 
 const VARIABLE: &str = "FAMPI_TRACE_DIR";
 
-/// Opens the file, if there is to be one; `elapsed` is what the platform's clock says now. Without
-/// the file the process goes on: it may be the replacement that a recovery waits for.
-pub(super) fn open(elapsed: Duration) -> Option<Box<dyn Write>> {
-    let folder = std::env::var_os(VARIABLE).map(PathBuf::from)?;
-    let node = exit::node_name().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-    let path = folder.join(format!("{node}-{}.trace", process::id()));
-    let opened = File::options().create(true).append(true).open(&path);
-    let opened = opened.and_then(|mut file| {
-        file.write_all(first_line(&node, elapsed).as_bytes())?;
-        Ok(file)
-    });
-    match opened {
-        Ok(file) => Some(Box::new(file)),
-        Err(error) => {
-            let path = path.display();
-            let advice = "set it to a folder that every rank can write to";
-            let what =
-                format!("fampi: no trace by {VARIABLE}, as {path} fails ({error}): {advice}\n");
-            // In one piece, as the launcher mixes what the ranks say.
-            eprint!("{what}");
-            None
+/// Begins to record this process, if that is asked for and was not done before. Without the file
+/// the process goes on: it may be the replacement that a recovery waits for.
+pub fn record() {
+    static ONCE: Once = Once::new();
+    let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return };
+    ONCE.call_once(|| {
+        let node = exit::node_name().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let path = folder.join(format!("{node}-{}.trace", process::id()));
+        match File::options().create(true).append(true).open(&path) {
+            Ok(file) => {
+                let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                trace::record(Box::new(file), monotonic(), (&node, wall.unwrap_or_default()));
+            }
+            Err(error) => {
+                let path = path.display();
+                let advice = "set it to a folder that every rank can write to";
+                // In one piece, as the launcher mixes what the ranks say.
+                let what =
+                    format!("fampi: no trace by {VARIABLE}, as {path} fails ({error}): {advice}\n");
+                eprint!("{what}");
+            }
         }
-    }
-}
-
-fn first_line(node: &str, elapsed: Duration) -> String {
-    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (wall, monotonic) = (wall.as_nanos(), monotonic().as_nanos());
-    let (pid, elapsed) = (process::id(), elapsed.as_nanos());
-    format!(
-        "{{\"at\":{elapsed},\"is\":\"process\",\"node\":\"{node}\",\"pid\":{pid},\
-         \"monotonic\":{monotonic},\"wall\":{wall}}}\n"
-    )
+    });
 }
 
 /// What the clock of this node says that nobody sets.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{DISTURBED, MAX_ATTEMPTS};
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Entry, platform::Derived},
+    engine::{BlockKey, CommKey, Engine, entry::Entry, platform::Derived},
     error::Error,
     protocol::{
         handshake::{Goal, Handshake, Order},
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What a timeline calls it.
+    /// The name of this work in a trace.
     fn name(self) -> &'static str {
         match self {
             Self::Split { .. } => "split",
@@ -60,7 +60,7 @@ impl Creation {
             Kind::Split { .. } => Goal::Split,
             Kind::Shrink => Goal::Shrink,
         };
-        engine.tell(|_| Entry::Begun { work: kind.name(), spawn: 0 });
+        engine.tell(&Entry::Begun { work: kind.name() });
         let mut orders = Vec::new();
         let handshake = Handshake::start(goal, MAX_ATTEMPTS, &mut orders);
         let mut creation = Self::new(parent, kind, handshake);
@@ -76,7 +76,7 @@ impl Creation {
         engine.job.creating = true;
         let key = engine.comm(parent).me.number();
         let kind = Kind::Split { color: Some(0), key, of_grid: false };
-        engine.tell(|_| Entry::Begun { work: kind.name(), spawn: 0 });
+        engine.tell(&Entry::Begun { work: kind.name() });
         let handshake = Handshake::agreed();
         Ok(Self { due: true, ..Self::new(parent, kind, handshake) })
     }
@@ -95,7 +95,7 @@ impl Creation {
     /// `None` in it for ranks without a colour.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
         let result = self.advance(engine)?;
-        engine.tell(|_| Entry::Done { work: self.kind.name() });
+        engine.tell(&Entry::Done { work: self.kind.name() });
         Some(result)
     }
 

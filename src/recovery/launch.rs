@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{Placement, rebuild::Rebuild};
 use crate::{
     engine::{
-        Engine, Entry,
+        Engine,
         platform::{Idle, Origin},
     },
     error::Error,
@@ -79,7 +79,6 @@ impl Engine {
                     if !parked {
                         return Err(error);
                     }
-                    self.tell(|_| Entry::Left);
                     self.sum_up();
                     self.end_own();
                     self.platform.exit()
@@ -108,7 +107,6 @@ impl Engine {
             let next = self.comm(universe).next_block;
             self.interrupt(universe, next);
         }
-        self.tell(|_| Entry::Left);
         self.sum_up();
         self.end_own();
         self.platform.finalize();

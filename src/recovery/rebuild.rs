@@ -18,7 +18,7 @@
 //! with the number of ranks but for the collective calls' own.
 
 use alloc::{
-    string::{String, ToString as _},
+    string::{String, ToString},
     vec::Vec,
 };
 use core::time::Duration;
@@ -26,7 +26,8 @@ use core::time::Duration;
 use super::{DISTURBED, MAX_ATTEMPTS, Placement};
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Entry,
+        BlockKey, CommKey, Engine,
+        entry::Entry,
         platform::{DataId, Derived, Origin, UniverseId},
     },
     error::Error,
@@ -102,7 +103,7 @@ impl Rebuild {
         placement: Placement,
         handshake: Handshake,
     ) -> Self {
-        engine.tell(|_| Entry::Begun { work, spawn: 0 });
+        engine.tell(&Entry::Begun { work });
         let (next, world, children, began) = (None, None, Vec::new(), engine.platform.now());
         let (awaits, failure, refusal) = (None, None, None);
         Self { placement, work, handshake, awaits, next, world, children, began, failure, refusal }
@@ -140,7 +141,7 @@ impl Rebuild {
     /// Goes on if possible; the result, when there is one, is the same on all living ranks.
     pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<(), Error>> {
         let result = self.advance(engine)?;
-        engine.tell(|_| Entry::Done { work: self.work });
+        engine.tell(&Entry::Done { work: self.work });
         Some(result)
     }
 
@@ -237,7 +238,6 @@ impl Rebuild {
 
     /// The call that makes the next universe.
     fn regroup(&mut self, engine: &mut Engine, planned: &Roster, spawn: u32) -> Option<Next> {
-        self.failure = None;
         let comm = engine.comm(universe(engine));
         let (old, me) = (comm.universe, comm.me);
         let dead = comm.commit.agreed_dead().clone();
@@ -246,25 +246,13 @@ impl Rebuild {
         let first = living.min() == Some(&me);
         let brought = if first { planned.encode() } else { engine.lore(me, &dead) };
         let spares = engine.job.roster.spares.len() - planned.spares.len();
-        tracing::info!(
-            target: "fampi::recovery", attempt, dead = %dead, spawn, spares, "regrouping"
-        );
         let began = engine.platform.now();
-        engine.tell(|_| Entry::Begun { work: "regroup", spawn });
+        engine.tell(&Entry::Regrouping { attempt, dead: dead.clone(), spawn, spares });
         let regrouped = engine.platform.regroup(old, &dead, spawn, &brought);
-        engine.tell(|_| Entry::Done { work: "regroup" });
-        let took_us = engine.platform.now().saturating_sub(began).as_micros() as u64;
-        let (universe, roster) = match regrouped {
-            Ok(regrouped) => regrouped,
-            Err(error) => {
-                tracing::warn!(target: "fampi::recovery", attempt, %error, "regroup failed");
-                self.failure = Some(error.to_string());
-                return None;
-            }
-        };
-        if spawn > 0 {
-            tracing::info!(target: "fampi::recovery", count = spawn, took_us, "spawned");
-        }
+        let took = engine.platform.now().saturating_sub(began);
+        self.failure = regrouped.as_ref().err().map(ToString::to_string);
+        engine.tell(&Entry::Regrouped { attempt, spawn, took, failure: self.failure.clone() });
+        let (universe, roster) = regrouped.ok()?;
         let before = dead.iter().take_while(|dead| *dead < me).count() as u32;
         let me = Rank::new(me.number() - before);
         Some(Next { universe, roster: Roster::decode(&roster)?, me })
@@ -314,12 +302,10 @@ impl Rebuild {
             let parent = parent.expect("we are a member of what we were split from");
             engine.register_child(parent, &made, of_grid);
         }
-        let took_us = engine.platform.now().saturating_sub(self.began).as_micros() as u64;
-        tracing::info!(
-            target: "fampi::recovery", %rank, generation = engine.job.roster.generation,
-            role = if engine.job.replacement { "replacement" } else { "survivor" }, took_us,
-            "recovered"
-        );
+        let took = engine.platform.now().saturating_sub(self.began);
+        let role = if engine.job.replacement { "replacement" } else { "survivor" };
+        let generation = engine.job.roster.generation;
+        engine.tell(&Entry::Recovered { rank, generation, role, took });
     }
 
     /// The attempt failed on the way: what was made is of no use.
@@ -389,7 +375,7 @@ impl Next {
         engine.job.children.clear();
         engine.job.world = None;
         engine.job.roster = roster;
-        engine.tell(Engine::place_entry);
+        engine.tell(&engine.place_entry());
     }
 
     /// The attempt failed: processes that are only in the new universe are told to go.

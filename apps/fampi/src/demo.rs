@@ -16,7 +16,7 @@ use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::status::{self, Kills, Reports};
-use crate::timeline::{self, Timeline, Trace};
+use crate::trace::{self, Account, Folder, Recording};
 use crate::workspace::{Workspace, shown};
 
 /// A solve takes seconds; one that takes this long hangs.
@@ -49,7 +49,8 @@ pub(crate) struct Options {
 struct Solve {
     /// Its last line, with all digits.
     digits: String,
-    timeline: Timeline,
+    /// Its deaths and what followed them.
+    account: Account,
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
@@ -79,9 +80,9 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let broken = solve(&format!("losing rank {doomed}"), &[options.kill], "recovered.log")?;
 
     println!("\nRank {doomed} was killed in iteration {iteration}. What happened then:\n");
-    println!("{}", broken.timeline);
+    println!("{}", broken.account);
     println!("  failure-free  {}\n  recovered     {}\n", whole.digits, broken.digits);
-    if !broken.timeline.tells_of_a_recovery() {
+    if !broken.account.tells_of_a_recovery() {
         println!("No recovery was recorded: this shows nothing.");
         return Ok(1);
     }
@@ -95,9 +96,9 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 
 /// Runs the solver once, traced; what it says about its work goes to `log`.
 fn solve(mut command: Command, ranks: u32, kills: &[Kill], log: &Path) -> Result<Solve> {
-    let (reports, trace) = (Reports::new()?, Trace::new()?);
+    let (reports, trace) = (Reports::new()?, Folder::new()?);
     let errors = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    command.env(status::VARIABLE, reports.path()).env(timeline::VARIABLE, trace.path());
+    command.env(status::VARIABLE, reports.path()).env(trace::VARIABLE, trace.path());
     match plan::for_application(kills) {
         Some(plan) => command.env("FAMPI_KILL", plan),
         None => command.env_remove("FAMPI_KILL"),
@@ -129,5 +130,6 @@ fn solve(mut command: Command, ranks: u32, kills: &[Kill], log: &Path) -> Result
     }
     let digits = finished.lines.into_iter().rfind(|line| line.starts_with("minife:"));
     let digits = digits.context("minife printed no line with its digits")?;
-    Ok(Solve { digits, timeline: trace.read()? })
+    let recording = Recording::of_folder(trace.path())?.unwrap_or_default();
+    Ok(Solve { digits, account: recording.account() })
 }

@@ -4,8 +4,6 @@
 
 mod picture;
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -82,36 +80,17 @@ fn deliver(drawn: &Path, target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// How long the run took, who died, and when each recovery was over.
+/// How long the run took, and what happened after each death.
 fn summary(recording: &Recording, last: f64) -> String {
-    let rows: BTreeMap<u32, String> = recording.rows().into_iter().collect();
-    let name = |event: &Event| rows.get(&event.pid).cloned().unwrap_or_default();
     let blocks: Vec<&Event> = recording.events.iter().filter(|it| it.is_slice("block")).collect();
     let faulty = |it: &&&Event| it.arg("verdict").as_deref() == Some("faulty");
-    let mut text = format!(
-        "{} rows, {last:.1} ms, {} blocks, {} of them faulty\n",
-        rows.len(),
+    format!(
+        "{} rows, {last:.1} ms, {} blocks, {} of them faulty\n{}",
+        recording.rows().len(),
         blocks.len(),
-        blocks.iter().filter(faulty).count()
-    );
-    for death in recording.events.iter().filter(|event| event.is_instant("died")) {
-        let _ = write!(text, "{} died at {:.2} ms", name(death), death.ts / 1e3);
-        let since = |time: f64| (time - death.ts) / 1e3;
-        let later = |event: &&Event| event.end() > death.ts;
-        let report =
-            recording.events.iter().filter(later).find(|it| it.is_instant("report agreed"));
-        if let Some(report) = report {
-            let _ = write!(text, "; report agreed after {:.2} ms", since(report.ts));
-        }
-        let mut whole = recording.events.iter().filter(later);
-        let recovered =
-            |it: &&Event| it.is_slice("recovery") && ["rebuild", "shrink"].contains(&&*it.name);
-        if let Some(recovery) = whole.find(recovered) {
-            let _ = write!(text, "; {} done after {:.2} ms", recovery.name, since(recovery.end()));
-        }
-        text.push('\n');
-    }
-    text
+        blocks.iter().filter(faulty).count(),
+        recording.account()
+    )
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::session::{self, End, Finished, Script};
 use crate::setup;
 use crate::sheet::{self, Csv, Row};
 use crate::status::{self, Kills, Reports};
-use crate::timeline::{self, Trace};
+use crate::trace::{self, Folder, Recording};
 use crate::workspace::{Workspace, shown};
 
 use self::drawing::{Figure, Panel};
@@ -110,7 +110,7 @@ impl Study {
         let situation = self.cells[at].situation;
         let mut chances = 2;
         loop {
-            let trace = Trace::new()?;
+            let trace = Folder::new()?;
             let (finished, status) = self.launch(situation, options, mpi, &trace, log)?;
             chances -= 1;
             let failed = match finished.end {
@@ -120,7 +120,8 @@ impl Study {
                 }
                 End::Exited(_) | End::Deserted if status == 0 => {
                     let right = self.check(situation, options, &finished.lines);
-                    let parts = right.and_then(|()| Parts::read(trace.path(), situation.deaths()));
+                    let recording = Recording::of_folder(trace.path())?.unwrap_or_default();
+                    let parts = right.and_then(|()| Parts::of(&recording, situation.deaths()));
                     return Ok(Ended::Judged(parts));
                 }
                 End::Exited(_) | End::Deserted => format!("it ended with status {status}"),
@@ -138,7 +139,7 @@ impl Study {
         situation: &Situation,
         options: &Options,
         mpi: &Installation,
-        trace: &Trace,
+        trace: &Folder,
         log: &Path,
     ) -> Result<(Finished, u8)> {
         let reports = Reports::new()?;
@@ -149,7 +150,7 @@ impl Study {
         command.args(application.words.split(' '));
         command.args(situation.words(application.phase, options.iterations));
         command.arg(format!("protect-every={}", options.protect_every));
-        command.env(status::VARIABLE, reports.path()).env(timeline::VARIABLE, trace.path());
+        command.env(status::VARIABLE, reports.path()).env(trace::VARIABLE, trace.path());
         command.env("FAMPI_SPARES", "0").env_remove("FAMPI_KILL");
         let script = Script {
             ranks: Some(application.ranks),

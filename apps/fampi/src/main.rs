@@ -54,7 +54,6 @@ mod sim;
 mod soak;
 mod status;
 mod test;
-mod timeline;
 mod trace;
 mod wheel;
 mod workspace;
@@ -174,7 +173,7 @@ mod tests {
             "--csv",
             "--plots",
             "--minutes",
-            "--timeline",
+            "--trace",
             "--spares",
             "--observer",
             "--hung",

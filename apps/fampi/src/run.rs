@@ -15,8 +15,7 @@ use crate::refusal::Misuse;
 use crate::session::{self, End, Finished, Script};
 use crate::setup;
 use crate::status::{self, Kills, Reports};
-use crate::timeline::{self, Trace};
-use crate::trace::{self, Target};
+use crate::trace::{self, Folder, Target};
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -40,9 +39,6 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = seconds,
           allow_negative_numbers = true)]
     timeout: Option<Duration>,
-    /// Show at the end what happened when, as far as the program says it
-    #[arg(long)]
-    timeline: bool,
     /// Write what happened on each rank to this file, for Perfetto, `chrome://tracing` and
     /// `cargo fampi timeline`
     #[arg(long, value_name = "FILE")]
@@ -104,10 +100,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let observed = options.observer || options.hung.is_some();
     let observer = observed.then(|| build(Program::observer())).transpose()?;
     let reports = Reports::new()?;
-    let trace = match &target {
-        Some(target) => Some(Trace::in_folder(target.folder())?),
-        None => options.timeline.then(Trace::new).transpose()?,
-    };
+    let trace = target.as_ref().map(|target| Folder::below(target.folder())).transpose()?;
 
     let launcher = Launcher::with(&mpi, &options.launcher_flags);
     let program = built.as_ref().map_or(word.as_os_str(), |file| file.as_os_str());
@@ -119,9 +112,9 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
     command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
     if let Some(trace) = &trace {
-        command.env(timeline::VARIABLE, trace.path());
+        command.env(trace::VARIABLE, trace.path());
     }
-    let traced = trace.as_ref().map(Trace::path);
+    let traced = trace.as_ref().map(Folder::path);
     let leftovers: Vec<&Path> = [reports.path()].into_iter().chain(traced).collect();
     let script = Script {
         ranks: Some(processes),
@@ -132,9 +125,6 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     };
     let finished = session::run(&command, script)?;
 
-    if let Some(trace) = trace.as_ref().filter(|_| options.timeline) {
-        eprint!("{}", trace.read()?);
-    }
     let merged = match (&trace, &target) {
         (Some(trace), Some(target)) => trace::conclude(trace.path(), target),
         _ => Ok(()),

@@ -1,7 +1,7 @@
 //! A run as one file that trace viewers open: Perfetto, `chrome://tracing`, `fampi timeline`.
 //!
-//! Each process writes its own part while it runs ([`parts`]); when the run is over, however it
-//! ended, they become one file in the trace event format of Chrome ([`merge`]):
+//! Each process writes its own part while it runs, in the trace event format of Chrome ([`parts`]);
+//! when the run is over, however it ended, they become one file in that format ([`merge`]):
 //!
 //! | in the file | is |
 //! |---|---|
@@ -11,12 +11,14 @@
 //! | slice `commit` | the end of a block, from the vote on |
 //! | slice `agreement` | a step of a recovery, agreed by ranks and spares |
 //! | slice `recovery` | launch, parked, join, shrink, rebuild, regroup, split, restore |
-//! | instant | `died`, `death detected`, `report agreed`, `interrupted`, what a program says |
+//! | slice `program` | a phase of the program |
+//! | instant | `died`, `death detected`, `report agreed`, `recovered`, a moment of the program |
 //!
 //! Times are microseconds from the beginning of the first process on.
 
+mod account;
 mod merge;
-pub(crate) mod parts;
+mod parts;
 
 use std::fs;
 use std::io::Write as _;
@@ -25,19 +27,25 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tempfile::TempDir;
 
+pub(crate) use account::Account;
 use parts::Part;
+
+/// Names the folder in which each process records itself.
+pub(crate) const VARIABLE: &str = "FAMPI_TRACE_DIR";
 
 /// What to do about a file that is none.
 const ADVICE: &str = "give a file that `cargo fampi run --trace FILE` has written";
 
 /// One event of a trace.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Event {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) cat: String,
-    /// `X` for a slice, `i` for an instant, `M` for the name of a row.
+    /// `X` for a slice, `i` for an instant, `M` for the name of a row; in a part of a trace also
+    /// `B` and `E` for the ends of a slice, `b`, `n` and `e` for the ends and the vote of a block.
     pub(crate) ph: String,
     /// In microseconds, as `dur`.
     #[serde(default)]
@@ -51,6 +59,9 @@ pub(crate) struct Event {
     /// How far an instant reaches: `p` for the whole row.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) s: String,
+    /// In a part of a trace, which block this is about.
+    #[serde(default, skip_serializing)]
+    pub(crate) id: Option<u64>,
     #[serde(default)]
     pub(crate) args: Map<String, Value>,
 }
@@ -73,12 +84,36 @@ impl Event {
         self.ph == "i" && self.name == name
     }
 
-    /// A word or a number that goes with the event.
+    /// A number that goes with the event.
+    pub(crate) fn number<N: TryFrom<u64>>(&self, name: &str) -> Option<N> {
+        self.args.get(name)?.as_u64()?.try_into().ok()
+    }
+
+    /// A word or a number that goes with the event, as it is shown.
     pub(crate) fn arg(&self, name: &str) -> Option<String> {
         self.args.get(name).map(|value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         })
+    }
+}
+
+/// The folder into which the processes of one run write.
+#[derive(Debug)]
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Result<Self> {
+        Self::below(&std::env::temp_dir())
+    }
+
+    pub(crate) fn below(folder: &Path) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("fampi-trace-").tempdir_in(folder);
+        Ok(Self(folder.context("cannot make a temporary folder")?))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
     }
 }
 
@@ -100,6 +135,11 @@ impl Recording {
 
     fn of_parts(parts: &[Part]) -> Self {
         Self { events: merge::events(parts), unit: "ms".to_owned() }
+    }
+
+    /// Deaths and what followed each.
+    pub(crate) fn account(&self) -> Account {
+        Account::of(self)
     }
 
     /// Reads a file that [`conclude`] has written, or a folder with the parts themselves.

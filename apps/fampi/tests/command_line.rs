@@ -124,7 +124,8 @@ fn the_demo_and_the_benchmarks_refuse_what_they_cannot_do() {
 const REFUSED: &[(&str, &str)] = &[
     ("--nonsense", "`--nonsense` has no place here: write `cargo fampi <COMMAND>`"),
     ("run -n 4 --kill -1@1s -- true", "the rank is not a number: write RANK@1.5s"),
-    ("run -n 2 --timeline=x -- true", "unexpected value 'x' for '--timeline'"),
+    ("run -n 2 --observer=x -- true", "unexpected value 'x' for '--observer'"),
+    ("run -n 2 --timeline -- true", "`--timeline` has no place here"),
     ("run -n 2 -n 3 -- true", "'--ranks <N>' cannot be used multiple times"),
     ("demo extra", "`extra` has no place here"),
     ("demo --kill x", "there is no @: write RANK@1.5s or RANK@iteration:40"),

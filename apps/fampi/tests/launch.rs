@@ -305,33 +305,44 @@ fn a_launcher_that_crashes_in_the_middle_does() {
 }
 
 #[test]
-fn the_timeline_of_a_run_is_on_standard_error() {
-    let event = |second: u32, message: &str, fields: &str| {
-        format!(
-            "{{\"timestamp\":\"2026-01-02T03:04:0{second}.000000Z\",\"target\":\"fampi\",\
-             \"fields\":{{\"message\":\"{message}\",{fields}}}}}"
-        )
+fn the_trace_of_a_run_tells_what_the_processes_have_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("trace.json");
+    let file = file.to_str().expect("plain letters");
+    let part = |events: &[(u32, &str, &str)]| {
+        let clocks = r#""node":"n","monotonic":1000000000,"wall":1000000000"#;
+        let begins = [(1, "process_name", clocks)];
+        let event = |(second, name, numbers): &(u32, &str, &str)| {
+            format!(
+                "{{\"name\":\"{name}\",\"cat\":\"program\",\"ph\":\"i\",\"ts\":{second}000000,\
+                 \"pid\":1,\"args\":{{{numbers}}}}},\n"
+            )
+        };
+        begins.iter().chain(events).map(event).collect::<String>()
     };
-    let lines = [
-        event(1, "killed by plan", "\"rank\":1"),
-        event(2, "fault detected", "\"rank\":0,\"dead\":[1]"),
-        event(3, "iteration resumed", "\"rank\":0,\"iteration\":4"),
-    ];
-    let script = format!("echo '{}' >> $FAMPI_TRACE_DIR/$$; echo done", lines.join("\n"));
-    let output = run(&["-n", "1", "--timeline"], &script);
+    let dead = part(&[(2, "killed by plan", "\"rank\":1")]);
+    let living = part(&[
+        (1, "begins", "\"rank\":0"),
+        (3, "death detected", "\"rank\":1"),
+        (4, "iteration resumed", "\"iteration\":4"),
+    ]);
+    let folder = "$FAMPI_TRACE_DIR";
+    let script =
+        format!("echo '{dead}' > {folder}/1.trace; echo '{living}' > {folder}/2.trace; echo done");
+    let output = run(&["-n", "1", "--trace", file], &script);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    let drawn = tool.args(["timeline", file]).output().expect("the tool starts");
+    assert_eq!(drawn.status.code(), Some(0), "{}", said(&drawn));
+    let told = String::from_utf8_lossy(&drawn.stdout);
     for line in [
-        "+0.00 ms  killed by plan     rank 1, by SIGKILL",
-        "+1000.00 ms  fault detected     death of rank 1, first by rank 0",
+        "+0.00 ms  died               rank 1",
+        "+1000.00 ms  death detected     first by rank 0",
         "+2000.00 ms  iteration resumed  iteration 4",
     ] {
-        assert!(said(&output).contains(line), "{}", said(&output));
+        assert!(told.contains(line), "{told}");
     }
-    let silent = run(&["-n", "1", "--timeline"], "true");
-    assert!(
-        said(&silent).contains("no timeline: the program does not record"),
-        "{}",
-        said(&silent)
-    );
+    let silent = run(&["-n", "1", "--trace", file], "true");
+    assert!(said(&silent).contains("no trace, as no process entered a job"), "{}", said(&silent));
 }

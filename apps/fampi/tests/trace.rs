@@ -67,9 +67,43 @@ fn the_trace_of_a_run_has_all_ranks_the_death_and_the_recovery() {
     let drawn = fampi(&["timeline", file]).output().expect("the tool starts");
     assert_eq!(drawn.status.code(), Some(0), "{}", said(&drawn));
     let told = String::from_utf8_lossy(&drawn.stdout).into_owned();
-    assert!(told.contains("rank 1 died at ") && told.contains("rebuild done after "), "{told}");
+    for line in ["died               rank 1", "3 survivors, 1 replacement"] {
+        assert!(told.contains(line), "{told}");
+    }
     let picture = fs::read_to_string(folder.path().join("trace.svg")).expect("a picture");
     assert!(picture.starts_with("<svg") && picture.contains("rank 3"));
+}
+
+/// The solver loses rank 1 in its iteration 9 and goes on.
+#[test]
+fn the_trace_of_an_application_has_its_phases_and_its_planned_death() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("trace.json");
+    let file = file.to_str().expect("plain letters");
+    let run = ["run", "-n", "4", "--timeout", "120", "--kill", "1@iteration:9", "--trace", file];
+    let program = ["--", "minife", "nx=8", "yaml=none"];
+    let output = fampi(&[&run[..], &program].concat()).output().expect("the tool starts");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let trace: Value = serde_json::from_slice(&fs::read(file).expect("a file")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    let of = |name: &str, kind: &str| {
+        let meant = |event: &&Value| words(event, "name") == name && words(event, "ph") == kind;
+        events.iter().filter(meant).collect::<Vec<_>>()
+    };
+    let runs = of("run", "X");
+    let ended = runs.iter().filter(|run| run["args"]["blocks_us"].is_number()).count();
+    assert_eq!((runs.len(), ended), (5, 4), "{runs:?}");
+    let killed = of("killed by plan", "i");
+    assert!(killed.len() == 1 && killed[0]["pid"] == 2, "{killed:?}");
+    for (name, kind) in [
+        ("recovered", "i"),
+        ("iteration resumed", "i"),
+        ("rebuild", "X"),
+        ("MPI shrink", "X"),
+        ("leaves", "i"),
+    ] {
+        assert!(of(name, kind).len() >= 3, "{name}");
+    }
 }
 
 #[test]

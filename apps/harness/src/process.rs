@@ -12,7 +12,6 @@ use nix::unistd::Pid;
 
 use crate::faults::Faults;
 use crate::kill_plan::{Mode, Phases};
-use crate::timeline;
 use crate::words::Request;
 
 /// Exit status for a command line that cannot be followed.
@@ -72,10 +71,9 @@ pub fn begin<O, E: Display>(
         Ok(Request::Version) => return Err(once(&format!("{program} {version}\n"))),
         Ok(Request::Run(mut options)) => {
             let added = faults(&mut options).add_kills_of_launcher(phases);
-            added
-                .map_err(|error| error.to_string())
-                .and_then(|()| timeline::record())
-                .map(|()| *options)
+            // Also of the plain program, which enters no job.
+            fampi::mpi::record();
+            added.map(|()| *options).map_err(|error| error.to_string())
         }
         Err(error) => Err(error.to_string()),
     };

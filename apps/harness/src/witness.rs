@@ -97,7 +97,7 @@ impl<'a> Witness<'a> {
     #[must_use]
     pub fn end(self, world: &World) -> Account {
         let account = Account { recoveries: world.generation(), ..self.account };
-        timeline::run_ends(self.rank, self.replacement, &account);
+        timeline::run_ends(&account);
         account
     }
 
@@ -206,7 +206,7 @@ impl<'a> Witness<'a> {
         let recovering = self.recovering.since.take();
         self.account.recovery += recovering.map(|since| since.elapsed()).unwrap_or_default();
         if step.world().generation() > 0 {
-            timeline::resumed(step.world().rank(), news.iteration);
+            timeline::resumed(news.iteration);
         }
     }
 }

@@ -35,6 +35,6 @@ pub fn simulate(
     let elapsed = began.elapsed();
     let summary = cycle::summarize(net, &domain)?;
     let resilience = Account::default();
-    timeline::run_ends(rank, false, &resilience);
+    timeline::run_ends(&resilience);
     Ok(Simulated { summary, elapsed, resilience })
 }

@@ -51,7 +51,7 @@ pub fn solve(
     let summary = solve::summarize(net, &cg, &system)?;
     times.total = began.elapsed();
     let resilience = Account::default();
-    timeline::run_ends(rank as u32, false, &resilience);
+    timeline::run_ends(&resilience);
     Ok(Solved {
         row_map,
         stop,

@@ -9,7 +9,10 @@
 use std::time::Instant;
 
 use crate::{
-    engine::platform::{DataId, Derived, UniverseId},
+    engine::{
+        entry::{self, Call, Entry},
+        platform::{DataId, Derived, UniverseId},
+    },
     error::Error,
     mpi::{
         calls::{
@@ -172,8 +175,7 @@ impl MpiPlatform {
         let ulfm = self.ulfm;
         let began = Instant::now();
         let living = self.shrink_exactly(&old, dead)?;
-        let took_us = began.elapsed().as_micros() as u64;
-        tracing::info!(target: "fampi::recovery", took_us, "shrunk");
+        entry::tell(&Entry::Called { work: Call::Shrink, began });
         let source = if spawn == 0 { living } else { self.spawn_into(&old, &living, spawn)? };
         self.settle_universe(source, brought, &[source, living]).inspect_err(|_| {
             old.acknowledge_failures(ulfm);

@@ -29,7 +29,10 @@ use super::{
     watchdog,
 };
 use crate::{
-    engine::platform::{DataId, Origin, UniverseId},
+    engine::{
+        entry::{self, Call, Entry},
+        platform::{DataId, Origin, UniverseId},
+    },
     error::Error,
     mpi::{
         calls::{
@@ -90,8 +93,7 @@ impl MpiPlatform {
                 common.push(started);
                 started.merge(false)
             });
-            let took_us = began.elapsed().as_micros() as u64;
-            tracing::info!(target: "fampi::recovery", count, took_us, "processes started");
+            entry::tell(&Entry::Called { work: Call::Spawn(count), began });
             let word = bridge.as_ref().err().map_or(GO, |refusal| refusal.class);
             (bridge.ok(), tell(living, word).map(|()| word))
         } else {

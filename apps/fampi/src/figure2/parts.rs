@@ -1,10 +1,10 @@
-//! What the time of a run went into, from the events that its processes wrote.
+//! What the time of a run went into, from its trace.
 //!
 //! One process tells the story, the witness: of those that lived from the beginning to the end
 //! the one with the lowest rank.
 //!
 //! ```text
-//!  run begins … killed by plan ─── report agreed ── shrunk, processes started ── recovered ──
+//!  run begins … killed by plan ─── report agreed ── MPI shrink, MPI spawn ── recovered ──
 //!                    │  detection     │        shrink, spawn, rebuild               │  data
 //!  ── iteration resumed … run ends
 //! ```
@@ -12,13 +12,9 @@
 //! What the witness has counted itself (ends of blocks, copies, iterations that had been done
 //! before) comes with its last event. The rest is the application.
 
-use std::fs;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
-
 use plotters::style::RGBColor;
-use serde::Deserialize;
-use serde_json::{Map, Value};
+
+use crate::trace::{Event, Recording};
 
 /// A part of a run's time; also its place among the [`PARTS`].
 #[derive(Clone, Copy, Debug)]
@@ -55,86 +51,43 @@ pub(super) struct Parts {
     pub(super) lost: u64,
 }
 
-#[derive(Deserialize)]
-struct Line {
-    timestamp: String,
-    target: String,
-    fields: Map<String, Value>,
+/// The name of the phase that all iterations are in.
+const RUN: &str = "run";
+
+/// Milliseconds of a slice.
+fn took(event: &Event) -> f64 {
+    event.dur / 1e3
 }
 
-/// One event of a process.
-#[derive(Debug)]
-struct Event {
-    time: SystemTime,
-    what: String,
-    fields: Map<String, Value>,
-}
-
-impl Event {
-    fn parse(line: &str) -> Option<Self> {
-        let line: Line = serde_json::from_str(line).ok()?;
-        // Other programs may use the same words for something else.
-        let ours = line.target.starts_with("fampi::");
-        let what = line.fields.get("message").filter(|_| ours)?.as_str()?.to_owned();
-        let time = humantime::parse_rfc3339(&line.timestamp).ok()?;
-        Some(Self { time, what, fields: line.fields })
-    }
-
-    fn number(&self, name: &str) -> u64 {
-        self.fields.get(name).and_then(Value::as_u64).unwrap_or_default()
-    }
-
-    fn took(&self) -> f64 {
-        self.number("took_us") as f64 / 1e3
-    }
-}
-
-/// The events of one process, in their order.
-type Process = Vec<Event>;
-
-fn find<'a>(process: &'a Process, what: &str) -> Option<&'a Event> {
-    process.iter().find(|event| event.what == what)
-}
-
-/// Milliseconds from one moment to a later one.
-fn between(earlier: SystemTime, later: SystemTime) -> f64 {
-    later.duration_since(earlier).unwrap_or(Duration::ZERO).as_secs_f64() * 1e3
+/// Milliseconds that an event counts.
+fn counted(event: &Event, name: &str) -> f64 {
+    event.number::<u64>(name).unwrap_or_default() as f64 / 1e3
 }
 
 impl Parts {
-    /// Reads what the processes of a run wrote into a folder.
-    pub(super) fn read(folder: &Path, deaths: usize) -> Result<Self, String> {
-        let files = fs::read_dir(folder).map_err(|error| error.to_string())?;
-        let texts = files.flatten().filter_map(|file| fs::read(file.path()).ok());
-        let texts: Vec<String> =
-            texts.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect();
-        Self::of(&texts, deaths)
-    }
-
-    /// Of the texts that the processes wrote.
-    fn of(texts: &[String], deaths: usize) -> Result<Self, String> {
-        let processes: Vec<Process> =
-            texts.iter().map(|text| text.lines().filter_map(Event::parse).collect()).collect();
-        let events = || processes.iter().flatten();
-        let mut killed: Vec<SystemTime> = events()
-            .filter(|event| event.what == "killed by plan")
-            .map(|event| event.time)
-            .collect();
+    /// The parts of a run in which so many ranks were to die.
+    pub(super) fn of(recording: &Recording, deaths: usize) -> Result<Self, String> {
+        let events = || recording.events.iter();
+        // Those who were killed have said so before.
+        let killed = events().filter(|event| event.is_instant("killed by plan"));
+        let mut killed: Vec<f64> = killed.map(|event| event.ts).collect();
         if killed.len() != deaths {
             return Err(format!("{} of {deaths} planned deaths happened", killed.len()));
         }
-        killed.sort_unstable();
-        let lived = |process: &&Process| {
-            find(process, "run ends").is_some()
-                && find(process, "run begins")
-                    .is_some_and(|event| event.fields.get("replacement") == Some(&false.into()))
+        killed.sort_by(f64::total_cmp);
+        let lived = |event: &&Event| {
+            let is_whole = event.number::<u64>("lost").is_some();
+            event.is_slice("program")
+                && event.name == RUN
+                && is_whole
+                && event.number::<u32>("replacement") == Some(0)
         };
-        let rank = |process: &&Process| find(process, "run begins").map(|it| it.number("rank"));
-        let witness = processes.iter().filter(lived).min_by_key(rank);
-        let witness = witness.ok_or("no rank wrote about the whole run")?;
-        let mut parts = Self::told_by(witness, &killed);
-        let spawned = events().filter(|event| event.what == "processes started");
-        parts.set(Part::Spawn, spawned.map(Event::took).fold(0.0, |sum, took| sum + took));
+        let witness = events().filter(lived).min_by_key(|event| event.number::<u32>("rank"));
+        let witness = witness.ok_or("no rank wrote about the whole run")?.pid;
+        let mut parts = Self::default();
+        parts.hear(events().filter(|event| event.pid == witness), &killed);
+        let spawned = events().filter(|event| event.name == "MPI spawn");
+        parts.set(Part::Spawn, spawned.map(took).fold(0.0, |sum, took| sum + took));
         let regrouping =
             parts.of_part(Part::Rebuild) - parts.of_part(Part::Shrink) - parts.of_part(Part::Spawn);
         parts.set(Part::Rebuild, regrouping.max(0.0));
@@ -145,44 +98,41 @@ impl Parts {
 
     /// What the witness tells: all of the run as [`Part::Application`], and the whole way to a new
     /// world as [`Part::Rebuild`].
-    fn told_by(witness: &Process, killed: &[SystemTime]) -> Self {
-        let mut parts = Self::default();
+    fn hear<'a>(&mut self, witness: impl Iterator<Item = &'a Event>, killed: &[f64]) {
         let mut killed = killed.iter().copied().peekable();
         let (mut agreed, mut recovered) = (None, None);
         for event in witness {
-            let now = event.time;
-            match event.what.as_str() {
+            let now = event.ts;
+            match event.name.as_str() {
                 "report agreed" => {
                     let first = killed.next_if(|time| *time <= now);
                     while killed.next_if(|time| *time <= now).is_some() {}
-                    let took = first.map_or(0.0, |first| between(first, now));
-                    parts.add(Part::Detection, took);
+                    let took = first.map_or(0.0, |first| now - first) / 1e3;
+                    self.add(Part::Detection, took);
                     if agreed.is_some() {
-                        parts.add(Part::Rebuild, -took);
+                        self.add(Part::Rebuild, -took);
                     }
                     agreed = agreed.or(Some(now));
                 }
-                "shrunk" => parts.add(Part::Shrink, event.took()),
+                "MPI shrink" => self.add(Part::Shrink, took(event)),
                 "recovered" => recovered = Some(now),
                 "iteration resumed" => {
                     if let (Some(agreed), Some(recovered)) = (agreed.take(), recovered.take()) {
-                        parts.add(Part::Rebuild, between(agreed, recovered));
-                        parts.add(Part::Data, between(recovered, now));
+                        self.add(Part::Rebuild, (recovered - agreed) / 1e3);
+                        self.add(Part::Data, (now - recovered) / 1e3);
                     }
                     while killed.next_if(|time| *time <= now).is_some() {}
                 }
-                "run ends" => {
-                    let began = find(witness, "run begins").map_or(now, |event| event.time);
-                    parts.set(Part::Application, between(began, now));
-                    parts.add(Part::Commit, event.number("blocks_us") as f64 / 1e3);
-                    parts.add(Part::Copies, event.number("copies_us") as f64 / 1e3);
-                    parts.add(Part::Lost, event.number("redone_us") as f64 / 1e3);
-                    parts.lost = event.number("lost");
+                RUN => {
+                    self.set(Part::Application, took(event));
+                    self.add(Part::Commit, counted(event, "blocks_us"));
+                    self.add(Part::Copies, counted(event, "copies_us"));
+                    self.add(Part::Lost, counted(event, "redone_us"));
+                    self.lost = event.number("lost").unwrap_or_default();
                 }
                 _ => {}
             }
         }
-        parts
     }
 
     fn add(&mut self, part: Part, milliseconds: f64) {
@@ -215,40 +165,42 @@ impl Parts {
 mod tests {
     use super::*;
 
-    fn line(milliseconds: u32, what: &str, fields: &str) -> String {
-        format!(
-            "{{\"timestamp\":\"2026-01-02T03:04:05.{milliseconds:03}000Z\",\
-             \"target\":\"fampi::app\",\"fields\":{{\"message\":\"{what}\"{fields}}}}}\n"
-        )
+    fn event(rank: u32, from: u32, to: u32, name: &str, args: &str) -> Event {
+        let (kind, category) = if from == to { ("i", "") } else { ("X", "program") };
+        let (from, took, row) = (from * 1000, (to - from) * 1000, rank + 1);
+        let text = format!(
+            "{{\"name\":\"{name}\",\"cat\":\"{category}\",\"ph\":\"{kind}\",\"ts\":{from},\
+             \"dur\":{took},\"pid\":{row},\"args\":{{{args}}}}}"
+        );
+        serde_json::from_str(&text).expect("an event")
     }
 
     /// A death at 100, and another in the recovery from it.
-    fn processes() -> [String; 3] {
-        let witness = [
-            line(10, "run begins", r#","rank":0,"replacement":false"#),
-            line(104, "report agreed", ""),
-            line(110, "shrunk", r#","took_us":2000"#),
-            line(125, "report agreed", ""),
-            line(130, "shrunk", r#","took_us":3000"#),
-            line(170, "processes started", r#","took_us":30000"#),
-            line(180, "recovered", r#","role":"survivor""#),
-            line(187, "iteration resumed", ""),
-            line(
-                510,
-                "run ends",
-                r#","rank":0,"lost":5,"blocks_us":40000,"copies_us":1000,"redone_us":20000"#,
-            ),
+    fn recording() -> Recording {
+        let told = "\"rank\":0,\"replacement\":0,\"lost\":5,\"blocks_us\":40000,\
+                    \"copies_us\":1000,\"redone_us\":20000";
+        let instant = |rank, at, name| event(rank, at, at, name, "");
+        let events = vec![
+            event(0, 10, 510, RUN, told),
+            event(1, 10, 100, RUN, r#""rank":1,"replacement":0,"end":"unfinished""#),
+            event(2, 10, 120, RUN, r#""rank":2,"replacement":0,"end":"unfinished""#),
+            instant(1, 100, "killed by plan"),
+            instant(0, 104, "report agreed"),
+            event(0, 108, 110, "MPI shrink", ""),
+            instant(2, 120, "killed by plan"),
+            instant(0, 125, "report agreed"),
+            event(0, 127, 130, "MPI shrink", ""),
+            event(0, 140, 170, "MPI spawn", ""),
+            event(1, 170, 510, RUN, r#""rank":1,"replacement":1,"lost":5"#),
+            instant(0, 180, "recovered"),
+            instant(0, 187, "iteration resumed"),
         ];
-        let dead = |rank: u32, time| {
-            line(10, "run begins", &format!(",\"rank\":{rank},\"replacement\":false"))
-                + &line(time, "killed by plan", "")
-        };
-        [dead(1, 100), witness.concat() + "{\"timest", dead(2, 120)]
+        Recording { events, ..Recording::default() }
     }
 
     #[test]
     fn the_parts_of_a_run_add_up_to_its_time() {
-        let parts = Parts::of(&processes(), 2).expect("a whole story");
+        let parts = Parts::of(&recording(), 2).expect("a whole story");
         let expected = [
             (Part::Commit, 40.0),
             (Part::Copies, 1.0),
@@ -268,9 +220,10 @@ mod tests {
 
     #[test]
     fn a_story_without_its_deaths_or_its_witness_is_none() {
-        let [one, witness, other] = processes();
-        let error = Parts::of(&[one.clone(), witness], 2).expect_err("one is missing");
-        assert_eq!(error, "1 of 2 planned deaths happened");
-        assert!(Parts::of(&[one, other], 2).is_err());
+        let mut recording = recording();
+        let error = Parts::of(&recording, 3).expect_err("one is missing");
+        assert_eq!(error, "2 of 3 planned deaths happened");
+        recording.events.remove(0);
+        assert!(Parts::of(&recording, 2).is_err());
     }
 }

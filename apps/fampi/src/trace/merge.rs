@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::Event;
-use super::parts::{Part, Time, What};
+use super::parts::Part;
 
 /// Rows of spares come after those of the ranks.
 const SPARES_FROM: u32 = 1_000_000;
@@ -21,11 +21,14 @@ const PARKED: &str = "parked";
 
 /// The events of all parts, in the order of their times.
 pub(super) fn events(parts: &[Part]) -> Vec<Event> {
-    let origin = parts.iter().map(|part| part.begun).min().unwrap_or_default();
+    let origin = parts.iter().map(|part| part.begun).fold(f64::INFINITY, f64::min);
     let deaths = deaths(parts);
     let mut events = Vec::new();
     for (part, death) in parts.iter().zip(deaths) {
-        events.append(&mut Story::new(part, death, origin).tell());
+        events.append(&mut Story::new(part, death).tell());
+    }
+    for event in &mut events {
+        event.ts -= origin;
     }
     lay_out(&mut events);
     let mut all = names(&events);
@@ -36,40 +39,49 @@ pub(super) fn events(parts: &[Part]) -> Vec<Event> {
 /// Who is dead, as far as the others know: when the first of them knew.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Death {
-    at: Time,
+    at: f64,
     /// The process of this number has seen it; none when the dead one itself said it would die.
     seen_by: Option<u32>,
 }
 
+/// When a death was known, who is dead, and who knew.
+type News = (f64, Named, u32);
+
 /// For each part, whether that process died.
 fn deaths(parts: &[Part]) -> Vec<Option<Death>> {
     let all: Vec<Option<Place>> = parts.iter().map(place).collect();
-    let mut news: Vec<(Time, Named, u32)> = Vec::new();
+    let mut news: Vec<News> = Vec::new();
     for (part, place) in parts.iter().zip(&all) {
         let seen_by = place.map_or(0, |place| place.number());
-        for (at, what) in &part.entries {
-            if let What::Died { process, rank } = what {
-                news.push((*at, Named::new(*process, *rank), seen_by));
-            }
+        for event in part.events.iter().filter(|event| event.is_instant("death detected")) {
+            let who = Named::new(event.number("process"), event.number("rank").unwrap_or_default());
+            news.push((event.ts, who, seen_by));
         }
     }
-    news.sort_unstable();
+    news.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
     let both = parts.iter().zip(all);
     both.map(|(part, place)| death_of(part, place?, &news)).collect()
 }
 
-/// `news` tells who is dead, when somebody knew, and who, in the order of time.
-fn death_of(part: &Part, place: Place, news: &[(Time, Named, u32)]) -> Option<Death> {
-    if let Some((at, ..)) = part.words.iter().find(|(_, word, _)| word == "killed by plan") {
-        return Some(Death { at: *at, seen_by: None });
+/// Whether and when a process died, by itself or by the news in the order of time.
+fn death_of(part: &Part, place: Place, news: &[News]) -> Option<Death> {
+    if let Some(word) = part.events.iter().find(|event| event.is_instant("killed by plan")) {
+        return Some(Death { at: word.ts, seen_by: None });
     }
-    if part.entries.iter().any(|(_, what)| *what == What::Left) {
+    if has_left(part) {
         return None;
     }
     let me = Named::new(place.process, place.number());
     let known = news.iter().find(|(at, who, _)| *who == me && *at >= part.begun)?;
-    let last = part.entries.last().map_or(part.begun, |(at, _)| *at);
-    Some(Death { at: known.0.max(last), seen_by: Some(known.2) })
+    Some(Death { at: known.0.max(last_word(part)), seen_by: Some(known.2) })
+}
+
+fn has_left(part: &Part) -> bool {
+    part.events.iter().any(|event| event.is_instant("leaves"))
+}
+
+fn last_word(part: &Part) -> f64 {
+    part.events.last().map_or(part.begun, Event::end)
 }
 
 /// How others call a process: by its number in the job; by its rank where there are no numbers.
@@ -94,6 +106,11 @@ struct Place {
 }
 
 impl Place {
+    fn of(event: &Event) -> Self {
+        let [process, rank, origin] = ["process", "rank", "origin"].map(|name| event.number(name));
+        Self { process, rank, origin }
+    }
+
     /// What tells it from others, for a person.
     fn number(&self) -> u32 {
         self.process.or(self.rank).unwrap_or_default()
@@ -107,51 +124,53 @@ impl Place {
     }
 }
 
-/// The first place of a process.
+/// The first place of a process. A program that enters no job may name its rank itself.
 fn place(part: &Part) -> Option<Place> {
-    part.entries.iter().find_map(|(_, what)| match what {
-        What::Placed { process, rank, origin, .. } => {
-            Some(Place { process: *process, rank: *rank, origin: *origin })
-        }
-        _ => None,
-    })
+    let named = |event: &&Event| event.cat == "program" && event.args.contains_key("rank");
+    let placed = part.events.iter().find(|event| event.is_instant("placed"));
+    placed.or_else(|| part.events.iter().find(named)).map(Place::of)
 }
 
-/// A block or a part of a recovery that is not over.
+/// A slice that is not over, since the time of its event.
 struct Open {
-    since: Time,
-    voted: Option<Time>,
+    voted: Option<f64>,
     event: Event,
+}
+
+impl Open {
+    fn new(event: Event) -> Self {
+        Self { voted: None, event }
+    }
 }
 
 /// The events of one process in the making.
 struct Story<'a> {
     part: &'a Part,
-    origin: Time,
-    end: Time,
+    end: f64,
     death: Option<Death>,
     row: u32,
-    life: Option<(Time, Event)>,
+    life: Option<Open>,
     blocks: BTreeMap<u64, Open>,
+    /// Parts of recoveries and phases of the program.
     works: Vec<Open>,
     events: Vec<Event>,
 }
 
 impl<'a> Story<'a> {
-    fn new(part: &'a Part, death: Option<Death>, origin: Time) -> Self {
-        let last = part.entries.last().map_or(part.begun, |(at, _)| *at);
+    fn new(part: &'a Part, death: Option<Death>) -> Self {
+        let last = last_word(part);
         let end = death.map_or(last, |death| death.at.max(last));
-        let row = place(part).map_or(SPARES_FROM, |place| place.row());
         let (life, blocks, works, events) = (None, BTreeMap::new(), Vec::new(), Vec::new());
-        Self { part, origin, end, death, row, life, blocks, works, events }
+        Self { part, end, death, row: SPARES_FROM, life, blocks, works, events }
     }
 
     fn tell(mut self) -> Vec<Event> {
-        for (at, what) in &self.part.entries {
-            self.handle_entry(*at, what);
+        let is_placed = self.part.events.iter().any(|event| event.is_instant("placed"));
+        if let Some(place) = place(self.part).filter(|_| !is_placed) {
+            self.settle(self.part.begun, place, "rank");
         }
-        for (at, word, fields) in &self.part.words {
-            self.instant(*at, word, "program", fields.clone());
+        for event in &self.part.events {
+            self.handle_event(event.clone());
         }
         let (blocks, works) = (std::mem::take(&mut self.blocks), std::mem::take(&mut self.works));
         for mut open in blocks.into_values().chain(works) {
@@ -161,73 +180,65 @@ impl<'a> Story<'a> {
         if let Some(death) = self.death {
             let seen_by = death.seen_by.map_or(json!("itself"), |process| json!(process));
             let args = fields(json!({ "known to process": seen_by }));
-            self.instant(self.end, "died", "death", args);
-        } else if !self.part.entries.iter().any(|(_, what)| *what == What::Left) {
-            self.instant(self.end, "last word", "death", Map::new());
+            self.instant(event("died", "death", "i", self.end, args));
+        } else if !has_left(self.part) {
+            self.instant(event("last word", "death", "i", self.end, Map::new()));
         }
         self.end_life(self.end);
         self.events
     }
 
-    fn handle_entry(&mut self, at: Time, what: &What) {
-        match what {
-            What::Process { .. } => {}
-            What::Placed { process, rank, origin, role } => {
-                let place = Place { process: *process, rank: *rank, origin: *origin };
-                self.settle(at, place, role);
+    fn handle_event(&mut self, mut event: Event) {
+        let (at, block) = (event.ts, event.id.take().unwrap_or_default());
+        match event.ph.as_str() {
+            "b" => {
+                let of_recovery = event.arg("communicator").as_deref() == Some("universe");
+                let level = event.arg("level").unwrap_or_default();
+                if of_recovery {
+                    (event.name, event.cat) = ("agreement".to_owned(), "agreement".to_owned());
+                } else {
+                    event.name = format!("{level} block");
+                }
+                self.blocks.insert(block, Open::new(event));
             }
-            What::Started { block, number, level, comm } => {
-                let args = json!({ "level": level, "communicator": comm, "number": number });
-                let (name, category) = match comm.as_str() {
-                    "universe" => ("agreement".to_owned(), "agreement"),
-                    _ => (format!("{level} block"), "block"),
-                };
-                let event = event(&name, category, "X", fields(args));
-                self.blocks.insert(*block, Open { since: at, voted: None, event });
-            }
-            What::Voted { block } => {
-                if let Some(open) = self.blocks.get_mut(block) {
+            "n" => {
+                if let Some(open) = self.blocks.get_mut(&block) {
                     open.voted = Some(at);
                 }
             }
-            What::Ended { block, committed } => {
-                let Some(mut open) = self.blocks.remove(block) else { return };
-                let verdict = if *committed { "committed" } else { "faulty" };
-                open.event.args.insert("verdict".to_owned(), verdict.into());
-                if !committed {
+            "e" => {
+                let Some(mut open) = self.blocks.remove(&block) else { return };
+                if event.arg("verdict").as_deref() == Some("faulty") {
                     open.event.name += ": faulty";
                 }
+                open.event.args.append(&mut event.args);
                 self.slice(open, at);
             }
-            What::Interrupted { .. } => self.instant(at, "interrupted", "fault", Map::new()),
-            What::Died { process, rank } => {
-                let args = json!({ "process": process.unwrap_or(*rank) });
-                self.instant(at, "death detected", "fault", fields(args));
-            }
-            What::Agreed { comm, report } => {
-                let args = json!({ "communicator": comm, "report": report });
-                self.instant(at, "report agreed", "report", fields(args));
-            }
-            What::Begun { work, spawn } => {
-                let args = if *spawn > 0 { json!({ "spawned": spawn }) } else { json!({}) };
-                let event = event(work, "recovery", "X", fields(args));
-                self.works.push(Open { since: at, voted: None, event });
-            }
-            What::Done { work } => {
+            "B" => self.works.push(Open::new(event)),
+            "E" => {
                 let meant = |it: &Open| {
-                    it.event.name == *work || (work == PARKED && it.event.name == "join")
+                    it.event.name == event.name || (event.name == PARKED && it.event.name == "join")
                 };
                 if let Some(place) = self.works.iter().rposition(meant) {
-                    let open = self.works.remove(place);
+                    let mut open = self.works.remove(place);
+                    open.event.args.append(&mut event.args);
                     self.slice(open, at);
                 }
             }
-            What::Left => self.instant(at, "leaves", "life", Map::new()),
+            "X" => {
+                let end = event.end();
+                self.slice(Open::new(event), end);
+            }
+            _ if event.is_instant("placed") => {
+                let role = event.arg("role").unwrap_or_default();
+                self.settle(at, Place::of(&event), &role);
+            }
+            _ => self.instant(event),
         }
     }
 
     /// The process holds this place from now on.
-    fn settle(&mut self, at: Time, place: Place, role: &str) {
+    fn settle(&mut self, at: f64, place: Place, role: &str) {
         let row = place.row();
         if self.life.is_some() && row == self.row {
             return;
@@ -244,53 +255,49 @@ impl<'a> Story<'a> {
             Some(_) => format!("process {}", place.number()),
         };
         let args = fields(json!({ "pid": self.part.pid, "rank": place.rank }));
-        self.life = Some((since, event(&name, "life", "X", args)));
+        self.life = Some(Open::new(event(&name, "life", "X", since, args)));
     }
 
     /// What is under way goes on in another row; a spare that gets a rank joins.
-    fn move_works(&mut self, at: Time) {
+    fn move_works(&mut self, at: f64) {
         for open in std::mem::take(&mut self.works) {
             let mut event = open.event.clone();
             self.slice(open, at);
             if event.name == PARKED {
                 "join".clone_into(&mut event.name);
             }
-            self.works.push(Open { since: at, voted: None, event });
+            event.ts = at;
+            self.works.push(Open::new(event));
         }
     }
 
-    fn end_life(&mut self, at: Time) {
-        if let Some((since, event)) = self.life.take() {
-            self.slice(Open { since, voted: None, event }, at);
+    fn end_life(&mut self, at: f64) {
+        if let Some(life) = self.life.take() {
+            self.slice(life, at);
         }
     }
 
-    fn slice(&mut self, open: Open, end: Time) {
-        let Open { since, voted, mut event } = open;
+    fn slice(&mut self, open: Open, end: f64) {
+        let Open { voted, mut event } = open;
         if let Some(voted) = voted.filter(|_| event.cat == "block") {
-            let commit = self::event("commit", "commit", "X", Map::new());
-            self.slice(Open { since: voted, voted: None, event: commit }, end);
+            let commit = self::event("commit", "commit", "X", voted, Map::new());
+            self.slice(Open::new(commit), end);
         }
-        event.ts = self.microseconds(since);
-        event.dur = self.microseconds(end) - event.ts;
+        "X".clone_into(&mut event.ph);
+        event.dur = end - event.ts;
         event.pid = self.row;
         self.events.push(event);
     }
 
-    fn instant(&mut self, at: Time, name: &str, category: &str, args: Map<String, Value>) {
-        let mut event = event(name, category, "i", args);
-        (event.ts, event.pid, event.s) = (self.microseconds(at), self.row, "p".to_owned());
+    fn instant(&mut self, mut event: Event) {
+        (event.pid, event.s) = (self.row, "p".to_owned());
         self.events.push(event);
-    }
-
-    fn microseconds(&self, at: Time) -> f64 {
-        (at - self.origin) as f64 / 1e3
     }
 }
 
-fn event(name: &str, category: &str, phase: &str, args: Map<String, Value>) -> Event {
+fn event(name: &str, category: &str, phase: &str, ts: f64, args: Map<String, Value>) -> Event {
     let (name, cat, ph) = (name.to_owned(), category.to_owned(), phase.to_owned());
-    Event { name, cat, ph, ts: 0.0, dur: 0.0, pid: 0, tid: 0, s: String::new(), args }
+    Event { name, cat, ph, ts, args, ..Event::default() }
 }
 
 fn fields(value: Value) -> Map<String, Value> {
@@ -302,7 +309,7 @@ fn fields(value: Value) -> Map<String, Value> {
 
 /// Sorts by time, outer slices first, and puts into lanes what overlaps.
 fn lay_out(events: &mut [Event]) {
-    const OUTER_FIRST: [&str; 5] = ["life", "recovery", "agreement", "block", "commit"];
+    const OUTER_FIRST: [&str; 6] = ["life", "program", "recovery", "agreement", "block", "commit"];
     let depth = |event: &Event| OUTER_FIRST.iter().position(|category| *category == event.cat);
     events.sort_by(|one, other| {
         let times = one.ts.total_cmp(&other.ts).then(other.dur.total_cmp(&one.dur));
@@ -348,7 +355,7 @@ fn names(events: &[Event]) -> Vec<Event> {
         };
         let lane = tid / LANE;
         let mut name = |kind: &str, text: &str| {
-            let mut name = event(kind, "", "M", fields(json!({ "name": text })));
+            let mut name = event(kind, "", "M", 0.0, fields(json!({ "name": text })));
             (name.pid, name.tid) = (pid, tid);
             names.push(name);
         };

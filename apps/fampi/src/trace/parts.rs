@@ -1,8 +1,7 @@
 //! What the processes of a run have written, each for itself.
 //!
-//! The library writes `<node>-<pid>.trace`, see `engine/trace.rs` there; our applications add
-//! `<pid>.jsonl` with what they say themselves. A process that was killed may leave half a line,
-//! which is skipped.
+//! The library writes `<node>-<pid>.trace`, a line for each event (`src/engine/trace.rs`). A
+//! process that was killed may leave half a line, which is skipped.
 //!
 //! **Clocks.** The processes of a node share a monotonic clock, so that their order is right.
 //! Nodes are brought together by their wall clocks: as well as these agree, and no better.
@@ -10,106 +9,75 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
+use serde_json::Value;
 
-use crate::timeline::Line;
-
-/// Nanoseconds on a clock that all parts have in common.
-pub(crate) type Time = i128;
+use super::Event;
 
 /// What one process has written.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub(crate) pid: u32,
-    pub(crate) begun: Time,
-    pub(crate) entries: Vec<(Time, What)>,
-    /// What the program itself said, with its fields.
-    pub(crate) words: Vec<(Time, String, serde_json::Map<String, serde_json::Value>)>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Entry {
-    at: u64,
-    #[serde(flatten)]
-    what: What,
-}
-
-/// An entry, as the library writes it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(tag = "is", rename_all = "lowercase")]
-pub(crate) enum What {
-    Process { node: String, pid: u32, monotonic: u64, wall: u64 },
-    Placed { process: Option<u32>, rank: Option<u32>, origin: Option<u32>, role: String },
-    Started { block: u64, number: u64, level: String, comm: String },
-    Voted { block: u64 },
-    Ended { block: u64, committed: bool },
-    Interrupted { block: u64 },
-    Died { process: Option<u32>, rank: u32 },
-    Agreed { comm: String, report: String },
-    Begun { work: String, spawn: u32 },
-    Done { work: String },
-    Left,
+    /// When it began, in microseconds of the clock that all parts have in common.
+    pub(crate) begun: f64,
+    /// Its events, at times of that clock.
+    pub(crate) events: Vec<Event>,
 }
 
 /// Reads all parts in a folder.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Part>> {
     let refused = || format!("cannot read the folder {}", folder.display());
-    let (mut parts, mut words) = (Vec::new(), BTreeMap::new());
-    let mut wall_clocks = BTreeMap::new();
     let mut files: Vec<_> = fs::read_dir(folder)
         .with_context(refused)?
         .map(|file| file.map(|file| file.path()))
         .collect::<Result<_, _>>()
         .with_context(refused)?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "trace"));
     files.sort();
+    let mut clocks = Clocks::default();
+    let mut parts = Vec::new();
     for path in files {
-        let kind = path.extension().and_then(|extension| extension.to_str());
-        let pid = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u32>().ok());
-        if !matches!((kind, pid), (Some("trace"), _) | (Some("jsonl"), Some(_))) {
-            continue;
-        }
-        let text = String::from_utf8_lossy(&fs::read(&path).with_context(refused)?).into_owned();
-        match pid {
-            Some(pid) if kind == Some("jsonl") => drop(words.insert(pid, words_of(&text))),
-            _ => parts.extend(parts_of(&text, &mut wall_clocks)),
-        }
-    }
-    for part in &mut parts {
-        part.words = words.remove(&part.pid).unwrap_or_default();
+        let bytes = fs::read(&path).with_context(refused)?;
+        parts.extend(parts_of(&String::from_utf8_lossy(&bytes), &mut clocks));
     }
     Ok(parts)
 }
 
 /// Usually one; a number of a process that ended can be another's.
-fn parts_of(text: &str, wall_clocks: &mut BTreeMap<String, Time>) -> Vec<Part> {
+fn parts_of(text: &str, clocks: &mut Clocks) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
-    let mut offset = 0;
-    for entry in text.lines().filter_map(|line| serde_json::from_str::<Entry>(line).ok()) {
-        if let What::Process { node, pid, monotonic, wall } = entry.what {
-            let difference = Time::from(wall) - Time::from(monotonic);
-            // The wall clock may be set meanwhile: one look is for all processes of the node.
-            let difference = *wall_clocks.entry(node).or_insert(difference);
-            offset = Time::from(monotonic) - Time::from(entry.at) + difference;
-            let begun = offset + Time::from(entry.at);
-            parts.push(Part { pid, begun, ..Part::default() });
+    let mut offset = 0.0;
+    let lines = text.lines().map(|line| line.trim_end_matches(','));
+    for mut event in lines.filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
+        if let Some(begins) = clocks.offset(&event) {
+            offset = begins;
+            let begun = event.ts + offset;
+            parts.push(Part { pid: event.pid, begun, events: Vec::new() });
         } else if let Some(part) = parts.last_mut() {
-            part.entries.push((offset + Time::from(entry.at), entry.what));
+            event.ts += offset;
+            part.events.push(event);
         }
     }
     parts
 }
 
-fn words_of(text: &str) -> Vec<(Time, String, serde_json::Map<String, serde_json::Value>)> {
-    let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    let ours = lines.filter(|line| line.target == "fampi::app");
-    let word = |mut line: Line| {
-        let time = humantime::parse_rfc3339(&line.timestamp).ok()?;
-        let time = time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos() as Time;
-        let word = line.fields.remove("message")?.as_str()?.to_owned();
-        Some((time, word, line.fields))
-    };
-    ours.filter_map(word).collect()
+/// How far the clocks of the nodes are from the wall clock, in nanoseconds.
+#[derive(Default)]
+struct Clocks {
+    first: Option<i128>,
+    nodes: BTreeMap<String, i128>,
+}
+
+impl Clocks {
+    /// From the first event of a part: the microseconds that its times are behind those of the
+    /// first node. None for other events.
+    fn offset(&mut self, event: &Event) -> Option<f64> {
+        let nanoseconds = |name: &str| Some(i128::from(event.args.get(name)?.as_u64()?));
+        let difference = nanoseconds("wall")? - nanoseconds("monotonic")?;
+        let node = event.args.get("node").and_then(Value::as_str)?;
+        // The wall clock may be set meanwhile: one look is for all processes of the node.
+        let difference = *self.nodes.entry(node.to_owned()).or_insert(difference);
+        Some((difference - *self.first.get_or_insert(difference)) as f64 / 1e3)
+    }
 }

@@ -2,34 +2,43 @@
 
 use super::*;
 
-/// One process: its first line, then entries `(microsecond, what)`.
-fn part(pid: u32, begun: u64, entries: &[(u64, &str)]) -> String {
-    let first = format!(
-        r#"{{"at":500,"is":"process","node":"n","pid":{pid},"monotonic":{},"wall":{}}}"#,
+/// One process: its first line, then events `(microsecond, the kind, the name, what else)`.
+fn part(pid: u32, begun: u64, events: &[(u64, char, &str, &str)]) -> String {
+    let line = |at: f64, kind: char, name: &str, more: &str| {
+        let (name, category) =
+            name.rsplit_once(' ').map_or((name, "life"), |(name, of)| (name, of));
+        let more = if more.is_empty() { String::new() } else { format!(",{more}") };
+        format!(
+            r#"{{"name":"{name}","cat":"{category}","ph":"{kind}","ts":{at},"pid":{pid}{more}}},"#
+        )
+    };
+    let clocks = format!(
+        r#""args":{{"node":"n","monotonic":{},"wall":{}}}"#,
         begun * 1000 + 500,
         // The wall clock is looked at once for a node, whatever it does later.
         7_000_000 + begun * 1000 + u64::from(pid) * 11
     );
-    let lines = entries.iter().map(|(at, what)| format!(r#"{{"at":{},{what}}}"#, at * 1000));
-    std::iter::once(first).chain(lines).collect::<Vec<_>>().join("\n")
+    let first = line(begun as f64 + 0.5, 'M', "process_name", &clocks);
+    let events = events.iter();
+    let events = events.map(|(at, kind, name, more)| line((begun + at) as f64, *kind, name, more));
+    ["[".to_owned(), first].into_iter().chain(events).collect::<Vec<_>>().join("\n")
 }
 
 fn placed(process: u32, rank: &str, role: &str) -> String {
     format!(
-        "\"is\":\"placed\",\"process\":{process},\"rank\":{rank},\"origin\":{rank},\
-         \"generation\":0,\"role\":\"{role}\""
+        "\"args\":{{\"process\":{process},\"rank\":{rank},\"origin\":{rank},\
+         \"generation\":0,\"role\":\"{role}\"}}"
     )
 }
 
 fn started(block: u32, level: &str) -> String {
-    format!(r#""is":"started","block":{block},"number":0,"level":"{level}","comm":"world""#)
+    format!(r#""id":{block},"args":{{"level":"{level}","communicator":"world","number":0}}"#)
 }
 
 fn ended(block: u32, committed: bool) -> String {
-    format!(r#""is":"ended","block":{block},"committed":{committed}"#)
+    let verdict = if committed { "committed" } else { "faulty" };
+    format!(r#""id":{block},"args":{{"verdict":"{verdict}"}}"#)
 }
-
-const LEFT: &str = r#""is":"left""#;
 
 /// Rank 1 dies in its block, rank 0 knows at 80 µs, and a spare takes the place at 100 µs.
 fn a_run() -> tempfile::TempDir {
@@ -40,33 +49,40 @@ fn a_run() -> tempfile::TempDir {
         40,
         100,
         &[
-            (1, &placed(0, "0", "rank")),
-            (10, &started(1, "Global")),
-            (15, &started(2, "Local")),
-            (20, &ended(2, true)),
-            (30, r#""is":"voted","block":1"#),
-            (80, r#""is":"died","process":1,"rank":1"#),
-            (85, r#""is":"agreed","comm":"world","report":"rank 1: the process failed""#),
-            (86, &ended(1, false)),
-            (90, r#""is":"begun","work":"rebuild","spawn":0"#),
-            (110, r#""is":"done","work":"rebuild""#),
-            (120, LEFT),
+            (1, 'i', "placed", &placed(0, "0", "rank")),
+            (10, 'b', "block block", &started(1, "Global")),
+            (15, 'b', "block block", &started(2, "Local")),
+            (20, 'e', "block block", &ended(2, true)),
+            (30, 'n', "vote block", r#""id":1"#),
+            (80, 'i', "death detected fault", r#""args":{"process":1,"rank":1}"#),
+            (
+                85,
+                'i',
+                "report agreed report",
+                r#""args":{"communicator":"world","report":"rank 1: the process failed"}"#,
+            ),
+            (86, 'e', "block block", &ended(1, false)),
+            (90, 'B', "rebuild recovery", ""),
+            (110, 'E', "rebuild recovery", ""),
+            (120, 'i', "leaves", ""),
         ],
     );
     write("n-40.trace", &survivor);
     // It began 5 µs later, and died in the middle of a line.
-    let entries = [(1, &*placed(1, "1", "rank")), (10, &*started(1, "Global"))];
-    write("n-41.trace", &(part(41, 105, &entries) + "\n{\"at\":66000,\"is\":\"vo"));
-    let parked = r#""is":"begun","work":"parked","spawn":0"#;
+    let events = [
+        (1, 'i', "placed", &*placed(1, "1", "rank")),
+        (10, 'b', "block block", &*started(1, "Global")),
+    ];
+    write("n-41.trace", &(part(41, 105, &events) + "\n{\"name\":\"vote\",\"ph\":\"n"));
     let spare = part(
         42,
         100,
         &[
-            (1, &placed(2, "null", "spare")),
-            (2, parked),
-            (100, &placed(2, "1", "replacement")),
-            (110, r#""is":"done","work":"parked""#),
-            (115, LEFT),
+            (1, 'i', "placed", &placed(2, "null", "spare")),
+            (2, 'B', "parked recovery", ""),
+            (100, 'i', "placed", &placed(2, "1", "replacement")),
+            (110, 'E', "parked recovery", ""),
+            (115, 'i', "leaves", ""),
         ],
     );
     write("n-42.trace", &spare);
@@ -123,9 +139,10 @@ fn a_death_is_marked_where_the_first_of_the_others_knew() {
 #[test]
 fn a_process_that_says_when_it_kills_itself_is_believed() {
     let folder = a_run();
-    let line = r#"{"timestamp":"1970-01-01T00:00:00.007163Z","target":"fampi::app","#.to_owned()
-        + r#""fields":{"message":"killed by plan","rank":1}}"#;
-    fs::write(folder.path().join("41.jsonl"), line).expect("written");
+    let path = folder.path().join("n-41.trace");
+    let word = r#"{"name":"killed by plan","cat":"program","ph":"i","ts":163,"pid":41}"#;
+    let text = fs::read_to_string(&path).expect("text") + "\n" + word;
+    fs::write(&path, text).expect("written");
     let recording = Recording::of_folder(folder.path()).expect("readable").expect("parts");
     let died = recording.events.iter().find(|it| it.is_instant("died")).expect("it died");
     assert_eq!(died.arg("known to process").as_deref(), Some("itself"));
@@ -133,15 +150,35 @@ fn a_process_that_says_when_it_kills_itself_is_believed() {
 }
 
 #[test]
+fn phases_of_a_program_are_slices_also_where_it_enters_no_job() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let events = [
+        (10, 'B', "run program", r#""args":{"rank":2}"#),
+        (15, 'i', "half program", ""),
+        (20, 'X', "part program", r#""dur":3"#),
+        (30, 'E', "run program", r#""args":{"lost":7}"#),
+    ];
+    fs::write(folder.path().join("n-1.trace"), part(1, 0, &events)).expect("written");
+    let recording = Recording::of_folder(folder.path()).expect("readable").expect("a part");
+    assert_eq!(recording.rows(), [(3, "rank 2".to_owned())]);
+    let phases = slices(&recording, "program");
+    let expected = [("run", 3, 9.5, 29.5), ("part", 3, 19.5, 22.5)];
+    assert_eq!(phases, expected.map(|(name, row, from, to)| (name.to_owned(), row, from, to)));
+    let run = recording.events.iter().find(|event| event.name == "run").expect("a phase");
+    assert_eq!([run.number("rank"), run.number::<u32>("lost")], [Some(2), Some(7)]);
+    assert!(recording.events.iter().any(|event| event.is_instant("half") && event.pid == 3));
+}
+
+#[test]
 fn slices_of_a_lane_lie_beside_or_inside_each_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let entries = [
-        (1, &*placed(0, "0", "rank")),
-        (10, &*started(1, "Global")),
-        (20, &*started(2, "Global")),
-        (30, &*ended(1, true)),
-        (40, &*ended(2, true)),
-        (50, LEFT),
+        (1, 'i', "placed", &*placed(0, "0", "rank")),
+        (10, 'b', "block block", &*started(1, "Global")),
+        (20, 'b', "block block", &*started(2, "Global")),
+        (30, 'e', "block block", &*ended(1, true)),
+        (40, 'e', "block block", &*ended(2, true)),
+        (50, 'i', "leaves", ""),
     ];
     fs::write(folder.path().join("n-1.trace"), part(1, 0, &entries)).expect("written");
     let recording = Recording::of_folder(folder.path()).expect("readable").expect("a part");
