@@ -6,9 +6,9 @@
 //! join              merge, who goes where, split ─────────── welcome
 //! ```
 //!
-//! Each step is a commit or one short call of MPI, and is taken while somebody waits for the
-//! request. A death in any of them ends in the same error on all living ranks. Which step comes next
-//! is decided by the library; this is the part that needs the program's handles.
+//! Each step is a commit or one short call of MPI, and is taken while the program waits for the
+//! request. A death in any of them ends in one error on all living ranks. The library decides which
+//! step comes next; the part of it that needs the program's handles is here.
 
 use std::ffi::c_int;
 

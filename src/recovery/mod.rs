@@ -16,6 +16,7 @@ mod course;
 pub(crate) mod creation;
 pub(crate) mod interval;
 pub(crate) mod launch;
+mod partners;
 pub mod policy;
 pub(crate) mod rebuild;
 pub(crate) mod repair;
