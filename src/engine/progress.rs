@@ -217,7 +217,7 @@ impl Engine {
     }
 
     #[inline]
-    fn handle_incoming(&mut self, incoming: Incoming) {
+    pub(super) fn handle_incoming(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Yes(universe, from, comm, yes) => {
                 self.call(|process, out| process.handle_yes((universe, from), comm, yes, out));

@@ -21,6 +21,9 @@ use crate::{
 /// How long an attempt waits for its context. If it takes longer the attempt fails.
 const CONTEXT_WITHIN: Duration = Duration::from_secs(1);
 
+/// How long an operation that failed without a reason waits for the news that explain it.
+const CAUSE_WITHIN: Duration = Duration::from_secs(1);
+
 impl Engine {
     /// Posts an operation as the next request of a block; what cannot start is a failed request.
     pub(crate) fn post(
@@ -194,10 +197,30 @@ impl Engine {
     /// The code of a request that failed with this one: what only follows from a death, or from an
     /// interruption of ours, is told as that and not as an error of the request.
     pub(super) fn explained(&mut self, key: BlockKey, code: FaultCode) -> FaultCode {
-        let lane = self.contents(key).lane;
         let unclear = code.is_unspecific() && !planted(Bug::BelieveTheClass);
-        let cause = (unclear && lane != Lane::NOWHERE).then(|| self.platform.disturbance(lane));
-        cause.flatten().unwrap_or(code)
+        if unclear { self.await_cause(key).unwrap_or(code) } else { code }
+    }
+
+    /// Why operations of a block fail; waits a moment for the news of it, as an operation may end
+    /// because another rank has ended its part upon news that are still on their way to this one.
+    #[cold]
+    fn await_cause(&mut self, key: BlockKey) -> Option<FaultCode> {
+        let end = self.platform.now() + CAUSE_WITHIN;
+        self.defer_commands(|engine| {
+            loop {
+                let lane = Some(engine.contents(key).lane).filter(|lane| *lane != Lane::NOWHERE);
+                let mut of_platform = |lane| engine.platform.disturbance(lane);
+                let cause = engine.process.disturbance(key).or_else(|| of_platform(lane?));
+                if cause.is_some() {
+                    return cause;
+                }
+                match engine.platform.poll(None) {
+                    Some(incoming) => engine.handle_incoming(incoming),
+                    None if engine.platform.now() >= end => return None,
+                    None => engine.platform.idle(Some(end), Idle::Busy),
+                }
+            }
+        })
     }
 
     /// Ends a pending request without waiting for MPI, which has its buffer until it lets go.

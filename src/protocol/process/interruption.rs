@@ -37,6 +37,16 @@ impl Process {
         hopeless.then_some(FaultCode::ProcessFailed)
     }
 
+    /// Why operations of a block that are under way fail, if this process knows.
+    pub fn disturbance(&self, key: BlockKey) -> Option<FaultCode> {
+        let block = self.block(key);
+        let state = self.comm(block.comm);
+        if state.interrupts.contains(block.scope) || self.doomed_around(key) {
+            return Some(FaultCode::Interrupted);
+        }
+        state.has_unreported_deaths().then_some(FaultCode::ProcessFailed)
+    }
+
     /// True when a block that was started before this one, and that this rank is still in, has
     /// been interrupted.
     #[inline]
