@@ -165,7 +165,7 @@ fn search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     let rebuild = |ranks| rebuild(bug, ranks);
     let spare = Recovery { crashes: 2, spares: 1, ..rebuild(2) };
     let shrink = Recovery { goal: Goal::Shrink, ..rebuild(3) };
-    let repair = Recovery { goal: Goal::Repair, ..rebuild(3) };
+    let repair = Recovery { crashes: 1, bug, ..Recovery::repair(3) };
     let small = [rebuild(2), spare, shrink, repair, rebuild(3)];
     let ring = Inside { ring: true, bug, ..Inside::ranks(3) };
     let inner = Inside { inner: 2, naysayer: Some(0), bug, ..Inside::ranks(3) };
