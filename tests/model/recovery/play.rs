@@ -28,7 +28,12 @@ pub(super) struct Play<'a> {
 }
 
 /// Lets a process do something in a state.
-pub(super) fn play(setup: &Recovery, state: &mut State, me: usize, turn: impl FnOnce(&mut Play<'_>)) {
+pub(super) fn play(
+    setup: &Recovery,
+    state: &mut State,
+    me: usize,
+    turn: impl FnOnce(&mut Play<'_>),
+) {
     let process = Process::clone(&state.processes[me]);
     let mut play = Play { setup, state, me, process };
     turn(&mut play);
@@ -78,7 +83,11 @@ impl Play<'_> {
     }
 
     /// A turn of the commit of a universe, with all that follows.
-    pub(super) fn drive(&mut self, universe: usize, turn: impl FnOnce(&mut Commit, &mut Vec<Effect>)) {
+    pub(super) fn drive(
+        &mut self,
+        universe: usize,
+        turn: impl FnOnce(&mut Commit, &mut Vec<Effect>),
+    ) {
         let Some(membership) = self.process.memberships.get_mut(&universe) else { return };
         let mut out = Vec::new();
         turn(&mut membership.commit, &mut out);
