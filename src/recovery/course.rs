@@ -1,4 +1,4 @@
-//! Drives a handshake: its votes become commits, the rest is left to whoever makes the communicator.
+//! Drives a handshake: its votes become commits, the rest is left to the maker of the communicator.
 //!
 //! ```text
 //! handshake ── orders ──▶ course ── all but votes ──▶ creation, rebuild, or the owner of a handle

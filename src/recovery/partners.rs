@@ -1,5 +1,5 @@
-//! Who keeps whose copy, and how ranks tell each other what they have: for the world of a job, whose
-//! roster says who stands for whom, and for the communicators of a program that owns its MPI.
+//! Who keeps whose copy, and how ranks tell each other what they have: for the world of a job,
+//! whose roster says who stands for whom, and for the communicators of a program that owns its MPI.
 
 use alloc::vec::Vec;
 

@@ -1,8 +1,8 @@
-//! A repair: a program that owns its MPI has spawned a replacement for the dead rank, and linked it to
-//! the survivors, after a block that has named the dead.
+//! A repair: a program that owns its MPI has spawned a replacement for the dead rank, and linked it
+//! to the survivors, after a block that has named the dead.
 //!
-//! The replacement comes to the call when it likes. The call has one result for all: success when all
-//! in the link have entered it; failure when one of them is dead, or when the link was cut.
+//! The replacement comes to the call when it likes. The call has one result for all: success when
+//! all in the link have entered it; failure when one of them is dead, or when the link was cut.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -99,8 +99,11 @@ impl Play<'_> {
         REPAIRED
     }
 
+    /// The call of a repair has one result.
     pub(super) fn settle_link(&mut self, worked: bool) {
-        self.state.link.result = Some(worked);
+        if self.setup.goal == Goal::Repair {
+            self.state.link.result = Some(worked);
+        }
     }
 
     /// Whoever is in the call is told, and what it has made is given up.
