@@ -28,7 +28,7 @@ mod properties;
 mod random;
 #[path = "model/record.rs"]
 mod record;
-#[path = "model/recovery.rs"]
+#[path = "model/recovery/mod.rs"]
 mod recovery;
 #[path = "simulation/rounds.rs"]
 mod rounds;
@@ -163,7 +163,8 @@ fn search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     let rebuild = |ranks| rebuild(bug, ranks);
     let spare = Recovery { crashes: 2, spares: 1, ..rebuild(2) };
     let shrink = Recovery { goal: Goal::Shrink, ..rebuild(3) };
-    let small = [rebuild(2), spare, shrink, rebuild(3)];
+    let repair = Recovery { crashes: 1, bug, ..Recovery::repair(3) };
+    let small = [rebuild(2), spare, shrink, repair, rebuild(3)];
     let ring = Inside { ring: true, bug, ..Inside::ranks(3) };
     let inner = Inside { inner: 2, naysayer: Some(0), bug, ..Inside::ranks(3) };
     let again = Inside { again: true, bug, ..Inside::ranks(2) };

@@ -6,13 +6,14 @@
 //! join              merge, who goes where, split ─────────── welcome
 //! ```
 //!
-//! Each step is a commit or one short call of MPI, and is taken while somebody waits for the
-//! request. A death in any of them ends in the same error on all living ranks.
+//! Each step is a commit or one short call of MPI, and is taken while the program waits for the
+//! request. A death in any of them ends in one error on all living ranks. The library decides which
+//! step comes next; the part of it that needs the program's handles is here.
 
 use std::ffi::c_int;
 
 use fampi_core::{
-    guest::{GuestBlock, GuestComm, Shrinking},
+    guest::{Guest, GuestComm, Repairing, Shrinking, Task},
     mpi::Seat,
 };
 use mpi::ffi::{self, MPI_Comm, MPI_Request};
@@ -31,22 +32,15 @@ pub(crate) struct Making {
 
 enum Stage {
     Shrink(Shrinking),
-    /// All survivors are here and know the same deaths.
-    Ready(GuestBlock, Plan),
-    /// A new process has nothing to agree on before.
-    Join(Plan),
-    /// All survivors have made it, or not.
-    Confirm(GuestBlock, Option<(MPI_Comm, GuestComm)>),
-    /// The first commit with the replacements.
-    Welcome(GuestBlock, MPI_Comm, GuestComm),
+    Rebuild(Repairing, Plan),
     Over(c_int),
 }
 
-/// What a rebuild is told.
+/// What a rebuild is told, and the handle that it has made.
 struct Plan {
     link: MPI_Comm,
-    failed: Option<GuestComm>,
     seat: Seat,
+    made: Option<MPI_Comm>,
 }
 
 impl Making {
@@ -65,66 +59,28 @@ impl Making {
 
 /// Goes on with a communicator in the making as far as possible.
 pub(crate) fn advance(state: &mut State, raw: MPI_Request) {
-    loop {
-        let Some(Entry { kind: Kind::Making(making), .. }) = state.entry(raw) else { return };
-        let target = making.target;
-        let stage = std::mem::replace(&mut making.stage, Stage::Over(FAMPI_ERR_CREATION));
-        let (stage, moved) = step(state, stage, target);
-        if let Some(Entry { kind: Kind::Making(making), .. }) = state.entry(raw) {
-            making.stage = stage;
-        }
-        if !moved {
-            return;
-        }
+    let Some(Entry { kind: Kind::Making(making), .. }) = state.entry(raw) else { return };
+    let target = making.target;
+    let stage = std::mem::replace(&mut making.stage, Stage::Over(FAMPI_ERR_CREATION));
+    let stage = step(state, stage, target);
+    if let Some(Entry { kind: Kind::Making(making), .. }) = state.entry(raw) {
+        making.stage = stage;
     }
 }
 
-/// One step; false when it has to wait.
-fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> (Stage, bool) {
+/// The stage after a step, or the one before it if that has to wait.
+fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> Stage {
     match stage {
         Stage::Shrink(mut shrinking) => match state.guest.step(&mut shrinking) {
-            None => (Stage::Shrink(shrinking), false),
-            Some(Err(error)) => (Stage::Over(of_error(&error)), false),
-            Some(Ok(comm)) => (Stage::Over(shrunk(state, comm, target)), false),
+            None => Stage::Shrink(shrinking),
+            Some(Err(error)) => Stage::Over(of_error(&error)),
+            Some(Ok(comm)) => Stage::Over(shrunk(state, comm, target)),
         },
-        Stage::Ready(block, plan) => match state.guest.end_step(block) {
-            None => (Stage::Ready(block, plan), false),
-            Some(committed) => {
-                let made = if committed { make(state, &plan) } else { give_up(state, &plan) };
-                let Some(failed) = plan.failed else { return (Stage::Over(FAMPI_ERR_COMM), false) };
-                let confirm = state.guest.start_step(failed, made.is_some());
-                (Stage::Confirm(confirm, made), true)
-            }
-        },
-        Stage::Join(plan) => match make(state, &plan) {
-            None => (Stage::Over(FAMPI_ERR_CREATION), false),
-            Some((raw, comm)) => {
-                (Stage::Welcome(state.guest.start_step(comm, true), raw, comm), true)
-            }
-        },
-        Stage::Confirm(block, made) => match (state.guest.end_step(block), made) {
-            (None, made) => (Stage::Confirm(block, made), false),
-            (Some(true), Some((raw, comm))) => {
-                (Stage::Welcome(state.guest.start_step(comm, true), raw, comm), true)
-            }
-            (Some(_), made) => {
-                // The replacements are not left waiting for a welcome.
-                if let Some((_, comm)) = made {
-                    state.guest.abandon(comm);
-                }
-                (Stage::Over(FAMPI_ERR_CREATION), false)
-            }
-        },
-        Stage::Welcome(block, raw, comm) => match state.guest.end_step(block) {
-            None => (Stage::Welcome(block, raw, comm), false),
-            Some(true) => {
-                // SAFETY: the program keeps the variable until the request is complete.
-                let _ = unsafe { put(target, raw) };
-                (Stage::Over(0), false)
-            }
-            Some(false) => (Stage::Over(FAMPI_ERR_CREATION), false),
-        },
-        over @ Stage::Over(_) => (over, false),
+        Stage::Rebuild(mut repairing, mut plan) => {
+            let over = rebuild(state, &mut repairing, &mut plan, target);
+            over.map_or(Stage::Rebuild(repairing, plan), Stage::Over)
+        }
+        over @ Stage::Over(_) => over,
     }
 }
 
@@ -137,19 +93,37 @@ fn shrunk(state: &mut State, comm: GuestComm, target: *mut MPI_Comm) -> c_int {
     told.err().unwrap_or(0)
 }
 
-/// The short calls of a rebuild.
-fn make(state: &mut State, plan: &Plan) -> Option<(MPI_Comm, GuestComm)> {
-    // SAFETY: the link is live, as the program has promised.
-    let made = state.guest.with_mpi(|mpi| unsafe { mpi.seat(plan.link, &plan.seat) });
-    let raw = made.ok()?;
-    Some((raw, state.comm(raw).ok()?))
+/// Does what a rebuild asks for, until it has to wait; the return code, once it is over.
+fn rebuild(
+    state: &mut State,
+    repairing: &mut Repairing,
+    plan: &mut Plan,
+    target: *mut MPI_Comm,
+) -> Option<c_int> {
+    loop {
+        match state.guest.next_task(repairing)? {
+            Task::Make => repairing.handle_made(make(state, plan)),
+            Task::Cut => {
+                // SAFETY: the link is live, as the program has promised.
+                state.guest.with_mpi(|mpi| unsafe { mpi.cut(plan.link) });
+            }
+            Task::Complete => {
+                let Some(made) = plan.made else { return Some(FAMPI_ERR_CREATION) };
+                // SAFETY: the program keeps the variable until the request is complete.
+                let told = unsafe { put(target, made) };
+                return Some(told.err().unwrap_or(0));
+            }
+            Task::Fail => return Some(FAMPI_ERR_CREATION),
+        }
+    }
 }
 
-/// The replacements wait in the same calls: they are told that it is in vain.
-fn give_up(state: &mut State, plan: &Plan) -> Option<(MPI_Comm, GuestComm)> {
+/// The short calls of a rebuild.
+fn make(state: &mut State, plan: &mut Plan) -> Option<GuestComm> {
     // SAFETY: the link is live, as the program has promised.
-    state.guest.with_mpi(|mpi| unsafe { mpi.cut(plan.link) });
-    None
+    let made = state.guest.with_mpi(|mpi| unsafe { mpi.seat(plan.link, &plan.seat) });
+    plan.made = made.ok();
+    state.comm(plan.made?).ok()
 }
 
 fn add(
@@ -252,17 +226,16 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
         let root = (root..size).chain(0..root).find(|rank| !is_dead(*rank)).unwrap_or(root);
         if me == root && !fits {
             // The others wait for this rank's word.
-            let refused = state.guest.start_step(failed, false);
-            state.guest.release(refused);
+            state.guest.refuse_repair(failed);
             return Err(FAMPI_ERR_ARG);
         }
         let seats = (me == root).then(|| {
             ranks.iter().zip(dead.iter()).map(|(new, dead)| (*new as u32, dead.number())).collect()
         });
         let seat = Seat::Survivor { rank: me as u32, seats };
-        let plan = Plan { link: aux_intercomm, failed: Some(failed), seat };
-        let ready = state.guest.start_step(failed, true);
-        add(state, Stage::Ready(ready, plan), newcomm, request)
+        let plan = Plan { link: aux_intercomm, seat, made: None };
+        let repairing = state.guest.repair(failed);
+        add(state, Stage::Rebuild(repairing, plan), newcomm, request)
     })
 }
 
@@ -286,8 +259,8 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild_join(
         }
         check_link(aux_intercomm)?;
         let state = State::started(state)?;
-        let plan = Plan { link: aux_intercomm, failed: None, seat: Seat::Replacement };
-        add(state, Stage::Join(plan), newcomm, request)
+        let plan = Plan { link: aux_intercomm, seat: Seat::Replacement, made: None };
+        add(state, Stage::Rebuild(Guest::enter_repair(), plan), newcomm, request)
     })
 }
 

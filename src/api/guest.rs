@@ -16,9 +16,14 @@ use crate::{
     fault::{FaultCode, FaultReport},
     ids::CommId,
     rank::{Rank, RankSet},
-    recovery::creation::{Creation, Kind},
+    recovery::{
+        creation::{Creation, Kind},
+        repair::Repair,
+    },
     timeout::Timeout,
 };
+
+pub use crate::recovery::repair::Task;
 
 /// A process whose program owns its MPI.
 pub struct Guest {
@@ -58,6 +63,12 @@ pub struct Shrinking {
     creation: Creation,
 }
 
+/// A communicator of survivors and replacements in the making, by calls and with a handle that the
+/// binding owns: it does what [`Guest::next_task`] says.
+pub struct Repairing {
+    repair: Repair,
+}
+
 impl Guest {
     /// Enters with a platform that has no universe yet.
     pub fn new(platform: Box<dyn Platform>) -> Self {
@@ -82,11 +93,7 @@ impl Guest {
 
     /// This process gives the communicator up: it votes *no* on what others still start there.
     pub fn abandon(&mut self, comm: GuestComm) {
-        let engine = &mut self.engine;
-        engine.give_up(comm.0);
-        if engine.job.world == Some(comm.0) {
-            engine.job.world = None;
-        }
+        self.engine.abandon_comm(comm.0);
     }
 
     /// The data communicator.
@@ -288,15 +295,25 @@ impl Guest {
         self.engine.detach(block.0);
     }
 
-    /// Starts and ends a step of a recovery: a commit with this vote. No program sees its report,
-    /// so a death that it finds is reported by the blocks of the communicator.
-    pub fn start_step(&mut self, comm: GuestComm, ok: bool) -> GuestBlock {
-        GuestBlock(self.engine.start_step(comm.0, ok))
+    /// Starts to make a communicator of survivors and of replacements that are linked to them. All
+    /// survivors do so, after a block that has named the dead.
+    pub fn repair(&mut self, failed: GuestComm) -> Repairing {
+        Repairing { repair: Repair::start(&mut self.engine, failed.0) }
     }
 
-    /// Whether a step committed, once it is decided; it is released then.
-    pub fn end_step(&mut self, step: GuestBlock) -> Option<bool> {
-        self.engine.end_step(step.0)
+    /// The part of a replacement in that.
+    pub fn enter_repair() -> Repairing {
+        Repairing { repair: Repair::enter() }
+    }
+
+    /// The part of a survivor that cannot take part: the others fail.
+    pub fn refuse_repair(&mut self, failed: GuestComm) {
+        Repair::refuse(&mut self.engine, failed.0);
+    }
+
+    /// Goes on with a repair, whose last task is done, as far as possible; gives the next task.
+    pub fn next_task(&mut self, repairing: &mut Repairing) -> Option<Task> {
+        repairing.repair.step(&mut self.engine)
     }
 
     /// Starts to make a communicator of the survivors; all of them do so.
@@ -330,6 +347,13 @@ impl Guest {
     /// Leaves in order, before MPI is finalised.
     pub fn leave(&mut self) {
         self.engine.leave();
+    }
+}
+
+impl Repairing {
+    /// How [`Task::Make`] went here: the communicator, which was adopted, or nothing.
+    pub fn handle_made(&mut self, made: Option<GuestComm>) {
+        self.repair.handle_made(made.map(|comm| comm.0));
     }
 }
 

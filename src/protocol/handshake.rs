@@ -10,7 +10,13 @@
 //! ── in a rebuild, over the new universe, in which replacements begin ──
 //! welcome  Vote ─ verdict ─▶ yes: Call for the first communicator    no: Discard, ready again
 //! made k   Vote(it worked) ─ verdict ─▶ yes: the next, or Complete   no: Discard, ready again
+//! ── a repair: a program has spawned the replacements, and linked them to the survivors ──
+//! ready    Vote ─ verdict ─▶ yes: Call         no: Discard, Fail     at the survivors
+//! enter    Call ─▶ it worked: Adopt, welcome   or not: Discard, Fail    at the replacements
 //! ```
+//!
+//! A repair goes on with *confirm* and *welcome*, and has one attempt: who is in its link was
+//! settled by the program, which shrinks and spawns again.
 //!
 //! **Guarantees.** All living members of a universe take the same step after the same verdict,
 //! so nobody enters a call that the others do not; a death in any step makes a commit faulty and
@@ -19,7 +25,8 @@
 //! A replacement whose universe never had a committed block, and in which all who spawned it are
 //! dead, goes: they may have given that universe up, and recovered in another one.
 //!
-//! **Assumes** that calls return, in success or failure, when a member of theirs dies.
+//! **Assumes** that calls return, in success or failure, when a member of theirs dies. That of a
+//! repair has one result for all living members of the link.
 //!
 //! Reference: Hassani et al. 2015, §3.3 and algorithm 1.
 
@@ -36,6 +43,16 @@ pub enum Goal {
     Shrink,
     /// A universe of the living and of replacements, then communicators in it.
     Rebuild,
+    /// A communicator of the living and of replacements that are linked to them already; whoever
+    /// else dies makes it impossible.
+    Repair,
+}
+
+impl Goal {
+    /// True when those who make the call are settled before: a death makes it impossible.
+    fn is_settled(self) -> bool {
+        matches!(self, Self::Split | Self::Repair)
+    }
 }
 
 /// What the driver is to do next, in order.
@@ -49,7 +66,8 @@ pub enum Order {
     CallFor(u32),
     /// The new universe takes the old one's place.
     Adopt,
-    /// Throw away what was made since the last adoption; who is only in it is told to go.
+    /// Throw away what was made since the last adoption; who is only in it is told to go. In a
+    /// repair whoever waits in the call is told, too, and what was adopted goes as well.
     Discard,
     /// All have all of it.
     Complete,
@@ -60,6 +78,8 @@ pub enum Order {
 /// Where a handshake stands.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Stage {
+    /// A replacement makes the call of a repair, without a word to the survivors before.
+    Enter,
     /// All say that they are here.
     Ready,
     /// All say whether the call worked; it did here, or did not.
@@ -91,6 +111,19 @@ impl Handshake {
         Self { goal: Goal::Split, stage: Stage::Ready, attempts: 1, limit: 1, welcome: true }
     }
 
+    /// Begins the part of a replacement in a repair, which has nothing to agree on before its call:
+    /// that is told like the verdict *yes* of a first vote.
+    pub fn enter() -> Self {
+        let (goal, stage) = (Goal::Repair, Stage::Enter);
+        Self { goal, stage, attempts: 1, limit: 1, welcome: false }
+    }
+
+    /// Refuses to take part in a repair: the vote of a survivor that knows, alone, that it cannot
+    /// be. The others get the verdict.
+    pub fn refuse(out: &mut Vec<Order>) {
+        out.extend([Order::Vote(false), Order::Fail]);
+    }
+
     /// Joins a rebuild that is in this attempt, in its new universe.
     pub fn join(attempts: u32, limit: u32, out: &mut Vec<Order>) -> Self {
         out.push(Order::Vote(true));
@@ -114,11 +147,12 @@ impl Handshake {
         let trusted = committed || planted(Bug::SkipTheConfirmation);
         match self.stage {
             Stage::Ready if self.goal == Goal::Split && !committed => out.push(Order::Fail),
-            Stage::Ready => out.push(Order::Call),
-            Stage::Confirm(true) if trusted && self.goal == Goal::Rebuild => {
-                out.extend([Order::Adopt, Order::Vote(true)]);
-                self.stage = Stage::Made(0);
+            Stage::Ready if self.goal == Goal::Repair && !committed => {
+                // The replacements wait in the call that nobody makes.
+                out.extend([Order::Discard, Order::Fail]);
             }
+            Stage::Ready | Stage::Enter => out.push(Order::Call),
+            Stage::Confirm(true) if trusted && self.has_newcomers() => self.adopt(out),
             Stage::Confirm(true) if trusted => out.push(Order::Complete),
             Stage::Made(made) if trusted && made == communicators => out.push(Order::Complete),
             Stage::Made(made) if trusted => out.push(Order::CallFor(made)),
@@ -132,6 +166,8 @@ impl Handshake {
     /// The call that was asked for has returned; `worked` is for this rank alone.
     pub fn handle_return(&mut self, worked: bool, out: &mut Vec<Order>) {
         self.stage = match self.stage {
+            Stage::Enter if worked => return self.adopt(out),
+            Stage::Enter => return out.extend([Order::Discard, Order::Fail]),
             Stage::Ready | Stage::Confirm(_) => Stage::Confirm(worked),
             Stage::Made(made) => Stage::Made(made + 1),
         };
@@ -143,8 +179,18 @@ impl Handshake {
         out.push(Order::Fail);
     }
 
+    fn has_newcomers(&self) -> bool {
+        matches!(self.goal, Goal::Rebuild | Goal::Repair)
+    }
+
+    /// The next vote is the first with the replacements.
+    fn adopt(&mut self, out: &mut Vec<Order>) {
+        out.extend([Order::Adopt, Order::Vote(true)]);
+        self.stage = Stage::Made(0);
+    }
+
     fn try_again(&mut self, out: &mut Vec<Order>) {
-        if self.goal == Goal::Split || self.attempts == self.limit {
+        if self.goal.is_settled() || self.attempts == self.limit {
             out.push(Order::Fail);
             return;
         }
@@ -187,6 +233,43 @@ mod tests {
         }
         assert_eq!(out.last(), Some(&Order::Fail));
         assert_eq!(machine.attempts(), 2);
+    }
+
+    #[test]
+    fn a_repair_is_one_call_between_two_votes_and_a_vote_with_the_replacements() {
+        let mut out = Vec::new();
+        let mut survivor = Handshake::start(Goal::Repair, 1, &mut out);
+        survivor.handle_verdict(true, 0, &mut out);
+        survivor.handle_return(true, &mut out);
+        survivor.handle_verdict(true, 0, &mut out);
+        survivor.handle_verdict(true, 0, &mut out);
+        let (vote, welcome) = (Order::Vote(true), [Order::Adopt, Order::Vote(true)]);
+        assert_eq!(out[..3], [vote, Order::Call, vote]);
+        assert_eq!(out[3..], [&welcome[..], &[Order::Complete]].concat());
+        out.clear();
+        let mut replacement = Handshake::enter();
+        replacement.handle_verdict(true, 0, &mut out);
+        replacement.handle_return(true, &mut out);
+        assert_eq!(out, [&[Order::Call][..], &welcome[..]].concat());
+    }
+
+    #[test]
+    fn a_repair_that_fails_lets_the_replacements_go() {
+        let fails = |turns: &dyn Fn(&mut Handshake, &mut Vec<Order>), mut machine: Handshake| {
+            let mut out = Vec::new();
+            turns(&mut machine, &mut out);
+            assert_eq!(out[out.len() - 2..], [Order::Discard, Order::Fail]);
+        };
+        let survivor = || Handshake::start(Goal::Repair, 1, &mut Vec::new());
+        fails(&|it, out| it.handle_verdict(false, 0, out), survivor());
+        fails(&|it, out| it.handle_return(false, out), Handshake::enter());
+        let late = |it: &mut Handshake, out: &mut Vec<Order>| {
+            it.handle_verdict(true, 0, out);
+            it.handle_return(true, out);
+            it.handle_verdict(false, 0, out);
+        };
+        fails(&late, survivor());
+        fails(&late, Handshake::enter());
     }
 
     #[test]

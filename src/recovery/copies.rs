@@ -26,7 +26,6 @@ use crate::{
     },
     error::Error,
     fault::{Fault, FaultCode, FaultReport},
-    protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
     timeout::Timeout,
 };
@@ -40,7 +39,7 @@ pub(crate) const FIRST_COPY_TAG: u32 = FIRST_WINDOW_TAG - 2 * MAX_SLOTS;
 /// comes home. Two ranks that are each other's partner send both ways at once.
 const HOME: u32 = 1;
 /// Behind those of all states: the one on which guests tell what they have.
-const WORDS: u32 = 2 * MAX_SLOTS;
+pub(super) const WORDS: u32 = 2 * MAX_SLOTS;
 
 /// The copies that this process keeps.
 #[derive(Default)]
@@ -123,10 +122,9 @@ impl Engine {
         // Others may take the step for one that is followed by others, and wait for a copy; it does
         // not count, and the state may have been taken out already.
         let is_last = self.block(key).proviso == Some(FaultCode::NotAllDone);
-        let has_roster = self.has_roster();
+        let partnership = self.partnership();
         let slot = self.copies.slot(number);
-        // A guest's replacement may have begun anew, beside survivors that have not.
-        let version = if has_roster { slot.version + 1 } else { commits + 1 };
+        let version = partnership.next_version(slot.version, commits);
         // Lengths count once a commit has made them known on both sides.
         let again = slot.over == Some(comm);
         let known = slot.kept_elements.filter(|_| again);
@@ -172,7 +170,8 @@ impl Engine {
         number: u32,
     ) -> Result<Vec<T>, Error> {
         let comm = self.block(key).comm;
-        if !self.has_replacements(comm, number) {
+        let over = self.copies.slot(number).over;
+        if !self.partnership().has_replacements(self, comm, over) {
             return self.own_state_here(key, number);
         }
         let (version, all) = self.versions(key, number)?;
@@ -229,7 +228,8 @@ impl Engine {
     /// state and its length, the same of the copy that it keeps.
     fn versions(&mut self, key: BlockKey, number: u32) -> Result<(u64, Vec<u64>), Error> {
         let comm = self.block(key).comm;
-        let is_like = self.is_like_before(comm, number);
+        let &mut Slot { whole, over, .. } = self.copies.slot(number);
+        let is_like = whole && self.partnership().is_like(self, comm, over);
         let slot = self.copies.slot(number);
         let kept_elements = slot.kept_elements.unwrap_or(0) as u64;
         let own_elements = slot.own_elements as u64;
@@ -237,11 +237,7 @@ impl Engine {
         let [version, kept_version] =
             [slot.version, slot.kept_version].map(|version| if is_like { version } else { 0 });
         let mine = [version, own_elements, kept_version, kept_elements];
-        let all = if self.has_roster() {
-            self.gather_words(key, &mine)?
-        } else {
-            self.pass_words(key, &mine, self.copy_tag(key, WORDS))?
-        };
+        let all = self.partnership().tell(self, key, &mine)?;
         let of = |rank: Rank| &all[4 * rank.index()..4 * rank.index() + 4];
         let ranks = (all.len() / 4) as u32;
         let version = (0..ranks).map(|rank| of(Rank::new(rank))[0]).max().unwrap_or(0);
@@ -262,7 +258,7 @@ impl Engine {
     /// The block is decided: what it carried is valid, or is forgotten.
     pub(crate) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
         let comm = self.block(key).comm;
-        let whole = self.comm(comm).is_world() || !self.has_roster();
+        let whole = self.partnership().is_whole(self, comm);
         for copy in core::mem::take(&mut self.contents_mut(key).copies) {
             let mut take = |index: usize| self.contents_mut(key).records[index].take_any();
             let kept = copy.kept.and_then(&mut take);
@@ -359,58 +355,9 @@ impl Engine {
         self.copies.slot(number).kept.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
     }
 
-    /// True when ranks of this communicator may lack a state that others have.
-    fn has_replacements(&mut self, comm: CommKey, number: u32) -> bool {
-        if self.has_roster() {
-            return Some(comm) == self.job.world;
-        }
-        let over = self.copies.slot(number).over;
-        over.is_none_or(|over| self.comm(over).universe != self.comm(comm).universe)
-    }
-
-    /// True when the ranks of the last commit are those of this communicator.
-    fn is_like_before(&mut self, comm: CommKey, number: u32) -> bool {
-        let &mut Slot { whole, over, .. } = self.copies.slot(number);
-        let place = |comm: CommKey| (self.comm(comm).me, self.comm(comm).size());
-        whole && (self.has_roster() || over.is_some_and(|over| place(over) == place(comm)))
-    }
-
-    /// False for a guest, whose rebuilds are its own.
-    fn has_roster(&self) -> bool {
-        !self.job.roster.origins.is_empty()
-    }
-
-    /// The rank that keeps our copy and the rank whose copy we keep; `None` when we are alone.
-    fn partners(&self, comm: CommKey) -> (Option<Rank>, Option<Rank>) {
-        let (ranks, me) = (self.comm(comm).size(), self.comm(comm).me);
-        if ranks == 1 {
-            return (None, None);
-        }
-        let back = ranks - ranks / 2;
-        let ward = if Some(comm) == self.job.world && self.has_roster() {
-            let origin = self.job.roster.origins[me.index()];
-            self.job.roster.standing_for((origin + back) % ranks)
-        } else {
-            Rank::new((me.number() + back) % ranks)
-        };
-        (self.partner_over(me, comm), Some(ward))
-    }
-
     /// The rank that keeps the copy of a rank of the world.
     fn partner_of(&self, rank: Rank) -> Option<Rank> {
         self.partner_over(rank, self.job.world?)
-    }
-
-    fn partner_over(&self, rank: Rank, comm: CommKey) -> Option<Rank> {
-        let ranks = self.comm(comm).size();
-        if ranks == 1 {
-            return None;
-        }
-        if Some(comm) != self.job.world || !self.has_roster() {
-            return Some(Rank::new((rank.number() + ranks / 2) % ranks));
-        }
-        let roster = &self.job.roster;
-        Some(roster.standing_for((roster.origins[rank.index()] + ranks / 2) % ranks))
     }
 
     fn send_copy(&mut self, key: BlockKey, offset: u32, to: Rank, buffer: AnyBuffer) -> usize {
@@ -425,15 +372,7 @@ impl Engine {
     }
 
     fn copy_tag(&self, key: BlockKey, offset: u32) -> u32 {
-        let block = self.block(key);
-        if self.has_roster() {
-            return self.wire_tag(key, FIRST_COPY_TAG + offset);
-        }
-        // A guest's copies of all contexts travel on one communicator, where nothing else does.
-        let context = block.context;
-        let number = if context < FIRST_SHARED_CONTEXT { context } else { !context };
-        let tag = u64::from(number) << 8 | u64::from(offset);
-        (tag % (u64::from(self.platform.max_tag()) + 1)) as u32
+        self.partnership().tag(self, key, offset)
     }
 
     /// The length of a state is told to the partner when the state is first protected.
@@ -457,7 +396,7 @@ impl Engine {
         Ok(words.map_or(0, |words| words[0] as usize))
     }
 
-    fn gather_words(&mut self, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
+    pub(super) fn gather_words(&mut self, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
         let ranks = self.comm(self.block(key).comm).size() as usize;
         let mut all = vec![0; mine.len() * ranks];
         let at = self.comm(self.block(key).comm).me.index() * mine.len();

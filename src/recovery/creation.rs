@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{DISTURBED, MAX_ATTEMPTS};
+use super::{DISTURBED, MAX_ATTEMPTS, course::Course};
 use crate::{
     engine::{BlockKey, CommKey, Engine, entry::Entry, platform::Derived},
     error::Error,
@@ -17,10 +17,7 @@ use crate::{
 pub(crate) struct Creation {
     parent: CommKey,
     kind: Kind,
-    handshake: Handshake,
-    /// The commit whose verdict the next step waits for; nothing before the first step of what a
-    /// block has agreed on.
-    awaits: Option<BlockKey>,
+    course: Course,
     made: Option<Derived>,
     /// Whom a shrink leaves out: the dead that all knew of when they made it, not those of whom a
     /// block has told this rank since.
@@ -63,8 +60,8 @@ impl Creation {
         engine.tell(&Entry::Begun { work: kind.name() });
         let mut orders = Vec::new();
         let handshake = Handshake::start(goal, MAX_ATTEMPTS, &mut orders);
-        let mut creation = Self::new(parent, kind, handshake);
-        creation.obey(engine, orders);
+        let mut creation = Self::new(parent, kind, Course::new(handshake, orders));
+        creation.obey(engine);
         Ok(creation)
     }
 
@@ -77,18 +74,19 @@ impl Creation {
         let key = engine.comm(parent).me.number();
         let kind = Kind::Split { color: Some(0), key, of_grid: false };
         engine.tell(&Entry::Begun { work: kind.name() });
-        let handshake = Handshake::agreed();
-        Ok(Self { due: true, ..Self::new(parent, kind, handshake) })
+        // A block that all have committed says the same as a first vote.
+        let course = Course::new(Handshake::agreed(), Vec::new());
+        Ok(Self { due: true, ..Self::new(parent, kind, course) })
     }
 
-    fn new(parent: CommKey, kind: Kind, handshake: Handshake) -> Self {
-        let (awaits, made, left_out, due) = (None, None, RankSet::new(), false);
-        Self { parent, kind, handshake, awaits, made, left_out, due }
+    fn new(parent: CommKey, kind: Kind, course: Course) -> Self {
+        let (made, left_out, due) = (None, RankSet::new(), false);
+        Self { parent, kind, course, made, left_out, due }
     }
 
     /// The block whose verdict the next step waits for.
     pub(crate) fn awaits(&self) -> BlockKey {
-        self.awaits.expect("a step comes before the first wait, and ends with a vote")
+        self.course.awaits()
     }
 
     /// Goes on if possible. The result, when there is one, is the same kind on every living rank;
@@ -101,30 +99,22 @@ impl Creation {
 
     fn advance(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
         loop {
-            let mut orders = Vec::new();
-            // A block that all have committed says the same as a first vote.
-            let committed = self.awaits.map_or(Some(true), |block| engine.end_step(block))?;
-            self.handshake.handle_verdict(committed, 0, &mut orders);
-            if let Some(result) = self.obey(engine, orders) {
+            let committed = self.course.verdict(engine)?;
+            self.course.handle_verdict(committed, 0);
+            if let Some(result) = self.obey(engine) {
                 return Some(result);
             }
         }
     }
 
     /// Does what the handshake asks for, and what it asks for then.
-    fn obey(
-        &mut self,
-        engine: &mut Engine,
-        mut orders: Vec<Order>,
-    ) -> Option<Result<Option<CommKey>, Error>> {
-        let mut at = 0;
-        while let Some(order) = orders.get(at).copied() {
-            at += 1;
+    fn obey(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+        while let Some(order) = self.course.order() {
             match order {
-                Order::Vote(yes) => self.awaits = Some(engine.start_step(self.parent, yes)),
+                Order::Vote(yes) => self.course.vote(engine, self.parent, yes),
                 Order::Call | Order::CallFor(_) => {
                     self.made = self.make(engine);
-                    self.handshake.handle_return(self.made.is_some(), &mut orders);
+                    self.course.handle_return(self.made.is_some());
                 }
                 Order::Discard => discard(engine, self.made.take()),
                 Order::Adopt | Order::Complete => {

@@ -4,18 +4,22 @@
 //! Making a communicator takes three steps, none of which can hang: a commit (*ready*), one short
 //! collective call of the platform, a commit (*confirm*). A rebuild runs them over the *universe*
 //! (ranks and spares) and adds a fourth, *welcome*, the first commit of the new universe, in which
-//! replacements take part. [`handshake`](crate::protocol::handshake) decides which comes next; the
-//! drivers here do it.
+//! replacements take part. So does a *repair*, the rebuild of a program that owns its MPI, over the
+//! program's own communicators. [`handshake`](crate::protocol::handshake) decides which comes next;
+//! the drivers here do it.
 //!
 //! Reference: Hassani et al. 2015, §3.3. The three steps replace the agreement inside of the shrink
 //! of ULFM.
 
 pub mod copies;
+mod course;
 pub(crate) mod creation;
 pub(crate) mod interval;
 pub(crate) mod launch;
+mod partners;
 pub mod policy;
 pub(crate) mod rebuild;
+pub(crate) mod repair;
 
 use alloc::vec::Vec;
 

@@ -23,7 +23,7 @@ use alloc::{
 };
 use core::time::Duration;
 
-use super::{DISTURBED, MAX_ATTEMPTS, Placement};
+use super::{DISTURBED, MAX_ATTEMPTS, Placement, course::Course};
 use crate::{
     engine::{
         BlockKey, CommKey, Engine,
@@ -47,9 +47,7 @@ pub(crate) struct Rebuild {
     placement: Placement,
     /// What it is to this process: `launch`, `join`, `rebuild`, or `parked` until it is needed.
     work: &'static str,
-    handshake: Handshake,
-    /// The commit whose verdict the next step waits for.
-    awaits: Option<BlockKey>,
+    course: Course,
     next: Option<Next>,
     world: Option<DataId>,
     /// What was made of the children in the roster so far; nothing where we have no part in it.
@@ -92,8 +90,8 @@ impl Rebuild {
         let me = engine.comm(self::universe(engine)).me;
         let parked = engine.job.roster.rank_of(me).is_none();
         let work = if parked { PARKED } else { "rebuild" };
-        let mut rebuild = Self::begin(engine, work, placement, handshake);
-        rebuild.obey(engine, orders);
+        let mut rebuild = Self::begin(engine, work, placement, Course::new(handshake, orders));
+        rebuild.obey(engine);
         Ok(rebuild)
     }
 
@@ -101,12 +99,12 @@ impl Rebuild {
         engine: &mut Engine,
         work: &'static str,
         placement: Placement,
-        handshake: Handshake,
+        course: Course,
     ) -> Self {
         engine.tell(&Entry::Begun { work });
         let (next, world, children, began) = (None, None, Vec::new(), engine.platform.now());
-        let (awaits, failure, refusal) = (None, None, None);
-        Self { placement, work, handshake, awaits, next, world, children, began, failure, refusal }
+        let (failure, refusal) = (None, None);
+        Self { placement, work, course, next, world, children, began, failure, refusal }
     }
 
     /// The part of a process that was launched, in universe 0.
@@ -128,14 +126,14 @@ impl Rebuild {
         let handshake = Handshake::join(next.roster.attempts, MAX_ATTEMPTS, &mut orders);
         let placement = next.roster.placement;
         next.adopt(engine);
-        let mut rebuild = Self::begin(engine, work, placement, handshake);
-        rebuild.obey(engine, orders);
+        let mut rebuild = Self::begin(engine, work, placement, Course::new(handshake, orders));
+        rebuild.obey(engine);
         rebuild
     }
 
     /// The block whose verdict the next step waits for.
     pub(crate) fn awaits(&self) -> BlockKey {
-        self.awaits.expect("every step but the last ends with a vote")
+        self.course.awaits()
     }
 
     /// Goes on if possible; the result, when there is one, is the same on all living ranks.
@@ -151,15 +149,14 @@ impl Rebuild {
                 engine.job.creating = false;
                 return Some(Err(Error::NotNeeded));
             }
-            let committed = engine.end_step(self.awaits())?;
+            let committed = self.course.verdict(engine)?;
             if everybody_is_dead(engine) || self.is_orphaned(engine) {
                 engine.job.creating = false;
                 return Some(Err(Error::NotNeeded));
             }
             let communicators = 1 + engine.job.roster.children.len() as u32;
-            let mut orders = Vec::new();
-            self.handshake.handle_verdict(committed, communicators, &mut orders);
-            if let Some(result) = self.obey(engine, orders) {
+            self.course.handle_verdict(committed, communicators);
+            if let Some(result) = self.obey(engine) {
                 engine.job.creating = false;
                 return Some(result);
             }
@@ -169,16 +166,14 @@ impl Rebuild {
     /// Those who spawned us died before we were welcome.
     fn is_orphaned(&self, engine: &Engine) -> bool {
         let dead = engine.comm(universe(engine)).commit.agreed_dead();
-        !self.handshake.is_welcome() && engine.job.roster.is_orphaned(dead)
+        !self.course.handshake().is_welcome() && engine.job.roster.is_orphaned(dead)
     }
 
     /// Does what the handshake asks for, and what it asks for then.
-    fn obey(&mut self, engine: &mut Engine, mut orders: Vec<Order>) -> Option<Result<(), Error>> {
-        let mut at = 0;
-        while let Some(order) = orders.get(at).copied() {
-            at += 1;
+    fn obey(&mut self, engine: &mut Engine) -> Option<Result<(), Error>> {
+        while let Some(order) = self.course.order() {
             match order {
-                Order::Vote(yes) => self.awaits = Some(engine.start_step(universe(engine), yes)),
+                Order::Vote(yes) => self.course.vote(engine, universe(engine), yes),
                 Order::Call => {
                     if self.work == PARKED {
                         // A spare's recovery begins when it is needed.
@@ -187,17 +182,17 @@ impl Rebuild {
                     match self.plan(engine) {
                         Ok((planned, spawn)) => {
                             self.next = self.regroup(engine, &planned, spawn);
-                            self.handshake.handle_return(self.next.is_some(), &mut orders);
+                            self.course.handle_return(self.next.is_some());
                         }
                         Err(refusal) => {
                             self.refusal = Some(refusal);
-                            self.handshake.handle_refusal(&mut orders);
+                            self.course.handle_refusal();
                         }
                     }
                 }
                 Order::CallFor(number) => {
                     let made = self.make(engine, number as usize);
-                    self.handshake.handle_return(made, &mut orders);
+                    self.course.handle_return(made);
                 }
                 Order::Adopt => {
                     let next = self.next.take().expect("adopted where the call worked");
@@ -224,7 +219,7 @@ impl Rebuild {
     fn plan(&self, engine: &Engine) -> Result<(Roster, u32), Error> {
         let comm = engine.comm(universe(engine));
         let (dead, roster) = (comm.commit.agreed_dead(), &engine.job.roster);
-        let attempt = self.handshake.attempts();
+        let attempt = self.course.handshake().attempts();
         let (planned, spawn) = roster.rebuilt(comm.size(), dead, self.placement, attempt);
         let origin = engine.platform.origin();
         let spawns = matches!(origin, Origin::Spawned | Origin::Launched { spawns: true, .. });
@@ -241,7 +236,7 @@ impl Rebuild {
         let comm = engine.comm(universe(engine));
         let (old, me) = (comm.universe, comm.me);
         let dead = comm.commit.agreed_dead().clone();
-        let attempt = self.handshake.attempts();
+        let attempt = self.course.handshake().attempts();
         let living = engine.job.roster.members.iter().filter(|member| !dead.contains(**member));
         let first = living.min() == Some(&me);
         let brought = if first { planned.encode() } else { engine.lore(me, &dead) };

@@ -216,6 +216,18 @@ fn a_recovery_ends_alike_for_all_whoever_dies_in_whichever_step() {
 }
 
 #[test]
+fn a_repair_of_a_program_ends_alike_for_all_whoever_dies_in_whichever_step() {
+    check(Recovery { crashes: 1, ..Recovery::repair(2) }, 44);
+    check(Recovery { crashes: 1, ..Recovery::repair(3) }, 1018);
+    check(Recovery { crashes: 2, ..Recovery::repair(3) }, 3503);
+    for (refuser, states) in [242, 227].into_iter().enumerate() {
+        let refuser = Some(refuser);
+        check(Recovery { crashes: 1, refuser, ..Recovery::repair(3) }, states);
+    }
+    check(Recovery { crashes: 1, ..Recovery::repair(4) }, 63_529);
+}
+
+#[test]
 fn values_ride_on_every_commit_alike() {
     let fused = |ranks| Setup { fused: true, ..Setup::ranks(ranks) };
     check(Setup { crashes: 1, cuts: true, ..fused(2) }, 43);

@@ -43,7 +43,7 @@ static void before_the_first_block(void)
 static void starts(void)
 {
   MPI_Comm link, parts, spawning;
-  int code;
+  int code, blocks = 0, most;
   MPI_Comm_dup(MPI_COMM_WORLD, &spawning);
   FAILS(FAMPI_ERR_COMM, FAMPI_Init(MPI_COMM_NULL));
   FAILS(FAMPI_ERR_COMM, FAMPI_TryBlock_start(MPI_COMM_NULL, FAMPI_TRYBLOCK_LOCAL, &made));
@@ -80,7 +80,12 @@ static void starts(void)
     OK(FAMPI_TryBlock_finish(made, 0, NULL, FAMPI_TIMEOUT_NEVER));
     code = FAMPI_Wait_local(&made, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER);
     MPI_Request_free(&made);
+    blocks++;
   } while (code == FAMPI_ERR_TRYBLOCK_FOUND_ERRORS);
+  OK(code);
+  /* Nor is a rank in another step than the others afterwards. */
+  MPI_Allreduce(&blocks, &most, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  CHECK(blocks == most);
   MPI_Comm_free(&link);
   MPI_Comm_free(&parts);
   MPI_Comm_free(&spawning);

@@ -1,0 +1,75 @@
+//! Drives a handshake: its votes become commits, the rest is left to the maker of the communicator.
+//!
+//! ```text
+//! handshake ── orders ──▶ course ── all but votes ──▶ creation, rebuild, or the owner of a handle
+//!           ◀─ verdicts ─        ◀── how a call went ─
+//! ```
+
+use alloc::vec::Vec;
+
+use crate::{
+    engine::{BlockKey, CommKey, Engine},
+    protocol::handshake::{Handshake, Order},
+};
+
+/// A handshake, what it has asked for, and the commit that it waits for.
+pub(super) struct Course {
+    handshake: Handshake,
+    orders: Vec<Order>,
+    /// How many of the orders were taken.
+    taken: usize,
+    /// The commit whose verdict the handshake waits for; nothing before its first vote.
+    awaits: Option<BlockKey>,
+}
+
+impl Course {
+    /// Takes a handshake with what it asked for when it began.
+    pub(super) fn new(handshake: Handshake, orders: Vec<Order>) -> Self {
+        Self { handshake, orders, taken: 0, awaits: None }
+    }
+
+    /// The handshake's state.
+    pub(super) fn handshake(&self) -> &Handshake {
+        &self.handshake
+    }
+
+    /// The block whose verdict comes next.
+    pub(super) fn awaits(&self) -> BlockKey {
+        self.awaits.expect("a step comes before the first wait, and ends with a vote")
+    }
+
+    /// Takes the next order.
+    pub(super) fn order(&mut self) -> Option<Order> {
+        let order = self.orders.get(self.taken).copied();
+        self.taken += usize::from(order.is_some());
+        order
+    }
+
+    /// Starts the commit that the handshake has asked for, over this communicator.
+    pub(super) fn vote(&mut self, engine: &mut Engine, comm: CommKey, yes: bool) {
+        self.awaits = Some(engine.start_step(comm, yes));
+    }
+
+    /// The verdict of that commit, once there is one, and once only. Without a commit there is
+    /// nothing that somebody could object to.
+    pub(super) fn verdict(&mut self, engine: &mut Engine) -> Option<bool> {
+        self.awaits.map_or(Some(true), |block| engine.end_step(block))
+    }
+
+    /// Tells the handshake a verdict. `communicators` is how many a universe has.
+    pub(super) fn handle_verdict(&mut self, committed: bool, communicators: u32) {
+        self.orders.clear();
+        self.taken = 0;
+        self.handshake.handle_verdict(committed, communicators, &mut self.orders);
+    }
+
+    /// Tells the handshake how the call went here.
+    pub(super) fn handle_return(&mut self, worked: bool) {
+        self.handshake.handle_return(worked, &mut self.orders);
+    }
+
+    /// Tells the handshake that no rank makes the call.
+    pub(super) fn handle_refusal(&mut self) {
+        self.handshake.handle_refusal(&mut self.orders);
+    }
+}

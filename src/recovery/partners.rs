@@ -1,0 +1,137 @@
+//! Who keeps whose copy, and how ranks tell each other what they have: for the world of a job,
+//! whose roster says who stands for whom, and for the communicators of a program that owns its MPI.
+
+use alloc::vec::Vec;
+
+use super::copies::{FIRST_COPY_TAG, WORDS};
+use crate::{
+    engine::{BlockKey, CommKey, Engine},
+    error::Error,
+    protocol::agreement::FIRST_SHARED_CONTEXT,
+    rank::Rank,
+};
+
+/// What differs between the two. A communicator has two ranks or more where ranks are asked for.
+pub(super) trait Partners {
+    /// The version of a state that a block protects; `commits` is the number of the block.
+    fn next_version(&self, last: u64, commits: u64) -> u64;
+
+    /// True when a rebuild can bring back what is protected on this communicator.
+    fn is_whole(&self, engine: &Engine, comm: CommKey) -> bool;
+
+    /// True when a communicator has the ranks of the one on which a state was protected, and that
+    /// was whole.
+    fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool;
+
+    /// True when ranks of a communicator may lack a state that was protected over another one.
+    fn has_replacements(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool;
+
+    /// The rank that comes so many ranks behind another one, which the communicator has more than.
+    fn behind(&self, engine: &Engine, comm: CommKey, rank: Rank, ranks: u32) -> Rank;
+
+    /// What all ranks of a block have said, one after the other in the order of the ranks.
+    fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error>;
+
+    /// The tag of a copy, by its distance from the first one.
+    fn tag(&self, engine: &Engine, key: BlockKey, offset: u32) -> u32;
+}
+
+/// The world of a job, and what was derived from it.
+struct OfJob;
+
+/// Communicators of a program that owns its MPI: each is a world of its own, which the program
+/// rebuilds.
+struct OfProgram;
+
+impl Partners for OfJob {
+    fn next_version(&self, last: u64, _: u64) -> u64 {
+        last + 1
+    }
+
+    fn is_whole(&self, engine: &Engine, comm: CommKey) -> bool {
+        engine.comm(comm).is_world()
+    }
+
+    fn is_like(&self, _: &Engine, _: CommKey, _: Option<CommKey>) -> bool {
+        true
+    }
+
+    fn has_replacements(&self, engine: &Engine, comm: CommKey, _: Option<CommKey>) -> bool {
+        Some(comm) == engine.job.world
+    }
+
+    fn behind(&self, engine: &Engine, comm: CommKey, rank: Rank, ranks: u32) -> Rank {
+        if Some(comm) != engine.job.world {
+            return OfProgram.behind(engine, comm, rank, ranks);
+        }
+        let roster = &engine.job.roster;
+        let size = engine.comm(comm).size();
+        roster.standing_for((roster.origins[rank.index()] + ranks) % size)
+    }
+
+    fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
+        engine.gather_words(key, mine)
+    }
+
+    fn tag(&self, engine: &Engine, key: BlockKey, offset: u32) -> u32 {
+        engine.wire_tag(key, FIRST_COPY_TAG + offset)
+    }
+}
+
+impl Partners for OfProgram {
+    /// A replacement may have begun anew, beside survivors that have not.
+    fn next_version(&self, _: u64, commits: u64) -> u64 {
+        commits + 1
+    }
+
+    fn is_whole(&self, _: &Engine, _: CommKey) -> bool {
+        true
+    }
+
+    fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool {
+        let place = |comm: CommKey| (engine.comm(comm).me, engine.comm(comm).size());
+        over.is_some_and(|over| place(over) == place(comm))
+    }
+
+    fn has_replacements(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool {
+        let universe = |comm: CommKey| engine.comm(comm).universe;
+        over.is_none_or(|over| universe(over) != universe(comm))
+    }
+
+    fn behind(&self, engine: &Engine, comm: CommKey, rank: Rank, ranks: u32) -> Rank {
+        Rank::new((rank.number() + ranks) % engine.comm(comm).size())
+    }
+
+    fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
+        let tag = self.tag(engine, key, WORDS);
+        engine.pass_words(key, mine, tag)
+    }
+
+    /// The copies of all contexts travel on one communicator, where nothing else does.
+    fn tag(&self, engine: &Engine, key: BlockKey, offset: u32) -> u32 {
+        let context = engine.block(key).context;
+        let number = if context < FIRST_SHARED_CONTEXT { context } else { !context };
+        let tag = u64::from(number) << 8 | u64::from(offset);
+        (tag % (u64::from(engine.platform.max_tag()) + 1)) as u32
+    }
+}
+
+impl Engine {
+    /// Which of the two this process is in.
+    pub(super) fn partnership(&self) -> &'static dyn Partners {
+        if self.job.roster.origins.is_empty() { &OfProgram } else { &OfJob }
+    }
+
+    /// The rank that keeps our copy and the rank whose copy we keep; `None` when we are alone.
+    pub(super) fn partners(&self, comm: CommKey) -> (Option<Rank>, Option<Rank>) {
+        let (ranks, me) = (self.comm(comm).size(), self.comm(comm).me);
+        let ward = || self.partnership().behind(self, comm, me, ranks - ranks / 2);
+        (self.partner_over(me, comm), (ranks > 1).then(ward))
+    }
+
+    /// The rank that keeps the copy of a rank of a communicator.
+    pub(super) fn partner_over(&self, rank: Rank, comm: CommKey) -> Option<Rank> {
+        let ranks = self.comm(comm).size();
+        (ranks > 1).then(|| self.partnership().behind(self, comm, rank, ranks / 2))
+    }
+}
