@@ -2,8 +2,8 @@
 //!
 //! With `FAMPI_OBSERVER` a process of its own watches each node of the job; what it finds out is
 //! read by [`fampi_detector::client`] where the watcher looks. What is new is told to MPI
-//! ([`inject_failure`]), as what the watcher sees is; the first one wins. Everything else about observers
-//! is on the page of that crate.
+//! ([`inject_failure`]), as what the watcher sees is; the first one wins. Everything else about
+//! observers is on the page of that crate.
 //!
 //! **Guarantees.** A rank that finds itself dead to all others stops.
 

@@ -1,4 +1,9 @@
 //! A program that owns its MPI comes in, and has its communicators taken into use.
+//!
+//! ```text
+//! users' communicator ── MPI_Comm_dup ──▶ frames   control channel of a universe
+//!                     ── MPI_Comm_dup ──▶ source   shrunken communicators are made from it
+//! ```
 
 use std::{mem, time::Instant};
 

@@ -12,6 +12,7 @@ use std::{
 
 /// Set in a process that never held a rank: its end says nothing of how the job ended.
 static UNUSED: AtomicBool = AtomicBool::new(false);
+
 /// Writes out what C code has printed.
 pub(in crate::mpi) fn flush_streams() {
     // SAFETY: a null pointer means all of C's output streams.
@@ -25,8 +26,7 @@ pub(in crate::mpi) fn say(why: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Says `starting` in the file `$FAMPI_STATUS_DIR/<pid>`: MPI is about to
-/// start.
+/// Says `starting` in the file `$FAMPI_STATUS_DIR/<pid>`: MPI is about to start.
 pub(in crate::mpi) fn report_launch() {
     report("starting");
 }

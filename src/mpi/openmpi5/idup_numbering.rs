@@ -13,7 +13,8 @@
 //!
 //! **Delete when** a failed `MPI_Comm_idup` gives the numbering free.
 //!
-//! **Test** @@IDUP@@
+//! **Test** none that fails each time: tests of deaths at random moments go through it, such as
+//! `fifty_deaths_at_random_moments_are_replaced_by_new_processes`.
 
 use crate::mpi::calls::comm::Comm;
 

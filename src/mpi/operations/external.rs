@@ -1,9 +1,4 @@
-//! A program that owns its MPI: its communicators and its requests, as the engine sees them.
-//!
-//! ```text
-//! users' communicator ── MPI_Comm_dup ──▶ frames   control channel of a universe
-//!                     ── MPI_Comm_dup ──▶ source   shrunken communicators are made from it
-//! ```
+//! Communicators and requests of a program that owns its MPI.
 //!
 //! Operations are the user's: they run on the user's communicator and write to the user's memory.
 //! All that is done to them is `MPI_Test`; when their block is doomed, their communicator is
