@@ -15,7 +15,7 @@ mod checks;
 mod every;
 #[path = "simulation/found.rs"]
 mod found;
-#[path = "model/inside.rs"]
+#[path = "model/inside/mod.rs"]
 mod inside;
 #[allow(dead_code)]
 #[path = "simulation/job.rs"]

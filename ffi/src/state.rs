@@ -177,12 +177,10 @@ unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mu
         if let Ok(mut state) = here.state.try_borrow_mut()
             && let Some(mut state) = state.take()
         {
-            // What the program has freed just before is not left by a farewell.
             state.clear(here);
             state.handles.close();
             state.guest.leave();
-            // Nothing of it may touch MPI any more.
-            std::mem::forget(state);
+            std::mem::forget(state); // It may not touch MPI any more.
         }
     }));
     here.close(FAMPI_ERR_UNSUPPORTED);

@@ -1,7 +1,5 @@
 //! What this process holds in MPI, for those who look for a leak.
 
-use super::{calls::comm, operations::platform::MpiPlatform};
-
 /// How much of MPI is in use by this process. In a program that goes on and on, through any number
 /// of aborted blocks, none of these grows for ever; a rebuild adds a handful of communicators,
 /// which stay to the end.
@@ -14,13 +12,4 @@ pub struct Holdings {
     pub operations: usize,
     /// Buffers that their blocks gave up and MPI has not let go of.
     pub quarantined: usize,
-}
-
-impl MpiPlatform {
-    /// What is held now. Makes no progress.
-    pub(crate) fn holdings(&self) -> Holdings {
-        let (posts, quarantined) = self.posts.held();
-        let operations = posts + self.flights.count();
-        Holdings { communicators: comm::live(), operations, quarantined }
-    }
 }

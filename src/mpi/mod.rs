@@ -77,6 +77,15 @@ use crate::{
 /// How long a parked spare sleeps between two looks.
 const NAP: Duration = Duration::from_micros(800);
 
+impl MpiPlatform {
+    /// What is held now. Makes no progress.
+    pub(crate) fn holdings(&self) -> Holdings {
+        let (posts, quarantined) = self.posts.held();
+        let operations = posts + self.flights.count();
+        Holdings { communicators: calls::comm::live(), operations, quarantined }
+    }
+}
+
 impl Platform for MpiPlatform {
     fn origin(&self) -> Origin {
         self.origin

@@ -3,16 +3,9 @@
 //! `FAMPI_TRACE_DIR` names a folder, in which each process has a file `<node>-<pid>.trace`. The
 //! wall clock brings several nodes together, as well as their clocks agree.
 
-use std::{
-    fs::File,
-    mem::MaybeUninit,
-    path::PathBuf,
-    process,
-    sync::Once,
-    time::{Duration, SystemTime},
-};
+use std::{fs::File, path::PathBuf, process, sync::Once, time::SystemTime};
 
-use super::exit;
+use super::node::{clock::monotonic, process::node_name};
 use crate::engine::trace;
 
 const VARIABLE: &str = "FAMPI_TRACE_DIR";
@@ -23,7 +16,7 @@ pub fn record() {
     static ONCE: Once = Once::new();
     let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return };
     ONCE.call_once(|| {
-        let node = exit::node_name().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let node = node_name().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let path = folder.join(format!("{node}-{}.trace", process::id()));
         match File::options().create(true).append(true).open(&path) {
             Ok(file) => {
@@ -40,14 +33,4 @@ pub fn record() {
             }
         }
     });
-}
-
-/// What the clock of this node says that nobody sets.
-pub(super) fn monotonic() -> Duration {
-    let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the pointer is to a value of our own, which the call fills.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr()) };
-    // SAFETY: all bytes are initialised, by the call or as zeros, and any are a valid value.
-    let time = unsafe { time.assume_init() };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -10,7 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(in crate::mpi) use crate::mpi::node::process::node_name;
 use crate::mpi::{
     calls::{comm, inside, library, strided},
     deaths::{observer, watcher},
