@@ -1,8 +1,8 @@
-//! The engine drives the machines and never decides.
+//! The engine drives the process and never decides.
 //!
-//! One engine per process. It owns the platform, one [`Commit`](crate::protocol::commit::Commit)
-//! per communicator and the table of open blocks; it moves frames between them, tests requests,
-//! casts votes when a block's requests are over, and hands out outcomes.
+//! One engine per process. It owns the platform and the [`Process`], which decides; it takes frames
+//! and deaths to that one, tests requests, says when those of a block are over, and carries out what
+//! the process commands.
 //!
 //! | file | what it does |
 //! |---|---|
