@@ -1,8 +1,8 @@
 //! The engine drives the process and never decides.
 //!
 //! One engine per process. It owns the platform and the [`Process`], which decides; it takes frames
-//! and deaths to that one, tests requests, says when those of a block are over, and carries out what
-//! the process commands.
+//! and deaths to that one, tests requests, says when those of a block are over, and carries out
+//! what the process commands.
 //!
 //! | file | what it does |
 //! |---|---|
