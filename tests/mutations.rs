@@ -15,6 +15,9 @@ mod checks;
 mod every;
 #[path = "simulation/found.rs"]
 mod found;
+#[allow(dead_code)]
+#[path = "simulation/guests/mod.rs"]
+mod guests;
 #[path = "model/inside/mod.rs"]
 mod inside;
 #[allow(dead_code)]
@@ -52,6 +55,7 @@ use fampi::protocol::{
     handshake::Goal,
     planted::{self, Bug},
 };
+use guests::Guests;
 use inside::Inside;
 use job::{Job, RANKS};
 use recovery::Recovery;
@@ -62,12 +66,13 @@ use world::Setup;
 /// Seeds given to the swarm of machines for each bug that a search has caught, and for the others.
 const SEEDS: [u64; 2] = [2_000, 20_000];
 
-/// Jobs of whole programs given to each bug, and to those that nobody has caught then.
+/// Jobs of whole programs, of both kinds, given to each bug, and to those that nobody has caught
+/// then.
 const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
-const IN_THE_ENGINE: [Bug; 13] = [
+const IN_THE_ENGINE: [Bug; 14] = [
     Bug::DrainTheGivenUp,
     Bug::ForgetTheOvertaken,
     Bug::CommitInTheTainted,
@@ -77,6 +82,7 @@ const IN_THE_ENGINE: [Bug; 13] = [
     Bug::KeepAbortedPuts,
     Bug::LeaveTheOldWorld,
     Bug::LeaveBeforeTheOthersKnow,
+    Bug::ForgetTheFreed,
     Bug::SpawnWhereNoneMay,
     Bug::LeaveTheSparesOut,
     Bug::TestTooLong,
@@ -129,6 +135,18 @@ fn jobs_catch(bug: Option<Bug>, jobs: u64) -> Option<(u64, String)> {
     planted::plant(bug);
     let caught = (0..jobs).find_map(|seed| {
         let run = catch_unwind(|| Job::drawn_from(seed, &RANKS).run());
+        let wrong = run.unwrap_or_else(|_| Err("the simulator panicked".into())).err()?;
+        Some((seed + 1, wrong))
+    });
+    planted::plant(None);
+    caught
+}
+
+/// The same for programs that own their MPI.
+fn guests_catch(bug: Option<Bug>, programs: u64) -> Option<(u64, String)> {
+    planted::plant(bug);
+    let caught = (0..programs).find_map(|seed| {
+        let run = catch_unwind(|| Guests::drawn_from(seed).run(false).map(|_| ()));
         let wrong = run.unwrap_or_else(|_| Err("the simulator panicked".into())).err()?;
         Some((seed + 1, wrong))
     });
@@ -254,7 +272,7 @@ impl Findings {
             let search = machines.then(|| search_catches(bug)).flatten();
             let seeds = SEEDS[usize::from(search.is_none())];
             let swarm = machines.then(|| swarm_catches(bug, seeds)).flatten();
-            let jobs = jobs_catch(bug, JOBS[0]);
+            let jobs = jobs_catch(bug, JOBS[0]).or_else(|| guests_catch(bug, JOBS[0]));
             let written = written_catches(bug);
             let missed = [search.is_none(), swarm.is_none(), jobs.is_none(), written.is_none()];
             let missed = bug.is_some() && missed.iter().all(|it| *it);

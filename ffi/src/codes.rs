@@ -111,6 +111,7 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::Request(code) => code.number(),
         Error::WaitTimedOut => FAMPI_ERR_TIMEOUT,
         Error::Abandoned => FAMPI_ERR_COMM,
+        Error::Left { .. } => FAMPI_ERR_FINALIZED,
         Error::NotComplete => FAMPI_ERR_STATE,
         Error::LengthChanged { .. } => FAMPI_ERR_COUNT,
         Error::StateLost { .. } => FAMPI_ERR_STATE_LOST,

@@ -137,7 +137,7 @@ impl Here {
         }
         if let Some(state) = state.as_mut() {
             self.news.set(false);
-            state.clear(self, Guest::abandon);
+            state.clear(self);
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mu
         if let Ok(mut state) = here.state.try_borrow_mut()
             && let Some(mut state) = state.take()
         {
-            state.clear(here, Guest::take_leave);
+            state.clear(here);
             state.handles.close();
             state.guest.leave();
             std::mem::forget(state); // It may not touch MPI any more.
@@ -271,16 +271,15 @@ impl State {
         Ok(())
     }
 
-    /// Takes off the tables what the program has freed, and leaves its communicators.
+    /// Takes off the tables what the program has freed.
     #[cold]
-    fn clear(&mut self, here: &Here, leave: fn(&mut Guest, GuestComm)) {
+    fn clear(&mut self, here: &Here) {
         while let Some(raw) = here.freed_comms.borrow_mut().pop() {
             self.refused.retain(|refused| *refused != raw);
             if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {
                 let comm = self.comms.swap_remove(at).comm;
-                let data = self.guest.data(comm);
-                leave(&mut self.guest, comm);
-                if let Some(data) = data {
+                self.guest.abandon(comm);
+                if let Some(data) = self.guest.data(comm) {
                     self.guest.with_mpi(|mpi| mpi.forget_comm(data));
                 }
             }

@@ -96,14 +96,6 @@ impl Guest {
         self.engine.abandon_comm(comm.0);
     }
 
-    /// Takes leave of the others on a communicator that the program has freed just before its end,
-    /// as they may still have a question about its last block. No call of MPI is made on it.
-    pub fn take_leave(&mut self, comm: GuestComm) {
-        self.engine.comm_mut(comm.0).data = None;
-        self.engine.say_last_word(comm.0);
-        self.engine.retire(comm.0);
-    }
-
     /// The data communicator.
     pub fn data(&self, comm: GuestComm) -> Option<DataId> {
         self.engine.comm(comm.0).data

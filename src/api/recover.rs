@@ -59,8 +59,9 @@ impl Forming {
     ///
     /// # Errors
     ///
-    /// [`Error::CreationFailed`] when somebody died meanwhile, [`Error::RecoveryExhausted`] when
-    /// a shrink was disturbed too often; the same on all living ranks.
+    /// [`Error::Left`] when a rank has left the job; [`Error::CreationFailed`] when somebody died
+    /// meanwhile, [`Error::RecoveryExhausted`] when a shrink was disturbed too often; the same on
+    /// all living ranks.
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Formed, Error> {
         let shared: Shared = self.parent.engine().clone();
         let creation = match &mut self.work {
@@ -105,8 +106,8 @@ impl Rebuilding {
     ///
     /// # Errors
     ///
-    /// [`Error::RecoveryExhausted`] when further failures disturbed it too often, and
-    /// [`Error::TooFewSpares`]; the same on all living ranks.
+    /// [`Error::Left`] when a rank has left the job, [`Error::RecoveryExhausted`] when further
+    /// failures disturbed it too often, and [`Error::TooFewSpares`]; the same on all living ranks.
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Rebuilt, Error> {
         let rebuild = &mut self.rebuild;
         let mut engine = self.shared.borrow_mut();

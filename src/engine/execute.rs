@@ -87,7 +87,10 @@ impl Engine {
                 Command::Interrupted(block) => {
                     self.tell(&Entry::Interrupted { number: self.block(block).scope });
                 }
-                Command::Finish(block) => self.drain_and_vote(block, Timeout::Poll),
+                Command::Finish(block) if self.process.current(block).is_some() => {
+                    self.drain_and_vote(block, Timeout::Poll);
+                }
+                Command::Finish(_) => {}
                 Command::RetireContexts(data, context, refill) => {
                     self.platform.retire_contexts(data, context, refill);
                 }

@@ -6,6 +6,14 @@
 //! meets it. So no rank leaves while a living one may still have a question, and none that lives
 //! counts as dead.
 //!
+//! A communicator that a program of C has freed is left in the same way, as another rank may still
+//! have a question about its last block. No farewell commits there any more; it is over when all
+//! ranks have decided what this one has decided.
+//!
+//! Where the others have given the world up to rebuild it, the farewell goes on in the universe
+//! that carries recoveries: they learn there that a rank has left, which no rebuild replaces. A job
+//! whose rebuild has failed is left there as well.
+//!
 //! Those who stay may wait for this rank where no farewell reaches them: inside the block, or on a
 //! derived communicator. A rank that has waited for some time therefore interrupts the block and
 //! gives the other communicators up.
@@ -19,6 +27,7 @@ use super::{BlockKey, CommKey, Engine, Level, Phase, platform::Idle};
 use crate::{
     fault::{Fault, FaultCode},
     ids::BlockId,
+    protocol::planted::{Bug, planted},
     timeout::Timeout,
 };
 
@@ -45,6 +54,12 @@ impl Engine {
             }
         }
         let roots = self.roots();
+        for &comm in &roots {
+            if self.comm(comm).retired {
+                // The program has freed the handle: MPI is not to see it any more.
+                self.comm_mut(comm).data = None;
+            }
+        }
         let mut farewells: Vec<Farewell> = Vec::new();
         for &comm in &roots {
             let blocks = self.comm(comm).next_block;
@@ -69,7 +84,7 @@ impl Engine {
 
     /// A block that ends the use of a communicator and holds this rank up for a moment at most, in
     /// case another one still has a question.
-    pub(crate) fn say_last_word(&mut self, comm: CommKey) {
+    fn say_last_word(&mut self, comm: CommKey) {
         let key = self.start_block(comm, Level::Global);
         self.finish_block(key, Timeout::Never);
         let _ = self.wait_block(key, Timeout::After(PATIENCE));
@@ -87,14 +102,23 @@ impl Engine {
     fn repeat_farewell(&mut self, farewell: &mut Farewell) -> bool {
         let Some(committed) = self.verdict(farewell.key) else { return true };
         let said = |fault: &Fault| matches!(fault.code, FaultCode::Finalized(_));
-        let met_a_block = self.report(farewell.key).faults().iter().any(said);
+        let faults = self.report(farewell.key).faults();
+        let met_a_block = faults.iter().any(said);
+        let is_given_up = self.comm(farewell.comm).retired
+            || faults.iter().any(|fault| fault.code == FaultCode::Abandoned);
+        let is_settled = self.comm(farewell.comm).commit.floor() >= farewell.blocks;
         self.detach(farewell.key);
         if committed {
             return false;
         }
+        if is_given_up && is_settled {
+            let is_world = self.job.world == Some(farewell.comm);
+            let Some(universe) = self.job.universe.filter(|_| is_world) else { return false };
+            (farewell.comm, farewell.blocks) = (universe, self.comm(universe).next_block);
+        }
         farewell.key = self.start_farewell(farewell.comm, farewell.blocks);
         if met_a_block {
-            self.interrupt_open(farewell.comm, self.block(farewell.key).scope);
+            self.interrupt_block(farewell);
         }
         true
     }
@@ -103,15 +127,33 @@ impl Engine {
     fn give_way(&mut self, farewells: &[Farewell]) {
         for key in self.process.comms() {
             match farewells.iter().find(|farewell| farewell.comm == key) {
-                Some(farewell) => self.interrupt_open(key, self.block(farewell.key).scope),
+                Some(farewell) => self.interrupt_block(farewell),
                 None => self.call(|process, out| process.leave_comm(key, out)),
             }
         }
     }
 
-    /// The communicators from which all others that are in use are derived.
+    /// Ends the waits of others in the block that a farewell meets. In a universe nothing is waited
+    /// for but the verdict, and an interruption dismisses.
+    fn interrupt_block(&mut self, farewell: &Farewell) {
+        if self.job.universe != Some(farewell.comm) {
+            self.interrupt_open(farewell.comm, self.block(farewell.key).scope);
+        }
+    }
+
+    /// The communicators from which all others are derived: those in use, those that a program
+    /// which owns its MPI has freed after blocks on them, and the universe if there is no world.
     fn roots(&self) -> Vec<CommKey> {
-        let chosen = |key: &CommKey| self.comm(*key).is_root() && !self.comm(*key).retired;
+        let owns_its_mpi = self.job.universe.is_none();
+        let has_world = self.job.world.is_some_and(|world| !self.comm(world).retired);
+        let chosen = |key: &CommKey| {
+            let comm = self.comm(*key);
+            if self.job.universe == Some(*key) {
+                return !has_world && !planted(Bug::LeaveBeforeTheOthersKnow);
+            }
+            let was_used = comm.next_block > BlockId(0) && !planted(Bug::ForgetTheFreed);
+            comm.is_root() && (!comm.retired || owns_its_mpi && was_used)
+        };
         self.process.comms().filter(chosen).collect()
     }
 }

@@ -124,7 +124,7 @@ impl Tally {
     /// out a rank of whose death nobody living has heard. Attempts in different data contexts
     /// cannot have exchanged data, so such a block is never committed; nor is one in which not
     /// all ranks brought values of one shape, which is a fault of those that brought any.
-    pub fn decide(mut self, comm: CommId) -> Decision {
+    pub fn decide(mut self, comm: CommId, is_step: bool) -> Decision {
         if planted(Bug::ReportAgain) {
             self.agreed.clear();
         }
@@ -158,7 +158,9 @@ impl Tally {
         } else {
             context_after(self.context_max, !self.dead.is_empty())
         };
-        Decision { committed, faults: self.faults, dead, next_context, floor: self.floor, values }
+        let known = if is_step { self.dead } else { RankSet::new() };
+        let (faults, floor) = (self.faults, self.floor);
+        Decision { committed, faults, dead, known, next_context, floor, values }
     }
 
     /// Drops the faults that are none because all voters reported the same one.
@@ -198,6 +200,9 @@ pub struct Decision {
     /// Ranks whose death no earlier block has reported to all living ranks; in a step of a
     /// recovery, none of its earlier steps either.
     pub dead: RankSet,
+    /// In a step of a recovery that the slow path has decided: all ranks of whose death a voter
+    /// knew. What is made next is made without them.
+    pub known: RankSet,
     /// The data context in which blocks run after this decision.
     pub next_context: u32,
     /// All living ranks have decided the blocks below this one.
@@ -209,11 +214,11 @@ pub struct Decision {
 impl Decision {
     /// The decision of the fast path.
     pub const fn all_yes(context: u32, floor: BlockId) -> Self {
-        let dead = RankSet::new();
         Self {
             committed: true,
             faults: Vec::new(),
-            dead,
+            dead: RankSet::new(),
+            known: RankSet::new(),
             next_context: context,
             floor,
             values: None,

@@ -202,6 +202,7 @@ fn put_decision(frame: &mut Frame, decision: &Decision) {
     frame.push(u8::from(decision.committed));
     put_faults(frame, &decision.faults);
     put_set(frame, &decision.dead);
+    put_set(frame, &decision.known);
     put_u32(frame, decision.next_context);
     put_u64(frame, decision.floor.0);
     match &decision.values {
@@ -313,6 +314,7 @@ impl Reader<'_> {
             committed: self.u8()? == 1,
             faults: self.faults()?,
             dead: self.set()?,
+            known: self.set()?,
             next_context: self.u32()?,
             floor: BlockId(self.u64()?),
             values: match self.u32()? {
@@ -348,7 +350,7 @@ mod tests {
             shape_max: values.shape(),
             values: vec![(Rank::new(3), values); 5],
         };
-        let decision = tally.clone().decide(CommId(9));
+        let decision = tally.clone().decide(CommId(9), true);
         let committed =
             Decision { values: Some(Box::new(values)), ..Decision::all_yes(3, BlockId(8)) };
         let yes = Yes { block: BlockId(1), step: 2, view: 3, floor: BlockId(4) };

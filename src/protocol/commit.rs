@@ -87,8 +87,8 @@ pub struct Commit {
     /// The dead whom the application knows of, by the report of a block; all of them are out of
     /// the view.
     reported: RankSet,
-    /// The steps of recoveries among the blocks that are not forgotten.
-    steps: Vec<BlockId>,
+    /// The steps of recoveries that have not ended, each with the deaths that it knows of.
+    steps: Vec<(BlockId, RankSet)>,
     view: View,
     /// An exchange in this view that has not begun.
     blank: Exchange,
@@ -155,11 +155,21 @@ impl Commit {
     }
 
     /// The block is a step of a recovery, whose report no user sees, on all ranks that vote on it.
-    /// Before the vote.
+    /// Right before the vote.
     pub fn begin_step(&mut self, id: BlockId) {
-        let base = self.blocks.base();
-        self.steps.retain(|step| *step >= base);
-        self.steps.push(id);
+        self.steps.push((id, self.view.dead().clone()));
+    }
+
+    /// Ends a step that is decided: gives the deaths that it knows of, the same on all ranks,
+    /// whichever other blocks they have decided.
+    ///
+    /// # Panics
+    ///
+    /// When it is no step, or has ended.
+    pub fn end_step(&mut self, id: BlockId) -> RankSet {
+        let at = self.steps.iter().position(|(step, _)| *step == id);
+        let (_, known) = self.steps.swap_remove(at.expect("a step ends once"));
+        if planted(Bug::LearnTooLate) { self.view.dead().clone() } else { known }
     }
 
     /// This rank ends its attempt at a block with this vote. Once per block and rank.
@@ -318,12 +328,22 @@ impl Commit {
     /// The deaths that the decision of a block, or of a step, does not name again.
     #[inline]
     fn known_to(&self, id: BlockId) -> &RankSet {
-        if self.steps.contains(&id) { self.view.dead() } else { &self.reported }
+        if self.is_step(id) { self.view.dead() } else { &self.reported }
+    }
+
+    #[inline]
+    fn is_step(&self, id: BlockId) -> bool {
+        self.steps.iter().any(|(step, _)| *step == id)
     }
 
     /// The lowest block that some living rank may still ask about.
     pub fn base(&self) -> BlockId {
         self.blocks.base()
+    }
+
+    /// True when this rank has decided a block, which it may have forgotten since.
+    pub fn has_decided(&self, id: BlockId) -> bool {
+        id < self.base() || self.is_committed(id).is_some()
     }
 
     /// All living ranks have decided the blocks below this one, and hold none of them.
@@ -414,7 +434,7 @@ impl Commit {
 
     /// Goes on without ranks that the decision on this block has declared dead.
     fn exclude(&mut self, id: BlockId, dead: &RankSet) {
-        if !self.steps.contains(&id) || planted(Bug::HushTheDeath) {
+        if !self.is_step(id) || planted(Bug::HushTheDeath) {
             self.reported.union_with(dead);
         }
         self.view.exclude(dead);

@@ -20,7 +20,8 @@
 //!
 //! **Guarantees.** All living members of a universe take the same step after the same verdict,
 //! so nobody enters a call that the others do not; a death in any step makes a commit faulty and
-//! leads to the next attempt, until there were as many as allowed.
+//! leads to the next attempt, until there were as many as allowed; a rank that has left the job, or
+//! given the communicator up, ends it.
 //!
 //! A replacement whose universe never had a committed block, and in which all who spawned it are
 //! dead, goes: they may have given that universe up, and recovered in another one.
@@ -172,6 +173,12 @@ impl Handshake {
             Stage::Made(made) => Stage::Made(made + 1),
         };
         out.push(Order::Vote(worked));
+    }
+
+    /// A living rank has left, by the report of the commit that was asked for, so that it comes to
+    /// no call.
+    pub fn handle_departure(&mut self, out: &mut Vec<Order>) {
+        out.extend([Order::Discard, Order::Fail]);
     }
 
     /// The call that was asked for cannot be made, for a reason that all ranks know alike.

@@ -90,6 +90,10 @@ bugs! {
     LeaveTheOldWorld,
     /// Who leaves after a rebuild that failed does not wait for those who do not know it yet.
     LeaveBeforeTheOthersKnow,
+    /// Who leaves says no farewell to those with whom it has freed a communicator.
+    ForgetTheFreed,
+    /// What a step knows of the dead is what this rank has heard since.
+    LearnTooLate,
     /// A rebuild with too few spares spawns processes also in a world that can have none.
     SpawnWhereNoneMay,
     /// An epoch of a communicator that an overtaken abort began elsewhere is not taken note of.

@@ -9,7 +9,10 @@ use alloc::vec::Vec;
 
 use crate::{
     engine::{BlockKey, CommKey, Engine},
+    error::Error,
+    fault::{Fault, FaultCode},
     protocol::handshake::{Handshake, Order},
+    rank::RankSet,
 };
 
 /// A handshake, what it has asked for, and the commit that it waits for.
@@ -20,12 +23,17 @@ pub(super) struct Course {
     taken: usize,
     /// The commit whose verdict the handshake waits for; nothing before its first vote.
     awaits: Option<BlockKey>,
+    /// Who is dead, by the last verdict.
+    dead: RankSet,
+    /// What the last verdict says of a living rank that takes no part.
+    departure: Option<Fault>,
 }
 
 impl Course {
     /// Takes a handshake with what it asked for when it began.
     pub(super) fn new(handshake: Handshake, orders: Vec<Order>) -> Self {
-        Self { handshake, orders, taken: 0, awaits: None }
+        let (awaits, dead, departure) = (None, RankSet::new(), None);
+        Self { handshake, orders, taken: 0, awaits, dead, departure }
     }
 
     /// The handshake's state.
@@ -53,14 +61,38 @@ impl Course {
     /// The verdict of that commit, once there is one, and once only. Without a commit there is
     /// nothing that somebody could object to.
     pub(super) fn verdict(&mut self, engine: &mut Engine) -> Option<bool> {
-        self.awaits.map_or(Some(true), |block| engine.end_step(block))
+        let Some(key) = self.awaits else { return Some(true) };
+        let committed = engine.verdict(key)?;
+        let faults = engine.report(key).faults();
+        self.departure = faults.iter().find(|fault| is_departure(fault.code)).copied();
+        self.dead = engine.end_step(key);
+        Some(committed)
     }
 
     /// Tells the handshake a verdict. `communicators` is how many a universe has.
     pub(super) fn handle_verdict(&mut self, committed: bool, communicators: u32) {
         self.orders.clear();
         self.taken = 0;
-        self.handshake.handle_verdict(committed, communicators, &mut self.orders);
+        if self.departure.is_some() {
+            self.handshake.handle_departure(&mut self.orders);
+        } else {
+            self.handshake.handle_verdict(committed, communicators, &mut self.orders);
+        }
+    }
+
+    /// Who is dead by the last verdict: the same on all living ranks.
+    pub(super) fn dead(&self) -> &RankSet {
+        &self.dead
+    }
+
+    /// Why it failed, if a rank had left the job.
+    pub(super) fn departure(&self) -> Option<Error> {
+        match self.departure? {
+            Fault { rank, code: FaultCode::Finalized(blocks), .. } => {
+                Some(Error::Left { rank, blocks })
+            }
+            _ => None,
+        }
     }
 
     /// Tells the handshake how the call went here.
@@ -72,4 +104,9 @@ impl Course {
     pub(super) fn handle_refusal(&mut self) {
         self.handshake.handle_refusal(&mut self.orders);
     }
+}
+
+/// A rank lives, and takes no part in what follows.
+fn is_departure(code: FaultCode) -> bool {
+    matches!(code, FaultCode::Finalized(_) | FaultCode::Abandoned)
 }

@@ -125,6 +125,9 @@ impl Creation {
                     if self.due {
                         self.leave_to_rebuild(engine);
                     }
+                    if let Some(departure) = self.course.departure() {
+                        return Some(Err(departure));
+                    }
                     return Some(Err(match self.kind {
                         Kind::Split { .. } => Error::CreationFailed,
                         Kind::Shrink => {
@@ -147,7 +150,7 @@ impl Creation {
 
     fn make(&mut self, engine: &mut Engine) -> Option<Derived> {
         let comm = engine.comm(self.parent);
-        let (data, dead) = (comm.data?, comm.commit.agreed_dead().clone());
+        let (data, dead) = (comm.data?, self.course.dead().clone());
         match self.kind {
             Kind::Split { color, key, .. } => {
                 // All ranks come here after the commit of a block, whoever died since.

@@ -9,10 +9,7 @@ use crate::{
         platform::{Idle, Origin},
     },
     error::Error,
-    protocol::{
-        planted::{Bug, planted},
-        roster::Roster,
-    },
+    protocol::roster::Roster,
     timeout::Timeout,
 };
 
@@ -72,9 +69,8 @@ impl Engine {
                 Some(Err(_)) if spawned => self.platform.abort(),
                 Some(Err(error)) => {
                     // A recovery that failed: ranks may not know it yet.
-                    if let Some(universe) = self.job.universe.filter(|_| error != Error::NotNeeded)
-                    {
-                        self.say_last_word(universe);
+                    if error != Error::NotNeeded {
+                        self.say_farewells();
                     }
                     if !parked {
                         return Err(error);
@@ -90,17 +86,6 @@ impl Engine {
     /// Leaves the job when all others leave it, too; then dismisses the spares.
     pub(crate) fn leave(&mut self) {
         self.say_farewells();
-        // When a rebuild has failed there is no world, and the questions are about the universe.
-        let is_void = |world| self.comm(world).retired && !self.job.creating;
-        let last = match (self.job.world, self.job.universe) {
-            (Some(world), _) if !self.comm(world).retired => None,
-            (world, _) if planted(Bug::LeaveBeforeTheOthersKnow) => world,
-            (Some(world), Some(universe)) if is_void(world) => Some(universe),
-            (world, universe) => world.or(universe),
-        };
-        if let Some(comm) = last {
-            self.say_last_word(comm);
-        }
         if let Some(universe) = self.job.universe
             && !self.job.roster.spares.is_empty()
         {

@@ -26,6 +26,7 @@ use alloc::vec::Vec;
 use crate::{
     engine::{CommKey, Engine, Level},
     protocol::roster::Roster,
+    rank::RankSet,
 };
 
 pub use crate::protocol::roster::Placement;
@@ -69,10 +70,11 @@ impl Engine {
         key
     }
 
-    /// The verdict of a step, once known; the step's block is released.
-    pub(crate) fn end_step(&mut self, key: crate::engine::BlockKey) -> Option<bool> {
-        let committed = self.verdict(key)?;
+    /// Releases the block of a decided step; gives those who are dead, the same on all living
+    /// ranks.
+    fn end_step(&mut self, key: crate::engine::BlockKey) -> RankSet {
+        let (comm, id) = (self.block(key).comm, self.block(key).scope);
         self.detach(key);
-        Some(committed)
+        self.comm_mut(comm).commit.end_step(id)
     }
 }

@@ -207,7 +207,8 @@ impl Rebuild {
                 Order::Fail => {
                     let why = self.failure.take().unwrap_or_else(|| DISTURBED.into());
                     let exhausted = Error::RecoveryExhausted { attempts: MAX_ATTEMPTS, why };
-                    return Some(Err(self.refusal.take().unwrap_or(exhausted)));
+                    let refusal = self.course.departure().or_else(|| self.refusal.take());
+                    return Some(Err(refusal.unwrap_or(exhausted)));
                 }
             }
         }
@@ -218,7 +219,7 @@ impl Rebuild {
     /// ranks have agreed on who is dead, so they plan alike.
     fn plan(&self, engine: &Engine) -> Result<(Roster, u32), Error> {
         let comm = engine.comm(universe(engine));
-        let (dead, roster) = (comm.commit.agreed_dead(), &engine.job.roster);
+        let (dead, roster) = (self.course.dead(), &engine.job.roster);
         let attempt = self.course.handshake().attempts();
         let (planned, spawn) = roster.rebuilt(comm.size(), dead, self.placement, attempt);
         let origin = engine.platform.origin();
@@ -235,7 +236,7 @@ impl Rebuild {
     fn regroup(&mut self, engine: &mut Engine, planned: &Roster, spawn: u32) -> Option<Next> {
         let comm = engine.comm(universe(engine));
         let (old, me) = (comm.universe, comm.me);
-        let dead = comm.commit.agreed_dead().clone();
+        let dead = self.course.dead().clone();
         let attempt = self.course.handshake().attempts();
         let living = engine.job.roster.members.iter().filter(|member| !dead.contains(**member));
         let first = living.min() == Some(&me);

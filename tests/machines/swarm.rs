@@ -225,8 +225,11 @@ impl Swarm {
         if self.told {
             println!("       rank {rank} decides {block:?}");
         }
-        let machine = &self.machines[rank.index()];
+        let machine = &mut self.machines[rank.index()];
         let entry = &mut self.records[rank.index()].blocks[block.0 as usize];
+        if entry.is_step {
+            entry.known_then = machine.end_step(block);
+        }
         if entry.decision.is_some() {
             return Err(format!("rank {rank} decides block {} again", block.0));
         }

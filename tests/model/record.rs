@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub(crate) is_step: bool,
     /// The first decision that its machine announced; kept when the machine has forgotten it.
     pub(crate) decision: Option<Decision>,
+    /// The deaths that a decided step knows of.
+    pub(crate) known_then: RankSet,
 }
 
 impl Entry {

@@ -217,6 +217,9 @@ impl Setup {
                     let entry = &mut state.records[rank.index()].blocks[block.0 as usize];
                     assert!(entry.decision.is_none(), "block {block:?} is announced once");
                     entry.decision = machine.decision(block);
+                    if entry.is_step {
+                        entry.known_then = machine.end_step(block);
+                    }
                     // The last block of a turn is never forgotten in it.
                     assert!(entry.decision.is_some(), "block {block:?} has a decision");
                 }

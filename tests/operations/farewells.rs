@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fampi::{
-    BlockOptions, Codes, Color, Comm, Error, Fault, FaultCode, Flow, Level, Outcome, Rank,
-    ReduceOp, Tag, Timeout, Tried, policy,
+    BlockOptions, Codes, Color, Comm, Error, Fault, FaultCode, Flow, Forming, Level, Outcome,
+    Placement, Rank, ReduceOp, Tag, Timeout, Tried, policy,
     sim::{self, Crash, Ending, Report, Simulation},
 };
 
@@ -177,6 +177,33 @@ fn a_job_that_ends_together_waits_for_the_last_and_has_no_fault() {
         });
         let seen = ends(report, &format!("effect {effect}"));
         assert!(seen.iter().all(|(_, seen)| seen[0].1.is_empty()), "effect {effect}: {seen:?}");
+    }
+}
+
+#[test]
+fn nothing_is_made_without_a_rank_that_left() {
+    for (work, seed) in (0..3).flat_map(|work| (0..6).map(move |seed| (work, seed))) {
+        let report = Simulation::new(SIZE).seed(seed).run_world(move |world| {
+            let seen = vec![block(&world)];
+            if world.rank() == Rank::new(1) {
+                world.finalize();
+                return seen;
+            }
+            let forming = |it: Result<Forming, Error>| it?.wait_local(Timeout::Never);
+            let made = match work {
+                0 => forming(world.ishrink()).map(drop),
+                1 => forming(world.isplit(Color::Of(0), 0)).map(drop),
+                _ => world.rebuild(Placement::SameRanks).map(drop),
+            };
+            let error = made.expect_err("one has left");
+            assert!(matches!(error, Error::Left { rank, .. } if rank == Rank::new(1)), "{error}");
+            // A rebuild gives the old world up, whatever comes of it.
+            let after = world.try_block(ALWAYS, |_| Ok(()));
+            assert_eq!(after.is_err(), work == 2);
+            world.finalize();
+            seen
+        });
+        assert_eq!(ends(report, &format!("work {work}, seed {seed}")).len(), SIZE as usize);
     }
 }
 

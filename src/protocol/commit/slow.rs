@@ -146,7 +146,8 @@ impl Commit {
                 self.settle(id, decision, ballot, out);
             }
             (Some(Contribution::Undecided(tally)), None) => {
-                self.settle(id, tally.decide(self.comm), ballot, out);
+                let decision = tally.decide(self.comm, self.is_step(id));
+                self.settle(id, decision, ballot, out);
             }
             (Some(contribution), Some(parent)) => {
                 let sent = gathering.sent_to.is_some() && planted(Bug::ContributeOnce);
@@ -215,6 +216,9 @@ impl Commit {
             if !planted(Bug::KeepTheDecision) {
                 out.send(child, Message::Decide(header.clone(), decision.clone()));
             }
+        }
+        for (_, known) in self.steps.iter_mut().filter(|(step, _)| *step == id) {
+            known.union_with(&decision.known);
         }
         let (floor, dead) = (decision.floor, decision.dead.clone());
         let block = self.blocks.at_mut(id);

@@ -88,15 +88,22 @@ impl Process {
             }
             return Some(committed);
         }
-        let comm = block.comm;
-        if let (true, Some(code)) = (faults.is_empty(), block.proviso) {
-            let state = &self.comms[comm.index()];
-            faults.push(Fault { comm: state.id, rank: state.me, code });
-        }
         block.phase = Phase::Voted;
         self.voted.push(key);
-        let (id, vote) = (block.scope, Vote { faults, context: block.context });
-        if let Some(values) = block.values.get() {
+        let (comm, id) = (block.comm, block.scope);
+        let state = &self.comms[comm.index()];
+        if let (true, Some(code)) = (faults.is_empty(), block.proviso) {
+            faults.push(Fault { comm: state.id, rank: state.me, code });
+        }
+        let vote = Vote { faults, context: block.context };
+        if state.retired && state.commit.has_decided(id) {
+            // The machine has voted for this rank, and the decision came before the block.
+            let committed = state.commit.is_committed(id) == Some(true);
+            let report = state.commit.decision(id).map(|decision| decision.report(state.id));
+            self.end_open(comm, id, (committed, report), out);
+            return None;
+        }
+        if let Some(values) = self.blocks[key.slot()].values.get() {
             let mut copy = Held::NOTHING;
             let values = copy.set(values);
             self.drive(comm, out, |commit, out| commit.handle_fused_vote(id, vote, values, out));
@@ -140,31 +147,7 @@ impl Process {
         let faulty = if committed { None } else { state.commit.decision(id) };
         state.interrupts.forget_below(state.commit.base());
         let report = faulty.as_ref().map(|decision| self.take_abort(comm, id, decision, out));
-        let (blocks, state) = (&self.blocks, &mut self.comms[comm.index()]);
-        let open = &mut state.open;
-        let at = open.iter().position(|key| blocks[key.slot()].scope == id);
-        if let Some(at) = at {
-            // Nearly always there is one.
-            let key = if at + 1 == open.len() { open.pop() } else { Some(open.remove(at)) };
-            let key = key.expect("it is at this place");
-            if state.over.is_some() {
-                self.end_of_the_past(comm);
-            }
-            self.voted.retain(|voted| *voted != key);
-            let values = &mut self.blocks[key.slot()].values;
-            if values.get().is_some() {
-                match self.comms[comm.index()].commit.values(id) {
-                    Some(reduced) => {
-                        values.set(reduced);
-                    }
-                    None => values.clear(),
-                }
-            }
-            if let Some(report) = report {
-                self.block_mut(key).report = report;
-            }
-            out.command(Command::Conclude(key, committed));
-        }
+        self.end_open(comm, id, (committed, report), out);
         if let Some(decision) = faulty {
             self.pending.push_back((comm, Next::Aborted(id, decision.next_context)));
         }
@@ -172,6 +155,40 @@ impl Process {
         if state.context >= FIRST_SHARED_CONTEXT {
             out.command(Command::DiscardStaleMessages(state.present.unwrap_or(comm)));
         }
+    }
+
+    /// Ends the block of this number, if this rank has started it, with a verdict and the report.
+    #[inline]
+    fn end_open(
+        &mut self,
+        comm: CommKey,
+        id: BlockId,
+        (committed, report): (bool, Option<FaultReport>),
+        out: &mut impl Outlet,
+    ) {
+        let (blocks, state) = (&self.blocks, &mut self.comms[comm.index()]);
+        let open = &mut state.open;
+        let Some(at) = open.iter().position(|key| blocks[key.slot()].scope == id) else { return };
+        // Nearly always there is one.
+        let key = if at + 1 == open.len() { open.pop() } else { Some(open.remove(at)) };
+        let key = key.expect("it is at this place");
+        if state.over.is_some() {
+            self.end_of_the_past(comm);
+        }
+        self.voted.retain(|voted| *voted != key);
+        let values = &mut self.blocks[key.slot()].values;
+        if values.get().is_some() {
+            match self.comms[comm.index()].commit.values(id) {
+                Some(reduced) => {
+                    values.set(reduced);
+                }
+                None => values.clear(),
+            }
+        }
+        if let Some(report) = report {
+            self.block_mut(key).report = report;
+        }
+        out.command(Command::Conclude(key, committed));
     }
 
     /// The block is faulty: its report, and the data context of the blocks after it.

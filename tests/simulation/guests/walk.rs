@@ -96,6 +96,9 @@ impl<'a> Walk<'a> {
         for at in 0..self.places.len() {
             self.commit_at_last(at);
         }
+        for place in self.places.iter().flatten().filter(|_| self.job.frees) {
+            self.guest.abandon(place.comm);
+        }
         self.guest.leave();
         self.log.members =
             self.places.into_iter().map(|it| it.map(|it| it.members).unwrap_or_default()).collect();

@@ -5,7 +5,7 @@
 //! and sums, wait for them, finish the blocks with what they started and with other blocks, object
 //! or go away, shrink communicators inside of blocks or outside. Deaths cut anywhere after the
 //! communicators were taken into use. The last season is calm: in the end a block commits on each
-//! communicator.
+//! communicator, after which some programs free theirs.
 //!
 //! Checked are agreement, termination, what messages hold, and validity: a committed block was
 //! finished by every rank of its communicator, except those that some report there has named dead.
@@ -46,6 +46,8 @@ pub(crate) struct Guests {
     latency: [u64; 2],
     exchange: [u32; 2],
     patience: u32,
+    /// The programs free their communicators before they end.
+    frees: bool,
 }
 
 /// What happened in all jobs, to see that everything did.
@@ -100,6 +102,7 @@ impl Guests {
             latency: [1 + draw.below(3), 4 + draw.below(40)],
             exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])].map(|width| width as u32),
             patience: draw.one_of(&[1, 4, 32]) as u32,
+            frees: draw.one_in(3),
         }
     }
 
