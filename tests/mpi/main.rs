@@ -421,7 +421,11 @@ fn second_deaths(spares: u32, trials: usize) -> usize {
     let complete = |_: &usize| {
         let run = launch.run_to_limit();
         // The second may come when all is done.
-        said(&run).iter().filter(|line| line.ends_with("all counted")).count() >= 5
+        let complete = said(&run).iter().filter(|it| it.ends_with("all counted")).count() >= 5;
+        if !complete {
+            println!("{run}");
+        }
+        complete
     };
     (0..trials).filter(complete).count()
 }
