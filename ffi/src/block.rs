@@ -186,20 +186,17 @@ enum Item {
     Done,
 }
 
-/// What the request is; one that is the program's own is taken over.
-fn item(state: &mut State, block: MPI_Request, slot: &mut MPI_Request) -> Result<Item> {
-    if *slot == null() {
+/// What the request is; MPI keeps one that is the program's own from now on.
+fn item(state: &mut State, block: MPI_Request, raw: MPI_Request) -> Result<Item> {
+    if raw == null() {
         return Ok(Item::Done);
     }
-    if *slot == block {
+    if raw == block {
         return Err(FAMPI_ERR_REQUEST);
     }
-    if state.entry(*slot).is_none() {
-        *slot = state.adopt(*slot)?;
-    }
-    match state.entry(*slot) {
-        Some(Entry { kind: Kind::Operation(post), .. }) => {
-            let post = *post;
+    match state.entry(raw) {
+        None => {
+            let Some(post) = state.operation(raw)? else { return Ok(Item::Done) };
             state.guest.with_mpi(|mpi| mpi.share_request(post));
             Ok(Item::Operation(post))
         }
@@ -277,7 +274,7 @@ fn finish_alone(state: &mut State, tb_request: MPI_Request, limit: Timeout) -> R
     };
     guest.finish(block.name, &[], limit);
     if std::mem::replace(&mut block.finished, true) {
-        state.settle(false);
+        state.settle();
     }
     Ok(())
 }
@@ -287,7 +284,7 @@ fn finish_alone(state: &mut State, tb_request: MPI_Request, limit: Timeout) -> R
 pub(crate) fn finish(
     state: &mut State,
     tb_request: MPI_Request,
-    requests: &mut [MPI_Request],
+    requests: &[MPI_Request],
     limit: Timeout,
     reduction: Option<Reduction>,
 ) -> Result<()> {
@@ -303,14 +300,14 @@ pub(crate) fn finish(
     let (mut places, mut operations) = (take(&mut found.places), take(&mut found.operations));
     let mut parts = take(&mut state.lists.parts);
     parts.clear();
-    for (place, slot) in requests.iter_mut().enumerate() {
-        match item(state, tb_request, slot)? {
+    for (place, raw) in requests.iter().enumerate() {
+        match item(state, tb_request, *raw)? {
             Item::Done => continue,
             Item::Inner(inner) => parts.push(Part::Block(inner)),
             Item::Operation(post) => {
                 state.guest.with_mpi(|mpi| mpi.assign(post, data));
                 parts.push(Part::Request(post));
-                operations.push(post);
+                operations.push((post, *raw));
             }
         }
         places.push(place);
@@ -323,7 +320,7 @@ pub(crate) fn finish(
     }
     state.guest.finish(block, &parts, limit);
     state.lists.parts = parts;
-    state.settle(false);
+    state.settle();
     Ok(())
 }
 

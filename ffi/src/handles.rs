@@ -24,7 +24,8 @@ pub(crate) struct Block {
     pub(crate) finished: bool,
     /// For each part of the block its place in the list.
     pub(crate) places: Vec<usize>,
-    pub(crate) operations: Vec<PostId>,
+    /// The program's requests in it.
+    pub(crate) operations: Vec<(PostId, MPI_Request)>,
     /// Where the result of a reduction on the commit goes.
     pub(crate) result: Option<Target>,
     /// States that were brought back in it, by their slots.
@@ -55,7 +56,6 @@ impl Block {
 
 /// What a request of ours stands for.
 pub(crate) enum Kind {
-    Operation(PostId),
     Block(Block),
     Making(Box<Making>),
     /// Nothing: the place is free.
@@ -79,7 +79,7 @@ impl Entry {
 
 /// Addresses are spread by a multiplication; nobody attacks a table with them.
 #[derive(Default)]
-struct Spread(u64);
+pub(crate) struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {
@@ -133,6 +133,13 @@ impl Handles {
     fn older(&mut self, raw: MPI_Request) -> Option<&mut Entry> {
         let place = self.by_key.get(&key(raw))?;
         self.entries.get_mut(*place as usize).filter(|entry| entry.is(raw))
+    }
+
+    /// True for a request of ours that the program has freed, and that we keep for the next block.
+    pub(crate) fn is_freed(&self, raw: MPI_Request) -> bool {
+        let place = self.by_key.get(&key(raw)).map(|place| *place as usize);
+        let entry = place.and_then(|place| self.entries.get(place));
+        entry.is_some_and(|it| !it.held && it.handle.raw == raw && it.handle.is_to_be_announced())
     }
 
     /// What is at a place.

@@ -36,4 +36,5 @@ pub mod request;
 pub mod spawn;
 pub mod standard;
 pub mod state;
+pub mod users;
 pub mod wait;

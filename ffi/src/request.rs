@@ -1,8 +1,7 @@
-//! Requests that fampi returns: real ones of MPI, made by `MPI_Grequest_start`.
+//! Requests that fampi makes: real ones of MPI, made by `MPI_Grequest_start`.
 //!
-//! A handle that the program gives us is tested by us from then on, after which MPI forgets it.
-//! The program gets a generalized request in its place, which stays until the program frees it.
-//! `MPI_Wait`, `MPI_Test` and `MPI_Request_free` work on it like on any other.
+//! A block, and a communicator in the making, is a generalized request, which stays until the
+//! program frees it. `MPI_Wait`, `MPI_Test` and `MPI_Request_free` work on it like on any other.
 //!
 //! MPI hears that it is complete when MPI itself waits, or when the next block starts. One that the
 //! program has given back to us until then (`FAMPI_Request_free`) becomes the program's next

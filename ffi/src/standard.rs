@@ -13,24 +13,24 @@ use crate::{
     wait::wait_all,
 };
 
-/// True for a request that fampi made and the program has not freed.
+/// True for a request that fampi made, or that MPI keeps for it.
 fn is_ours(request: *mut MPI_Request) -> bool {
     // SAFETY: null is asked for first; the rest is the promise of the calling function's caller.
     let raw = if request.is_null() { null() } else { unsafe { *request } };
     let mut ours = false;
     enter(|state| {
-        ours = state.as_mut().is_some_and(|state| state.entry(raw).is_some());
+        ours = state.as_mut().is_some_and(|state| state.knows(raw));
         Ok(())
     });
     ours
 }
 
-/// True while a request of ours is not over.
+/// True while a request that we know is not over.
 fn is_pending(raw: MPI_Request) -> bool {
     let mut pending = false;
     enter(|state| {
-        let entry = state.as_mut().and_then(|state| state.entry(raw));
-        pending = entry.is_some_and(|entry| !entry.handle.is_complete());
+        let Some(state) = state.as_mut() else { return Ok(()) };
+        pending = raw != null() && state.knows(raw) && state.outcome(raw).is_none();
         Ok(())
     });
     pending
@@ -73,8 +73,8 @@ pub unsafe extern "C" fn FAMPI_Test(
     let before = unsafe { *request };
     // SAFETY: our caller's promise.
     let code = unsafe { wait_all(1, request, status, FAMPI_TIMEOUT_POLL, true) };
-    // SAFETY: our caller's promise. What is over is freed, or itself again.
-    let pending = unsafe { *request } == before;
+    // SAFETY: our caller's promise. What is over is freed, unless it can be started again.
+    let pending = unsafe { *request } == before && is_pending(before);
     // SAFETY: our caller's promise.
     unsafe { flag.write(c_int::from(!pending)) };
     if pending { 0 } else { code }

@@ -27,8 +27,9 @@ use crate::{
     handles::Handles,
     owned::Owned,
     recover::links_two_groups,
-    request::{self, empty_status},
+    request::{empty_status, null, repeats},
     spawn,
+    users::{self, Users},
     wait::Awaited,
 };
 
@@ -56,6 +57,9 @@ pub(crate) struct State {
     /// Communicators of the program in whose taking into use a process has died.
     refused: Vec<ffi::MPI_Comm>,
     pub(crate) handles: Handles,
+    pub(crate) users: Users,
+    /// What MPI gives for all that was over when it started, if it has one request for that.
+    finished: ffi::MPI_Request,
     /// MPI tells us when it waits.
     is_called_back: bool,
     /// To make lists of.
@@ -74,6 +78,8 @@ struct Here {
     news: Cell<bool>,
     /// Places of requests that MPI has freed since somebody looked.
     freed: RefCell<Vec<u32>>,
+    /// The program's requests that it has freed since somebody looked.
+    freed_by_program: RefCell<Vec<ffi::MPI_Request>>,
     /// Communicators that the program has freed since somebody looked.
     freed_comms: RefCell<Vec<ffi::MPI_Comm>>,
 }
@@ -84,6 +90,7 @@ static HERE: Owned<Here> = Owned::new(Here {
     state: RefCell::new(None),
     news: Cell::new(false),
     freed: RefCell::new(Vec::new()),
+    freed_by_program: RefCell::new(Vec::new()),
     freed_comms: RefCell::new(Vec::new()),
 });
 
@@ -157,6 +164,14 @@ pub(crate) fn note_freed(place: u32) {
     }
 }
 
+/// The program has freed a request of its own that we keep.
+pub(crate) fn note_freed_by_program(raw: ffi::MPI_Request) {
+    if let Some(here) = HERE.get() {
+        here.news.set(true);
+        here.freed_by_program.borrow_mut().push(raw);
+    }
+}
+
 unsafe extern "C" fn comm_is_freed(
     comm: ffi::MPI_Comm,
     _: c_int,
@@ -179,6 +194,7 @@ unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mu
         {
             state.clear(here);
             state.handles.close();
+            state.guest.with_mpi(MpiPlatform::close_requests);
             state.guest.leave();
             std::mem::forget(state); // It may not touch MPI any more.
         }
@@ -195,8 +211,8 @@ extern "C" fn mpi_is_waiting() -> c_int {
             && let Some(state) = state.as_mut()
             && state.handles.unheard() > 0
         {
-            state.guest.progress();
-            state.settle(true);
+            state.guest.progress_in_mpi();
+            state.settle();
             state.handles.announce();
         }
     }));
@@ -242,6 +258,7 @@ impl State {
             of_error(&error)
         })?;
         let is_called_back = platform.call_back(mpi_is_waiting);
+        let finished = platform.finished_request();
         // SAFETY: reading a constant that MPI's library defines.
         mark(unsafe { ffi::RSMPI_COMM_SELF }, attribute(mpi_ends)?)?;
         Ok(Self {
@@ -249,6 +266,8 @@ impl State {
             comms: Vec::new(),
             refused: Vec::new(),
             handles: Handles::default(),
+            users: Users::default(),
+            finished,
             lists: Lists::default(),
             is_called_back,
             numbers: Vec::new(),
@@ -288,18 +307,17 @@ impl State {
             self.let_go(place);
             self.handles.give_back(place);
         }
+        while let Some(raw) = here.freed_by_program.borrow_mut().pop() {
+            self.users.free(&mut self.guest, raw);
+        }
     }
 
-    /// The program has freed the request at this place.
+    /// The program has freed the request of ours at this place.
     fn let_go(&mut self, place: u32) {
-        let Self { guest, handles, .. } = self;
-        match &mut handles.at(place).kind {
-            Kind::Operation(post) => guest.with_mpi(|mpi| mpi.forget_request(*post)),
-            Kind::Block(block) => {
-                guest.release(block.name);
-                forget_operations(guest, block);
-            }
-            Kind::Making(_) | Kind::Nothing => {}
+        let Self { guest, handles, users, .. } = self;
+        if let Kind::Block(block) = &mut handles.at(place).kind {
+            guest.release(block.name);
+            forget_operations(guest, users, block);
         }
     }
 
@@ -309,7 +327,7 @@ impl State {
     #[allow(clippy::inline_always)]
     #[inline(always)]
     pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> bool {
-        let Self { guest, handles, .. } = self;
+        let Self { guest, handles, users, .. } = self;
         let entry = handles.entry(*slot).filter(|entry| entry.handle.is_to_be_announced());
         let Some(Entry { kind, handle, held }) = entry else { return false };
         let place = handle.place();
@@ -317,14 +335,14 @@ impl State {
             *held = false;
             guest.release(block.name);
             if !block.operations.is_empty() {
-                forget_operations(guest, block);
+                forget_operations(guest, users, block);
             }
             handles.keep(place);
         } else {
             self.let_go(place);
             self.handles.give_back_unheard(place);
         }
-        *slot = request::null();
+        *slot = null();
         true
     }
 
@@ -383,17 +401,38 @@ impl State {
 
     /// Refuses a list with a request that is in it twice, of which only one could be taken over.
     pub(crate) fn check_once(&mut self, requests: &[ffi::MPI_Request]) -> Result<()> {
-        let Self { guest, lists, .. } = self;
-        let mut finished = || guest.with_mpi(|mpi| mpi.finished_request());
-        let mut repeats = |finished| request::repeats(requests, finished, &mut lists.keys);
-        if requests.len() > 1 && repeats(finished()) { Err(FAMPI_ERR_REQUEST) } else { Ok(()) }
+        let Self { lists, finished, .. } = self;
+        let twice = requests.len() > 1 && repeats(requests, *finished, &mut lists.keys);
+        if twice { Err(FAMPI_ERR_REQUEST) } else { Ok(()) }
     }
 
-    /// Takes a request of the program's own under our wing and gives what stands for it.
-    pub(crate) fn adopt(&mut self, raw: ffi::MPI_Request) -> Result<ffi::MPI_Request> {
-        // SAFETY: the program gave it as a live request, and has ours in its place from now on.
-        let post = self.guest.with_mpi(|mpi| unsafe { mpi.adopt_request(raw) });
-        self.handles.add(Kind::Operation(post))
+    /// The operation behind a request of the program's own, which MPI keeps from now on; nothing for
+    /// one that was over when it started, which is one request for all of these.
+    pub(crate) fn operation(&mut self, raw: ffi::MPI_Request) -> Result<Option<PostId>> {
+        let Self { guest, handles, users, finished, .. } = self;
+        if raw == *finished {
+            return Ok(None);
+        }
+        if handles.is_freed(raw) {
+            return Err(FAMPI_ERR_REQUEST);
+        }
+        users.adopt(guest, raw).map(Some)
+    }
+
+    /// True for a request that we made, or that MPI keeps for us.
+    pub(crate) fn knows(&mut self, raw: ffi::MPI_Request) -> bool {
+        self.users.get(raw).is_some() || self.entry(raw).is_some()
+    }
+
+    /// Status and code of a request that is over, as far as is known; null is over.
+    pub(crate) fn outcome(&mut self, raw: ffi::MPI_Request) -> Option<(ffi::MPI_Status, c_int)> {
+        if raw == null() || raw == self.finished {
+            return Some((empty_status(), 0));
+        }
+        if let Some(post) = self.users.get(raw) {
+            return users::outcome(&mut self.guest, post);
+        }
+        self.entry(raw)?.handle.outcome()
     }
 
     /// The program frees a request that MPI has to free: one that is not over does so later.
@@ -405,24 +444,28 @@ impl State {
             && !block.finished
         {
             self.guest.leave_block(block.name);
-            self.settle(false);
+            self.settle();
         }
     }
 
-    /// Frees a request of ours that is over.
+    /// Frees a request that is over; one that can be started again stays.
     #[inline(never)]
     pub(crate) fn release(&mut self, slot: &mut ffi::MPI_Request) {
+        let post = self.users.get(*slot);
+        if post.is_some_and(|post| users::is_persistent(&mut self.guest, post)) {
+            return;
+        }
         if !self.free(slot) {
-            // SAFETY: complete and ours.
+            // SAFETY: complete; the program has given it to us to be freed.
             unsafe { ffi::MPI_Request_free(slot) };
         }
     }
 
-    /// Completes the requests of ours whose end is known; with `look`, asks MPI about each. MPI is
-    /// to hear of it when it waits; at once if it does not call us.
-    pub(crate) fn settle(&mut self, look: bool) {
+    /// Completes the requests of ours whose end is known. MPI is to hear of it when it waits; at once
+    /// if it does not call us.
+    pub(crate) fn settle(&mut self) {
         let Self { guest, handles, is_called_back, .. } = self;
-        handles.for_pending(|entry| settle_entry(guest, entry, look));
+        handles.for_pending(|entry| settle_entry(guest, entry));
         if !*is_called_back {
             handles.announce();
         }
@@ -432,7 +475,7 @@ impl State {
     #[inline]
     pub(crate) fn settle_others(&mut self) {
         if self.handles.unheard() > 1 || !self.is_called_back {
-            self.settle(false);
+            self.settle();
         }
     }
 }
@@ -456,23 +499,16 @@ fn write_result(guest: &Guest, block: &mut Block) {
 
 /// The operations of a block that was freed.
 #[inline(never)]
-fn forget_operations(guest: &mut Guest, block: &mut Block) {
-    for post in block.operations.drain(..) {
-        guest.with_mpi(|mpi| mpi.forget_request(post));
+fn forget_operations(guest: &mut Guest, users: &mut Users, block: &mut Block) {
+    for (post, raw) in block.operations.drain(..) {
+        users.forget(guest, raw, post);
     }
 }
 
 /// Completes a request whose end is known.
-fn settle_entry(guest: &mut Guest, entry: &mut Entry, look: bool) {
+fn settle_entry(guest: &Guest, entry: &mut Entry) {
     let code = match &mut entry.kind {
         Kind::Block(block) => code_of(guest, block, entry.held),
-        Kind::Operation(post) => {
-            let ended = operation_ended(guest, *post, look);
-            ended.map(|(status, code)| {
-                entry.handle.tell(status);
-                code
-            })
-        }
         Kind::Making(making) => {
             entry.handle.tell(empty_status());
             making.outcome()
@@ -482,18 +518,4 @@ fn settle_entry(guest: &mut Guest, entry: &mut Entry, look: bool) {
     if let Some(code) = code {
         entry.handle.complete(code);
     }
-}
-
-fn operation_ended(
-    guest: &mut Guest,
-    post: PostId,
-    look: bool,
-) -> Option<(ffi::MPI_Status, c_int)> {
-    guest.with_mpi(|mpi| {
-        if look && mpi.ended(post).is_none() {
-            fampi_core::engine::platform::Platform::test(mpi, post);
-        }
-        let ended = mpi.ended(post)?;
-        Some((ended.status, ended.fault.map_or(0, fampi_core::FaultCode::number)))
-    })
 }

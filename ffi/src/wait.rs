@@ -1,14 +1,11 @@
 //! Waits: with a timeout, and ended when the block that this rank is in is doomed.
 
-use std::{
-    ffi::c_int,
-    time::{Duration, Instant},
-};
+use std::{ffi::c_int, time::Duration};
 
 use fampi_core::{
     Timeout,
-    engine::platform::PostId,
-    guest::{GuestBlock, Wait},
+    engine::platform::{Platform as _, PostId},
+    guest::{Guest, GuestBlock, Wait},
 };
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
@@ -19,6 +16,7 @@ use crate::{
     },
     request::{empty_status, null},
     state::{Entry, Kind, Result, State, code_of, enter},
+    users,
 };
 
 /// What is waited for.
@@ -36,45 +34,29 @@ enum Much {
     One,
 }
 
-/// What a request of a list came to; `None` while it is pending.
-fn outcome(state: &mut State, raw: MPI_Request) -> Option<(MPI_Status, c_int)> {
-    if raw == null() {
-        return Some((empty_status(), 0));
-    }
-    state.entry(raw)?.handle.outcome()
-}
-
-/// Takes over the requests of a list that are the program's own, and says what to look at.
-fn awaited(
-    state: &mut State,
-    requests: &mut [MPI_Request],
-    found: &mut Vec<Awaited>,
-) -> Result<()> {
+/// Says what to look at for the requests of a list; MPI keeps the program's own from now on.
+fn awaited(state: &mut State, requests: &[MPI_Request], found: &mut Vec<Awaited>) -> Result<()> {
     state.check_once(requests)?;
-    for request in requests.iter() {
+    for request in requests {
         if let Some(Kind::Block(block)) = state.entry(*request).map(|entry| &entry.kind)
             && !block.finished
         {
             return Err(FAMPI_ERR_STATE);
         }
     }
-    for slot in requests.iter_mut() {
-        if *slot == null() {
-            continue;
+    for raw in requests.iter().filter(|raw| **raw != null()) {
+        if let Some(entry) = state.entry(*raw) {
+            match &entry.kind {
+                _ if entry.handle.is_complete() => {}
+                Kind::Block(block) => found.push(Awaited::Block(block.name)),
+                Kind::Making(_) => found.push(Awaited::Making),
+                Kind::Nothing => {}
+            }
+        } else if let Some(post) = state.operation(*raw)?
+            && users::outcome(&mut state.guest, post).is_none()
+        {
+            found.push(Awaited::Operation(post));
         }
-        if state.entry(*slot).is_none() {
-            *slot = state.adopt(*slot)?;
-        }
-        let Some(entry) = state.entry(*slot) else { continue };
-        if entry.handle.is_complete() {
-            continue;
-        }
-        found.push(match &entry.kind {
-            Kind::Operation(post) => Awaited::Operation(*post),
-            Kind::Block(block) => Awaited::Block(block.name),
-            Kind::Making(_) => Awaited::Making,
-            Kind::Nothing => continue,
-        });
     }
     Ok(())
 }
@@ -124,12 +106,12 @@ fn wait_for(
     limit: Timeout,
     much: Much,
 ) -> Result<Wait> {
-    let any_over = requests.iter().any(|raw| *raw != null() && outcome(state, *raw).is_some());
+    let any_over = requests.iter().any(|raw| *raw != null() && state.outcome(*raw).is_some());
     if left.is_empty() || much == Much::One && any_over {
         return Ok(Wait::Done);
     }
     if left.iter().any(|what| matches!(what, Awaited::Making)) {
-        return wait_making(state, requests, limit, much);
+        return wait_making(state, requests, left, limit, much);
     }
     let waited = match left[..] {
         [Awaited::Block(block)] => state.guest.wait_block(block, limit),
@@ -143,50 +125,37 @@ fn wait_for(
             left.is_empty() || much == Much::One && left.len() < before
         }),
     };
-    state.settle(false);
+    state.settle();
     Ok(waited)
 }
 
 /// The same when a communicator in the making is among them, which goes on in its own steps.
 fn wait_making(
     state: &mut State,
-    requests: &mut [MPI_Request],
+    requests: &[MPI_Request],
+    left: &[Awaited],
     limit: Timeout,
     much: Much,
 ) -> Result<Wait> {
     const STEP: Duration = Duration::from_micros(200);
-    let began = Instant::now();
+    let mut steps = Guest::in_steps(limit);
     loop {
         for request in requests.iter() {
             crate::recover::advance(state, *request);
         }
-        state.settle(true);
-        let mut over = requests.iter().map(|raw| outcome(state, *raw).is_some());
+        for what in left {
+            if let Awaited::Operation(post) = what {
+                state.guest.with_mpi(|mpi| mpi.test(*post));
+            }
+        }
+        state.settle();
+        let mut over = requests.iter().map(|raw| state.outcome(*raw).is_some());
         if if much == Much::All { over.all(|it| it) } else { over.any(|it| it) } {
             return Ok(Wait::Done);
         }
-        let expired = match limit {
-            Timeout::Poll => true,
-            Timeout::After(limit) => began.elapsed() >= limit,
-            Timeout::Never => false,
-        };
-        if expired {
+        if state.guest.step_of_wait(&mut steps, STEP) == Wait::TimedOut {
             return Ok(Wait::TimedOut);
         }
-        if state.guest.wait(Timeout::After(STEP), |_| false) == Wait::Doomed {
-            state.guest.progress();
-        }
-    }
-}
-
-/// Gives a persistent request back to the program, which may start it again.
-fn give_back(state: &mut State, slot: &mut MPI_Request) {
-    let Some(entry) = state.entry(*slot) else { return };
-    let Kind::Operation(post) = entry.kind else { return };
-    let ended = state.guest.with_mpi(|mpi| mpi.ended(post));
-    if let Some(original) = ended.and_then(|ended| ended.persistent) {
-        let mut ours = std::mem::replace(slot, original);
-        state.release(&mut ours);
     }
 }
 
@@ -354,12 +323,11 @@ unsafe fn wait_list(
     let mut first = 0;
     for (at, slot) in requests.iter_mut().enumerate() {
         // One that MPI does not let go of is over for its block only.
-        let (status, code) = outcome(state, *slot).ok_or(FAMPI_ERR_INTERRUPTED)?;
+        let (status, code) = state.outcome(*slot).ok_or(FAMPI_ERR_INTERRUPTED)?;
         first = if first == 0 { code } else { first };
         // SAFETY: our caller's promise.
         unsafe { put_statuses(statuses, at, status) };
-        give_back(state, slot);
-        if release && state.entry(*slot).is_some() {
+        if release && *slot != null() {
             state.release(slot);
         }
     }
@@ -373,7 +341,7 @@ unsafe fn wait_list(
 /// As `put_statuses`.
 #[inline(never)]
 unsafe fn tell(state: &mut State, raw: MPI_Request, status: *mut MPI_Status) {
-    if let Some((found, _)) = outcome(state, raw) {
+    if let Some((found, _)) = state.outcome(raw) {
         // SAFETY: our caller's promise.
         unsafe { put_statuses(status, 0, found) };
     }
@@ -417,12 +385,11 @@ pub unsafe extern "C" fn FAMPI_Waitany_local(
         let state = State::started(state)?;
         unfinished(wait(state, requests, limit, Much::One)?)?;
         for (at, slot) in requests.iter_mut().enumerate().filter(|(_, slot)| **slot != null()) {
-            if let Some((found, code)) = outcome(state, *slot) {
+            if let Some((found, code)) = state.outcome(*slot) {
                 // SAFETY: our caller's promise.
                 unsafe { put(index, at as c_int) }?;
                 // SAFETY: as above.
                 unsafe { put_status(status, found) };
-                give_back(state, slot);
                 return if code == 0 { Ok(()) } else { Err(code) };
             }
         }
@@ -471,12 +438,11 @@ pub unsafe extern "C" fn FAMPI_Waitsome_local(
         unfinished(wait(state, requests, limit, Much::One)?)?;
         let (mut found, mut first) = (0, 0);
         for (at, slot) in requests.iter_mut().enumerate().filter(|(_, slot)| **slot != null()) {
-            if let Some((status, code)) = outcome(state, *slot) {
+            if let Some((status, code)) = state.outcome(*slot) {
                 indices[found] = at as c_int;
                 // SAFETY: our caller's promise.
                 unsafe { put_statuses(statuses, found, status) };
                 (found, first) = (found + 1, if first == 0 { code } else { first });
-                give_back(state, slot);
             }
         }
         // SAFETY: our caller's promise.

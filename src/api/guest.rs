@@ -5,10 +5,12 @@
 //! release gets a panic, so the binding has its own table. Programs in Rust use
 //! [`crate::World`].
 
+use core::time::Duration;
+
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Level, Need, Waited,
-        platform::{DataId, Platform, PostId, Progress, UniverseId},
+        BlockKey, CommKey, Engine, Level, Need, Span, Waited,
+        platform::{DataId, Idle, Platform, PostId, Progress, UniverseId},
         record::Record,
         reduction::Values,
     },
@@ -28,6 +30,25 @@ pub use crate::recovery::repair::Task;
 /// A process whose program owns its MPI.
 pub struct Guest {
     engine: Engine,
+    /// The wait of MPI's own in which this process is called back.
+    in_mpi: Option<InMpi>,
+}
+
+/// Calls by MPI, one after the other.
+#[derive(Clone, Copy)]
+struct InMpi {
+    began: Duration,
+    last: Duration,
+}
+
+/// Between two calls by an MPI that waits there is no longer pause: the program did something else.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A wait of the program that the binding makes in several steps.
+#[derive(Clone, Copy)]
+pub struct Steps {
+    limit: Timeout,
+    span: Option<Span>,
 }
 
 /// A communicator that was adopted.
@@ -72,7 +93,7 @@ pub struct Repairing {
 impl Guest {
     /// Enters with a platform that has no universe yet.
     pub fn new(platform: Box<dyn Platform>) -> Self {
-        Self { engine: Engine::new(platform) }
+        Self { engine: Engine::new(platform), in_mpi: None }
     }
 
     /// The platform.
@@ -145,6 +166,7 @@ impl Guest {
             }
         }
         engine.finish_adopted(block.0, timeout);
+        self.in_mpi = None;
     }
 
     /// The numbers that this process brings to the reduction on the commit of a block, which is
@@ -192,6 +214,29 @@ impl Guest {
             Waited::TimedOut => Wait::TimedOut,
             Waited::Doomed => Wait::Doomed,
         }
+    }
+
+    /// Begins a wait of several steps.
+    pub fn in_steps(limit: Timeout) -> Steps {
+        Steps { limit, span: None }
+    }
+
+    /// Takes a step of a wait: what is late in a block is judged by the wait as a whole, which ends
+    /// with [`Wait::TimedOut`].
+    pub fn step_of_wait(&mut self, steps: &mut Steps, step: Duration) -> Wait {
+        let engine = &mut self.engine;
+        let now = engine.platform.now();
+        let span = *steps.span.get_or_insert(Span::new(now, steps.limit));
+        if !span.goes_beyond(now) {
+            return Wait::TimedOut;
+        }
+        engine.within(span, |engine| {
+            if engine.wait_inside(Timeout::After(step), |_| false) != Waited::Doomed {
+                return Wait::Done;
+            }
+            engine.wait(Timeout::Poll, Idle::Busy, |_| false);
+            Wait::Doomed
+        })
     }
 
     /// The verdict, if there is one: whether the block committed, and its report.
@@ -340,8 +385,20 @@ impl Guest {
     /// One step of everything.
     pub fn progress(&mut self) {
         if !self.engine.process.has_left() {
-            self.engine.wait(Timeout::Poll, crate::engine::platform::Idle::Busy, |_| false);
+            self.engine.wait(Timeout::Poll, Idle::Busy, |_| false);
         }
+    }
+
+    /// One step of everything, while MPI waits, without limit, in a call of its own.
+    pub fn progress_in_mpi(&mut self) {
+        if self.engine.process.has_left() {
+            return;
+        }
+        let now = self.engine.platform.now();
+        let began = self.in_mpi.filter(|it| now < it.last + PAUSE).map_or(now, |it| it.began);
+        let span = Span::new(began, Timeout::Never);
+        self.engine.within(span, |engine| engine.wait(Timeout::Poll, Idle::Busy, |_| false));
+        self.in_mpi = Some(InMpi { began, last: now });
     }
 
     /// Leaves in order, before MPI is finalised.

@@ -42,9 +42,9 @@ pub(crate) struct Contents {
     pub(super) deferred: Vec<Deferred>,
     /// Messages that a probe has matched and that were not received.
     pub(super) messages: Vec<MessageId>,
-    /// The limit of finish, until a wait has looked at the clock: from then on there is a deadline.
+    /// The limit of finish: how long a wait has to last for the pending requests to be faults.
     pub(super) limit: Option<Duration>,
-    /// When the pending requests become faults.
+    /// When the pending requests become faults for another reason.
     pub(super) deadline: Option<Duration>,
     /// Slots of partner copies that become valid when the block commits.
     pub(crate) copies: Vec<crate::recovery::copies::PendingCopy>,

@@ -76,7 +76,7 @@ pub(crate) use neighbours::Edge;
 use neighbours::Parts;
 pub(crate) use platform::Progress;
 use platform::{DataId, Platform, UniverseId};
-pub(crate) use progress::Waited;
+pub(crate) use progress::{Span, Waited};
 use pulse::Pulse;
 use window::WindowState;
 pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
@@ -126,6 +126,8 @@ pub(crate) struct Engine {
     tag_bits: TagBits,
     /// When all requests of the draining blocks are looked at again.
     next_look: Duration,
+    /// The wait of the application of which the present one is a step.
+    span: Option<Span>,
 }
 
 impl Engine {
@@ -156,6 +158,7 @@ impl Engine {
             tests_per_turn: progress::tests_per_turn(patience),
             tag_bits,
             next_look: Duration::ZERO,
+            span: None,
         }
     }
 

@@ -25,6 +25,31 @@ pub(super) fn tests_per_turn(patience: u32) -> u32 {
     (patience / 2).clamp(1, TESTS_PER_TURN)
 }
 
+/// A wait of the application, perhaps in several steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// When it looked at the clock first.
+    began: Duration,
+    /// When it ends, if it ever does.
+    end: Option<Duration>,
+}
+
+impl Span {
+    pub(crate) fn new(began: Duration, limit: Timeout) -> Self {
+        Self { began, end: limit.deadline(began) }
+    }
+
+    /// The moment that comes so long after its beginning, if it goes on beyond that.
+    pub(super) fn passes(self, limit: Duration) -> Option<Duration> {
+        self.began.checked_add(limit).filter(|moment| self.goes_beyond(*moment))
+    }
+
+    /// True when it does not end before this moment, or at it.
+    pub(crate) fn goes_beyond(self, moment: Duration) -> bool {
+        self.end.is_none_or(|end| moment < end)
+    }
+}
+
 /// What waiting for a block came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Waited {
@@ -100,7 +125,7 @@ impl Engine {
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> bool {
         let (mut quiet, mut busy) = (0_u32, 0_u32);
-        let mut deadline = None;
+        let mut own = None;
         loop {
             if let Some(pulse) = self.pulse {
                 pulse.beat();
@@ -119,7 +144,7 @@ impl Engine {
                 }
             } else if timeout == Timeout::Poll {
                 let now = self.platform.now();
-                self.check_deadlines(now, Some(now));
+                self.check_deadlines(now, self.span.unwrap_or(Span::new(now, timeout)));
                 return done(self);
             } else {
                 quiet += 1;
@@ -130,14 +155,15 @@ impl Engine {
                 }
             }
             let now = self.platform.now();
-            let limit = *deadline.get_or_insert_with(|| timeout.deadline(now));
-            self.check_deadlines(now, limit);
-            if limit.is_some_and(|limit| now >= limit) {
+            let own = *own.get_or_insert_with(|| Span::new(now, timeout));
+            let span = self.span.unwrap_or(own);
+            self.check_deadlines(now, span);
+            if own.end.is_some_and(|end| now >= end) {
                 return done(self);
             }
             if !is_busy {
                 if !done(self) {
-                    self.platform.idle(self.next_deadline(limit), how);
+                    self.platform.idle(self.next_deadline(own.end, span), how);
                 }
                 quiet = self.patience / 2;
             }
@@ -186,8 +212,16 @@ impl Engine {
         }
     }
 
-    /// Looks after blocks with pending requests, in a wait that goes on until this `end`.
-    fn check_deadlines(&mut self, now: Duration, end: Option<Duration>) {
+    /// Takes one step of a wait that has others: what the step does not make late, they may.
+    pub(crate) fn within<R>(&mut self, span: Span, step: impl FnOnce(&mut Self) -> R) -> R {
+        let outer = self.span.replace(span);
+        let result = step(self);
+        self.span = outer;
+        result
+    }
+
+    /// Looks after blocks with pending requests, in this wait.
+    fn check_deadlines(&mut self, now: Duration, span: Span) {
         if self.draining.is_empty() {
             return;
         }
@@ -204,16 +238,19 @@ impl Engine {
                 self.drain(key);
             }
             if self.draining.contains(&key) {
-                self.check_deadline(key, now, end);
+                self.check_deadline(key, now, span);
             }
         }
     }
 
     /// The next moment at which something is due without any news.
-    fn next_deadline(&self, limit: Option<Duration>) -> Option<Duration> {
-        let due = self.draining.iter().filter_map(|key| self.contents(*key).deadline);
+    fn next_deadline(&self, end: Option<Duration>, span: Span) -> Option<Duration> {
+        let contents = self.draining.iter().map(|key| self.contents(*key));
+        let due = contents.flat_map(|it| {
+            it.deadline.into_iter().chain(it.limit.and_then(|limit| span.passes(limit)))
+        });
         let look = (!self.draining.is_empty()).then_some(self.next_look);
-        due.chain(limit).chain(look).min()
+        due.chain(end).chain(look).min()
     }
 
     #[inline]

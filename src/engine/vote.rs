@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{
-    BlockKey, Engine, Level, Need, Phase, Progress, entry::Entry, neighbours::Exchange,
+    BlockKey, Engine, Level, Need, Phase, Progress, Span, entry::Entry, neighbours::Exchange,
     record::Record,
 };
 use crate::{
@@ -124,19 +124,20 @@ impl Engine {
         }
     }
 
-    /// Pending requests of a finished block whose deadline has come become faults, in a wait that
-    /// goes on beyond the deadline.
+    /// Pending requests of a finished block become faults in a wait that goes on beyond the limit of
+    /// finish, or beyond another deadline that the block has.
     ///
-    /// The limit of finish counts from the first look at the clock in a wait, so a wait with the
-    /// same limit ends first, however long this process took from one call to the other.
-    pub(super) fn check_deadline(&mut self, key: BlockKey, now: Duration, end: Option<Duration>) {
-        let phase = self.block(key).phase;
-        let contents = self.contents_mut(key);
-        if let Some(moment) = contents.limit.take().and_then(|limit| now.checked_add(limit)) {
-            contents.bring_deadline(moment);
+    /// The limit counts from the first look at the clock in each wait, so a wait with the same limit
+    /// ends first, however often the application waits, and however long it does something else
+    /// between.
+    pub(super) fn check_deadline(&mut self, key: BlockKey, now: Duration, span: Span) {
+        if self.block(key).phase != Phase::Draining {
+            return;
         }
-        let is_due = |deadline| now >= deadline && end.is_none_or(|end| deadline < end);
-        if phase != Phase::Draining || !contents.deadline.is_some_and(is_due) {
+        let contents = self.contents_mut(key);
+        let late = contents.limit.and_then(|limit| span.passes(limit));
+        let due = contents.deadline.filter(|moment| span.goes_beyond(*moment));
+        if !late.into_iter().chain(due).any(|moment| now >= moment) {
             return;
         }
         if contents.is_drained() {

@@ -9,6 +9,7 @@ pub(super) mod element;
 pub(super) mod expose;
 pub(super) mod files;
 pub(super) mod inside;
+pub(super) mod kept;
 pub(super) mod library;
 pub(super) mod matched;
 pub(super) mod message;

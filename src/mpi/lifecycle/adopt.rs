@@ -27,7 +27,7 @@ use crate::{
             contexts::DataComm, data::Posts, external::Guests, in_flight::Flights,
             platform::MpiPlatform,
         },
-        this_mpi::{self, inject_failure, unreported_exit},
+        this_mpi::{self, Keeping, inject_failure, unreported_exit},
         transport::{
             acquaintance::{self, Acquaintance},
             control::Control,
@@ -82,7 +82,7 @@ impl MpiPlatform {
             control: Control::new(ulfm),
             posts: Posts::new(finished),
             flights: Flights::new(finished, alone),
-            guests: Guests::invited(),
+            guests: Guests::invited(Keeping::find()?),
             data: Vec::new(),
             unneeded: Vec::new(),
             spawned: None,

@@ -27,6 +27,7 @@ pub(super) mod finalize_farewell;
 pub(super) mod idup_numbering;
 pub(super) mod init_state;
 pub(super) mod inject_failure;
+pub(super) mod kept_requests;
 pub(super) mod launch_census;
 pub(super) mod null_comm_refcount;
 pub(super) mod romio;

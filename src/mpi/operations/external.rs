@@ -1,9 +1,12 @@
 //! Communicators and requests of a program that owns its MPI.
 //!
 //! Operations are the user's: they run on the user's communicator and write to the user's memory.
-//! All that is done to them is `MPI_Test`; when their block is doomed, their communicator is
+//! All that is done to them is to look at them; when their block is doomed, their communicator is
 //! revoked, which ends them. One that does not end even so, as it runs on another communicator,
 //! is over for its block, while MPI still has it.
+//!
+//! A request is kept from the moment at which the user gives it to us: MPI frees it when the user
+//! has freed it, or has waited for it, by any copy of its handle, and no block has it any more.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +18,11 @@ use crate::{
     mpi::calls::{
         comm::Comm,
         library::PROC_FAILED_PENDING,
+        kept::Seen,
         request::{Done, Request, empty_status},
         ulfm::Ulfm,
     },
+    mpi::this_mpi::{Free, Keeping},
 };
 
 /// Numbers of the users' operations have this bit, those of our own have not.
@@ -32,16 +37,22 @@ pub struct Ended {
     pub status: ffi::MPI_Status,
     /// Why it failed, if it did.
     pub fault: Option<FaultCode>,
-    /// A persistent request that is inactive now; MPI has forgotten all others.
-    pub persistent: Option<ffi::MPI_Request>,
+    /// The request can be started again.
+    pub is_persistent: bool,
 }
 
 /// An operation of the user.
 pub(super) struct Operation {
     request: Request,
+    /// How MPI frees it, once it may.
+    free: Free,
+    /// The user has freed it.
+    pub(super) is_freed: bool,
     pub(super) ended: Option<Ended>,
-    /// How many ask for it: the handle that stands for it, blocks.
+    /// How many ask for it: the user, blocks.
     pub(super) uses: u32,
+    /// The user says that it has failed, whatever it comes to.
+    pub(super) raised: Option<FaultCode>,
     /// The communicator of its block.
     pub(super) block: Option<DataId>,
     /// Its block was doomed while it was pending.
@@ -56,7 +67,8 @@ pub(in crate::mpi) struct Guests {
     comms: Vec<(DataId, UniverseId, Comm)>,
     operations: Vec<Option<Operation>>,
     free: Vec<u32>,
-    invited: bool,
+    /// How requests are kept, once a program that owns its MPI has come in.
+    keeping: Option<Keeping>,
 }
 
 /// True for operations of the user.
@@ -66,37 +78,56 @@ pub(in crate::mpi) fn is_guest(post: PostId) -> bool {
 }
 
 impl Operation {
-    fn look(&mut self) -> Progress {
+    fn look(&mut self, keeping: Keeping) -> Progress {
         if self.ended.is_none() {
-            let mut done = Done::new(empty_status());
-            let tested = self.request.test_with(Some(&mut done));
-            let class = match tested {
-                Ok(false) => 0,
-                Ok(true) => {
-                    // What was cancelled is complete for MPI, with nothing in its buffer.
-                    let fault = self.cut.filter(|_| done.is_cancelled());
-                    self.end(done.into_raw(), fault);
-                    0
-                }
-                Err(refusal) => refusal.class,
-            };
-            if class == PROC_FAILED_PENDING {
-                // A wildcard whose sender may be the dead: the block is doomed.
-                self.cut = Some(FaultCode::ProcessFailed);
-                self.request.cancel();
-                self.given_up = Some(FaultCode::ProcessFailed);
-            } else if class != 0 {
-                let mut status = done.into_raw();
-                status.MPI_ERROR = class;
-                let fault = FaultCode::from_mpi_class(class);
-                self.end(status, Some(fault));
-            }
+            self.test(keeping);
         }
         match &self.ended {
             Some(Ended { fault: Some(code), .. }) => Progress::Failed(*code),
             Some(_) => Progress::Complete(Status::default()),
             None => self.given_up.map_or(Progress::Pending, Progress::Failed),
         }
+    }
+
+    fn test(&mut self, keeping: Keeping) {
+        let mut done = Done::new(empty_status());
+        // SAFETY: kept since it was adopted, and not given back before it has ended.
+        let class = match unsafe { self.request.look_at_kept(keeping) } {
+            Ok(Seen::Pending) => return,
+            Ok(Seen::Wildcard) => PROC_FAILED_PENDING,
+            Ok(Seen::Over(seen, class)) => {
+                done = seen;
+                class
+            }
+            Err(refusal) => refusal.class,
+        };
+        // SAFETY: live, as it is kept.
+        let is_persistent = unsafe { keeping.is_persistent(self.request.raw()) };
+        // SAFETY: as above.
+        let class = if is_persistent && !unsafe { keeping.is_active(self.request.raw()) } {
+            0
+        } else {
+            class
+        };
+        if is_persistent && class == 0 {
+            // It can be started again from now on. It is complete, and has no error.
+            let _ = self.request.test_with(None);
+        }
+        if class == PROC_FAILED_PENDING {
+            // A wildcard whose sender may be the dead: the block is doomed.
+            self.cut = Some(FaultCode::ProcessFailed);
+            self.request.cancel();
+            self.given_up = Some(FaultCode::ProcessFailed);
+            return;
+        }
+        // What was cancelled is complete for MPI, with nothing in its buffer.
+        let fault = match class {
+            0 => self.cut.filter(|_| done.is_cancelled()),
+            class => Some(FaultCode::from_mpi_class(class)),
+        };
+        let mut status = done.into_raw();
+        status.MPI_ERROR = class;
+        self.ended = Some(Ended { status, fault: fault.or(self.raised), is_persistent });
     }
 
     /// It failed for this reason, if MPI has given none.
@@ -109,16 +140,35 @@ impl Operation {
         }
     }
 
-    fn end(&mut self, status: ffi::MPI_Status, fault: Option<FaultCode>) {
-        let persistent = (!self.request.is_over()).then(|| self.request.raw());
-        self.ended = Some(Ended { status, fault, persistent });
+    /// The user says that it has failed.
+    pub(super) fn raise(&mut self, code: FaultCode) {
+        self.raised.get_or_insert(code);
+        if let Some(ended) = &mut self.ended {
+            ended.fault.get_or_insert(code);
+        }
+    }
+
+    /// True when the user has started the request again after its end.
+    fn is_started_again(&self, keeping: Keeping) -> bool {
+        // SAFETY: live, as it is kept.
+        let is_active = || unsafe { keeping.is_active(self.request.raw()) };
+        let rests = |ended: Ended| ended.is_persistent && ended.status.MPI_ERROR == 0;
+        self.ended.is_some_and(rests) && is_active()
+    }
+
+    /// MPI may have the request back.
+    fn give_back(self, keeping: Keeping) {
+        // SAFETY: kept, with this function.
+        unsafe { keeping.give_back(self.request.raw(), self.free) };
+        // SAFETY: the user has freed it, and no block has it.
+        unsafe { self.request.free() };
     }
 }
 
 impl Guests {
     /// Those of a program that owns its MPI, when it comes in.
-    pub(in crate::mpi) fn invited() -> Self {
-        Self { invited: true, ..Self::default() }
+    pub(in crate::mpi) fn invited(keeping: Keeping) -> Self {
+        Self { keeping: Some(keeping), ..Self::default() }
     }
 
     /// Takes a communicator of the user into use.
@@ -131,19 +181,14 @@ impl Guests {
         self.comms.retain(|(known, ..)| *known != data);
     }
 
-    /// Frees the place of an operation.
-    pub(super) fn remove(&mut self, post: PostId) {
-        self.operations[(post.0 & !GUEST) as usize] = None;
-        self.free.push(post.0 & !GUEST);
-    }
-
     pub(super) fn operation(&mut self, post: PostId) -> Option<&mut Operation> {
         self.operations.get_mut((post.0 & !GUEST) as usize)?.as_mut()
     }
 
     pub(in crate::mpi) fn test(&mut self, post: PostId, ulfm: &Ulfm) -> Progress {
         let gone = Progress::Failed(FaultCode::Interrupted);
-        match self.operation(post).map_or(gone, Operation::look) {
+        let Some(keeping) = self.keeping else { return gone };
+        match self.operation(post).map_or(gone, |operation| operation.look(keeping)) {
             Progress::Failed(code) if code.is_unspecific() => {
                 Progress::Failed(self.explain(post, ulfm).unwrap_or(code))
             }
@@ -162,15 +207,77 @@ impl Guests {
         Some(cause)
     }
 
-    pub(super) fn add(&mut self, request: Request) -> PostId {
-        let (block, given_up, cut) = (None, None, None);
-        let made = Operation { request, ended: None, uses: 1, block, given_up, cut };
+    /// Keeps a request of the user; what frees it calls a function of the binding instead.
+    ///
+    /// # Safety
+    ///
+    /// It is live, is not kept, and MPI gives it for this operation only.
+    pub(super) unsafe fn add(&mut self, raw: ffi::MPI_Request, instead: Free) -> Option<PostId> {
+        // SAFETY: our caller's promise.
+        let free = unsafe { self.keeping?.keep(raw, instead) };
+        // SAFETY: live until we give it back.
+        Some(self.put(unsafe { Request::from_raw(raw) }, free))
+    }
+
+    fn put(&mut self, request: Request, free: Free) -> PostId {
+        let (block, given_up, cut, raised) = (None, None, None, None);
+        let (is_freed, ended, uses) = (false, None, 1);
+        let made =
+            Operation { request, free, is_freed, ended, uses, raised, block, given_up, cut };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.operations.push(None);
             self.operations.len() as u32 - 1
         });
         self.operations[slot as usize] = Some(made);
         PostId(slot | GUEST)
+    }
+
+    /// The present operation of a request: another one if the user has started it again.
+    pub(super) fn renew(&mut self, post: PostId) -> PostId {
+        let Some(keeping) = self.keeping else { return post };
+        let Some(before) = self.operation(post) else { return post };
+        if !before.is_started_again(keeping) {
+            return post;
+        }
+        // SAFETY: it stays live for the new operation; the old one has ended, and looks no more.
+        let request = unsafe { Request::from_raw(before.request.raw()) };
+        let free = before.free;
+        self.let_go(post);
+        self.put(request, free)
+    }
+
+    /// One of those who asked for an operation does no more. True after the last, if the user has
+    /// freed the request: MPI has it back as soon as it is over.
+    pub(super) fn let_go(&mut self, post: PostId) -> bool {
+        let Some(operation) = self.operation(post) else { return false };
+        operation.uses = operation.uses.saturating_sub(1);
+        let (is_last, is_freed) = (operation.uses == 0, operation.is_freed);
+        if is_last && (operation.ended.is_some() || !is_freed) {
+            self.remove(post);
+        }
+        is_last && is_freed
+    }
+
+    /// The place of an operation is free, and MPI has a request back that the user has freed.
+    fn remove(&mut self, post: PostId) {
+        let slot = post.0 & !GUEST;
+        if let (Some(operation), Some(keeping)) =
+            (self.operations[slot as usize].take(), self.keeping)
+        {
+            self.free.push(slot);
+            if operation.is_freed {
+                operation.give_back(keeping);
+            }
+        }
+    }
+
+    /// MPI ends: it may free what it likes.
+    pub(super) fn close(&mut self) {
+        let Some(keeping) = self.keeping else { return };
+        for operation in self.operations.iter().flatten() {
+            // SAFETY: live, as it is kept, with this function.
+            unsafe { keeping.give_back(operation.request.raw(), operation.free) };
+        }
     }
 
     /// Asks MPI to end an operation. One that has failed for its block was interrupted for whoever
@@ -184,19 +291,22 @@ impl Guests {
 
     /// Operations that nobody asks for are tested to their end, as MPI wants it.
     pub(in crate::mpi) fn sweep(&mut self) {
+        let Some(keeping) = self.keeping else { return };
+        let is_over = |operation: &mut Operation| {
+            operation.look(keeping);
+            operation.ended.is_some()
+        };
         for slot in 0..self.operations.len() {
-            if let Some(operation) = self.operations[slot].as_mut().filter(|it| it.uses == 0)
-                && operation.look() != Progress::Pending
-            {
-                self.operations[slot] = None;
-                self.free.push(slot as u32);
+            let unused = self.operations[slot].as_mut().filter(|operation| operation.uses == 0);
+            if unused.is_some_and(is_over) {
+                self.remove(PostId(slot as u32 | GUEST));
             }
         }
     }
 
     /// True when a program that owns its MPI has come in.
     pub(in crate::mpi) fn are_in_use(&self) -> bool {
-        self.invited
+        self.keeping.is_some()
     }
 
     /// The user's communicator, if this is one.
@@ -221,10 +331,11 @@ impl Guests {
         if everybody_lives {
             return true;
         }
+        let Some(keeping) = self.keeping else { return true };
         users.revoke(ulfm);
         let began = Instant::now();
         while began.elapsed() < DRAIN_WITHIN {
-            if self.of_blocks_on(data).all(|operation| operation.look() != Progress::Pending) {
+            if self.of_blocks_on(data).all(|it| it.look(keeping) != Progress::Pending) {
                 break;
             }
         }

@@ -5,18 +5,32 @@ use mpi::ffi;
 use super::{external::Ended, platform::MpiPlatform};
 use crate::{
     engine::platform::{DataId, PostId},
-    mpi::calls::request::Request,
+    fault::FaultCode,
+    mpi::this_mpi::Free,
 };
 
 impl MpiPlatform {
-    /// Takes a request that the user started.
+    /// Keeps a request that the user started. Whatever frees it, or tells of its end, calls
+    /// `instead`, which notes that and makes the caller's handle null; the request stays until
+    /// [`Self::free_request`] was called, and no block has it.
     ///
     /// # Safety
     ///
-    /// The request is live, and nobody else tests or frees it any more.
-    pub unsafe fn adopt_request(&mut self, raw: ffi::MPI_Request) -> PostId {
-        // SAFETY: live and ours to test, says our caller.
-        self.guests.add(unsafe { Request::from_raw(raw) })
+    /// The request is live, is no other one that was adopted, and not
+    /// [`Self::finished_request`].
+    pub unsafe fn adopt_request(
+        &mut self,
+        raw: ffi::MPI_Request,
+        instead: Free,
+    ) -> Option<PostId> {
+        // SAFETY: our caller's promise.
+        unsafe { self.guests.add(raw, instead) }
+    }
+
+    /// The operation that a request stands for now, which is another one after the user has started
+    /// it again.
+    pub fn renew_request(&mut self, post: PostId) -> PostId {
+        self.guests.renew(post)
     }
 
     /// The request belongs to a block on this communicator, and ends with it.
@@ -24,6 +38,17 @@ impl MpiPlatform {
         if let Some(operation) = self.guests.operation(post) {
             (operation.block, operation.given_up) = (data, None);
         }
+    }
+
+    /// The user says that the operation has failed with this code, whatever it comes to. False when
+    /// a block has it already.
+    pub fn raise_in_request(&mut self, post: PostId, code: i32) -> bool {
+        let free = self.guests.operation(post).filter(|operation| operation.block.is_none());
+        let found = free.is_some();
+        if let Some(operation) = free {
+            operation.raise(FaultCode::Application(code));
+        }
+        found
     }
 
     /// The request that MPI gives for whatever was over before its start returned, as often as it
@@ -37,21 +62,29 @@ impl MpiPlatform {
         self.guests.operation(post)?.ended
     }
 
-    /// One more asks for this request.
+    /// One more block has this request.
     pub fn share_request(&mut self, post: PostId) {
         if let Some(operation) = self.guests.operation(post) {
             operation.uses += 1;
         }
     }
 
-    /// One of those who asked for this request does no more. After the last, MPI completes it in
-    /// its own time.
-    pub fn forget_request(&mut self, post: PostId) {
+    /// The user has freed the request. True when no block has it: no copy of its handle is to be
+    /// used any more.
+    pub fn free_request(&mut self, post: PostId) -> bool {
         if let Some(operation) = self.guests.operation(post) {
-            operation.uses = operation.uses.saturating_sub(1);
-            if operation.uses == 0 && operation.ended.is_some() {
-                self.guests.remove(post);
-            }
+            operation.is_freed = true;
         }
+        self.guests.let_go(post)
+    }
+
+    /// A block that had this request is no more. The rest is as for [`Self::free_request`].
+    pub fn forget_request(&mut self, post: PostId) -> bool {
+        self.guests.let_go(post)
+    }
+
+    /// MPI ends, and has all requests back.
+    pub fn close_requests(&mut self) {
+        self.guests.close();
     }
 }

@@ -24,7 +24,7 @@ const OBJECTION: i32 = 7;
 /// How long a message may take that nobody sends.
 const LATE: Duration = Duration::from_micros(300);
 /// How long a wait for a communicator in the making lets the rest go on.
-const STEP: Timeout = Timeout::After(Duration::from_micros(200));
+const STEP: Duration = Duration::from_micros(200);
 /// Blocks in the calm until one has to commit: the first may tell of deaths before it.
 const TRIES: u64 = 8;
 
@@ -338,12 +338,12 @@ impl<'a> Walk<'a> {
             Ok(shrinking) => shrinking,
             Err(error) => return self.wrong(|| format!("no shrink begins: {error}")),
         };
+        let mut steps = Guest::in_steps(Timeout::Never);
         let made = loop {
             if let Some(made) = self.guest.step(&mut shrinking) {
                 break made;
             }
-            if self.guest.wait(STEP, |_| false) == Wait::Doomed {
-                self.guest.progress();
+            if self.guest.step_of_wait(&mut steps, STEP) == Wait::Doomed {
                 // A program spins here; the others have processors of their own.
                 sim::compute(Duration::from_micros(5));
             }

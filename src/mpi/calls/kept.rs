@@ -1,0 +1,152 @@
+//! Requests that stay when they are complete, and a request to try that with.
+
+use std::ffi::c_int;
+
+use mpi::ffi;
+
+use super::{
+    comm::Comm,
+    inside,
+    library::{Checked, PROC_FAILED_PENDING, check},
+    request::{Done, Request, Types, empty_status},
+};
+use crate::{fault::class::OTHER, mpi::this_mpi::Keeping};
+
+/// How far a kept request is.
+pub(in crate::mpi) enum Seen {
+    Pending,
+    /// A receive from any source, of which one has died.
+    Wildcard,
+    /// It is over, with this status and error class.
+    Over(Done, i32),
+}
+
+impl Request {
+    /// Looks at a request that is kept, which makes progress. It stays.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    #[inline]
+    pub(in crate::mpi) unsafe fn look_at_kept(&self, keeping: Keeping) -> Checked<Seen> {
+        let _inside = inside::ordinary();
+        if let Some(done) = self.status()? {
+            // SAFETY: our caller's promise.
+            return Ok(Seen::Over(done, class_of(unsafe { keeping.error(self.raw()) })));
+        }
+        // SAFETY: as above.
+        if !unsafe { keeping.look_for_failure(self.raw()) } {
+            return Ok(Seen::Pending);
+        }
+        // SAFETY: as above.
+        let class = class_of(unsafe { keeping.error(self.raw()) });
+        Ok(match self.status()? {
+            Some(done) => Seen::Over(done, class),
+            None if class == PROC_FAILED_PENDING => Seen::Wildcard,
+            None => Seen::Pending,
+        })
+    }
+
+    /// `MPI_Request_get_status`: without the error.
+    #[inline]
+    fn status(&self) -> Checked<Option<Done>> {
+        let (mut flag, mut status) = (0, empty_status());
+        check("MPI_Request_get_status", {
+            // SAFETY: a live request, as our callers know; the results are ours.
+            unsafe { ffi::MPI_Request_get_status(self.raw(), &raw mut flag, &raw mut status) }
+        })?;
+        Ok((flag != 0).then_some(Done::new(status)))
+    }
+
+    /// Lets MPI free a request that is not kept any more; what is active goes on.
+    ///
+    /// # Safety
+    ///
+    /// No copy of the handle is used afterwards.
+    pub(in crate::mpi) unsafe fn free(mut self) {
+        if !self.is_over() {
+            let _inside = inside::ordinary();
+            // SAFETY: live, and used no more.
+            let _ = unsafe { ffi::MPI_Request_free(self.slot()) };
+        }
+    }
+}
+
+/// The class of an error that stands in a request. Negative numbers are MPI's own affair.
+fn class_of(error: c_int) -> i32 {
+    match error {
+        0 => 0,
+        1.. => check("", error).err().map_or(0, |refusal| refusal.class),
+        _ => OTHER,
+    }
+}
+
+/// A persistent receive of this process from itself.
+pub(in crate::mpi) struct Probe {
+    comm: Comm,
+    request: Request,
+    number: Box<u8>,
+}
+
+/// The tag of its message, which nothing else of a request looks like.
+const TAG: c_int = 23_130;
+
+impl Probe {
+    /// A receive that was not started.
+    pub(in crate::mpi) fn new() -> Checked<Self> {
+        let comm = Comm::alone()?.duplicate()?;
+        let (mut number, mut request) = (Box::new(0), Request::null());
+        let (place, slot) = ((&raw mut *number).cast(), request.slot());
+        check("MPI_Recv_init", {
+            // SAFETY: room for one byte, which lives as long as the request; our communicator.
+            unsafe { ffi::MPI_Recv_init(place, 1, Types::bytes(), 0, TAG, comm.raw(), slot) }
+        })?;
+        Ok(Self { comm, request, number })
+    }
+
+    pub(in crate::mpi) fn raw(&self) -> ffi::MPI_Request {
+        self.request.raw()
+    }
+
+    pub(in crate::mpi) fn start(&mut self) -> Checked<()> {
+        self.request.restart()
+    }
+
+    /// Sends the message; the status of the receive, which is complete.
+    pub(in crate::mpi) fn complete(&mut self) -> Checked<ffi::MPI_Status> {
+        let byte = 1_u8;
+        check("MPI_Send", {
+            let (place, comm) = ((&raw const byte).cast(), self.comm.raw());
+            // SAFETY: one byte; the receive was started, so the call returns.
+            unsafe { ffi::MPI_Send(place, 1, Types::bytes(), 0, TAG, comm) }
+        })?;
+        loop {
+            if let Some(done) = self.request.status()? {
+                return Ok(done.into_raw());
+            }
+        }
+    }
+
+    /// `MPI_Request_free` of a copy of the handle; true when MPI has made it null.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    pub(in crate::mpi) unsafe fn free_copy(&self) -> bool {
+        let mut copy = self.request.raw();
+        // SAFETY: live, and it stays so.
+        let code = unsafe { ffi::MPI_Request_free(&raw mut copy) };
+        code == 0 && copy == Request::null().raw()
+    }
+
+    /// Ends it.
+    pub(in crate::mpi) fn end(self) -> Checked<()> {
+        let Self { comm, mut request, number } = self;
+        while !request.test_with(None)? {}
+        request.release();
+        // SAFETY: nothing is pending on it, and it is used no more.
+        unsafe { comm.free() };
+        drop(number);
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! MPI frees a request with the call that tells of its end, and no call tells of its errors before.
+//!
+//! **Symptom** A program gives a request to a block and keeps copies of the handle, for which it
+//! waits, or which it frees, when the block is over. `MPI_Test` by the block would free the request,
+//! MPI would give the handle out again, and the copies would be those of another operation.
+//! `MPI_Request_get_status` frees nothing; but it tells of no error, nor does it look whether the
+//! peer of the request has died.
+//!
+//! So a request that is kept is asked by `MPI_Request_get_status`, by the library's own look for
+//! failures (`ompi_request_is_failed_fn`), and by the error in it, which every completing call would
+//! read there. Every call that frees a request does so by a function whose address is in the
+//! request; a kept one has another there, which gives the caller its `MPI_REQUEST_NULL` and leaves
+//! the request as it is, so that it can be waited for by the next copy.
+//!
+//! **Versions** each Open MPI 5. A request of this process is examined first, in each of its states:
+//! where it does not look and work as expected no request is kept, and programs that own their MPI
+//! are told so.
+//!
+//! **Upstream** not reported: no defect of Open MPI, but a gap of the standard.
+//!
+//! **Delete when** MPI has a call that completes a request without freeing it, error included.
+//!
+//! **Test** `copies_of_handles_live_until_they_are_freed` (`ffi/tests/c`).
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    ptr,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use mpi::ffi::{self, MPI_Request, MPI_Status};
+
+use super::is_loaded;
+use crate::{
+    error::Error,
+    mpi::calls::{
+        kept::Probe,
+        library::{self, Checked},
+        ulfm,
+    },
+};
+
+/// Gives a request back; the caller's handle becomes null.
+pub(in crate::mpi) type Free = unsafe extern "C" fn(*mut MPI_Request) -> c_int;
+type IsFailed = unsafe extern "C" fn(MPI_Request) -> bool;
+
+/// Where the part of a request begins that is told by [`Part`].
+const PART: usize = 64;
+/// States of a request.
+const INACTIVE: c_int = 1;
+const ACTIVE: c_int = 2;
+/// Looks whether an operation can still end.
+const IS_FAILED: &CStr = c"ompi_request_is_failed_fn";
+
+/// What every request has in common, from its status on (`ompi/request/request.h`).
+#[repr(C)]
+struct Part {
+    status: MPI_Status,
+    _complete: *mut c_void,
+    state: c_int,
+    persistent: bool,
+    _fortran: c_int,
+    _start: *mut c_void,
+    free: Free,
+}
+
+/// The part of a request.
+fn part(request: MPI_Request) -> *mut Part {
+    request.0.cast::<u8>().wrapping_add(PART).cast()
+}
+
+/// How requests are kept.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mpi) struct Keeping {
+    is_failed: IsFailed,
+}
+
+impl Keeping {
+    /// How requests are kept with this library.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] with a library whose requests are others than expected.
+    pub(in crate::mpi) fn find() -> Result<Self, Error> {
+        static FOUND: OnceLock<Option<Keeping>> = OnceLock::new();
+        let found = FOUND.get_or_init(|| Self::examine().ok().flatten());
+        found.ok_or_else(|| {
+            let version = library::library_version().unwrap_or_default();
+            Error::Unsupported(format!(
+                "requests of this MPI cannot be kept, use Open MPI 5.0.9: {version}"
+            ))
+        })
+    }
+
+    /// Looks whether requests are as expected, by one of this process to itself.
+    fn examine() -> Checked<Option<Self>> {
+        let Some(is_failed) = ulfm::symbol(IS_FAILED).filter(|_| is_loaded()) else {
+            return Ok(None);
+        };
+        // SAFETY: in this major version the function of this name has this type.
+        let is_failed = unsafe { std::mem::transmute::<*mut c_void, IsFailed>(is_failed) };
+        let keeping = Self { is_failed };
+        let mut probe = Probe::new()?;
+        let raw = probe.raw();
+        let mut fits = keeping.is_persistent_and(raw, INACTIVE);
+        probe.start()?;
+        fits &= keeping.is_persistent_and(raw, ACTIVE);
+        let status = probe.complete()?;
+        fits &= keeping.is_persistent_and(raw, ACTIVE) && keeping.has(raw, &status);
+        if fits {
+            // SAFETY: live, and as expected.
+            let free = unsafe { keeping.keep(raw, note_free) };
+            // SAFETY: kept.
+            let freed = unsafe { probe.free_copy() };
+            fits = freed && FREED.swap(0, Relaxed) == raw.0.addr();
+            // SAFETY: live, as our function has been called in place of that of MPI.
+            unsafe { keeping.give_back(raw, free) };
+        }
+        probe.end()?;
+        Ok(fits.then_some(keeping))
+    }
+
+    /// True when a persistent request is where it should be, and in this state.
+    fn is_persistent_and(self, request: MPI_Request, state: c_int) -> bool {
+        let part = part(request);
+        // SAFETY: a live request of this major version is longer than that.
+        let found = unsafe { ptr::read_volatile(&raw const (*part).state) };
+        // SAFETY: as above.
+        found == state && unsafe { self.is_persistent(request) }
+    }
+
+    /// True when the status is where it should be.
+    fn has(self, request: MPI_Request, status: &MPI_Status) -> bool {
+        // SAFETY: as in `is`.
+        let found = unsafe { ptr::read(&raw const (*part(request)).status) };
+        found.MPI_SOURCE == status.MPI_SOURCE
+            && found.MPI_TAG == status.MPI_TAG
+            && found._ucount == status._ucount
+            && found.MPI_ERROR == 0
+    }
+
+    /// Keeps a request: what frees it calls this function instead. Gives the one it had.
+    ///
+    /// # Safety
+    ///
+    /// The request is live, and not one that MPI gives for many operations.
+    pub(in crate::mpi) unsafe fn keep(self, request: MPI_Request, instead: Free) -> Free {
+        // SAFETY: live; the layout was examined.
+        unsafe { ptr::replace(&raw mut (*part(request)).free, instead) }
+    }
+
+    /// Ends that: MPI frees the request again as it did.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept, and this is the function that it had.
+    pub(in crate::mpi) unsafe fn give_back(self, request: MPI_Request, free: Free) {
+        // SAFETY: as above.
+        unsafe { ptr::write(&raw mut (*part(request)).free, free) };
+    }
+
+    /// The error in a request: of one that is complete, how it ended.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    pub(in crate::mpi) unsafe fn error(self, request: MPI_Request) -> c_int {
+        // SAFETY: live, as it is kept; MPI writes there in calls of this thread only, or has ended.
+        unsafe { ptr::read_volatile(&raw const (*part(request)).status.MPI_ERROR) }
+    }
+
+    /// True for a request that can be started again.
+    ///
+    /// # Safety
+    ///
+    /// The request is live.
+    pub(in crate::mpi) unsafe fn is_persistent(self, request: MPI_Request) -> bool {
+        // SAFETY: live; a boolean is a byte that is 0 or 1.
+        unsafe { ptr::read((&raw const (*part(request)).persistent).cast::<u8>()) != 0 }
+    }
+
+    /// True for a request that was started, and was not waited for since.
+    ///
+    /// # Safety
+    ///
+    /// The request is live.
+    pub(in crate::mpi) unsafe fn is_active(self, request: MPI_Request) -> bool {
+        // SAFETY: as above.
+        unsafe { ptr::read_volatile(&raw const (*part(request)).state) != INACTIVE }
+    }
+
+    /// Looks whether an operation that is under way can still end; one that cannot is complete
+    /// afterwards, with an error, or has the error while it goes on.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    pub(in crate::mpi) unsafe fn look_for_failure(self, request: MPI_Request) -> bool {
+        // SAFETY: the function of this name takes a live request.
+        unsafe { (self.is_failed)(request) }
+    }
+}
+
+/// What was freed last while a request was examined.
+static FREED: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn note_free(slot: *mut MPI_Request) -> c_int {
+    // SAFETY: MPI passes the variable of the caller.
+    let freed = unsafe { ptr::replace(slot, null()) };
+    FREED.store(freed.0.addr(), Relaxed);
+    0
+}
+
+fn null() -> MPI_Request {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_REQUEST_NULL }
+}
