@@ -21,7 +21,7 @@ namespace {
 constexpr int attempts = 5;
 constexpr int parked = -1;
 // Codes of faults, of this file's own.
-constexpr int dismissal = 1, not_made = 2;
+constexpr int dismissal = 1001, not_made = 1002;
 
 MPI_Comm pool = MPI_COMM_NULL;
 // The rank that each process of the pool holds.

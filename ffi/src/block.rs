@@ -214,21 +214,23 @@ fn item(state: &mut State, block: MPI_Request, raw: MPI_Request) -> Result<Item>
 /// open blocks may be finished, and waited for, in any order.
 ///
 /// The list may hold any requests: point-to-point, collective, persistent, of files, of windows,
-/// finished blocks, and `MPI_REQUEST_NULL`, which counts as complete. It is taken over: each
-/// handle in the array is replaced by one of fampi's, which stays, with its status, until
-/// `MPI_Request_free`. Copies of the handles that were made before are not to be used any more,
-/// except those of persistent requests, which are inactive once the new handle is complete: give a
-/// copy of such a handle, and start the original again then. `MPI_Wait`, `MPI_Test` and the like
-/// work on the new handles, and free them as ever. A finished block in the list stays its owner's,
-/// who frees it.
+/// finished blocks, and `MPI_REQUEST_NULL`, which counts as complete. The array is only read, and
+/// the handles stay the program's own. Every copy of them, made before or after, may be waited for,
+/// tested, asked for its status and freed, at any time, by MPI's calls and by fampi's. Each request
+/// is freed once, by any of its copies: by a call that frees or by a wait of MPI's. A copy of what
+/// was freed is good for the rest until the block is freed, too; MPI gives the handle to nothing
+/// else before. A persistent request is inactive once it is complete, and may be started again. A
+/// finished block in the list stays its owner's, who frees it.
 ///
 /// A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
-/// cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. The time counts from the first wait after
-/// this call, on any request, and makes a fault only in a wait that goes on beyond it: a wait with
-/// the same timeout returns `FAMPI_ERR_TIMEOUT`. So after `FAMPI_TIMEOUT_POLL` the first wait still
-/// looks once, even one that is a poll itself; what is not complete then is a fault in the next.
-/// How long anybody waits for the verdict is told to the wait. Called again on the same block, the
-/// list is ignored, and the time begins anew as long as requests are pending.
+/// cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any request,
+/// that goes on beyond `timeout`: a longer wait counts from its beginning, shorter ones add up. A
+/// wait with the same timeout returns `FAMPI_ERR_TIMEOUT` first, and so does each further one: the
+/// program may ask again for a rank that is late but alive. `FAMPI_TIMEOUT_POLL` means here as there
+/// to look once and not to wait: what is not complete when a wait has looked once is a fault if that
+/// wait goes on, and a wait that is a poll makes nothing late. MPI's own waits have no limit. How
+/// long to wait for the verdict is told to the wait. Called again on the same block, the list is
+/// ignored, and `timeout` counts from the next wait on as long as requests are pending.
 ///
 /// After a death that the block met or reported, its communicator is revoked on all ranks: what is
 /// pending there ends with an error. Blocks without operations on it go on working, and
@@ -341,21 +343,40 @@ fn check_inner(state: &mut State, block: MPI_Request, requests: &[MPI_Request]) 
     Ok(())
 }
 
-/// Raises a fault of the application in a block between its start and its finish: the block is
-/// faulty on all ranks, with this code and this rank. Nobody is interrupted.
+/// Raises a fault of the application in a block between its start and its finish, or in a request
+/// that is to be given to a finish: the block is faulty on all ranks, with this code and this rank.
+/// No rank is interrupted.
 ///
-/// The code is any number but 0 and fampi's own (`FAMPI_ERR_TRANSIENT` and `FAMPI_ERR_PERMANENT`
-/// are for applications).
+/// Of a request, `FAMPI_Get_failed_requests` names the place here, and waits return the code once
+/// the operation is over, whatever MPI made of it. A request that was over when it started cannot
+/// be named, since MPI has one handle for all of these: most sends of a few bytes, and what has
+/// `MPI_PROC_NULL`.
 ///
-/// Returns `FAMPI_ERR_REQUEST` for anything but a block, `FAMPI_ERR_STATE` for a finished one,
+/// The code is any number but 0, fampi's own (`FAMPI_ERR_TRANSIENT` and `FAMPI_ERR_PERMANENT` are
+/// for applications) and those of MPI's own classes: no living rank looks dead. What
+/// `MPI_Add_error_code` and `MPI_Add_error_class` give may be raised.
+///
+/// Returns `FAMPI_ERR_REQUEST` for null, for a request that cannot be named and for a shrink or
+/// rebuild, `FAMPI_ERR_STATE` for a block that is finished or a request of such a block,
 /// `FAMPI_ERR_ARG` for a code that may not be raised.
 #[unsafe(no_mangle)]
 pub extern "C" fn FAMPI_Request_raise_error(request: MPI_Request, error_code: c_int) -> c_int {
     enter_started(|state| {
-        let block = open_block(state, request)?;
+        let block = match state.entry(request) {
+            Some(Entry { kind: Kind::Block(block), .. }) if block.finished => {
+                return Err(FAMPI_ERR_STATE);
+            }
+            Some(Entry { kind: Kind::Block(block), .. }) => Some(block.name),
+            Some(_) => return Err(FAMPI_ERR_REQUEST),
+            None => None,
+        };
+        if block.is_none() && !state.may_be_named(request) {
+            return Err(FAMPI_ERR_REQUEST);
+        }
         if !may_be_raised(error_code) {
             return Err(FAMPI_ERR_ARG);
         }
+        let Some(block) = block else { return state.raise_in(request, error_code) };
         state.guest.raise(block, error_code);
         Ok(())
     })

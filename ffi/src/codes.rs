@@ -5,7 +5,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use fampi_core::{Codes, Error, FaultCode};
+use fampi_core::{Codes, Error, FaultCode, fault::class_name};
+use mpi::ffi;
 
 /// Done. The same number as `MPI_SUCCESS`.
 pub const FAMPI_SUCCESS: c_int = 0;
@@ -88,6 +89,9 @@ pub const FAMPI_TIMEOUT_NEVER: FAMPI_Timeout = -1;
 /// The numbers of fampi's own codes.
 const OWN: std::ops::RangeInclusive<c_int> = FAMPI_ERR_PROC_FAILED..=FAMPI_ERR_RCODES_ANY;
 
+// No sentence is longer than what programs have room for.
+const _: () = assert!(ffi::MPI_MAX_ERROR_STRING >= 128);
+
 // The numbers of faults are those of the library.
 const _: () = {
     assert!(FAMPI_ERR_PROC_FAILED == Codes::NUMBER_OF_PROCESS_FAILURES);
@@ -124,10 +128,12 @@ pub(crate) fn of_error(error: &Error) -> c_int {
     }
 }
 
-/// True when an application may raise this code.
+/// True when an application may raise this code: no class of MPI, by which a living rank could be
+/// taken for a dead one.
 pub(crate) fn may_be_raised(code: c_int) -> bool {
     let own = [FAMPI_ERR_TRANSIENT, FAMPI_ERR_PERMANENT];
-    code != FAMPI_SUCCESS && (!OWN.contains(&code) || own.contains(&code))
+    let free = !OWN.contains(&code) && class_name(code).is_none();
+    code != FAMPI_SUCCESS && (free || own.contains(&code))
 }
 
 /// A sentence for each number.
@@ -167,7 +173,58 @@ fn sentence(code: c_int) -> &'static CStr {
 }
 
 /// A sentence about a code, which lives as long as the program. Never null. Local, needs no MPI.
+///
+/// `MPI_Error_string` and `MPI_Error_class` know fampi's codes, too, where libfampi is linked before
+/// MPI's library, as `mpicc` does it. The class of a death is MPI's own, `MPI_ERR_PROC_FAILED`; each
+/// other code is a class of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn FAMPI_Error_string(code: c_int) -> *const c_char {
     sentence(code).as_ptr()
+}
+
+unsafe extern "C" {
+    fn PMPI_Error_string(code: c_int, text: *mut c_char, length: *mut c_int) -> c_int;
+    fn PMPI_Error_class(code: c_int, class: *mut c_int) -> c_int;
+}
+
+/// MPI's function of this name, which knows fampi's codes, too: MPI gives out codes and their texts
+/// in an order of its own, so it cannot be told of numbers that are constants.
+///
+/// # Safety
+///
+/// As for MPI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Error_string(
+    code: c_int,
+    text: *mut c_char,
+    length: *mut c_int,
+) -> c_int {
+    if !OWN.contains(&code) || text.is_null() || length.is_null() {
+        // SAFETY: our caller's promise.
+        return unsafe { PMPI_Error_string(code, text, length) };
+    }
+    let words = sentence(code).to_bytes_with_nul();
+    // SAFETY: the caller has room for `MPI_MAX_ERROR_STRING`, which no sentence of ours exceeds.
+    unsafe { text.copy_from_nonoverlapping(words.as_ptr().cast(), words.len()) };
+    // SAFETY: not null; our caller's promise.
+    unsafe { length.write(words.len() as c_int - 1) };
+    FAMPI_SUCCESS
+}
+
+/// MPI's function of this name, which knows fampi's codes, too.
+///
+/// # Safety
+///
+/// As for MPI's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Error_class(code: c_int, class: *mut c_int) -> c_int {
+    if !OWN.contains(&code) || class.is_null() {
+        // SAFETY: our caller's promise.
+        return unsafe { PMPI_Error_class(code, class) };
+    }
+    let deaths = FAMPI_ERR_PROC_FAILED..=FAMPI_ERR_PROC_FAILED_HARD;
+    let of_mpi = FaultCode::ProcessFailed.to_mpi_class();
+    // SAFETY: not null; our caller's promise.
+    unsafe { class.write(if deaths.contains(&code) { of_mpi } else { code }) };
+    FAMPI_SUCCESS
 }

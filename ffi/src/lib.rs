@@ -3,7 +3,8 @@
 //! ```text
 //! codes    numbers and their sentences      block     start, finish, raise; timeouts
 //! request  generalized requests of MPI      wait      the local waits
-//! state    communicators, the boundary      handles   the table of requests
+//! state    communicators, the boundary      handles   the table of these requests
+//! users    the program's own requests
 //! standard MPI's own calls                  owned     what one thread uses
 //! recover  ishrink, irebuild, join          query     what a decided block says
 //! spawn    new processes, and their start   copies    protect, restore, inherit

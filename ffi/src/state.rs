@@ -20,7 +20,7 @@ use mpi::ffi;
 pub(crate) use crate::handles::{Block, Entry, Kind};
 use crate::{
     codes::{
-        FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST,
+        FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE,
         FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, of_error,
     },
     fused::Number,
@@ -417,6 +417,18 @@ impl State {
             return Err(FAMPI_ERR_REQUEST);
         }
         users.adopt(guest, raw).map(Some)
+    }
+
+    /// True for a request of the program's own that is no other one's, too.
+    pub(crate) fn may_be_named(&self, raw: ffi::MPI_Request) -> bool {
+        raw != null() && raw != self.finished && !self.handles.is_freed(raw)
+    }
+
+    /// Records that a request of the program's own has failed.
+    pub(crate) fn raise_in(&mut self, raw: ffi::MPI_Request, code: c_int) -> Result<()> {
+        let post = self.operation(raw)?.ok_or(FAMPI_ERR_REQUEST)?;
+        let raised = self.guest.with_mpi(|mpi| mpi.raise_in_request(post, code));
+        if raised { Ok(()) } else { Err(FAMPI_ERR_STATE) }
     }
 
     /// True for a request that we made, or that MPI keeps for us.

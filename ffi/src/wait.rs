@@ -198,13 +198,13 @@ unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
 /// Waits for one request: any of MPI's, or a finished block. When the block that this rank is in
 /// is doomed by a failure elsewhere, the wait ends.
 ///
-/// The handle stays valid and can be given to a finish, or waited for again, until
-/// `MPI_Request_free`; a request that is not fampi's is replaced by one that is. A persistent
-/// request is itself again when it is complete. `MPI_Test` by its own name may need some calls
-/// then to see that a request is complete. Waits for blocks may come in any order, and be repeated.
+/// The handle, and each copy of it, stays valid and can be given to a finish, or waited for again,
+/// until `MPI_Request_free` or a wait of MPI's. A persistent request is inactive when it is complete;
+/// what it came to is told until it is started again. Waits for blocks may come in any order, and be
+/// repeated. `MPI_Test` by its own name may need some calls to see that a block is decided.
 ///
-/// `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout says nothing
-/// about the outcome.
+/// `FAMPI_TIMEOUT_POLL` looks once and does not wait, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout
+/// says nothing about the outcome.
 ///
 /// Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
 /// `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn FAMPI_Wait_local(
 /// Waits for all requests of a list, as `FAMPI_Wait_local` does for one.
 ///
 /// Of several failures the code of the first in the list is returned; `MPI_ERROR` of each status
-/// has that of its request. Returns `FAMPI_ERR_REQUEST` when a request is in the list twice.
+/// has the code of its request. Returns `FAMPI_ERR_REQUEST` when a request is in the list twice.
 ///
 /// # Safety
 ///

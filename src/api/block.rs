@@ -218,11 +218,12 @@ impl TryBlock {
     /// Ends the block (`MPI_TryBlock_finish`): when its requests are over, this rank votes.
     /// Returns at once.
     ///
-    /// Requests that are not complete after `timeout` are faults. It counts from the first wait
-    /// after this call, on any block, and makes a fault only in a wait that goes on beyond it: a
-    /// wait with the same timeout ends first, with [`Outcome::TimedOut`](super::Outcome::TimedOut).
-    /// So after [`Timeout::Poll`] the first wait still looks once, even one that is a poll itself;
-    /// what is not complete then is a fault in the next.
+    /// Requests that are not complete after `timeout` are faults, in a wait on any block that goes
+    /// on beyond it. A wait with a longer timeout counts from its beginning, waits with a shorter one
+    /// add up. A wait with the same timeout ends first, with
+    /// [`Outcome::TimedOut`](super::Outcome::TimedOut), and so does each further one. With
+    /// [`Timeout::Poll`] what is not complete is a fault as soon as a wait has looked once and goes
+    /// on; a wait that is a poll itself makes nothing late.
     #[inline]
     pub fn finish(self, timeout: Timeout) -> Pending {
         self.engine().borrow_mut().finish_block(self.key, timeout);

@@ -97,7 +97,7 @@ impl Pending {
     }
 
     /// Finishes again, after a timeout (paper algorithm 2): as long as requests are pending it
-    /// gives them another deadline, later it changes nothing.
+    /// gives them another limit, later it changes nothing.
     pub fn finish(&mut self, timeout: Timeout) {
         self.engine().borrow_mut().finish_block(self.key, timeout);
     }

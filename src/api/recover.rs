@@ -2,7 +2,7 @@
 
 use super::{Comm, World};
 use crate::{
-    engine::{CommKey, Engine, Shared, platform::Idle},
+    engine::{CommKey, Engine, Shared, Span, platform::Idle},
     error::Error,
     recovery::{creation::Creation, rebuild::Rebuild},
     timeout::Timeout,
@@ -130,10 +130,12 @@ fn wait_steps<R>(
     timeout: Timeout,
     mut step: impl FnMut(&mut Engine) -> (Option<R>, crate::engine::BlockKey),
 ) -> Option<R> {
+    let began = engine.platform.now();
     let deadline = match timeout {
-        Timeout::After(_) => timeout.deadline(engine.platform.now()),
+        Timeout::After(_) => timeout.deadline(began),
         _ => None,
     };
+    let span = Span::new(began, timeout);
     loop {
         let (result, awaits) = step(engine);
         if result.is_some() {
@@ -142,8 +144,10 @@ fn wait_steps<R>(
         let left = deadline.map_or(timeout, |deadline| {
             Timeout::After(deadline.saturating_sub(engine.platform.now()))
         });
-        let happened = engine.wait(left, Idle::Busy, |engine| {
-            engine.verdict(awaits).is_some() || engine.job.dismissed
+        let happened = engine.within(span, |engine| {
+            engine.wait(left, Idle::Busy, |engine| {
+                engine.verdict(awaits).is_some() || engine.job.dismissed
+            })
         });
         if !happened {
             return None;

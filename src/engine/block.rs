@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    Engine,
+    Engine, Span,
     neighbours::Exchange,
     platform::{Lane, MessageId, Post},
     probe::Deferred,
@@ -44,6 +44,8 @@ pub(crate) struct Contents {
     pub(super) messages: Vec<MessageId>,
     /// The limit of finish: how long a wait has to last for the pending requests to be faults.
     pub(super) limit: Option<Duration>,
+    /// When a wait looked at the clock for the first time since finish.
+    pub(super) first_wait: Option<Duration>,
     /// When the pending requests become faults for another reason.
     pub(super) deadline: Option<Duration>,
     /// Slots of partner copies that become valid when the block commits.
@@ -66,6 +68,7 @@ impl Contents {
             deferred: Vec::new(),
             messages: Vec::new(),
             limit: None,
+            first_wait: None,
             deadline: None,
             copies: Vec::new(),
         }
@@ -74,6 +77,11 @@ impl Contents {
     /// Pending requests are faults at this moment, or earlier if that is due.
     pub(super) fn bring_deadline(&mut self, moment: Duration) {
         self.deadline = Some(self.deadline.map_or(moment, |deadline| deadline.min(moment)));
+    }
+
+    /// When pending requests are late in this wait, if they can be.
+    pub(super) fn late_in(&self, span: Span) -> Option<Duration> {
+        span.passes(self.limit?, self.first_wait.unwrap_or(span.began()))
     }
 
     /// True when no request can change any more.
@@ -102,7 +110,7 @@ impl Engine {
         (contents.tag_scope, contents.size, contents.lane) = (tag_scope, size, lane);
         (contents.open_since, contents.first_pending) = (0, 0);
         (contents.has_failed, contents.has_synchronised) = (false, false);
-        (contents.limit, contents.deadline) = (None, None);
+        (contents.limit, contents.first_wait, contents.deadline) = (None, None, None);
         if level.is_agreed() && self.windows.iter().any(|window| window.is_of(comm)) {
             self.serving.push(key);
         }

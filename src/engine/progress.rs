@@ -39,9 +39,22 @@ impl Span {
         Self { began, end: limit.deadline(began) }
     }
 
-    /// The moment that comes so long after its beginning, if it goes on beyond that.
-    pub(super) fn passes(self, limit: Duration) -> Option<Duration> {
-        self.began.checked_add(limit).filter(|moment| self.goes_beyond(*moment))
+    pub(super) fn began(self) -> Duration {
+        self.began
+    }
+
+    /// The moment at which requests with this limit are late, if it goes on beyond that. A longer
+    /// wait counts from its beginning, shorter ones add up from the first; one that is as long ends
+    /// before, and one that only looks does not wait.
+    pub(super) fn passes(self, limit: Duration, first: Duration) -> Option<Duration> {
+        let length = self.end.map(|end| end.saturating_sub(self.began));
+        let since = match length {
+            Some(Duration::ZERO) => return None,
+            Some(length) if length == limit => return None,
+            Some(length) if length < limit => first,
+            _ => self.began,
+        };
+        since.checked_add(limit).filter(|moment| self.goes_beyond(*moment))
     }
 
     /// True when it does not end before this moment, or at it.
@@ -246,9 +259,7 @@ impl Engine {
     /// The next moment at which something is due without any news.
     fn next_deadline(&self, end: Option<Duration>, span: Span) -> Option<Duration> {
         let contents = self.draining.iter().map(|key| self.contents(*key));
-        let due = contents.flat_map(|it| {
-            it.deadline.into_iter().chain(it.limit.and_then(|limit| span.passes(limit)))
-        });
+        let due = contents.flat_map(|it| it.deadline.into_iter().chain(it.late_in(span)));
         let look = (!self.draining.is_empty()).then_some(self.next_look);
         due.chain(end).chain(look).min()
     }

@@ -58,6 +58,7 @@ impl Engine {
                 let contents = self.contents_mut(key);
                 // The moment of zero is zero: what is left is the limit.
                 (contents.limit, contents.deadline) = (timeout.deadline(Duration::ZERO), None);
+                contents.first_wait = None;
                 self.drain(key);
             }
             _ => {}
@@ -127,15 +128,15 @@ impl Engine {
     /// Pending requests of a finished block become faults in a wait that goes on beyond the limit of
     /// finish, or beyond another deadline that the block has.
     ///
-    /// The limit counts from the first look at the clock in each wait, so a wait with the same limit
-    /// ends first, however often the application waits, and however long it does something else
-    /// between.
+    /// A wait with the same limit ends first, however often the application waits, and however long it
+    /// does something else between; so does one that only looks.
     pub(super) fn check_deadline(&mut self, key: BlockKey, now: Duration, span: Span) {
         if self.block(key).phase != Phase::Draining {
             return;
         }
         let contents = self.contents_mut(key);
-        let late = contents.limit.and_then(|limit| span.passes(limit));
+        contents.first_wait.get_or_insert(now);
+        let late = contents.late_in(span);
         let due = contents.deadline.filter(|moment| span.goes_beyond(*moment));
         if !late.into_iter().chain(due).any(|moment| now >= moment) {
             return;

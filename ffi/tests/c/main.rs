@@ -5,6 +5,7 @@
 mod launch;
 
 mod build;
+mod handles;
 mod valgrind;
 mod watch;
 

@@ -100,7 +100,7 @@ static void nested(void)
     OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &outer));
     OK(FAMPI_TryBlock_start(half, FAMPI_TRYBLOCK_GLOBAL, &inner[0]));
     OK(FAMPI_TryBlock_start(half, FAMPI_TRYBLOCK_LOCAL, &inner[1]));
-    if (round == 1 && rank == 1) OK(FAMPI_Request_raise_error(inner[0], 7));
+    if (round == 1 && rank == 1) OK(FAMPI_Request_raise_error(inner[0], 1007));
     OK(FAMPI_TryBlock_finish(inner[0], 0, NULL, FAMPI_TIMEOUT_NEVER));
     OK(FAMPI_TryBlock_finish(inner[1], 0, NULL, FAMPI_TIMEOUT_NEVER));
     code = commit(&outer, 2, inner);
@@ -278,7 +278,7 @@ static void reductions_on_the_commit(void)
   /* Faulty blocks have no result: a fault was raised, or not all bring the same. */
   for (i = 0; i < 3; i++) {
     OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
-    if (i == 0 && rank == 1) OK(FAMPI_Request_raise_error(block, 7));
+    if (i == 0 && rank == 1) OK(FAMPI_Request_raise_error(block, 1007));
     if (i == 1 && rank == 1)
       OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
     else if (i == 2 && rank == 1)
@@ -316,7 +316,7 @@ static void partner_copies(void)
     OK(FAMPI_Protect(block, 63, &other, rank == 0 ? 0 : 1, MPI_INT));
     state[2] = 99;
     /* A faulty block leaves the state before. */
-    if (round == 2) OK(FAMPI_Request_raise_error(block, 7));
+    if (round == 2) OK(FAMPI_Request_raise_error(block, 1007));
     EXPECT(round == 2 ? FAMPI_ERR_TRYBLOCK_FOUND_ERRORS : FAMPI_SUCCESS, commit(&block, 0, NULL));
     MPI_Request_free(&block);
     state[2] = -1;

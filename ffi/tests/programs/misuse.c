@@ -30,7 +30,7 @@ static void before_the_first_block(void)
   int codes[1] = {FAMPI_ERR_RCODES_ANY};
   MPI_Request null = MPI_REQUEST_NULL;
   FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(null, 0, NULL, FAMPI_TIMEOUT_NEVER));
-  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(null, 5));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(null, 1005));
   FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_interrupt(null));
   FAILS(FAMPI_ERR_REQUEST, FAMPI_Get_failed_requests(null, 1, codes, 0, NULL, &number));
   FAILS(FAMPI_ERR_REQUEST, FAMPI_Get_failed_group(null, 1, codes, MPI_COMM_WORLD, &group));
@@ -156,7 +156,7 @@ static void finishes(void)
   EXPECT(FAMPI_SUCCESS, commit(&inner, 2, many));
   OK(FAMPI_Request_free(&inner));
   for (i = 0; i < MANY; i++) OK(MPI_Request_free(&many[i]));
-  FAILS(FAMPI_ERR_STATE, FAMPI_Request_raise_error(block, 5));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Request_raise_error(block, 1005));
   FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_interrupt(block));
   OK(FAMPI_TryBlock_finish(block, 0, NULL, FAMPI_TIMEOUT_NEVER));
   copy = block;
@@ -165,7 +165,7 @@ static void finishes(void)
   OK(FAMPI_Request_free(&block));
   /* A freed handle is no block. */
   FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(copy, 0, NULL, FAMPI_TIMEOUT_NEVER));
-  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(copy, 5));
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(copy, 1005));
   FAILS(FAMPI_ERR_ARG, FAMPI_Request_free(NULL));
 }
 
@@ -271,6 +271,13 @@ static void raises_and_queries(void)
   OK(FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &block));
   FAILS(FAMPI_ERR_ARG, FAMPI_Request_raise_error(block, 0));
   FAILS(FAMPI_ERR_ARG, FAMPI_Request_raise_error(block, FAMPI_ERR_PROC_FAILED));
+  /* A class of MPI's own, by which this rank would look dead. */
+  FAILS(FAMPI_ERR_ARG, FAMPI_Request_raise_error(block, MPI_ERR_PROC_FAILED));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Request_raise_error(block, MPI_ERR_REVOKED));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Request_raise_error(block, MPI_ERR_OTHER));
+  MPI_Isend(&value, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request);
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(request, 1005));
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
   FAILS(FAMPI_ERR_STATE, FAMPI_Get_failed_requests(block, 1, codes, 0, NULL, &number));
   FAILS(FAMPI_ERR_STATE, FAMPI_Get_failed_communicators(block, 1, codes, 0, NULL, &number));
   FAILS(FAMPI_ERR_STATE, FAMPI_Get_failed_group(block, 1, codes, MPI_COMM_WORLD, &group));
@@ -281,7 +288,7 @@ static void raises_and_queries(void)
   EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 1, &request));
   /* A request that is no block. */
   FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(request, 0, NULL, FAMPI_TIMEOUT_NEVER));
-  FAILS(FAMPI_ERR_REQUEST, FAMPI_Request_raise_error(request, 5));
+  FAILS(FAMPI_ERR_STATE, FAMPI_Request_raise_error(request, 1005));
   FAILS(FAMPI_ERR_REQUEST, FAMPI_Get_failed_requests(request, 1, codes, 0, NULL, &number));
   FAILS(FAMPI_ERR_COUNT, FAMPI_Get_failed_requests(block, -1, codes, 0, NULL, &number));
   FAILS(FAMPI_ERR_COUNT, FAMPI_Get_failed_requests(block, 1, codes, -1, NULL, &number));

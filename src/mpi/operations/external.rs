@@ -17,8 +17,8 @@ use crate::{
     fault::FaultCode,
     mpi::calls::{
         comm::Comm,
-        library::PROC_FAILED_PENDING,
         kept::Seen,
+        library::PROC_FAILED_PENDING,
         request::{Done, Request, empty_status},
         ulfm::Ulfm,
     },
@@ -222,8 +222,7 @@ impl Guests {
     fn put(&mut self, request: Request, free: Free) -> PostId {
         let (block, given_up, cut, raised) = (None, None, None, None);
         let (is_freed, ended, uses) = (false, None, 1);
-        let made =
-            Operation { request, free, is_freed, ended, uses, raised, block, given_up, cut };
+        let made = Operation { request, free, is_freed, ended, uses, raised, block, given_up, cut };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.operations.push(None);
             self.operations.len() as u32 - 1

@@ -18,11 +18,7 @@ impl MpiPlatform {
     ///
     /// The request is live, is no other one that was adopted, and not
     /// [`Self::finished_request`].
-    pub unsafe fn adopt_request(
-        &mut self,
-        raw: ffi::MPI_Request,
-        instead: Free,
-    ) -> Option<PostId> {
+    pub unsafe fn adopt_request(&mut self, raw: ffi::MPI_Request, instead: Free) -> Option<PostId> {
         // SAFETY: our caller's promise.
         unsafe { self.guests.add(raw, instead) }
     }
