@@ -163,3 +163,53 @@ fn wait_as_long(world: World, limit: Timeout, late: Duration) {
     drop(finished);
     world.finalize();
 }
+
+#[test]
+fn a_rank_that_is_late_but_alive_is_asked_again_until_it_comes() {
+    for again in [false, true] {
+        for looks in [false, true] {
+            for seed in 0..10 {
+                let simulation = Simulation::new(4).seed(seed);
+                simulation.run_world(move |world| ask_again(world, again, looks)).expect_orderly();
+            }
+        }
+    }
+}
+
+/// One rank computes for longer than the limits; the others finish and wait again, or only wait.
+fn ask_again(world: World, again: bool, looks: bool) {
+    let limit = Timeout::After(Duration::from_millis(3));
+    let (me, size) = (world.rank().number(), world.size());
+    let mut block = world.start(Level::Global).expect("in use");
+    if me == 1 {
+        sim::compute(Duration::from_millis(10));
+    }
+    block.isend(vec![me], Rank::new((me + 1) % size), Tag(1)).expect("a rank");
+    let left = (me + size - 1) % size;
+    let received = block.irecv(vec![0_u32], Rank::new(left), Tag(1)).expect("a rank");
+    let mut pending = block.finish(limit);
+    let mut times = 0;
+    let finished = loop {
+        match pending.wait_local(limit).expect("no other block is open") {
+            Outcome::Committed(finished) => break finished,
+            Outcome::Faulty(finished) => panic!("it came at last: {}", finished.report()),
+            Outcome::TimedOut(left) => pending = left,
+        }
+        times += 1;
+        if looks {
+            // What is past the limit is not late as nothing waits beyond it.
+            pending = match pending.test().expect("no other block is open") {
+                Outcome::Committed(finished) => break finished,
+                Outcome::Faulty(finished) => panic!("it came at last: {}", finished.report()),
+                Outcome::TimedOut(left) => left,
+            };
+        }
+        if again {
+            pending.finish(limit);
+        }
+    };
+    assert!(me == 1 || times >= 2, "rank {me} has asked {times} times");
+    assert_eq!(finished.take(received), Ok(vec![left]));
+    drop(finished);
+    world.finalize();
+}

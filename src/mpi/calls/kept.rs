@@ -7,7 +7,7 @@ use mpi::ffi;
 use super::{
     comm::Comm,
     inside,
-    library::{Checked, PROC_FAILED_PENDING, check},
+    library::{Checked, PROC_FAILED, PROC_FAILED_PENDING, check},
     request::{Done, Request, Types, empty_status},
 };
 use crate::{fault::class::OTHER, mpi::this_mpi::Keeping};
@@ -32,19 +32,36 @@ impl Request {
         let _inside = inside::ordinary();
         if let Some(done) = self.status()? {
             // SAFETY: our caller's promise.
-            return Ok(Seen::Over(done, class_of(unsafe { keeping.error(self.raw()) })));
+            return Ok(unsafe { self.over(keeping, done) });
         }
         // SAFETY: as above.
         if !unsafe { keeping.look_for_failure(self.raw()) } {
             return Ok(Seen::Pending);
         }
+        if let Some(done) = self.status()? {
+            // SAFETY: as above.
+            return Ok(unsafe { self.over(keeping, done) });
+        }
         // SAFETY: as above.
         let class = class_of(unsafe { keeping.error(self.raw()) });
-        Ok(match self.status()? {
-            Some(done) => Seen::Over(done, class),
-            None if class == PROC_FAILED_PENDING => Seen::Wildcard,
-            None => Seen::Pending,
-        })
+        Ok(if class == PROC_FAILED_PENDING { Seen::Wildcard } else { Seen::Pending })
+    }
+
+    /// What is complete. A receive from any source that was cancelled after a death has an error
+    /// that says *pending* still, with which no call of MPI would let go of it.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    unsafe fn over(&self, keeping: Keeping, done: Done) -> Seen {
+        // SAFETY: our caller's promise.
+        let mut class = class_of(unsafe { keeping.error(self.raw()) });
+        if class == PROC_FAILED_PENDING {
+            class = PROC_FAILED;
+            // SAFETY: as above.
+            unsafe { keeping.set_error(self.raw(), PROC_FAILED) };
+        }
+        Seen::Over(done, class)
     }
 
     /// `MPI_Request_get_status`: without the error.
@@ -81,27 +98,26 @@ fn class_of(error: c_int) -> i32 {
     }
 }
 
-/// A persistent receive of this process from itself.
+/// A persistent receive of this process from itself, to which nothing is sent.
 pub(in crate::mpi) struct Probe {
-    comm: Comm,
     request: Request,
     number: Box<u8>,
 }
 
-/// The tag of its message, which nothing else of a request looks like.
+/// The tag of a message that no program sends to itself while this library starts.
 const TAG: c_int = 23_130;
 
 impl Probe {
     /// A receive that was not started.
     pub(in crate::mpi) fn new() -> Checked<Self> {
-        let comm = Comm::alone()?.duplicate()?;
-        let (mut number, mut request) = (Box::new(0), Request::null());
+        let comm = Comm::alone()?;
+        let (mut number, mut request) = (Box::new(0_u8), Request::null());
         let (place, slot) = ((&raw mut *number).cast(), request.slot());
         check("MPI_Recv_init", {
-            // SAFETY: room for one byte, which lives as long as the request; our communicator.
+            // SAFETY: room for one byte, which lives as long as the request.
             unsafe { ffi::MPI_Recv_init(place, 1, Types::bytes(), 0, TAG, comm.raw(), slot) }
         })?;
-        Ok(Self { comm, request, number })
+        Ok(Self { request, number })
     }
 
     pub(in crate::mpi) fn raw(&self) -> ffi::MPI_Request {
@@ -112,14 +128,9 @@ impl Probe {
         self.request.restart()
     }
 
-    /// Sends the message; the status of the receive, which is complete.
+    /// Cancels the receive; its status, as it is complete then.
     pub(in crate::mpi) fn complete(&mut self) -> Checked<ffi::MPI_Status> {
-        let byte = 1_u8;
-        check("MPI_Send", {
-            let (place, comm) = ((&raw const byte).cast(), self.comm.raw());
-            // SAFETY: one byte; the receive was started, so the call returns.
-            unsafe { ffi::MPI_Send(place, 1, Types::bytes(), 0, TAG, comm) }
-        })?;
+        self.request.cancel();
         loop {
             if let Some(done) = self.request.status()? {
                 return Ok(done.into_raw());
@@ -141,11 +152,9 @@ impl Probe {
 
     /// Ends it.
     pub(in crate::mpi) fn end(self) -> Checked<()> {
-        let Self { comm, mut request, number } = self;
+        let Self { mut request, number } = self;
         while !request.test_with(None)? {}
         request.release();
-        // SAFETY: nothing is pending on it, and it is used no more.
-        unsafe { comm.free() };
         drop(number);
         Ok(())
     }

@@ -138,6 +138,7 @@ impl Keeping {
         let found = unsafe { ptr::read(&raw const (*part(request)).status) };
         found.MPI_SOURCE == status.MPI_SOURCE
             && found.MPI_TAG == status.MPI_TAG
+            && (found._cancelled, status._cancelled) == (1, 1)
             && found._ucount == status._ucount
             && found.MPI_ERROR == 0
     }
@@ -170,6 +171,16 @@ impl Keeping {
     pub(in crate::mpi) unsafe fn error(self, request: MPI_Request) -> c_int {
         // SAFETY: live, as it is kept; MPI writes there in calls of this thread only, or has ended.
         unsafe { ptr::read_volatile(&raw const (*part(request)).status.MPI_ERROR) }
+    }
+
+    /// Changes the error of a request that is complete.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    pub(in crate::mpi) unsafe fn set_error(self, request: MPI_Request, error: c_int) {
+        // SAFETY: live, as it is kept; MPI does not write there any more.
+        unsafe { ptr::write_volatile(&raw mut (*part(request)).status.MPI_ERROR, error) };
     }
 
     /// True for a request that can be started again.
