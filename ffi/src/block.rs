@@ -219,8 +219,8 @@ fn item(state: &mut State, block: MPI_Request, raw: MPI_Request) -> Result<Item>
 /// tested, asked for its status and freed, at any time, by MPI's calls and by fampi's. Each request
 /// is freed once, by any of its copies: by a call that frees or by a wait of MPI's. A copy of what
 /// was freed is good for the rest until the block is freed, too; MPI gives the handle to nothing
-/// else before. A persistent request is inactive once it is complete, and may be started again. A
-/// finished block in the list stays its owner's, who frees it.
+/// else before. A persistent request is inactive once it is complete, and may be started again; to
+/// free a copy of it is to free it. A finished block in the list stays its owner's, who frees it.
 ///
 /// A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
 /// cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any request,

@@ -137,9 +137,19 @@ impl Handles {
 
     /// True for a request of ours that the program has freed, and that we keep for the next block.
     pub(crate) fn is_freed(&self, raw: MPI_Request) -> bool {
-        let place = self.by_key.get(&key(raw)).map(|place| *place as usize);
-        let entry = place.and_then(|place| self.entries.get(place));
-        entry.is_some_and(|it| !it.held && it.handle.raw == raw && it.handle.is_to_be_announced())
+        self.before(raw).is_some_and(|entry| entry.handle.is_to_be_announced())
+    }
+
+    /// True for the handle of a request that we made and the program has freed, unless MPI has given
+    /// it to us again.
+    pub(crate) fn was_freed(&self, raw: MPI_Request) -> bool {
+        self.before(raw).is_some()
+    }
+
+    /// The entry that had this handle, and has no request now.
+    fn before(&self, raw: MPI_Request) -> Option<&Entry> {
+        let place = self.by_key.get(&key(raw))?;
+        self.entries.get(*place as usize).filter(|entry| !entry.held && entry.handle.raw == raw)
     }
 
     /// What is at a place.

@@ -421,7 +421,8 @@ impl State {
 
     /// True for a request of the program's own that is no other one's, too.
     pub(crate) fn may_be_named(&self, raw: ffi::MPI_Request) -> bool {
-        raw != null() && raw != self.finished && !self.handles.is_freed(raw)
+        let is_known = self.users.get(raw).is_some();
+        raw != null() && raw != self.finished && (is_known || !self.handles.was_freed(raw))
     }
 
     /// Records that a request of the program's own has failed.

@@ -35,8 +35,12 @@ static void requests_of_all_kinds(void)
     CHECK(status.MPI_SOURCE == left && status.MPI_TAG == 1);
     OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
     CHECK(requests[1] == MPI_REQUEST_NULL);
+    /* The copy of the persistent one is that request itself. */
+    CHECK(requests[3] == persistent);
+    OK(FAMPI_Wait_local(&requests[3], &status, FAMPI_TIMEOUT_POLL));
+    CHECK(status.MPI_SOURCE == left && status.MPI_TAG == 2);
     for (i = 0; i < 6; i++)
-      if (requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&requests[i]);
+      if (i != 3 && requests[i] != MPI_REQUEST_NULL) MPI_Request_free(&requests[i]);
     MPI_Request_free(&block);
   }
   MPI_Request_free(&persistent);

@@ -103,7 +103,7 @@ static void a_wait_in_mpi(void)
   copy = block;
   code = MPI_Wait(&copy, MPI_STATUS_IGNORE);
   EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, code);
-  CHECK(MPI_Wtime() - began > 0.4 && MPI_Wtime() - began < 4);
+  CHECK(MPI_Wtime() - began > 0.4);
   if (rank == 1) OK(MPI_Request_free(&request));
 }
 
@@ -120,7 +120,7 @@ static void a_request_that_stays(double wait)
     code = FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, seconds(wait));
   } while (code == FAMPI_ERR_TIMEOUT && wait < 1);
   EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, code);
-  CHECK(MPI_Wtime() - began > 0.9 && MPI_Wtime() - began < 4);
+  CHECK(MPI_Wtime() - began > 0.9);
   OK(FAMPI_Get_failed_requests(block, 1, codes, 1, &index, &count));
   CHECK(count == (rank == 2));
   if (rank == 2) OK(MPI_Request_free(&request));
