@@ -308,21 +308,23 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  open blocks may be finished, and waited for, in any order.
 
  The list may hold any requests: point-to-point, collective, persistent, of files, of windows,
- finished blocks, and `MPI_REQUEST_NULL`, which counts as complete. It is taken over: each
- handle in the array is replaced by one of fampi's, which stays, with its status, until
- `MPI_Request_free`. Copies of the handles that were made before are not to be used any more,
- except those of persistent requests, which are inactive once the new handle is complete: give a
- copy of such a handle, and start the original again then. `MPI_Wait`, `MPI_Test` and the like
- work on the new handles, and free them as ever. A finished block in the list stays its owner's,
- who frees it.
+ finished blocks, and `MPI_REQUEST_NULL`, which counts as complete. The array is only read, and
+ the handles stay the program's own. Every copy of them, made before or after, may be waited for,
+ tested, asked for its status and freed, at any time, by MPI's calls and by fampi's. Each request
+ is freed once, by any of its copies: by a call that frees or by a wait of MPI's. A copy of what
+ was freed is good for the rest until the block is freed, too; MPI gives the handle to nothing
+ else before. A persistent request is inactive once it is complete, and may be started again; to
+ free a copy of it is to free it. A finished block in the list stays its owner's, who frees it.
 
  A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
- cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. The time counts from the first wait after
- this call, on any request, and makes a fault only in a wait that goes on beyond it: a wait with
- the same timeout returns `FAMPI_ERR_TIMEOUT`. So after `FAMPI_TIMEOUT_POLL` the first wait still
- looks once, even one that is a poll itself; what is not complete then is a fault in the next.
- How long anybody waits for the verdict is told to the wait. Called again on the same block, the
- list is ignored, and the time begins anew as long as requests are pending.
+ cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any request,
+ that goes on beyond `timeout`: a longer wait counts from its beginning, shorter ones add up. A
+ wait with the same timeout returns `FAMPI_ERR_TIMEOUT` first, and so does each further one: the
+ program may ask again for a rank that is late but alive. `FAMPI_TIMEOUT_POLL` means here as there
+ to look once and not to wait: what is not complete when a wait has looked once is a fault if that
+ wait goes on, and a wait that is a poll makes nothing late. MPI's own waits have no limit. How
+ long to wait for the verdict is told to the wait. Called again on the same block, the list is
+ ignored, and `timeout` counts from the next wait on as long as requests are pending.
 
  After a death that the block met or reported, its communicator is revoked on all ranks: what is
  pending there ends with an error. Blocks without operations on it go on working, and
@@ -346,16 +348,25 @@ int FAMPI_TryBlock_finish(MPI_Request tb_request,
                           FAMPI_Timeout timeout);
 
 /*
- Raises a fault of the application in a block between its start and its finish: the block is
- faulty on all ranks, with this code and this rank. Nobody is interrupted.
+ Raises a fault of the application in a block between its start and its finish, or in a request
+ that is to be given to a finish: the block is faulty on all ranks, with this code and this rank.
+ No rank is interrupted.
 
- The code is any number but 0 and fampi's own (`FAMPI_ERR_TRANSIENT` and `FAMPI_ERR_PERMANENT`
- are for applications).
+ Of a request, `FAMPI_Get_failed_requests` names the place here, and waits return the code once
+ the operation is over, whatever MPI made of it. A request that was over when it started cannot
+ be named, since MPI has one handle for all of these: most sends of a few bytes, and what has
+ `MPI_PROC_NULL`.
 
- Returns `FAMPI_ERR_REQUEST` for anything but a block, `FAMPI_ERR_STATE` for a finished one,
+ The code is any number but 0, fampi's own (`FAMPI_ERR_TRANSIENT` and `FAMPI_ERR_PERMANENT` are
+ for applications) and those of MPI's own classes: no living rank looks dead. What
+ `MPI_Add_error_code` and `MPI_Add_error_class` give may be raised.
+
+ Returns `FAMPI_ERR_REQUEST` for null, for a request that cannot be named and for a shrink or
+ rebuild, `FAMPI_ERR_STATE` for a block that is finished or a request of such a block,
  `FAMPI_ERR_ARG` for a code that may not be raised.
  */
-int FAMPI_Request_raise_error(MPI_Request request, int error_code);
+int FAMPI_Request_raise_error(MPI_Request request,
+                              int error_code);
 
 /*
  Makes a block faulty and ends the waits of all ranks that are in it: what is pending on its
@@ -367,6 +378,10 @@ int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
 
 /*
  A sentence about a code, which lives as long as the program. Never null. Local, needs no MPI.
+
+ `MPI_Error_string` and `MPI_Error_class` know fampi's codes, too, where libfampi is linked before
+ MPI's library, as `mpicc` does it. The class of a death is MPI's own, `MPI_ERR_PROC_FAILED`; each
+ other code is a class of its own.
  */
 const char *FAMPI_Error_string(int code);
 
@@ -743,13 +758,13 @@ int FAMPI_Request_free(MPI_Request *request);
  Waits for one request: any of MPI's, or a finished block. When the block that this rank is in
  is doomed by a failure elsewhere, the wait ends.
 
- The handle stays valid and can be given to a finish, or waited for again, until
- `MPI_Request_free`; a request that is not fampi's is replaced by one that is. A persistent
- request is itself again when it is complete. `MPI_Test` by its own name may need some calls
- then to see that a request is complete. Waits for blocks may come in any order, and be repeated.
+ The handle, and each copy of it, stays valid and can be given to a finish, or waited for again,
+ until `MPI_Request_free` or a wait of MPI's. A persistent request is inactive when it is complete;
+ what it came to is told until it is started again. Waits for blocks may come in any order, and be
+ repeated. `MPI_Test` by its own name may need some calls to see that a block is decided.
 
- `FAMPI_TIMEOUT_POLL` looks once, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout says nothing
- about the outcome.
+ `FAMPI_TIMEOUT_POLL` looks once and does not wait, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout
+ says nothing about the outcome.
 
  Returns `FAMPI_ERR_TIMEOUT` (unknown, wait again), `FAMPI_ERR_INTERRUPTED` (finish the block),
  `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
@@ -769,7 +784,7 @@ int FAMPI_Wait_local(MPI_Request *request,
  Waits for all requests of a list, as `FAMPI_Wait_local` does for one.
 
  Of several failures the code of the first in the list is returned; `MPI_ERROR` of each status
- has that of its request. Returns `FAMPI_ERR_REQUEST` when a request is in the list twice.
+ has the code of its request. Returns `FAMPI_ERR_REQUEST` when a request is in the list twice.
 
  Pointers:
 

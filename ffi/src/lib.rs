@@ -4,7 +4,7 @@
 //! codes    numbers and their sentences      block     start, finish, raise; timeouts
 //! request  generalized requests of MPI      wait      the local waits
 //! state    communicators, the boundary      handles   the table of these requests
-//! users    the program's own requests
+//! users    the program's own requests       callbacks what MPI calls us for
 //! standard MPI's own calls                  owned     what one thread uses
 //! recover  ishrink, irebuild, join          query     what a decided block says
 //! spawn    new processes, and their start   copies    protect, restore, inherit
@@ -26,6 +26,7 @@
 
 pub mod about;
 pub mod block;
+pub mod callbacks;
 pub mod codes;
 pub mod copies;
 pub mod fused;

@@ -6,7 +6,7 @@
 use std::{
     any::Any,
     cell::{Cell, RefCell},
-    ffi::{c_int, c_void},
+    ffi::c_int,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -19,9 +19,10 @@ use mpi::ffi;
 
 pub(crate) use crate::handles::{Block, Entry, Kind};
 use crate::{
+    callbacks::{attribute, comm_is_freed, mark, mpi_ends, mpi_is_waiting},
     codes::{
         FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE,
-        FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, of_error,
+        FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, of_error,
     },
     fused::Number,
     handles::Handles,
@@ -70,22 +71,22 @@ pub(crate) struct State {
 }
 
 /// What belongs to the thread that calls us.
-struct Here {
+pub(crate) struct Here {
     /// What every call returns: after a panic, or when MPI is being finalised. 0 until then.
     closed: Cell<c_int>,
-    state: RefCell<Option<State>>,
+    pub(crate) state: RefCell<Option<State>>,
     /// Something was freed since somebody looked, or all is over: to be seen to before a call.
-    news: Cell<bool>,
+    pub(crate) news: Cell<bool>,
     /// Places of requests that MPI has freed since somebody looked.
-    freed: RefCell<Vec<u32>>,
+    pub(crate) freed: RefCell<Vec<u32>>,
     /// The program's requests that it has freed since somebody looked.
-    freed_by_program: RefCell<Vec<ffi::MPI_Request>>,
+    pub(crate) freed_by_program: RefCell<Vec<ffi::MPI_Request>>,
     /// Communicators that the program has freed since somebody looked.
-    freed_comms: RefCell<Vec<ffi::MPI_Comm>>,
+    pub(crate) freed_comms: RefCell<Vec<ffi::MPI_Comm>>,
 }
 
 /// Not dropped at the end: that would be late for MPI.
-static HERE: Owned<Here> = Owned::new(Here {
+pub(crate) static HERE: Owned<Here> = Owned::new(Here {
     closed: Cell::new(0),
     state: RefCell::new(None),
     news: Cell::new(false),
@@ -126,7 +127,7 @@ fn enter_here(here: &Here, body: &mut impl FnMut(&mut Option<State>) -> Result<(
 
 impl Here {
     /// From now on every call returns this code.
-    fn close(&self, code: c_int) {
+    pub(crate) fn close(&self, code: c_int) {
         self.closed.set(code);
         self.news.set(true);
     }
@@ -154,100 +155,6 @@ impl Here {
 #[inline]
 pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c_int {
     enter(|state| body(state.as_mut().ok_or(FAMPI_ERR_REQUEST)?))
-}
-
-/// MPI has freed the request at this place of our table.
-pub(crate) fn note_freed(place: u32) {
-    if let Some(here) = HERE.get() {
-        here.news.set(true);
-        here.freed.borrow_mut().push(place);
-    }
-}
-
-/// The program has freed a request of its own that we keep.
-pub(crate) fn note_freed_by_program(raw: ffi::MPI_Request) {
-    if let Some(here) = HERE.get() {
-        here.news.set(true);
-        here.freed_by_program.borrow_mut().push(raw);
-    }
-}
-
-unsafe extern "C" fn comm_is_freed(
-    comm: ffi::MPI_Comm,
-    _: c_int,
-    _: *mut c_void,
-    _: *mut c_void,
-) -> c_int {
-    if let Some(here) = HERE.get() {
-        here.news.set(true);
-        here.freed_comms.borrow_mut().push(comm);
-    }
-    0
-}
-
-/// `MPI_Finalize` deletes the attributes of `MPI_COMM_SELF` first: the moment to leave.
-unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
-    let Some(here) = HERE.get() else { return 0 };
-    let left = catch_unwind(AssertUnwindSafe(|| {
-        if let Ok(mut state) = here.state.try_borrow_mut()
-            && let Some(mut state) = state.take()
-        {
-            state.clear(here);
-            state.handles.close();
-            state.guest.with_mpi(MpiPlatform::close_requests);
-            state.guest.leave();
-            std::mem::forget(state); // It may not touch MPI any more.
-        }
-    }));
-    here.close(FAMPI_ERR_UNSUPPORTED);
-    c_int::from(left.is_err())
-}
-
-/// MPI waits inside a call of its own: our blocks go on meanwhile.
-extern "C" fn mpi_is_waiting() -> c_int {
-    let Some(here) = HERE.get() else { return 0 };
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        if let Ok(mut state) = here.state.try_borrow_mut()
-            && let Some(state) = state.as_mut()
-            && state.handles.unheard() > 0
-        {
-            state.guest.progress_in_mpi();
-            state.settle();
-            state.handles.announce();
-        }
-    }));
-    0
-}
-
-type Delete = unsafe extern "C" fn(ffi::MPI_Comm, c_int, *mut c_void, *mut c_void) -> c_int;
-
-unsafe extern "C" fn not_copied(
-    _: ffi::MPI_Comm,
-    _: c_int,
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    // SAFETY: MPI gives a flag to be filled.
-    unsafe { *flag = 0 };
-    0
-}
-
-/// A new kind of attribute, which is not copied by duplicates.
-fn attribute(delete: Delete) -> Result<c_int> {
-    let (copy, mut made) = (Some(not_copied as _), 0);
-    // SAFETY: both functions have the right types and live for ever.
-    let code = unsafe {
-        ffi::MPI_Comm_create_keyval(copy, Some(delete), &raw mut made, std::ptr::null_mut())
-    };
-    if code == 0 { Ok(made) } else { Err(code) }
-}
-
-fn mark(comm: ffi::MPI_Comm, attribute: c_int) -> Result<()> {
-    // SAFETY: the communicator is live, the attribute ours; no value is needed.
-    let code = unsafe { ffi::MPI_Comm_set_attr(comm, attribute, std::ptr::null_mut()) };
-    if code == 0 { Ok(()) } else { Err(code) }
 }
 
 impl State {
@@ -292,7 +199,7 @@ impl State {
 
     /// Takes off the tables what the program has freed.
     #[cold]
-    fn clear(&mut self, here: &Here) {
+    pub(crate) fn clear(&mut self, here: &Here) {
         while let Some(raw) = here.freed_comms.borrow_mut().pop() {
             self.refused.retain(|refused| *refused != raw);
             if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {

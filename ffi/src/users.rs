@@ -10,10 +10,11 @@ use fampi_core::{FaultCode, engine::platform::PostId, guest::Guest};
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use crate::{
+    callbacks::note_freed_by_program,
     codes::FAMPI_ERR_REQUEST,
     handles::Spread,
     request::{key, null},
-    state::{Result, note_freed_by_program},
+    state::Result,
 };
 
 /// A request of the program.

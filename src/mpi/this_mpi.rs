@@ -12,7 +12,7 @@ pub(super) use super::openmpi5::{
     idup_numbering::unlock as before_creation,
     init_state::{Start, init_state},
     inject_failure,
-    kept_requests::{Free, Keeping},
+    kept_requests::{Free, Keeping, Seen},
     launch_census,
     null_comm_refcount::protect as after_init,
     romio::choose as prepare_files,

@@ -7,66 +7,15 @@ use mpi::ffi;
 use super::{
     comm::Comm,
     inside,
-    library::{Checked, PROC_FAILED, PROC_FAILED_PENDING, check},
+    library::{Checked, check},
     request::{Done, Request, Types, empty_status},
 };
-use crate::{fault::class::OTHER, mpi::this_mpi::Keeping};
-
-/// How far a kept request is.
-pub(in crate::mpi) enum Seen {
-    Pending,
-    /// A receive from any source, of which one has died.
-    Wildcard,
-    /// It is over, with this status and error class.
-    Over(Done, i32),
-}
 
 impl Request {
-    /// Looks at a request that is kept, which makes progress. It stays.
-    ///
-    /// # Safety
-    ///
-    /// The request is kept.
-    #[inline]
-    pub(in crate::mpi) unsafe fn look_at_kept(&self, keeping: Keeping) -> Checked<Seen> {
-        let _inside = inside::ordinary();
-        if let Some(done) = self.status()? {
-            // SAFETY: our caller's promise.
-            return Ok(unsafe { self.over(keeping, done) });
-        }
-        // SAFETY: as above.
-        if !unsafe { keeping.look_for_failure(self.raw()) } {
-            return Ok(Seen::Pending);
-        }
-        if let Some(done) = self.status()? {
-            // SAFETY: as above.
-            return Ok(unsafe { self.over(keeping, done) });
-        }
-        // SAFETY: as above.
-        let class = class_of(unsafe { keeping.error(self.raw()) });
-        Ok(if class == PROC_FAILED_PENDING { Seen::Wildcard } else { Seen::Pending })
-    }
-
-    /// What is complete. A receive from any source that was cancelled after a death has an error
-    /// that says *pending* still, with which no call of MPI would let go of it.
-    ///
-    /// # Safety
-    ///
-    /// The request is kept.
-    unsafe fn over(&self, keeping: Keeping, done: Done) -> Seen {
-        // SAFETY: our caller's promise.
-        let mut class = class_of(unsafe { keeping.error(self.raw()) });
-        if class == PROC_FAILED_PENDING {
-            class = PROC_FAILED;
-            // SAFETY: as above.
-            unsafe { keeping.set_error(self.raw(), PROC_FAILED) };
-        }
-        Seen::Over(done, class)
-    }
-
     /// `MPI_Request_get_status`: without the error.
     #[inline]
-    fn status(&self) -> Checked<Option<Done>> {
+    pub(in crate::mpi) fn status(&self) -> Checked<Option<Done>> {
+        let _inside = inside::ordinary();
         let (mut flag, mut status) = (0, empty_status());
         check("MPI_Request_get_status", {
             // SAFETY: a live request, as our callers know; the results are ours.
@@ -86,15 +35,6 @@ impl Request {
             // SAFETY: live, and used no more.
             let _ = unsafe { ffi::MPI_Request_free(self.slot()) };
         }
-    }
-}
-
-/// The class of an error that stands in a request. Negative numbers are MPI's own affair.
-fn class_of(error: c_int) -> i32 {
-    match error {
-        0 => 0,
-        1.. => check("", error).err().map_or(0, |refusal| refusal.class),
-        _ => OTHER,
     }
 }
 

@@ -36,9 +36,11 @@ use mpi::ffi::{self, MPI_Request, MPI_Status};
 use super::is_loaded;
 use crate::{
     error::Error,
+    fault::class::OTHER,
     mpi::calls::{
         kept::Probe,
-        library::{self, Checked},
+        library::{self, Checked, PROC_FAILED, PROC_FAILED_PENDING, check},
+        request::{Done, Request},
         ulfm,
     },
 };
@@ -70,6 +72,15 @@ struct Part {
 /// The part of a request.
 fn part(request: MPI_Request) -> *mut Part {
     request.0.cast::<u8>().wrapping_add(PART).cast()
+}
+
+/// How far a kept request is.
+pub(in crate::mpi) enum Seen {
+    Pending,
+    /// A receive from any source, of which one has died.
+    Wildcard,
+    /// It is over, with this status and error class.
+    Over(Done, i32),
 }
 
 /// How requests are kept.
@@ -163,24 +174,42 @@ impl Keeping {
         unsafe { ptr::write(&raw mut (*part(request)).free, free) };
     }
 
-    /// The error in a request: of one that is complete, how it ended.
+    /// Looks at a request, which makes progress. It stays.
     ///
     /// # Safety
     ///
     /// The request is kept.
-    pub(in crate::mpi) unsafe fn error(self, request: MPI_Request) -> c_int {
-        // SAFETY: live, as it is kept; MPI writes there in calls of this thread only, or has ended.
-        unsafe { ptr::read_volatile(&raw const (*part(request)).status.MPI_ERROR) }
+    #[inline]
+    pub(in crate::mpi) unsafe fn look(self, request: &Request) -> Checked<Seen> {
+        if let Some(done) = request.status()? {
+            return Ok(self.over(request.raw(), done));
+        }
+        // SAFETY: the function of this name takes a live request.
+        if !unsafe { (self.is_failed)(request.raw()) } {
+            return Ok(Seen::Pending);
+        }
+        if let Some(done) = request.status()? {
+            return Ok(self.over(request.raw(), done));
+        }
+        let is_open = class_of(*self.error(request.raw())) == PROC_FAILED_PENDING;
+        Ok(if is_open { Seen::Wildcard } else { Seen::Pending })
     }
 
-    /// Changes the error of a request that is complete.
-    ///
-    /// # Safety
-    ///
-    /// The request is kept.
-    pub(in crate::mpi) unsafe fn set_error(self, request: MPI_Request, error: c_int) {
-        // SAFETY: live, as it is kept; MPI does not write there any more.
-        unsafe { ptr::write_volatile(&raw mut (*part(request)).status.MPI_ERROR, error) };
+    /// What is complete. A receive from any source that was cancelled after a death has an error
+    /// that says *pending* still, with which no call of MPI would let go of it.
+    fn over(self, request: MPI_Request, done: Done) -> Seen {
+        let error = self.error(request);
+        if class_of(*error) == PROC_FAILED_PENDING {
+            *error = PROC_FAILED;
+        }
+        Seen::Over(done, class_of(*error))
+    }
+
+    /// The error in a request that is kept.
+    #[allow(clippy::unused_self, reason = "who has one knows the layout")]
+    fn error<'a>(self, request: MPI_Request) -> &'a mut c_int {
+        // SAFETY: live, as it is kept; MPI uses it in calls of this thread only.
+        unsafe { &mut (*part(request)).status.MPI_ERROR }
     }
 
     /// True for a request that can be started again.
@@ -202,16 +231,14 @@ impl Keeping {
         // SAFETY: as above.
         unsafe { ptr::read_volatile(&raw const (*part(request)).state) != INACTIVE }
     }
+}
 
-    /// Looks whether an operation that is under way can still end; one that cannot is complete
-    /// afterwards, with an error, or has the error while it goes on.
-    ///
-    /// # Safety
-    ///
-    /// The request is kept.
-    pub(in crate::mpi) unsafe fn look_for_failure(self, request: MPI_Request) -> bool {
-        // SAFETY: the function of this name takes a live request.
-        unsafe { (self.is_failed)(request) }
+/// The class of an error that stands in a request. Negative numbers are MPI's own affair.
+fn class_of(error: c_int) -> i32 {
+    match error {
+        0 => 0,
+        1.. => check("MPI_Test", error).err().map_or(0, |refusal| refusal.class),
+        _ => OTHER,
     }
 }
 

@@ -17,12 +17,11 @@ use crate::{
     fault::FaultCode,
     mpi::calls::{
         comm::Comm,
-        kept::Seen,
         library::PROC_FAILED_PENDING,
         request::{Done, Request, empty_status},
         ulfm::Ulfm,
     },
-    mpi::this_mpi::{Free, Keeping},
+    mpi::this_mpi::{Free, Keeping, Seen},
 };
 
 /// Numbers of the users' operations have this bit, those of our own have not.
@@ -92,7 +91,7 @@ impl Operation {
     fn test(&mut self, keeping: Keeping) {
         let mut done = Done::new(empty_status());
         // SAFETY: kept since it was adopted, and not given back before it has ended.
-        let class = match unsafe { self.request.look_at_kept(keeping) } {
+        let class = match unsafe { keeping.look(&self.request) } {
             Ok(Seen::Pending) => return,
             Ok(Seen::Wildcard) => PROC_FAILED_PENDING,
             Ok(Seen::Over(seen, class)) => {
