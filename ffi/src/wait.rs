@@ -140,7 +140,7 @@ fn wait_making(
     const STEP: Duration = Duration::from_micros(200);
     let mut steps = Guest::in_steps(limit);
     loop {
-        for request in requests.iter() {
+        for request in requests {
             crate::recover::advance(state, *request);
         }
         for what in left {

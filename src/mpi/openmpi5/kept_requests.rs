@@ -23,6 +23,7 @@
 //! **Test** `copies_of_handles_live_until_they_are_freed` (`ffi/tests/c`).
 
 use std::{
+    cell::Cell,
     ffi::{CStr, c_int, c_void},
     ptr,
     sync::{
@@ -49,7 +50,7 @@ use crate::{
 pub(in crate::mpi) type Free = unsafe extern "C" fn(*mut MPI_Request) -> c_int;
 type IsFailed = unsafe extern "C" fn(MPI_Request) -> bool;
 
-/// Where the part of a request begins that is told by [`Part`].
+/// Where [`Part`] begins in a request.
 const PART: usize = 64;
 /// States of a request.
 const INACTIVE: c_int = 1;
@@ -57,21 +58,17 @@ const ACTIVE: c_int = 2;
 /// Looks whether an operation can still end.
 const IS_FAILED: &CStr = c"ompi_request_is_failed_fn";
 
-/// What every request has in common, from its status on (`ompi/request/request.h`).
+/// What every request has in common, from its status on (`ompi/request/request.h`). MPI writes to it
+/// in its calls, so it is never borrowed across one.
 #[repr(C)]
 struct Part {
-    status: MPI_Status,
+    status: Cell<MPI_Status>,
     _complete: *mut c_void,
-    state: c_int,
-    persistent: bool,
+    state: Cell<c_int>,
+    persistent: Cell<u8>,
     _fortran: c_int,
     _start: *mut c_void,
-    free: Free,
-}
-
-/// The part of a request.
-fn part(request: MPI_Request) -> *mut Part {
-    request.0.cast::<u8>().wrapping_add(PART).cast()
+    free: Cell<Free>,
 }
 
 /// How far a kept request is.
@@ -86,6 +83,8 @@ pub(in crate::mpi) enum Seen {
 /// How requests are kept.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mpi) struct Keeping {
+    /// Where the part of a request begins that [`Part`] tells of.
+    at: usize,
     is_failed: IsFailed,
 }
 
@@ -113,7 +112,7 @@ impl Keeping {
         };
         // SAFETY: in this major version the function of this name has this type.
         let is_failed = unsafe { std::mem::transmute::<*mut c_void, IsFailed>(is_failed) };
-        let keeping = Self { is_failed };
+        let keeping = Self { at: PART, is_failed };
         let mut probe = Probe::new()?;
         let raw = probe.raw();
         let mut fits = keeping.is_persistent_and(raw, INACTIVE);
@@ -134,19 +133,23 @@ impl Keeping {
         Ok(fits.then_some(keeping))
     }
 
+    /// The part of a request.
+    #[inline]
+    fn part<'a>(self, request: MPI_Request) -> &'a Part {
+        let part = request.0.cast::<c_void>().wrapping_byte_add(self.at).cast::<Part>();
+        // SAFETY: a request of this major version, live as our callers know, has this part.
+        unsafe { &*part }
+    }
+
     /// True when a persistent request is where it should be, and in this state.
     fn is_persistent_and(self, request: MPI_Request, state: c_int) -> bool {
-        let part = part(request);
-        // SAFETY: a live request of this major version is longer than that.
-        let found = unsafe { ptr::read_volatile(&raw const (*part).state) };
-        // SAFETY: as above.
-        found == state && unsafe { self.is_persistent(request) }
+        let part = self.part(request);
+        part.state.get() == state && part.persistent.get() == 1
     }
 
     /// True when the status is where it should be.
     fn has(self, request: MPI_Request, status: &MPI_Status) -> bool {
-        // SAFETY: as in `is`.
-        let found = unsafe { ptr::read(&raw const (*part(request)).status) };
+        let found = self.part(request).status.get();
         found.MPI_SOURCE == status.MPI_SOURCE
             && found.MPI_TAG == status.MPI_TAG
             && (found._cancelled, status._cancelled) == (1, 1)
@@ -160,8 +163,7 @@ impl Keeping {
     ///
     /// The request is live, and not one that MPI gives for many operations.
     pub(in crate::mpi) unsafe fn keep(self, request: MPI_Request, instead: Free) -> Free {
-        // SAFETY: live; the layout was examined.
-        unsafe { ptr::replace(&raw mut (*part(request)).free, instead) }
+        self.part(request).free.replace(instead)
     }
 
     /// Ends that: MPI frees the request again as it did.
@@ -170,8 +172,7 @@ impl Keeping {
     ///
     /// The request is kept, and this is the function that it had.
     pub(in crate::mpi) unsafe fn give_back(self, request: MPI_Request, free: Free) {
-        // SAFETY: as above.
-        unsafe { ptr::write(&raw mut (*part(request)).free, free) };
+        self.part(request).free.set(free);
     }
 
     /// Looks at a request, which makes progress. It stays.
@@ -191,25 +192,27 @@ impl Keeping {
         if let Some(done) = request.status()? {
             return Ok(self.over(request.raw(), done));
         }
-        let is_open = class_of(*self.error(request.raw())) == PROC_FAILED_PENDING;
+        let is_open = class_of(self.error(request.raw())) == PROC_FAILED_PENDING;
         Ok(if is_open { Seen::Wildcard } else { Seen::Pending })
     }
 
     /// What is complete. A receive from any source that was cancelled after a death has an error
     /// that says *pending* still, with which no call of MPI would let go of it.
     fn over(self, request: MPI_Request, done: Done) -> Seen {
-        let error = self.error(request);
-        if class_of(*error) == PROC_FAILED_PENDING {
-            *error = PROC_FAILED;
-        }
-        Seen::Over(done, class_of(*error))
+        let class = match class_of(self.error(request)) {
+            PROC_FAILED_PENDING => {
+                let status = &self.part(request).status;
+                status.set(MPI_Status { MPI_ERROR: PROC_FAILED, ..status.get() });
+                PROC_FAILED
+            }
+            class => class,
+        };
+        Seen::Over(done, class)
     }
 
     /// The error in a request that is kept.
-    #[allow(clippy::unused_self, reason = "who has one knows the layout")]
-    fn error<'a>(self, request: MPI_Request) -> &'a mut c_int {
-        // SAFETY: live, as it is kept; MPI uses it in calls of this thread only.
-        unsafe { &mut (*part(request)).status.MPI_ERROR }
+    fn error(self, request: MPI_Request) -> c_int {
+        self.part(request).status.get().MPI_ERROR
     }
 
     /// True for a request that can be started again.
@@ -218,8 +221,7 @@ impl Keeping {
     ///
     /// The request is live.
     pub(in crate::mpi) unsafe fn is_persistent(self, request: MPI_Request) -> bool {
-        // SAFETY: live; a boolean is a byte that is 0 or 1.
-        unsafe { ptr::read((&raw const (*part(request)).persistent).cast::<u8>()) != 0 }
+        self.part(request).persistent.get() != 0
     }
 
     /// True for a request that was started, and was not waited for since.
@@ -228,8 +230,7 @@ impl Keeping {
     ///
     /// The request is live.
     pub(in crate::mpi) unsafe fn is_active(self, request: MPI_Request) -> bool {
-        // SAFETY: as above.
-        unsafe { ptr::read_volatile(&raw const (*part(request)).state) != INACTIVE }
+        self.part(request).state.get() != INACTIVE
     }
 }
 
