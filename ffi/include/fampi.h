@@ -317,14 +317,14 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  free a copy of it is to free it. A finished block in the list stays its owner's, who frees it.
 
  A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
- cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any request,
- that goes on beyond `timeout`: a longer wait counts from its beginning, shorter ones add up. A
- wait with the same timeout returns `FAMPI_ERR_TIMEOUT` first, and so does each further one: the
- program may ask again for a rank that is late but alive. `FAMPI_TIMEOUT_POLL` means here as there
- to look once and not to wait: what is not complete when a wait has looked once is a fault if that
- wait goes on, and a wait that is a poll makes nothing late. MPI's own waits have no limit. How
- long to wait for the verdict is told to the wait. Called again on the same block, the list is
- ignored, and `timeout` counts from the next wait on as long as requests are pending.
+ cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any
+ request, that goes on beyond `timeout`: a longer wait counts from its beginning, shorter ones
+ add up. A wait with the same timeout returns `FAMPI_ERR_TIMEOUT` first, and so does each further
+ one: the program may ask again for a rank that is late but alive. `FAMPI_TIMEOUT_POLL` means
+ here as there to look once and not to wait: what is not complete when a wait has looked once is
+ a fault if that wait goes on, and a wait that is a poll makes nothing late. MPI's own waits have
+ no limit. How long to wait for the verdict is told to the wait. Called again on the same block,
+ the list is ignored, and `timeout` counts from the next wait on as long as requests are pending.
 
  After a death that the block met or reported, its communicator is revoked on all ranks: what is
  pending there ends with an error. Blocks without operations on it go on working, and
@@ -379,9 +379,9 @@ int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
 /*
  A sentence about a code, which lives as long as the program. Never null. Local, needs no MPI.
 
- `MPI_Error_string` and `MPI_Error_class` know fampi's codes, too, where libfampi is linked before
- MPI's library, as `mpicc` does it. The class of a death is MPI's own, `MPI_ERR_PROC_FAILED`; each
- other code is a class of its own.
+ `MPI_Error_string` and `MPI_Error_class` know fampi's codes, too, where libfampi is linked
+ before MPI's library, as `mpicc` does it. The class of a death is MPI's own,
+ `MPI_ERR_PROC_FAILED`; each other code is a class of its own.
  */
 const char *FAMPI_Error_string(int code);
 
@@ -759,9 +759,10 @@ int FAMPI_Request_free(MPI_Request *request);
  is doomed by a failure elsewhere, the wait ends.
 
  The handle, and each copy of it, stays valid and can be given to a finish, or waited for again,
- until `MPI_Request_free` or a wait of MPI's. A persistent request is inactive when it is complete;
- what it came to is told until it is started again. Waits for blocks may come in any order, and be
- repeated. `MPI_Test` by its own name may need some calls to see that a block is decided.
+ until `MPI_Request_free` or a wait of MPI's. A persistent request is inactive when it is
+ complete; what it came to is told until it is started again. Waits for blocks may come in any
+ order, and be repeated. `MPI_Test` by its own name may need some calls to see that a block is
+ decided.
 
  `FAMPI_TIMEOUT_POLL` looks once and does not wait, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout
  says nothing about the outcome.

@@ -223,14 +223,14 @@ fn item(state: &mut State, block: MPI_Request, raw: MPI_Request) -> Result<Item>
 /// free a copy of it is to free it. A finished block in the list stays its owner's, who frees it.
 ///
 /// A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
-/// cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any request,
-/// that goes on beyond `timeout`: a longer wait counts from its beginning, shorter ones add up. A
-/// wait with the same timeout returns `FAMPI_ERR_TIMEOUT` first, and so does each further one: the
-/// program may ask again for a rank that is late but alive. `FAMPI_TIMEOUT_POLL` means here as there
-/// to look once and not to wait: what is not complete when a wait has looked once is a fault if that
-/// wait goes on, and a wait that is a poll makes nothing late. MPI's own waits have no limit. How
-/// long to wait for the verdict is told to the wait. Called again on the same block, the list is
-/// ignored, and `timeout` counts from the next wait on as long as requests are pending.
+/// cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any
+/// request, that goes on beyond `timeout`: a longer wait counts from its beginning, shorter ones
+/// add up. A wait with the same timeout returns `FAMPI_ERR_TIMEOUT` first, and so does each further
+/// one: the program may ask again for a rank that is late but alive. `FAMPI_TIMEOUT_POLL` means
+/// here as there to look once and not to wait: what is not complete when a wait has looked once is
+/// a fault if that wait goes on, and a wait that is a poll makes nothing late. MPI's own waits have
+/// no limit. How long to wait for the verdict is told to the wait. Called again on the same block,
+/// the list is ignored, and `timeout` counts from the next wait on as long as requests are pending.
 ///
 /// After a death that the block met or reported, its communicator is revoked on all ranks: what is
 /// pending there ends with an error. Blocks without operations on it go on working, and

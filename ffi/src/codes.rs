@@ -174,9 +174,9 @@ fn sentence(code: c_int) -> &'static CStr {
 
 /// A sentence about a code, which lives as long as the program. Never null. Local, needs no MPI.
 ///
-/// `MPI_Error_string` and `MPI_Error_class` know fampi's codes, too, where libfampi is linked before
-/// MPI's library, as `mpicc` does it. The class of a death is MPI's own, `MPI_ERR_PROC_FAILED`; each
-/// other code is a class of its own.
+/// `MPI_Error_string` and `MPI_Error_class` know fampi's codes, too, where libfampi is linked
+/// before MPI's library, as `mpicc` does it. The class of a death is MPI's own,
+/// `MPI_ERR_PROC_FAILED`; each other code is a class of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn FAMPI_Error_string(code: c_int) -> *const c_char {
     sentence(code).as_ptr()

@@ -140,8 +140,8 @@ impl Handles {
         self.before(raw).is_some_and(|entry| entry.handle.is_to_be_announced())
     }
 
-    /// True for the handle of a request that we made and the program has freed, unless MPI has given
-    /// it to us again.
+    /// True for the handle of a request that we made and the program has freed, unless MPI has
+    /// given it to us again.
     pub(crate) fn was_freed(&self, raw: MPI_Request) -> bool {
         self.before(raw).is_some()
     }

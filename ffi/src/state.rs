@@ -313,8 +313,8 @@ impl State {
         if twice { Err(FAMPI_ERR_REQUEST) } else { Ok(()) }
     }
 
-    /// The operation behind a request of the program's own, which MPI keeps from now on; nothing for
-    /// one that was over when it started, which is one request for all of these.
+    /// The operation behind a request of the program's own, which MPI keeps from now on; nothing
+    /// for one that was over when it started, which is one request for all of these.
     pub(crate) fn operation(&mut self, raw: ffi::MPI_Request) -> Result<Option<PostId>> {
         let Self { guest, handles, users, finished, .. } = self;
         if raw == *finished {
@@ -381,8 +381,8 @@ impl State {
         }
     }
 
-    /// Completes the requests of ours whose end is known. MPI is to hear of it when it waits; at once
-    /// if it does not call us.
+    /// Completes the requests of ours whose end is known. MPI is to hear of it when it waits; at
+    /// once if it does not call us.
     pub(crate) fn settle(&mut self) {
         let Self { guest, handles, is_called_back, .. } = self;
         handles.for_pending(|entry| settle_entry(guest, entry));

@@ -1,8 +1,8 @@
 //! The program's own requests that it has given to us, by their handles, which stay what they are.
 //!
-//! MPI keeps such a request as long as it is here: until the program has freed it, or has waited for
-//! it by a call that frees, and has freed each block that had it in its list. Until then every copy
-//! of the handle is as good as any other.
+//! MPI keeps such a request as long as it is here: until the program has freed it, or has waited
+//! for it by a call that frees, and has freed each block that had it in its list. Until then every
+//! copy of the handle is as good as any other.
 
 use std::{collections::HashMap, ffi::c_int, hash::BuildHasherDefault};
 
@@ -45,8 +45,8 @@ impl Users {
         self.by_key.get(&key(raw)).map(|user| user.post)
     }
 
-    /// The operation behind a handle of the program, which is kept from now on. A persistent request
-    /// stands for a new one each time that it was started.
+    /// The operation behind a handle of the program, which is kept from now on. A persistent
+    /// request stands for a new one each time that it was started.
     pub(crate) fn adopt(&mut self, guest: &mut Guest, raw: MPI_Request) -> Result<PostId> {
         if let Some(user) = self.by_key.get_mut(&key(raw)) {
             user.post = guest.with_mpi(|mpi| mpi.renew_request(user.post));

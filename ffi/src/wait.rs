@@ -199,9 +199,10 @@ unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
 /// is doomed by a failure elsewhere, the wait ends.
 ///
 /// The handle, and each copy of it, stays valid and can be given to a finish, or waited for again,
-/// until `MPI_Request_free` or a wait of MPI's. A persistent request is inactive when it is complete;
-/// what it came to is told until it is started again. Waits for blocks may come in any order, and be
-/// repeated. `MPI_Test` by its own name may need some calls to see that a block is decided.
+/// until `MPI_Request_free` or a wait of MPI's. A persistent request is inactive when it is
+/// complete; what it came to is told until it is started again. Waits for blocks may come in any
+/// order, and be repeated. `MPI_Test` by its own name may need some calls to see that a block is
+/// decided.
 ///
 /// `FAMPI_TIMEOUT_POLL` looks once and does not wait, `FAMPI_TIMEOUT_NEVER` has no limit. A timeout
 /// says nothing about the outcome.

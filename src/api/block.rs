@@ -219,8 +219,8 @@ impl TryBlock {
     /// Returns at once.
     ///
     /// Requests that are not complete after `timeout` are faults, in a wait on any block that goes
-    /// on beyond it. A wait with a longer timeout counts from its beginning, waits with a shorter one
-    /// add up. A wait with the same timeout ends first, with
+    /// on beyond it. A wait with a longer timeout counts from its beginning, waits with a shorter
+    /// one add up. A wait with the same timeout ends first, with
     /// [`Outcome::TimedOut`](super::Outcome::TimedOut), and so does each further one. With
     /// [`Timeout::Poll`] what is not complete is a fault as soon as a wait has looked once and goes
     /// on; a wait that is a poll itself makes nothing late.

@@ -125,11 +125,11 @@ impl Engine {
         }
     }
 
-    /// Pending requests of a finished block become faults in a wait that goes on beyond the limit of
-    /// finish, or beyond another deadline that the block has.
+    /// Pending requests of a finished block become faults in a wait that goes on beyond the limit
+    /// of finish, or beyond another deadline that the block has.
     ///
-    /// A wait with the same limit ends first, however often the application waits, and however long it
-    /// does something else between; so does one that only looks.
+    /// A wait with the same limit ends first, however often the application waits, and however long
+    /// it does something else between; so does one that only looks.
     pub(super) fn check_deadline(&mut self, key: BlockKey, now: Duration, span: Span) {
         if self.block(key).phase != Phase::Draining {
             return;

@@ -1,20 +1,20 @@
 //! MPI frees a request with the call that tells of its end, and no call tells of its errors before.
 //!
 //! **Symptom** A program gives a request to a block and keeps copies of the handle, for which it
-//! waits, or which it frees, when the block is over. `MPI_Test` by the block would free the request,
-//! MPI would give the handle out again, and the copies would be those of another operation.
-//! `MPI_Request_get_status` frees nothing; but it tells of no error, nor does it look whether the
-//! peer of the request has died.
+//! waits, or which it frees, when the block is over. `MPI_Test` by the block would free the
+//! request, MPI would give the handle out again, and the copies would be those of another
+//! operation. `MPI_Request_get_status` frees nothing; but it tells of no error, nor does it look
+//! whether the peer of the request has died.
 //!
 //! So a request that is kept is asked by `MPI_Request_get_status`, by the library's own look for
-//! failures (`ompi_request_is_failed_fn`), and by the error in it, which every completing call would
-//! read there. Every call that frees a request does so by a function whose address is in the
+//! failures (`ompi_request_is_failed_fn`), and by the error in it, which every completing call
+//! would read there. Every call that frees a request does so by a function whose address is in the
 //! request; a kept one has another there, which gives the caller its `MPI_REQUEST_NULL` and leaves
 //! the request as it is, so that it can be waited for by the next copy.
 //!
-//! **Versions** each Open MPI 5. A request of this process is examined first, in each of its states:
-//! where it does not look and work as expected no request is kept, and programs that own their MPI
-//! are told so.
+//! **Versions** each Open MPI 5. A request of this process is examined first, in each of its
+//! states: where it does not look and work as expected no request is kept, and programs that own
+//! their MPI are told so.
 //!
 //! **Upstream** not reported: no defect of Open MPI, but a gap of the standard.
 //!
@@ -58,8 +58,8 @@ const ACTIVE: c_int = 2;
 /// Looks whether an operation can still end.
 const IS_FAILED: &CStr = c"ompi_request_is_failed_fn";
 
-/// What every request has in common, from its status on (`ompi/request/request.h`). MPI writes to it
-/// in its calls, so it is never borrowed across one.
+/// What every request has in common, from its status on (`ompi/request/request.h`). MPI writes to
+/// it in its calls, so it is never borrowed across one.
 #[repr(C)]
 struct Part {
     status: Cell<MPI_Status>,
