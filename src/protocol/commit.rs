@@ -42,7 +42,7 @@
 //! *undecided* to root *r*, no earlier decision can reach it any more, and if one had reached it
 //! before, it contributed *decided*. The root hears every living rank or one that had decided.
 //! Two rules keep a late decision of a dead root out, and either would do: messages of the known
-//! dead are dropped, and a lower ballot is refused. `tests/model/` searches small groups
+//! dead are dropped, and a lower ballot is refused. `tests/checkers` searches small groups
 //! exhaustively and pins the number of states.
 //!
 //! **Differs from the paper** (early returning agreement): the fast path in front; ballots instead

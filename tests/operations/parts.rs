@@ -11,7 +11,7 @@ use fampi::{
     sim::{self, Crash, Simulation},
 };
 
-use crate::planes;
+use fampi_kit::programs::planes;
 
 const STEPS: u64 = 4;
 const ALWAYS: BlockOptions = BlockOptions::global(Timeout::Never);

@@ -1,15 +1,11 @@
 //! The C interface on real ranks: programs in C and C++ are built, launched and killed.
 
-#[path = "../../../tests/mpi/launch.rs"]
-#[allow(dead_code)]
-mod launch;
-
 mod build;
 mod valgrind;
 mod watch;
 
 use build::{Link, compiles, program};
-use launch::{Launch, Run};
+use fampi_kit::launch::{Launch, Run};
 
 /// Algorithm 1 of the paper, with its spares.
 const FTLIB: [&str; 2] = ["examples/ftlib.cpp", "examples/spares.cpp"];
