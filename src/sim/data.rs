@@ -295,7 +295,7 @@ impl World {
     pub(super) fn gain_contexts(&mut self, comm: usize, rank: usize, made: u32) {
         let members = &self.comms[comm].members;
         let broken = members.iter().any(|member| self.is_dead(*member));
-        if broken && self.random.chance(2) {
+        if broken && self.draw.chance(2) {
             return;
         }
         let process = self.comms[comm].members[rank];

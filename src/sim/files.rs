@@ -61,7 +61,7 @@ impl World {
         let it = &self.processes[me];
         let (now, busy_until) = (it.local, it.files[access.file.0 as usize].busy_until);
         if access.writes && busy_until < now {
-            let begun = self.random.below(it.posts[&id.0].buffer.elements() as u64 + 1);
+            let begun = self.draw.scaled(it.posts[&id.0].buffer.elements() as u64 + 1);
             self.write(me, id, access, begun as usize);
         }
         let time = (now + self.latency()).max(busy_until + 1);

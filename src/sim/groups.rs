@@ -322,7 +322,7 @@ impl World {
         }
         let died_meanwhile =
             self.creations[at].participants().iter().any(|process| self.is_dead(*process));
-        let success = success && !(died_meanwhile && self.random.chance(2));
+        let success = success && !(died_meanwhile && self.draw.chance(2));
         note!(self, self.clock, "p{me} returns from {}, {success}", self.creations[at].describe());
         let made = if success { Ok(self.give(me, at)) } else { Err(Error::CreationFailed) };
         self.processes[me].returned = Some(made);
@@ -388,7 +388,7 @@ impl World {
     fn spawn(&mut self, at: usize, count: u32, now: Time) {
         self.creations[at].stage = Stage::Joining;
         for _ in 0..count {
-            let start = now + self.random.within(&self.settings.spawn_time);
+            let start = now + self.draw.within(&self.settings.spawn_time);
             let process = self.add_process(Origin::Spawned, start);
             note!(self, now, "p{process} is spawned");
             self.processes[process].born_of = Some(at);

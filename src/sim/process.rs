@@ -129,7 +129,7 @@ impl World {
             crash_effect: effects.min(),
             effects: 0,
             ghost_calls: 0,
-            holds_fast: self.random.chance(2),
+            holds_fast: self.draw.chance(2),
             inbox: VecDeque::new(),
             knows: (0..me).filter(|other| self.processes[*other].dead).collect(),
             universes: Vec::new(),
@@ -260,7 +260,7 @@ impl World {
         it.inbox.clear();
         for observer in 0..self.processes.len() {
             if self.is_active(observer) {
-                let delay = self.random.within(&self.settings.detection);
+                let delay = self.draw.within(&self.settings.detection);
                 self.schedule(at + delay, Event::Detection { observer, dead: process });
             }
         }

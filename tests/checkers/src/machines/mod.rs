@@ -1,5 +1,5 @@
 //! Random runs of commit machines without an engine.
 
 mod plan;
-mod random;
+
 pub mod swarm;

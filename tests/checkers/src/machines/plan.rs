@@ -2,9 +2,7 @@
 //!
 //! Times are in virtual ticks; the quickest message takes one.
 
-use fampi::{fault::FaultCode, protocol::exchange::Shape};
-
-use super::random::Random;
+use fampi::{fault::FaultCode, protocol::exchange::Shape, sim::Draw};
 
 /// When a rank dies.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +55,13 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Draws a plan.
-    pub(crate) fn draw(random: &mut Random) -> Self {
-        let ranks = 2 + random.below(15).min(random.below(15)) as u32;
-        let blocks = 1 + random.below(5) as usize;
-        let latency = random.one_of(&[1, 4, 20]);
-        let think = random.one_of(&[1, 10, 60]);
+    pub(crate) fn drawn_by(draw: &mut Draw) -> Self {
+        let ranks = 2 + draw.below(15).min(draw.below(15)) as u32;
+        let blocks = 1 + draw.below(5) as usize;
+        let latency = draw.one_of(&[1, 4, 20]);
+        let think = draw.one_of(&[1, 10, 60]);
         let horizon = blocks as u64 * (think + latency * 6) + 10;
-        let most = match random.below(8) {
+        let most = match draw.below(8) {
             0 => 0,
             1..=4 => 1,
             5..=6 => 3,
@@ -71,40 +69,40 @@ impl Plan {
         };
         let mut deaths = Vec::new();
         for _ in 0..most.min(ranks - 1) {
-            let rank = random.below(u64::from(ranks)) as u32;
+            let rank = draw.below(u64::from(ranks)) as u32;
             if deaths.iter().all(|(other, _, _)| *other != rank) {
-                let how = random.one_of(&[Death::Idle, Death::InTurn, Death::Deciding]);
-                deaths.push((rank, random.below(horizon), how));
+                let how = draw.one_of(&[Death::Idle, Death::InTurn, Death::Deciding]);
+                deaths.push((rank, draw.below(horizon), how));
             }
         }
-        let leaves = random.once_in(12);
+        let leaves = draw.one_in(12);
         let mut purposes = Vec::new();
         for block in 0..blocks {
-            let code = random.one_of(&[FaultCode::Finalized(block as i32), FaultCode::NotAllDone]);
-            let some = random.below(u64::MAX);
-            if random.once_in(8) {
-                purposes.push((block, code, random.one_of(&[u64::MAX, some])));
+            let code = draw.one_of(&[FaultCode::Finalized(block as i32), FaultCode::NotAllDone]);
+            let some = draw.below(u64::MAX);
+            if draw.one_in(8) {
+                purposes.push((block, code, draw.one_of(&[u64::MAX, some])));
             }
         }
-        let with_steps = random.once_in(3);
-        let leaver = (random.below(u64::from(ranks)) as u32, random.below(horizon));
+        let with_steps = draw.one_in(3);
+        let leaver = (draw.below(u64::from(ranks)) as u32, draw.below(horizon));
         Self {
             ranks,
-            shape: Shape::new(random.one_of(&[2, 4, 8]), random.one_of(&[2, 4])),
+            shape: Shape::new(draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])),
             blocks,
-            window: 1 + random.below(3) as usize,
-            no_once_in: random.one_of(&[0, 0, 4, 40]),
+            window: 1 + draw.below(3) as usize,
+            no_once_in: draw.one_of(&[0, 0, 4, 40]),
             think,
             latency,
-            jam: random.one_of(&[1, 1, 30]),
-            notice: random.one_of(&[1, 10, 100]),
+            jam: draw.one_of(&[1, 1, 30]),
+            notice: draw.one_of(&[1, 10, 100]),
             deaths,
             leaver: leaves.then_some(leaver),
-            leaves_job: random.once_in(2),
+            leaves_job: draw.one_in(2),
             purposes,
-            fused: random.once_in(2),
-            steps: (0..blocks).filter(|_| with_steps && random.once_in(2)).collect(),
-            misfit: random.once_in(16).then(|| random.below(u64::from(ranks)) as u32),
+            fused: draw.one_in(2),
+            steps: (0..blocks).filter(|_| with_steps && draw.one_in(2)).collect(),
+            misfit: draw.one_in(16).then(|| draw.below(u64::from(ranks)) as u32),
         }
     }
 }

@@ -8,12 +8,10 @@ use fampi::{
     ids::{BlockId, CommId},
     protocol::{Effect, Event, agreement::Vote, commit::Commit, message::Message},
     rank::Rank,
+    sim::Draw,
 };
 
-use super::{
-    plan::{Death, Plan},
-    random::Random,
-};
+use super::plan::{Death, Plan};
 use crate::{
     properties::{ALWAYS, AT_REST, Verdict},
     record::{Record, known_to, values_of},
@@ -37,7 +35,7 @@ enum Happening {
 /// A run in progress.
 pub struct Swarm {
     plan: Plan,
-    random: Random,
+    draw: Draw,
     /// Prints every event.
     told: bool,
     now: u64,
@@ -55,15 +53,15 @@ pub struct Swarm {
 impl Swarm {
     /// The run of this seed.
     pub fn new(seed: u64, told: bool) -> Self {
-        let mut random = Random::new(seed);
-        let plan = Plan::draw(&mut random);
+        let mut draw = Draw(seed);
+        let plan = Plan::drawn_by(&mut draw);
         let ranks = plan.ranks as usize;
         if told {
             println!("{plan:?}");
         }
         let numbers = (0..plan.ranks).map(Rank::new);
         Self {
-            random,
+            draw,
             told,
             now: 0,
             queue: BinaryHeap::with_capacity(64),
@@ -132,7 +130,7 @@ impl Swarm {
                 let entry = &mut record.blocks[block.0 as usize];
                 entry.is_step = self.plan.steps.contains(&(block.0 as usize));
                 let mut vote = Vote::yes(context);
-                if self.plan.no_once_in > 0 && self.random.once_in(self.plan.no_once_in) {
+                if self.plan.no_once_in > 0 && self.draw.one_in(self.plan.no_once_in) {
                     vote.faults.push(Fault { comm: COMM, rank, code: FaultCode::Application(7) });
                 }
                 let said = self.plan.purposes.iter().find(|(on, _, ranks)| {
@@ -184,7 +182,7 @@ impl Swarm {
         let decides = || out.iter().any(|effect| matches!(effect, Effect::Emit(Event::Decided(_))));
         match self.doom[rank.index()]? {
             Death::Deciding if !decides() => None,
-            _ => Some(self.random.below(out.len() as u64 + 1) as usize),
+            _ => Some(self.draw.below(out.len() as u64 + 1) as usize),
         }
     }
 
@@ -216,8 +214,8 @@ impl Swarm {
 
     /// When a message that leaves now arrives: later than the one before it on the same link.
     fn arrival(&mut self, from: Rank, to: Rank) -> u64 {
-        let jam = if self.random.once_in(16) { self.plan.jam } else { 1 };
-        let latency = 1 + self.random.below(self.plan.latency * jam);
+        let jam = if self.draw.one_in(16) { self.plan.jam } else { 1 };
+        let latency = 1 + self.draw.below(self.plan.latency * jam);
         let busy = &mut self.busy[from.index() * self.plan.ranks as usize + to.index()];
         *busy = (self.now + latency).max(*busy + 1);
         *busy
@@ -247,7 +245,7 @@ impl Swarm {
         let ahead = (record.undecided() + self.plan.window).min(self.plan.blocks);
         let context = record.context();
         for block in self.started[rank.index()]..ahead {
-            let at = self.now + self.random.below(self.plan.think);
+            let at = self.now + self.draw.below(self.plan.think);
             self.schedule(at, rank, Happening::Vote(BlockId(block as u64), context));
         }
         self.started[rank.index()] = self.started[rank.index()].max(ahead);
@@ -259,7 +257,7 @@ impl Swarm {
         }
         self.records[rank.index()].alive = false;
         for other in (0..self.plan.ranks).map(Rank::new).filter(|other| *other != rank) {
-            let at = self.now + 1 + self.random.below(self.plan.notice);
+            let at = self.now + 1 + self.draw.below(self.plan.notice);
             self.schedule(at, other, Happening::Notice(rank));
         }
     }

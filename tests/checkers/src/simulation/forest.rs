@@ -14,11 +14,10 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use fampi::{
     FaultReport,
     protocol::exchange::Shape,
-    sim::{Crash, Ending, Report, Simulation},
+    sim::{Crash, Draw, Ending, Report, Simulation},
 };
 
 use self::walk::Walk;
-use crate::simulation::job::Draw;
 
 /// How long after the storm a job may take, in virtual time, until it counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);

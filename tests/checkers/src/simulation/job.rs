@@ -7,7 +7,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use fampi::{
     protocol::exchange::Shape,
-    sim::{Crash, Report, Simulation},
+    sim::{Crash, Draw, Report, Simulation},
 };
 
 use super::{
@@ -215,29 +215,4 @@ fn deaths(draw: &mut Draw, ranks: u32, spares: u32, calm_from: u64) -> Vec<Crash
         }
     }
     crashes
-}
-
-/// Draws numbers from a seed.
-pub struct Draw(pub u64);
-
-impl Draw {
-    pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.word() % bound
-    }
-
-    pub fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
-
-    pub fn one_of(&mut self, choices: &[u64]) -> u64 {
-        choices[self.below(choices.len() as u64) as usize]
-    }
 }

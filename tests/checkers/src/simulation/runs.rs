@@ -10,10 +10,8 @@ use fampi::{
     Ended, Error, Flow, Interval, Placement, Policy, ReduceOp, State, Step, Timeout, TryBlock,
     World, policy,
     policy::{Decision, Situation},
-    sim::{Crash, Ending, Simulation},
+    sim::{Crash, Draw, Ending, Simulation},
 };
-
-use crate::simulation::job::Draw;
 
 /// What drives the job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -4,9 +4,9 @@
 //! other moments, so each is tried with a few other seeds and moments of death, too. The first
 //! that still fails, in whatever way, takes the job's place, until none does.
 
-use fampi::sim::CrashPoint;
+use fampi::sim::{CrashPoint, Draw};
 
-use crate::simulation::job::{Draw, Job};
+use super::job::Job;
 
 /// Runs that a shrinking may take; each takes about a millisecond.
 const RUNS: u64 = 6_000;

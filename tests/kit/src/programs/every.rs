@@ -2,7 +2,9 @@
 //! out of it, said without the operation: all ranks' numbers can be had anywhere, from the same
 //! drawing.
 
-use fampi::{Edges, Error, Exchange, Neighbours, Rank, ReduceOp, Request, TryBlock, UserOp};
+use fampi::{
+    Edges, Error, Exchange, Neighbours, Rank, ReduceOp, Request, TryBlock, UserOp, sim::Draw,
+};
 
 /// The operations.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -104,10 +106,7 @@ pub struct Call {
 }
 
 fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    Draw(number).word()
 }
 
 impl Call {

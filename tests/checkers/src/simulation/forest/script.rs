@@ -1,6 +1,6 @@
 //! What all ranks do in a season, in this order.
 
-use crate::simulation::job::Draw;
+use fampi::sim::Draw;
 
 /// One step of a script, which all ranks follow; blocks are named by their order.
 #[derive(Clone, Copy, Debug)]

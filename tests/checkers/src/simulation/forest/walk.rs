@@ -7,14 +7,14 @@ use std::{
 
 use fampi::{
     Color, Comm, Error, Finished, Level, Outcome, Pending, Rank, ReduceOp, Request, Tag, Timeout,
-    TryBlock, World, sim,
+    TryBlock, World,
+    sim::{self, Draw},
 };
 
 use super::{
     Forest, Log, Name,
     script::{self, Step},
 };
-use crate::simulation::job::Draw;
 
 /// What a rank panics with on purpose.
 const BUG: &str = "a bug of the application";

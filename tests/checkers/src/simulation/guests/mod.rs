@@ -24,11 +24,10 @@ use fampi::{
     Fault, FaultCode, FaultReport, Rank,
     guest::Guest,
     protocol::exchange::Shape,
-    sim::{Crash, Ending, Report, Simulation},
+    sim::{Crash, Draw, Ending, Report, Simulation},
 };
 
 use self::walk::Walk;
-use crate::simulation::job::Draw;
 
 /// How long after the storm a job may take, in virtual time, until it counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(20);

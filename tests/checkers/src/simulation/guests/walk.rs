@@ -10,14 +10,13 @@ use fampi::{
         reduction::ReduceWith,
     },
     guest::{Guest, GuestBlock, GuestComm, Part, Wait},
-    sim,
+    sim::{self, Draw},
 };
 
 use super::{
     Finished, Guests, Log, Name,
     script::{self, Step},
 };
-use crate::simulation::job::Draw;
 
 /// What a rank raises on purpose.
 const OBJECTION: i32 = 7;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use fampi::{
     Codes, Comm, Error, ReduceOp, Reduced, Timeout, TryBlock,
     protocol::fused::{Values, combined},
+    sim::Draw,
 };
 
 use super::{Next, Run, after};
-use crate::simulation::job::Draw;
 
 impl Run<'_> {
     /// Every other block ends with a reduction, whatever it does inside.

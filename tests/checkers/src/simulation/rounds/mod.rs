@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use fampi::{
     BlockOptions, Codes, Color, Comm, CommId, Error, Finished, Level, Outcome, Pending, Placement,
-    Rank, ReduceOp, Source, Tag, TagSelector, Timeout, Tried, TryBlock, World, sim,
+    Rank, ReduceOp, Source, Tag, TagSelector, Timeout, Tried, TryBlock, World,
+    sim::{self, Draw},
 };
 use fampi_kit::programs::every::{Call, KINDS};
 
 use crate::simulation::{
     checks::{Entry, Log},
-    job::{Answer, Draw, Job, Work},
+    job::{Answer, Job, Work},
 };
 
 /// Where a round leads.
