@@ -14,9 +14,10 @@ use std::{
 };
 
 use fampi_checkers::simulation::{
-    checks::{self, Tally},
+    checks,
     job::{Job, RANKS},
-    shrink,
+    program::Program as _,
+    tally::Tally,
 };
 use fampi_kit::seeds;
 
@@ -60,7 +61,7 @@ fn asked(words: &[&str]) -> Result<Asked, String> {
         }
     }
     Ok(match seed {
-        Some(seed) => Asked::One(Job::drawn_from(seed, &ranks)),
+        Some(seed) => Asked::One(Job::drawn_among(seed, &ranks)),
         None => Asked::Seeds { first, count, ranks },
     })
 }
@@ -79,7 +80,7 @@ fn run_seeds(first: u64, count: u64, ranks: &RangeInclusive<u32>) -> ExitCode {
     eprintln!("fampi: {count} jobs of {from} to {to} ranks, from seed {first}");
     let progress = Mutex::new(Progress { done: 0, of: count, began, told: began });
     let ended = seeds::each_seed(first, count, |seed| {
-        let seen = Job::drawn_from(seed, ranks).run()?;
+        let seen = Job::drawn_among(seed, ranks).run(false)?;
         tally.lock().expect("nobody panics with it").add(&seen);
         progress.lock().expect("nobody panics with it").step();
         Ok(())
@@ -93,12 +94,12 @@ fn run_seeds(first: u64, count: u64, ranks: &RangeInclusive<u32>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err((seed, violation)) => {
-            let job = Job::drawn_from(seed, ranks);
+            let job = Job::drawn_among(seed, ranks);
             let violation: String = violation;
             println!("seed {seed} fails: {violation}\n  {job}\n");
-            let (small, violation) = shrink::shrink(job, violation);
+            let (small, violation) = job.shrunk(violation);
             println!("{}\n\nit fails, too: {violation}", small.report(true));
-            println!("the same again: cargo fampi sim --job '{small}'");
+            println!("the same again: {}", small.described());
             ExitCode::FAILURE
         }
     }

@@ -21,11 +21,7 @@ use fampi_checkers::{
     cases,
     machines::swarm::Swarm,
     model::{commit::Setup, inside::Inside, recovery::Recovery},
-    simulation::{
-        found,
-        guests::Guests,
-        job::{Job, RANKS},
-    },
+    simulation::{found, guests::Guests, job::Job, program::Program},
 };
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
@@ -84,40 +80,29 @@ fn setups() -> [Setup; 17] {
     ]
 }
 
-/// How many seeds the swarm runs until it catches the bug, and what it says.
+/// How many seeds run until one catches the bug, and what it says.
+fn seeds_catch(
+    bug: Option<Bug>,
+    seeds: u64,
+    violation: impl Fn(u64) -> Option<String>,
+) -> Option<(u64, String)> {
+    planted::plant(bug);
+    let caught = (0..seeds).find_map(|seed| Some((seed + 1, violation(seed)?)));
+    planted::plant(None);
+    caught
+}
+
+/// The same for the swarm of machines.
 fn swarm_catches(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
-    planted::plant(bug);
-    let caught = (0..seeds).find_map(|seed| {
+    seeds_catch(bug, seeds, |seed| {
         let run = catch_unwind(|| Swarm::new(seed, false).run());
-        let wrong = run.unwrap_or_else(|_| Err("a machine panicked".into())).err()?;
-        Some((seed + 1, wrong))
-    });
-    planted::plant(None);
-    caught
+        run.unwrap_or_else(|_| Err("a machine panicked".into())).err()
+    })
 }
 
-/// How many jobs run until one catches the bug, and what it says.
-fn jobs_catch(bug: Option<Bug>, jobs: u64) -> Option<(u64, String)> {
-    planted::plant(bug);
-    let caught = (0..jobs).find_map(|seed| {
-        let run = catch_unwind(|| Job::drawn_from(seed, &RANKS).run());
-        let wrong = run.unwrap_or_else(|_| Err("the simulator panicked".into())).err()?;
-        Some((seed + 1, wrong))
-    });
-    planted::plant(None);
-    caught
-}
-
-/// The same for programs that own their MPI.
-fn guests_catch(bug: Option<Bug>, programs: u64) -> Option<(u64, String)> {
-    planted::plant(bug);
-    let caught = (0..programs).find_map(|seed| {
-        let run = catch_unwind(|| Guests::drawn_from(seed).run(false).map(|_| ()));
-        let wrong = run.unwrap_or_else(|_| Err("the simulator panicked".into())).err()?;
-        Some((seed + 1, wrong))
-    });
-    planted::plant(None);
-    caught
+/// The same for whole programs.
+fn programs_catch<P: Program>(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
+    seeds_catch(bug, seeds, |seed| P::drawn_from(seed).violation())
 }
 
 /// What the cases that are written out say of the bug, and the jobs that once found it.
@@ -130,8 +115,7 @@ fn written_catches(bug: Option<Bug>) -> Option<String> {
     };
     let caught = cases.find_map(|(_, case)| wrong(catch_unwind(case)));
     let mut jobs = found::jobs().filter(|(bug, _)| is_for(bug));
-    let caught =
-        caught.or_else(|| jobs.find_map(|(_, job)| wrong(catch_unwind(|| job.run().map(|_| ())))));
+    let caught = caught.or_else(|| jobs.find_map(|(_, job)| job.violation()));
     planted::plant(None);
     caught
 }
@@ -238,14 +222,16 @@ impl Findings {
             let search = machines.then(|| search_catches(bug)).flatten();
             let seeds = SEEDS[usize::from(search.is_none())];
             let swarm = machines.then(|| swarm_catches(bug, seeds)).flatten();
-            let jobs = jobs_catch(bug, JOBS[0]).or_else(|| guests_catch(bug, JOBS[0]));
+            let jobs = programs_catch::<Job>(bug, JOBS[0]);
+            let jobs = jobs.or_else(|| programs_catch::<Guests>(bug, JOBS[0]));
             let written = written_catches(bug);
             let missed = [search.is_none(), swarm.is_none(), jobs.is_none(), written.is_none()];
             let missed = bug.is_some() && missed.iter().all(|it| *it);
             let large = machines && missed;
             let search = search.or_else(|| large.then(|| large_search_catches(bug)).flatten());
             let missed = missed && search.is_none();
-            let jobs = jobs.or_else(|| missed.then(|| jobs_catch(bug, JOBS[1])).flatten());
+            let jobs =
+                jobs.or_else(|| missed.then(|| programs_catch::<Job>(bug, JOBS[1])).flatten());
             Self { swarm, search, jobs, written }
         })
     }

@@ -9,7 +9,7 @@
 //!
 //! `cargo fampi sim` runs more seeds, and makes one that fails smaller; `src/swarm.rs` is its program.
 
-use std::fmt::{Debug, Display};
+use std::{sync::Mutex, time::Instant};
 
 use fampi::{
     protocol::planted::{self, Bug},
@@ -18,116 +18,85 @@ use fampi::{
 use fampi_checkers::{
     cases,
     simulation::{
-        checks,
-        forest::{Forest, Seen},
-        found,
-        guests::{self, Guests},
-        job::{Job, RANKS},
-        runs::RunJob,
-        shrink,
+        forest::Forest, found, guests::Guests, job::Job, program::Program, runs::RunJob,
+        tally::Tally,
     },
 };
-use fampi_kit::seeds::each_seed;
-
-/// How many seeds run when nobody says how many.
-const SEEDS: u64 = 20_000;
-/// The same for jobs that a policy drives.
-const RUNS: u64 = 6_000;
-/// The same for derived communicators.
-const FORESTS: u64 = 12_000;
-/// The same for programs that own their MPI.
-const GUESTS: u64 = 3_000;
+use fampi_kit::seeds::{each_seed, number};
 
 #[test]
 fn thousands_of_jobs_end_with_one_story_on_all_living_ranks() {
-    let seeds = seeds(SEEDS);
-    let began = std::time::Instant::now();
-    let tally = std::sync::Mutex::new(checks::Tally::default());
-    let ended = each_seed(0, seeds, |seed| {
-        let seen = Job::drawn_from(seed, &RANKS).run()?;
-        tally.lock().expect("no panic holds it").add(&seen);
-        Ok(())
-    });
-    if let Err((seed, violation)) = ended {
-        let violation: String = violation;
-        let (small, again) = shrink::shrink(Job::drawn_from(seed, &RANKS), violation.clone());
-        panic!("seed {seed}: {violation}\n{again}:\ncargo fampi sim --job '{small}'");
-    }
-    let tally = tally.into_inner().expect("no panic holds it");
-    println!("{seeds} seeds in {:?}: {tally}", began.elapsed());
-    if seeds >= 1000 {
-        tally.assert_everything_happened();
-    }
+    swarm::<Job>(20_000);
 }
 
 #[test]
 fn runs_under_all_policies_end_as_without_failures_or_with_one_error() {
-    let seeds = seeds(RUNS);
-    let seen = std::sync::Mutex::new(std::collections::BTreeMap::new());
-    let ended = each_seed(0, seeds, |seed| {
-        let end = RunJob::drawn_from(seed).run(false)?;
-        *seen.lock().expect("no panic holds it").entry(end).or_insert(0_u64) += 1;
-        Ok(())
-    });
-    if let Err((seed, violation)) = ended {
-        let violation: String = violation;
-        panic!("{violation}\n{}", reproduce("one_run", seed));
-    }
-    let seen = seen.into_inner().expect("no panic holds it");
-    println!("{seeds} seeds: {seen:?}");
-    assert!(seeds < 1000 || seen.len() >= 5, "the jobs are too tame: {seen:?}");
+    swarm::<RunJob>(6_000);
 }
 
 #[test]
 fn blocks_on_derived_communicators_end_alike_and_leave_nobody_waiting() {
-    let seeds = seeds(FORESTS);
-    let all = std::sync::Mutex::new(Seen::default());
-    let ended = each_seed(0, seeds, |seed| {
-        let seen = Forest::drawn_from(seed).run(false)?;
-        all.lock().expect("no panic holds it").add(&seen);
-        Ok(())
-    });
-    if let Err((seed, violation)) = ended {
-        let violation: String = violation;
-        panic!("{violation}\n{}", reproduce("one_forest", seed));
-    }
-    let seen = all.into_inner().expect("no panic holds it");
-    println!("{seeds} seeds: {seen}");
-    if seeds >= 1000 {
-        seen.assert_everything_happened();
-    }
+    swarm::<Forest>(12_000);
 }
 
 #[test]
 fn blocks_over_requests_of_the_program_end_alike_and_name_all_who_are_missing() {
-    let seeds = seeds(GUESTS);
-    let all = std::sync::Mutex::new(guests::Seen::default());
-    let ended = each_seed(0, seeds, |seed| {
-        let seen = Guests::drawn_from(seed).run(false)?;
-        all.lock().expect("no panic holds it").add(&seen);
+    swarm::<Guests>(3_000);
+}
+
+/// Runs the programs of so many seeds if the environment says no other number. One that fails is
+/// made smaller, and told.
+fn swarm<P: Program>(seeds: u64) {
+    let seeds = number("FAMPI_SEEDS").unwrap_or(seeds);
+    let (began, tally) = (Instant::now(), Mutex::new(Tally::default()));
+    let ended: Result<(), (u64, String)> = each_seed(0, seeds, |seed| {
+        let seen = P::drawn_from(seed).run(false)?;
+        tally.lock().expect("no panic holds it").add(&seen);
         Ok(())
     });
     if let Err((seed, violation)) = ended {
-        let violation: String = violation;
-        panic!("{violation}\n{}", reproduce("one_guest", seed));
+        let (small, again) = P::drawn_from(seed).shrunk(violation.clone());
+        let _ = small.run(true);
+        let small = small.described();
+        panic!("seed {seed}: {violation}\n{}\n{again}:\n{small}", P::repeated(seed));
     }
-    let seen = all.into_inner().expect("no panic holds it");
-    println!("{seeds} seeds: {seen}");
+    let tally = tally.into_inner().expect("no panic holds it");
+    println!("{seeds} seeds in {:?}: {tally}", began.elapsed());
     if seeds >= 1000 {
-        seen.assert_everything_happened();
+        tally.assert_more_than(P::HAPPENS);
     }
 }
 
-/// The number of seeds, if nobody says another.
-fn seeds(otherwise: u64) -> u64 {
-    let asked = std::env::var("FAMPI_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    asked.unwrap_or(otherwise)
+#[test]
+fn one_run() {
+    one::<RunJob>();
+}
+
+#[test]
+fn one_forest() {
+    one::<Forest>();
+}
+
+#[test]
+fn one_guest() {
+    one::<Guests>();
+}
+
+/// Runs the seed that the environment names, and tells its story.
+fn one<P: Program>() {
+    let Some(seed) = number("FAMPI_SEED") else { return };
+    let program = P::drawn_from(seed);
+    println!("{}", program.described());
+    match program.run(true) {
+        Ok(seen) => println!("{seen}"),
+        Err(violation) => panic!("{violation}\n{}", P::repeated(seed)),
+    }
 }
 
 #[test]
 fn a_job_is_what_its_line_says() {
     for seed in 0..1000 {
-        let job = Job::drawn_from(seed, &RANKS);
+        let job = Job::drawn_from(seed);
         assert_eq!(Job::from_line(&job.to_string()), Ok(job));
     }
     for wrong in ["ranks", "ranks=x", "ranks=0", "work=", "crashes=1", "name=1", "calm=2"] {
@@ -142,7 +111,7 @@ proptest::proptest! {
         seed in 0_u64..1 << 40,
         changes in proptest::collection::vec((0_usize..20, "[a-z0-9@#.,x=-]{0,9}"), 0..4),
     ) {
-        let line = Job::drawn_from(seed, &RANKS).to_string();
+        let line = Job::drawn_from(seed).to_string();
         let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         for (at, change) in changes {
             let at = at % words.len();
@@ -159,9 +128,9 @@ proptest::proptest! {
 fn jobs_that_failed_once_fail_with_their_bug_and_not_without_it() {
     let mut lost = Vec::new();
     for (bug, job) in found::jobs() {
-        assert_eq!(shrink::try_run(&job), None, "cargo fampi sim --job '{job}'");
+        assert_eq!(job.violation(), None, "cargo fampi sim --job '{job}'");
         planted::plant(Some(bug));
-        if shrink::try_run(&job).is_none() {
+        if job.violation().is_none() {
             lost.push(bug);
         }
         planted::plant(None);
@@ -183,7 +152,7 @@ const GUESTS_THAT_FAILED: [u64; 3] = [127, 10_643, 19_263];
 fn programs_that_own_their_mpi_and_failed_once_do_not_fail_again() {
     for seed in GUESTS_THAT_FAILED {
         let run = Guests::drawn_from(seed).run(false);
-        run.unwrap_or_else(|violation| panic!("{violation}\n{}", reproduce("one_guest", seed)));
+        run.unwrap_or_else(|violation| panic!("{violation}\n{}", Guests::repeated(seed)));
     }
 }
 
@@ -194,72 +163,51 @@ fn find_a_job_for() {
     let bug = found::bug(&name).expect("a bug that can be planted");
     let with_bug = |job: &Job| {
         planted::plant(Some(bug));
-        let violation = shrink::try_run(job);
+        let violation = job.violation();
         planted::plant(None);
         violation
     };
     let known = found::jobs().find(|(known, _)| *known == bug);
     let near = |seed| {
         let (_, mut job) = known.clone()?;
-        for crash in &mut job.crashes {
+        for crash in &mut job.setting.crashes {
             if let CrashPoint::Effect(effect) = &mut crash.at {
                 *effect *= 2;
             }
         }
-        Some(shrink::varied(&job, seed))
+        Some(job.varied(seed))
     };
-    let drawn = |seed| Job::drawn_from(seed, &RANKS);
+    let drawn = |seed| Job::drawn_from(seed);
     // Every other job is like the one that was found before, with deaths earlier or later.
     let job = |seed| near(seed).filter(|_| seed % 2 == 0).unwrap_or_else(|| drawn(seed));
-    let ended = each_seed(0, seeds(1_000_000), |seed| with_bug(&job(seed)).map_or(Ok(()), Err));
+    let ended = each_seed(0, number("FAMPI_SEEDS").unwrap_or(1_000_000), |seed| {
+        with_bug(&job(seed)).map_or(Ok(()), Err)
+    });
     let (seed, violation) = ended.expect_err("no job sees the bug");
     planted::plant(Some(bug));
-    let (small, _) = shrink::shrink(job(seed), violation);
+    let (small, _) = job(seed).shrunk(violation);
     planted::plant(None);
     println!("job {seed}, made small:\n{bug:?}: {small}");
-    assert_eq!(shrink::try_run(&small), None, "it fails without the bug, too");
+    assert_eq!(small.violation(), None, "it fails without the bug, too");
 }
 
 #[test]
 fn a_failing_job_becomes_a_small_one_that_fails() {
     planted::plant(Some(Bug::WaitForTheDead));
-    let mut jobs = (0..1000).map(|seed| Job::drawn_from(seed, &RANKS));
+    let mut jobs = (0..1000).map(|seed| Job::drawn_from(seed));
     let (job, violation) = jobs
-        .find_map(|job| shrink::try_run(&job).map(|violation| (job, violation)))
+        .find_map(|job| job.violation().map(|violation| (job, violation)))
         .expect("the bug is seen");
-    let (small, _) = shrink::shrink(job, violation);
+    let (small, _) = job.shrunk(violation);
     let again = Job::from_line(&small.to_string()).expect("a job");
-    assert!(shrink::try_run(&again).is_some(), "{again}");
-    assert!(again.ranks <= 6 && again.crashes.len() == 1 && again.work.len() <= 2, "{again}");
+    assert!(again.violation().is_some(), "{again}");
+    assert!(
+        again.setting.ranks <= 6 && again.setting.crashes.len() == 1 && again.work.len() <= 2,
+        "{again}"
+    );
     println!("{again}");
     planted::plant(None);
-    assert_eq!(shrink::try_run(&again), None, "it fails without the bug: {again}");
-}
-
-#[test]
-fn one_run() {
-    one("one_run", RunJob::drawn_from, |job| job.run(true));
-}
-
-#[test]
-fn one_forest() {
-    one("one_forest", Forest::drawn_from, |job| job.run(true));
-}
-
-/// Runs the seed that somebody asked for, and tells its story.
-fn one<J: Debug, E: Display>(
-    test: &str,
-    drawn_from: impl Fn(u64) -> J,
-    run: impl Fn(&J) -> Result<E, String>,
-) {
-    let asked = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok());
-    let Some(seed) = asked else { return };
-    let job = drawn_from(seed);
-    println!("{job:#?}");
-    match run(&job) {
-        Ok(end) => println!("all: {end}"),
-        Err(violation) => panic!("{violation}\n{}", reproduce(test, seed)),
-    }
+    assert_eq!(again.violation(), None, "it fails without the bug: {again}");
 }
 
 #[test]
@@ -275,31 +223,11 @@ fn a_block_that_leaves_out_a_rank_of_whose_death_only_a_recovery_knew_is_found()
 }
 
 #[test]
-fn one_guest() {
-    let Some(seed) = std::env::var("FAMPI_SEED").ok().and_then(|seed| seed.parse().ok()) else {
-        return;
-    };
-    let job = Guests::drawn_from(seed);
-    println!("{job:#?}");
-    match job.run(true) {
-        Ok(seen) => println!("{seen}"),
-        Err(violation) => panic!("{violation}\n{}", reproduce("one_guest", seed)),
-    }
-}
-
-#[test]
 fn equal_seeds_tell_equal_stories() {
     for seed in 0..20 {
-        let [one, other] = [0; 2].map(|_| Job::drawn_from(seed, &RANKS).fingerprint());
+        let [one, other] = [0; 2].map(|_| Job::drawn_from(seed).fingerprint());
         assert_eq!(one, other, "seed {seed}");
     }
-}
-
-fn reproduce(test: &str, seed: u64) -> String {
-    format!(
-        "REPRODUCE WITH: FAMPI_SEED={seed} cargo test --release -p fampi-checkers --test simulation \
-         -- {test} --nocapture"
-    )
 }
 
 #[test]

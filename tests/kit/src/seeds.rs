@@ -1,6 +1,7 @@
 //! Many seeds, on all cores.
 
 use std::{
+    env,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -36,4 +37,9 @@ pub fn each_seed<E: Send>(
         }
     });
     wrong.into_inner().expect("nobody panics with it").map_or(Ok(()), Err)
+}
+
+/// The number that a variable of the environment holds, if there is one.
+pub fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }

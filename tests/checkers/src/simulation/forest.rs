@@ -9,42 +9,23 @@
 mod script;
 mod walk;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::collections::BTreeMap;
 
-use fampi::{
-    FaultReport,
-    protocol::exchange::Shape,
-    sim::{Crash, Draw, Ending, Report, Simulation},
-};
+use fampi::sim::{Crash, Draw};
 
 use self::walk::Walk;
+use super::{
+    oracle::{End, agreed, ended},
+    program::Program,
+    setting::Setting,
+    tally::Tally,
+};
 
-/// How long after the storm a job may take, in virtual time, until it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Everything that a job depends on. Times are in microseconds of virtual time.
-#[derive(Clone, Debug)]
+/// A setting, and the number of seasons in its storm.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Forest {
-    seed: u64,
-    ranks: u32,
+    setting: Setting,
     seasons: u64,
-    calm_from: u64,
-    crashes: Vec<Crash>,
-    detection: [u64; 2],
-    latency: [u64; 2],
-    exchange: [u32; 2],
-    patience: u32,
-}
-
-/// What happened in all jobs, to see that everything did.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    committed: u64,
-    faulty: u64,
-    deaths: u64,
-    dropped: u64,
-    doomed: u64,
-    panics: u64,
-    failed_creations: u64,
 }
 
 /// A block of a season's script, on the communicator of this name.
@@ -53,13 +34,24 @@ type Name = (u64, usize, u64);
 /// What one process saw.
 #[derive(Debug, Default)]
 struct Log {
-    ends: BTreeMap<Name, (bool, FaultReport)>,
+    ends: BTreeMap<Name, End>,
     wrong: Option<String>,
-    seen: Seen,
+    seen: Tally,
 }
 
-impl Forest {
-    pub fn drawn_from(seed: u64) -> Self {
+impl Program for Forest {
+    const HAPPENS: &[(&'static str, u64)] = &[
+        ("commits", 100),
+        ("faulty blocks", 100),
+        ("deaths", 100),
+        ("handles dropped", 100),
+        ("waits in doomed blocks", 100),
+        ("panics", 100),
+        ("communicators not made", 100),
+    ];
+    const TEST: &str = "one_forest";
+
+    fn drawn_from(seed: u64) -> Self {
         let mut draw = Draw(seed ^ 0x666f_7265);
         let ranks = 2 + draw.below(7).min(draw.below(7)) as u32;
         let calm_from = draw.one_of(&[1_000, 4_000]);
@@ -68,111 +60,32 @@ impl Forest {
             let process = draw.below(u64::from(ranks)) as u32;
             Crash::before_effect(process, 10 + draw.below(300))
         });
-        Self {
-            seed,
-            ranks,
-            calm_from,
-            crashes: crashes.collect(),
-            seasons: 1 + draw.below(5),
-            detection: [draw.below(200), 200 + draw.below(600)],
-            latency: [1 + draw.below(3), 4 + draw.below(40)],
-            exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])].map(|width| width as u32),
-            patience: draw.one_of(&[1, 4, 32]) as u32,
-        }
+        let setting =
+            Setting { seed, ranks, calm_from, crashes: crashes.collect(), ..Setting::plain() };
+        let seasons = 1 + draw.below(5);
+        Self { setting: setting.with_drawn_times(&mut draw), seasons }
     }
 
-    pub fn run(&self, told: bool) -> Result<Seen, String> {
-        let micros =
-            |range: [u64; 2]| Duration::from_micros(range[0])..=Duration::from_micros(range[1]);
-        let (job, calm_from) = (self.clone(), Duration::from_micros(self.calm_from));
-        let report = Simulation::new(self.ranks)
-            .seed(self.seed)
-            .detection(micros(self.detection))
-            .latency(micros(self.latency))
-            .exchange(Shape::new(self.exchange[0], self.exchange[1]))
-            .patience(self.patience)
-            .crashes(self.crashes.iter().copied())
-            .calm_from(calm_from)
-            .time_limit(calm_from + PATIENCE)
-            .trace(told)
-            .run_world(move |world| Walk::new(&job).through(world));
+    fn run(&self, told: bool) -> Result<Tally, String> {
+        let (job, mut tally) = (self.clone(), Tally::default());
+        let simulation = self.setting.simulation(told);
+        let report = simulation.run_world(move |world| Walk::new(&job).through(world));
         if told {
             println!("{report}");
         }
-        check(&report)
-    }
-}
-
-fn check(report: &Report<Log>) -> Result<Seen, String> {
-    let (mut seen, mut ends) = (Seen::default(), BTreeMap::new());
-    // Whoever ends with something wrong leaves the others waiting.
-    let wrongs = report.results().find_map(|log| log.wrong.clone());
-    if let Some(wrong) = wrongs {
-        return Err(wrong);
-    }
-    for (process, it) in report.processes.iter().enumerate() {
-        let log = match &it.ending {
-            Ending::Panicked(what) => return Err(format!("process {process} panicked: {what}")),
-            Ending::Stuck(what) => return Err(format!("process {process} waits in {what}")),
-            Ending::Crashed | Ending::Exited => {
-                seen.deaths += 1;
-                continue;
-            }
-            Ending::Finished(log) => log,
-        };
-        for (name, end) in &log.ends {
-            let (first, expected) = *ends.entry(*name).or_insert((process, end));
-            if expected != end {
-                return Err(format!(
-                    "agreement: {name:?} is {expected:?} at process {first}, {end:?} at {process}"
-                ));
-            }
-            seen.committed += u64::from(end.0);
-            seen.faulty += u64::from(!end.0);
-        }
-        seen.add(&log.seen);
-    }
-    Ok(seen)
-}
-
-impl Seen {
-    pub fn add(&mut self, other: &Self) {
-        self.committed += other.committed;
-        self.faulty += other.faulty;
-        self.deaths += other.deaths;
-        self.dropped += other.dropped;
-        self.doomed += other.doomed;
-        self.panics += other.panics;
-        self.failed_creations += other.failed_creations;
+        let logs = ended(&report, |log| log.wrong.as_ref(), &mut tally)?;
+        let ends =
+            logs.iter().flat_map(|(at, log)| log.ends.iter().map(|(it, end)| (*at, *it, end)));
+        agreed(ends, &mut tally)?;
+        logs.iter().for_each(|(_, log)| tally.add(&log.seen));
+        Ok(tally)
     }
 
-    pub fn assert_everything_happened(&self) {
-        let counts = [
-            self.committed,
-            self.faulty,
-            self.deaths,
-            self.dropped,
-            self.doomed,
-            self.panics,
-            self.failed_creations,
-        ];
-        assert!(counts.iter().all(|count| *count > 100), "the jobs are too tame: {self}");
+    fn setting(&mut self) -> &mut Setting {
+        &mut self.setting
     }
-}
 
-impl fmt::Display for Seen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} commits, {} faulty blocks, {} deaths, {} handles dropped, {} waits in doomed \
-             blocks, {} panics, {} communicators not made",
-            self.committed,
-            self.faulty,
-            self.deaths,
-            self.dropped,
-            self.doomed,
-            self.panics,
-            self.failed_creations
-        )
+    fn simpler(&self) -> Vec<Self> {
+        (0..self.seasons).map(|seasons| Self { seasons, ..self.clone() }).collect()
     }
 }

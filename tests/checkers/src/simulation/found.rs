@@ -2,7 +2,7 @@
 
 use fampi::protocol::planted::Bug;
 
-use crate::simulation::job::Job;
+use super::job::Job;
 
 /// Each bug that `found.txt` names, and the job that has to find it.
 pub fn jobs() -> impl Iterator<Item = (Bug, Job)> {

@@ -5,14 +5,14 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use fampi::{
-    protocol::exchange::Shape,
-    sim::{Crash, Draw, Report, Simulation},
-};
+use fampi::sim::{Crash, Draw, Report};
 
 use super::{
-    checks::{self, Log, Tally},
+    checks::{self, Log},
+    program::Program,
     rounds,
+    setting::Setting,
+    tally::Tally,
 };
 
 /// How the job answers deaths.
@@ -64,28 +64,14 @@ impl Work {
     ];
 }
 
-/// Everything about a job but its programs. Times are in microseconds of virtual time.
+/// A setting, and rounds in it. Times are in microseconds of virtual time.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Job {
-    pub seed: u64,
-    pub ranks: u32,
-    pub spares: u32,
+    pub setting: Setting,
     pub answer: Answer,
     /// The rounds, of which the last `calm` ones come after the storm.
     pub work: Vec<Work>,
     pub calm: usize,
-    pub calm_from: u64,
-    pub crashes: Vec<Crash>,
-    pub detection: [u64; 2],
-    pub latency: [u64; 2],
-    /// Ranks that exchange votes in the first round, and in later ones.
-    pub exchange: [u32; 2],
-    /// How often a process polls in vain before it falls idle.
-    pub patience: u32,
-    /// How long a process that was spawned takes to run.
-    pub spawn: [u64; 2],
-    /// Replacements can be spawned; otherwise they are spares.
-    pub spawns: bool,
     /// A rank of the launch that computes for so long in every round.
     pub slow: Option<(u32, u64)>,
     /// Local blocks inside each other in a nested round.
@@ -96,14 +82,12 @@ pub struct Job {
     pub rows: bool,
 }
 
-/// How long after the storm a job may take, in virtual time, until it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// What jobs have when nobody says how many ranks.
 pub const RANKS: RangeInclusive<u32> = 2..=16;
 
 impl Job {
-    pub fn drawn_from(seed: u64, ranks: &RangeInclusive<u32>) -> Self {
+    /// The job of a seed on so many ranks.
+    pub fn drawn_among(seed: u64, ranks: &RangeInclusive<u32>) -> Self {
         let mut draw = Draw(seed);
         let more = u64::from(ranks.end() - ranks.start()) + 1;
         let ranks = ranks.start() + draw.below(more).min(draw.below(more)) as u32;
@@ -115,29 +99,31 @@ impl Job {
         };
         let calm = 1;
         let rounds = 1 + draw.below(5) as usize + calm;
-        let kinds = Work::ALL.len() as u64;
-        let work = (0..rounds).map(|_| Work::ALL[draw.below(kinds) as usize].0).collect();
+        let work = (0..rounds).map(|_| draw.one_of(&Work::ALL).0).collect();
         let calm_from = draw.one_of(&[2_000, 5_000, 40_000]);
-        let job = Self {
+        let crashes = deaths(&mut draw, ranks, spares, calm_from);
+        let detection = [draw.below(200), 200 + draw.below(600)];
+        let latency = [1 + draw.below(3), 4 + draw.below(40)];
+        let spawn = [1_000, draw.one_of(&[2_000, 20_000])];
+        let slow = draw.one_in(6).then(|| (draw.below(u64::from(ranks)) as u32, draw.below(2_000)));
+        let (depth, outstanding) = (1 + draw.below(3), 2 + draw.below(3));
+        let rows = draw.one_in(3);
+        let exchange = [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])];
+        let (patience, spawns) = (draw.one_of(&[1, 4, 32]), !draw.one_in(6));
+        let setting = Setting {
             seed,
             ranks,
             spares,
-            answer,
-            work,
-            calm,
+            crashes,
             calm_from,
-            crashes: deaths(&mut draw, ranks, spares, calm_from),
-            detection: [draw.below(200), 200 + draw.below(600)],
-            latency: [1 + draw.below(3), 4 + draw.below(40)],
-            spawn: [1_000, draw.one_of(&[2_000, 20_000])],
-            slow: draw.one_in(6).then(|| (draw.below(u64::from(ranks)) as u32, draw.below(2_000))),
-            depth: 1 + draw.below(3),
-            outstanding: 2 + draw.below(3),
-            rows: draw.one_in(3),
-            exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])].map(|width| width as u32),
-            patience: draw.one_of(&[1, 4, 32]) as u32,
-            spawns: !draw.one_in(6),
+            detection,
+            latency,
+            exchange,
+            patience,
+            spawn,
+            spawns,
         };
+        let job = Self { setting, answer, work, calm, slow, depth, outstanding, rows };
         job.with_a_death_on_entering()
     }
 
@@ -145,48 +131,80 @@ impl Job {
     /// others learn of it at once: before all of them have confirmed that they have the new
     /// universe, or between two of its steps.
     fn with_a_death_on_entering(mut self) -> Self {
-        let mut draw = Draw(self.seed ^ 0x656e_7465_7269_6e67);
-        if self.answer != Answer::Shrink && !self.crashes.is_empty() && draw.one_in(4) {
-            let entering = self.ranks + draw.below(u64::from(self.spares) + 3) as u32;
-            self.crashes.push(Crash::before_effect(entering, 1 + draw.below(32)));
-            self.detection = [0, 1 + draw.below(60)];
+        let setting = &mut self.setting;
+        let mut draw = Draw(setting.seed ^ 0x656e_7465_7269_6e67);
+        if self.answer != Answer::Shrink && !setting.crashes.is_empty() && draw.one_in(4) {
+            let entering = setting.ranks + draw.below(u64::from(setting.spares) + 3) as u32;
+            setting.crashes.push(Crash::before_effect(entering, 1 + draw.below(32)));
+            setting.detection = [0, 1 + draw.below(60)];
         }
         self
-    }
-
-    fn simulation(&self) -> Simulation {
-        let micros =
-            |range: [u64; 2]| Duration::from_micros(range[0])..=Duration::from_micros(range[1]);
-        let calm_from = Duration::from_micros(self.calm_from);
-        Simulation::new(self.ranks)
-            .seed(self.seed)
-            .spares(self.spares)
-            .detection(micros(self.detection))
-            .latency(micros(self.latency))
-            .exchange(Shape::new(self.exchange[0], self.exchange[1]))
-            .patience(self.patience)
-            .spawn_time(micros(self.spawn))
-            .spawns(self.spawns)
-            .crashes(self.crashes.iter().copied())
-            .calm_from(calm_from)
-            .time_limit(calm_from + PATIENCE)
-    }
-
-    /// What happened, if nothing was wrong.
-    pub fn run(&self) -> Result<Tally, String> {
-        checks::check(self, &self.report(false))
     }
 
     /// The whole story, with a transcript if it is to be told.
     pub fn report(&self, told: bool) -> Report<Log> {
         let job = self.clone();
-        self.simulation().trace(told).run_world(move |world| rounds::run(world, &job))
+        self.setting.simulation(told).run_world(move |world| rounds::run(world, &job))
     }
 
     pub fn fingerprint(&self) -> u64 {
         let report = self.report(false);
         let logs: Vec<&Log> = report.results().collect();
-        report.fingerprint ^ logs.iter().map(|log| log.entries.len() as u64).sum::<u64>()
+        report.fingerprint ^ logs.iter().map(|log| log.ends.len() as u64).sum::<u64>()
+    }
+}
+
+impl Program for Job {
+    const HAPPENS: &[(&'static str, u64)] = &[
+        ("commits", 100),
+        ("faulty blocks", 100),
+        ("deaths", 100),
+        ("recoveries", 100),
+        ("replacements at work", 100),
+        ("refused for want of spares", 0),
+    ];
+    const TEST: &str = "one_job";
+
+    fn drawn_from(seed: u64) -> Self {
+        Self::drawn_among(seed, &RANKS)
+    }
+
+    fn run(&self, told: bool) -> Result<Tally, String> {
+        let report = self.report(told);
+        if told {
+            println!("{report}");
+        }
+        checks::check(self, &report)
+    }
+
+    fn setting(&mut self) -> &mut Setting {
+        &mut self.setting
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        let mut simpler = Vec::new();
+        let mut add = |change: &dyn Fn(&mut Self)| {
+            let mut job = self.clone();
+            change(&mut job);
+            simpler.extend((job.calm < job.work.len()).then_some(job));
+        };
+        for at in 0..self.work.len() {
+            add(&|job| _ = job.work.remove(at));
+        }
+        add(&|job| job.calm = 0);
+        add(&|job| job.slow = None);
+        add(&|job| job.rows = false);
+        add(&|job| job.depth = 1);
+        add(&|job| job.outstanding = 2);
+        simpler
+    }
+
+    fn described(&self) -> String {
+        format!("cargo fampi sim --job '{self}'")
+    }
+
+    fn repeated(seed: u64) -> String {
+        format!("cargo fampi sim --seed {seed}")
     }
 }
 

@@ -10,7 +10,14 @@ use fampi::{
     Ended, Error, Flow, Interval, Placement, Policy, ReduceOp, State, Step, Timeout, TryBlock,
     World, policy,
     policy::{Decision, Situation},
-    sim::{Crash, Draw, Ending, Simulation},
+    sim::{Crash, Draw},
+};
+
+use super::{
+    oracle::{alike, ended},
+    program::Program,
+    setting::Setting,
+    tally::Tally,
 };
 
 /// What drives the job.
@@ -35,27 +42,22 @@ enum Objection {
     Always(u64),
 }
 
-/// Everything about a job.
-#[derive(Clone, Debug)]
+/// A setting, and an application with its policy.
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunJob {
-    seed: u64,
-    ranks: u32,
-    spares: u32,
+    setting: Setting,
     steps: u64,
     /// A copy is made after each step with a number that is a multiple of this.
     protect_every: u64,
     driver: Driver,
     objection: Objection,
-    crashes: Vec<Crash>,
-    /// Replacements can be spawned; otherwise they are spares.
-    spawns: bool,
     way: Way,
     /// Ranks that object do so after the commits of the step.
     late: bool,
 }
 
 /// How the job uses its run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Way {
     /// Between copies, where they are due; 0 for none.
     interval: u32,
@@ -119,8 +121,12 @@ impl State for Bag {
     }
 }
 
-impl RunJob {
-    pub fn drawn_from(seed: u64) -> Self {
+impl Program for RunJob {
+    const HAPPENS: &[(&'static str, u64)] =
+        &[("done", 20), ("escalated", 20), ("stopped", 20), ("states lost", 0), ("deaths", 100)];
+    const TEST: &str = "one_run";
+
+    fn drawn_from(seed: u64) -> Self {
         let mut draw = Draw(seed ^ 0x7275_6e73);
         let ranks = 1 + draw.below(8) as u32;
         let spares = if draw.one_in(3) { 1 + draw.below(2) as u32 } else { 0 };
@@ -155,51 +161,51 @@ impl RunJob {
         let [early, anew, late] = [3, 4, 2].map(|share| draw.one_in(share));
         let commits = if draw.one_in(2) { 1 + draw.below(2) } else { 0 };
         let way = Way { interval, early, anew, commits };
-        Self {
+        let setting = Setting {
             seed,
             ranks,
             spares,
-            steps,
-            protect_every,
-            driver,
-            objection,
             crashes,
+            // As late as can be: these programs have no calm.
+            calm_from: 20_000_000,
+            detection: [50, 500],
+            latency: [1, 20],
+            exchange: [8, 2],
+            spawn: [5_000, 20_000],
             spawns,
-            way,
-            late,
-        }
+            ..Setting::plain()
+        };
+        Self { setting, steps, protect_every, driver, objection, way, late }
     }
 
-    /// What all processes came to, or what went wrong.
-    pub fn run(&self, aloud: bool) -> Result<String, String> {
-        let job = self.clone();
-        let report = Simulation::new(self.ranks)
-            .seed(self.seed)
-            .spares(self.spares)
-            .spawns(self.spawns)
-            .crashes(self.crashes.iter().copied())
-            .time_limit(Duration::from_secs(20))
-            .trace(aloud)
-            .run_world(move |world| job.application(world));
-        if aloud {
+    fn run(&self, told: bool) -> Result<Tally, String> {
+        let (job, mut tally) = (self.clone(), Tally::default());
+        let simulation = self.setting.simulation(told);
+        let report = simulation.run_world(move |world| job.application(world));
+        if told {
             println!("{report}");
         }
-        for (process, it) in report.processes.iter().enumerate() {
-            if let Ending::Panicked(what) | Ending::Stuck(what) = &it.ending {
-                return Err(format!("process {process} did not end: {what}"));
-            }
-        }
-        let mut ends = report.results();
-        let Some(first) = ends.next() else { return Ok("all dead".into()) };
-        if let Some(other) = ends.find(|end| *end != first) {
-            return Err(format!("one process ended with {first:?}, another with {other:?}"));
-        }
-        self.judge(first)
+        let logs = ended(&report, |_| None, &mut tally)?;
+        let end = alike(logs.iter().map(|(_, end)| *end))?;
+        tally.count(end.map_or(Ok("all dead"), |end| self.judge(end))?, 1);
+        Ok(tally)
     }
 
+    fn setting(&mut self) -> &mut Setting {
+        &mut self.setting
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        let fewer = (1..self.steps).map(|steps| Self { steps, ..self.clone() });
+        let without = Self { objection: Objection::Never, ..self.clone() };
+        fewer.chain([without]).collect()
+    }
+}
+
+impl RunJob {
     /// Whether this end is one that the policy allows.
-    fn judge(&self, end: &End) -> Result<String, String> {
-        let troubled = !self.crashes.is_empty() || self.objection != Objection::Never;
+    fn judge(&self, end: &End) -> Result<&'static str, String> {
+        let troubled = !self.setting.crashes.is_empty() || self.objection != Objection::Never;
         let (name, right) = match end {
             End::Done => ("done", !self.always_objected()),
             End::Escalated => ("escalated", self.driver == Driver::Escalate && troubled),
@@ -207,20 +213,20 @@ impl RunJob {
                 let patient = matches!(self.driver, Driver::Shrink | Driver::Rebuild(_));
                 ("stopped", troubled && (!patient || self.always_objected()))
             }
-            End::Failed(Error::StateLost { .. }) => ("lost", self.crashes.len() > 1),
+            End::Failed(Error::StateLost { .. }) => ("states lost", self.setting.crashes.len() > 1),
             // Somebody died before all had a copy somewhere, and nobody took the rank.
             End::Failed(Error::NothingProtected) => {
                 ("nothing protected", matches!(self.driver, Driver::Shrink | Driver::Own))
             }
             End::Failed(Error::TooFewSpares { dead, spares }) => {
                 let rebuilds = matches!(self.driver, Driver::Rebuild(_) | Driver::Own);
-                let too_few = dead > spares && *spares <= self.spares;
-                ("too few spares", !self.spawns && rebuilds && too_few)
+                let too_few = dead > spares && *spares <= self.setting.spares;
+                ("too few spares", !self.setting.spawns && rebuilds && too_few)
             }
             End::Failed(Error::CannotShrink) => ("cannot shrink", self.driver == Driver::Own),
             End::Failed(_) | End::Wrong(_) => ("", false),
         };
-        if right { Ok(name.into()) } else { Err(format!("all ended with {end:?}")) }
+        if right { Ok(name) } else { Err(format!("all ended with {end:?}")) }
     }
 
     fn always_objected(&self) -> bool {
@@ -295,7 +301,9 @@ impl RunJob {
 
     /// The sum over all bags after so many steps, if nobody dies.
     fn expected(&self, steps: u64) -> u64 {
-        (0..u64::from(self.ranks)).map(|origin| (1 + origin % 3) * (origin * 100 + steps)).sum()
+        (0..u64::from(self.setting.ranks))
+            .map(|origin| (1 + origin % 3) * (origin * 100 + steps))
+            .sum()
     }
 
     fn policy(&self) -> &'static dyn Policy {

@@ -8,7 +8,10 @@ use std::{fmt, time::Duration};
 
 use fampi::sim::{Crash, CrashPoint};
 
-use crate::simulation::job::{Answer, Job, Work};
+use super::{
+    job::{Answer, Job, Work},
+    setting::Setting,
+};
 
 /// What to do about a line that is none.
 const PASTE: &str = "paste a line that a failure or `--seed` has printed";
@@ -21,20 +24,10 @@ impl Job {
     /// Four ranks, one round in the storm and one in the calm, nobody dies.
     pub fn plain() -> Self {
         Self {
-            seed: 0,
-            ranks: 4,
-            spares: 0,
+            setting: Setting::plain(),
             answer: Answer::Rebuild,
             work: vec![Work::Ring, Work::Ring],
             calm: 1,
-            calm_from: 5_000,
-            crashes: Vec::new(),
-            detection: [100, 100],
-            latency: [5, 5],
-            exchange: [2, 2],
-            patience: 32,
-            spawn: [2_000, 2_000],
-            spawns: true,
             slow: None,
             depth: 1,
             outstanding: 2,
@@ -52,8 +45,8 @@ impl Job {
             job.set(name, value)
                 .ok_or_else(|| format!("`{word}` is not part of a job: {PASTE}"))?;
         }
-        let processes = job.ranks.saturating_add(job.spares);
-        if job.ranks == 0 || processes > MOST_PROCESSES || job.calm >= job.work.len() {
+        let processes = job.setting.ranks.saturating_add(job.setting.spares);
+        if job.setting.ranks == 0 || processes > MOST_PROCESSES || job.calm >= job.work.len() {
             return Err(format!(
                 "a job has a rank, up to {MOST_PROCESSES} ranks and spares, and a round before \
                  the calm ones: change the line"
@@ -63,23 +56,24 @@ impl Job {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
+        let setting = &mut self.setting;
         match name {
-            "seed" => self.seed = value.parse().ok()?,
-            "ranks" => self.ranks = value.parse().ok()?,
-            "spares" => self.spares = value.parse().ok()?,
+            "seed" => setting.seed = value.parse().ok()?,
+            "ranks" => setting.ranks = value.parse().ok()?,
+            "spares" => setting.spares = value.parse().ok()?,
             "answer" => self.answer = named(&ANSWERS, value)?,
             "work" => {
                 let rounds = value.split(',').map(|name| named(&Work::ALL, name));
                 self.work = rounds.collect::<Option<_>>()?;
             }
             "calm" => self.calm = value.parse().ok()?,
-            "calm-from" => self.calm_from = value.parse().ok()?,
-            "detection" => self.detection = range(value)?,
-            "latency" => self.latency = range(value)?,
-            "exchange" => self.exchange = widths(value)?,
-            "patience" => self.patience = value.parse().ok()?,
-            "spawn" => self.spawn = range(value)?,
-            "spawns" => self.spawns = value.parse().ok()?,
+            "calm-from" => setting.calm_from = value.parse().ok()?,
+            "detection" => setting.detection = range(value)?,
+            "latency" => setting.latency = range(value)?,
+            "exchange" => setting.exchange = widths(value)?,
+            "patience" => setting.patience = value.parse().ok()?,
+            "spawn" => setting.spawn = range(value)?,
+            "spawns" => setting.spawns = value.parse().ok()?,
             "slow" => {
                 let (rank, time) = value.split_once('+')?;
                 self.slow = Some((rank.parse().ok()?, time.parse().ok()?));
@@ -87,7 +81,7 @@ impl Job {
             "depth" => self.depth = value.parse().ok()?,
             "outstanding" => self.outstanding = value.parse().ok()?,
             "rows" => self.rows = value.parse().ok()?,
-            "crashes" => self.crashes = value.split(',').map(crash).collect::<Option<_>>()?,
+            "crashes" => setting.crashes = value.split(',').map(crash).collect::<Option<_>>()?,
             _ => return None,
         }
         Some(())
@@ -125,36 +119,37 @@ fn crash(text: &str) -> Option<Crash> {
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let work: Vec<_> = self.work.iter().map(|work| name_of(&Work::ALL, work)).collect();
+        let setting = &self.setting;
         write!(
             f,
             "seed={} ranks={} spares={} answer={} work={} calm={} calm-from={} detection={}..{} \
              latency={}..{} spawn={}..{} spawns={} depth={} outstanding={} rows={} exchange={}x{} \
              patience={}",
-            self.seed,
-            self.ranks,
-            self.spares,
+            setting.seed,
+            setting.ranks,
+            setting.spares,
             name_of(&ANSWERS, &self.answer),
             work.join(","),
             self.calm,
-            self.calm_from,
-            self.detection[0],
-            self.detection[1],
-            self.latency[0],
-            self.latency[1],
-            self.spawn[0],
-            self.spawn[1],
-            self.spawns,
+            setting.calm_from,
+            setting.detection[0],
+            setting.detection[1],
+            setting.latency[0],
+            setting.latency[1],
+            setting.spawn[0],
+            setting.spawn[1],
+            setting.spawns,
             self.depth,
             self.outstanding,
             self.rows,
-            self.exchange[0],
-            self.exchange[1],
-            self.patience
+            setting.exchange[0],
+            setting.exchange[1],
+            setting.patience
         )?;
         if let Some((rank, time)) = self.slow {
             write!(f, " slow={rank}+{time}")?;
         }
-        for (at, crash) in self.crashes.iter().enumerate() {
+        for (at, crash) in setting.crashes.iter().enumerate() {
             f.write_str(if at == 0 { " crashes=" } else { "," })?;
             match crash.at {
                 CrashPoint::Time(time) => write!(f, "{}@{}", crash.process, time.as_micros())?,

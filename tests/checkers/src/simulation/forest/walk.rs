@@ -12,7 +12,7 @@ use fampi::{
 };
 
 use super::{
-    Forest, Log, Name,
+    End, Forest, Log, Name,
     script::{self, Step},
 };
 
@@ -84,9 +84,10 @@ impl<'a> Walk<'a> {
         loop {
             let calm = self.season >= self.job.seasons;
             if calm {
-                sim::compute_until(Duration::from_micros(self.job.calm_from));
+                sim::compute_until(Duration::from_micros(self.job.setting.calm_from));
             }
-            let mut draw = Draw(self.job.seed ^ (self.season + 1).wrapping_mul(0x5851_f42d));
+            let mut draw =
+                Draw(self.job.setting.seed ^ (self.season + 1).wrapping_mul(0x5851_f42d));
             let kept = !calm && draw.one_in(2);
             if !kept {
                 self.clear();
@@ -94,7 +95,7 @@ impl<'a> Walk<'a> {
             let whole = self.grow(&base, &mut draw, calm)?;
             let (committed, died) = self.follow(&base, &mut draw, calm, whole)?;
             let mut ends = self.log.ends.iter().filter(|_| calm && committed);
-            let faulty = ends.find(|(name, end)| name.0 == self.season && !end.0);
+            let faulty = ends.find(|(name, end)| name.0 == self.season && !end.committed);
             if let Some(faulty) = faulty.map(|end| format!("{end:?}")) {
                 self.wrong(|| format!("nobody objected, and yet {faulty}"));
             }
@@ -143,8 +144,8 @@ impl<'a> Walk<'a> {
             let made = match parent.isplit(color, 0)?.wait_local(Timeout::Never) {
                 Ok(made) => made.into_comm().map(|comm| Node { comm, name }),
                 Err(Error::CreationFailed) => {
-                    (whole, self.log.seen.failed_creations) =
-                        (false, self.log.seen.failed_creations + 1);
+                    whole = false;
+                    self.log.seen.count("communicators not made", 1);
                     None
                 }
                 Err(error) => return Err(error),
@@ -165,7 +166,7 @@ impl<'a> Walk<'a> {
         calm: bool,
         whole: bool,
     ) -> Result<(bool, bool), Error> {
-        let script = script::draw(draw, &self.above, self.job.ranks, calm);
+        let script = script::draw(draw, &self.above, self.job.setting.ranks, calm);
         sim::note(&format!("season {}: {script:?}", self.season));
         let within = draw.one_in(2);
         if within {
@@ -188,13 +189,14 @@ impl<'a> Walk<'a> {
         if let (Err(error), false) = (&end, within) {
             self.wrong(|| format!("in no doomed block, and yet {error}"));
         }
+        let voted_yes = end.is_ok() && whole;
         let pending = match end {
             Ok(()) if whole => last.finish(Timeout::Never),
             Ok(()) => last.leave(&Error::Raised(7)),
             Err(error) => last.leave(&error),
         };
         let finished = wait(pending)?;
-        self.note((self.season, usize::MAX, 0), &finished);
+        self.note((self.season, usize::MAX, 0), &finished, voted_yes);
         // A report tells of the new ones. That of a communicator which was not made is not seen.
         Ok((finished.is_committed(), !base.known_failed().is_empty()))
     }
@@ -235,7 +237,7 @@ impl<'a> Walk<'a> {
         for (node, above) in self.nodes.iter_mut().zip(&self.above) {
             dropped |= node.take_if(|_| above.contains(&at)).is_some();
         }
-        self.log.seen.dropped += u64::from(dropped);
+        self.log.seen.count("handles dropped", u64::from(dropped));
     }
 
     fn start(&mut self, node: usize) -> Result<(), Error> {
@@ -298,15 +300,13 @@ impl<'a> Walk<'a> {
         let finished = match wait(pending) {
             Ok(finished) => finished,
             Err(error) => {
-                self.log.seen.doomed += 1;
+                self.log.seen.count("waits in doomed blocks", 1);
                 return Err(error);
             }
         };
         let slot = &self.slots[at];
         let Some((name, me, size)) = slot.place else { return Ok(()) };
-        if finished.is_committed() && slot.error.is_some() {
-            self.wrong(|| format!("validity: block {at} is committed without this rank"));
-        }
+        let voted_yes = slot.error.is_none();
         if let Some(receive) = self.slots[at].receive
             && finished.status(receive).is_some()
         {
@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
                 self.wrong(|| format!("isolation: block {at} received {found:x?}, not {sent:x}"));
             }
         }
-        self.note((self.season, at, name), &finished);
+        self.note((self.season, at, name), &finished, voted_yes);
         Ok(())
     }
 
@@ -326,7 +326,7 @@ impl<'a> Walk<'a> {
         if let Some(node) = self.slots[at].node {
             self.drop_node(node);
         }
-        self.log.seen.panics += 1;
+        self.log.seen.count("panics", 1);
         let caught = panic::catch_unwind(AssertUnwindSafe(|| {
             let _block = block;
             panic::resume_unwind(Box::new(BUG));
@@ -347,8 +347,9 @@ impl<'a> Walk<'a> {
         (0..self.slots.len()).try_for_each(|at| self.wait(at))
     }
 
-    fn note(&mut self, name: Name, finished: &Finished) {
-        self.log.ends.insert(name, (finished.is_committed(), finished.report()));
+    fn note(&mut self, name: Name, finished: &Finished, voted_yes: bool) {
+        let (committed, report) = (finished.is_committed(), finished.report());
+        self.log.ends.insert(name, End { committed, report, voted_yes, fused: None });
     }
 
     fn wrong(&mut self, what: impl FnOnce() -> String) {

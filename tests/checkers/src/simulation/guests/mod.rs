@@ -15,51 +15,31 @@ mod walk;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use fampi::{
-    Fault, FaultCode, FaultReport, Rank,
+    Fault, FaultCode, Rank,
     guest::Guest,
-    protocol::exchange::Shape,
-    sim::{Crash, Draw, Ending, Report, Simulation},
+    sim::{Crash, Draw},
 };
 
 use self::walk::Walk;
+use super::{
+    oracle::{End, agreed, alike, ended},
+    program::Program,
+    setting::Setting,
+    tally::Tally,
+};
 
-/// How long after the storm a job may take, in virtual time, until it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Everything that a job depends on. Times are in microseconds of virtual time.
-#[derive(Clone, Debug)]
+/// A setting, and a program in it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Guests {
-    seed: u64,
-    ranks: u32,
+    setting: Setting,
     comms: usize,
     seasons: u64,
-    calm_from: u64,
-    crashes: Vec<Crash>,
-    detection: [u64; 2],
-    latency: [u64; 2],
-    exchange: [u32; 2],
-    patience: u32,
     /// The programs free their communicators before they end.
     frees: bool,
-}
-
-/// What happened in all jobs, to see that everything did.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    committed: u64,
-    faulty: u64,
-    deaths: u64,
-    doomed: u64,
-    left: u64,
-    late: u64,
-    shrunk: u64,
-    shrunk_inside: u64,
 }
 
 /// A block: the place of its communicator in the list of all, and its number there.
@@ -74,13 +54,25 @@ type Finished = Arc<Mutex<BTreeSet<(Name, usize)>>>;
 struct Log {
     /// The processes of each communicator.
     members: Vec<Vec<usize>>,
-    ends: BTreeMap<Name, (bool, FaultReport)>,
+    ends: BTreeMap<Name, End>,
     wrong: Option<String>,
-    seen: Seen,
+    seen: Tally,
 }
 
-impl Guests {
-    pub fn drawn_from(seed: u64) -> Self {
+impl Program for Guests {
+    const HAPPENS: &[(&'static str, u64)] = &[
+        ("commits", 20),
+        ("faulty blocks", 20),
+        ("deaths", 20),
+        ("waits in doomed blocks", 20),
+        ("blocks left", 20),
+        ("late requests", 20),
+        ("shrunken communicators", 20),
+        ("communicators shrunken inside of blocks", 20),
+    ];
+    const TEST: &str = "one_guest";
+
+    fn drawn_from(seed: u64) -> Self {
         let mut draw = Draw(seed ^ 0x6775_6573);
         let ranks = 2 + draw.below(6).min(draw.below(6)) as u32;
         let comms = 1 + draw.below(2) as usize;
@@ -90,90 +82,63 @@ impl Guests {
             // Not before all have taken their communicators into use.
             Crash::before_effect(process, walk::effects_of_entering(comms) + draw.below(160))
         });
-        Self {
-            seed,
-            ranks,
-            comms,
-            crashes: crashes.collect(),
-            calm_from: draw.one_of(&[1_000, 4_000]),
-            seasons: 1 + draw.below(3),
-            detection: [draw.below(200), 200 + draw.below(600)],
-            latency: [1 + draw.below(3), 4 + draw.below(40)],
-            exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])].map(|width| width as u32),
-            patience: draw.one_of(&[1, 4, 32]) as u32,
-            frees: draw.one_in(3),
-        }
+        let crashes = crashes.collect();
+        let calm_from = draw.one_of(&[1_000, 4_000]);
+        let setting = Setting { seed, ranks, calm_from, crashes, ..Setting::plain() };
+        let seasons = 1 + draw.below(3);
+        let setting = setting.with_drawn_times(&mut draw);
+        Self { setting, comms, seasons, frees: draw.one_in(3) }
     }
 
-    pub fn run(&self, told: bool) -> Result<Seen, String> {
-        let micros =
-            |range: [u64; 2]| Duration::from_micros(range[0])..=Duration::from_micros(range[1]);
-        let (job, calm_from) = (self.clone(), Duration::from_micros(self.calm_from));
+    fn run(&self, told: bool) -> Result<Tally, String> {
+        let (job, mut tally) = (self.clone(), Tally::default());
         let finished = Finished::default();
         let noted = Arc::clone(&finished);
-        let report = Simulation::new(self.ranks)
-            .seed(self.seed)
-            .detection(micros(self.detection))
-            .latency(micros(self.latency))
-            .exchange(Shape::new(self.exchange[0], self.exchange[1]))
-            .patience(self.patience)
-            .crashes(self.crashes.iter().copied())
-            .calm_from(calm_from)
-            .time_limit(calm_from + PATIENCE)
-            .trace(told)
-            .run(move |platform| {
-                let me = platform.process();
-                let guest = Guest::new(Box::new(platform));
-                Walk::new(&job, me, guest, Arc::clone(&noted)).through()
-            });
+        let report = self.setting.simulation(told).run(move |platform| {
+            let me = platform.process();
+            let guest = Guest::new(Box::new(platform));
+            Walk::new(&job, me, guest, Arc::clone(&noted)).through()
+        });
         if told {
             println!("{report}");
         }
-        let finished = finished.lock().expect("nobody panics with it");
-        check(&report, &finished)
+        let logs = ended(&report, |log| log.wrong.as_ref(), &mut tally)?;
+        let ends =
+            logs.iter().flat_map(|(at, log)| log.ends.iter().map(|(it, end)| (*at, *it, end)));
+        let ends = agreed(ends, &mut tally)?;
+        logs.iter().for_each(|(_, log)| tally.add(&log.seen));
+        if let Some(members) = alike(logs.iter().map(|(_, log)| &log.members))? {
+            let finished = finished.lock().expect("nobody panics with it");
+            nobody_is_missing(&ends, members, &finished)?;
+        }
+        Ok(tally)
+    }
+
+    fn setting(&mut self) -> &mut Setting {
+        &mut self.setting
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        let seasons = (0..self.seasons).map(|seasons| Self { seasons, ..self.clone() });
+        let plain = [Self { comms: 1, ..self.clone() }, Self { frees: false, ..self.clone() }];
+        seasons.chain(plain).collect()
     }
 }
 
-fn check(report: &Report<Log>, finished: &BTreeSet<(Name, usize)>) -> Result<Seen, String> {
-    let (mut seen, mut ends) = (Seen::default(), BTreeMap::new());
-    // Whoever ends with something wrong leaves the others waiting.
-    if let Some(wrong) = report.results().find_map(|log| log.wrong.clone()) {
-        return Err(wrong);
-    }
-    for (process, it) in report.processes.iter().enumerate() {
-        let log = match &it.ending {
-            Ending::Panicked(what) => return Err(format!("process {process} panicked: {what}")),
-            Ending::Stuck(what) => return Err(format!("process {process} waits in {what}")),
-            Ending::Crashed | Ending::Exited => {
-                seen.deaths += 1;
-                continue;
-            }
-            Ending::Finished(log) => log,
-        };
-        for (name, end) in &log.ends {
-            let (first, expected) = *ends.entry(*name).or_insert((process, end));
-            if expected != end {
-                return Err(format!(
-                    "agreement: {name:?} is {expected:?} at process {first}, {end:?} at {process}"
-                ));
-            }
-            seen.committed += u64::from(end.0);
-            seen.faulty += u64::from(!end.0);
-        }
-        seen.add(&log.seen);
-    }
-    let Some(log) = report.results().next() else { return Ok(seen) };
-    if let Some(other) = report.results().find(|other| other.members != log.members) {
-        return Err(format!("members: {:?} and {:?}", log.members, other.members));
-    }
-    let committed = ends.iter().filter(|(_, (_, end))| end.0).map(|(name, _)| *name);
+/// Every rank has finished what is committed, but those that some report there has named dead.
+fn nobody_is_missing(
+    ends: &BTreeMap<Name, &End>,
+    members: &[Vec<usize>],
+    finished: &BTreeSet<(Name, usize)>,
+) -> Result<(), String> {
+    let committed = ends.iter().filter(|(_, end)| end.committed).map(|(name, _)| *name);
     for (comm, number) in committed {
-        for (rank, process) in log.members[comm].iter().enumerate() {
+        for (rank, process) in members[comm].iter().enumerate() {
             let dead = |fault: &Fault| {
                 fault.code == FaultCode::ProcessFailed && fault.rank == Rank::from(rank)
             };
-            let named = |(name, (_, end)): (&Name, &(usize, &(bool, FaultReport)))| {
-                name.0 == comm && end.1.faults().iter().any(dead)
+            let named = |(name, end): (&Name, &&End)| {
+                name.0 == comm && end.report.faults().iter().any(dead)
             };
             if !finished.contains(&((comm, number), *process)) && !ends.iter().any(named) {
                 return Err(format!(
@@ -183,50 +148,5 @@ fn check(report: &Report<Log>, finished: &BTreeSet<(Name, usize)>) -> Result<See
             }
         }
     }
-    Ok(seen)
-}
-
-impl Seen {
-    pub fn add(&mut self, other: &Self) {
-        self.committed += other.committed;
-        self.faulty += other.faulty;
-        self.deaths += other.deaths;
-        self.doomed += other.doomed;
-        self.left += other.left;
-        self.late += other.late;
-        self.shrunk += other.shrunk;
-        self.shrunk_inside += other.shrunk_inside;
-    }
-
-    pub fn assert_everything_happened(&self) {
-        let counts = [
-            self.committed,
-            self.faulty,
-            self.deaths,
-            self.doomed,
-            self.left,
-            self.late,
-            self.shrunk,
-            self.shrunk_inside,
-        ];
-        assert!(counts.iter().all(|count| *count > 20), "the jobs are too tame: {self}");
-    }
-}
-
-impl fmt::Display for Seen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} commits, {} faulty blocks, {} deaths, {} waits in doomed blocks, {} blocks left, \
-             {} late requests, {} shrunken communicators, {} of them inside of blocks",
-            self.committed,
-            self.faulty,
-            self.deaths,
-            self.doomed,
-            self.left,
-            self.late,
-            self.shrunk,
-            self.shrunk_inside
-        )
-    }
+    Ok(())
 }

@@ -14,7 +14,7 @@ use fampi::{
 };
 
 use super::{
-    Finished, Guests, Log, Name,
+    End, Finished, Guests, Log, Name,
     script::{self, Step},
 };
 
@@ -90,7 +90,7 @@ impl<'a> Walk<'a> {
             self.follow(false);
             self.season += 1;
         }
-        sim::compute_until(Duration::from_micros(self.job.calm_from));
+        sim::compute_until(Duration::from_micros(self.job.setting.calm_from));
         self.follow(true);
         for at in 0..self.places.len() {
             self.commit_at_last(at);
@@ -106,13 +106,14 @@ impl<'a> Walk<'a> {
 
     /// Takes communicators of all processes into use.
     fn enter(&mut self) {
-        let members: Vec<usize> = (0..self.job.ranks as usize).collect();
+        let members: Vec<usize> = (0..self.job.setting.ranks as usize).collect();
         for number in 0..self.job.comms {
             let made = self.guest.with_sim(sim::SimPlatform::adopt_comm);
             let Ok((universe, data)) = made else {
                 return self.wrong(|| "a communicator is not taken into use".into());
             };
-            let (place, id) = ((self.job.ranks, Rank::from(self.me)), CommId(number as u64 + 100));
+            let (place, id) =
+                ((self.job.setting.ranks, Rank::from(self.me)), CommId(number as u64 + 100));
             let comm = self.guest.adopt(id, universe, place, data);
             let (members, me) = (members.clone(), self.me);
             self.places.push(Some(Place { comm, data, members, me, started: 0 }));
@@ -123,8 +124,8 @@ impl<'a> Walk<'a> {
     }
 
     fn follow(&mut self, calm: bool) {
-        let mut draw = Draw(self.job.seed ^ (self.season + 1).wrapping_mul(0x5851_f42d));
-        let script = script::draw(&mut draw, self.job.ranks, self.places.len(), calm);
+        let mut draw = Draw(self.job.setting.seed ^ (self.season + 1).wrapping_mul(0x5851_f42d));
+        let script = script::draw(&mut draw, self.job.setting.ranks, self.places.len(), calm);
         sim::note(&format!("season {}: {script:?}", self.season));
         for step in script {
             self.step(step);
@@ -252,7 +253,7 @@ impl<'a> Walk<'a> {
         let over = |post: &PostId, probe: &mut fampi::guest::Probe<'_>| probe.request(*post);
         let waited =
             self.guest.wait(Timeout::Never, |probe| posts.iter().all(|post| over(post, probe)));
-        self.log.seen.doomed += u64::from(waited == Wait::Doomed);
+        self.log.seen.count("waits in doomed blocks", u64::from(waited == Wait::Doomed));
     }
 
     fn finish(&mut self, at: usize) {
@@ -279,7 +280,7 @@ impl<'a> Walk<'a> {
         let slot = &mut self.slots[at];
         let Some(block) = slot.block.filter(|_| !slot.finished) else { return };
         (slot.finished, slot.objects) = (true, true);
-        self.log.seen.left += 1;
+        self.log.seen.count("blocks left", 1);
         self.guest.leave_block(block);
         for post in self.slots[at].posts.drain(..) {
             self.guest.with_sim(|sim| sim.forget_request(post));
@@ -302,7 +303,7 @@ impl<'a> Walk<'a> {
         let slot = &self.slots[at];
         let Some(block) = slot.block.filter(|_| slot.finished && !slot.ended) else { return };
         if self.guest.wait_block(block, Timeout::Never) == Wait::Doomed {
-            self.log.seen.doomed += 1;
+            self.log.seen.count("waits in doomed blocks", 1);
             return;
         }
         let Some((committed, report)) = self.guest.report(block) else {
@@ -311,9 +312,11 @@ impl<'a> Walk<'a> {
         self.slots[at].ended = true;
         let slot = &self.slots[at];
         let late = self.guest.failed_requests(block);
-        self.log.seen.late += late.iter().filter(|it| it.1 == FaultCode::TimedOut).count() as u64;
+        let late = late.iter().filter(|it| it.1 == FaultCode::TimedOut).count();
+        self.log.seen.count("late requests", late as u64);
         if let Some(name) = slot.name {
-            self.log.ends.insert(name, (committed, report));
+            let voted_yes = !slot.objects;
+            self.log.ends.insert(name, End { committed, report, voted_yes, fused: None });
         }
         if committed && slot.objects {
             return self.wrong(|| format!("validity: block {at} is committed without this rank"));
@@ -353,8 +356,9 @@ impl<'a> Walk<'a> {
             let me = members.iter().position(|it| *it == self.me)?;
             Some(Place { comm, data, members, me, started: 0 })
         });
-        self.log.seen.shrunk += u64::from(place.is_some());
-        self.log.seen.shrunk_inside += u64::from(place.is_some() && inside);
+        self.log.seen.count("shrunken communicators", u64::from(place.is_some()));
+        let inside = u64::from(place.is_some() && inside);
+        self.log.seen.count("communicators shrunken inside of blocks", inside);
         self.places.push(place);
     }
 
@@ -366,7 +370,8 @@ impl<'a> Walk<'a> {
             self.finish(0);
             self.wait(0);
             let slot = self.slots.remove(0);
-            let committed = slot.name.and_then(|name| self.log.ends.get(&name)).map(|end| end.0);
+            let committed =
+                slot.name.and_then(|name| self.log.ends.get(&name)).map(|end| end.committed);
             self.release(slot);
             if committed != Some(false) {
                 return;

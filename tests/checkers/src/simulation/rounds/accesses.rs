@@ -44,7 +44,7 @@ impl Run<'_> {
             }
             Err(error) => self.end(comm, number, block.leave(&error), false)?,
         };
-        if self.log.entries.last().is_some_and(|entry| entry.committed) {
+        if self.log.ends.last().is_some_and(|(_, end)| end.committed) {
             let put = self.payload(comm, number, left, expected.len() - 1);
             expected[1..].copy_from_slice(&put);
             if me == root {

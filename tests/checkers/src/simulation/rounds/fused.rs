@@ -13,7 +13,7 @@ use super::{Next, Run, after};
 impl Run<'_> {
     /// Every other block ends with a reduction, whatever it does inside.
     pub(super) fn fuses(&self, comm: &Comm, number: u64) -> bool {
-        Draw(comm.id().0 ^ number ^ self.job.seed).one_in(2)
+        Draw(comm.id().0 ^ number ^ self.job.setting.seed).one_in(2)
     }
 
     /// What a rank brings to the reduction of a block: a number that shows in which order sums
@@ -42,7 +42,7 @@ impl Run<'_> {
         let failed = !finished.failed_requests(Codes::Any).is_empty();
         self.note(comm, number, &finished, !failed);
         let bits = sum.map(|sum| sum.map(f64::to_bits));
-        self.log.entries.last_mut().expect("just noted").fused = bits;
+        self.log.ends.last_mut().expect("just noted").1.fused = bits;
         // Nobody is left out: after a death there is a new communicator.
         let brought = (0..comm.size()).map(|rank| {
             Values::new(ReduceOp::Sum, &Self::brings(comm, number, rank)).expect("sums")

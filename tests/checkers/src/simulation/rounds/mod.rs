@@ -13,8 +13,9 @@ use fampi::{
 use fampi_kit::programs::every::{Call, KINDS};
 
 use crate::simulation::{
-    checks::{Entry, Log},
+    checks::Log,
     job::{Answer, Job, Work},
+    oracle::End,
 };
 
 /// Where a round leads.
@@ -192,7 +193,7 @@ impl Run<'_> {
     fn await_round(&self) -> Work {
         let job = self.job;
         if self.round as usize + job.calm >= job.work.len() {
-            sim::compute_until(Duration::from_micros(job.calm_from));
+            sim::compute_until(Duration::from_micros(job.setting.calm_from));
         }
         if let Some((slow, time)) = job.slow
             && sim::process() == Some(slow as usize)
@@ -244,7 +245,7 @@ impl Run<'_> {
     /// A few of the operations of all ranks at once.
     fn all_ranks(&mut self, comm: &Comm, block: &mut TryBlock) -> Result<(), Error> {
         let (me, size) = (comm.rank().index(), comm.size() as usize);
-        let mut draw = Draw(self.job.seed ^ self.round);
+        let mut draw = Draw(self.job.setting.seed ^ self.round);
         let mut posted = Vec::new();
         for _ in 0..3 {
             let kind = KINDS[draw.below(KINDS.len() as u64) as usize];
@@ -415,14 +416,8 @@ impl Run<'_> {
 
     fn note(&mut self, comm: &Comm, number: u64, finished: &Finished, voted_yes: bool) {
         let (committed, report) = (finished.is_committed(), finished.report());
-        self.log.entries.push(Entry {
-            comm: comm.id(),
-            number,
-            committed,
-            voted_yes,
-            report,
-            fused: None,
-        });
+        let end = End { committed, report, voted_yes, fused: None };
+        self.log.ends.push(((comm.id(), number), end));
     }
 
     /// The number of the block that is started next on this communicator.
