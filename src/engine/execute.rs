@@ -14,7 +14,7 @@ use crate::{
         codec,
         fused::Values,
         message::{Message, Yes},
-        planted::{Bug, planted},
+        planted::planted,
         process::{Address, Chosen, Command, Outlet, Process},
     },
     timeout::Timeout,
@@ -144,10 +144,10 @@ impl Engine {
         let contents = self.contents(key);
         let is_served = contents.service.is_some();
         if !contents.copies.is_empty() {
-            self.settle_copies(key, committed || planted(Bug::KeepAbortedCopies));
+            self.settle_copies(key, committed || planted!(KeepAbortedCopies));
         }
         if is_served {
-            self.end_service(key, committed || planted(Bug::KeepAbortedPuts));
+            self.end_service(key, committed || planted!(KeepAbortedPuts));
         }
         self.tell_often(|engine| Entry::Ended { block: engine.block(key).serial, committed });
         if let Some(pulse) = self.pulse.filter(|_| committed) {

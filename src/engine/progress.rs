@@ -7,11 +7,7 @@ use super::{
     platform::{Idle, Incoming, UniverseId},
 };
 use crate::{
-    protocol::{
-        codec,
-        fused::Held,
-        planted::{Bug, planted},
-    },
+    protocol::{codec, fused::Held, planted::planted},
     rank::Rank,
     timeout::Timeout,
 };
@@ -19,7 +15,7 @@ use crate::{
 /// The tests of a turn on a platform of this patience: nobody falls idle who has not polled since
 /// it was idle before.
 pub(super) fn tests_per_turn(patience: u32) -> u32 {
-    if planted(Bug::TestTooLong) {
+    if planted!(TestTooLong) {
         return TESTS_PER_TURN;
     }
     (patience / 2).clamp(1, TESTS_PER_TURN)
@@ -110,7 +106,7 @@ impl Engine {
                 return true;
             }
             let is_busy =
-                self.turn() || (self.process.voted().len() != voted && !planted(Bug::SleepOnAVote));
+                self.turn() || (self.process.voted().len() != voted && !planted!(SleepOnAVote));
             if is_busy {
                 (quiet, busy) = (0, busy.wrapping_add(1));
                 // Others may keep us busy for ever; time passes all the same.

@@ -11,10 +11,7 @@ use super::{
 use crate::{
     error::Error,
     fault::FaultCode,
-    protocol::{
-        agreement::FIRST_SHARED_CONTEXT,
-        planted::{Bug, planted},
-    },
+    protocol::{agreement::FIRST_SHARED_CONTEXT, planted::planted},
     timeout::Timeout,
 };
 
@@ -197,7 +194,7 @@ impl Engine {
     /// The code of a request that failed with this one: what only follows from a death, or from an
     /// interruption of ours, is told as that and not as an error of the request.
     pub(super) fn explained(&mut self, key: BlockKey, code: FaultCode) -> FaultCode {
-        let unclear = code.is_unspecific() && !planted(Bug::BelieveTheClass);
+        let unclear = code.is_unspecific() && !planted!(BelieveTheClass);
         if unclear { self.await_cause(key).unwrap_or(code) } else { code }
     }
 

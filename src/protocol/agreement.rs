@@ -6,7 +6,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     fused::{Values, combined},
-    planted::{Bug, planted},
+    planted::planted,
 };
 use crate::{
     fault::{Fault, FaultCode},
@@ -24,7 +24,7 @@ pub const FIRST_SHARED_CONTEXT: u32 = 1 << 31;
 /// The data context that follows this one; `bereaved` says that a member's death is agreed on.
 pub fn context_after(context: u32, bereaved: bool) -> u32 {
     let is_first = bereaved && context < FIRST_SHARED_CONTEXT;
-    if is_first && !planted(Bug::RunOutOfContexts) { FIRST_SHARED_CONTEXT } else { context + 1 }
+    if is_first && !planted!(RunOutOfContexts) { FIRST_SHARED_CONTEXT } else { context + 1 }
 }
 
 /// A rank's vote on a block: *yes* when it has no fault to report.
@@ -50,7 +50,7 @@ impl Vote {
         match self.faults[..] {
             [] => Some(0),
             [Fault { code, .. }] if code.is_for_all() => {
-                let is_missed = !planted(Bug::MatchFarewells);
+                let is_missed = !planted!(MatchFarewells);
                 Some(if is_missed { mix(u64::MAX - u64::from(code.to_numbers().0)) } else { 0 })
             }
             _ => None,
@@ -112,7 +112,7 @@ impl Tally {
         self.plain |= other.plain;
         self.shape_min = self.shape_min.min(other.shape_min);
         self.shape_max = self.shape_max.max(other.shape_max);
-        if !planted(Bug::OwnValues) {
+        if !planted!(OwnValues) {
             self.values.extend_from_slice(&other.values);
         }
     }
@@ -125,14 +125,14 @@ impl Tally {
     /// cannot have exchanged data, so such a block is never committed; nor is one in which not
     /// all ranks brought values of one shape, which is a fault of those that brought any.
     pub fn decide(mut self, comm: CommId, is_step: bool) -> Decision {
-        if planted(Bug::ReportAgain) {
+        if planted!(ReportAgain) {
             self.agreed.clear();
         }
         self.settle_purpose();
         let dead = self.dead.difference(&self.agreed);
-        let torn = self.context_min != self.context_max && !planted(Bug::MixContexts);
+        let torn = self.context_min != self.context_max && !planted!(MixContexts);
         let agreeing = self.faults.is_empty() && dead.is_empty() && !torn;
-        let mixed = self.shape_min != self.shape_max && !planted(Bug::MixShapes);
+        let mixed = self.shape_min != self.shape_max && !planted!(MixShapes);
         if agreeing && mixed {
             let code = FaultCode::Mismatched;
             self.faults.extend(self.values.iter().map(|(rank, _)| Fault {
@@ -176,7 +176,7 @@ impl Tally {
     fn combined(&mut self) -> Option<Box<Values>> {
         self.values.sort_unstable_by_key(|(rank, _)| *rank);
         let values: Vec<Values> = self.values.iter().map(|(_, values)| *values).collect();
-        if planted(Bug::FoldInARow) {
+        if planted!(FoldInARow) {
             let mut rest = values.into_iter();
             return rest.next().map(|first| {
                 let both = |mut all: Values, one| {

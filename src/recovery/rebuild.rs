@@ -36,7 +36,7 @@ use crate::{
         codec,
         handshake::{Goal, Handshake, Order},
         message::Message,
-        planted::{Bug, planted},
+        planted::planted,
         roster::{Child, Roster, Row},
     },
     rank::Rank,
@@ -81,7 +81,7 @@ impl Rebuild {
         // Whoever still starts a block on the old world is not left waiting for us.
         let universe = engine.comm(universe(engine)).universe;
         for key in engine.comms_of(universe) {
-            if engine.comm(key).data.is_some() && !planted(Bug::LeaveTheOldWorld) {
+            if engine.comm(key).data.is_some() && !planted!(LeaveTheOldWorld) {
                 engine.retire(key);
             }
         }
@@ -224,7 +224,7 @@ impl Rebuild {
         let (planned, spawn) = roster.rebuilt(comm.size(), dead, self.placement, attempt);
         let origin = engine.platform.origin();
         let spawns = matches!(origin, Origin::Spawned | Origin::Launched { spawns: true, .. });
-        if spawn > 0 && !spawns && !planted(Bug::SpawnWhereNoneMay) {
+        if spawn > 0 && !spawns && !planted!(SpawnWhereNoneMay) {
             let dead =
                 roster.members.iter().filter(|member| dead.contains(**member)).count() as u32;
             return Err(Error::TooFewSpares { dead, spares: dead - spawn });
@@ -330,7 +330,7 @@ fn derive(
 ) -> Result<Option<Derived>, Error> {
     let roster = &engine.job.roster;
     let child = &roster.children[at];
-    if planted(Bug::LeaveTheSparesOut) {
+    if planted!(LeaveTheSparesOut) {
         let row = rank.and_then(|rank| child.row(roster.origins[rank.index()]));
         let split = |(row, world): (Row, DataId)| engine.platform.split(world, row.color, row.key);
         return row.zip(world).map(split).transpose();

@@ -3,7 +3,7 @@
 use super::{Address, Chosen, CommKey, Command, Events, Outlet, Process, Source};
 use crate::{
     fault::FaultCode,
-    protocol::planted::{Bug, planted},
+    protocol::planted::planted,
     rank::{Rank, RankSet},
 };
 
@@ -18,7 +18,7 @@ impl Process {
         let (universe, process) = address;
         let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
             // It is made, and not all have confirmed that: whoever adopts it has to know.
-            if !planted(Bug::DropEarlyDeaths) {
+            if !planted!(DropEarlyDeaths) {
                 self.early_deaths.push(address);
             }
             return;

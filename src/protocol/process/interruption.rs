@@ -6,10 +6,7 @@ use super::{
 use crate::{
     fault::FaultCode,
     ids::BlockId,
-    protocol::{
-        agreement::FIRST_SHARED_CONTEXT,
-        planted::{Bug, planted},
-    },
+    protocol::{agreement::FIRST_SHARED_CONTEXT, planted::planted},
 };
 
 impl Process {
@@ -191,7 +188,7 @@ impl Process {
             return;
         };
         let open = comm.open.iter().copied().find(|block| self.block(*block).scope == id);
-        let Some(block) = open.filter(|_| !planted(Bug::WaitInTheInterrupted)) else { return };
+        let Some(block) = open.filter(|_| !planted!(WaitInTheInterrupted)) else { return };
         if !self.block(block).is_running() {
             return;
         }

@@ -9,7 +9,7 @@ use crate::{
     protocol::{
         agreement::{Decision, FIRST_SHARED_CONTEXT, Vote},
         fused::{Held, Values},
-        planted::{Bug, planted},
+        planted::planted,
     },
     rank::Rank,
 };
@@ -119,7 +119,7 @@ impl Process {
     fn add_faults(&mut self, key: BlockKey, mut faults: Vec<Fault>) {
         let block = &mut self.blocks[key.slot()];
         let state = &self.comms[block.comm.index()];
-        let tainted = state.tainted == Some(block.context) && !planted(Bug::CommitInTheTainted);
+        let tainted = state.tainted == Some(block.context) && !planted!(CommitInTheTainted);
         if faults.is_empty() && block.faults.is_empty() && !tainted {
             return;
         }
@@ -202,7 +202,7 @@ impl Process {
     ) -> FaultReport {
         let state = self.comm_mut(comm);
         let report = decision.report(state.id);
-        if decision.next_context > state.context && !planted(Bug::KeepTheContext) {
+        if decision.next_context > state.context && !planted!(KeepTheContext) {
             state.context = decision.next_context;
             if let Some(data) = state.data {
                 let refill = decision.dead.is_empty() && state.commit.dead().is_empty();

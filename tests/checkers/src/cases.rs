@@ -6,10 +6,11 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use fampi::{
     Color, Comm, Error, Level, Outcome, Pending, Rank, Tag, Timeout, TryBlock, World,
-    protocol::planted::Bug,
     sim::{Crash, Ending, Report, Simulation},
 };
 use fampi_kit::programs::{aftermath::Receive, bereaved::bereaved};
+
+use crate::bugs::Bug;
 
 /// A case, and the bug that it must catch.
 pub type Case = (Bug, fn() -> Result<(), String>);

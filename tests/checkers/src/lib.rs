@@ -5,6 +5,7 @@
 // What is public here is for these tests alone.
 #![allow(missing_docs, clippy::missing_panics_doc)]
 
+pub mod bugs;
 pub mod cases;
 pub mod machines;
 pub mod model;

@@ -6,18 +6,18 @@
 //! that once found the bug.
 
 use std::{
+    collections::BTreeSet,
+    fs,
     hash::Hash,
     panic::{self, catch_unwind},
+    path::Path,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
 };
 
-use fampi::protocol::{
-    exchange::Shape,
-    handshake::Goal,
-    planted::{self, Bug},
-};
+use fampi::protocol::{exchange::Shape, handshake::Goal};
 use fampi_checkers::{
+    bugs::{Bug, plant},
     cases,
     machines::swarm::Swarm,
     model::{commit::Setup, inside::Inside, recovery::Recovery},
@@ -86,9 +86,9 @@ fn seeds_catch(
     seeds: u64,
     violation: impl Fn(u64) -> Option<String>,
 ) -> Option<(u64, String)> {
-    planted::plant(bug);
+    plant(bug);
     let caught = (0..seeds).find_map(|seed| Some((seed + 1, violation(seed)?)));
-    planted::plant(None);
+    plant(None);
     caught
 }
 
@@ -108,7 +108,7 @@ fn programs_catch<P: Program>(bug: Option<Bug>, seeds: u64) -> Option<(u64, Stri
 /// What the cases that are written out say of the bug, and the jobs that once found it.
 fn written_catches(bug: Option<Bug>) -> Option<String> {
     let is_for = |other: &Bug| bug.is_none_or(|bug| bug == *other);
-    planted::plant(bug);
+    plant(bug);
     let mut cases = cases::CASES.iter().filter(|(bug, _)| is_for(bug));
     let wrong = |run: thread::Result<Result<(), String>>| {
         run.unwrap_or_else(|_| Err("a rank panicked".into())).err()
@@ -116,7 +116,7 @@ fn written_catches(bug: Option<Bug>) -> Option<String> {
     let caught = cases.find_map(|(_, case)| wrong(catch_unwind(case)));
     let mut jobs = found::jobs().filter(|(bug, _)| is_for(bug));
     let caught = caught.or_else(|| jobs.find_map(|(_, job)| job.violation()));
-    planted::plant(None);
+    plant(None);
     caught
 }
 
@@ -245,7 +245,7 @@ fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
         let numbers = std::iter::repeat_with(|| next.fetch_add(1, Relaxed));
         // The last takes longest; number 0 is none.
         let mine = numbers.map_while(|number| Bug::ALL.len().checked_sub(number));
-        let of = |number: usize| Findings::of(number.checked_sub(1).map(|at| Bug::ALL[at]));
+        let of = |number: usize| Findings::of(number.checked_sub(1).map(|at| Bug::ALL[at].0));
         mine.map(|number| (number, of(number))).collect()
     };
     let mut findings: Vec<(usize, Findings)> = thread::scope(|scope| {
@@ -264,14 +264,14 @@ fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
 
     let mut missed = Vec::new();
     println!("{:>20} {:>8} {:>8} {:>8}", "bug", "machines", "jobs", "states");
-    for (bug, found) in Bug::ALL.iter().zip(findings) {
+    for ((bug, name), found) in Bug::ALL.iter().zip(findings) {
         let count = |seeds: &Option<(u64, String)>| {
             seeds.as_ref().map_or("-".into(), |(seeds, _)| seeds.to_string())
         };
         let states = found.search.as_ref().map_or("-".into(), |(states, _)| states.to_string());
         let property = found.search.as_ref().map_or("", |(_, properties)| properties);
         let (machines, jobs) = (count(&found.swarm), count(&found.jobs));
-        println!("{:>20} {machines:>8} {jobs:>8} {states:>8} {property}", format!("{bug:?}"));
+        println!("{name:>20} {machines:>8} {jobs:>8} {states:>8} {property}");
         let wrongs = found.swarm.iter().chain(&found.jobs).map(|(_, wrong)| wrong);
         for wrong in wrongs.chain(&found.written) {
             println!("{:>22}{}", "", wrong.chars().take(100).collect::<String>());
@@ -282,4 +282,26 @@ fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
         }
     }
     assert!(missed.is_empty(), "nobody caught {missed:?}");
+}
+
+/// The names of the bugs that the sources below a folder ask for.
+fn asked_for(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("sources").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            asked_for(&path, names);
+        } else {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let names_in = text.split("planted!(").skip(1).filter_map(|it| it.split(')').next());
+            names.extend(names_in.map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn every_bug_that_the_sources_ask_for_has_a_name_here_and_the_other_way_round() {
+    let mut asked = BTreeSet::new();
+    asked_for(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src"), &mut asked);
+    let known: BTreeSet<String> = Bug::ALL.iter().map(|(_, name)| (*name).to_owned()).collect();
+    assert_eq!(asked, known);
 }

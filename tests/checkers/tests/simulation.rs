@@ -7,15 +7,13 @@
 //! attempt of the same block, a window what committed blocks have put), restored states and
 //! termination.
 //!
-//! `cargo fampi sim` runs more seeds, and makes one that fails smaller; `src/swarm.rs` is its program.
+//! `cargo fampi sim` runs more seeds; `src/swarm.rs` is its program.
 
 use std::{sync::Mutex, time::Instant};
 
-use fampi::{
-    protocol::planted::{self, Bug},
-    sim::CrashPoint,
-};
+use fampi::sim::CrashPoint;
 use fampi_checkers::{
+    bugs::{Bug, plant},
     cases,
     simulation::{
         forest::Forest, found, guests::Guests, job::Job, program::Program, runs::RunJob,
@@ -129,11 +127,11 @@ fn jobs_that_failed_once_fail_with_their_bug_and_not_without_it() {
     let mut lost = Vec::new();
     for (bug, job) in found::jobs() {
         assert_eq!(job.violation(), None, "cargo fampi sim --job '{job}'");
-        planted::plant(Some(bug));
+        plant(Some(bug));
         if job.violation().is_none() {
             lost.push(bug);
         }
-        planted::plant(None);
+        plant(None);
     }
     assert_eq!(lost, [], "the jobs of these bugs no longer see them: find others for `found.txt`");
 }
@@ -162,9 +160,9 @@ fn find_a_job_for() {
     let Ok(name) = std::env::var("FAMPI_BUG") else { return };
     let bug = found::bug(&name).expect("a bug that can be planted");
     let with_bug = |job: &Job| {
-        planted::plant(Some(bug));
+        plant(Some(bug));
         let violation = job.violation();
-        planted::plant(None);
+        plant(None);
         violation
     };
     let known = found::jobs().find(|(known, _)| *known == bug);
@@ -184,16 +182,16 @@ fn find_a_job_for() {
         with_bug(&job(seed)).map_or(Ok(()), Err)
     });
     let (seed, violation) = ended.expect_err("no job sees the bug");
-    planted::plant(Some(bug));
+    plant(Some(bug));
     let (small, _) = job(seed).shrunk(violation);
-    planted::plant(None);
+    plant(None);
     println!("job {seed}, made small:\n{bug:?}: {small}");
     assert_eq!(small.violation(), None, "it fails without the bug, too");
 }
 
 #[test]
 fn a_failing_job_becomes_a_small_one_that_fails() {
-    planted::plant(Some(Bug::WaitForTheDead));
+    plant(Some(Bug::WaitForTheDead));
     let mut jobs = (0..1000).map(|seed| Job::drawn_from(seed));
     let (job, violation) = jobs
         .find_map(|job| job.violation().map(|violation| (job, violation)))
@@ -206,16 +204,16 @@ fn a_failing_job_becomes_a_small_one_that_fails() {
         "{again}"
     );
     println!("{again}");
-    planted::plant(None);
+    plant(None);
     assert_eq!(again.violation(), None, "it fails without the bug: {again}");
 }
 
 #[test]
 fn a_block_that_leaves_out_a_rank_of_whose_death_only_a_recovery_knew_is_found() {
-    planted::plant(Some(Bug::HushTheDeath));
+    plant(Some(Bug::HushTheDeath));
     let mut seeds = 0..1000;
     let found = seeds.find_map(|seed| Some((seed, Guests::drawn_from(seed).run(false).err()?)));
-    planted::plant(None);
+    plant(None);
     let (seed, violation) = found.expect("the bug is seen");
     println!("seed {seed}: {violation}");
     assert!(violation.contains("which no report names dead"), "{violation}");
@@ -234,9 +232,9 @@ fn equal_seeds_tell_equal_stories() {
 fn cases_that_are_written_out_end_as_they_must_and_not_with_their_bugs() {
     for (bug, case) in cases::CASES {
         assert_eq!(case(), Ok(()), "{bug:?}");
-        planted::plant(Some(bug));
+        plant(Some(bug));
         let ended = std::panic::catch_unwind(case);
-        planted::plant(None);
+        plant(None);
         assert!(!matches!(ended, Ok(Ok(()))), "{bug:?} is not seen");
     }
 }

@@ -4,6 +4,7 @@
 //! `FAMPI_SEEDS` sets how many random runs there are; `FAMPI_SEED` runs one and prints what it
 //! stands for.
 
+mod bugs;
 mod model;
 mod mutations;
 

@@ -8,10 +8,13 @@ use std::{
     thread,
 };
 
-use fampi_detector::planted::{self, Bug};
 use stateright::{Checker as _, Expectation, HasDiscoveries, Model as _};
 
-use crate::{model::Detector, storm::Storm};
+use crate::{
+    bugs::{Bug, plant},
+    model::Detector,
+    storm::Storm,
+};
 
 /// Storms given to each bug.
 const STORMS: u64 = 300;
@@ -22,13 +25,13 @@ const STATES: usize = 300_000;
 
 /// How many storms run until one catches the bug, and what it says.
 fn storms_catch(bug: Option<Bug>) -> Option<(u64, String)> {
-    planted::plant(bug);
+    plant(bug);
     let caught = (0..STORMS).find_map(|seed| {
         let run = catch_unwind(|| Storm::new(seed).run().map(|_| ()));
         let wrong = run.unwrap_or_else(|_| Err("an observer panicked".into())).err()?;
         Some((seed + 1, wrong))
     });
-    planted::plant(None);
+    plant(None);
     caught
 }
 
@@ -88,12 +91,12 @@ fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
     assert_eq!(none, (None, None), "a checker sees a bug that is not there");
     println!("{:>20} {:>6} {:>8}", "bug", "storms", "states");
     let mut missed = Vec::new();
-    for bug in Bug::ALL {
+    for (bug, name) in Bug::ALL {
         let (storms, search) = hushed(|| (storms_catch(Some(*bug)), searches_catch(Some(*bug))));
         let seeds = storms.as_ref().map_or("-".into(), |(seeds, _)| seeds.to_string());
         let states = search.as_ref().map_or("-".into(), |(states, _)| states.to_string());
         let property = search.as_ref().map_or("", |(_, properties)| properties);
-        println!("{:>20} {seeds:>6} {states:>8} {property}", format!("{bug:?}"));
+        println!("{name:>20} {seeds:>6} {states:>8} {property}");
         if let Some((_, wrong)) = &storms {
             println!("{:>22}{}", "", wrong.chars().take(100).collect::<String>());
         }

@@ -17,19 +17,13 @@ use std::{
 use fampi::{
     fault::{Fault, FaultCode},
     ids::{BlockId, CommId},
-    protocol::{
-        Effect, Event,
-        agreement::Vote,
-        commit::Commit,
-        exchange::Shape,
-        message::Message,
-        planted::{self, Bug},
-    },
+    protocol::{Effect, Event, agreement::Vote, commit::Commit, exchange::Shape, message::Message},
     rank::Rank,
 };
 use stateright::{Model, Property};
 
 use crate::{
+    bugs::{Bug, plant},
     properties::{ALWAYS, AT_REST, Verdict},
     record::{Record, known_to, values_of},
 };
@@ -293,7 +287,7 @@ impl Model for Setup {
         for rank in self.all().filter(|rank| state.records[rank.index()].alive) {
             let turns = self.turns(state, rank);
             if may_die && self.cuts {
-                planted::plant(self.bug);
+                plant(self.bug);
                 for turn in &turns {
                     let sends = catch_unwind(AssertUnwindSafe(|| {
                         self.take(&mut state.clone(), rank, *turn, 0)
@@ -310,7 +304,7 @@ impl Model for Setup {
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
-        planted::plant(self.bug);
+        plant(self.bug);
         let mut state = last.clone();
         let step = catch_unwind(AssertUnwindSafe(|| match action {
             Action::Turn(rank, turn) => {

@@ -1,8 +1,7 @@
 //! Jobs that have found a bug, each with that bug, to be planted again.
 
-use fampi::protocol::planted::Bug;
-
 use super::job::Job;
+use crate::bugs::Bug;
 
 /// Each bug that `found.txt` names, and the job that has to find it.
 pub fn jobs() -> impl Iterator<Item = (Bug, Job)> {
@@ -15,5 +14,5 @@ pub fn jobs() -> impl Iterator<Item = (Bug, Job)> {
 
 /// The bug of this name.
 pub fn bug(name: &str) -> Option<Bug> {
-    Bug::ALL.iter().copied().find(|bug| format!("{bug:?}") == name)
+    Bug::ALL.iter().find(|(_, known)| *known == name).map(|(bug, _)| *bug)
 }

@@ -21,7 +21,6 @@ use fampi::{
         exchange::Shape,
         fused::Values,
         message::{Message, Yes},
-        planted::{self, Bug},
         process::{Address, BlockKey, CommKey, Command, Level, Outlet, Phase, Process},
     },
     rank::Rank,
@@ -29,6 +28,7 @@ use fampi::{
 use stateright::{Model, Property};
 
 use crate::{
+    bugs::{Bug, plant},
     properties::{ALWAYS, AT_REST, Verdict},
     record::Record,
 };
@@ -353,7 +353,7 @@ impl Model for Inside {
     }
 
     fn next_state(&self, last: &State, (rank, turn): Self::Action) -> Option<State> {
-        planted::plant(self.bug);
+        plant(self.bug);
         let mut state = last.clone();
         let step = catch_unwind(AssertUnwindSafe(|| match turn {
             Turn::Die => self.kill(&mut state, rank),

@@ -22,7 +22,6 @@ use fampi::{
         commit::Commit,
         handshake::{Goal, Handshake},
         message::Message,
-        planted::{self, Bug},
         roster::Roster,
     },
     rank::{Rank, RankSet},
@@ -30,7 +29,10 @@ use fampi::{
 use stateright::{Model, Property};
 
 use self::{link::Link, play::play};
-use crate::properties::places;
+use crate::{
+    bugs::{Bug, plant},
+    properties::places,
+};
 
 /// Attempts that a recovery gets, more than deaths that it may meet.
 const LIMIT: u32 = 5;
@@ -217,7 +219,7 @@ impl Model for Recovery {
     type Action = (usize, Turn);
 
     fn init_states(&self) -> Vec<State> {
-        planted::plant(self.bug);
+        plant(self.bug);
         let size = self.ranks + self.spares;
         let roster = Roster::launch(size, self.spares);
         let members = (0..size as usize).collect();
@@ -273,7 +275,7 @@ impl Model for Recovery {
     }
 
     fn next_state(&self, last: &State, (me, turn): Self::Action) -> Option<State> {
-        planted::plant(self.bug);
+        plant(self.bug);
         let mut state = last.clone();
         let step = catch_unwind(AssertUnwindSafe(|| {
             if turn == Turn::Die {
