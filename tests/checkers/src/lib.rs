@@ -7,8 +7,10 @@
 
 pub mod bugs;
 pub mod cases;
+pub mod group;
 pub mod machines;
 pub mod model;
 mod properties;
 mod record;
+pub mod search;
 pub mod simulation;

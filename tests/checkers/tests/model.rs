@@ -5,37 +5,11 @@
 //! was not meant is worth a look. The long ones run by `cargo test --release -p fampi-checkers --test
 //! model -- --ignored`.
 
-use std::{fmt::Debug, hash::Hash};
-
 use fampi::protocol::{exchange::Shape, handshake::Goal};
-use fampi_checkers::model::{commit::Setup, inside::Inside, recovery::Recovery};
-use stateright::{Checker, Expectation, HasDiscoveries, Model};
-
-/// Searches all states of a setup, of which there are so many.
-fn check<M>(setup: M, states: usize)
-where
-    M: Model + Debug + Send + Sync + 'static,
-    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
-    M::Action: Clone + Debug + PartialEq + Send + Sync,
-{
-    let (mut properties, setup_in_words) = (setup.properties(), format!("{setup:?}"));
-    let checker = setup.checker().finish_when(HasDiscoveries::AnyFailures);
-    let checker = checker.spawn_bfs().join();
-    // A search that found a failure has not gone on to what comes true later.
-    properties.sort_by_key(|property| matches!(property.expectation, Expectation::Sometimes));
-    for property in properties {
-        let path = checker.discovery(property.name);
-        if matches!(property.expectation, Expectation::Sometimes) {
-            assert!(path.is_some(), "{} never comes true for {setup_in_words}", property.name);
-            continue;
-        }
-        let Some(path) = path else { continue };
-        let state = path.last_state().clone();
-        let actions = path.into_actions();
-        panic!("{} fails for {setup_in_words}\nafter {actions:#?}\nin {state:#?}", property.name);
-    }
-    assert_eq!(checker.unique_state_count(), states, "states of {setup_in_words}");
-}
+use fampi_checkers::{
+    model::{commit::Setup, inside::Inside, recovery::Recovery},
+    search::check,
+};
 
 #[test]
 fn two_ranks() {

@@ -9,7 +9,7 @@ use std::{
     collections::BTreeSet,
     fs,
     hash::Hash,
-    panic::{self, catch_unwind},
+    panic::{RefUnwindSafe, catch_unwind},
     path::Path,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
@@ -21,9 +21,11 @@ use fampi_checkers::{
     cases,
     machines::swarm::Swarm,
     model::{commit::Setup, inside::Inside, recovery::Recovery},
+    search::failures,
     simulation::{found, guests::Guests, job::Job, program::Program},
 };
-use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
+use fampi_kit::hushed::{first_wrong, hush, hushed};
+use stateright::Model;
 
 /// Seeds given to the swarm of machines for each bug that a search has caught, and for the others.
 const SEEDS: [u64; 2] = [2_000, 20_000];
@@ -84,25 +86,22 @@ fn setups() -> [Setup; 17] {
 fn seeds_catch(
     bug: Option<Bug>,
     seeds: u64,
-    violation: impl Fn(u64) -> Option<String>,
+    run: impl Fn(u64) -> Result<(), String> + RefUnwindSafe,
 ) -> Option<(u64, String)> {
     plant(bug);
-    let caught = (0..seeds).find_map(|seed| Some((seed + 1, violation(seed)?)));
+    let caught = first_wrong(seeds, run);
     plant(None);
     caught
 }
 
 /// The same for the swarm of machines.
 fn swarm_catches(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
-    seeds_catch(bug, seeds, |seed| {
-        let run = catch_unwind(|| Swarm::new(seed, false).run());
-        run.unwrap_or_else(|_| Err("a machine panicked".into())).err()
-    })
+    seeds_catch(bug, seeds, |seed| Swarm::new(seed, false).run().map(|_| ()))
 }
 
 /// The same for whole programs.
 fn programs_catch<P: Program>(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
-    seeds_catch(bug, seeds, |seed| P::drawn_from(seed).violation())
+    seeds_catch(bug, seeds, |seed| P::drawn_from(seed).run(false).map(|_| ()))
 }
 
 /// What the cases that are written out say of the bug, and the jobs that once found it.
@@ -142,68 +141,27 @@ fn search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     let mut inside = ring.into_iter().chain([inner, again, again_inside]);
     let mut small = small.into_iter();
     let mut commits = setups().into_iter().map(|it| Setup { bug, ..it });
-    let caught = small.find_map(|it| search("recovery", it, &mut states));
-    let caught = caught.or_else(|| inside.find_map(|it| search("inside", it, &mut states)));
-    caught.or_else(|| commits.find_map(|it| search("commit", it, &mut states)))
+    let caught = small.find_map(|it| search("recovery", it, (STATES, &mut states)));
+    let caught =
+        caught.or_else(|| inside.find_map(|it| search("inside", it, (STATES, &mut states))));
+    caught.or_else(|| commits.find_map(|it| search("commit", it, (STATES, &mut states))))
 }
 
 /// The same for the large search.
 fn large_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     let twice = Recovery { crashes: 2, ..rebuild(bug, 3) };
-    search_up_to(MANY_STATES, "recovery", twice, &mut 0)
+    search("recovery", twice, (MANY_STATES, &mut 0))
 }
 
-fn search<M>(model: &str, setup: M, states: &mut usize) -> Option<(usize, String)>
+/// The properties that failed in a search, if any did, and how many states all searches saw.
+fn search<M>(model: &str, setup: M, (limit, states): (usize, &mut usize)) -> Option<(usize, String)>
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Hash + PartialEq + Send + Sync,
     M::Action: Clone + PartialEq + Send + Sync,
 {
-    search_up_to(STATES, model, setup, states)
-}
-
-/// The properties that failed in a search, if any did, and how many states it saw.
-fn search_up_to<M>(
-    limit: usize,
-    model: &str,
-    setup: M,
-    states: &mut usize,
-) -> Option<(usize, String)>
-where
-    M: Model + Send + Sync + 'static,
-    M::State: Clone + Hash + PartialEq + Send + Sync,
-    M::Action: Clone + PartialEq + Send + Sync,
-{
-    let always = |properties: Vec<Property<M>>| -> Vec<&'static str> {
-        let always = properties.iter().filter(|it| matches!(it.expectation, Expectation::Always));
-        always.map(|property| property.name).collect()
-    };
-    let always = always(setup.properties());
-    let checker = setup.checker().finish_when(HasDiscoveries::AnyFailures);
-    let checker = checker.target_state_count(limit).spawn_bfs().join();
-    *states += checker.unique_state_count();
-    let mut failed: Vec<_> = checker.discoveries().into_keys().collect();
-    failed.retain(|name| always.contains(name));
-    (!failed.is_empty()).then(|| (*states, format!("{model}: {}", failed.join(", "))))
-}
-
-/// Keeps the panics that bugs provoke in the machines off the screen. They happen in the threads
-/// of the checker and in those that this test calls `hushed`.
-fn hush() {
-    let shout = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let thread = thread::current();
-        let name = thread.name().unwrap_or_default();
-        if !name.starts_with("checker-") && name != "hushed" {
-            shout(panic);
-        }
-    }));
-}
-
-/// Runs a checker in a thread whose panics are not shown.
-fn hushed<T: Send + 'static>(check: impl FnOnce() -> T + Send + 'static) -> T {
-    let thread = thread::Builder::new().name("hushed".into()).spawn(check).expect("a thread");
-    thread.join().expect("a checker survives what it finds")
+    let failed = failures(setup, limit, states)?;
+    Some((*states, format!("{model}: {failed}")))
 }
 
 /// What the checkers say of a bug, or of none.

@@ -192,7 +192,7 @@ fn find_a_job_for() {
 #[test]
 fn a_failing_job_becomes_a_small_one_that_fails() {
     plant(Some(Bug::WaitForTheDead));
-    let mut jobs = (0..1000).map(|seed| Job::drawn_from(seed));
+    let mut jobs = (0..1000).map(Job::drawn_from);
     let (job, violation) = jobs
         .find_map(|job| job.violation().map(|violation| (job, violation)))
         .expect("the bug is seen");

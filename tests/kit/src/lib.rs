@@ -4,6 +4,7 @@
 // What is public here is for tests alone.
 #![allow(missing_docs, clippy::missing_panics_doc)]
 
+pub mod hushed;
 pub mod launch;
 pub mod median;
 #[cfg(feature = "programs")]

@@ -3,11 +3,7 @@
 //! The table that a run prints says for each bug how many storms were needed, and which property
 //! failed in the exhaustive searches, after how many states.
 
-use std::{
-    panic::{self, catch_unwind},
-    thread,
-};
-
+use fampi_kit::hushed::{first_wrong, hush, hushed};
 use stateright::{Checker as _, Expectation, HasDiscoveries, Model as _};
 
 use crate::{
@@ -26,11 +22,7 @@ const STATES: usize = 300_000;
 /// How many storms run until one catches the bug, and what it says.
 fn storms_catch(bug: Option<Bug>) -> Option<(u64, String)> {
     plant(bug);
-    let caught = (0..STORMS).find_map(|seed| {
-        let run = catch_unwind(|| Storm::new(seed).run().map(|_| ()));
-        let wrong = run.unwrap_or_else(|_| Err("an observer panicked".into())).err()?;
-        Some((seed + 1, wrong))
-    });
+    let caught = first_wrong(STORMS, |seed| Storm::new(seed).run().map(|_| ()));
     plant(None);
     caught
 }
@@ -63,25 +55,6 @@ fn search(setup: Detector, states: &mut usize) -> Option<(usize, String)> {
     let mut failed: Vec<_> = checker.discoveries().into_keys().collect();
     failed.retain(|name| always.contains(name));
     (!failed.is_empty()).then(|| (*states, failed.join(", ")))
-}
-
-/// Keeps the panics that bugs provoke in the machines off the screen. They happen in the threads
-/// of the checker and in those that this test calls `hushed`.
-fn hush() {
-    let shout = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let thread = thread::current();
-        let name = thread.name().unwrap_or_default();
-        if !name.starts_with("checker-") && name != "hushed" {
-            shout(panic);
-        }
-    }));
-}
-
-/// Runs a checker in a thread whose panics are not shown.
-fn hushed<T: Send + 'static>(check: impl FnOnce() -> T + Send + 'static) -> T {
-    let thread = thread::Builder::new().name("hushed".into()).spawn(check).expect("a thread");
-    thread.join().expect("a checker survives what it finds")
 }
 
 #[test]

@@ -4,20 +4,19 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use fampi::{
-    fault::{Fault, FaultCode},
-    ids::{BlockId, CommId},
-    protocol::{Effect, Event, agreement::Vote, commit::Commit, message::Message},
+    fault::FaultCode,
+    ids::BlockId,
+    protocol::{Effect, Event, agreement::Vote},
     rank::Rank,
     sim::Draw,
 };
 
 use super::plan::{Death, Plan};
 use crate::{
+    group::{Group, Turn, fault},
     properties::{ALWAYS, AT_REST, Verdict},
-    record::{Record, known_to, values_of},
+    record::values_of,
 };
-
-const COMM: CommId = CommId(1);
 
 /// More turns than any run needs.
 const TURNS: usize = 100_000;
@@ -25,7 +24,7 @@ const TURNS: usize = 100_000;
 /// What happens to a rank.
 #[derive(Debug)]
 enum Happening {
-    Message(Rank, Message),
+    Message(Rank),
     Notice(Rank),
     Vote(BlockId, u32),
     Doom(Death),
@@ -43,8 +42,7 @@ pub struct Swarm {
     happenings: Vec<Option<(Rank, Happening)>>,
     /// When the last message of each link arrives.
     busy: Vec<u64>,
-    machines: Vec<Commit>,
-    records: Vec<Record>,
+    group: Group,
     started: Vec<usize>,
     doom: Vec<Option<Death>>,
     out: Vec<Effect>,
@@ -59,7 +57,6 @@ impl Swarm {
         if told {
             println!("{plan:?}");
         }
-        let numbers = (0..plan.ranks).map(Rank::new);
         Self {
             draw,
             told,
@@ -67,10 +64,7 @@ impl Swarm {
             queue: BinaryHeap::with_capacity(64),
             happenings: Vec::with_capacity(256),
             busy: vec![0; ranks * ranks],
-            machines: numbers
-                .map(|rank| Commit::new(COMM, rank, plan.ranks).with_shape(plan.shape))
-                .collect(),
-            records: vec![Record::new(plan.blocks); ranks],
+            group: Group::new(plan.ranks, plan.shape, plan.blocks),
             started: vec![0; ranks],
             doom: vec![None; ranks],
             out: Vec::with_capacity(16),
@@ -93,15 +87,15 @@ impl Swarm {
         while let Some(Reverse((at, slot))) = self.queue.pop() {
             self.now = at;
             let (rank, happening) = self.happenings[slot].take().expect("each happens once");
-            if self.records[rank.index()].alive {
+            if self.group.is_alive(rank) {
                 turns += 1;
-                self.turn(rank, happening)?;
+                self.turn(rank, &happening)?;
             }
             if turns > TURNS {
                 return Err("the ranks talk for ever".into());
             }
         }
-        (0..self.plan.blocks).try_for_each(|block| (AT_REST.1)(&self.records, block))?;
+        (0..self.plan.blocks).try_for_each(|block| (AT_REST.1)(&self.group.records, block))?;
         Ok(turns)
     }
 
@@ -111,58 +105,31 @@ impl Swarm {
         self.happenings.push(Some((rank, happening)));
     }
 
-    fn turn(&mut self, rank: Rank, happening: Happening) -> Verdict {
-        if self.told {
-            println!("{:>6} rank {rank}: {happening:?}", self.now);
-        }
+    fn turn(&mut self, rank: Rank, happening: &Happening) -> Verdict {
         let mut out = std::mem::take(&mut self.out);
-        let machine = &mut self.machines[rank.index()];
-        let record = &mut self.records[rank.index()];
-        let ghost = match &happening {
-            Happening::Message(from, _) => machine.dead().contains(*from),
-            _ => false,
-        };
-        match happening {
-            Happening::Message(from, message) => machine.handle_message(from, message, &mut out),
-            Happening::Notice(dead) => machine.handle_failure(dead, &mut out),
-            Happening::Vote(..) if record.retired => {}
+        let (mut ghost, mut message) = (false, None);
+        if let Happening::Message(from) = happening {
+            ghost = self.group.machine(rank).dead().contains(*from);
+            message = self.group.on_the_way(*from, rank).first();
+        }
+        if self.told {
+            println!("{:>6} rank {rank}: {happening:?} {message:?}", self.now);
+        }
+        match *happening {
+            Happening::Message(from) => self.group.act(rank, Turn::Take(from), &mut out),
+            Happening::Notice(dead) => self.group.act(rank, Turn::Notice(dead), &mut out),
+            Happening::Vote(..) if self.group.records[rank.index()].retired => {}
             Happening::Vote(block, context) => {
-                let entry = &mut record.blocks[block.0 as usize];
-                entry.is_step = self.plan.steps.contains(&(block.0 as usize));
-                let mut vote = Vote::yes(context);
-                if self.plan.no_once_in > 0 && self.draw.one_in(self.plan.no_once_in) {
-                    vote.faults.push(Fault { comm: COMM, rank, code: FaultCode::Application(7) });
-                }
-                let said = self.plan.purposes.iter().find(|(on, _, ranks)| {
-                    *on as u64 == block.0 && ranks >> rank.number() & 1 == 1
-                });
-                if let (Some((_, code, _)), true) = (said, vote.is_yes()) {
-                    vote.faults.push(Fault { comm: COMM, rank, code: *code });
-                }
-                entry.vote = Some(vote.clone());
-                entry.known = known_to(machine, entry.is_step);
-                if entry.is_step {
-                    machine.begin_step(block);
-                }
-                if self.plan.fused && !entry.is_step {
-                    let values = values_of(rank, self.plan.misfit == Some(rank.number()));
-                    entry.values = vote.is_yes().then_some(values);
-                    machine.handle_fused_vote(block, vote, &values, &mut out);
-                } else {
-                    machine.handle_vote(block, vote, &mut out);
-                }
+                let turn = self.vote(rank, block, context);
+                self.group.act(rank, turn, &mut out);
             }
             Happening::Doom(Death::Idle) => self.die(rank),
             Happening::Doom(how) => self.doom[rank.index()] = Some(how),
-            Happening::Retire => {
-                record.retired = true;
-                if self.plan.leaves_job {
-                    record.leaving = true;
-                    machine.leave(BlockId(self.started[rank.index()] as u64), &mut out);
-                } else {
-                    machine.retire(&mut out);
-                }
+            Happening::Retire if self.plan.leaves_job => {
+                let first = BlockId(self.started[rank.index()] as u64);
+                self.group.act(rank, Turn::Leave(first), &mut out);
             }
+            Happening::Retire => self.group.act(rank, Turn::Retire, &mut out),
         }
         if ghost && !out.is_empty() {
             return Err(format!("rank {rank} listens to a rank that it knows to be dead"));
@@ -177,6 +144,24 @@ impl Swarm {
         verdict
     }
 
+    fn vote(&mut self, rank: Rank, block: BlockId, context: u32) -> Turn {
+        let plan = &self.plan;
+        let entry = &mut self.group.records[rank.index()].blocks[block.0 as usize];
+        entry.is_step = plan.steps.contains(&(block.0 as usize));
+        let mut vote = Vote::yes(context);
+        if plan.no_once_in > 0 && self.draw.one_in(plan.no_once_in) {
+            vote.faults.push(fault(rank, FaultCode::Application(7)));
+        }
+        let mut said = plan.purposes.iter();
+        let said =
+            said.find(|(on, _, ranks)| *on as u64 == block.0 && ranks >> rank.number() & 1 == 1);
+        if let (Some((_, code, _)), true) = (said, vote.is_yes()) {
+            vote.faults.push(fault(rank, *code));
+        }
+        let values = || values_of(rank, plan.misfit == Some(rank.number()));
+        Turn::Vote(block, vote, (plan.fused && !entry.is_step).then(values))
+    }
+
     /// After how many effects this turn ends in the rank's death, if it does.
     fn cut(&mut self, rank: Rank, out: &[Effect]) -> Option<usize> {
         let decides = || out.iter().any(|effect| matches!(effect, Effect::Emit(Event::Decided(_))));
@@ -189,22 +174,25 @@ impl Swarm {
     fn carry_out(&mut self, rank: Rank, effects: impl Iterator<Item = Effect>) -> Verdict {
         let mut decided = false;
         for effect in effects {
-            match effect {
-                Effect::Send(to, message) => {
-                    let at = self.arrival(rank, to);
-                    self.schedule(at, to, Happening::Message(rank, message));
+            let mut ended = None;
+            match &effect {
+                Effect::Send(to, _) => {
+                    let at = self.arrival(rank, *to);
+                    self.schedule(at, *to, Happening::Message(rank));
                 }
-                Effect::Emit(Event::Decided(block)) => {
-                    decided = true;
-                    self.decide(rank, block)?;
-                }
+                Effect::Emit(Event::Decided(block)) => ended = Some(*block),
                 Effect::Emit(_) => {}
             }
+            self.group.carry_out(rank, effect)?;
+            if let Some(block) = ended {
+                decided = true;
+                self.decided(rank, block)?;
+            }
         }
-        let machine = &self.machines[rank.index()];
-        self.records[rank.index()].base = machine.base();
-        if self.plan.leaver.is_none() && machine.retained() > 3 * self.plan.window {
-            return Err(format!("rank {rank} retains {} blocks", machine.retained()));
+        self.group.end_turn(rank);
+        let retained = self.group.machine(rank).retained();
+        if self.plan.leaver.is_none() && retained > 3 * self.plan.window {
+            return Err(format!("rank {rank} retains {retained} blocks"));
         }
         if decided {
             self.start_blocks(rank);
@@ -221,27 +209,16 @@ impl Swarm {
         *busy
     }
 
-    fn decide(&mut self, rank: Rank, block: BlockId) -> Verdict {
+    fn decided(&self, rank: Rank, block: BlockId) -> Verdict {
         if self.told {
             println!("       rank {rank} decides {block:?}");
         }
-        let machine = &mut self.machines[rank.index()];
-        let entry = &mut self.records[rank.index()].blocks[block.0 as usize];
-        if entry.is_step {
-            entry.known_then = machine.end_step(block);
-        }
-        if entry.decision.is_some() {
-            return Err(format!("rank {rank} decides block {} again", block.0));
-        }
-        entry.decision = machine.decision(block);
-        if entry.decision.is_none() {
-            return Err(format!("rank {rank} forgot block {} before it told of it", block.0));
-        }
-        ALWAYS.iter().try_for_each(|(_, holds)| holds(&self.records, block.0 as usize))
+        let records = &self.group.records;
+        ALWAYS.iter().try_for_each(|(_, holds)| holds(records, block.0 as usize))
     }
 
     fn start_blocks(&mut self, rank: Rank) {
-        let record = &self.records[rank.index()];
+        let record = &self.group.records[rank.index()];
         let ahead = (record.undecided() + self.plan.window).min(self.plan.blocks);
         let context = record.context();
         for block in self.started[rank.index()]..ahead {
@@ -255,8 +232,8 @@ impl Swarm {
         if self.told {
             println!("       rank {rank} dies");
         }
-        self.records[rank.index()].alive = false;
-        for other in (0..self.plan.ranks).map(Rank::new).filter(|other| *other != rank) {
+        self.group.kill(rank);
+        for other in self.group.ranks().filter(|other| *other != rank) {
             let at = self.now + 1 + self.draw.below(self.plan.notice);
             self.schedule(at, other, Happening::Notice(rank));
         }

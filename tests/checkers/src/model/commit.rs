@@ -9,26 +9,22 @@
 //! That loses nothing: a message that a cut turn did not send is, to its receiver, a message
 //! which the news overtakes. The small setups check both and so that argument too.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fampi::{
-    fault::{Fault, FaultCode},
-    ids::{BlockId, CommId},
-    protocol::{Effect, Event, agreement::Vote, commit::Commit, exchange::Shape, message::Message},
+    fault::FaultCode,
+    ids::BlockId,
+    protocol::{Effect, agreement::Vote, exchange::Shape},
     rank::Rank,
 };
 use stateright::{Model, Property};
 
 use crate::{
     bugs::{Bug, plant},
+    group::{self, Group, fault},
     properties::{ALWAYS, AT_REST, Verdict},
-    record::{Record, known_to, values_of},
+    record::values_of,
 };
-
-const COMM: CommId = CommId(1);
 
 /// What a group of ranks is going to do, and what may happen to it.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +62,7 @@ pub struct Setup {
 /// Everything that can make a difference to what happens next.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct State {
-    machines: Vec<Arc<Commit>>,
-    records: Vec<Record>,
-    links: Vec<Vec<Arc<Message>>>,
+    group: Group,
     /// An invariant inside a machine is broken.
     panicked: bool,
 }
@@ -117,34 +111,22 @@ impl Setup {
         }
     }
 
-    fn machine(&self, rank: Rank) -> Commit {
-        Commit::new(COMM, rank, self.ranks).with_shape(self.shape)
-    }
-
-    fn all(&self) -> impl Iterator<Item = Rank> + use<> {
-        (0..self.ranks).map(Rank::new)
-    }
-
-    fn link(&self, from: Rank, to: Rank) -> usize {
-        from.index() * self.ranks as usize + to.index()
-    }
-
     fn vote(&self, state: &State, rank: Rank, block: BlockId) -> Vote {
-        let context = if self.in_sequence { state.records[rank.index()].context() } else { 0 };
+        let context =
+            if self.in_sequence { state.group.records[rank.index()].context() } else { 0 };
         let mut vote = Vote::yes(context);
         if block == BlockId(0) && self.naysayer == Some(rank.number()) {
-            vote.faults.push(Fault { comm: COMM, rank, code: FaultCode::Application(7) });
+            vote.faults.push(fault(rank, FaultCode::Application(7)));
         }
         if self.farewells >> rank.number() & 1 == 1 {
-            vote.faults = vec![Fault { comm: COMM, rank, code: FaultCode::Finalized(0) }];
+            vote.faults = vec![fault(rank, FaultCode::Finalized(0))];
         }
         vote
     }
 
     /// The turns that a living rank can take now.
     fn turns(&self, state: &State, rank: Rank) -> Vec<Turn> {
-        let record = &state.records[rank.index()];
-        let machine = &state.machines[rank.index()];
+        let (group, record) = (&state.group, &state.group.records[rank.index()]);
         let mut turns = Vec::new();
         if self.leaver == Some(rank.number()) {
             turns.extend((!record.retired).then_some(Turn::Retire));
@@ -154,11 +136,11 @@ impl Setup {
             });
             turns.extend(open.map(|(block, _)| Turn::Vote(BlockId(block as u64))));
         }
-        for other in self.all().filter(|other| *other != rank) {
-            if !state.links[self.link(other, rank)].is_empty() {
+        for other in group.ranks().filter(|other| *other != rank) {
+            if !group.on_the_way(other, rank).is_empty() {
                 turns.push(Turn::Take(other));
             }
-            if !state.records[other.index()].alive && !machine.dead().contains(other) {
+            if !group.is_alive(other) && !group.machine(rank).dead().contains(other) {
                 turns.push(Turn::Notice(other));
             }
         }
@@ -168,75 +150,34 @@ impl Setup {
     /// Takes a turn of which at most `sends` messages leave; the number that would leave.
     fn take(&self, state: &mut State, rank: Rank, turn: Turn, sends: usize) -> usize {
         let mut out: Vec<Effect> = Vec::new();
-        let mut machine = Commit::clone(&state.machines[rank.index()]);
-        match turn {
+        let input = match turn {
             Turn::Vote(block) => {
                 let vote = self.vote(state, rank, block);
-                let entry = &mut state.records[rank.index()].blocks[block.0 as usize];
-                entry.vote = Some(vote.clone());
+                let group = &mut state.group;
+                let entry = &mut group.records[rank.index()].blocks[block.0 as usize];
                 entry.is_step = self.step == Some(block.0);
-                entry.known = known_to(&machine, entry.is_step);
-                if entry.is_step {
-                    machine.begin_step(block);
-                }
-                if self.fused {
-                    let values = values_of(rank, self.misfit == Some(rank.number()));
-                    entry.values = vote.is_yes().then_some(values);
-                    machine.handle_fused_vote(block, vote, &values, &mut out);
-                } else {
-                    machine.handle_vote(block, vote, &mut out);
-                }
+                let misfit = self.misfit == Some(rank.number());
+                group::Turn::Vote(block, vote, self.fused.then(|| values_of(rank, misfit)))
             }
-            Turn::Retire => {
-                state.records[rank.index()].retired = true;
-                machine.retire(&mut out);
-            }
-            Turn::Take(from) => {
-                let message = state.links[self.link(from, rank)].remove(0);
-                machine.handle_message(from, Arc::unwrap_or_clone(message), &mut out);
-            }
-            Turn::Notice(dead) => machine.handle_failure(dead, &mut out),
-        }
+            Turn::Retire => group::Turn::Retire,
+            Turn::Take(from) => group::Turn::Take(from),
+            Turn::Notice(dead) => group::Turn::Notice(dead),
+        };
+        let group = &mut state.group;
+        group.act(rank, input, &mut out);
         let mut sent = 0;
         for effect in out {
-            match effect {
-                Effect::Send(to, message) => {
-                    sent += 1;
-                    // Nobody takes what is sent to the dead.
-                    if sent <= sends && state.records[to.index()].alive {
-                        state.links[self.link(rank, to)].push(Arc::new(message));
-                    }
-                }
-                Effect::Emit(Event::Decided(block)) => {
-                    let entry = &mut state.records[rank.index()].blocks[block.0 as usize];
-                    assert!(entry.decision.is_none(), "block {block:?} is announced once");
-                    entry.decision = machine.decision(block);
-                    if entry.is_step {
-                        entry.known_then = machine.end_step(block);
-                    }
-                    // The last block of a turn is never forgotten in it.
-                    assert!(entry.decision.is_some(), "block {block:?} has a decision");
-                }
-                Effect::Emit(_) => {}
+            let is_sent = matches!(effect, Effect::Send(..));
+            sent += usize::from(is_sent);
+            if !is_sent || sent <= sends {
+                group.carry_out(rank, effect).expect("each block is announced once");
             }
         }
-        state.records[rank.index()].base = machine.base();
+        group.end_turn(rank);
         if !matches!(self.bug, Some(Bug::HearTheDead | Bug::TakeAnyBallot)) {
-            for dead in machine.dead().iter() {
-                state.links[self.link(dead, rank)].clear();
-            }
+            group.drop_ghosts(rank);
         }
-        state.machines[rank.index()] = Arc::new(machine);
         sent
-    }
-
-    fn kill(&self, state: &mut State, rank: Rank) {
-        let record = &mut state.records[rank.index()];
-        record.alive = false;
-        state.machines[rank.index()] = Arc::new(self.machine(rank));
-        for other in self.all() {
-            state.links[self.link(other, rank)].clear();
-        }
     }
 
     /// The first thing that is wrong with a state.
@@ -246,12 +187,11 @@ impl Setup {
             .chain([AT_REST])
             .find(|(property, _)| *property == name)
             .expect("a property of the list");
-        (0..self.blocks as usize).try_for_each(|block| holds(&state.records, block))
+        (0..self.blocks as usize).try_for_each(|block| holds(&state.group.records, block))
     }
 
     fn at_rest(&self, state: &State) -> bool {
-        let mut living = self.all().filter(|rank| state.records[rank.index()].alive);
-        living.all(|rank| self.turns(state, rank).is_empty())
+        state.group.living().all(|rank| self.turns(state, rank).is_empty())
     }
 }
 
@@ -269,22 +209,17 @@ impl Model for Setup {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let machines = self.all().map(|rank| Arc::new(self.machine(rank)));
-        vec![State {
-            machines: machines.collect(),
-            records: self.all().map(|_| Record::new(self.blocks as usize)).collect(),
-            links: vec![Vec::new(); (self.ranks * self.ranks) as usize],
-            panicked: false,
-        }]
+        let group = Group::new(self.ranks, self.shape, self.blocks as usize);
+        vec![State { group, panicked: false }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         if state.panicked {
             return;
         }
-        let dead = state.records.iter().filter(|record| !record.alive).count();
+        let dead = self.ranks as usize - state.group.living().count();
         let may_die = dead < self.crashes && dead + 1 < self.ranks as usize;
-        for rank in self.all().filter(|rank| state.records[rank.index()].alive) {
+        for rank in state.group.living() {
             let turns = self.turns(state, rank);
             if may_die && self.cuts {
                 plant(self.bug);
@@ -312,9 +247,9 @@ impl Model for Setup {
             }
             Action::Cut(rank, turn, sends) => {
                 self.take(&mut state, rank, turn, sends);
-                self.kill(&mut state, rank);
+                state.group.kill(rank);
             }
-            Action::Crash(rank) => self.kill(&mut state, rank),
+            Action::Crash(rank) => state.group.kill(rank),
         }));
         state.panicked = step.is_err();
         Some(state)

@@ -77,7 +77,9 @@ impl Program for Forest {
         let ends =
             logs.iter().flat_map(|(at, log)| log.ends.iter().map(|(it, end)| (*at, *it, end)));
         agreed(ends, &mut tally)?;
-        logs.iter().for_each(|(_, log)| tally.add(&log.seen));
+        for (_, log) in &logs {
+            tally.add(&log.seen);
+        }
         Ok(tally)
     }
 

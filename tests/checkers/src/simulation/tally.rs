@@ -13,7 +13,9 @@ impl Tally {
     }
 
     pub fn add(&mut self, other: &Self) {
-        other.0.iter().for_each(|(what, times)| self.count(what, *times));
+        for (what, times) in &other.0 {
+            self.count(what, *times);
+        }
     }
 
     /// Makes sure that each of these has happened more often than the number says.

@@ -9,6 +9,7 @@ mod stage;
 
 use std::{fs, path::PathBuf};
 
+use fampi::protocol::exchange::Shape;
 use fampi_checkers::simulation::{checks, job::Job};
 use stage::Stage;
 
@@ -27,7 +28,7 @@ fn stories() -> Vec<PathBuf> {
 
 /// The text of a story as it comes out today.
 fn played(story: &str) -> String {
-    let mut stage = Stage::default();
+    let mut stage = Stage::new(0, Shape::DOUBLING);
     let mut text = String::new();
     let mut came = String::new();
     let mut in_output = false;

@@ -12,34 +12,35 @@
 //! | `retire R` | rank R gives the communicator up |
 //! | `verdicts [block B]` | what every living rank has decided |
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use fampi::{
-    CommId, Fault, FaultCode, Rank,
+    FaultCode, Rank,
     ids::BlockId,
     protocol::{
         Effect, Event,
         agreement::{Contribution, Decision, Vote},
-        commit::Commit,
         exchange::Shape,
         message::Message,
     },
 };
+use fampi_checkers::group::{Group, Turn, fault};
 
-const COMM: CommId = CommId(1);
+/// Blocks that a story may have.
+const BLOCKS: usize = 8;
 
 /// The machines and what is between them.
-#[derive(Default)]
 pub(crate) struct Stage {
-    machines: Vec<Commit>,
-    alive: Vec<bool>,
-    links: BTreeMap<(u32, u32), VecDeque<Message>>,
-    /// The first decision of each rank on each block.
-    decided: BTreeMap<(u32, u64), Decision>,
+    group: Group,
     cuts: BTreeMap<u32, usize>,
 }
 
 impl Stage {
+    /// This many ranks that have done nothing.
+    pub(crate) fn new(ranks: u32, shape: Shape) -> Self {
+        Self { group: Group::new(ranks, shape, BLOCKS), cuts: BTreeMap::new() }
+    }
+
     /// Does what a line says; what happened, line by line.
     pub(crate) fn obey(&mut self, line: &str) -> Result<String, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -52,9 +53,7 @@ impl Stage {
                     ["wide"] => Shape::WIDE,
                     _ => return Err(format!("`{line}`")),
                 };
-                let machine = |rank| Commit::new(COMM, Rank::new(rank), ranks).with_shape(shape);
-                let machines = (0..ranks).map(machine).collect();
-                *self = Self { machines, alive: vec![true; ranks as usize], ..Self::default() };
+                *self = Self::new(ranks, shape);
                 Ok(String::new())
             }
             ["vote", rest @ ..] => self.vote(rest).ok_or_else(|| format!("`{line}`")),
@@ -72,11 +71,11 @@ impl Stage {
                 let dead = Rank::new(number(dead)?);
                 let mut text = String::new();
                 for rank in ranks {
-                    text += &self.turn(number(rank)?, |it, out| it.handle_failure(dead, out));
+                    text += &self.turn(number(rank)?, Turn::Notice(dead));
                 }
                 Ok(text)
             }
-            ["retire", rank] => Ok(self.turn(number(rank)?, Commit::retire)),
+            ["retire", rank] => Ok(self.turn(number(rank)?, Turn::Retire)),
             ["verdicts"] => Ok(self.verdicts(0)),
             ["verdicts", "block", block] => Ok(self.verdicts(u64::from(number(block)?))),
             _ => Err(format!("`{line}`")),
@@ -94,39 +93,41 @@ impl Stage {
         for rank in ranks {
             let mut vote = Vote::yes(0);
             if let Some(code) = after("no") {
-                let code = FaultCode::Application(code);
-                vote.faults.push(Fault { comm: COMM, rank: Rank::new(rank), code });
+                vote.faults.push(fault(Rank::new(rank), FaultCode::Application(code)));
             }
-            self.machines.get(rank as usize)?;
-            text += &self.turn(rank, |machine, out| machine.handle_vote(block, vote, out));
+            self.group.ranks().nth(rank as usize).filter(|_| block.0 < BLOCKS as u64)?;
+            text += &self.turn(rank, Turn::Vote(block, vote, None));
         }
         Some(text)
     }
 
     fn deliver(&mut self, from: u32, to: u32) -> Result<String, String> {
-        let message = self.links.get_mut(&(from, to)).and_then(VecDeque::pop_front);
-        let message =
-            message.ok_or_else(|| format!("nothing is on its way from {from} to {to}"))?;
-        Ok(self.turn(to, |machine, out| machine.handle_message(Rank::new(from), message, out)))
+        if self.group.on_the_way(Rank::new(from), Rank::new(to)).is_empty() {
+            return Err(format!("nothing is on its way from {from} to {to}"));
+        }
+        Ok(self.turn(to, Turn::Take(Rank::new(from))))
     }
 
     fn deliver_all(&mut self) -> String {
         let mut text = String::new();
-        while let Some(link) = self.links.iter().find(|(_, it)| !it.is_empty()).map(|(it, _)| *it) {
-            text += &self.deliver(link.0, link.1).expect("something is on its way");
+        let first = |group: &Group| {
+            let mut links = group.ranks().flat_map(|it| group.ranks().map(move |to| (it, to)));
+            links.find(|(from, to)| !group.on_the_way(*from, *to).is_empty())
+        };
+        while let Some((from, to)) = first(&self.group) {
+            text += &self.turn(to.number(), Turn::Take(from));
         }
         text
     }
 
     fn die(&mut self, rank: u32) -> String {
-        self.alive[rank as usize] = false;
-        self.links.retain(|(_, to), _| *to != rank);
+        self.group.kill(Rank::new(rank));
         format!("{rank} dies\n")
     }
 
-    fn turn(&mut self, rank: u32, turn: impl FnOnce(&mut Commit, &mut Vec<Effect>)) -> String {
+    fn turn(&mut self, rank: u32, turn: Turn) -> String {
         let mut out = Vec::new();
-        turn(&mut self.machines[rank as usize], &mut out);
+        self.group.act(Rank::new(rank), turn, &mut out);
         let cut = self.cuts.remove(&rank);
         let mut text = String::new();
         let mut sends = 0;
@@ -134,25 +135,26 @@ impl Stage {
             if cut == Some(sends) {
                 break;
             }
-            match effect {
+            match &effect {
                 Effect::Send(to, message) => {
                     sends += 1;
-                    text.extend([format!("{rank} → {to}: {}\n", in_words(&message))]);
-                    if self.alive[to.index()] {
-                        self.links.entry((rank, to.number())).or_default().push_back(message);
-                    }
-                }
-                Effect::Emit(Event::Decided(block)) => {
-                    let decision = self.machines[rank as usize].decision(block);
-                    let decision = decision.expect("it was decided in this turn");
-                    let words = verdict(&decision);
-                    text.extend([format!("{rank} decides block {}: {words}\n", block.0)]);
-                    self.decided.insert((rank, block.0), decision);
+                    text.extend([format!("{rank} → {to}: {}\n", in_words(message))]);
                 }
                 Effect::Emit(Event::Learned(dead)) => {
                     text.extend([format!("{rank} knows that {dead} is dead\n")]);
                 }
-                Effect::Emit(Event::Interrupted(_)) => {}
+                Effect::Emit(_) => {}
+            }
+            let decided = match effect {
+                Effect::Emit(Event::Decided(block)) => Some(block),
+                _ => None,
+            };
+            self.group.carry_out(Rank::new(rank), effect).expect("a block is decided once");
+            let decided =
+                decided.and_then(|at| Some((at, self.group.decision(Rank::new(rank), at)?)));
+            if let Some((block, decision)) = decided {
+                let words = verdict(decision);
+                text.extend([format!("{rank} decides block {}: {words}\n", block.0)]);
             }
         }
         if cut.is_some() {
@@ -162,12 +164,11 @@ impl Stage {
     }
 
     fn verdicts(&self, block: u64) -> String {
-        let living = (0..self.machines.len() as u32).filter(|rank| self.alive[*rank as usize]);
-        let line = |rank: u32| match self.decided.get(&(rank, block)) {
+        let line = |rank| match self.group.decision(rank, BlockId(block)) {
             Some(decision) => format!("{rank}: {}\n", verdict(decision)),
             None => format!("{rank}: waits\n"),
         };
-        living.map(line).collect()
+        self.group.living().map(line).collect()
     }
 }
 

@@ -84,7 +84,7 @@ impl Program for Guests {
         });
         let crashes = crashes.collect();
         let calm_from = draw.one_of(&[1_000, 4_000]);
-        let setting = Setting { seed, ranks, calm_from, crashes, ..Setting::plain() };
+        let setting = Setting { seed, ranks, crashes, calm_from, ..Setting::plain() };
         let seasons = 1 + draw.below(3);
         let setting = setting.with_drawn_times(&mut draw);
         Self { setting, comms, seasons, frees: draw.one_in(3) }
@@ -106,7 +106,9 @@ impl Program for Guests {
         let ends =
             logs.iter().flat_map(|(at, log)| log.ends.iter().map(|(it, end)| (*at, *it, end)));
         let ends = agreed(ends, &mut tally)?;
-        logs.iter().for_each(|(_, log)| tally.add(&log.seen));
+        for (_, log) in &logs {
+            tally.add(&log.seen);
+        }
         if let Some(members) = alike(logs.iter().map(|(_, log)| &log.members))? {
             let finished = finished.lock().expect("nobody panics with it");
             nobody_is_missing(&ends, members, &finished)?;
