@@ -500,8 +500,9 @@ int FAMPI_Get_failed_requests(MPI_Request tb_request,
 
 /*
  The communicators with a new fault of these codes: the block's own, and those of blocks in its
- list that this rank is a member of. At most `max_communicators_count` are written; `count` says how many there are. Local,
- the same on all living ranks for a global block. The handles stay the program's own.
+ list that this rank is a member of. At most `max_communicators_count` are written; `count` says
+ how many there are. Local, the same on all living ranks for a global block. The handles stay the
+ program's own.
 
  Returns as `FAMPI_Get_failed_requests`.
 
