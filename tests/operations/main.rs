@@ -17,6 +17,7 @@ mod parts;
 mod requests;
 mod runs;
 mod sections;
+mod told;
 mod transactions;
 mod windows;
 

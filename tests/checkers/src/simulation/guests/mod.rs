@@ -19,7 +19,7 @@ use std::{
 };
 
 use fampi::{
-    Fault, FaultCode, Rank,
+    CommId, Fault, FaultCode, Rank,
     guest::Guest,
     sim::{Crash, Draw},
 };
@@ -54,6 +54,8 @@ type Finished = Arc<Mutex<BTreeSet<(Name, usize)>>>;
 struct Log {
     /// The processes of each communicator.
     members: Vec<Vec<usize>>,
+    /// Its name in reports.
+    ids: Vec<Option<CommId>>,
     ends: BTreeMap<Name, End>,
     wrong: Option<String>,
     seen: Tally,
@@ -109,9 +111,10 @@ impl Program for Guests {
         for (_, log) in &logs {
             tally.add(&log.seen);
         }
-        if let Some(members) = alike(logs.iter().map(|(_, log)| &log.members))? {
+        alike(logs.iter().map(|(_, log)| &log.members))?;
+        if let Some((_, log)) = logs.first() {
             let finished = finished.lock().expect("nobody panics with it");
-            nobody_is_missing(&ends, members, &finished)?;
+            nobody_is_missing(&ends, log, &finished)?;
         }
         Ok(tally)
     }
@@ -130,14 +133,15 @@ impl Program for Guests {
 /// Every rank has finished what is committed, but those that some report there has named dead.
 fn nobody_is_missing(
     ends: &BTreeMap<Name, &End>,
-    members: &[Vec<usize>],
+    log: &Log,
     finished: &BTreeSet<(Name, usize)>,
 ) -> Result<(), String> {
     let committed = ends.iter().filter(|(_, end)| end.committed).map(|(name, _)| *name);
     for (comm, number) in committed {
-        for (rank, process) in members[comm].iter().enumerate() {
+        for (rank, process) in log.members[comm].iter().enumerate() {
             let dead = |fault: &Fault| {
-                fault.code == FaultCode::ProcessFailed && fault.rank == Rank::from(rank)
+                let place = (Some(fault.comm), fault.rank);
+                fault.code == FaultCode::ProcessFailed && place == (log.ids[comm], Rank::from(rank))
             };
             let named = |(name, end): (&Name, &&End)| {
                 name.0 == comm && end.report.faults().iter().any(dead)
