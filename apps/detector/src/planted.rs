@@ -1,7 +1,7 @@
 //! Bugs on demand: a checker is trusted only after it has caught one.
 //!
-//! What this crate asks for by name, its tests plant. Without the feature `planted`, which its own dev-dependency
-//! alone switches on, `planted!` is the constant `false` and nothing of this is left.
+//! What this crate asks for by name, its tests plant. Without the feature `planted`, which
+//! its own dev-dependency alone switches on, `planted!` is the constant `false` and nothing of this is left.
 
 /// True when the bug of this name is planted.
 #[cfg(feature = "planted")]

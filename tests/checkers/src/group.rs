@@ -93,17 +93,11 @@ impl Group {
 
     /// The effects of a turn, which nobody has seen yet.
     pub fn act(&mut self, rank: Rank, turn: Turn, out: &mut Vec<Effect>) {
-        let message = match turn {
-            Turn::Take(from) => {
-                let link = self.link(from, rank);
-                Some(Arc::unwrap_or_clone(self.links[link].remove(0)))
-            }
-            _ => None,
-        };
+        let size = self.machines.len();
         let machine = Arc::make_mut(&mut self.machines[rank.index()]);
         let record = &mut self.records[rank.index()];
-        match (turn, message) {
-            (Turn::Vote(block, vote, values), _) => {
+        match turn {
+            Turn::Vote(block, vote, values) => {
                 let entry = &mut record.blocks[block.0 as usize];
                 entry.known = known_to(machine, entry.is_step);
                 if entry.is_step {
@@ -118,18 +112,19 @@ impl Group {
                     None => machine.handle_vote(block, vote, out),
                 }
             }
-            (Turn::Retire, _) => {
+            Turn::Retire => {
                 record.retired = true;
                 machine.retire(out);
             }
-            (Turn::Leave(block), _) => {
+            Turn::Leave(block) => {
                 (record.retired, record.leaving) = (true, true);
                 machine.leave(block, out);
             }
-            (Turn::Take(from), message) => {
-                machine.handle_message(from, message.expect("it was taken"), out);
+            Turn::Take(from) => {
+                let message = self.links[from.index() * size + rank.index()].remove(0);
+                machine.handle_message(from, Arc::unwrap_or_clone(message), out);
             }
-            (Turn::Notice(dead), _) => machine.handle_failure(dead, out),
+            Turn::Notice(dead) => machine.handle_failure(dead, out),
         }
     }
 

@@ -14,7 +14,6 @@ use std::{
 };
 
 use fampi_checkers::simulation::{
-    checks,
     job::{Job, RANKS},
     program::Program as _,
     tally::Tally,
@@ -128,9 +127,7 @@ impl Progress {
 
 fn tell(job: &Job) -> ExitCode {
     println!("{job}\n");
-    let report = job.report(true);
-    println!("{report}");
-    match checks::check(job, &report) {
+    match job.run(true) {
         Ok(tally) => {
             println!("nothing is wrong: {tally}");
             ExitCode::SUCCESS

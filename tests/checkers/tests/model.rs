@@ -2,8 +2,8 @@
 //! `src/properties` asked in every state.
 //!
 //! Each search pins the number of different states. It changes with the protocol; a change that
-//! was not meant is worth a look. The long ones run by `cargo test --release -p fampi-checkers --test
-//! model -- --ignored`.
+//! was not meant is worth a look. The long ones run by `cargo test --release
+//! -p fampi-checkers --test model -- --ignored`.
 
 use fampi::protocol::{exchange::Shape, handshake::Goal};
 use fampi_checkers::{

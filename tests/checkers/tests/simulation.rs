@@ -223,7 +223,7 @@ fn a_block_that_leaves_out_a_rank_of_whose_death_only_a_recovery_knew_is_found()
 #[test]
 fn equal_seeds_tell_equal_stories() {
     for seed in 0..20 {
-        let [one, other] = [0; 2].map(|_| Job::drawn_from(seed).fingerprint());
+        let [one, other] = [0; 2].map(|_| Job::drawn_from(seed).report(false).fingerprint);
         assert_eq!(one, other, "seed {seed}");
     }
 }

@@ -146,12 +146,6 @@ impl Job {
         let job = self.clone();
         self.setting.simulation(told).run_world(move |world| rounds::run(world, &job))
     }
-
-    pub fn fingerprint(&self) -> u64 {
-        let report = self.report(false);
-        let logs: Vec<&Log> = report.results().collect();
-        report.fingerprint ^ logs.iter().map(|log| log.ends.len() as u64).sum::<u64>()
-    }
 }
 
 impl Program for Job {
