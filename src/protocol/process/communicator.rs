@@ -54,9 +54,11 @@ pub struct Communicator {
     pub context: u32,
     /// The highest context that is known to be there, or not to come.
     pub settled_context: u32,
-    /// The context of the last block here that had a fault, and what later agreed blocks of that
-    /// context vote: what the faulty one left behind could meet theirs, so they are not committed.
-    pub tainted: Option<(u32, FaultCode)>,
+    /// The context of the last block here that had a fault: what it left behind could meet
+    /// operations of later agreed blocks of that context, so they are not committed.
+    pub tainted: Option<u32>,
+    /// The context of the last collective that a local block gave up, and why it did.
+    pub lost: Option<(u32, FaultCode)>,
     /// The number of the next agreed block.
     pub next_block: BlockId,
     /// How many communicators were derived from this one.
@@ -99,6 +101,7 @@ impl Communicator {
             context: 0,
             settled_context: 1,
             tainted: None,
+            lost: None,
             next_block: BlockId(0),
             derived: 0,
             lineage: None,
@@ -123,19 +126,10 @@ impl Communicator {
         self.commit.dead().is_empty() && self.interrupts.is_empty()
     }
 
-    /// A block of this data context has a fault. A cause that names more than an interruption
-    /// stays.
-    pub fn taint(&mut self, context: u32, cause: FaultCode) {
-        if self.lost_collective(context).is_none() {
-            self.tainted = Some((context, cause));
-        }
-    }
-
     /// Why a local block gave up a collective of this context, if one did: the next collective of
     /// this rank there would meet the one that was given up.
     pub fn lost_collective(&self, context: u32) -> Option<FaultCode> {
-        let (tainted, cause) = self.tainted?;
-        (tainted == context && cause != FaultCode::Interrupted).then_some(cause)
+        self.lost.filter(|(lost, _)| *lost == context).map(|(_, cause)| cause)
     }
 
     /// True when ranks are dead of which no report has told.

@@ -96,10 +96,11 @@ impl Process {
         let elsewhere = code == FaultCode::Interrupted && is_agreed;
         // A message of a local block matches no other block; a collective matches the next one.
         if is_agreed || need == Need::All {
-            // Who died is in the report by the detector.
-            let is_told = is_agreed || code.is_process_failure();
-            let cause = if is_told { FaultCode::Interrupted } else { code };
-            self.comm_mut(comm).taint(context, cause);
+            self.comm_mut(comm).tainted = Some(context);
+        }
+        // Who died is in the report by the detector.
+        if need == Need::All && !is_agreed && !code.is_process_failure() {
+            self.comm_mut(comm).lost = Some((context, code));
         }
         if let (true, Need::Peer(peer)) = (code.is_process_failure(), need) {
             let state = self.comm(comm);
@@ -162,7 +163,7 @@ impl Process {
                 let block = self.block(key);
                 let (scope, context) = (block.scope, block.context);
                 if block.phase == Phase::Open {
-                    self.comm_mut(comm).taint(context, FaultCode::Interrupted);
+                    self.comm_mut(comm).tainted = Some(context);
                     self.flood(comm, scope, out);
                 }
             }
@@ -205,7 +206,7 @@ impl Process {
             return;
         }
         let context = self.block(block).context;
-        self.comm_mut(key).taint(context, FaultCode::Interrupted);
+        self.comm_mut(key).tainted = Some(context);
         self.interrupted.push(block);
         out.command(Command::Interrupted(block));
         // Whether any rank died is only known with the decision.

@@ -27,7 +27,7 @@ impl Process {
         let (comm, context, is_agreed) = (block.comm, block.context, block.level.is_agreed());
         let state = self.comm_mut(comm);
         if is_agreed {
-            state.taint(context, FaultCode::Interrupted);
+            state.tainted = Some(context);
         }
         let fault = Fault { comm: state.id, rank, code };
         self.block_mut(key).faults.push(fault);
@@ -47,7 +47,7 @@ impl Process {
         let (own, level, context) = (outer.comm, outer.level, outer.context);
         let rank = self.comm(own).me;
         if level.is_agreed() {
-            self.comm_mut(own).taint(context, FaultCode::Interrupted);
+            self.comm_mut(own).tainted = Some(context);
         }
         let faults = &mut self.block_mut(key).faults;
         faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
@@ -128,15 +128,14 @@ impl Process {
     fn add_faults(&mut self, key: BlockKey, mut faults: Vec<Fault>) {
         let block = &mut self.blocks[key.slot()];
         let state = &self.comms[block.comm.index()];
-        let tainted = state.tainted.filter(|(context, _)| *context == block.context);
-        let tainted = tainted.filter(|_| !planted(Bug::CommitInTheTainted));
-        if faults.is_empty() && block.faults.is_empty() && tainted.is_none() {
+        let tainted = state.tainted == Some(block.context) && !planted(Bug::CommitInTheTainted);
+        if faults.is_empty() && block.faults.is_empty() && !tainted {
             return;
         }
         block.faults.append(&mut faults);
-        if let Some((_, code)) = tainted.filter(|_| block.level.is_agreed())
-            && (block.faults.is_empty() || code != FaultCode::Interrupted)
-        {
+        let lost = state.lost_collective(block.context);
+        if tainted && block.level.is_agreed() && (block.faults.is_empty() || lost.is_some()) {
+            let code = lost.unwrap_or(FaultCode::Interrupted);
             block.faults.push(Fault { comm: state.id, rank: state.me, code });
         }
         block.faults.sort_unstable();
