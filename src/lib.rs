@@ -32,6 +32,9 @@ pub mod protocol;
 #[doc(hidden)]
 pub mod recovery;
 
+#[cfg(any(feature = "mpi", docsrs))]
+use core::any::Any;
+
 #[cfg(feature = "mpi")]
 use ::mpi as rsmpi;
 #[cfg(all(docsrs, not(feature = "mpi")))]
@@ -149,8 +152,8 @@ impl guest::Guest {
     /// In a simulated world.
     pub fn with_mpi<R>(&mut self, use_it: impl FnOnce(&mut mpi::MpiPlatform) -> R) -> R {
         self.with_platform(|platform| {
-            let platform = platform.as_any().downcast_mut::<mpi::MpiPlatform>();
-            use_it(platform.expect("a guest of MPI"))
+            let platform: &mut dyn Any = platform;
+            use_it(platform.downcast_mut().expect("a guest of MPI"))
         })
     }
 }
@@ -174,7 +177,8 @@ impl Comm {
         let mut engine = self.engine().borrow_mut();
         let comm = engine.comm(self.key());
         let (data, context) = (comm.data.ok_or(Error::CreationFailed)?, comm.context);
-        let platform = engine.platform.as_any().downcast_mut::<mpi::MpiPlatform>();
+        let platform: &mut dyn Any = &mut *engine.platform;
+        let platform = platform.downcast_mut::<mpi::MpiPlatform>();
         let unsupported = "a simulated world has no communicators of MPI";
         let platform = platform.ok_or_else(|| Error::Unsupported(unsupported.into()))?;
         platform.duplicate_for_others(data, context)
@@ -183,7 +187,8 @@ impl Comm {
     /// What this process holds in MPI, for those who look for a leak; `None` in a simulated world.
     pub fn holdings(&self) -> Option<Holdings> {
         let mut engine = self.engine().borrow_mut();
-        let platform = engine.platform.as_any().downcast_mut::<mpi::MpiPlatform>();
+        let platform: &mut dyn Any = &mut *engine.platform;
+        let platform = platform.downcast_mut::<mpi::MpiPlatform>();
         platform.map(|platform| platform.holdings())
     }
 }

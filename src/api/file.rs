@@ -8,7 +8,7 @@ use crate::{
     engine::{
         Need, Shared,
         buffer::Element,
-        platform::{FileAccess, FileId, FileMode, Operation},
+        platform::{FileAccess, FileId, FileMode, Operation, Unneeded},
     },
     error::Error,
 };
@@ -115,7 +115,7 @@ impl<T> Drop for File<T> {
         if let Ok(mut engine) = self.engine.try_borrow_mut()
             && !engine.process.has_left()
         {
-            engine.platform.close_file(self.id);
+            engine.platform.discard(Unneeded::File(self.id));
         }
     }
 }

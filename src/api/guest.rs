@@ -365,7 +365,7 @@ pub struct Probe<'a> {
 impl Probe<'_> {
     /// Looks at a request of the platform.
     pub fn request(&mut self, post: PostId) -> bool {
-        let progress = self.engine.platform.test(post);
+        let progress = self.engine.platform.test(post, &mut None);
         self.engine.note_foreign_loss(progress);
         progress != Progress::Pending
     }

@@ -1,5 +1,7 @@
 //! Programs on simulated ranks.
 
+use core::any::Any;
+
 use super::{World, guest::Guest};
 use crate::sim::{self, Report, SimPlatform, Simulation};
 
@@ -48,8 +50,8 @@ impl Guest {
     /// In a real world.
     pub fn with_sim<R>(&mut self, use_it: impl FnOnce(&mut SimPlatform) -> R) -> R {
         self.with_platform(|platform| {
-            let platform = platform.as_any().downcast_mut::<SimPlatform>();
-            use_it(platform.expect("a guest of the simulated world"))
+            let platform: &mut dyn Any = platform;
+            use_it(platform.downcast_mut().expect("a guest of the simulated world"))
         })
     }
 }

@@ -4,7 +4,10 @@
 use alloc::collections::VecDeque;
 
 use super::{
-    BlockKey, Engine, Need, block::Contents, entry::Entry, platform::Platform,
+    BlockKey, Engine, Need,
+    block::Contents,
+    entry::Entry,
+    platform::{Outgoing, Platform, Unneeded},
     request::is_operation,
 };
 use crate::{
@@ -29,17 +32,17 @@ pub(crate) struct Out<'a> {
 impl Outlet for Out<'_> {
     #[inline]
     fn send(&mut self, (universe, to): Address, comm: CommId, message: &Message) {
-        self.platform.send(universe, to, &codec::encode(comm, message));
+        self.platform.send(universe, to, Outgoing::Frame(&codec::encode(comm, message)));
     }
 
     #[inline]
     fn send_yes(&mut self, (universe, to): Address, comm: CommId, yes: Yes) {
-        self.platform.send_yes(universe, to, comm, &yes);
+        self.platform.send(universe, to, Outgoing::Yes(comm, &yes));
     }
 
     #[inline]
     fn send_fused(&mut self, (universe, to): Address, comm: CommId, yes: Yes, values: &Values) {
-        self.platform.send_fused(universe, to, comm, &yes, values);
+        self.platform.send(universe, to, Outgoing::Fused(comm, &yes, values));
     }
 
     #[inline]
@@ -100,8 +103,10 @@ impl Engine {
                 }
                 Command::Died(address, source) => self.note_death(address, source),
                 Command::Dismissed => self.job.dismissed = true,
-                Command::DiscardUniverse(universe) => self.platform.discard_universe(universe),
-                Command::DiscardData(data) => self.platform.discard_data(data),
+                Command::DiscardUniverse(universe) => {
+                    self.platform.discard(Unneeded::Universe(universe));
+                }
+                Command::DiscardData(data) => self.platform.discard(Unneeded::Data(data)),
                 Command::DiscardStaleMessages(comm) => self.discard_stale_messages(comm),
             }
         }

@@ -3,11 +3,13 @@
 //! Whether messages of a block can start at once, so that nothing but the platform has to be
 //! asked, is found out with the first one, and once more after news.
 
+use core::slice;
+
 use super::{
     BlockKey, CommKey, Engine, Level, Need,
     block::{Contents, lane_of},
     buffer::{AnyBuffer, Buffer},
-    platform::{Envelope, Operation, Way},
+    platform::{Envelope, Found, Operation, Status, Way},
 };
 use crate::{error::Error, ids::BlockId, protocol::agreement::FIRST_SHARED_CONTEXT, rank::Rank};
 
@@ -115,7 +117,8 @@ impl Engine {
             return;
         }
         let (bits, lane, context) = (self.tag_bits, lane_of(state), state.context);
-        while let Ok(Some((from, wire))) = self.platform.peek(lane, (None, None))
+        while let Ok(Some(Found { status, .. })) = self.platform.probe(lane, (None, None), None)
+            && let Status { source: Some(from), tag: wire, .. } = status
             && !bits.is_of(wire, context)
             && self.drop_peeked(lane, (from, wire))
         {}
@@ -142,7 +145,7 @@ impl Engine {
         let Self { platform, contents, .. } = self;
         let Contents { records, lane, .. } = &mut contents[key.slot()];
         let (index, record) = records.load(Need::Peer(peer), buffer);
-        if !platform.start(*lane, way, Envelope { peer, tag }, record) {
+        if !platform.start(*lane, way, &[Envelope { peer, tag }], slice::from_mut(record)) {
             self.after_failure(key, index);
         }
         Ok(index)
@@ -193,7 +196,7 @@ impl Engine {
                     (Need::Peer(peer), buffer)
                 },
             ));
-            if !platform.start_all(*lane, way, envelopes, records) {
+            if !platform.start(*lane, way, envelopes, records) {
                 self.after_failures(key, first);
             }
         }

@@ -75,7 +75,7 @@ use metrics::Tally;
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
 pub(crate) use platform::Progress;
-use platform::{DataId, Platform, UniverseId};
+use platform::{DataId, Platform, Setup, UniverseId};
 pub(crate) use progress::Waited;
 use pulse::Pulse;
 use window::WindowState;
@@ -119,8 +119,8 @@ pub(crate) struct Engine {
     turns: u32,
     /// Where a watchdog looks whether this process makes progress.
     pub(crate) pulse: Option<Pulse>,
-    /// How often the platform is polled in vain before this process sleeps.
-    patience: u32,
+    /// What does not change in the world of this process.
+    pub(crate) setup: Setup,
     tests_per_turn: u32,
     /// How tags on the wire are made.
     tag_bits: TagBits,
@@ -131,11 +131,9 @@ pub(crate) struct Engine {
 impl Engine {
     /// An engine that knows nobody yet.
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
-        platform.record();
-        let tag_bits = TagBits::new(platform.max_tag());
-        let (patience, pulse) = (platform.patience(), platform.observe(true));
+        let (setup, pulse) = (platform.setup(), platform.observe(true));
         Self {
-            process: Process::new(platform.shape()),
+            process: Process::new(setup.shape),
             platform,
             commands: VecDeque::new(),
             executing: false,
@@ -152,9 +150,9 @@ impl Engine {
             tally: Tally::default(),
             turns: 0,
             pulse,
-            patience,
-            tests_per_turn: progress::tests_per_turn(patience),
-            tag_bits,
+            setup,
+            tests_per_turn: progress::tests_per_turn(setup.patience),
+            tag_bits: TagBits::new(setup.max_tag),
             next_look: Duration::ZERO,
         }
     }

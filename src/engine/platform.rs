@@ -19,7 +19,7 @@
 //! commit afterwards.
 
 use alloc::vec::Vec;
-use core::time::Duration;
+use core::{any::Any, time::Duration};
 
 pub use super::file::{FileAccess, FileId, FileMode};
 use super::{
@@ -59,6 +59,15 @@ pub enum Post {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct MessageId(pub u32);
 
+/// What a probe has found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Found {
+    /// Its sender, its tag, and the number of its elements if it was taken.
+    pub status: Status,
+    /// What to receive it by, if it was taken.
+    pub message: Option<MessageId>,
+}
+
 /// How this process came to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Origin {
@@ -74,8 +83,43 @@ pub enum Origin {
         /// Replacements may be spawned when there are no spares left; the same for all of them.
         spawns: bool,
     },
-    /// Spawned to replace a failed process; [`Platform::join`] comes first.
+    /// Spawned to replace a failed process; [`Request::Join`] comes first.
     Spawned,
+}
+
+/// What does not change as long as this process lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// How this process came to be.
+    pub origin: Origin,
+    /// The shape of the exchanges of votes; the same on all processes of a job, replacements too.
+    pub shape: Shape,
+    /// How often a wait polls in vain before it reads the clock and calls [`Platform::idle`].
+    pub patience: u32,
+    /// The greatest tag on the wire.
+    pub max_tag: u32,
+}
+
+/// A control message that leaves.
+#[derive(Clone, Copy, Debug)]
+pub enum Outgoing<'a> {
+    /// A frame.
+    Frame(&'a [u8]),
+    /// A message of the fast path, which the platform may put into another form.
+    Yes(CommId, &'a Yes),
+    /// One with values.
+    Fused(CommId, &'a Yes, &'a Values),
+}
+
+impl Outgoing<'_> {
+    /// The message as a frame.
+    pub fn frame(&self) -> Frame {
+        match *self {
+            Self::Frame(frame) => Frame::from_slice(frame),
+            Self::Yes(comm, yes) => Frame::from_slice(&codec::encode_yes(comm, yes)),
+            Self::Fused(comm, yes, values) => codec::encode_fused(comm, yes, values),
+        }
+    }
 }
 
 /// News from the control channel.
@@ -118,7 +162,7 @@ impl Lane {
 pub struct Envelope {
     /// A position in the data communicator.
     pub peer: Rank,
-    /// At most [`Platform::max_tag`].
+    /// At most [`Setup::max_tag`].
     pub tag: u32,
 }
 
@@ -151,7 +195,7 @@ pub enum Operation {
     Send {
         /// Receiver.
         to: Rank,
-        /// Tag on the wire, at most [`Platform::max_tag`].
+        /// Tag on the wire, at most [`Setup::max_tag`].
         tag: u32,
         /// `MPI_Issend` instead of `MPI_Isend`.
         synchronous: bool,
@@ -209,12 +253,82 @@ pub struct Status {
     pub cancelled: bool,
 }
 
+/// A call of several processes that makes something.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Of all ranks of the parent: a communicator of the ranks with our colour, ordered by key,
+    /// then by rank. `MPI_Comm_split`; a duplicate is a split with one colour.
+    Split {
+        /// The communicator that is split.
+        parent: DataId,
+        /// Our part; `None` for none.
+        color: Option<u32>,
+        /// Our place in it.
+        key: u32,
+    },
+    /// Of the living ranks of the parent: a communicator of them in their order. It fails when the
+    /// living are not all of the parent but `dead`.
+    Shrink {
+        /// The communicator that is shrunk.
+        parent: DataId,
+        /// Who is left out.
+        dead: RankSet,
+    },
+    /// Of the living processes of the universe: a new universe of them in their order, then of
+    /// `spawn` new processes. It fails when the living are not all but `dead`.
+    Regroup {
+        /// The universe that is left behind.
+        universe: UniverseId,
+        /// Who is left out.
+        dead: RankSet,
+        /// How many processes are started.
+        spawn: u32,
+        /// What this process brings: every member of the result, spawned ones by [`Self::Join`],
+        /// receives what all have brought, one after the other in their order.
+        brought: Vec<u8>,
+    },
+    /// The other side of [`Self::Regroup`], for a spawned process.
+    Join,
+    /// Of all processes of the universe: a data communicator of these, in this order. Each process
+    /// in a group names those of its group; no two groups have anybody in common. A process that
+    /// is in none gets none.
+    Gather {
+        /// The universe of the members.
+        universe: UniverseId,
+        /// The processes of our group.
+        members: Vec<Rank>,
+    },
+}
+
+/// What such a call has made.
+#[derive(Clone, Debug)]
+pub enum Made {
+    /// A communicator, by a split, shrink or gather.
+    Comm(Derived),
+    /// A universe, by a regroup or join: our position there, and what was brought.
+    Universe(UniverseId, Rank, Vec<u8>),
+}
+
+impl Made {
+    /// The communicator that was asked for.
+    pub fn comm(self) -> Derived {
+        let Self::Comm(made) = self else { unreachable!("asked for a communicator") };
+        made
+    }
+
+    /// The universe that was asked for.
+    pub fn universe(self) -> (UniverseId, Rank, Vec<u8>) {
+        let Self::Universe(id, me, brought) = self else { unreachable!("asked for a universe") };
+        (id, me, brought)
+    }
+}
+
 /// A communicator made by a collective call.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Derived {
-    /// Our part of the split; `None` when our colour was `None`.
+    /// Ours; `None` when we are in no part.
     pub data: Option<DataId>,
-    /// Colour and key of every rank of the parent, in rank order.
+    /// For a split, colour and key of every rank of the parent, in rank order.
     pub table: Vec<(Option<u32>, u32)>,
 }
 
@@ -227,6 +341,30 @@ pub struct Settled {
     pub failed: bool,
 }
 
+/// What this process has no use for any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unneeded {
+    /// A universe: nothing more is sent or received on it.
+    Universe(UniverseId),
+    /// A data communicator: its pending operations end, its posts are gone.
+    Data(DataId),
+    /// A file, which is closed as soon as no operation uses it any more.
+    File(FileId),
+    /// A matched message, which is received into nowhere, so that its sender can complete.
+    Message(MessageId),
+}
+
+/// How a process ends that does not go on without its job.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Quit {
+    /// In order, successfully: a spare that nobody needed. Its end does not say that the job came
+    /// to its own.
+    Unneeded,
+    /// So that all others see it die: a replacement that nobody waits for any more, as far as they
+    /// know.
+    Visibly,
+}
+
 /// How eagerly to wait when there is nothing to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Idle {
@@ -237,15 +375,23 @@ pub enum Idle {
 }
 
 /// The world.
-pub trait Platform {
-    /// How this process came to be.
-    fn origin(&self) -> Origin;
+///
+/// | about | methods |
+/// |---|---|
+/// | this process | `setup`, `now`, `observe`, `finalize`, `quit` |
+/// | control messages | `send`, `poll`, `values`, `idle`, `who_told` |
+/// | operations | `post`, `start`, `test`, `look`, `settle`, `cancel`, `abandon` |
+/// | messages to come | `probe` |
+/// | contexts | `awaits_context`, `retire_contexts`, `disturbance` |
+/// | communicators, universes | `make` |
+/// | files | `open_file`, `sync_file` |
+/// | what is not needed any more | `discard` |
+pub trait Platform: Any {
+    /// What does not change.
+    fn setup(&self) -> Setup;
 
     /// Time since some fixed moment of this process.
     fn now(&self) -> Duration;
-
-    /// Begins to record what happens to this process, if that is asked for.
-    fn record(&self) {}
 
     /// From now on this process does with its observer, or as if it had none. Where it shows that
     /// it makes progress, if anybody looks.
@@ -253,32 +399,16 @@ pub trait Platform {
         None
     }
 
-    /// Who has seen the death of a process, and told the rest of the platform.
-    fn who_told(&self, _universe: UniverseId, _process: Rank) -> Option<&'static str> {
-        None
-    }
+    /// Ends this process's part in the world, in order; nothing may be called afterwards.
+    fn finalize(&mut self);
 
-    /// Sends a control frame without blocking; frames between two processes of a universe arrive
-    /// in order, except that fast frames ([`crate::protocol::codec::is_fast`]) and others may
+    /// Ends this process's part in the world, and the process.
+    fn quit(&mut self, how: Quit) -> !;
+
+    /// Sends a control message without blocking; those between two processes of a universe arrive
+    /// in order, except that fast ones ([`crate::protocol::codec::is_fast`]) and others may
     /// overtake each other. To a dead process it does nothing.
-    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]);
-
-    /// The same for a message of the fast path, which the platform may put into another form.
-    fn send_yes(&mut self, universe: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
-        self.send(universe, to, &codec::encode_yes(comm, yes));
-    }
-
-    /// The same for a message of the fast path with values.
-    fn send_fused(
-        &mut self,
-        universe: UniverseId,
-        to: Rank,
-        comm: CommId,
-        yes: &Yes,
-        values: &Values,
-    ) {
-        self.send(universe, to, &codec::encode_fused(comm, yes, values));
-    }
+    fn send(&mut self, universe: UniverseId, to: Rank, message: Outgoing<'_>);
 
     /// Makes progress and takes the next news, if any. `awaits` names the process whose fast
     /// frame the caller waits for; fast frames of other processes may stay where they are until
@@ -290,25 +420,14 @@ pub trait Platform {
         None
     }
 
-    /// The shape of the exchanges of votes; the same on all processes of a job, replacements too.
-    fn shape(&self) -> Shape {
-        Shape::WIDE
-    }
-
-    /// How often a wait polls in vain before it reads the clock and calls [`Self::idle`].
-    fn patience(&self) -> u32 {
-        32
-    }
-
     /// Called between polls that found nothing. The simulator lets others run here, until
     /// something happens to this process or the time `until` comes.
     fn idle(&mut self, until: Option<Duration>, how: Idle);
 
-    /// The greatest tag on the wire.
-    fn max_tag(&self) -> u32;
-
-    /// True while a context is being made that will come unless somebody dies. Makes progress.
-    fn awaits_context(&mut self, data: DataId, context: u32) -> bool;
+    /// Who has seen the death of a process, and told the rest of the platform.
+    fn who_told(&self, _universe: UniverseId, _process: Rank) -> Option<&'static str> {
+        None
+    }
 
     /// Starts an operation and has its buffer until it is over.
     ///
@@ -323,14 +442,9 @@ pub trait Platform {
         buffer: AnyBuffer,
     ) -> Result<Posted, (FaultCode, AnyBuffer)>;
 
-    /// Starts a message as this request, which has its buffer and may keep it. One that cannot
-    /// start has failed, and the answer is false.
-    fn start(&mut self, lane: Lane, way: Way, envelope: Envelope, record: &mut Record) -> bool {
-        record::start(self, lane, &way.operation(envelope), record)
-    }
-
-    /// The same for one message after the other; false when some cannot start.
-    fn start_all(
+    /// Starts messages, one after the other, as these requests, which have their buffers and may
+    /// keep them. One that cannot start has failed, and the answer is false.
+    fn start(
         &mut self,
         lane: Lane,
         way: Way,
@@ -338,12 +452,14 @@ pub trait Platform {
         records: &mut [Record],
     ) -> bool {
         let messages = envelopes.iter().zip(records);
-        messages.fold(true, |all, (it, record)| self.start(lane, way, *it, record) && all)
+        messages.fold(true, |all, (envelope, record)| {
+            record::start(self, lane, &way.operation(*envelope), record) && all
+        })
     }
 
-    /// Makes progress and looks at an operation. What it came to is told once, and the operation
-    /// is to be taken then.
-    fn test(&mut self, post: PostId) -> Progress;
+    /// Makes progress and looks at an operation. What it came to is told once: its post is gone
+    /// then, and its buffer is in `buffer`, unless the request has it.
+    fn test(&mut self, post: PostId, buffer: &mut Option<AnyBuffer>) -> Progress;
 
     /// Makes progress and looks at the operation of a request, if it is under way; ends it if it is
     /// over, also when the request has failed before.
@@ -361,12 +477,14 @@ pub trait Platform {
     /// operations go on. Whether it has failed, for its block, is for whoever else asks about it.
     fn cancel(&mut self, post: &mut Post, failed: bool);
 
-    /// Why an operation here has failed when MPI's class does not say it: its context is over, a
-    /// process is known to be dead, or nothing that is known.
-    fn disturbance(&mut self, lane: Lane) -> Option<FaultCode>;
+    /// Gives up an operation, with the buffer if the request had it: it is cancelled if that is
+    /// possible, and the buffer is dropped when nobody can touch it any more. The post is gone
+    /// afterwards.
+    fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>);
 
-    /// Looks for a message (`MPI_Improbe`) and takes it out of what receives can match. Elements
-    /// are counted as those of `like`.
+    /// Looks for a message. With a buffer whose elements it is counted by, it is taken out of what
+    /// receives can match (`MPI_Improbe`). Otherwise it stays where it is (`MPI_Iprobe`), and on a
+    /// communicator of the program's own none is seen.
     ///
     /// # Errors
     ///
@@ -375,23 +493,27 @@ pub trait Platform {
         &mut self,
         lane: Lane,
         envelope: (Option<Rank>, Option<u32>),
-        like: &mut dyn Buffer,
-    ) -> Result<Option<(MessageId, Status)>, FaultCode>;
+        take: Option<&mut dyn Buffer>,
+    ) -> Result<Option<Found>, FaultCode>;
 
-    /// Receives a matched message into nowhere, so that its sender can complete.
-    fn drop_message(&mut self, message: MessageId);
+    /// True while a context is being made that will come unless somebody dies. Makes progress.
+    fn awaits_context(&mut self, data: DataId, context: u32) -> bool;
 
-    /// Looks for a message (`MPI_Iprobe`) and leaves it where it is: its sender, and its tag. On a
-    /// communicator of the program's own it sees none.
+    /// Retires all contexts below `context`: their pending operations end with
+    /// [`FaultCode::Interrupted`], here at once and elsewhere soon. Local, repeatable. `refill`
+    /// says that everybody in it is alive, as far as we know, so that others can be made.
+    fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool);
+
+    /// Why an operation here has failed when MPI's class does not say it: its context is over, a
+    /// process is known to be dead, or nothing that is known.
+    fn disturbance(&mut self, lane: Lane) -> Option<FaultCode>;
+
+    /// Makes a communicator or a universe, by a collective call.
     ///
     /// # Errors
     ///
-    /// As for a receive that cannot start.
-    fn peek(
-        &mut self,
-        lane: Lane,
-        envelope: (Option<Rank>, Option<u32>),
-    ) -> Result<Option<(Rank, u32)>, FaultCode>;
+    /// [`Error::CreationFailed`]; [`Error::NotNeeded`] for a process that joins.
+    fn make(&mut self, request: Request) -> Result<Made, Error>;
 
     /// Opens a file for this process alone, as a sequence of elements like those of `like`.
     ///
@@ -412,70 +534,6 @@ pub trait Platform {
     /// [`Error::Mpi`] with the class.
     fn sync_file(&mut self, file: FileId) -> Result<(), Error>;
 
-    /// Closes a file, as soon as no operation uses it any more.
-    fn close_file(&mut self, file: FileId);
-
-    /// Ends the post of an operation that is over, which is gone afterwards; its buffer, unless the
-    /// request has it.
-    fn take(&mut self, post: PostId) -> Option<AnyBuffer>;
-
-    /// Gives up an operation, with the buffer if the request had it: it is cancelled if that is
-    /// possible, and the buffer is dropped when nobody can touch it any more. The post is gone
-    /// afterwards.
-    fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>);
-
-    /// Retires all contexts below `context`: their pending operations end with
-    /// [`FaultCode::Interrupted`], here at once and elsewhere soon. Local, repeatable. `refill`
-    /// says that everybody in it is alive, as far as we know, so that others can be made.
-    fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool);
-
-    /// Collective over the parent: a communicator of the ranks with our colour, ordered by key,
-    /// then by rank. `MPI_Comm_split`; a duplicate is a split with one colour.
-    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error>;
-
-    /// Collective over the living ranks of the parent: a communicator of them in the same order.
-    /// Fails when the living are not all of the parent but `dead`.
-    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error>;
-
-    /// Collective over the living processes of the universe: a new universe of them in the same
-    /// order, then of `spawn` new processes. Fails when the living are not all but `dead`.
-    ///
-    /// Every member of the result, spawned ones by [`Self::join`], receives what all processes have
-    /// `brought`, one after the other in their order.
-    fn regroup(
-        &mut self,
-        universe: UniverseId,
-        dead: &RankSet,
-        spawn: u32,
-        brought: &[u8],
-    ) -> Result<(UniverseId, Vec<u8>), Error>;
-
-    /// The other side of [`Self::regroup`], for a spawned process: its universe, its position
-    /// there, and what was brought.
-    fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error>;
-
-    /// Collective over the universe: a data communicator of these processes, in this order. Each
-    /// process in a group names those of its group; no two groups have anybody in common. `None`
-    /// for a process that is in none.
-    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error>;
-
-    /// Drops a data communicator: its pending operations end, its posts are gone. Local.
-    fn discard_data(&mut self, data: DataId);
-
-    /// Drops a universe. Local. Nothing more is sent or received on it.
-    fn discard_universe(&mut self, universe: UniverseId);
-
-    /// Ends this process's part in the world, in order; nothing may be called afterwards.
-    fn finalize(&mut self);
-
-    /// Ends this process's part in the world, in order, and the process, successfully: for spares
-    /// that nobody needed. Their end does not say that the job came to its own.
-    fn exit(&mut self) -> !;
-
-    /// The world itself, for calls that only one kind of world has.
-    fn as_any(&mut self) -> &mut dyn core::any::Any;
-
-    /// Ends this process so that all others see it die: for replacements that nobody waits for
-    /// any more, as far as they know.
-    fn abort(&mut self) -> !;
+    /// Drops something. Local.
+    fn discard(&mut self, unneeded: Unneeded);
 }

@@ -169,11 +169,8 @@ impl Record {
         }
     }
 
-    /// The same with its buffer, if the platform had it. A failure that is known stays.
-    pub(crate) fn end_with(&mut self, state: Progress, buffer: Option<AnyBuffer>) {
-        if let Some(buffer) = buffer {
-            self.buffer = Some(buffer);
-        }
+    /// The same; a failure that is known stays.
+    pub(crate) fn end_as(&mut self, state: Progress) {
         self.end(if self.is_over() { self.state } else { state });
     }
 
@@ -217,12 +214,12 @@ pub fn start<P: Platform + ?Sized>(
     true
 }
 
-/// [`Platform::look`] by [`Platform::test`] and [`Platform::take`].
+/// [`Platform::look`] by [`Platform::test`].
 pub fn look<P: Platform + ?Sized>(platform: &mut P, record: &mut Record) {
     if let Some(id) = record.id() {
-        let state = platform.test(id);
+        let state = platform.test(id, &mut record.buffer);
         if state != Progress::Pending {
-            record.end_with(state, platform.take(id));
+            record.end_as(state);
         }
     }
 }

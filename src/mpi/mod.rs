@@ -4,7 +4,7 @@
 //! a test checks; no files of them import each other in a circle.
 //!
 //! ```text
-//! mod          what the engine sees; beside it `facts`, `holdings`, `baseline`, `trace`
+//! mod          what the engine sees; beside it `facts`, `holdings`, `baseline`
 //! lifecycle    start, spawn, communicators made with others, exit, watchdog
 //! operations   what is under way, and the communicators it runs on; the platform itself
 //! transport    frames between processes: by MPI, by memory that those of a node share
@@ -28,7 +28,6 @@ mod node;
 mod openmpi5;
 mod operations;
 mod this_mpi;
-mod trace;
 mod transport;
 
 use std::{path::Path, thread, time::Duration};
@@ -53,25 +52,24 @@ pub use self::{
     facts::{Facts, facts},
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
+    node::trace::record,
     operations::{external::Ended, in_flight::Flight, platform::MpiPlatform},
-    trace::record,
 };
 use crate::{
     engine::{
         buffer::{AnyBuffer, Buffer},
         platform::{
-            DataId, Derived, Envelope, FileId, FileMode, Idle, Incoming, Lane, MessageId,
-            Operation, Origin, Platform, Post, PostId, Posted, Progress, Settled, Status,
-            UniverseId, Way,
+            DataId, Envelope, FileId, FileMode, Found, Idle, Incoming, Lane, Made, Operation,
+            Outgoing, Platform, Post, PostId, Posted, Progress, Quit, Request, Settled, Setup,
+            UniverseId, Unneeded, Way,
         },
         pulse::Pulse,
         record::{self, Record},
     },
     error::Error,
     fault::FaultCode,
-    ids::CommId,
-    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values, message::Yes},
-    rank::{Rank, RankSet},
+    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values},
+    rank::Rank,
 };
 
 /// How long a parked spare sleeps between two looks.
@@ -87,16 +85,12 @@ impl MpiPlatform {
 }
 
 impl Platform for MpiPlatform {
-    fn origin(&self) -> Origin {
-        self.origin
+    fn setup(&self) -> Setup {
+        self.setup
     }
 
     fn now(&self) -> Duration {
         self.started.elapsed()
-    }
-
-    fn record(&self) {
-        trace::record();
     }
 
     fn observe(&mut self, observed: bool) -> Option<Pulse> {
@@ -108,25 +102,8 @@ impl Platform for MpiPlatform {
     }
 
     #[inline]
-    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
-        self.control.send(universe, to, frame);
-    }
-
-    #[inline]
-    fn send_yes(&mut self, universe: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
-        self.control.send_yes(universe, to, comm, yes);
-    }
-
-    #[inline]
-    fn send_fused(
-        &mut self,
-        universe: UniverseId,
-        to: Rank,
-        comm: CommId,
-        yes: &Yes,
-        values: &Values,
-    ) {
-        self.control.send_fused(universe, to, comm, yes, values);
+    fn send(&mut self, universe: UniverseId, to: Rank, message: Outgoing<'_>) {
+        self.control.send(universe, to, message);
     }
 
     #[inline]
@@ -148,10 +125,6 @@ impl Platform for MpiPlatform {
             let left = until.map_or(NAP, |until| until.saturating_sub(self.now()));
             thread::sleep(left.min(NAP));
         }
-    }
-
-    fn max_tag(&self) -> u32 {
-        self.max_tag
     }
 
     fn awaits_context(&mut self, data: DataId, context: u32) -> bool {
@@ -179,29 +152,32 @@ impl Platform for MpiPlatform {
         }
     }
 
-    fn start(&mut self, lane: Lane, way: Way, envelope: Envelope, record: &mut Record) -> bool {
-        if !self.flights.enter(&self.data, lane) {
-            return record.refuse(FaultCode::Interrupted);
-        }
-        self.flights.start(way, envelope, record)
-    }
-
-    fn start_all(
+    fn start(
         &mut self,
         lane: Lane,
         way: Way,
         envelopes: &[Envelope],
         records: &mut [Record],
     ) -> bool {
+        if let ([envelope], [record]) = (envelopes, &mut *records) {
+            if !self.flights.enter(&self.data, lane) {
+                return record.refuse(FaultCode::Interrupted);
+            }
+            return self.flights.start(way, *envelope, record);
+        }
         self.flights.start_all((&self.data, lane), way, envelopes, records)
     }
 
     #[inline]
-    fn test(&mut self, post: PostId) -> Progress {
+    fn test(&mut self, post: PostId, buffer: &mut Option<AnyBuffer>) -> Progress {
         if external::is_guest(post) {
             return self.guests.test(post, self.ulfm);
         }
-        self.posts.test(post, self.ulfm)
+        let progress = self.posts.test(post, self.ulfm);
+        if progress != Progress::Pending {
+            *buffer = self.posts.take(post);
+        }
+        progress
     }
 
     fn look(&mut self, record: &mut Record) {
@@ -235,24 +211,15 @@ impl Platform for MpiPlatform {
         &mut self,
         lane: Lane,
         envelope: (Option<Rank>, Option<u32>),
-        like: &mut dyn Buffer,
-    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        take: Option<&mut dyn Buffer>,
+    ) -> Result<Option<Found>, FaultCode> {
         let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
-        self.posts.probe(comm, envelope, like, self.ulfm)
-    }
-
-    fn drop_message(&mut self, message: MessageId) {
-        self.posts.drop_message(message);
-    }
-
-    fn peek(
-        &mut self,
-        lane: Lane,
-        envelope: (Option<Rank>, Option<u32>),
-    ) -> Result<Option<(Rank, u32)>, FaultCode> {
-        let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
-        let is_bare = self.data[lane.data.0 as usize].as_ref().is_some_and(DataComm::is_bare);
-        if is_bare { Ok(None) } else { Posts::peek(comm, envelope, self.ulfm) }
+        let is_bare = || self.data[lane.data.0 as usize].as_ref().is_some_and(DataComm::is_bare);
+        match take {
+            Some(like) => self.posts.probe(comm, envelope, like, self.ulfm),
+            None if is_bare() => Ok(None),
+            None => Posts::peek(comm, envelope, self.ulfm),
+        }
     }
 
     fn open_file(
@@ -266,15 +233,6 @@ impl Platform for MpiPlatform {
 
     fn sync_file(&mut self, file: FileId) -> Result<(), Error> {
         self.posts.sync_file(file)
-    }
-
-    fn close_file(&mut self, file: FileId) {
-        self.posts.close_file(file);
-    }
-
-    #[inline]
-    fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
-        if external::is_guest(post) { None } else { self.posts.take(post) }
     }
 
     fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>) {
@@ -301,65 +259,51 @@ impl Platform for MpiPlatform {
         self.note_unneeded(data, unneeded);
     }
 
-    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
-        let _rest = pulse::rest();
-        self.make_split(parent, color, key)
-    }
-
-    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
-        let _rest = pulse::rest();
-        let of_user = self.make_shrunken_guest(parent, dead);
-        of_user.unwrap_or_else(|| self.make_shrunken(parent, dead))
-    }
-
-    fn regroup(
-        &mut self,
-        universe: UniverseId,
-        dead: &RankSet,
-        spawn: u32,
-        brought: &[u8],
-    ) -> Result<(UniverseId, Vec<u8>), Error> {
-        let _rest = pulse::rest();
-        self.make_universe(universe, dead, spawn, brought)
-    }
-
-    fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
-        self.join_universe()
-    }
-
-    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
-        let _rest = pulse::rest();
-        self.make_gathered(universe, members)
-    }
-
-    fn discard_data(&mut self, data: DataId) {
-        self.flights.close_lanes();
-        self.posts.discard(data);
-        // The communicators stay allocated: others may still send to them, and MPI would deliver
-        // such a message to a later communicator that has the same number.
-        if let Some(mut place) = self.data.get_mut(data.0 as usize).and_then(Option::take) {
-            place.abandon(self.ulfm);
+    fn make(&mut self, request: Request) -> Result<Made, Error> {
+        let _rest = (request != Request::Join).then(pulse::rest);
+        match request {
+            Request::Split { parent, color, key } => {
+                self.make_split(parent, color, key).map(Made::Comm)
+            }
+            Request::Shrink { parent, dead } => self.make_shrunken(parent, &dead).map(Made::Comm),
+            Request::Regroup { universe, dead, spawn, brought } => {
+                self.make_universe(universe, &dead, spawn, &brought)
+            }
+            Request::Join => self.join_universe(),
+            Request::Gather { universe, members } => {
+                self.make_gathered(universe, &members).map(Made::Comm)
+            }
         }
     }
 
-    fn discard_universe(&mut self, universe: UniverseId) {
-        watcher::forget(universe);
-        self.control.discard(universe);
+    fn discard(&mut self, unneeded: Unneeded) {
+        match unneeded {
+            Unneeded::Universe(universe) => {
+                watcher::forget(universe);
+                self.control.discard(universe);
+            }
+            Unneeded::Data(data) => {
+                self.flights.close_lanes();
+                self.posts.discard(data);
+                // The communicators stay allocated: others may still send to them, and MPI would
+                // deliver such a message to a later communicator that has the same number.
+                if let Some(mut place) = self.data.get_mut(data.0 as usize).and_then(Option::take) {
+                    place.abandon(self.ulfm);
+                }
+            }
+            Unneeded::File(file) => self.posts.close_file(file),
+            Unneeded::Message(message) => self.posts.drop_message(message),
+        }
     }
 
     fn finalize(&mut self) {
         self.end();
     }
 
-    fn exit(&mut self) -> ! {
-        self.end_unused()
-    }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
-
-    fn abort(&mut self) -> ! {
-        exit::leave_unneeded()
+    fn quit(&mut self, how: Quit) -> ! {
+        match how {
+            Quit::Unneeded => self.end_unused(),
+            Quit::Visibly => exit::leave_unneeded(),
+        }
     }
 }

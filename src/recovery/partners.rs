@@ -112,7 +112,7 @@ impl Partners for OfProgram {
         let context = engine.block(key).context;
         let number = if context < FIRST_SHARED_CONTEXT { context } else { !context };
         let tag = u64::from(number) << 8 | u64::from(offset);
-        (tag % (u64::from(engine.platform.max_tag()) + 1)) as u32
+        (tag % (u64::from(engine.setup.max_tag) + 1)) as u32
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     engine::{
         buffer::AnyBuffer,
-        platform::{MessageId, Operation, PostId, Progress, Status},
+        platform::{Found, MessageId, Operation, PostId, Progress, Status},
     },
     fault::FaultCode,
     rank::Rank,
@@ -133,7 +133,7 @@ impl World {
         (comm, rank): (usize, usize),
         context: u32,
         receive: &Operation,
-    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+    ) -> Result<Option<Found>, FaultCode> {
         if context < self.comms[comm].sides[rank].revoked {
             return Err(FaultCode::Interrupted);
         }
@@ -145,7 +145,7 @@ impl World {
         let (id, status) = (MessageId(it.next_post), message.status());
         it.next_post += 1;
         it.matched.insert(id.0, message);
-        Ok(Some((id, status)))
+        Ok(Some(Found { status, message: Some(id) }))
     }
 
     pub(super) fn start_matched(&mut self, me: Pid, id: PostId, message: MessageId) {
@@ -163,11 +163,11 @@ impl World {
         (comm, rank): (usize, usize),
         context: u32,
         receive: &Operation,
-    ) -> Option<(Rank, u32)> {
+    ) -> Option<Found> {
         let port = self.comms[comm].sides[rank].ports.get(&context);
         let mut messages = port.into_iter().flat_map(|port| &port.unexpected);
         let fits = |message: &&Message| message.matches(receive) && self.is_deliverable(message);
-        let found = messages.find(fits).map(|message| (message.from, message.tag));
+        let found = messages.find(fits).map(|it| Found { status: it.status(), message: None });
         self.processes[me].probes |= found.is_none();
         found
     }

@@ -5,7 +5,7 @@
 //!                     ── MPI_Comm_dup ──▶ source   shrunken communicators are made from it
 //! ```
 
-use std::{mem, time::Instant};
+use std::mem;
 
 use mpi::ffi;
 
@@ -18,15 +18,11 @@ use crate::{
         calls::{
             comm::Comm,
             library::{self, Checked, Refusal},
-            request::Request,
             ulfm::{self, Ulfm},
         },
         deaths::{observer, watcher},
         node::{environment, status},
-        operations::{
-            contexts::DataComm, data::Posts, external::Guests, in_flight::Flights,
-            platform::MpiPlatform,
-        },
+        operations::{contexts::DataComm, external::Guests, platform::MpiPlatform},
         this_mpi::{self, inject_failure, unreported_exit},
         transport::{
             acquaintance::{self, Acquaintance},
@@ -72,22 +68,8 @@ impl MpiPlatform {
         let world = Comm::world()?;
         watchdog::set_rank(world.rank().number());
         watcher::add_launch();
-        let alone = Comm::alone()?;
-        let finished = Request::finished()?;
-        Ok(Self {
-            ulfm,
-            started: Instant::now(),
-            origin: Origin::Launched { rank: Rank::new(0), size: 1, spares: 0, spawns: false },
-            max_tag: library::greatest_tag(world.raw())?,
-            control: Control::new(ulfm),
-            posts: Posts::new(finished),
-            flights: Flights::new(finished, alone),
-            guests: Guests::invited(),
-            data: Vec::new(),
-            unneeded: Vec::new(),
-            spawned: None,
-            owns_mpi: false,
-        })
+        let origin = Origin::Launched { rank: Rank::new(0), size: 1, spares: 0, spawns: false };
+        Self::with(Control::new(ulfm), origin, Guests::invited())
     }
 
     /// Takes a communicator of the user into use.
@@ -138,16 +120,7 @@ impl MpiPlatform {
     }
 
     /// A shrunken communicator for the user, who frees it.
-    pub(in crate::mpi) fn make_shrunken_guest(
-        &mut self,
-        parent: DataId,
-        dead: &RankSet,
-    ) -> Option<Result<DataId, Error>> {
-        let (universe, _) = self.guests.users(parent)?;
-        Some(self.shrink_guest(parent, universe, dead))
-    }
-
-    fn shrink_guest(
+    pub(super) fn shrink_guest(
         &mut self,
         parent: DataId,
         universe: UniverseId,

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     engine::{
         entry::{self, Call, Entry},
-        platform::{DataId, Origin, UniverseId},
+        platform::{DataId, Made, Origin},
     },
     error::Error,
     mpi::{
@@ -129,7 +129,7 @@ impl MpiPlatform {
     }
 
     /// The part of a new process.
-    pub(in crate::mpi) fn join_universe(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
+    pub(in crate::mpi) fn join_universe(&mut self) -> Result<Made, Error> {
         let (parent, siblings) = self.spawned.ok_or(Error::NotNeeded)?;
         let mut common = vec![parent, siblings];
         let link = link_to_old(&parent, &siblings, &mut common);
@@ -138,7 +138,6 @@ impl MpiPlatform {
             Ok(source) => {
                 common.push(source);
                 self.settle_universe(source, &[], &common)
-                    .map(|(universe, roster)| (universe, source.rank(), roster))
             }
             Err(refusal) => Err(groups::failed(refusal, &common, self.ulfm)),
         };

@@ -4,16 +4,17 @@ use std::time::Instant;
 
 use super::{groups, origin, spawn, watchdog};
 use crate::{
-    engine::platform::Origin,
+    engine::platform::{Origin, Setup},
     error::Error,
     mpi::{
         calls::{comm::Comm, library, request::Request, ulfm},
         deaths::{observer, watcher},
-        node::{environment, status},
+        node::{environment, status, trace},
         operations::{data::Posts, external::Guests, in_flight::Flights, platform::MpiPlatform},
         this_mpi::{self, unreported_exit},
         transport::{acquaintance::Acquaintance, control::Control},
     },
+    protocol::exchange::Shape,
 };
 
 impl MpiPlatform {
@@ -61,7 +62,6 @@ impl MpiPlatform {
         unreported_exit::guard();
         status::report_start();
         watchdog::set_rank(comm.rank().number());
-        let alone = Comm::alone()?;
         this_mpi::after_init();
         let mut control = Control::new(ulfm);
         if origin != Origin::Spawned {
@@ -69,16 +69,22 @@ impl MpiPlatform {
             let Acquaintance { processes, mailbox, wills, .. } = all;
             watcher::add(control.add(frames, source, mailbox), processes, wills);
         }
+        Self::with(control, origin, Guests::default())
+    }
+
+    /// A process that has this control channel, and nothing under way.
+    pub(super) fn with(control: Control, origin: Origin, guests: Guests) -> Result<Self, Error> {
+        let max_tag = library::greatest_tag(Comm::world()?.raw())?;
         let finished = Request::finished()?;
+        trace::record();
         Ok(Self {
-            ulfm,
+            ulfm: ulfm::require()?,
             started: Instant::now(),
-            origin,
-            max_tag: library::greatest_tag(Comm::world()?.raw())?,
+            setup: Setup { origin, shape: Shape::WIDE, patience: 32, max_tag },
             control,
             posts: Posts::new(finished),
-            guests: Guests::default(),
-            flights: Flights::new(finished, alone),
+            guests,
+            flights: Flights::new(finished, Comm::alone()?),
             data: Vec::new(),
             unneeded: Vec::new(),
             spawned: None,

@@ -21,7 +21,7 @@ use mpi::ffi;
 use crate::{
     engine::{
         buffer::{AnyBuffer, Buffer},
-        platform::{DataId, FileId, FileMode, Lane, MessageId, PostId, Progress, Status},
+        platform::{DataId, FileId, FileMode, Found, Lane, MessageId, PostId, Progress, Status},
     },
     error::Error,
     fault::FaultCode,
@@ -269,7 +269,7 @@ impl Posts {
         envelope: (Option<Rank>, Option<u32>),
         like: &mut dyn Buffer,
         ulfm: &Ulfm,
-    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+    ) -> Result<Option<Found>, FaultCode> {
         let (message, done) = match Matched::probe(comm, envelope, like.expose()?) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(None),
@@ -281,9 +281,9 @@ impl Posts {
         };
         let id = MessageId(self.matched);
         self.matched = self.matched.wrapping_add(1);
-        let told = done.told(message.elements());
+        let status = done.told(message.elements());
         self.messages.push((id, message));
-        Ok(Some((id, told)))
+        Ok(Some(Found { status, message: Some(id) }))
     }
 
     /// Looks for a message and leaves it.
@@ -291,13 +291,17 @@ impl Posts {
         comm: &Comm,
         envelope: (Option<Rank>, Option<u32>),
         ulfm: &Ulfm,
-    ) -> Result<Option<(Rank, u32)>, FaultCode> {
+    ) -> Result<Option<Found>, FaultCode> {
         match Matched::next_envelope(comm, envelope) {
             Err(refusal) if refusal.class == PROC_FAILED_PENDING => {
                 comm.acknowledge_failures(ulfm);
                 Ok(None)
             }
-            seen => seen.map_err(fault),
+            Err(refusal) => Err(fault(refusal)),
+            Ok(seen) => Ok(seen.map(|(from, tag)| {
+                let status = Status { source: Some(from), tag, ..Status::default() };
+                Found { status, message: None }
+            })),
         }
     }
 

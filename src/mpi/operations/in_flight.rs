@@ -334,7 +334,7 @@ impl Flights {
         };
         let lane = flight.lane;
         self.end(lane, 1);
-        record.end_with(state, None);
+        record.end_as(state);
     }
 
     /// Gives up a message with its buffer, which is kept from now on as long as MPI wants it.

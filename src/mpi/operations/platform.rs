@@ -7,7 +7,7 @@ use std::{mem, time::Instant};
 use super::{contexts::DataComm, data::Posts, external::Guests, in_flight::Flights};
 use crate::{
     engine::{
-        platform::{DataId, Origin, Settled},
+        platform::{DataId, Settled, Setup},
         record::{self, Record},
     },
     mpi::{
@@ -20,8 +20,7 @@ use crate::{
 pub struct MpiPlatform {
     pub(in crate::mpi) ulfm: &'static Ulfm,
     pub(in crate::mpi) started: Instant,
-    pub(in crate::mpi) origin: Origin,
-    pub(in crate::mpi) max_tag: u32,
+    pub(in crate::mpi) setup: Setup,
     pub(in crate::mpi) control: Control,
     pub(in crate::mpi) posts: Posts,
     pub(in crate::mpi) guests: Guests,

@@ -13,10 +13,11 @@ use crate::{
         buffer::{AnyBuffer, Element},
         collective::{Collective, Parts},
         platform::{
-            DataId, Idle, Incoming, Lane, Operation, Origin, Platform, Post, PostId, Posted,
-            Progress, UniverseId,
+            DataId, Derived, Idle, Incoming, Lane, Made, Operation, Origin, Outgoing, Platform,
+            Post, PostId, Posted, Progress, Quit, Request, UniverseId, Unneeded,
         },
     },
+    error::Error,
     ids::{BlockId, CommId},
     protocol::{
         codec::{self, Frame},
@@ -26,6 +27,9 @@ use crate::{
 };
 
 const LAUNCH: UniverseId = UniverseId(0);
+
+/// A universe, our rank there, and what was brought.
+type Joined = (UniverseId, Rank, Vec<u8>);
 
 fn rank(number: u32) -> Rank {
     Rank::new(number)
@@ -49,6 +53,37 @@ fn number(frame: &[u8]) -> u64 {
     match codec::decode(frame) {
         Some((_, Message::Interrupt(block) | Message::Yes(Yes { block, .. }))) => block.0,
         _ => unreachable!("only these are sent"),
+    }
+}
+
+/// Each call by itself.
+impl SimPlatform {
+    fn origin(&self) -> Origin {
+        self.setup().origin
+    }
+
+    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
+        Platform::send(self, universe, to, Outgoing::Frame(frame));
+    }
+
+    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
+        self.make(Request::Split { parent, color, key }).map(Made::comm)
+    }
+
+    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
+        let made = self.make(Request::Shrink { parent, dead: dead.clone() })?;
+        made.comm().data.ok_or(Error::CreationFailed)
+    }
+
+    fn regroup(&mut self, dead: &[u32], spawn: u32, brought: &[u8]) -> Result<Joined, Error> {
+        let (dead, brought) = (set(dead), brought.to_vec());
+        let request = Request::Regroup { universe: LAUNCH, dead, spawn, brought };
+        self.make(request).map(Made::universe)
+    }
+
+    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
+        let members = members.to_vec();
+        self.make(Request::Gather { universe, members }).map(|made| made.comm().data)
     }
 }
 
@@ -86,7 +121,7 @@ fn next_number(platform: &mut SimPlatform, awaits: Option<u32>) -> Option<u64> {
 
 fn wait(platform: &mut SimPlatform, post: PostId) -> Progress {
     loop {
-        match platform.test(post) {
+        match platform.progress_of(post) {
             Progress::Pending => platform.idle(None, Idle::Busy),
             over => return over,
         }
@@ -95,10 +130,10 @@ fn wait(platform: &mut SimPlatform, post: PostId) -> Progress {
 
 /// The same with a limit; pending afterwards means that the limit came first.
 fn wait_until(platform: &mut SimPlatform, post: PostId, limit: Duration) -> Progress {
-    while platform.now() < limit && platform.test(post) == Progress::Pending {
+    while platform.now() < limit && platform.progress_of(post) == Progress::Pending {
         platform.idle(Some(limit), Idle::Busy);
     }
-    platform.test(post)
+    platform.progress_of(post)
 }
 
 fn lane(data: DataId, context: u32) -> Lane {
@@ -140,8 +175,8 @@ fn receive(from: u32, tag: u32) -> Operation {
     Operation::Receive { from: Some(rank(from)), tag: Some(tag) }
 }
 
-fn content<T: Element>(buffer: Option<AnyBuffer>) -> Vec<T> {
-    buffer.and_then(AnyBuffer::into_vec).expect("of this type")
+fn content<T: Element>(buffer: AnyBuffer) -> Vec<T> {
+    buffer.into_vec().expect("of this type")
 }
 
 fn millis(millis: u64) -> Duration {

@@ -153,7 +153,7 @@ fn exit_ends_a_process_in_order() {
         assert!(platform.now() >= millis(1));
         assert!(platform.poll(None).is_none());
         if my_rank(&platform) == 1 {
-            platform.exit();
+            platform.quit(Quit::Unneeded);
         }
         platform.idle(Some(millis(3)), Idle::Busy);
         platform.poll(None).is_none()

@@ -5,7 +5,7 @@
 
 use std::{fs::File, path::PathBuf, process, sync::Once, time::SystemTime};
 
-use super::node::{clock::monotonic, process::node_name};
+use super::{clock::monotonic, process::node_name};
 use crate::engine::trace;
 
 const VARIABLE: &str = "FAMPI_TRACE_DIR";
