@@ -35,11 +35,7 @@ use std::{path::Path, thread, time::Duration};
 use deaths::{observer, watcher};
 use lifecycle::exit;
 use node::pulse;
-use operations::{
-    contexts::{DataComm, lane_of},
-    data::Posts,
-    external,
-};
+use operations::contexts::{DataComm, lane_of};
 
 pub use self::{
     baseline::Baseline,
@@ -53,7 +49,7 @@ pub use self::{
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
     node::trace::record,
-    operations::{external::Ended, in_flight::Flight, platform::MpiPlatform},
+    operations::{in_flight::Flight, platform::MpiPlatform, users::Ended},
 };
 use crate::{
     engine::{
@@ -78,8 +74,8 @@ const NAP: Duration = Duration::from_micros(800);
 impl MpiPlatform {
     /// What is held now. Makes no progress.
     pub(crate) fn holdings(&self) -> Holdings {
-        let (posts, quarantined) = self.posts.held();
-        let operations = posts + self.flights.count();
+        let (operations, quarantined) = self.table.held();
+        let operations = operations + self.flights.count();
         Holdings { communicators: calls::comm::live(), operations, quarantined }
     }
 }
@@ -143,13 +139,7 @@ impl Platform for MpiPlatform {
         operation: &Operation,
         buffer: AnyBuffer,
     ) -> Result<Posted, (FaultCode, AnyBuffer)> {
-        if let Operation::File(access) = operation {
-            return self.posts.post_file(*access, buffer);
-        }
-        match lane_of(&self.data, lane) {
-            Some(comm) => self.posts.post((lane, comm), operation, buffer),
-            None => Err((FaultCode::Interrupted, buffer)),
-        }
+        self.start_operation(lane, operation, buffer)
     }
 
     fn start(
@@ -170,14 +160,12 @@ impl Platform for MpiPlatform {
 
     #[inline]
     fn test(&mut self, post: PostId, buffer: &mut Option<AnyBuffer>) -> Progress {
-        if external::is_guest(post) {
-            return self.guests.test(post, self.ulfm);
+        match self.table.test(post, buffer, self.ulfm) {
+            Progress::Failed(code) if code.is_unspecific() => {
+                Progress::Failed(self.explain(post).unwrap_or(code))
+            }
+            progress => progress,
         }
-        let progress = self.posts.test(post, self.ulfm);
-        if progress != Progress::Pending {
-            *buffer = self.posts.take(post);
-        }
-        progress
     }
 
     fn look(&mut self, record: &mut Record) {
@@ -194,13 +182,12 @@ impl Platform for MpiPlatform {
     fn cancel(&mut self, post: &mut Post, failed: bool) {
         match post {
             Post::Message(flight) => flight.cancel(),
-            Post::Kept(id) if external::is_guest(*id) => self.guests.cancel(*id, failed),
-            Post::Kept(id) => self.posts.cancel(*id),
+            Post::Kept(id) => self.table.cancel(*id, failed),
         }
     }
 
     fn disturbance(&mut self, lane: Lane) -> Option<FaultCode> {
-        if let Some((_, users)) = self.guests.users(lane.data) {
+        if let Some((_, users)) = self.users.get(lane.data) {
             return users.disturbance(self.ulfm);
         }
         let over = Some(FaultCode::Interrupted);
@@ -215,11 +202,10 @@ impl Platform for MpiPlatform {
     ) -> Result<Option<Found>, FaultCode> {
         let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
         let is_bare = || self.data[lane.data.0 as usize].as_ref().is_some_and(DataComm::is_bare);
-        match take {
-            Some(like) => self.posts.probe(comm, envelope, like, self.ulfm),
-            None if is_bare() => Ok(None),
-            None => Posts::peek(comm, envelope, self.ulfm),
+        if take.is_none() && is_bare() {
+            return Ok(None);
         }
+        self.messages.find(comm, envelope, take, self.ulfm)
     }
 
     fn open_file(
@@ -228,26 +214,30 @@ impl Platform for MpiPlatform {
         mode: FileMode,
         like: &mut dyn Buffer,
     ) -> Result<FileId, Error> {
-        self.posts.open_file(path, mode, like)
+        self.files.open(path, mode, like)
     }
 
     fn sync_file(&mut self, file: FileId) -> Result<(), Error> {
-        self.posts.sync_file(file)
+        self.files.sync(file)
     }
 
     fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>) {
         match post {
-            Post::Message(flight) => self.flights.abandon(flight, buffer, &mut self.posts),
-            // What the user started is the user's to end.
-            Post::Kept(id) if external::is_guest(id) => {}
-            Post::Kept(id) => self.posts.abandon(id),
+            Post::Message(flight) => self.flights.abandon(flight, buffer, &mut self.table),
+            Post::Kept(id) => self.table.abandon(id),
         }
     }
 
     fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool) {
-        let guests = self.guests.retire(data, refill, self.ulfm);
-        if guests && (refill || !self.needs(data, context - 1)) {
-            return;
+        if let Some((_, users)) = self.users.get(data) {
+            if refill {
+                return;
+            }
+            users.revoke(self.ulfm);
+            self.table.drain_users(data);
+            if !self.needs(data, context - 1) {
+                return;
+            }
         }
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
             return;
@@ -255,7 +245,7 @@ impl Platform for MpiPlatform {
         self.flights.close_lanes();
         let unneeded = place.retire(context, refill, self.ulfm);
         // What is pending in a shared context ends without a revocation, if it ends.
-        self.posts.drain(data, context.min(FIRST_SHARED_CONTEXT), self.ulfm);
+        self.table.drain(data, context.min(FIRST_SHARED_CONTEXT), self.ulfm);
         self.note_unneeded(data, unneeded);
     }
 
@@ -284,15 +274,15 @@ impl Platform for MpiPlatform {
             }
             Unneeded::Data(data) => {
                 self.flights.close_lanes();
-                self.posts.discard(data);
+                self.table.discard(data);
                 // The communicators stay allocated: others may still send to them, and MPI would
                 // deliver such a message to a later communicator that has the same number.
                 if let Some(mut place) = self.data.get_mut(data.0 as usize).and_then(Option::take) {
                     place.abandon(self.ulfm);
                 }
             }
-            Unneeded::File(file) => self.posts.close_file(file),
-            Unneeded::Message(message) => self.posts.drop_message(message),
+            Unneeded::File(file) => self.files.close(file),
+            Unneeded::Message(message) => self.messages.discard(message, &mut self.table),
         }
     }
 

@@ -22,7 +22,10 @@ use crate::{
         },
         deaths::{observer, watcher},
         node::{environment, status},
-        operations::{contexts::DataComm, external::Guests, platform::MpiPlatform},
+        operations::{
+            contexts::DataComm,
+            platform::{MpiPlatform, Owner},
+        },
         this_mpi::{self, inject_failure, unreported_exit},
         transport::{
             acquaintance::{self, Acquaintance},
@@ -69,7 +72,7 @@ impl MpiPlatform {
         watchdog::set_rank(world.rank().number());
         watcher::add_launch();
         let origin = Origin::Launched { rank: Rank::new(0), size: 1, spares: 0, spawns: false };
-        Self::with(Control::new(ulfm), origin, Guests::invited())
+        Self::with(Control::new(ulfm), origin, Owner::Host)
     }
 
     /// Takes a communicator of the user into use.
@@ -99,18 +102,18 @@ impl MpiPlatform {
         })?;
         self.control.add(frames, source, mailbox);
         let data = self.add_data(DataComm::bare(source));
-        self.guests.add_comm(data, universe, users);
+        self.users.add(data, universe, users);
         Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })
     }
 
     /// The user's communicator.
     pub fn users_comm(&self, data: DataId) -> Option<ffi::MPI_Comm> {
-        self.guests.users(data).map(|(_, comm)| comm.raw())
+        self.users.get(data).map(|(_, comm)| comm.raw())
     }
 
     /// The user has freed the communicator, or is about to.
     pub fn forget_comm(&mut self, data: DataId) {
-        self.guests.forget_comm(data);
+        self.users.forget(data);
     }
 
     /// Makes MPI call this function while it waits inside its own calls, where that is possible.
@@ -137,7 +140,7 @@ impl MpiPlatform {
         let users =
             source.duplicate().map_err(|refusal| groups::failed(refusal, &[source], ulfm))?;
         let data = self.add_data(DataComm::bare(source));
-        self.guests.add_comm(data, universe, users.given_away());
+        self.users.add(data, universe, users.given_away());
         Ok(data)
     }
 }

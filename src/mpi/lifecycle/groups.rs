@@ -149,7 +149,7 @@ impl MpiPlatform {
         parent: DataId,
         dead: &RankSet,
     ) -> Result<Derived, Error> {
-        if let Some((universe, _)) = self.guests.users(parent) {
+        if let Some((universe, _)) = self.users.get(parent) {
             let data = Some(self.shrink_guest(parent, universe, dead)?);
             return Ok(Derived { data, ..Derived::default() });
         }

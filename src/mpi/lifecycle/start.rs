@@ -10,7 +10,14 @@ use crate::{
         calls::{comm::Comm, library, request::Request, ulfm},
         deaths::{observer, watcher},
         node::{environment, status, trace},
-        operations::{data::Posts, external::Guests, in_flight::Flights, platform::MpiPlatform},
+        operations::{
+            files::Files,
+            in_flight::Flights,
+            platform::{MpiPlatform, Owner},
+            probe::Messages,
+            table::Table,
+            users::UsersComms,
+        },
         this_mpi::{self, unreported_exit},
         transport::{acquaintance::Acquaintance, control::Control},
     },
@@ -49,7 +56,9 @@ impl MpiPlatform {
         };
         let mut platform = Self::over(world, origin)?;
         platform.spawned = parent.map(|parent| (parent, world));
-        platform.owns_mpi = owns_mpi;
+        if owns_mpi {
+            platform.owner = Owner::Library;
+        }
         Ok(platform)
     }
 
@@ -69,11 +78,11 @@ impl MpiPlatform {
             let Acquaintance { processes, mailbox, wills, .. } = all;
             watcher::add(control.add(frames, source, mailbox), processes, wills);
         }
-        Self::with(control, origin, Guests::default())
+        Self::with(control, origin, Owner::Caller)
     }
 
     /// A process that has this control channel, and nothing under way.
-    pub(super) fn with(control: Control, origin: Origin, guests: Guests) -> Result<Self, Error> {
+    pub(super) fn with(control: Control, origin: Origin, owner: Owner) -> Result<Self, Error> {
         let max_tag = library::greatest_tag(Comm::world()?.raw())?;
         let finished = Request::finished()?;
         trace::record();
@@ -82,13 +91,15 @@ impl MpiPlatform {
             started: Instant::now(),
             setup: Setup { origin, shape: Shape::WIDE, patience: 32, max_tag },
             control,
-            posts: Posts::new(finished),
-            guests,
+            table: Table::default(),
+            messages: Messages::default(),
+            files: Files::default(),
+            users: UsersComms::default(),
             flights: Flights::new(finished, Comm::alone()?),
             data: Vec::new(),
             unneeded: Vec::new(),
             spawned: None,
-            owns_mpi: false,
+            owner,
         })
     }
 }

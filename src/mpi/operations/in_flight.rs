@@ -14,7 +14,7 @@ use mpi::ffi;
 use self::run::Run;
 use super::{
     contexts::{DataComm, lane_of},
-    data::{Posts, fault},
+    table::{Held, Kind, Own, Owner, Table},
 };
 use crate::{
     engine::{
@@ -29,7 +29,7 @@ use crate::{
             expose::{Exposure, Number},
             inside::{self, Inside},
             library::BUFFER,
-            request::{Done, Request, empty_status},
+            request::{Done, Request, Types, empty_status},
         },
         this_mpi,
     },
@@ -47,21 +47,10 @@ pub struct Flight {
     lane: u32,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
-    Send,
-    Receive,
-    /// A receive that MPI was asked to end.
-    Cancelled,
-}
-
 impl Flight {
     /// Asks MPI to end a receive.
     pub(in crate::mpi) fn cancel(&mut self) {
-        if self.kind == Kind::Receive {
-            self.kind = Kind::Cancelled;
-            self.request.cancel();
-        }
+        self.kind.cancel(&mut self.request);
     }
 
     /// True for what may be in a list with others.
@@ -77,11 +66,7 @@ impl Flight {
         if self.kind == Kind::Send {
             return Progress::Complete(Status { elements: all, ..Status::default() });
         }
-        if self.kind == Kind::Cancelled && done.is_cancelled() {
-            return Progress::Complete(Status { cancelled: true, ..Status::default() });
-        }
-        let counted = buffer.expose().and_then(|it| done.count(it.element).map_err(fault));
-        counted.map_or_else(Progress::Failed, |count| Progress::Complete(done.told(count)))
+        self.kind.moved(done, all, buffer.expose().map(|it| it.element))
     }
 }
 
@@ -308,7 +293,7 @@ impl Flights {
                 Launched::UnderWay
             }
             Err(refusal) => {
-                record.refuse(fault(refusal));
+                record.refuse(refusal.fault());
                 Launched::Refused
             }
         }
@@ -330,7 +315,7 @@ impl Flights {
             Ok(false) => return,
             Ok(true) => flight.moved(&done, buffer),
             Err(_) if !flight.request.is_over() => return,
-            Err(refusal) => Progress::Failed(fault(refusal)),
+            Err(refusal) => Progress::Failed(refusal.fault()),
         };
         let lane = flight.lane;
         self.end(lane, 1);
@@ -342,15 +327,23 @@ impl Flights {
         &mut self,
         flight: Flight,
         buffer: Option<AnyBuffer>,
-        posts: &mut Posts,
+        table: &mut Table,
     ) {
         self.end(flight.lane, 1);
         let (lane, _) = self.flying[flight.lane as usize];
-        posts.keep_message(flight.request, flight.kind != Kind::Send, (buffer, lane));
+        let held = Held { buffer, _extra: None };
+        let own = Own::new(flight.kind, (0, Types::bytes()), None, held);
+        let post = table.add(flight.request, lane, Owner::Engine(own));
+        table.abandon(post);
+    }
+
+    /// The request of what is over when it starts.
+    pub(super) fn finished(&self) -> ffi::MPI_Request {
+        self.finished
     }
 
     /// True when messages of this context, or of one before it, are under way.
-    pub(in crate::mpi) fn need(&mut self, data: DataId, context: u32) -> bool {
+    pub(in crate::mpi) fn needs(&mut self, data: DataId, context: u32) -> bool {
         self.count_begun();
         self.flying.iter().any(|(lane, count)| *count > 0 && lane.is_below(data, context + 1))
     }

@@ -13,7 +13,7 @@
 use mpi::ffi;
 
 use super::{
-    Flight, Flights, Kind,
+    Flight, Flights,
     run::{LONGEST, Run},
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
             library::Refusal,
             request::{Done, Request},
         },
-        operations::data::fault,
+        operations::table::Kind,
     },
 };
 
@@ -134,9 +134,9 @@ impl Flights {
             let (flight, buffer) = listed.flight_mut().expect("listed as a message");
             (lane, over) = (flight.lane, over + 1);
             let state = match done.result() {
-                None => Progress::Failed(fault(refusal)),
+                None => Progress::Failed(refusal.fault()),
                 Some(Ok(())) => flight.moved(done, buffer),
-                Some(Err(refusal)) => Progress::Failed(fault(refusal)),
+                Some(Err(refusal)) => Progress::Failed(refusal.fault()),
             };
             listed.end(state);
         }

@@ -1,0 +1,85 @@
+//! Messages that are looked for before they are received.
+
+use super::table::{Held, Kind, Own, Owner, Table};
+use crate::{
+    engine::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Found, Lane, MessageId, Status},
+    },
+    fault::FaultCode,
+    mpi::calls::{
+        comm::Comm,
+        library::{Checked, PROC_FAILED_PENDING},
+        matched::Matched,
+        request::Types,
+        ulfm::Ulfm,
+    },
+    rank::Rank,
+};
+
+/// Messages that were matched and not received, by the order of their match.
+#[derive(Default)]
+pub(in crate::mpi) struct Messages {
+    waiting: Vec<(MessageId, Matched)>,
+    /// How many were matched.
+    matched: u32,
+}
+
+impl Messages {
+    fn add(&mut self, message: Matched) -> MessageId {
+        let id = MessageId(self.matched);
+        self.matched = self.matched.wrapping_add(1);
+        self.waiting.push((id, message));
+        id
+    }
+
+    pub(super) fn take(&mut self, id: MessageId) -> Option<Matched> {
+        let at = self.waiting.iter().position(|(known, _)| *known == id)?;
+        Some(self.waiting.swap_remove(at).1)
+    }
+
+    /// Looks for a message, and keeps it if `take` says what its elements are.
+    pub(in crate::mpi) fn find(
+        &mut self,
+        comm: &Comm,
+        envelope: (Option<Rank>, Option<u32>),
+        take: Option<&mut dyn Buffer>,
+        ulfm: &Ulfm,
+    ) -> Result<Option<Found>, FaultCode> {
+        let found: Checked<Option<Found>> = match take {
+            Some(like) => Matched::probe(comm, envelope, like.expose()?).map(|found| {
+                found.map(|(message, done)| {
+                    let status = done.told(message.elements());
+                    Found { status, message: Some(self.add(message)) }
+                })
+            }),
+            None => Matched::next_envelope(comm, envelope).map(|seen| {
+                seen.map(|(from, tag)| {
+                    let status = Status { source: Some(from), tag, ..Status::default() };
+                    Found { status, message: None }
+                })
+            }),
+        };
+        found.or_else(|refusal| {
+            if refusal.class != PROC_FAILED_PENDING {
+                return Err(refusal.fault());
+            }
+            comm.acknowledge_failures(ulfm);
+            Ok(None)
+        })
+    }
+
+    /// Receives a message, if it is still there, into memory of nobody.
+    pub(in crate::mpi) fn discard(&mut self, id: MessageId, table: &mut Table) {
+        match self.take(id).map(Matched::into_nowhere) {
+            Some(Ok((request, nowhere))) => {
+                let held = Held { buffer: Some(AnyBuffer::of(nowhere)), _extra: None };
+                let own = Own::new(Kind::Plain, (0, Types::bytes()), None, held);
+                let post = table.add(request, Lane::NOWHERE, Owner::Engine(own));
+                table.abandon(post);
+            }
+            Some(Err(refusal)) => tracing::debug!(?refusal, "message not dropped"),
+            None => {}
+        }
+    }
+}
