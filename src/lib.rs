@@ -26,11 +26,17 @@ pub mod mpi;
 #[cfg(all(docsrs, not(feature = "mpi")))]
 #[path = "mpi/absent.rs"]
 mod mpi;
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+#[doc(hidden)]
+pub mod native;
 #[doc(hidden)]
 pub mod protocol;
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 #[doc(hidden)]
 pub mod recovery;
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+#[doc(hidden)]
+pub mod seam;
 
 #[cfg(any(feature = "mpi", docsrs))]
 use core::any::Any;
@@ -57,23 +63,25 @@ pub mod manual {
 }
 
 #[cfg(any(feature = "mpi", docsrs))]
-pub use mpi::{Facts, Holdings, MpiElement, facts};
+pub use mpi::{Facts, Holdings, facts};
+#[cfg(any(feature = "mpi", docsrs))]
+pub use native::MpiElement;
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 pub use {
     api::*,
-    engine::{
-        Level, Remembered,
-        buffer::Element,
-        lent::Elements,
-        platform::FileMode,
-        reduction::{ReduceOp, ReduceWith, Reducible, UserOp},
-        trace,
-    },
+    engine::{Level, Remembered},
+    native::{Element, UserOp},
     recovery::{
         MAX_ATTEMPTS, Placement,
         copies::MAX_SLOTS,
         interval::Interval,
         policy::{self, Policy},
+    },
+    seam::{
+        lent::Elements,
+        operation::FileMode,
+        reduction::{ReduceOp, ReduceWith, Reducible},
+        trace,
     },
 };
 #[doc(inline)]

@@ -5,12 +5,10 @@ use std::path::Path;
 
 use super::{Comm, Request, TryBlock};
 use crate::{
-    engine::{
-        Need, Shared,
-        buffer::Element,
-        platform::{FileAccess, FileId, FileMode, Operation, Unneeded},
-    },
+    engine::{Need, Shared},
     error::Error,
+    native::Element,
+    seam::platform::{FileAccess, FileId, FileMode, Operation, Unneeded},
 };
 
 /// What files consist of: the numbers, of which every pattern of bits is one.

@@ -3,13 +3,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::{
-    BlockKey, Engine, Need,
-    block::Contents,
-    entry::Entry,
-    platform::{Outgoing, Platform, Unneeded},
-    request::is_operation,
-};
+use super::{BlockKey, Engine, Need, block::Contents, request::is_operation};
 use crate::{
     fault::FaultCode,
     ids::CommId,
@@ -19,6 +13,10 @@ use crate::{
         message::{Message, Yes},
         planted::{Bug, planted},
         process::{Address, Chosen, Command, Outlet, Process},
+    },
+    seam::{
+        entry::Entry,
+        platform::{Outgoing, Platform, Unneeded},
     },
     timeout::Timeout,
 };

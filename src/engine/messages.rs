@@ -8,18 +8,22 @@ use core::slice;
 use super::{
     BlockKey, CommKey, Engine, Level, Need,
     block::{Contents, lane_of},
-    buffer::{AnyBuffer, Buffer},
-    platform::{Envelope, Found, Operation, Status, Way},
 };
-use crate::{error::Error, ids::BlockId, protocol::agreement::FIRST_SHARED_CONTEXT, rank::Rank};
+use crate::{
+    error::Error,
+    ids::BlockId,
+    protocol::agreement::FIRST_SHARED_CONTEXT,
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Envelope, Found, LEAST_MAX_TAG, Operation, Status, Way},
+    },
+};
 
 /// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
 const USER_TAG_BITS: u32 = 15;
 /// The greatest tag of a user.
 pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
-
-/// The least greatest tag on the wire with which the blocks of a program can be told apart.
-pub(crate) const LEAST_MAX_TAG: u32 = (1 << 23) - 1;
 
 /// How the bits of a tag on the wire are used.
 ///

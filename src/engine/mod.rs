@@ -6,52 +6,35 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`platform`] | the seam to the world: control frames, operations, communicators |
-//! | [`buffer`] | the application's buffers while an operation owns them |
-//! | [`collective`] | the operations of all ranks, and the shapes of their buffers |
-//! | [`reduction`] | what reductions do with the elements of two ranks |
-//! | [`section`], [`lent`] | parts of arrays that several requests use at once |
 //! | `execute` | carries out the commands of the process |
-//! | `file` | files as operations name them |
 //! | `block` | an open block and its requests |
+//! | `copies` | copies of states, which are valid with the commit of their block |
 //! | `farewell` | leaves the job with all others |
+//! | `job` | what the process knows about its job |
 //! | `messages` | names messages on the wire, and starts them |
 //! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
 //! | `probe` | matches messages before they are received |
-//! | [`pulse`] | signs of progress, for whoever looks |
-//! | [`record`] | the requests of a block, their states and buffers |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
 //! | `service` | what a block does for accesses of others to windows of this rank |
-//! | `entry` | what can happen, as an event for subscribers and as one of the trace |
-//! | `trace` | the file with what happens, if the process is recorded |
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
 //! | `window` | memory that others put into, get from and accumulate in |
 
 mod block;
-pub mod buffer;
-pub mod collective;
-pub(crate) mod entry;
+mod copies;
 mod execute;
 mod farewell;
-mod file;
 mod guest;
-pub mod lent;
+mod job;
 mod messages;
 mod metrics;
 mod neighbours;
-pub mod platform;
 mod probe;
 mod progress;
-pub mod pulse;
-pub mod record;
-pub mod reduction;
 mod request;
-pub mod section;
 mod service;
-pub mod trace;
 mod vote;
 mod window;
 
@@ -64,25 +47,28 @@ use crate::{
     ids::{BlockId, CommId},
     protocol::process::{Command, Process},
     rank::Rank,
-    recovery::{Job, copies::Copies},
+    seam::{
+        platform::{DataId, Platform, Setup, UniverseId},
+        pulse::Pulse,
+    },
 };
 use block::Contents;
-#[cfg(feature = "mpi")]
-pub(crate) use messages::LEAST_MAX_TAG;
+pub(crate) use copies::{Copies, Own, PendingCopy, Slot};
+use job::Job;
 pub(crate) use messages::MAX_USER_TAG;
 use messages::TagBits;
 use metrics::Tally;
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
-pub(crate) use platform::Progress;
-use platform::{DataId, Platform, Setup, UniverseId};
 pub(crate) use progress::Waited;
-use pulse::Pulse;
 use window::WindowState;
 pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
 
+// Bindings and tests, which drive the engine, find the seam here, too.
 pub(crate) use crate::protocol::process::{BlockKey, CommKey, Communicator, Need, Phase, Source};
 pub use crate::protocol::process::{Level, Remembered};
+pub(crate) use crate::seam::platform::Progress;
+pub use crate::seam::{buffer, collective, platform, reduction};
 
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;

@@ -22,15 +22,14 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{
-    BlockKey, Engine, MAX_USER_TAG, Need,
-    buffer::{AnyBuffer, Buffer},
-    platform::{Operation, Post, PostId, Posted, Progress},
-    window::FIRST_WINDOW_TAG,
-};
+use super::{BlockKey, Engine, MAX_USER_TAG, Need, window::FIRST_WINDOW_TAG};
 use crate::{
     fault::{FaultCode, class},
     rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Operation, Post, PostId, Posted, Progress},
+    },
 };
 
 /// The tag of all messages among neighbours, beyond those of users, copies and windows.

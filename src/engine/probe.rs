@@ -8,15 +8,16 @@
 //! A matched message belongs to its block: it is received in it, or dropped with its end, so that
 //! its sender does not wait and nothing of it is met by a later block.
 
-use super::{
-    BlockKey, Engine, Need,
-    block::Contents,
-    buffer::{AnyBuffer, Buffer},
-    platform::{Found, Idle, Lane, MessageId, Operation, Status, Unneeded},
-    record,
-};
+use super::{BlockKey, Engine, Need, block::Contents};
 use crate::{
-    fault::FaultCode, protocol::agreement::FIRST_SHARED_CONTEXT, rank::Rank, timeout::Timeout,
+    fault::FaultCode,
+    protocol::agreement::FIRST_SHARED_CONTEXT,
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{self, Found, Idle, Lane, MessageId, Operation, Status, Unneeded},
+    },
+    timeout::Timeout,
 };
 
 /// A receive that waits for a probe to match its message.
@@ -181,7 +182,7 @@ impl Engine {
                     let receive = deferred.remove(first.unwrap_or(at));
                     let from = status.source.expect("a message has a sender");
                     let operation = Operation::ReceiveMatched { message, from };
-                    record::start(&mut **platform, lane, &operation, &mut records[receive.index]);
+                    platform::start(&mut **platform, lane, &operation, &mut records[receive.index]);
                 }
                 Err(code) => {
                     deferred.remove(at);

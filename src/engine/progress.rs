@@ -2,10 +2,7 @@
 
 use core::time::Duration;
 
-use super::{
-    BlockKey, Engine, Progress, Source,
-    platform::{Idle, Incoming, UniverseId},
-};
+use super::{BlockKey, Engine, Progress, Source};
 use crate::{
     protocol::{
         codec,
@@ -13,6 +10,7 @@ use crate::{
         planted::{Bug, planted},
     },
     rank::Rank,
+    seam::platform::{Idle, Incoming, UniverseId},
     timeout::Timeout,
 };
 

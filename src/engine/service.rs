@@ -14,15 +14,17 @@ use smallvec::SmallVec;
 
 use super::{
     BlockKey, CommKey, Engine,
-    buffer::{AnyBuffer, Buffer},
     neighbours::words,
-    platform::{Found, Lane, Operation, Post, PostId, Posted, Progress, Unneeded},
-    reduction::{ReduceOp, Reduction},
     window::{ANSWER, Access, GIVEN, GOTTEN, QUESTION, Question, WindowId, kind},
 };
 use crate::{
     fault::{FaultCode, class},
     rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Found, Lane, Operation, Post, PostId, Posted, Progress, Unneeded},
+        reduction::{ReduceOp, Reduction},
+    },
 };
 
 /// Questions that a block takes in one turn, at most.

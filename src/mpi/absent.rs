@@ -2,13 +2,10 @@
 //! on docs.rs are. Only rustdoc reads this file, which does not look into the bodies of functions:
 //! the modules that bodies name are empty, and rsmpi is the few names that signatures need.
 
-#[path = "calls/element.rs"]
-mod element;
 mod facts;
 mod holdings;
 
 pub use self::{
-    element::MpiElement,
     facts::{Facts, facts},
     holdings::Holdings,
 };

@@ -39,33 +39,28 @@ use operations::contexts::{DataComm, lane_of};
 
 pub use self::{
     baseline::Baseline,
-    calls::{
-        comm::communicators,
-        element::MpiElement,
-        expose::{Expose, Exposure, Number},
-        reduce::UserFunction,
-    },
+    calls::comm::communicators,
     facts::{Facts, facts},
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
     node::trace::record,
-    operations::{in_flight::Flight, platform::MpiPlatform, users::Ended},
+    operations::{platform::MpiPlatform, users::Ended},
 };
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Buffer},
-        platform::{
-            DataId, Envelope, FileId, FileMode, Found, Idle, Incoming, Lane, Made, Operation,
-            Outgoing, Platform, Post, PostId, Posted, Progress, Quit, Request, Settled, Setup,
-            UniverseId, Unneeded, Way,
-        },
-        pulse::Pulse,
-        record::{self, Record},
-    },
     error::Error,
     fault::FaultCode,
     protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values},
     rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{
+            self, DataId, Envelope, FileId, FileMode, Found, Idle, Incoming, Lane, Made, Operation,
+            Outgoing, Platform, Post, PostId, Posted, Progress, Quit, Request, Settled, Setup,
+            UniverseId, Unneeded, Way,
+        },
+        pulse::Pulse,
+        record::Record,
+    },
 };
 
 /// How long a parked spare sleeps between two looks.
@@ -172,7 +167,7 @@ impl Platform for MpiPlatform {
         if record.flight().is_some() {
             return self.flights.look(record);
         }
-        record::look(self, record);
+        platform::look(self, record);
     }
 
     fn settle(&mut self, records: &mut [Record]) -> Settled {

@@ -4,17 +4,17 @@ use alloc::vec::Vec;
 
 use super::{DISTURBED, MAX_ATTEMPTS, course::Course};
 use crate::{
-    engine::{
-        BlockKey, CommKey, Engine,
-        entry::Entry,
-        platform::{Derived, Made, Request, Unneeded},
-    },
+    engine::{BlockKey, CommKey, Engine},
     error::Error,
     protocol::{
         handshake::{Goal, Handshake, Order},
         roster::{Child, Row, lasting},
     },
     rank::{Rank, RankSet},
+    seam::{
+        entry::Entry,
+        platform::{Derived, Made, Request, Unneeded},
+    },
 };
 
 /// A communicator in the making.

@@ -4,12 +4,10 @@ use core::time::Duration;
 
 use super::{Placement, rebuild::Rebuild};
 use crate::{
-    engine::{
-        Engine,
-        platform::{Idle, Origin, Quit},
-    },
+    engine::Engine,
     error::Error,
     protocol::roster::Roster,
+    seam::platform::{Idle, Origin, Quit},
     timeout::Timeout,
 };
 

@@ -25,11 +25,7 @@ use core::time::Duration;
 
 use super::{DISTURBED, MAX_ATTEMPTS, Placement, course::Course};
 use crate::{
-    engine::{
-        BlockKey, CommKey, Engine,
-        entry::Entry,
-        platform::{DataId, Derived, Made, Origin, Outgoing, Request, UniverseId, Unneeded},
-    },
+    engine::{BlockKey, CommKey, Engine},
     error::Error,
     ids::BlockId,
     protocol::{
@@ -40,6 +36,10 @@ use crate::{
         roster::{Child, Roster, Row},
     },
     rank::Rank,
+    seam::{
+        entry::Entry,
+        platform::{DataId, Derived, Made, Origin, Outgoing, Request, UniverseId, Unneeded},
+    },
 };
 
 /// A rebuild under way, at a survivor, a spare or a replacement.

@@ -25,9 +25,9 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::platform::{DataId, Derived, Made, Origin, Request, UniverseId},
     error::Error,
     rank::{Rank, RankSet},
+    seam::platform::{DataId, Derived, Made, Origin, Request, UniverseId},
 };
 
 /// Processes with a control channel.

@@ -12,16 +12,17 @@ use super::{
     world::{Pid, World},
 };
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Element},
+    error::Error,
+    fault::FaultCode,
+    native::Element,
+    rank::{Rank, RankSet},
+    seam::{
+        buffer::AnyBuffer,
         platform::{
             DataId, Lane, Operation, Platform as _, PostId, Posted, Progress, Request, Status,
             UniverseId,
         },
     },
-    error::Error,
-    fault::FaultCode,
-    rank::{Rank, RankSet},
 };
 
 /// The only context of a communicator of the program.

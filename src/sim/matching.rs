@@ -17,12 +17,12 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::{
+    fault::FaultCode,
+    rank::Rank,
+    seam::{
         buffer::AnyBuffer,
         platform::{Found, MessageId, Operation, PostId, Progress, Status},
     },
-    fault::FaultCode,
-    rank::Rank,
 };
 
 /// What one context of one rank waits for, and what waits for it.

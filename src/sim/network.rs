@@ -13,9 +13,9 @@ use super::{
     world::{Pid, World, note},
 };
 use crate::{
-    engine::platform::{Incoming, UniverseId},
     protocol::codec::{self, Frame},
     rank::Rank,
+    seam::platform::{Incoming, UniverseId},
 };
 
 /// One piece of news in an inbox. It names the universe as the world does: the receiver may not

@@ -16,7 +16,11 @@ use super::{
     world::{Pid, QUANTUM, Time, World, note},
 };
 use crate::{
-    engine::{
+    error::Error,
+    fault::FaultCode,
+    protocol::agreement::FIRST_SHARED_CONTEXT,
+    rank::Rank,
+    seam::{
         buffer::{AnyBuffer, Buffer},
         platform::{
             DataId, Derived, FileId, FileMode, Found, Idle, Incoming, Lane, Made, Operation,
@@ -24,10 +28,6 @@ use crate::{
             Unneeded,
         },
     },
-    error::Error,
-    fault::FaultCode,
-    protocol::agreement::FIRST_SHARED_CONTEXT,
-    rank::Rank,
 };
 
 pub(super) type Guard<'a> = MutexGuard<'a, World>;

@@ -22,8 +22,8 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::platform::{Made, Origin},
     error::Error,
+    seam::platform::{Made, Origin},
 };
 
 /// Where a process stands.

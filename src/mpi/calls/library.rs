@@ -11,7 +11,7 @@ use super::inside;
 pub(in crate::mpi) use crate::fault::class::{
     BUFFER, COUNT, PROC_FAILED, PROC_FAILED_PENDING, REVOKED,
 };
-use crate::{engine::LEAST_MAX_TAG, error::Error, fault::FaultCode};
+use crate::{error::Error, fault::FaultCode, seam::platform::LEAST_MAX_TAG};
 
 /// A call that MPI refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,12 +6,14 @@ use mpi::ffi;
 
 use super::{
     comm::Comm,
-    expose::Exposure,
     inside,
     library::{Checked, check},
-    request::{Done, Request, any_source, any_tag, empty_status},
+    request::{Done, any_source, any_tag, empty_status},
 };
-use crate::rank::Rank;
+use crate::{
+    native::{Exposure, Request},
+    rank::Rank,
+};
 
 /// A matched message of so many elements.
 #[derive(Debug)]

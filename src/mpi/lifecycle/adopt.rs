@@ -11,7 +11,6 @@ use mpi::ffi;
 
 use super::{exit, groups, watchdog};
 use crate::{
-    engine::platform::{DataId, Origin, UniverseId},
     error::Error,
     ids::CommId,
     mpi::{
@@ -33,6 +32,7 @@ use crate::{
         },
     },
     rank::{Rank, RankSet},
+    seam::platform::{DataId, Origin, UniverseId},
 };
 
 /// A communicator of the user that was taken into use.

@@ -2,8 +2,8 @@
 
 use super::exit;
 use crate::{
-    engine::platform::DataId,
     mpi::{deaths::watcher, operations::platform::MpiPlatform},
+    seam::platform::DataId,
 };
 
 impl MpiPlatform {

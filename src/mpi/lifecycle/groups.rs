@@ -9,10 +9,6 @@
 use std::time::Instant;
 
 use crate::{
-    engine::{
-        entry::{self, Call, Entry},
-        platform::{DataId, Derived, Made, UniverseId},
-    },
     error::Error,
     mpi::{
         calls::{
@@ -26,6 +22,10 @@ use crate::{
         transport::acquaintance::{self, Acquaintance},
     },
     rank::{Rank, RankSet},
+    seam::{
+        entry::{self, Call, Entry},
+        platform::{DataId, Derived, Made, UniverseId},
+    },
 };
 
 /// A creation failed here: the others are told by revocation of `common`.

@@ -29,17 +29,12 @@ use super::{
     watchdog,
 };
 use crate::{
-    engine::{
-        entry::{self, Call, Entry},
-        platform::{DataId, Made, Origin},
-    },
     error::Error,
     mpi::{
         calls::{
             comm::{self, Comm},
             inside,
             library::{Checked, PROC_FAILED, Refusal, check},
-            request::Request,
             ulfm::Ulfm,
         },
         deaths::watcher,
@@ -48,7 +43,12 @@ use crate::{
         this_mpi,
         transport::wire::Wire,
     },
+    native::Request,
     rank::Rank,
+    seam::{
+        entry::{self, Call, Entry},
+        platform::{DataId, Made, Origin},
+    },
 };
 
 const TAG: u32 = 3;

@@ -4,10 +4,9 @@ use std::time::Instant;
 
 use super::{groups, origin, spawn, watchdog};
 use crate::{
-    engine::platform::{Origin, Setup},
     error::Error,
     mpi::{
-        calls::{comm::Comm, library, request::Request, ulfm},
+        calls::{comm::Comm, library, ulfm},
         deaths::{observer, watcher},
         node::{environment, status, trace},
         operations::{
@@ -21,7 +20,9 @@ use crate::{
         this_mpi::{self, unreported_exit},
         transport::{acquaintance::Acquaintance, control::Control},
     },
+    native::Request,
     protocol::exchange::Shape,
+    seam::platform::{Origin, Setup},
 };
 
 impl MpiPlatform {

@@ -6,7 +6,7 @@
 use std::{fs::File, path::PathBuf, process, sync::Once, time::SystemTime};
 
 use super::{clock::monotonic, process::node_name};
-use crate::engine::trace;
+use crate::seam::trace;
 
 const VARIABLE: &str = "FAMPI_TRACE_DIR";
 

@@ -3,14 +3,14 @@
 use std::{ffi::CString, os::unix::ffi::OsStrExt as _, path::Path, rc::Rc};
 
 use crate::{
-    engine::{
-        buffer::Buffer,
-        platform::{FileId, FileMode},
-    },
     error::Error,
     mpi::{
         calls::{files::File, library::BUFFER},
         this_mpi,
+    },
+    seam::{
+        buffer::Buffer,
+        platform::{FileId, FileMode},
     },
 };
 

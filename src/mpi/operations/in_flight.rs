@@ -14,38 +14,29 @@ use mpi::ffi;
 use self::run::Run;
 use super::{
     contexts::{DataComm, lane_of},
-    table::{Held, Kind, Own, Owner, Table},
+    table::{Held, Own, Owner, Table},
 };
 use crate::{
-    engine::{
-        buffer::AnyBuffer,
-        platform::{DataId, Envelope, Lane, Post, Progress, Status, Way},
-        record::Record,
-    },
     fault::FaultCode,
     mpi::{
         calls::{
             comm::Comm,
-            expose::{Exposure, Number},
             inside::{self, Inside},
             library::BUFFER,
-            request::{Done, Request, Types, empty_status},
+            request::{Done, Types, empty_status},
         },
         this_mpi,
+    },
+    native::{Exposure, Flight, Kind, Number, Request},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{DataId, Envelope, Lane, Post, Progress, Status, Way},
+        record::Record,
     },
 };
 
 /// What no lane of a block is like.
 const CLOSED: Lane = Lane { data: DataId(u32::MAX), context: u32::MAX };
-
-/// A message of a block that is under way.
-#[derive(Debug)]
-pub struct Flight {
-    request: Request,
-    kind: Kind,
-    /// Where its lane is.
-    lane: u32,
-}
 
 impl Flight {
     /// Asks MPI to end a receive.

@@ -9,13 +9,13 @@ use super::{
     users::UsersComms,
 };
 use crate::{
-    engine::{
-        platform::{DataId, Settled, Setup},
-        record::{self, Record},
-    },
     mpi::{
         calls::{comm::Comm, ulfm::Ulfm},
         transport::control::Control,
+    },
+    seam::{
+        platform::{self, DataId, Settled, Setup},
+        record::Record,
     },
 };
 
@@ -79,7 +79,7 @@ impl MpiPlatform {
         while let Some(record) = records.get_mut(settled.complete)
             && let (false, Some(_)) = (record.is_over(), record.id())
         {
-            record::look(self, record);
+            platform::look(self, record);
             if !record.is_complete() {
                 settled.failed |= record.is_over();
                 break;

@@ -5,21 +5,20 @@ use std::rc::Rc;
 use super::{
     contexts::lane_of,
     platform::MpiPlatform,
-    table::{Extra, Held, Kind, Own, Owner},
+    table::{Extra, Held, Own, Owner},
 };
 use crate::{
-    engine::{
-        buffer::AnyBuffer,
-        platform::{FileAccess, Lane, Operation, Posted},
-    },
     fault::FaultCode,
     mpi::calls::{
         collectives::Layout,
         comm::Handle,
-        expose::Exposure,
         inside,
         library::{BUFFER, COUNT, Refusal},
-        request::Request,
+    },
+    native::{Exposure, Kind, Request},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{FileAccess, Lane, Operation, Posted},
     },
 };
 

@@ -1,11 +1,7 @@
 //! Messages that are looked for before they are received.
 
-use super::table::{Held, Kind, Own, Owner, Table};
+use super::table::{Held, Own, Owner, Table};
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Buffer},
-        platform::{Found, Lane, MessageId, Status},
-    },
     fault::FaultCode,
     mpi::calls::{
         comm::Comm,
@@ -14,7 +10,12 @@ use crate::{
         request::Types,
         ulfm::Ulfm,
     },
+    native::Kind,
     rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Found, Lane, MessageId, Status},
+    },
 };
 
 /// Messages that were matched and not received, by the order of their match.

@@ -17,38 +17,24 @@ use mpi::ffi;
 
 use super::users::Users;
 use crate::{
-    engine::{
-        buffer::AnyBuffer,
-        platform::{DataId, Lane, PostId, Progress, Status},
-    },
     fault::FaultCode,
     mpi::calls::{
         collectives::Layout,
         comm::Handle,
         files::File,
         library::{PROC_FAILED_PENDING, Refusal},
-        request::{Done, Request, empty_status},
+        request::{Done, empty_status},
         ulfm::Ulfm,
+    },
+    native::{Kind, Request},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{DataId, Lane, PostId, Progress, Status},
     },
 };
 
 /// Operations of a revoked communicator are over within 0.5 ms.
 const DRAIN_WITHIN: Duration = Duration::from_millis(2);
-
-/// What the status of an operation is good for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
-    /// Nothing: an operation of all ranks.
-    Plain,
-    /// It tells how many elements were read or written.
-    File,
-    /// Nothing.
-    Send,
-    /// It tells of a message, and MPI can cancel it.
-    Receive,
-    /// The same, and MPI was asked to.
-    Cancelled,
-}
 
 impl Kind {
     /// True when its status says how much has come.
@@ -110,8 +96,17 @@ pub(super) struct Own {
     /// Where deaths are acknowledged that hold it up.
     pub(super) comm: Option<Handle>,
     pub(super) held: Held,
+    state: State,
+}
+
+/// What is left to do for an operation of ours.
+enum State {
+    /// The engine asks for it.
+    Wanted,
+    /// It was over before the engine asked.
+    Over(Progress),
     /// Nobody but MPI knows it any more.
-    given_up: bool,
+    GivenUp,
 }
 
 impl Own {
@@ -121,7 +116,7 @@ impl Own {
         comm: Option<Handle>,
         held: Held,
     ) -> Self {
-        Self { kind, elements, element, comm, held, given_up: false }
+        Self { kind, elements, element, comm, held, state: State::Wanted }
     }
 
     /// Looks once. What it came to is not remembered: a copy of what was just written is slow.
@@ -163,7 +158,7 @@ impl Slot {
     #[inline]
     fn wanted(&self) -> Option<&Own> {
         match &self.owner {
-            Owner::Engine(own) if !own.given_up => Some(own),
+            Owner::Engine(own) if !matches!(own.state, State::GivenUp) => Some(own),
             _ => None,
         }
     }
@@ -194,8 +189,6 @@ pub(in crate::mpi) struct Table {
     free: Vec<u32>,
     /// The places of what nobody asks for any more, and MPI has not let go of.
     strays: Vec<u32>,
-    /// What operations came to that were over before the engine asked: few.
-    early: Vec<(PostId, Progress)>,
     closed: bool,
 }
 
@@ -219,7 +212,6 @@ impl Table {
     fn remove(&mut self, post: PostId) -> Option<Slot> {
         let removed = self.slots.get_mut(post.0 as usize)?.take()?;
         self.free.push(post.0);
-        self.early.retain(|(known, _)| *known != post);
         Some(removed)
     }
 
@@ -236,8 +228,8 @@ impl Table {
         };
         let progress = match owner {
             Owner::User(users) => return users.look(request),
-            Owner::Engine(own) if !request.is_over() => own.look(request, ulfm),
-            Owner::Engine(_) => self.recall(post),
+            Owner::Engine(Own { state: State::Over(progress), .. }) => *progress,
+            Owner::Engine(own) => own.look(request, ulfm),
         };
         if progress != Progress::Pending
             && let Some(Slot { owner: Owner::Engine(own), .. }) = self.remove(post)
@@ -245,13 +237,6 @@ impl Table {
             *buffer = own.held.buffer;
         }
         progress
-    }
-
-    /// What was remembered of an operation that is over.
-    #[cold]
-    fn recall(&self, post: PostId) -> Progress {
-        let known = self.early.iter().rev().find(|(known, _)| *known == post);
-        known.map_or(Progress::Pending, |(_, progress)| *progress)
     }
 
     /// Asks MPI to end a receive, or whatever the user has started. If it has failed for its block,
@@ -267,7 +252,7 @@ impl Table {
     /// Gives up an operation. What the user started is the user's to end.
     pub(in crate::mpi) fn abandon(&mut self, post: PostId) {
         let Some(Slot { request, owner: Owner::Engine(own), .. }) = self.slot(post) else { return };
-        if !mem::replace(&mut own.given_up, true) {
+        if !matches!(mem::replace(&mut own.state, State::GivenUp), State::GivenUp) {
             own.kind.cancel(request);
             self.lose(post);
         }
@@ -299,7 +284,7 @@ impl Table {
     /// True when MPI may still work for those of this context, or of one before it.
     pub(in crate::mpi) fn needs(&self, data: DataId, context: u32) -> bool {
         let needs = |slot: &Slot| match &slot.owner {
-            Owner::Engine(own) => own.given_up || !slot.request.is_over(),
+            Owner::Engine(own) => matches!(own.state, State::GivenUp) || !slot.request.is_over(),
             Owner::User(_) => false,
         };
         let below = |slot: &&Slot| slot.lane.is_below(data, context + 1);
@@ -311,13 +296,12 @@ impl Table {
         let began = Instant::now();
         loop {
             let mut busy = false;
-            let slots = self.slots.iter_mut().enumerate();
-            let slots = slots.filter_map(|(at, slot)| Some((at, slot.as_mut()?)));
-            for (at, slot) in slots.filter(|(_, slot)| slot.is_busy(data, context)) {
-                let Owner::Engine(own) = &slot.owner else { continue };
+            let slots = self.slots.iter_mut().flatten();
+            for slot in slots.filter(|slot| slot.is_busy(data, context)) {
+                let Owner::Engine(own) = &mut slot.owner else { continue };
                 match own.look(&mut slot.request, ulfm) {
                     Progress::Pending => busy = true,
-                    progress => self.early.push((PostId(at as u32), progress)),
+                    progress => own.state = State::Over(progress),
                 }
             }
             if !busy || began.elapsed() >= DRAIN_WITHIN {

@@ -9,14 +9,15 @@
 use mpi::ffi;
 
 use crate::{
-    engine::platform::{DataId, Progress, Status, UniverseId},
     fault::FaultCode,
     mpi::calls::{
         comm::Comm,
         library::PROC_FAILED_PENDING,
-        request::{Done, Request, empty_status},
+        request::{Done, empty_status},
         ulfm::Ulfm,
     },
+    native::Request,
+    seam::platform::{DataId, Progress, Status, UniverseId},
 };
 
 /// What became of an operation of the user.

@@ -8,9 +8,9 @@ use super::{
     users::{Ended, Users},
 };
 use crate::{
-    engine::platform::{DataId, Lane, PostId},
     fault::FaultCode,
-    mpi::calls::request::Request,
+    native::Request,
+    seam::platform::{DataId, Lane, PostId},
 };
 
 impl MpiPlatform {

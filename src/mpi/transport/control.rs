@@ -17,23 +17,23 @@ use std::{
 
 use super::{mailbox::Mailbox, wire::Wire};
 use crate::{
-    engine::platform::{Incoming, Outgoing, UniverseId},
     mpi::{
         calls::{
             comm::Comm,
             inside,
             library::{PROC_FAILED, REVOKED, Refusal},
             message,
-            request::Request,
             ulfm::Ulfm,
         },
         deaths,
     },
+    native::Request,
     protocol::{
         codec::{FAST_BYTES, Frame, is_fast},
         fused::{Held, Values},
     },
     rank::Rank,
+    seam::platform::{Incoming, Outgoing, UniverseId},
 };
 use universe::{FAST, Universe};
 

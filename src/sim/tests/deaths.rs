@@ -1,8 +1,10 @@
 //! What the living see of a death, wherever it cuts.
 
 use super::*;
-use crate::engine::reduction::{ReduceOp, ReduceWith};
-use crate::fault::FaultCode;
+use crate::{
+    fault::FaultCode,
+    seam::reduction::{ReduceOp, ReduceWith},
+};
 
 #[test]
 fn a_death_cuts_between_any_two_effects() {

@@ -9,21 +9,22 @@ use std::time::Duration;
 
 use super::{Crash, Ending, Report, SimPlatform, Simulation};
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Element},
+    error::Error,
+    ids::{BlockId, CommId},
+    native::Element,
+    protocol::{
+        codec::{self, Frame},
+        message::{Message, Yes},
+    },
+    rank::{Rank, RankSet},
+    seam::{
+        buffer::AnyBuffer,
         collective::{Collective, Parts},
         platform::{
             DataId, Derived, Idle, Incoming, Lane, Made, Operation, Origin, Outgoing, Platform,
             Post, PostId, Posted, Progress, Quit, Request, UniverseId, Unneeded,
         },
     },
-    error::Error,
-    ids::{BlockId, CommId},
-    protocol::{
-        codec::{self, Frame},
-        message::{Message, Yes},
-    },
-    rank::{Rank, RankSet},
 };
 
 const LAUNCH: UniverseId = UniverseId(0);
@@ -142,7 +143,7 @@ fn lane(data: DataId, context: u32) -> Lane {
 
 // What a test posts is made for it.
 #[allow(clippy::needless_pass_by_value)]
-fn post<T: crate::engine::buffer::Element>(
+fn post<T: crate::native::Element>(
     platform: &mut SimPlatform,
     data: DataId,
     operation: Operation,

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    engine::{
+    fault::FaultCode,
+    seam::{
         platform::Status,
         reduction::{ReduceOp, ReduceWith},
     },
-    fault::FaultCode,
 };
 
 fn sum() -> Operation {

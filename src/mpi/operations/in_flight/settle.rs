@@ -13,20 +13,15 @@
 use mpi::ffi;
 
 use super::{
-    Flight, Flights,
+    Flights,
     run::{LONGEST, Run},
 };
 use crate::{
-    engine::{
+    mpi::calls::{library::Refusal, request::Done},
+    native::{Flight, Kind, Request},
+    seam::{
         platform::{Progress, Settled},
         record::Record,
-    },
-    mpi::{
-        calls::{
-            library::Refusal,
-            request::{Done, Request},
-        },
-        operations::table::Kind,
     },
 };
 

@@ -2,9 +2,12 @@
 
 use core::any::TypeId;
 
-use super::buffer::{Buffer, Element, Foreign};
-use crate::error::Error;
+use super::buffer::Buffer;
 pub use crate::protocol::fused::{Fusible, MAX_VALUES, ReduceOp, Values};
+use crate::{
+    error::Error,
+    native::{Element, Foreign, UserOp},
+};
 
 /// A number that predefined reductions work on.
 pub trait Reducible: Element {
@@ -74,44 +77,6 @@ macro_rules! predefined_for {
 predefined_for!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
 reducible_integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 reducible_floats!(f32 f64);
-
-/// A reduction of the user (`MPI_Op_create`, MPI 4.1 §6.9.5): a type without values that matter,
-/// given to an operation in the place of a [`ReduceOp`].
-///
-/// ```
-/// use fampi::UserOp;
-///
-/// /// Keeps the number that is farther from zero.
-/// struct Farthest;
-///
-/// impl UserOp for Farthest {
-///     type Element = f64;
-///     const COMMUTES: bool = true;
-///
-///     fn combine(left: &[f64], right: &mut [f64]) {
-///         for (left, right) in left.iter().zip(right) {
-///             if left.abs() > right.abs() {
-///                 *right = *left;
-///             }
-///         }
-///     }
-/// }
-/// ```
-pub trait UserOp: 'static {
-    /// What is combined.
-    type Element: Element;
-
-    /// True when the order of the ranks does not matter; false makes MPI keep it. The operation
-    /// must be associative in any case.
-    const COMMUTES: bool;
-
-    /// Each element of `right` becomes `left ∘ right`. Both have the same length, which may be
-    /// less than that of the buffers; `left` comes from lower ranks than `right`.
-    ///
-    /// It is called inside of MPI: it must not communicate, and a panic in it ends the process,
-    /// which the other ranks see as its death.
-    fn combine(left: &[Self::Element], right: &mut [Self::Element]);
-}
 
 /// What a reduction can be done with: a [`ReduceOp`] on numbers, or a [`UserOp`].
 pub trait ReduceWith<T> {

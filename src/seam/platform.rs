@@ -21,12 +21,14 @@
 use alloc::vec::Vec;
 use core::{any::Any, time::Duration};
 
-pub use super::file::{FileAccess, FileId, FileMode};
+pub use super::operation::{
+    Envelope, FileAccess, FileId, FileMode, Found, Lane, MessageId, Operation, Post, PostId,
+    Posted, Progress, Settled, Status, Way,
+};
 use super::{
-    buffer::{AnyBuffer, Buffer, Flight},
-    collective::Collective,
+    buffer::{AnyBuffer, Buffer},
     pulse::Pulse,
-    record::{self, Record},
+    record::Record,
 };
 pub use crate::ids::{DataId, UniverseId};
 use crate::{
@@ -41,32 +43,6 @@ use crate::{
     },
     rank::{Rank, RankSet},
 };
-
-/// An operation under way.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct PostId(pub u32);
-
-/// An operation of a request that is under way, and where it is.
-#[derive(Debug)]
-pub enum Post {
-    /// With the platform, under this number.
-    Kept(PostId),
-    /// A message that is with the request, as is its buffer.
-    Message(Flight),
-}
-
-/// A message that a probe has matched: no receive matches it any more.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct MessageId(pub u32);
-
-/// What a probe has found.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Found {
-    /// Its sender, its tag, and the number of its elements if it was taken.
-    pub status: Status,
-    /// What to receive it by, if it was taken.
-    pub message: Option<MessageId>,
-}
 
 /// How this process came to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,6 +62,9 @@ pub enum Origin {
     /// Spawned to replace a failed process; [`Request::Join`] comes first.
     Spawned,
 }
+
+/// The least greatest tag on the wire with which the blocks of a program can be told apart.
+pub(crate) const LEAST_MAX_TAG: u32 = (1 << 23) - 1;
 
 /// What does not change as long as this process lives.
 #[derive(Clone, Copy, Debug)]
@@ -133,124 +112,6 @@ pub enum Incoming {
     Fused(UniverseId, Rank, CommId, Yes),
     /// A process of this universe died. Told once per universe and process.
     Failure(UniverseId, Rank),
-}
-
-/// Where operations run.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Lane {
-    /// The communicator.
-    pub data: DataId,
-    /// The context of it. All from [`FIRST_SHARED_CONTEXT`] on are one, which is there from the
-    /// beginning, carries messages, and is never retired.
-    ///
-    /// [`FIRST_SHARED_CONTEXT`]: crate::protocol::agreement::FIRST_SHARED_CONTEXT
-    pub context: u32,
-}
-
-impl Lane {
-    /// On no communicator.
-    pub const NOWHERE: Self = Self { data: DataId(u32::MAX), context: 0 };
-
-    /// True for a context of this communicator that comes before this one.
-    pub fn is_below(self, data: DataId, context: u32) -> bool {
-        self.data == data && self.context < context
-    }
-}
-
-/// Whom a message goes to, or comes from, and its tag on the wire.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Envelope {
-    /// A position in the data communicator.
-    pub peer: Rank,
-    /// At most [`Setup::max_tag`].
-    pub tag: u32,
-}
-
-/// What becomes of a message here.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Way {
-    /// `MPI_Isend`, or `MPI_Issend`.
-    Send {
-        /// Complete only when the receive has started.
-        synchronous: bool,
-    },
-    /// `MPI_Irecv`.
-    Receive,
-}
-
-impl Way {
-    /// The message with this envelope.
-    pub const fn operation(self, Envelope { peer, tag }: Envelope) -> Operation {
-        match self {
-            Self::Send { synchronous } => Operation::Send { to: peer, tag, synchronous },
-            Self::Receive => Operation::Receive { from: Some(peer), tag: Some(tag) },
-        }
-    }
-}
-
-/// An operation of the application. Ranks are positions in the data communicator.
-#[derive(Clone, Debug)]
-pub enum Operation {
-    /// Send the buffer; `synchronous` completes only when the receive has started.
-    Send {
-        /// Receiver.
-        to: Rank,
-        /// Tag on the wire, at most [`Setup::max_tag`].
-        tag: u32,
-        /// `MPI_Issend` instead of `MPI_Isend`.
-        synchronous: bool,
-    },
-    /// Receive into the buffer.
-    Receive {
-        /// Sender; `None` is any source.
-        from: Option<Rank>,
-        /// Tag on the wire; `None` is any tag.
-        tag: Option<u32>,
-    },
-    /// Receive a message that a probe has matched (`MPI_Imrecv`).
-    ReceiveMatched {
-        /// The message, which is gone afterwards.
-        message: MessageId,
-        /// Its sender.
-        from: Rank,
-    },
-    /// An operation of all ranks, in place.
-    Collective(Collective),
-    /// Read a file into the buffer, or write it. It needs nobody and is in no context.
-    File(FileAccess),
-}
-
-/// An operation that was started.
-pub enum Posted {
-    /// It is under way.
-    Running(PostId),
-    /// It was over at once, successfully: this many elements, and the buffer.
-    Complete(usize, AnyBuffer),
-}
-
-/// Where an operation stands, or the request that it is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Progress {
-    /// Not complete.
-    Pending,
-    /// Complete, successfully.
-    Complete(Status),
-    /// Over, without success; the code says why ([`FaultCode::ProcessFailed`] when a process that
-    /// it needs died, [`FaultCode::Interrupted`] when its context was retired).
-    Failed(FaultCode),
-}
-
-/// What a completed operation tells (MPI 4.1 §3.2.5). For sends and collectives only `elements`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Status {
-    /// Sender, for receives.
-    pub source: Option<Rank>,
-    /// Tag on the wire, for receives.
-    pub tag: u32,
-    /// Number of elements received, or of the buffer.
-    pub elements: usize,
-    /// The operation was cancelled before it did anything.
-    pub cancelled: bool,
 }
 
 /// A call of several processes that makes something.
@@ -330,15 +191,6 @@ pub struct Derived {
     pub data: Option<DataId>,
     /// For a split, colour and key of every rank of the parent, in rank order.
     pub table: Vec<(Option<u32>, u32)>,
-}
-
-/// How far requests were ended.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Settled {
-    /// The number of requests before the first that is not complete.
-    pub complete: usize,
-    /// That one, or some after it, have failed just now.
-    pub failed: bool,
 }
 
 /// What this process has no use for any more.
@@ -453,7 +305,7 @@ pub trait Platform: Any {
     ) -> bool {
         let messages = envelopes.iter().zip(records);
         messages.fold(true, |all, (envelope, record)| {
-            record::start(self, lane, &way.operation(*envelope), record) && all
+            start(self, lane, &way.operation(*envelope), record) && all
         })
     }
 
@@ -464,13 +316,23 @@ pub trait Platform: Any {
     /// Makes progress and looks at the operation of a request, if it is under way; ends it if it is
     /// over, also when the request has failed before.
     fn look(&mut self, record: &mut Record) {
-        record::look(self, record);
+        look(self, record);
     }
 
     /// Looks at requests in their order and ends those whose operations are over, at least up to
     /// the first that is not complete.
     fn settle(&mut self, records: &mut [Record]) -> Settled {
-        record::settle_each(self, records)
+        let all = records.len();
+        for (complete, record) in records.iter_mut().enumerate() {
+            let pending = !record.is_over();
+            if pending {
+                self.look(record);
+            }
+            if !record.is_complete() {
+                return Settled { complete, failed: pending && record.is_over() };
+            }
+        }
+        Settled { complete: all, failed: false }
     }
 
     /// Ends a receive that has no message yet; [`Self::look`] tells whether it is over. Other
@@ -536,4 +398,26 @@ pub trait Platform: Any {
 
     /// Drops something. Local.
     fn discard(&mut self, unneeded: Unneeded);
+}
+
+/// Starts an operation by [`Platform::post`] as the request that has its buffer.
+pub fn start<P: Platform + ?Sized>(
+    platform: &mut P,
+    lane: Lane,
+    operation: &Operation,
+    record: &mut Record,
+) -> bool {
+    let Some(buffer) = record.unload() else { return false };
+    let posted = platform.post(lane, operation, buffer);
+    record.note_start(posted)
+}
+
+/// [`Platform::look`] by [`Platform::test`].
+pub fn look<P: Platform + ?Sized>(platform: &mut P, record: &mut Record) {
+    if let Some(post) = record.id() {
+        let state = platform.test(post, record.place());
+        if state != Progress::Pending {
+            record.end_as(state);
+        }
+    }
 }
