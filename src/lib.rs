@@ -38,13 +38,10 @@ pub mod recovery;
 #[doc(hidden)]
 pub mod seam;
 
-#[cfg(any(feature = "mpi", docsrs))]
-use core::any::Any;
-
 #[cfg(feature = "mpi")]
 use ::mpi as rsmpi;
 #[cfg(all(docsrs, not(feature = "mpi")))]
-use mpi::rsmpi;
+use native::rsmpi;
 
 /// Pages to read; there is no code in here.
 #[cfg(any(doc, doctest))]
@@ -159,10 +156,7 @@ impl guest::Guest {
     ///
     /// In a simulated world.
     pub fn with_mpi<R>(&mut self, use_it: impl FnOnce(&mut mpi::MpiPlatform) -> R) -> R {
-        self.with_platform(|platform| {
-            let platform: &mut dyn Any = platform;
-            use_it(platform.downcast_mut().expect("a guest of MPI"))
-        })
+        self.with_platform(|platform| use_it(platform.as_world().expect("a guest of MPI")))
     }
 }
 
@@ -185,8 +179,7 @@ impl Comm {
         let mut engine = self.engine().borrow_mut();
         let comm = engine.comm(self.key());
         let (data, context) = (comm.data.ok_or(Error::CreationFailed)?, comm.context);
-        let platform: &mut dyn Any = &mut *engine.platform;
-        let platform = platform.downcast_mut::<mpi::MpiPlatform>();
+        let platform = engine.platform.as_world::<mpi::MpiPlatform>();
         let unsupported = "a simulated world has no communicators of MPI";
         let platform = platform.ok_or_else(|| Error::Unsupported(unsupported.into()))?;
         platform.duplicate_for_others(data, context)
@@ -195,8 +188,7 @@ impl Comm {
     /// What this process holds in MPI, for those who look for a leak; `None` in a simulated world.
     pub fn holdings(&self) -> Option<Holdings> {
         let mut engine = self.engine().borrow_mut();
-        let platform: &mut dyn Any = &mut *engine.platform;
-        let platform = platform.downcast_mut::<mpi::MpiPlatform>();
+        let platform = engine.platform.as_world::<mpi::MpiPlatform>();
         platform.map(|platform| platform.holdings())
     }
 }

@@ -1,7 +1,5 @@
 //! Programs on simulated ranks.
 
-use core::any::Any;
-
 use super::{World, guest::Guest};
 use crate::sim::{self, Report, SimPlatform, Simulation};
 
@@ -49,9 +47,7 @@ impl Guest {
     ///
     /// In a real world.
     pub fn with_sim<R>(&mut self, use_it: impl FnOnce(&mut SimPlatform) -> R) -> R {
-        self.with_platform(|platform| {
-            let platform: &mut dyn Any = platform;
-            use_it(platform.downcast_mut().expect("a guest of the simulated world"))
-        })
+        let wrong = "a guest of the simulated world";
+        self.with_platform(|platform| use_it(platform.as_world().expect(wrong)))
     }
 }

@@ -11,13 +11,6 @@ pub(crate) struct Copies {
     pub(crate) slots: Vec<Slot>,
 }
 
-impl Copies {
-    /// True when states were protected on this communicator, whose ranks are partners.
-    pub(crate) fn need(&self, comm: CommKey) -> bool {
-        self.slots.iter().any(|slot| slot.over == Some(comm))
-    }
-}
-
 /// One protected state: ours, and the one that we keep for another rank.
 #[derive(Default)]
 pub(crate) struct Slot {
@@ -62,6 +55,11 @@ pub(crate) enum Own {
 }
 
 impl Copies {
+    /// True when states were protected on this communicator, whose ranks are partners.
+    pub(crate) fn need(&self, comm: CommKey) -> bool {
+        self.slots.iter().any(|slot| slot.over == Some(comm))
+    }
+
     pub(crate) fn slot(&mut self, number: u32) -> &mut Slot {
         let at = self.slots.iter().position(|slot| slot.number == number);
         let at = at.unwrap_or_else(|| {

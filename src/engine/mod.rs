@@ -10,7 +10,6 @@
 //! | `block` | an open block and its requests |
 //! | `copies` | copies of states, which are valid with the commit of their block |
 //! | `farewell` | leaves the job with all others |
-//! | `job` | what the process knows about its job |
 //! | `messages` | names messages on the wire, and starts them |
 //! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
@@ -27,7 +26,6 @@ mod copies;
 mod execute;
 mod farewell;
 mod guest;
-mod job;
 mod messages;
 mod metrics;
 mod neighbours;
@@ -45,7 +43,10 @@ use smallvec::SmallVec;
 
 use crate::{
     ids::{BlockId, CommId},
-    protocol::process::{Command, Process},
+    protocol::{
+        process::{Command, Process},
+        roster::Roster,
+    },
     rank::Rank,
     seam::{
         platform::{DataId, Platform, Setup, UniverseId},
@@ -54,7 +55,6 @@ use crate::{
 };
 use block::Contents;
 pub(crate) use copies::{Copies, Own, PendingCopy, Slot};
-use job::Job;
 pub(crate) use messages::MAX_USER_TAG;
 use messages::TagBits;
 use metrics::Tally;
@@ -72,6 +72,26 @@ pub use crate::seam::{buffer, collective, platform, reduction};
 
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;
+
+/// What a process knows about the job beside its communicators.
+#[derive(Default)]
+pub(crate) struct Job {
+    /// The communicator of the newest universe, which carries recoveries.
+    pub(crate) universe: Option<CommKey>,
+    pub(crate) world: Option<CommKey>,
+    /// The communicators derived below the world from those that we are in, by their paths in the
+    /// roster; `None` where we are no member.
+    pub(crate) children: Vec<(Vec<u32>, Option<CommKey>)>,
+    pub(crate) roster: Roster,
+    /// This process stands in for one that failed; true from the moment it holds the rank on.
+    pub(crate) replacement: bool,
+    /// A communicator is being made.
+    pub(crate) creating: bool,
+    /// The others have ended their part in the job.
+    pub(crate) dismissed: bool,
+    /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
+    pub(crate) protected_steps: u64,
+}
 
 /// Drives the process: what it decides is done on the platform.
 pub(crate) struct Engine {

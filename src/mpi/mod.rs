@@ -144,13 +144,7 @@ impl Platform for MpiPlatform {
         envelopes: &[Envelope],
         records: &mut [Record],
     ) -> bool {
-        if let ([envelope], [record]) = (envelopes, &mut *records) {
-            if !self.flights.enter(&self.data, lane) {
-                return record.refuse(FaultCode::Interrupted);
-            }
-            return self.flights.start(way, *envelope, record);
-        }
-        self.flights.start_all((&self.data, lane), way, envelopes, records)
+        self.flights.start((&self.data, lane), way, envelopes, records)
     }
 
     #[inline]

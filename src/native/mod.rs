@@ -16,6 +16,8 @@ mod flight;
 mod function;
 mod user;
 
+#[cfg(all(docsrs, not(feature = "mpi")))]
+pub(crate) use absent::rsmpi;
 #[cfg(not(feature = "mpi"))]
 pub use absent::{Expose, Flight, Foreign};
 #[cfg(any(feature = "mpi", docsrs))]

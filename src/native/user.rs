@@ -2,23 +2,16 @@
 
 use core::fmt::Debug;
 
+#[cfg(not(any(feature = "mpi", docsrs)))]
+use super::absent::MpiElement;
 #[cfg(any(feature = "mpi", docsrs))]
 use super::element::MpiElement;
 
 /// A type that operations can move between ranks: with the feature `mpi`, numbers, and structures
-/// whose author promises what [`MpiElement`](crate::MpiElement) asks for. A `bool` is none, as
-/// not all that can be received is one.
-#[cfg(any(feature = "mpi", docsrs))]
+/// whose author promises what `MpiElement` asks for. A `bool` is none, as not all that can be
+/// received is one. Without it, the world knows the type of every buffer.
 pub trait Element: MpiElement + Copy + Debug + Send + Sync + 'static {}
-#[cfg(any(feature = "mpi", docsrs))]
 impl<T: MpiElement + Copy + Debug + Send + Sync + 'static> Element for T {}
-
-/// A type that operations can move between ranks. Only with the feature `mpi` is memory what
-/// another rank has sent; here the world knows the type of every buffer.
-#[cfg(not(any(feature = "mpi", docsrs)))]
-pub trait Element: Copy + Debug + Send + Sync + 'static {}
-#[cfg(not(any(feature = "mpi", docsrs)))]
-impl<T: Copy + Debug + Send + Sync + 'static> Element for T {}
 
 /// A reduction of the user (`MPI_Op_create`, MPI 4.1 §6.9.5): a type without values that matter,
 /// given to an operation in the place of a [`ReduceOp`](crate::ReduceOp).

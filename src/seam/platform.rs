@@ -400,6 +400,14 @@ pub trait Platform: Any {
     fn discard(&mut self, unneeded: Unneeded);
 }
 
+impl dyn Platform {
+    /// The world as what it is, for calls that only one kind of world has.
+    pub fn as_world<P: Platform>(&mut self) -> Option<&mut P> {
+        let any: &mut dyn Any = self;
+        any.downcast_mut()
+    }
+}
+
 /// Starts an operation by [`Platform::post`] as the request that has its buffer.
 pub fn start<P: Platform + ?Sized>(
     platform: &mut P,

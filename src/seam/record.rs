@@ -143,13 +143,15 @@ impl Record {
     /// The same, or why it has not; then the buffer is here again, and the answer is false.
     pub(crate) fn note_start(&mut self, posted: Result<Posted, (FaultCode, AnyBuffer)>) -> bool {
         match posted {
-            Ok(posted) => self.note(posted),
+            Ok(posted) => {
+                self.note(posted);
+                true
+            }
             Err((code, buffer)) => {
                 self.give(buffer);
-                return self.refuse(code);
+                self.refuse(code)
             }
         }
-        true
     }
 
     /// Where the platform puts the buffer back that it has had.

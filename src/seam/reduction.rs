@@ -10,54 +10,8 @@ use crate::{
 };
 
 /// A number that predefined reductions work on.
-pub trait Reducible: Element {
-    /// True when the operation is defined for this type (bit operations are not, for floats).
-    fn supports(op: ReduceOp) -> bool;
-    /// One step of the reduction.
-    #[must_use]
-    fn reduce(self, other: Self, op: ReduceOp) -> Self;
-}
-
-macro_rules! reducible_integers {
-    ($($number:ty)*) => {$(
-        impl Reducible for $number {
-            fn supports(_: ReduceOp) -> bool {
-                true
-            }
-
-            fn reduce(self, other: Self, op: ReduceOp) -> Self {
-                match op {
-                    ReduceOp::Sum => self.wrapping_add(other),
-                    ReduceOp::Product => self.wrapping_mul(other),
-                    ReduceOp::Min => self.min(other),
-                    ReduceOp::Max => self.max(other),
-                    ReduceOp::And => self & other,
-                    ReduceOp::Or => self | other,
-                }
-            }
-        }
-    )*};
-}
-
-macro_rules! reducible_floats {
-    ($($number:ty)*) => {$(
-        impl Reducible for $number {
-            fn supports(op: ReduceOp) -> bool {
-                !matches!(op, ReduceOp::And | ReduceOp::Or)
-            }
-
-            fn reduce(self, other: Self, op: ReduceOp) -> Self {
-                match op {
-                    ReduceOp::Sum => self + other,
-                    ReduceOp::Product => self * other,
-                    ReduceOp::Min => self.min(other),
-                    ReduceOp::Max => self.max(other),
-                    ReduceOp::And | ReduceOp::Or => unreachable!("checked by `supports`"),
-                }
-            }
-        }
-    )*};
-}
+pub trait Reducible: Fusible + Element {}
+impl<T: Fusible + Element> Reducible for T {}
 
 /// Finds the predefined operation for elements whose type is only known when it comes.
 macro_rules! predefined_for {
@@ -75,8 +29,6 @@ macro_rules! predefined_for {
 }
 
 predefined_for!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
-reducible_integers!(i8 i16 i32 i64 u8 u16 u32 u64);
-reducible_floats!(f32 f64);
 
 /// What a reduction can be done with: a [`ReduceOp`] on numbers, or a [`UserOp`].
 pub trait ReduceWith<T> {
@@ -90,7 +42,7 @@ pub trait ReduceWith<T> {
 
 impl<T: Reducible> ReduceWith<T> for ReduceOp {
     fn reduction(self) -> Result<Reduction, Error> {
-        if !T::supports(self) {
+        if !T::fuses(self) {
             return Err(Error::NoSuchReduction);
         }
         Ok(Reduction::Predefined { op: self, combine: predefined::<T> })
@@ -145,7 +97,7 @@ impl Reduction {
 fn predefined<T: Reducible>(left: &dyn Buffer, right: &mut dyn Buffer, op: ReduceOp) {
     let (left, right) = typed::<T>(left, right);
     for (left, right) in left.iter().zip(right) {
-        *right = left.reduce(*right, op);
+        *right = left.fuse(*right, op);
     }
 }
 

@@ -183,26 +183,18 @@ impl World {
     }
 
     /// Why a process may not make this call.
-    pub(super) fn objection(
-        &self,
-        me: Pid,
-        parent: Option<Parent>,
-        request: &Request,
-    ) -> Option<String> {
+    pub(super) fn objection(&self, me: Pid, request: &Request) -> Option<&'static str> {
         let it = &self.processes[me];
-        match (request, parent) {
-            (Request::Join, _) if it.born_of.is_none() => {
-                Some("was not spawned or has joined before".to_owned())
+        match request {
+            Request::Join => it.born_of.is_none().then_some("was not spawned or has joined before"),
+            Request::Regroup { spawn: 1.., .. } => {
+                matches!(it.origin, Origin::Launched { spawns: false, .. })
+                    .then_some("spawns processes where there are none")
             }
-            (Request::Regroup { spawn: 1.., .. }, _)
-                if matches!(it.origin, Origin::Launched { spawns: false, .. }) =>
-            {
-                Some("spawns processes where there are none".to_owned())
-            }
-            (Request::Gather { members, .. }, Some(Parent::Universe(universe))) => {
-                let size = self.universes[universe].members.len();
+            Request::Gather { universe, members } => {
+                let size = self.universes[it.universes[universe.0 as usize].0].members.len();
                 let outside = members.iter().any(|member| member.index() >= size);
-                outside.then(|| format!("gathers {members:?} of a universe of {size}"))
+                outside.then_some("gathers members that its universe has not")
             }
             _ => None,
         }

@@ -126,16 +126,25 @@ impl World {
         message
     }
 
-    /// Takes the first message that a receive would match, for a receive that names it.
+    /// The first message that a receive would match, which stays, or is taken for a receive that
+    /// names it.
     pub(super) fn probe(
         &mut self,
         me: Pid,
-        (comm, rank): (usize, usize),
-        context: u32,
+        (comm, rank, context): (usize, usize, u32),
         receive: &Operation,
+        takes: bool,
     ) -> Result<Option<Found>, FaultCode> {
-        if context < self.comms[comm].sides[rank].revoked {
+        let side = &self.comms[comm].sides[rank];
+        if context < side.revoked {
             return Err(FaultCode::Interrupted);
+        }
+        if !takes {
+            let mut waiting = side.ports.get(&context).into_iter().flat_map(|it| &it.unexpected);
+            let fits = |it: &&Message| it.matches(receive) && self.is_deliverable(it);
+            let found = waiting.find(fits).map(|it| Found { status: it.status(), message: None });
+            self.processes[me].probes |= found.is_none();
+            return Ok(found);
         }
         let Some(message) = self.take_unexpected((comm, rank, context), receive) else {
             self.processes[me].probes = true;
@@ -154,22 +163,6 @@ impl World {
             Some(message) if self.is_deliverable(&message) => self.deliver(me, id, message, now),
             _ => self.check_partner(me, id),
         }
-    }
-
-    /// The sender and the tag of the first message that a receive would match, which stays.
-    pub(super) fn peek(
-        &mut self,
-        me: Pid,
-        (comm, rank): (usize, usize),
-        context: u32,
-        receive: &Operation,
-    ) -> Option<Found> {
-        let port = self.comms[comm].sides[rank].ports.get(&context);
-        let mut messages = port.into_iter().flat_map(|port| &port.unexpected);
-        let fits = |message: &&Message| message.matches(receive) && self.is_deliverable(message);
-        let found = messages.find(fits).map(|it| Found { status: it.status(), message: None });
-        self.processes[me].probes |= found.is_none();
-        found
     }
 
     /// Drops a matched message.

@@ -208,7 +208,7 @@ impl SimPlatform {
             }
             Request::Join => (world, None),
         };
-        if let Some(wrong) = world.objection(self.me, parent, &request) {
+        if let Some(wrong) = world.objection(self.me, &request) {
             drop(world);
             panic!("process {} {wrong}", self.me);
         }
@@ -333,13 +333,9 @@ impl Platform for SimPlatform {
             return Ok(None);
         }
         let world = self.enter(false).ok_or(FaultCode::Interrupted)?;
-        let (mut world, place) = self.place(world, data);
-        let (context, receive) =
-            (context.min(FIRST_SHARED_CONTEXT), Operation::Receive { from, tag });
-        if take.is_none() {
-            return Ok(world.peek(self.me, place, context, &receive));
-        }
-        world.probe(self.me, place, context, &receive)
+        let (mut world, (comm, rank)) = self.place(world, data);
+        let port = (comm, rank, context.min(FIRST_SHARED_CONTEXT));
+        world.probe(self.me, port, &Operation::Receive { from, tag }, take.is_some())
     }
 
     fn open_file(

@@ -1,7 +1,7 @@
 //! Reductions as MPI calls them: its own operations, and functions of the user.
 //!
-//! Each type of a user's operation has one `MPI_Op`, which is made at its first use and lives as long
-//! as MPI.
+//! Each type of a user's operation has one `MPI_Op`, which is made at its first use and lives as
+//! long as MPI.
 
 use std::{cell::RefCell, ffi::c_int};
 

@@ -23,7 +23,7 @@ use crate::{
         node::{environment, status},
         operations::{
             contexts::DataComm,
-            platform::{MpiPlatform, Owner},
+            platform::{Finalizer, MpiPlatform},
         },
         this_mpi::{self, inject_failure, unreported_exit},
         transport::{
@@ -72,7 +72,7 @@ impl MpiPlatform {
         watchdog::set_rank(world.rank().number());
         watcher::add_launch();
         let origin = Origin::Launched { rank: Rank::new(0), size: 1, spares: 0, spawns: false };
-        Self::with(Control::new(ulfm), origin, Owner::Host)
+        Self::with(Control::new(ulfm), origin, Finalizer::Host)
     }
 
     /// Takes a communicator of the user into use.
@@ -102,7 +102,7 @@ impl MpiPlatform {
         })?;
         self.control.add(frames, source, mailbox);
         let data = self.add_data(DataComm::bare(source));
-        self.users.add(data, universe, users);
+        self.users.comms.push((data, universe, users));
         Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })
     }
 
@@ -140,7 +140,7 @@ impl MpiPlatform {
         let users =
             source.duplicate().map_err(|refusal| groups::failed(refusal, &[source], ulfm))?;
         let data = self.add_data(DataComm::bare(source));
-        self.users.add(data, universe, users.given_away());
+        self.users.comms.push((data, universe, users.given_away()));
         Ok(data)
     }
 }

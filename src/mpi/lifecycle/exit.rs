@@ -16,7 +16,8 @@ use crate::mpi::{
     node::status,
     operations::{
         contexts::DataComm,
-        platform::{MpiPlatform, Owner},
+        files::Files,
+        platform::{Finalizer, MpiPlatform},
     },
     this_mpi::{self, unreported_exit},
 };
@@ -51,16 +52,16 @@ impl MpiPlatform {
         let _ = io::stdout().flush();
         status::flush_streams();
         self.table.close(LAST_OPERATIONS_WITHIN);
-        self.files.clear();
+        self.files = Files::default();
         self.settle_last();
         self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
         strided::free_all();
         // All is done; what MPI does below in a job that lost processes is no news.
         orderly();
         status::report_success();
-        if self.owner == Owner::Library {
+        if self.finalizer == Finalizer::Library {
             end_mpi();
-        } else if self.owner == Owner::Host {
+        } else if self.finalizer == Finalizer::Host {
             // SAFETY: the very end; nothing of ours is on any communicator any more.
             unsafe { comm::free_all() };
             this_mpi::before_finalize();
@@ -87,7 +88,7 @@ impl MpiPlatform {
     pub(in crate::mpi) fn end_unused(&mut self) -> ! {
         status::was_unused();
         self.end();
-        if self.owner != Owner::Library {
+        if self.finalizer != Finalizer::Library {
             // The program that would end its MPI does not go on.
             end_mpi();
         }

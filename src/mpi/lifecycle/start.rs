@@ -12,7 +12,7 @@ use crate::{
         operations::{
             files::Files,
             in_flight::Flights,
-            platform::{MpiPlatform, Owner},
+            platform::{Finalizer, MpiPlatform},
             probe::Messages,
             table::Table,
             users::UsersComms,
@@ -58,7 +58,7 @@ impl MpiPlatform {
         let mut platform = Self::over(world, origin)?;
         platform.spawned = parent.map(|parent| (parent, world));
         if owns_mpi {
-            platform.owner = Owner::Library;
+            platform.finalizer = Finalizer::Library;
         }
         Ok(platform)
     }
@@ -79,11 +79,15 @@ impl MpiPlatform {
             let Acquaintance { processes, mailbox, wills, .. } = all;
             watcher::add(control.add(frames, source, mailbox), processes, wills);
         }
-        Self::with(control, origin, Owner::Caller)
+        Self::with(control, origin, Finalizer::Caller)
     }
 
     /// A process that has this control channel, and nothing under way.
-    pub(super) fn with(control: Control, origin: Origin, owner: Owner) -> Result<Self, Error> {
+    pub(super) fn with(
+        control: Control,
+        origin: Origin,
+        finalizer: Finalizer,
+    ) -> Result<Self, Error> {
         let max_tag = library::greatest_tag(Comm::world()?.raw())?;
         let finished = Request::finished()?;
         trace::record();
@@ -100,7 +104,7 @@ impl MpiPlatform {
             data: Vec::new(),
             unneeded: Vec::new(),
             spawned: None,
-            owner,
+            finalizer,
         })
     }
 }

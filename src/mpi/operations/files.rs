@@ -53,9 +53,4 @@ impl Files {
             *open = None;
         }
     }
-
-    /// Closes all that no operation uses.
-    pub(in crate::mpi) fn clear(&mut self) {
-        self.0.clear();
-    }
 }

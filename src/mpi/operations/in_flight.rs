@@ -14,7 +14,7 @@ use mpi::ffi;
 use self::run::Run;
 use super::{
     contexts::{DataComm, lane_of},
-    table::{Held, Own, Owner, Table},
+    table::Table,
 };
 use crate::{
     fault::FaultCode,
@@ -23,7 +23,7 @@ use crate::{
             comm::Comm,
             inside::{self, Inside},
             library::BUFFER,
-            request::{Done, Types, empty_status},
+            request::{Done, empty_status},
         },
         this_mpi,
     },
@@ -131,7 +131,7 @@ impl Flights {
 
     /// Messages start on this context from now on; false when it is not there.
     #[inline]
-    pub(in crate::mpi) fn enter(&mut self, data: &[Option<DataComm>], lane: Lane) -> bool {
+    fn enter(&mut self, data: &[Option<DataComm>], lane: Lane) -> bool {
         self.current.lane == lane || self.open(data, lane)
     }
 
@@ -168,7 +168,7 @@ impl Flights {
     /// That a send was over when it started is noted after the last of them. Stores are done in
     /// their order, and MPI's into the queue of a process on another core take long: each of ours
     /// between them would wait for those before, and delay those behind it.
-    pub(in crate::mpi) fn start_all(
+    pub(in crate::mpi) fn start(
         &mut self,
         (data, lane): (&[Option<DataComm>], Lane),
         way: Way,
@@ -194,22 +194,6 @@ impl Flights {
             launched.for_each(Record::end_whole);
         }
         !refused
-    }
-
-    /// Starts a message where [`Self::enter`] was, as a request of a block; false when it cannot
-    /// start.
-    #[inline]
-    pub(in crate::mpi) fn start(
-        &mut self,
-        way: Way,
-        envelope: Envelope,
-        record: &mut Record,
-    ) -> bool {
-        let launched = self.launch(way, envelope, record, &inside::ordinary());
-        if launched == Launched::Over {
-            record.end_whole();
-        }
-        launched != Launched::Refused
     }
 
     /// Starts a message as a request of a block, which hears that it is under way, or why it cannot
@@ -322,10 +306,7 @@ impl Flights {
     ) {
         self.end(flight.lane, 1);
         let (lane, _) = self.flying[flight.lane as usize];
-        let held = Held { buffer, _extra: None };
-        let own = Own::new(flight.kind, (0, Types::bytes()), None, held);
-        let post = table.add(flight.request, lane, Owner::Engine(own));
-        table.abandon(post);
+        table.add_stray((flight.request, flight.kind), lane, buffer);
     }
 
     /// The request of what is over when it starts.

@@ -21,7 +21,7 @@ use crate::{
 
 /// Who ends MPI.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::mpi) enum Owner {
+pub(in crate::mpi) enum Finalizer {
     /// This library, which has initialised it.
     Library,
     /// The caller, after the end of the world.
@@ -47,7 +47,7 @@ pub struct MpiPlatform {
     /// The link to the root, and the processes spawned with us.
     pub(in crate::mpi) spawned: Option<(Comm, Comm)>,
     /// Who ends MPI.
-    pub(in crate::mpi) owner: Owner,
+    pub(in crate::mpi) finalizer: Finalizer,
 }
 
 impl MpiPlatform {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{
     contexts::lane_of,
     platform::MpiPlatform,
-    table::{Extra, Held, Own, Owner},
+    table::{Extra, Own, Owner, State},
 };
 use crate::{
     fault::FaultCode,
@@ -58,8 +58,8 @@ impl MpiPlatform {
             return Ok(Posted::Complete(elements, buffer));
         }
         let lane = if kind == Kind::File { Lane::NOWHERE } else { lane };
-        let held = Held { buffer: Some(buffer), _extra: extra };
-        let own = Own::new(kind, (elements, element), comm, held);
+        let (buffer, state) = (Some(buffer), State::Wanted);
+        let own = Own { kind, elements, element, comm, buffer, _extra: extra, state };
         Ok(Posted::Running(self.table.add(request, lane, Owner::Engine(own))))
     }
 

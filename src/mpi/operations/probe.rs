@@ -1,20 +1,19 @@
 //! Messages that are looked for before they are received.
 
-use super::table::{Held, Own, Owner, Table};
+use super::table::Table;
 use crate::{
     fault::FaultCode,
     mpi::calls::{
         comm::Comm,
         library::{Checked, PROC_FAILED_PENDING},
         matched::Matched,
-        request::Types,
         ulfm::Ulfm,
     },
     native::Kind,
     rank::Rank,
     seam::{
         buffer::{AnyBuffer, Buffer},
-        platform::{Found, Lane, MessageId, Status},
+        platform::{Found, Lane, MessageId},
     },
 };
 
@@ -54,12 +53,8 @@ impl Messages {
                     Found { status, message: Some(self.add(message)) }
                 })
             }),
-            None => Matched::next_envelope(comm, envelope).map(|seen| {
-                seen.map(|(from, tag)| {
-                    let status = Status { source: Some(from), tag, ..Status::default() };
-                    Found { status, message: None }
-                })
-            }),
+            None => Matched::next_envelope(comm, envelope)
+                .map(|seen| seen.map(|status| Found { status, message: None })),
         };
         found.or_else(|refusal| {
             if refusal.class != PROC_FAILED_PENDING {
@@ -74,10 +69,8 @@ impl Messages {
     pub(in crate::mpi) fn discard(&mut self, id: MessageId, table: &mut Table) {
         match self.take(id).map(Matched::into_nowhere) {
             Some(Ok((request, nowhere))) => {
-                let held = Held { buffer: Some(AnyBuffer::of(nowhere)), _extra: None };
-                let own = Own::new(Kind::Plain, (0, Types::bytes()), None, held);
-                let post = table.add(request, Lane::NOWHERE, Owner::Engine(own));
-                table.abandon(post);
+                let buffer = Some(AnyBuffer::of(nowhere));
+                table.add_stray((request, Kind::Plain), Lane::NOWHERE, buffer);
             }
             Some(Err(refusal)) => tracing::debug!(?refusal, "message not dropped"),
             None => {}

@@ -23,7 +23,7 @@ use crate::{
         comm::Handle,
         files::File,
         library::{PROC_FAILED_PENDING, Refusal},
-        request::{Done, empty_status},
+        request::{Done, Types, empty_status},
         ulfm::Ulfm,
     },
     native::{Kind, Request},
@@ -75,13 +75,8 @@ impl Kind {
     }
 }
 
-/// What MPI may use until a request is over.
-pub(super) struct Held {
-    pub(super) buffer: Option<AnyBuffer>,
-    pub(super) _extra: Option<Box<Extra>>,
-}
-
-/// Beside the buffer, for the few operations that need more.
+/// What MPI may use beside the buffer until the request is over, for the few operations that need
+/// more.
 pub(super) struct Extra {
     pub(super) layout: Layout,
     pub(super) _file: Option<Rc<File>>,
@@ -95,12 +90,13 @@ pub(super) struct Own {
     pub(super) element: ffi::MPI_Datatype,
     /// Where deaths are acknowledged that hold it up.
     pub(super) comm: Option<Handle>,
-    pub(super) held: Held,
-    state: State,
+    pub(super) buffer: Option<AnyBuffer>,
+    pub(super) _extra: Option<Box<Extra>>,
+    pub(super) state: State,
 }
 
 /// What is left to do for an operation of ours.
-enum State {
+pub(super) enum State {
     /// The engine asks for it.
     Wanted,
     /// It was over before the engine asked.
@@ -110,15 +106,6 @@ enum State {
 }
 
 impl Own {
-    pub(super) fn new(
-        kind: Kind,
-        (elements, element): (usize, ffi::MPI_Datatype),
-        comm: Option<Handle>,
-        held: Held,
-    ) -> Self {
-        Self { kind, elements, element, comm, held, state: State::Wanted }
-    }
-
     /// Looks once. What it came to is not remembered: a copy of what was just written is slow.
     #[inline]
     fn look(&self, request: &mut Request, ulfm: &Ulfm) -> Progress {
@@ -154,20 +141,6 @@ struct Slot {
 }
 
 impl Slot {
-    /// An operation of ours that is still wanted.
-    #[inline]
-    fn wanted(&self) -> Option<&Own> {
-        match &self.owner {
-            Owner::Engine(own) if !matches!(own.state, State::GivenUp) => Some(own),
-            _ => None,
-        }
-    }
-
-    /// True when an operation of ours in a context below this one is pending.
-    fn is_busy(&self, data: DataId, context: u32) -> bool {
-        self.wanted().is_some() && self.lane.is_below(data, context) && !self.request.is_over()
-    }
-
     /// Looks at an operation that nobody asks for, which MPI wants; true when it is over.
     fn ends(&mut self) -> bool {
         match &mut self.owner {
@@ -203,6 +176,20 @@ impl Table {
         PostId(at)
     }
 
+    /// Keeps what MPI uses for an operation that nobody asks for.
+    pub(super) fn add_stray(
+        &mut self,
+        (request, kind): (Request, Kind),
+        lane: Lane,
+        buffer: Option<AnyBuffer>,
+    ) {
+        let (elements, element, comm) = (0, Types::bytes(), None);
+        let state = State::Wanted;
+        let own = Own { kind, elements, element, comm, buffer, _extra: None, state };
+        let post = self.add(request, lane, Owner::Engine(own));
+        self.abandon(post);
+    }
+
     #[inline]
     fn slot(&mut self, post: PostId) -> Option<&mut Slot> {
         self.slots.get_mut(post.0 as usize)?.as_mut()
@@ -234,7 +221,7 @@ impl Table {
         if progress != Progress::Pending
             && let Some(Slot { owner: Owner::Engine(own), .. }) = self.remove(post)
         {
-            *buffer = own.held.buffer;
+            *buffer = own.buffer;
         }
         progress
     }
@@ -293,40 +280,43 @@ impl Table {
 
     /// Looks at the operations of the retired contexts until they are over, or for a moment.
     pub(in crate::mpi) fn drain(&mut self, data: DataId, context: u32, ulfm: &Ulfm) {
-        let began = Instant::now();
-        loop {
-            let mut busy = false;
-            let slots = self.slots.iter_mut().flatten();
-            for slot in slots.filter(|slot| slot.is_busy(data, context)) {
-                let Owner::Engine(own) = &mut slot.owner else { continue };
-                match own.look(&mut slot.request, ulfm) {
-                    Progress::Pending => busy = true,
-                    progress => own.state = State::Over(progress),
+        self.look_for_a_moment(|slot| match &mut slot.owner {
+            Owner::Engine(own)
+                if matches!(own.state, State::Wanted) && slot.lane.is_below(data, context) =>
+            {
+                let progress = own.look(&mut slot.request, ulfm);
+                if progress != Progress::Pending {
+                    own.state = State::Over(progress);
                 }
+                progress == Progress::Pending
             }
-            if !busy || began.elapsed() >= DRAIN_WITHIN {
-                return;
-            }
-        }
+            _ => false,
+        });
     }
 
     /// The same for the user's operations in blocks on a communicator that was revoked. What does
     /// not end, as it runs on another one, is over for its block, while MPI still has it.
     pub(in crate::mpi) fn drain_users(&mut self, data: DataId) {
-        let began = Instant::now();
-        let of_block = |slot: &&mut Slot| slot.lane.data == data;
-        let users = |slot: &mut Slot| match &mut slot.owner {
-            Owner::User(users) => users.look(&mut slot.request) == Progress::Pending,
-            Owner::Engine(_) => false,
-        };
-        while self.slots.iter_mut().flatten().filter(of_block).any(users)
-            && began.elapsed() < DRAIN_WITHIN
-        {}
-        for slot in self.slots.iter_mut().flatten().filter(of_block) {
+        self.look_for_a_moment(|slot| match &mut slot.owner {
+            Owner::User(users) if slot.lane.data == data => {
+                users.look(&mut slot.request) == Progress::Pending
+            }
+            _ => false,
+        });
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.lane.data == data) {
             if let Owner::User(users) = &mut slot.owner {
                 users.interrupt();
             }
         }
+    }
+
+    /// Looks at all slots until none is pending any more.
+    fn look_for_a_moment(&mut self, mut is_pending: impl FnMut(&mut Slot) -> bool) {
+        let began = Instant::now();
+        let mut looked = |slot: &mut Slot| is_pending(slot).then_some(());
+        while self.slots.iter_mut().flatten().filter_map(&mut looked).count() > 0
+            && began.elapsed() < DRAIN_WITHIN
+        {}
     }
 
     /// An operation of the user, and the communicator of its block.
@@ -339,15 +329,19 @@ impl Table {
 
     /// One of those who asked for an operation of the user does no more.
     pub(super) fn forget_users(&mut self, post: PostId) {
-        if self.users(post).is_some_and(|(users, _)| users.forget()) {
-            self.lose(post);
+        let Some((users, _)) = self.users(post) else { return };
+        let (is_last, has_ended) = (users.forget(), users.ended.is_some());
+        if is_last && has_ended {
+            self.remove(post);
+        } else if is_last {
+            self.strays.push(post.0);
         }
     }
 
     /// How many operations of ours there are, and how many of them were given up.
     pub(in crate::mpi) fn held(&self) -> (usize, usize) {
-        let wanted = self.slots.iter().flatten().filter(|slot| slot.wanted().is_some());
-        (wanted.count(), self.strays.len())
+        let strays = self.strays.len();
+        (self.slots.iter().flatten().count() - strays, strays)
     }
 
     /// Gives up the operations of a data communicator.
@@ -374,7 +368,7 @@ impl Table {
         }
         for at in self.strays.drain(..) {
             if let Some(Slot { owner: Owner::Engine(own), .. }) = self.slots[at as usize].take() {
-                mem::forget(own.held);
+                mem::forget(own);
             }
         }
         self.closed = true;

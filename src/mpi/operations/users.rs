@@ -107,23 +107,19 @@ impl Users {
 
     /// One of those who ask for it does no more; true when it was the last.
     pub(super) fn forget(&mut self) -> bool {
+        let is_last = self.uses == 1;
         self.uses = self.uses.saturating_sub(1);
-        self.uses == 0
+        is_last
     }
 }
 
 /// The communicators of the user.
 #[derive(Default)]
 pub(in crate::mpi) struct UsersComms {
-    comms: Vec<(DataId, UniverseId, Comm)>,
+    pub(in crate::mpi) comms: Vec<(DataId, UniverseId, Comm)>,
 }
 
 impl UsersComms {
-    /// Takes a communicator of the user into use.
-    pub(in crate::mpi) fn add(&mut self, data: DataId, universe: UniverseId, users: Comm) {
-        self.comms.push((data, universe, users));
-    }
-
     /// Drops a communicator that the user frees.
     pub(in crate::mpi) fn forget(&mut self, data: DataId) {
         self.comms.retain(|(known, ..)| *known != data);

@@ -59,8 +59,9 @@ fn a_shrink_fails_unless_exactly_the_dead_are_named() {
             if named.contains(rank(my_rank(&platform))) {
                 return None;
             }
-            let shrunk = platform.shrink(data, &named);
-            if let Ok(shrunk) = shrunk {
+            let request = Request::Shrink { parent: data, dead: named.clone() };
+            let shrunk = platform.make(request).map(Made::comm);
+            if let Ok(Derived { data: Some(shrunk), .. }) = shrunk {
                 let barrier = post(&mut platform, shrunk, barrier(), Vec::<u8>::new());
                 assert!(matches!(wait(&mut platform, barrier), Progress::Complete(_)));
             }
@@ -73,7 +74,7 @@ fn a_shrink_fails_unless_exactly_the_dead_are_named() {
 
 /// Rank 2 dies, the others replace it and then go round the new universe.
 fn rebuild(platform: &mut SimPlatform) -> u64 {
-    let (universe, me, roster) = match platform.origin() {
+    let (universe, me, roster) = match platform.setup().origin {
         Origin::Launched { .. } => {
             while next_number(platform, None).is_some() {}
             let mine = my_rank(platform);
@@ -103,7 +104,7 @@ fn a_regroup_spawns_replacements_which_join() {
 
 /// One attempt to rebuild after the death of rank 2; never waits for anything afterwards.
 fn attempt(platform: &mut SimPlatform) -> bool {
-    if platform.origin() == Origin::Spawned {
+    if platform.setup().origin == Origin::Spawned {
         return match platform.make(Request::Join).map(Made::universe) {
             Ok(_) => true,
             Err(error) => {
@@ -166,7 +167,7 @@ fn a_late_caller_is_told_that_the_call_has_failed() {
             platform.compute(millis(20));
         }
         let first = platform.split(data, Some(0), 0).is_ok();
-        let second = platform.shrink(data, &set(&[0])).is_ok();
+        let second = platform.make(Request::Shrink { parent: data, dead: set(&[0]) }).is_ok();
         (first, second)
     });
     assert_eq!(report.expect_orderly(), [(false, true); 2]);

@@ -59,21 +59,12 @@ fn number(frame: &[u8]) -> u64 {
 
 /// Each call by itself.
 impl SimPlatform {
-    fn origin(&self) -> Origin {
-        self.setup().origin
-    }
-
     fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
         Platform::send(self, universe, to, Outgoing::Frame(frame));
     }
 
     fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
         self.make(Request::Split { parent, color, key }).map(Made::comm)
-    }
-
-    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
-        let made = self.make(Request::Shrink { parent, dead: dead.clone() })?;
-        made.comm().data.ok_or(Error::CreationFailed)
     }
 
     fn regroup(&mut self, dead: &[u32], spawn: u32, brought: &[u8]) -> Result<Joined, Error> {
@@ -89,7 +80,7 @@ impl SimPlatform {
 }
 
 fn my_rank(platform: &SimPlatform) -> u32 {
-    match platform.origin() {
+    match platform.setup().origin {
         Origin::Launched { rank, .. } => rank.number(),
         Origin::Spawned => unreachable!("nobody spawns here"),
     }
