@@ -236,8 +236,7 @@ pub enum Idle {
 /// | messages to come | `probe` |
 /// | contexts | `awaits_context`, `retire_contexts`, `disturbance` |
 /// | communicators, universes | `make` |
-/// | files | `open_file`, `sync_file` |
-/// | what is not needed any more | `discard` |
+/// | files, and what is not needed any more | `open_file`, `sync_file`, `discard` |
 pub trait Platform: Any {
     /// What does not change.
     fn setup(&self) -> Setup;

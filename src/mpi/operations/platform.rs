@@ -96,7 +96,7 @@ impl Drop for MpiPlatform {
     /// Without an end in order MPI may still write to what is under way: that is leaked.
     fn drop(&mut self) {
         if !self.table.is_closed() {
-            mem::forget(mem::take(&mut self.table));
+            mem::forget((mem::take(&mut self.table), mem::take(&mut self.files)));
             mem::forget(mem::replace(&mut self.control, Control::new(self.ulfm)));
             mem::forget(mem::take(&mut self.data));
         }

@@ -215,8 +215,11 @@ impl Table {
         };
         let progress = match owner {
             Owner::User(users) => return users.look(request),
-            Owner::Engine(Own { state: State::Over(progress), .. }) => *progress,
-            Owner::Engine(own) => own.look(request, ulfm),
+            Owner::Engine(own) => match own.state {
+                State::Wanted => own.look(request, ulfm),
+                State::Over(progress) => progress,
+                State::GivenUp => return Progress::Failed(FaultCode::Interrupted),
+            },
         };
         if progress != Progress::Pending
             && let Some(Slot { owner: Owner::Engine(own), .. }) = self.remove(post)
@@ -321,10 +324,9 @@ impl Table {
 
     /// An operation of the user, and the communicator of its block.
     pub(super) fn users(&mut self, post: PostId) -> Option<(&mut Users, &mut Lane)> {
-        match self.slot(post)? {
-            Slot { owner: Owner::User(users), lane, .. } => Some((users, lane)),
-            Slot { .. } => None,
-        }
+        let Slot { owner, lane, .. } = self.slot(post)?;
+        let Owner::User(users) = owner else { return None };
+        Some((users, lane))
     }
 
     /// One of those who asked for an operation of the user does no more.
