@@ -9,7 +9,7 @@ use super::{
     planted::{Bug, planted},
 };
 use crate::{
-    fault::{Fault, FaultCode},
+    fault::{Fault, FaultCode, FaultReport},
     ids::{BlockId, CommId, mix},
     rank::{Rank, RankSet},
 };
@@ -124,7 +124,7 @@ impl Tally {
     /// out a rank of whose death nobody living has heard. Attempts in different data contexts
     /// cannot have exchanged data, so such a block is never committed; nor is one in which not
     /// all ranks brought values of one shape, which is a fault of those that brought any.
-    pub fn decide(mut self, comm: CommId, is_step: bool) -> Decision {
+    pub fn decide(mut self, comm: CommId) -> Decision {
         if planted(Bug::ReportAgain) {
             self.agreed.clear();
         }
@@ -158,8 +158,7 @@ impl Tally {
         } else {
             context_after(self.context_max, !self.dead.is_empty())
         };
-        let known = if is_step { self.dead } else { RankSet::new() };
-        let (faults, floor) = (self.faults, self.floor);
+        let (faults, known, floor) = (self.faults, self.dead, self.floor);
         Decision { committed, faults, dead, known, next_context, floor, values }
     }
 
@@ -200,8 +199,8 @@ pub struct Decision {
     /// Ranks whose death no earlier block has reported to all living ranks; in a step of a
     /// recovery, none of its earlier steps either.
     pub dead: RankSet,
-    /// In a step of a recovery that the slow path has decided: all ranks of whose death a voter
-    /// knew. What is made next is made without them.
+    /// If the slow path has decided: all ranks of whose death a voter knew. A recovery makes what
+    /// comes next without them.
     pub known: RankSet,
     /// The data context in which blocks run after this decision.
     pub next_context: u32,
@@ -226,9 +225,10 @@ impl Decision {
     }
 
     /// The new faults of the block as its users see them, deaths included.
-    pub fn report(&self, comm: CommId) -> crate::fault::FaultReport {
+    pub fn report(&self, comm: CommId) -> FaultReport {
         let death = |rank| Fault { comm, rank, code: FaultCode::ProcessFailed };
         let deaths = self.dead.iter().map(death);
-        crate::fault::FaultReport::new(deaths.chain(self.faults.iter().copied()).collect())
+        let faults = deaths.chain(self.faults.iter().copied()).collect();
+        FaultReport::new(faults).with_known(self.known.clone())
     }
 }

@@ -212,6 +212,7 @@ impl Engine {
             let mine = made.table[comm.me.index()].0;
             let mut ranks: Vec<usize> =
                 (0..made.table.len()).filter(|rank| made.table[*rank].0 == mine).collect();
+            let id = id.part(ranks[0] as u32);
             ranks.sort_by_key(|rank| made.table[*rank].1);
             let me = ranks.iter().position(|rank| *rank == comm.me.index());
             let members = ranks.iter().map(|rank| comm.members[*rank]).collect();

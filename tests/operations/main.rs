@@ -23,6 +23,7 @@ mod planes;
 mod requests;
 mod runs;
 mod sections;
+mod told;
 mod transactions;
 mod windows;
 

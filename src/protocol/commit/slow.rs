@@ -146,8 +146,7 @@ impl Commit {
                 self.settle(id, decision, ballot, out);
             }
             (Some(Contribution::Undecided(tally)), None) => {
-                let decision = tally.decide(self.comm, self.is_step(id));
-                self.settle(id, decision, ballot, out);
+                self.settle(id, tally.decide(self.comm), ballot, out);
             }
             (Some(contribution), Some(parent)) => {
                 let sent = gathering.sent_to.is_some() && planted(Bug::ContributeOnce);

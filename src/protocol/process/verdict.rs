@@ -33,16 +33,25 @@ impl Process {
         self.block_mut(key).faults.push(fault);
     }
 
-    /// Records that a block inside of this one was faulty, and that the fault was not handled.
+    /// Records that a block inside of this one was faulty, and that the fault was not handled; with
+    /// what the inner report says, for those who were not in that block, but for codes that are an
+    /// error of that block's ranks.
     pub fn raise_inner(&mut self, key: BlockKey, inner: BlockKey) {
         let comm = self.comm(self.block(inner).comm).id;
+        let is_error = |code: FaultCode| {
+            code.is_for_all() || matches!(code, FaultCode::StateLost | FaultCode::NothingProtected)
+        };
+        let told = self.block(inner).report.faults().iter();
+        let told: Vec<Fault> = told.filter(|fault| !is_error(fault.code)).copied().collect();
         let outer = self.block(key);
         let (own, level, context) = (outer.comm, outer.level, outer.context);
         let rank = self.comm(own).me;
         if level.is_agreed() {
             self.comm_mut(own).tainted = Some(context);
         }
-        self.block_mut(key).faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
+        let faults = &mut self.block_mut(key).faults;
+        faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
+        faults.extend(told);
     }
 
     /// What a request of a block that failed with this code, and needed this rank, says in the

@@ -21,7 +21,7 @@ use std::{
 };
 
 use fampi::{
-    Fault, FaultCode, FaultReport, Rank,
+    CommId, Fault, FaultCode, FaultReport, Rank,
     guest::Guest,
     protocol::exchange::Shape,
     sim::{Crash, Ending, Report, Simulation},
@@ -75,6 +75,8 @@ type Finished = Arc<Mutex<BTreeSet<(Name, usize)>>>;
 struct Log {
     /// The processes of each communicator.
     members: Vec<Vec<usize>>,
+    /// Its name in reports.
+    ids: Vec<Option<CommId>>,
     ends: BTreeMap<Name, (bool, FaultReport)>,
     wrong: Option<String>,
     seen: Seen,
@@ -171,7 +173,8 @@ fn check(report: &Report<Log>, finished: &BTreeSet<(Name, usize)>) -> Result<See
     for (comm, number) in committed {
         for (rank, process) in log.members[comm].iter().enumerate() {
             let dead = |fault: &Fault| {
-                fault.code == FaultCode::ProcessFailed && fault.rank == Rank::from(rank)
+                let place = (Some(fault.comm), fault.rank);
+                fault.code == FaultCode::ProcessFailed && place == (log.ids[comm], Rank::from(rank))
             };
             let named = |(name, (_, end)): (&Name, &(usize, &(bool, FaultReport)))| {
                 name.0 == comm && end.1.faults().iter().any(dead)

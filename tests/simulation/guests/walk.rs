@@ -99,6 +99,8 @@ impl<'a> Walk<'a> {
         for place in self.places.iter().flatten().filter(|_| self.job.frees) {
             self.guest.abandon(place.comm);
         }
+        let id = |place: &Place| self.guest.id(place.comm);
+        self.log.ids = self.places.iter().map(|place| place.as_ref().map(id)).collect();
         self.guest.leave();
         self.log.members =
             self.places.into_iter().map(|it| it.map(|it| it.members).unwrap_or_default()).collect();
