@@ -16,7 +16,7 @@ pub enum Ending<R> {
     Finished(R),
     /// It was crashed on purpose.
     Crashed,
-    /// It called [`exit`](crate::seam::platform::Platform::exit).
+    /// It called [`quit`](crate::seam::platform::Platform::quit).
     Exited,
     /// Its program panicked with this message; the others saw it die.
     Panicked(String),
