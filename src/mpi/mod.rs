@@ -1,6 +1,6 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
-//! The only module with `unsafe`. It consists of rooms, each of which names only those below it, as
+//! With `native`, the only module with `unsafe`. Its rooms each name only those below them, as
 //! a test checks; no files of them import each other in a circle.
 //!
 //! ```text
