@@ -36,7 +36,7 @@ impl TryBlock {
             return Err(Error::NotGlobal);
         }
         let barrier = Operation::Collective(Collective::Barrier);
-        let asked: Request<u8> = self.post(Need::Anybody, &barrier, Vec::new());
+        let asked: Request<u8> = self.post(Need::All, &barrier, Vec::new());
         Ok(Request::of(asked.id()))
     }
 }

@@ -76,7 +76,7 @@ impl Engine {
         operation: &Operation,
         buffer: AnyBuffer,
     ) -> Result<Posted, (FaultCode, AnyBuffer)> {
-        let doomed = self.process.doom(key, need, matches!(operation, Operation::Collective(_)));
+        let doomed = self.process.doom(key, need);
         let block = self.block(key);
         match (doomed, self.comm(block.comm).data) {
             (None, Some(data)) => {

@@ -302,7 +302,7 @@ impl Engine {
         let at = self.comm(self.block(key).comm).me.index() * mine.len();
         all[at..at + mine.len()].copy_from_slice(mine);
         let gather = Operation::Collective(Collective::Allgather { parts: Parts::Even });
-        let index = self.post(key, Need::Anybody, &gather, AnyBuffer::of(all));
+        let index = self.post(key, Need::All, &gather, AnyBuffer::of(all));
         self.wait_request(key, index, Timeout::Never);
         self.succeeded(key, index)?;
         let buffer = self.contents(key).records[index].buffer();

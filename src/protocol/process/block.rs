@@ -110,8 +110,10 @@ pub enum Phase {
 pub enum Need {
     /// This rank.
     Peer(Rank),
-    /// Possibly any rank: a receive from any source, or a collective.
+    /// Possibly any rank: a receive from any source.
     Anybody,
+    /// All ranks: a collective.
+    All,
     /// The ranks of the exchange of this number in the block.
     Neighbours(u32),
     /// No other rank: a file.
@@ -202,7 +204,7 @@ impl Process {
         state.open.push(key);
         if !state.interrupts.is_empty() && state.interrupts.contains(block.scope) {
             // A rank has left it before this one came: nobody waits inside of it.
-            state.tainted = Some(block.context);
+            state.tainted = Some((block.context, FaultCode::Interrupted));
             self.interrupted.push(key);
         }
         key

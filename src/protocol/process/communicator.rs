@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::BlockKey;
 use crate::{
+    fault::FaultCode,
     ids::{BlockId, CommId, DataId, UniverseId},
     protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts},
     rank::Rank,
@@ -53,9 +54,9 @@ pub struct Communicator {
     pub context: u32,
     /// The highest context that is known to be there, or not to come.
     pub settled_context: u32,
-    /// The context of the last block here that had a fault: what such a block left behind could
-    /// meet later blocks of the context, so these are not committed either.
-    pub tainted: Option<u32>,
+    /// The context of the last block here that had a fault, and what later agreed blocks of that
+    /// context vote: what the faulty one left behind could meet theirs, so they are not committed.
+    pub tainted: Option<(u32, FaultCode)>,
     /// The number of the next agreed block.
     pub next_block: BlockId,
     /// How many communicators were derived from this one.

@@ -13,9 +13,8 @@ use crate::{
 };
 
 impl Process {
-    /// Why an operation with this need has no chance in this block, if it has none. `of_all` says
-    /// that it is a collective.
-    pub fn doom(&self, key: BlockKey, need: Need, of_all: bool) -> Option<FaultCode> {
+    /// Why an operation with this need has no chance in this block, if it has none.
+    pub fn doom(&self, key: BlockKey, need: Need) -> Option<FaultCode> {
         let block = self.block(key);
         let state = self.comm(block.comm);
         if state.is_quiet() && self.interrupted.is_empty() {
@@ -28,7 +27,7 @@ impl Process {
         }
         let hopeless = match need {
             Need::Peer(peer) => state.commit.dead().contains(peer),
-            Need::Anybody if of_all => !state.commit.dead().is_empty(),
+            Need::All => !state.commit.dead().is_empty(),
             // It may be the dead who was to send; once all know that, it is the user's risk.
             Need::Anybody => state.has_unreported_deaths(),
             // Asked for each of their messages.
@@ -90,8 +89,15 @@ impl Process {
     ) {
         let block = self.block(key);
         let (comm, scope, context) = (block.comm, block.scope, block.context);
-        let elsewhere = code == FaultCode::Interrupted && block.level.is_agreed();
-        self.comm_mut(comm).tainted = Some(context);
+        let is_agreed = block.level.is_agreed();
+        let elsewhere = code == FaultCode::Interrupted && is_agreed;
+        // A message of a local block matches no other block; a collective matches the next one.
+        if is_agreed || need == Need::All {
+            // Who died is in the report by the detector.
+            let is_told = is_agreed || code.is_process_failure();
+            let cause = if is_told { FaultCode::Interrupted } else { code };
+            self.comm_mut(comm).tainted = Some((context, cause));
+        }
         if let (true, Need::Peer(peer)) = (code.is_process_failure(), need) {
             let state = self.comm(comm);
             let address = (state.universe, state.members[peer.index()]);
@@ -153,7 +159,7 @@ impl Process {
                 let block = self.block(key);
                 let (scope, context) = (block.scope, block.context);
                 if block.phase == Phase::Open {
-                    self.comm_mut(comm).tainted = Some(context);
+                    self.comm_mut(comm).tainted = Some((context, FaultCode::Interrupted));
                     self.flood(comm, scope, out);
                 }
             }
@@ -196,7 +202,7 @@ impl Process {
             return;
         }
         let context = self.block(block).context;
-        self.comm_mut(key).tainted = Some(context);
+        self.comm_mut(key).tainted = Some((context, FaultCode::Interrupted));
         self.interrupted.push(block);
         out.command(Command::Interrupted(block));
         // Whether any rank died is only known with the decision.

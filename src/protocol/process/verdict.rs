@@ -27,7 +27,7 @@ impl Process {
         let (comm, context, is_agreed) = (block.comm, block.context, block.level.is_agreed());
         let state = self.comm_mut(comm);
         if is_agreed {
-            state.tainted = Some(context);
+            state.tainted = Some((context, FaultCode::Interrupted));
         }
         let fault = Fault { comm: state.id, rank, code };
         self.block_mut(key).faults.push(fault);
@@ -47,7 +47,7 @@ impl Process {
         let (own, level, context) = (outer.comm, outer.level, outer.context);
         let rank = self.comm(own).me;
         if level.is_agreed() {
-            self.comm_mut(own).tainted = Some(context);
+            self.comm_mut(own).tainted = Some((context, FaultCode::Interrupted));
         }
         let faults = &mut self.block_mut(key).faults;
         faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
@@ -128,14 +128,16 @@ impl Process {
     fn add_faults(&mut self, key: BlockKey, mut faults: Vec<Fault>) {
         let block = &mut self.blocks[key.slot()];
         let state = &self.comms[block.comm.index()];
-        let tainted = state.tainted == Some(block.context) && !planted(Bug::CommitInTheTainted);
-        if faults.is_empty() && block.faults.is_empty() && !tainted {
+        let tainted = state.tainted.filter(|(context, _)| *context == block.context);
+        let tainted = tainted.filter(|_| !planted(Bug::CommitInTheTainted));
+        if faults.is_empty() && block.faults.is_empty() && tainted.is_none() {
             return;
         }
         block.faults.append(&mut faults);
-        if tainted && block.faults.is_empty() && block.level.is_agreed() {
-            let (comm, rank) = (state.id, state.me);
-            block.faults.push(Fault { comm, rank, code: FaultCode::Interrupted });
+        if let Some((_, code)) = tainted.filter(|_| block.level.is_agreed())
+            && block.faults.is_empty()
+        {
+            block.faults.push(Fault { comm: state.id, rank: state.me, code });
         }
         block.faults.sort_unstable();
         block.faults.dedup();
@@ -278,7 +280,7 @@ impl Process {
         let needed = match need {
             Need::Peer(peer) => dead(peer),
             Need::Neighbours(_) => { peers }.any(dead),
-            Need::Anybody | Need::Foreign => block.report.faults().iter().any(died),
+            Need::Anybody | Need::All | Need::Foreign => block.report.faults().iter().any(died),
             Need::Nobody | Need::Inner(_) => false,
         };
         if needed { FaultCode::ProcessFailed } else { FaultCode::Interrupted }
