@@ -38,9 +38,7 @@ pub mod recovery;
 #[doc(hidden)]
 pub mod seam;
 
-#[cfg(feature = "mpi")]
-use ::mpi as rsmpi;
-#[cfg(all(docsrs, not(feature = "mpi")))]
+#[cfg(any(feature = "mpi", docsrs))]
 use native::rsmpi;
 
 /// Pages to read; there is no code in here.

@@ -16,6 +16,8 @@ mod flight;
 mod function;
 mod user;
 
+#[cfg(feature = "mpi")]
+pub(crate) use ::mpi as rsmpi;
 #[cfg(all(docsrs, not(feature = "mpi")))]
 pub(crate) use absent::rsmpi;
 #[cfg(not(feature = "mpi"))]
