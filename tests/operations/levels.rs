@@ -302,14 +302,17 @@ fn a_local_block_that_is_retried_with_success_leaves_nothing_for_the_block_aroun
 fn a_collective_of_a_local_block_that_failed_is_the_cause_why_the_block_around_it_fails() {
     for seed in 0..10 {
         let report = Simulation::new(3).seed(seed).run_world(|world| {
-            let outer = world.start(Level::Global).expect("in use");
-            if world.rank() != Rank::new(2) {
+            let mut outer = world.start(Level::Global).expect("in use");
+            if world.rank() == Rank::new(2) {
+                sim::compute(Duration::from_millis(2));
+            } else {
                 // The next collective of this rank would meet the one that rank 2 never came to.
                 let mut local = world.start(Level::Local).expect("in use");
                 local.ibarrier();
                 let limit = Timeout::After(Duration::from_micros(300));
                 assert!(!wait(local, limit).is_committed());
             }
+            outer.ibarrier();
             let late = wait(outer, Timeout::Never);
             assert!(!late.is_committed());
             let faults = late.report().faults().to_vec();
@@ -319,9 +322,9 @@ fn a_collective_of_a_local_block_that_failed_is_the_cause_why_the_block_around_i
             world.finalize();
             faults.iter().map(|fault| (fault.rank.number(), fault.code)).collect::<Vec<_>>()
         });
-        let late = |rank| (rank, FaultCode::TimedOut);
         for faults in report.expect_orderly() {
-            assert_eq!(faults, [late(0), late(1)]);
+            // The one who is later may hear of it while it still waits.
+            assert!(faults.iter().any(|(rank, code)| *rank < 2 && *code == FaultCode::TimedOut));
         }
     }
 }

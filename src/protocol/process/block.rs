@@ -204,7 +204,7 @@ impl Process {
         state.open.push(key);
         if !state.interrupts.is_empty() && state.interrupts.contains(block.scope) {
             // A rank has left it before this one came: nobody waits inside of it.
-            state.tainted = Some((block.context, FaultCode::Interrupted));
+            state.taint(block.context, FaultCode::Interrupted);
             self.interrupted.push(key);
         }
         key

@@ -123,6 +123,21 @@ impl Communicator {
         self.commit.dead().is_empty() && self.interrupts.is_empty()
     }
 
+    /// A block of this data context has a fault. A cause that names more than an interruption
+    /// stays.
+    pub fn taint(&mut self, context: u32, cause: FaultCode) {
+        if self.lost_collective(context).is_none() {
+            self.tainted = Some((context, cause));
+        }
+    }
+
+    /// Why a local block gave up a collective of this context, if one did: the next collective of
+    /// this rank there would meet the one that was given up.
+    pub fn lost_collective(&self, context: u32) -> Option<FaultCode> {
+        let (tainted, cause) = self.tainted?;
+        (tainted == context && cause != FaultCode::Interrupted).then_some(cause)
+    }
+
     /// True when ranks are dead of which no report has told.
     pub fn has_unreported_deaths(&self) -> bool {
         self.commit.dead().len() > self.commit.reported_dead().len()

@@ -17,6 +17,9 @@ impl Process {
     pub fn doom(&self, key: BlockKey, need: Need) -> Option<FaultCode> {
         let block = self.block(key);
         let state = self.comm(block.comm);
+        if need == Need::All && state.lost_collective(block.context).is_some() {
+            return Some(FaultCode::Interrupted);
+        }
         if state.is_quiet() && self.interrupted.is_empty() {
             return None;
         }
@@ -96,7 +99,7 @@ impl Process {
             // Who died is in the report by the detector.
             let is_told = is_agreed || code.is_process_failure();
             let cause = if is_told { FaultCode::Interrupted } else { code };
-            self.comm_mut(comm).tainted = Some((context, cause));
+            self.comm_mut(comm).taint(context, cause);
         }
         if let (true, Need::Peer(peer)) = (code.is_process_failure(), need) {
             let state = self.comm(comm);
@@ -159,7 +162,7 @@ impl Process {
                 let block = self.block(key);
                 let (scope, context) = (block.scope, block.context);
                 if block.phase == Phase::Open {
-                    self.comm_mut(comm).tainted = Some((context, FaultCode::Interrupted));
+                    self.comm_mut(comm).taint(context, FaultCode::Interrupted);
                     self.flood(comm, scope, out);
                 }
             }
@@ -202,7 +205,7 @@ impl Process {
             return;
         }
         let context = self.block(block).context;
-        self.comm_mut(key).tainted = Some((context, FaultCode::Interrupted));
+        self.comm_mut(key).taint(context, FaultCode::Interrupted);
         self.interrupted.push(block);
         out.command(Command::Interrupted(block));
         // Whether any rank died is only known with the decision.

@@ -27,7 +27,7 @@ impl Process {
         let (comm, context, is_agreed) = (block.comm, block.context, block.level.is_agreed());
         let state = self.comm_mut(comm);
         if is_agreed {
-            state.tainted = Some((context, FaultCode::Interrupted));
+            state.taint(context, FaultCode::Interrupted);
         }
         let fault = Fault { comm: state.id, rank, code };
         self.block_mut(key).faults.push(fault);
@@ -47,7 +47,7 @@ impl Process {
         let (own, level, context) = (outer.comm, outer.level, outer.context);
         let rank = self.comm(own).me;
         if level.is_agreed() {
-            self.comm_mut(own).tainted = Some((context, FaultCode::Interrupted));
+            self.comm_mut(own).taint(context, FaultCode::Interrupted);
         }
         let faults = &mut self.block_mut(key).faults;
         faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
@@ -135,7 +135,7 @@ impl Process {
         }
         block.faults.append(&mut faults);
         if let Some((_, code)) = tainted.filter(|_| block.level.is_agreed())
-            && block.faults.is_empty()
+            && (block.faults.is_empty() || code != FaultCode::Interrupted)
         {
             block.faults.push(Fault { comm: state.id, rank: state.me, code });
         }
