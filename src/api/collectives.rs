@@ -7,15 +7,15 @@
 
 use super::{Request, TryBlock};
 use crate::{
-    engine::{
-        Need,
-        buffer::Element,
+    engine::Need,
+    error::Error,
+    native::Element,
+    rank::Rank,
+    seam::{
         collective::{Collective, Parts},
         platform::Operation,
         reduction::ReduceWith,
     },
-    error::Error,
-    rank::Rank,
 };
 
 /// How many elements a rank sends to each rank, and receives from each, in rank order.

@@ -13,9 +13,10 @@
 
 use super::{Comm, Finished, Forming, Request, TryBlock};
 use crate::{
-    engine::{Need, collective::Collective, platform::Operation},
+    engine::Need,
     error::Error,
     recovery::creation::Creation,
+    seam::{collective::Collective, platform::Operation},
 };
 
 /// # Duplicates

@@ -2,18 +2,17 @@
 
 use core::time::Duration;
 
-use super::{
-    BlockKey, CommKey, Engine, Need,
-    block::Contents,
-    buffer::AnyBuffer,
-    platform::{Idle, Lane, Operation, Posted, Progress, Status},
-};
+use super::{BlockKey, CommKey, Engine, Need, block::Contents};
 use crate::{
     error::Error,
     fault::FaultCode,
     protocol::{
         agreement::FIRST_SHARED_CONTEXT,
         planted::{Bug, planted},
+    },
+    seam::{
+        buffer::AnyBuffer,
+        platform::{Idle, Lane, Operation, Posted, Progress, Status},
     },
     timeout::Timeout,
 };
