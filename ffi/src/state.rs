@@ -491,7 +491,7 @@ fn operation_ended(
 ) -> Option<(ffi::MPI_Status, c_int)> {
     guest.with_mpi(|mpi| {
         if look && mpi.ended(post).is_none() {
-            fampi_core::engine::platform::Platform::test(mpi, post);
+            fampi_core::engine::platform::Platform::test(mpi, post, &mut None);
         }
         let ended = mpi.ended(post)?;
         Some((ended.status, ended.fault.map_or(0, fampi_core::FaultCode::number)))

@@ -6,12 +6,7 @@
 //! [`crate::World`].
 
 use crate::{
-    engine::{
-        BlockKey, CommKey, Engine, Level, Need, Waited,
-        platform::{DataId, Platform, PostId, Progress, UniverseId},
-        record::Record,
-        reduction::Values,
-    },
+    engine::{BlockKey, CommKey, Engine, Level, Need, Waited},
     error::Error,
     fault::{FaultCode, FaultReport},
     ids::CommId,
@@ -19,6 +14,11 @@ use crate::{
     recovery::{
         creation::{Creation, Kind},
         repair::Repair,
+    },
+    seam::{
+        platform::{DataId, Platform, PostId, Progress, UniverseId},
+        record::Record,
+        reduction::Values,
     },
     timeout::Timeout,
 };
@@ -340,7 +340,7 @@ impl Guest {
     /// One step of everything.
     pub fn progress(&mut self) {
         if !self.engine.process.has_left() {
-            self.engine.wait(Timeout::Poll, crate::engine::platform::Idle::Busy, |_| false);
+            self.engine.wait(Timeout::Poll, crate::seam::platform::Idle::Busy, |_| false);
         }
     }
 
@@ -365,7 +365,7 @@ pub struct Probe<'a> {
 impl Probe<'_> {
     /// Looks at a request of the platform.
     pub fn request(&mut self, post: PostId) -> bool {
-        let progress = self.engine.platform.test(post);
+        let progress = self.engine.platform.test(post, &mut None);
         self.engine.note_foreign_loss(progress);
         progress != Progress::Pending
     }

@@ -2,10 +2,11 @@
 
 use super::{Comm, Request, RequestId, Status, block, wait::public_status};
 use crate::{
-    engine::{BlockKey, Level, Progress, Shared, Waited, buffer::Element},
+    engine::{BlockKey, Level, Progress, Shared, Waited},
     error::Error,
     fault::{Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
+    native::Element,
     rank::RankSet,
     timeout::Timeout,
 };

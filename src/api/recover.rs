@@ -2,9 +2,10 @@
 
 use super::{Comm, World};
 use crate::{
-    engine::{CommKey, Engine, Shared, platform::Idle},
+    engine::{CommKey, Engine, Shared},
     error::Error,
     recovery::{creation::Creation, rebuild::Rebuild},
+    seam::platform::Idle,
     timeout::Timeout,
 };
 

@@ -23,11 +23,12 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{BlockKey, CommKey, Engine, Level, Phase, platform::Idle};
+use super::{BlockKey, CommKey, Engine, Level, Phase};
 use crate::{
     fault::{Fault, FaultCode},
     ids::BlockId,
     protocol::planted::planted,
+    seam::platform::Idle,
     timeout::Timeout,
 };
 

@@ -2,13 +2,11 @@
 
 use core::time::Duration;
 
-use super::{
-    BlockKey, Engine, Progress, Source,
-    platform::{Idle, Incoming, UniverseId},
-};
+use super::{BlockKey, Engine, Progress, Source};
 use crate::{
     protocol::{codec, fused::Held, planted::planted},
     rank::Rank,
+    seam::platform::{Idle, Incoming, UniverseId},
     timeout::Timeout,
 };
 
@@ -67,7 +65,7 @@ impl Engine {
         if !self.serving.is_empty() {
             // To look for questions costs more than to look for a vote, which comes soon; but
             // nobody falls idle who has not looked since.
-            let rarely = (self.patience / 2).max(1);
+            let rarely = (self.setup.patience / 2).max(1);
             if awaits.is_none() || self.turns.is_multiple_of(rarely) {
                 busy |= self.serve_windows();
             }
@@ -120,7 +118,11 @@ impl Engine {
             } else {
                 quiet += 1;
                 // Nobody falls idle who has not polled for each of its votes since.
-                if quiet < self.patience.max(self.patience / 2 + self.process.voted().len() as u32)
+                if quiet
+                    < self
+                        .setup
+                        .patience
+                        .max(self.setup.patience / 2 + self.process.voted().len() as u32)
                 {
                     continue;
                 }
@@ -135,7 +137,7 @@ impl Engine {
                 if !done(self) {
                     self.platform.idle(self.next_deadline(limit), how);
                 }
-                quiet = self.patience / 2;
+                quiet = self.setup.patience / 2;
             }
         }
     }

@@ -2,16 +2,15 @@
 
 use core::time::Duration;
 
-use super::{
-    BlockKey, CommKey, Engine, Need,
-    block::Contents,
-    buffer::AnyBuffer,
-    platform::{Idle, Lane, Operation, Posted, Progress, Status},
-};
+use super::{BlockKey, CommKey, Engine, Need, block::Contents};
 use crate::{
     error::Error,
     fault::FaultCode,
     protocol::{agreement::FIRST_SHARED_CONTEXT, planted::planted},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{Idle, Lane, Operation, Posted, Progress, Status},
+    },
     timeout::Timeout,
 };
 
@@ -74,7 +73,7 @@ impl Engine {
         operation: &Operation,
         buffer: AnyBuffer,
     ) -> Result<Posted, (FaultCode, AnyBuffer)> {
-        let doomed = self.process.doom(key, need, matches!(operation, Operation::Collective(_)));
+        let doomed = self.process.doom(key, need);
         let block = self.block(key);
         match (doomed, self.comm(block.comm).data) {
             (None, Some(data)) => {

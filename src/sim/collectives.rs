@@ -18,12 +18,12 @@ use super::{
     world::{Pid, World},
 };
 use crate::{
-    engine::{
+    fault::{FaultCode, class},
+    seam::{
         buffer::AnyBuffer,
         collective::Collective,
         platform::{PostId, Progress},
     },
-    fault::{FaultCode, class},
 };
 
 /// What becomes of a collective in which a member died after its call.

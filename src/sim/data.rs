@@ -21,14 +21,14 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Buffer},
-        platform::{Operation, PostId, Progress, Status},
-    },
     fault::{FaultCode, class},
     ids::mix,
     protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Operation, PostId, Progress, Status},
+    },
 };
 
 /// Sends of at most this many bytes complete without their receiver.

@@ -5,12 +5,12 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::{
+    error::Error,
+    fault::class,
+    seam::{
         buffer::Buffer,
         platform::{FileAccess, FileId, FileMode, Operation, PostId, Progress, Status},
     },
-    error::Error,
-    fault::class,
 };
 
 /// No file has more elements.

@@ -1,4 +1,4 @@
-//! A virtual world behind [`Platform`](crate::engine::platform::Platform): many processes in one,
+//! A virtual world behind [`Platform`](crate::seam::platform::Platform): many processes in one,
 //! with deaths on order, in virtual time, every run the same for the same seed.
 //!
 //! ```text

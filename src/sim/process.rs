@@ -17,12 +17,14 @@ use super::{
     data::Post,
     event::Event,
     files::OpenFile,
-    groups::Made,
     matching::Message,
     network::News,
     world::{Pid, Time, World, note},
 };
-use crate::{engine::platform::Origin, error::Error};
+use crate::{
+    error::Error,
+    seam::platform::{Made, Origin},
+};
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq)]

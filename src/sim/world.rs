@@ -19,9 +19,9 @@ use super::{
     report::Counters,
 };
 use crate::{
-    engine::{buffer::AnyBuffer, platform::Origin},
     ids::mix,
     rank::Rank,
+    seam::{buffer::AnyBuffer, platform::Origin},
 };
 
 /// Nanoseconds of virtual time.

@@ -4,7 +4,7 @@ use super::{Address, Chosen, CommKey, Command, Events, Outlet, Process, Source};
 use crate::{
     fault::FaultCode,
     protocol::planted::planted,
-    rank::{Rank, RankSet},
+    rank::Rank,
 };
 
 impl Process {
@@ -55,16 +55,5 @@ impl Process {
                 out.command(Command::FailRequests(key, code, chosen));
             }
         }
-    }
-
-    /// The processes of a universe that are known to be dead.
-    pub fn dead_of(&self, universe: crate::ids::UniverseId) -> RankSet {
-        let known = self.universes.iter().find(|known| known.id == universe);
-        let early = self.early_deaths.iter().filter(|(of, _)| *of == universe);
-        let mut dead = known.map(|known| known.dead.clone()).unwrap_or_default();
-        for (_, process) in early {
-            dead.insert(*process);
-        }
-        dead
     }
 }

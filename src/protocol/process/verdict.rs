@@ -133,9 +133,10 @@ impl Process {
             return;
         }
         block.faults.append(&mut faults);
-        if tainted && block.faults.is_empty() && block.level.is_agreed() {
-            let (comm, rank) = (state.id, state.me);
-            block.faults.push(Fault { comm, rank, code: FaultCode::Interrupted });
+        let lost = state.lost_collective(block.context);
+        if tainted && block.level.is_agreed() && (block.faults.is_empty() || lost.is_some()) {
+            let code = lost.unwrap_or(FaultCode::Interrupted);
+            block.faults.push(Fault { comm: state.id, rank: state.me, code });
         }
         block.faults.sort_unstable();
         block.faults.dedup();
@@ -278,7 +279,7 @@ impl Process {
         let needed = match need {
             Need::Peer(peer) => dead(peer),
             Need::Neighbours(_) => { peers }.any(dead),
-            Need::Anybody | Need::Foreign => block.report.faults().iter().any(died),
+            Need::Anybody | Need::All | Need::Foreign => block.report.faults().iter().any(died),
             Need::Nobody | Need::Inner(_) => false,
         };
         if needed { FaultCode::ProcessFailed } else { FaultCode::Interrupted }

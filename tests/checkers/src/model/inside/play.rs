@@ -160,7 +160,7 @@ impl Play<'_> {
         member.request = if self.setup.ring { Request::Pending } else { Request::Done };
         (member.sent, member.inner_decision) = (false, None);
         let (block, need) = (member.outer, Need::Peer(self.setup.left(self.rank)));
-        let doom = member.process.doom(block, need, false).filter(|_| self.setup.ring);
+        let doom = member.process.doom(block, need).filter(|_| self.setup.ring);
         if let Some(code) = doom {
             member.request = Request::Failed(code);
             self.call(|process, out| process.request_failed(block, need, code, out));

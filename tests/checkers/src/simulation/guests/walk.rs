@@ -6,7 +6,7 @@ use fampi::{
     CommId, FaultCode, Level, Rank, ReduceOp, Timeout,
     engine::{
         collective::Collective,
-        platform::{DataId, Operation, PostId, UniverseId},
+        platform::{DataId, Operation, PostId, Request, UniverseId},
         reduction::ReduceWith,
     },
     guest::{Guest, GuestBlock, GuestComm, Part, Wait},
@@ -121,8 +121,9 @@ impl<'a> Walk<'a> {
             self.places.push(Some(Place { comm, data, members, me, started: 0 }));
         }
         // Whoever comes out of this knows that all have come so far; whether it works is no matter.
-        let everybody: Vec<Rank> = members.into_iter().map(Rank::from).collect();
-        drop(self.guest.with_platform(|platform| platform.gather(UniverseId(0), &everybody)));
+        let members = members.into_iter().map(Rank::from).collect();
+        let everybody = Request::Gather { universe: UniverseId(0), members };
+        drop(self.guest.with_platform(|platform| platform.make(everybody)));
     }
 
     fn follow(&mut self, calm: bool) {

@@ -2,59 +2,16 @@
 
 use core::any::TypeId;
 
-use super::buffer::{Buffer, Element, Foreign};
-use crate::error::Error;
+use super::buffer::Buffer;
 pub use crate::protocol::fused::{Fusible, MAX_VALUES, ReduceOp, Values};
+use crate::{
+    error::Error,
+    native::{Element, Foreign, UserOp},
+};
 
 /// A number that predefined reductions work on.
-pub trait Reducible: Element {
-    /// True when the operation is defined for this type (bit operations are not, for floats).
-    fn supports(op: ReduceOp) -> bool;
-    /// One step of the reduction.
-    #[must_use]
-    fn reduce(self, other: Self, op: ReduceOp) -> Self;
-}
-
-macro_rules! reducible_integers {
-    ($($number:ty)*) => {$(
-        impl Reducible for $number {
-            fn supports(_: ReduceOp) -> bool {
-                true
-            }
-
-            fn reduce(self, other: Self, op: ReduceOp) -> Self {
-                match op {
-                    ReduceOp::Sum => self.wrapping_add(other),
-                    ReduceOp::Product => self.wrapping_mul(other),
-                    ReduceOp::Min => self.min(other),
-                    ReduceOp::Max => self.max(other),
-                    ReduceOp::And => self & other,
-                    ReduceOp::Or => self | other,
-                }
-            }
-        }
-    )*};
-}
-
-macro_rules! reducible_floats {
-    ($($number:ty)*) => {$(
-        impl Reducible for $number {
-            fn supports(op: ReduceOp) -> bool {
-                !matches!(op, ReduceOp::And | ReduceOp::Or)
-            }
-
-            fn reduce(self, other: Self, op: ReduceOp) -> Self {
-                match op {
-                    ReduceOp::Sum => self + other,
-                    ReduceOp::Product => self * other,
-                    ReduceOp::Min => self.min(other),
-                    ReduceOp::Max => self.max(other),
-                    ReduceOp::And | ReduceOp::Or => unreachable!("checked by `supports`"),
-                }
-            }
-        }
-    )*};
-}
+pub trait Reducible: Fusible + Element {}
+impl<T: Fusible + Element> Reducible for T {}
 
 /// Finds the predefined operation for elements whose type is only known when it comes.
 macro_rules! predefined_for {
@@ -72,46 +29,6 @@ macro_rules! predefined_for {
 }
 
 predefined_for!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
-reducible_integers!(i8 i16 i32 i64 u8 u16 u32 u64);
-reducible_floats!(f32 f64);
-
-/// A reduction of the user (`MPI_Op_create`, MPI 4.1 §6.9.5): a type without values that matter,
-/// given to an operation in the place of a [`ReduceOp`].
-///
-/// ```
-/// use fampi::UserOp;
-///
-/// /// Keeps the number that is farther from zero.
-/// struct Farthest;
-///
-/// impl UserOp for Farthest {
-///     type Element = f64;
-///     const COMMUTES: bool = true;
-///
-///     fn combine(left: &[f64], right: &mut [f64]) {
-///         for (left, right) in left.iter().zip(right) {
-///             if left.abs() > right.abs() {
-///                 *right = *left;
-///             }
-///         }
-///     }
-/// }
-/// ```
-pub trait UserOp: 'static {
-    /// What is combined.
-    type Element: Element;
-
-    /// True when the order of the ranks does not matter; false makes MPI keep it. The operation
-    /// must be associative in any case.
-    const COMMUTES: bool;
-
-    /// Each element of `right` becomes `left ∘ right`. Both have the same length, which may be
-    /// less than that of the buffers; `left` comes from lower ranks than `right`.
-    ///
-    /// It is called inside of MPI: it must not communicate, and a panic in it ends the process,
-    /// which the other ranks see as its death.
-    fn combine(left: &[Self::Element], right: &mut [Self::Element]);
-}
 
 /// What a reduction can be done with: a [`ReduceOp`] on numbers, or a [`UserOp`].
 pub trait ReduceWith<T> {
@@ -125,7 +42,7 @@ pub trait ReduceWith<T> {
 
 impl<T: Reducible> ReduceWith<T> for ReduceOp {
     fn reduction(self) -> Result<Reduction, Error> {
-        if !T::supports(self) {
+        if !T::fuses(self) {
             return Err(Error::NoSuchReduction);
         }
         Ok(Reduction::Predefined { op: self, combine: predefined::<T> })
@@ -180,7 +97,7 @@ impl Reduction {
 fn predefined<T: Reducible>(left: &dyn Buffer, right: &mut dyn Buffer, op: ReduceOp) {
     let (left, right) = typed::<T>(left, right);
     for (left, right) in left.iter().zip(right) {
-        *right = left.reduce(*right, op);
+        *right = left.fuse(*right, op);
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::{fs::File, path::PathBuf, process, sync::Once, time::SystemTime};
 
-use super::node::{clock::monotonic, process::node_name};
-use crate::engine::trace;
+use super::{clock::monotonic, process::node_name};
+use crate::seam::trace;
 
 const VARIABLE: &str = "FAMPI_TRACE_DIR";
 

@@ -3,66 +3,14 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::{
     any::{Any, TypeId},
-    fmt::Debug,
     mem,
     ops::{Deref, DerefMut},
 };
 
-/// A type that operations can move between ranks: with the feature `mpi`, numbers, and structures
-/// whose author promises what [`MpiElement`](crate::mpi::MpiElement) asks for. A `bool` is none, as
-/// not all that can be received is one.
-#[cfg(any(feature = "mpi", docsrs))]
-pub trait Element: crate::mpi::MpiElement + Copy + Debug + Send + Sync + 'static {}
-#[cfg(any(feature = "mpi", docsrs))]
-impl<T: crate::mpi::MpiElement + Copy + Debug + Send + Sync + 'static> Element for T {}
-
-/// A type that operations can move between ranks. Only with the feature `mpi` is memory what
-/// another rank has sent; here the world knows the type of every buffer.
-#[cfg(not(any(feature = "mpi", docsrs)))]
-pub trait Element: Copy + Debug + Send + Sync + 'static {}
-#[cfg(not(any(feature = "mpi", docsrs)))]
-impl<T: Copy + Debug + Send + Sync + 'static> Element for T {}
-
-/// What the platform must be able to do with a buffer without knowing its element type.
-#[cfg(feature = "mpi")]
-pub trait Exposed: crate::mpi::Expose {}
-#[cfg(feature = "mpi")]
-impl<B: crate::mpi::Expose + ?Sized> Exposed for B {}
-
-/// What the platform must be able to do with a buffer without knowing its element type.
-#[cfg(not(feature = "mpi"))]
-pub trait Exposed {}
-#[cfg(not(feature = "mpi"))]
-impl<B: ?Sized> Exposed for B {}
-
-/// A message under way as MPI knows it.
-#[cfg(feature = "mpi")]
-pub use crate::mpi::Flight;
-
-/// A message under way; here the world has all of them.
-#[cfg(not(feature = "mpi"))]
-#[derive(Debug)]
-pub struct Flight;
-
-/// A user's reduction as MPI calls it.
-#[cfg(feature = "mpi")]
-pub use crate::mpi::UserFunction as Foreign;
-
-/// A user's reduction as MPI would call it.
-#[cfg(not(feature = "mpi"))]
-#[derive(Clone, Copy, Debug)]
-pub struct Foreign;
-
-#[cfg(not(feature = "mpi"))]
-impl Foreign {
-    /// Nobody calls it.
-    pub fn of<O: super::reduction::UserOp>() -> Self {
-        Self
-    }
-}
+use crate::native::{Element, Expose};
 
 /// Elements whose type the platform does not know: a `Vec`, or a part of an array that is lent.
-pub trait Buffer: Any + Send + Exposed {
+pub trait Buffer: Any + Send + Expose {
     /// Number of elements.
     fn elements(&self) -> usize;
     /// Bytes of one element.
@@ -153,9 +101,9 @@ macro_rules! any_buffer {
 
             /// The numbers that it is a vector of, if it is one.
             #[cfg(feature = "mpi")]
-            pub fn number(&self) -> Option<crate::mpi::Number> {
+            pub fn number(&self) -> Option<crate::native::Number> {
                 match self {
-                    $(Self::$name(_) => Some(crate::mpi::Number::of::<$number>()),)*
+                    $(Self::$name(_) => Some(crate::native::Number::of::<$number>()),)*
                     Self::Other(_) | Self::Spent(_) => None,
                 }
             }
@@ -334,7 +282,7 @@ mod tests {
     use alloc::{sync::Arc, vec};
 
     use super::*;
-    use crate::engine::lent::{Access, Lent};
+    use crate::seam::lent::{Access, Lent};
 
     #[test]
     fn a_vector_comes_out_as_what_it_went_in() {

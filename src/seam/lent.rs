@@ -17,10 +17,11 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 
 use super::{
-    buffer::{AnyBuffer, Buffer, Element},
+    buffer::{AnyBuffer, Buffer},
     section::Section,
 };
 use crate::error::Error;
+use crate::native::Element;
 
 /// Whether an operation reads its section or writes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

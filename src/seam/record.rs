@@ -15,11 +15,14 @@ use core::{
 };
 
 use super::{
-    Need,
-    buffer::{AnyBuffer, Buffer, Element, Flight},
-    platform::{Lane, Operation, Platform, Post, PostId, Posted, Progress, Settled, Status},
+    buffer::{AnyBuffer, Buffer},
+    operation::{Post, PostId, Posted, Progress, Status},
 };
-use crate::fault::FaultCode;
+use crate::{
+    fault::FaultCode,
+    native::{Element, Flight},
+    protocol::process::Need,
+};
 
 /// One request of a block.
 pub struct Record {
@@ -79,7 +82,7 @@ impl Record {
     }
 
     /// Its operation.
-    pub(super) fn post_mut(&mut self) -> Option<&mut Post> {
+    pub(crate) fn post_mut(&mut self) -> Option<&mut Post> {
         self.post.as_mut()
     }
 
@@ -116,18 +119,18 @@ impl Record {
     }
 
     /// An operation of somebody else, with a buffer of somebody else.
-    pub(super) fn adopt(&mut self, id: PostId) {
+    pub(crate) fn adopt(&mut self, id: PostId) {
         self.buffer = None;
         self.begin(Post::Kept(id));
     }
 
     /// The buffer of an operation that is about to start, for whoever has it from now on.
-    pub(super) fn unload(&mut self) -> Option<AnyBuffer> {
+    pub(crate) fn unload(&mut self) -> Option<AnyBuffer> {
         self.buffer.take_if(|_| self.post.is_none())
     }
 
     /// The operation has started, and whoever started it has the buffer, or had.
-    pub(super) fn note(&mut self, posted: Posted) {
+    pub(crate) fn note(&mut self, posted: Posted) {
         match posted {
             Posted::Running(id) => self.begin(Post::Kept(id)),
             Posted::Complete(elements, buffer) => {
@@ -135,6 +138,25 @@ impl Record {
                 self.end_at_once(elements);
             }
         }
+    }
+
+    /// The same, or why it has not; then the buffer is here again, and the answer is false.
+    pub(crate) fn note_start(&mut self, posted: Result<Posted, (FaultCode, AnyBuffer)>) -> bool {
+        match posted {
+            Ok(posted) => {
+                self.note(posted);
+                true
+            }
+            Err((code, buffer)) => {
+                self.give(buffer);
+                self.refuse(code)
+            }
+        }
+    }
+
+    /// Where the platform puts the buffer back that it has had.
+    pub(crate) fn place(&mut self) -> &mut Option<AnyBuffer> {
+        &mut self.buffer
     }
 
     /// The operation was over as soon as it started.
@@ -169,11 +191,8 @@ impl Record {
         }
     }
 
-    /// The same with its buffer, if the platform had it. A failure that is known stays.
-    pub(crate) fn end_with(&mut self, state: Progress, buffer: Option<AnyBuffer>) {
-        if let Some(buffer) = buffer {
-            self.buffer = Some(buffer);
-        }
+    /// The same; a failure that is known stays.
+    pub(crate) fn end_as(&mut self, state: Progress) {
         self.end(if self.is_over() { self.state } else { state });
     }
 
@@ -199,49 +218,6 @@ impl Record {
     }
 }
 
-/// Starts an operation by [`Platform::post`] as the request that has its buffer.
-pub fn start<P: Platform + ?Sized>(
-    platform: &mut P,
-    lane: Lane,
-    operation: &Operation,
-    record: &mut Record,
-) -> bool {
-    let Some(buffer) = record.unload() else { return false };
-    match platform.post(lane, operation, buffer) {
-        Ok(posted) => record.note(posted),
-        Err((code, buffer)) => {
-            record.give(buffer);
-            return record.refuse(code);
-        }
-    }
-    true
-}
-
-/// [`Platform::look`] by [`Platform::test`] and [`Platform::take`].
-pub fn look<P: Platform + ?Sized>(platform: &mut P, record: &mut Record) {
-    if let Some(id) = record.id() {
-        let state = platform.test(id);
-        if state != Progress::Pending {
-            record.end_with(state, platform.take(id));
-        }
-    }
-}
-
-/// [`Platform::settle`] by [`Platform::look`].
-pub fn settle_each<P: Platform + ?Sized>(platform: &mut P, records: &mut [Record]) -> Settled {
-    let all = records.len();
-    for (complete, record) in records.iter_mut().enumerate() {
-        let pending = !record.is_over();
-        if pending {
-            platform.look(record);
-        }
-        if !record.is_complete() {
-            return Settled { complete, failed: pending && record.is_over() };
-        }
-    }
-    Settled { complete: all, failed: false }
-}
-
 /// The requests of a block, by their indices.
 #[derive(Default)]
 pub(crate) struct Records {
@@ -255,7 +231,7 @@ pub(crate) struct Records {
 impl Records {
     /// The next request, with its buffer: its operation is about to start.
     #[inline]
-    pub(super) fn load<B: Buffer>(&mut self, need: Need, buffer: B) -> (usize, &mut Record) {
+    pub(crate) fn load<B: Buffer>(&mut self, need: Need, buffer: B) -> (usize, &mut Record) {
         let index = self.used;
         let record = self.add(need);
         AnyBuffer::put(&mut record.buffer, buffer);
@@ -264,7 +240,7 @@ impl Records {
 
     /// The next requests, with their buffers: their operations are about to start.
     #[inline]
-    pub(super) fn load_all<B: Buffer>(
+    pub(crate) fn load_all<B: Buffer>(
         &mut self,
         loads: impl ExactSizeIterator<Item = (Need, B)>,
     ) -> &mut [Record] {
@@ -282,7 +258,7 @@ impl Records {
     }
 
     /// The next request, with its operation; its index.
-    pub(super) fn add_posted(&mut self, need: Need, posted: Posted) -> usize {
+    pub(crate) fn add_posted(&mut self, need: Need, posted: Posted) -> usize {
         let index = self.used;
         self.add(need).note(posted);
         index
@@ -290,7 +266,7 @@ impl Records {
 
     /// The next request, which is pending.
     #[inline]
-    pub(super) fn add(&mut self, need: Need) -> &mut Record {
+    pub(crate) fn add(&mut self, need: Need) -> &mut Record {
         let index = self.used;
         self.used = index + 1;
         let record = if index < self.places.len() { &mut self.places[index] } else { self.grow() };
@@ -308,7 +284,7 @@ impl Records {
     /// The block is over: what the platform still has is given up, with its buffer, and what nobody
     /// took is dropped.
     #[inline]
-    pub(super) fn clear(&mut self, abandon: impl FnMut(Post, Option<AnyBuffer>)) {
+    pub(crate) fn clear(&mut self, abandon: impl FnMut(Post, Option<AnyBuffer>)) {
         if self.taken != self.used {
             self.give_up(abandon);
             self.iter_mut().for_each(|record| drop(record.take_any()));
@@ -317,7 +293,7 @@ impl Records {
     }
 
     /// What the platform still has is given up, with its buffer.
-    pub(super) fn give_up(&mut self, mut abandon: impl FnMut(Post, Option<AnyBuffer>)) {
+    pub(crate) fn give_up(&mut self, mut abandon: impl FnMut(Post, Option<AnyBuffer>)) {
         for record in self.iter_mut() {
             if let Some(post) = record.post.take() {
                 abandon(post, record.buffer.take());

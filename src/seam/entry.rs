@@ -1,6 +1,6 @@
 //! What can happen to a process, with the words for those who draw it and those who listen to it.
 //!
-//! An [`Entry`] is stated once, with [`Engine::tell`], and becomes an event of the crate `tracing`
+//! An [`Entry`] is stated once, with [`tell`], and becomes an event of the crate `tracing`
 //! and a line of the [trace](super::trace).
 //!
 //! **Guarantees.** A process that is not recorded and has no subscriber pays two loads and a
@@ -13,15 +13,13 @@ use core::{
 };
 use std::time::Instant;
 
-use tracing::{debug, info, level_filters::LevelFilter, warn};
+use tracing::{debug, info, warn};
 
-use super::{
-    BlockKey, CommKey, Engine, Level,
-    trace::{self, Event, Recorder},
-};
+use super::trace::{self, Event, Recorder};
 use crate::{
     fault::FaultReport,
     ids::BlockId,
+    protocol::process::Level,
     rank::{Rank, RankSet},
 };
 
@@ -205,7 +203,7 @@ impl Entry {
     }
 
     /// Emits the events of the crate `tracing`.
-    fn emit(&self) {
+    pub(crate) fn emit(&self) {
         match self {
             Self::Started { number, level, .. } => {
                 tracing::trace!(target: "fampi::block", block = number.0, ?level, "started");
@@ -265,65 +263,12 @@ fn micros(duration: Duration) -> u64 {
     duration.as_micros() as u64
 }
 
-impl Engine {
-    /// States what happens, which is rare.
-    pub(crate) fn tell(&self, entry: &Entry) {
-        // The trace of a process ends when it has left.
-        if self.process.has_left() {
-            entry.emit();
-        } else {
-            tell(entry);
-        }
-    }
-
-    /// States what happens in every block, if that is recorded or has a subscriber.
-    #[inline]
-    pub(super) fn tell_often(&self, entry: impl FnOnce(&Self) -> Entry) {
-        if trace::is_recorded() || LevelFilter::current() == LevelFilter::TRACE {
-            self.tell(&entry(self));
-        }
-    }
-
-    pub(super) fn start_entry(&self, key: BlockKey) -> Entry {
-        let block = self.block(key);
-        let comm = self.comm_name(block.comm);
-        Entry::Started { block: block.serial, number: block.scope, level: block.level, comm }
-    }
-
-    pub(super) fn comm_name(&self, key: CommKey) -> CommName {
-        let comm = self.comm(key);
-        match comm.data {
-            None => CommName::Universe,
-            Some(_) if comm.is_world() => CommName::World,
-            Some(_) => CommName::Other(comm.id.0),
-        }
-    }
-
-    /// The place of this process in the roster of the job.
-    pub(crate) fn place_entry(&self) -> Entry {
-        let roster = &self.job.roster;
-        let me = self.job.universe.map(|key| self.comm(key).me);
-        let rank = me.and_then(|me| roster.rank_of(me));
-        let role = match rank {
-            None => "spare",
-            Some(_) if self.job.replacement => "replacement",
-            Some(_) => "rank",
-        };
-        Entry::Placed {
-            process: me.and_then(|me| roster.processes.get(me.index()).copied()),
-            rank: rank.map(|rank| (rank, roster.origins[rank.index()])),
-            generation: roster.generation,
-            role,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        engine::trace::tests::Recorded,
         fault::{Fault, FaultCode},
+        seam::trace::tests::Recorded,
     };
 
     fn started(block: u64) -> Entry {

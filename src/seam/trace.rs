@@ -55,7 +55,7 @@ const BLOCKS_AFTER_A_FAULT: u32 = 1_000;
 static RECORDER: OnceLock<Mutex<Recorder>> = OnceLock::new();
 
 /// Where a process records what happens to it.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     /// The file; none when it could not be written any more.
     sink: Option<Box<dyn Write + Send>>,
     /// A moment, and what the clock of the node showed then.
@@ -109,7 +109,7 @@ fn add(kind: char, name: &str, numbers: &[(&str, u64)]) {
 }
 
 /// Acts on the trace of this process, if it is recorded.
-pub(super) fn with_recorder(act: impl FnOnce(&mut Recorder)) {
+pub(crate) fn with_recorder(act: impl FnOnce(&mut Recorder)) {
     if let Some(recorder) = RECORDER.get() {
         act(&mut recorder.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -117,7 +117,7 @@ pub(super) fn with_recorder(act: impl FnOnce(&mut Recorder)) {
 
 /// True when this process is recorded.
 #[inline]
-pub(super) fn is_recorded() -> bool {
+pub(crate) fn is_recorded() -> bool {
     RECORDER.get().is_some()
 }
 
@@ -128,7 +128,7 @@ impl Recorder {
     }
 
     /// Writes an event, which happens now.
-    pub(super) fn write(&mut self, describe: impl FnOnce(&mut Event<'_>)) {
+    pub(crate) fn write(&mut self, describe: impl FnOnce(&mut Event<'_>)) {
         let Some(sink) = &mut self.sink else { return };
         let now = self.clock.1 + self.clock.0.elapsed();
         let mut event = Event { line: &mut self.line, now, has_args: false };
@@ -142,7 +142,7 @@ impl Recorder {
     }
 
     /// Whether a block that begins is recorded.
-    pub(super) fn takes_block(&mut self, block: u64) -> bool {
+    pub(crate) fn takes_block(&mut self, block: u64) -> bool {
         if self.blocks_left == 0 {
             self.skips_from = self.skips_from.min(block);
             return false;
@@ -152,19 +152,19 @@ impl Recorder {
     }
 
     /// Whether the beginning of a block is recorded.
-    pub(super) const fn has_block(&self, block: u64) -> bool {
+    pub(crate) const fn has_block(&self, block: u64) -> bool {
         block < self.skips_from
     }
 
     /// A fault is recorded with the blocks after it.
-    pub(super) fn handle_fault(&mut self) {
+    pub(crate) fn handle_fault(&mut self) {
         self.blocks_left = self.blocks_left.max(BLOCKS_AFTER_A_FAULT);
         self.skips_from = u64::MAX;
     }
 }
 
 /// A line of a trace in the making.
-pub(super) struct Event<'a> {
+pub(crate) struct Event<'a> {
     line: &'a mut String,
     now: Duration,
     has_args: bool,
@@ -172,39 +172,39 @@ pub(super) struct Event<'a> {
 
 impl Event<'_> {
     /// Writes the kind of an event, in the letters of the format, its category and its name.
-    pub(super) fn head(&mut self, kind: char, category: &str, name: &str) {
+    pub(crate) fn head(&mut self, kind: char, category: &str, name: &str) {
         let (pid, at) = (process::id(), Micros(self.now));
         let _ = write!(self.line, "{{\"name\":{},\"cat\":\"{category}\"", Quoted(name));
         let _ = write!(self.line, ",\"ph\":\"{kind}\",\"ts\":{at},\"pid\":{pid},\"tid\":{pid}");
     }
 
     /// Writes what a block's events have in common.
-    pub(super) fn block(&mut self, kind: char, name: &str, block: u64) {
+    pub(crate) fn block(&mut self, kind: char, name: &str, block: u64) {
         self.head(kind, "block", name);
         let _ = write!(self.line, ",\"id\":{block}");
     }
 
     /// Writes the head of a slice that took so long until now.
-    pub(super) fn slice(&mut self, category: &str, name: &str, took: Duration) {
+    pub(crate) fn slice(&mut self, category: &str, name: &str, took: Duration) {
         self.now = self.now.saturating_sub(took);
         self.head('X', category, name);
         let _ = write!(self.line, ",\"dur\":{}", Micros(took));
     }
 
-    pub(super) fn number(&mut self, name: &str, number: impl Display) {
+    pub(crate) fn number(&mut self, name: &str, number: impl Display) {
         let before = if self.has_args { "," } else { ",\"args\":{" };
         self.has_args = true;
         let _ = write!(self.line, "{before}{}:{number}", Quoted(name));
     }
 
-    pub(super) fn perhaps(&mut self, name: &str, number: Option<impl Display>) {
+    pub(crate) fn perhaps(&mut self, name: &str, number: Option<impl Display>) {
         match number {
             Some(number) => self.number(name, number),
             None => self.number(name, "null"),
         }
     }
 
-    pub(super) fn text(&mut self, name: &str, text: impl Display) {
+    pub(crate) fn text(&mut self, name: &str, text: impl Display) {
         self.number(name, Quoted(&text.to_string()));
     }
 
@@ -240,14 +240,14 @@ impl Display for Quoted<'_> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use alloc::{sync::Arc, vec::Vec};
 
     use super::*;
 
     /// A recorder and what it has written.
-    pub(in crate::engine) struct Recorded {
-        pub(in crate::engine) recorder: Recorder,
+    pub(in crate::seam) struct Recorded {
+        pub(in crate::seam) recorder: Recorder,
         bytes: Arc<Mutex<Vec<u8>>>,
     }
 
@@ -265,7 +265,7 @@ pub(super) mod tests {
     }
 
     impl Recorded {
-        pub(in crate::engine) fn new(blocks_left: u32) -> Self {
+        pub(in crate::seam) fn new(blocks_left: u32) -> Self {
             let bytes = Arc::default();
             let sink = Box::new(Sink(Arc::clone(&bytes)));
             let mut recorder = Recorder::new(sink, (Instant::now(), Duration::from_nanos(81_007)));
@@ -273,7 +273,7 @@ pub(super) mod tests {
             Self { recorder, bytes }
         }
 
-        pub(in crate::engine) fn text(&self) -> String {
+        pub(in crate::seam) fn text(&self) -> String {
             String::from_utf8(self.bytes.lock().expect("no panic").clone()).expect("text")
         }
     }
