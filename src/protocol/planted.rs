@@ -1,7 +1,8 @@
 //! Bugs on demand: a checker is trusted only after it has caught one.
 //!
-//! What this crate asks for by name, its tests plant. Without the feature `planted`, which
-//! `tests/checkers` alone switches on, `planted!` is the constant `false` and nothing of this is left.
+//! The tests plant the bugs that this crate asks for by name. The package of `tests/checkers` alone
+//! switches on the feature `planted`; without it, `planted!` is the constant `false`, and no bug is
+//! left in the program.
 
 /// True when the bug of this name is planted.
 #[cfg(feature = "planted")]

@@ -1,7 +1,7 @@
 //! Bugs on demand: a checker is trusted only after it has caught one.
 //!
-//! What this crate asks for by name, its tests plant. Without the feature `planted`, which
-//! its own dev-dependency alone switches on, `planted!` is the constant `false` and nothing of this is left.
+//! The tests of this crate plant the bugs that it asks for by name. They alone switch on the feature
+//! `planted`; without it, `planted!` is the constant `false`, and no bug is left in the program.
 
 /// True when the bug of this name is planted.
 #[cfg(feature = "planted")]
