@@ -1,7 +1,8 @@
 //! Bugs on demand: a checker is trusted only after it has caught one.
 //!
-//! The tests of this crate plant the bugs that it asks for by name. They alone switch on the feature
-//! `planted`; without it, `planted!` is the constant `false`, and no bug is left in the program.
+//! The tests of this crate plant the bugs that it asks for by name. They alone switch on the
+//! feature `planted`; without it, `planted!` is the constant `false`, and no bug is left in the
+//! program.
 
 /// True when the bug of this name is planted.
 #[cfg(feature = "planted")]

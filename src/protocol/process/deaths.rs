@@ -1,11 +1,7 @@
 //! A death: every communicator that has the process hears of it, and what needs the process fails.
 
 use super::{Address, Chosen, CommKey, Command, Events, Outlet, Process, Source};
-use crate::{
-    fault::FaultCode,
-    protocol::planted::planted,
-    rank::Rank,
-};
+use crate::{fault::FaultCode, protocol::planted::planted, rank::Rank};
 
 impl Process {
     /// A process of a universe died. A death is never taken back.
