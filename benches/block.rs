@@ -24,6 +24,7 @@ use fampi::{
     Error, Finished, Level, Outcome, Rank, Request, Tag, Timeout, TryBlock, World,
     mpi::{Baseline, MpiPlatform},
 };
+use fampi_kit::median::median;
 
 /// Numbers of requests in a block.
 const REQUESTS: [usize; 4] = [4, 40, 400, 2000];
@@ -100,7 +101,7 @@ fn measure(world: &World, baseline: &mut Baseline, load: Load) -> Result<[f64; 3
             }
         }
     }
-    Ok(times.each_mut().map(|times| median(times)))
+    Ok(times.each_ref().map(|times| median(times)))
 }
 
 /// The messages of a block.
@@ -165,9 +166,4 @@ fn committed(block: TryBlock) -> Result<Finished, Error> {
         Outcome::Committed(finished) => Ok(finished),
         Outcome::Faulty(_) | Outcome::TimedOut(_) => Err(Error::CreationFailed),
     }
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }

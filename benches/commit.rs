@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use fampi::{Error, Level, Outcome, ReduceOp, Reduced, Timeout, World, mpi::MpiPlatform};
+use fampi_kit::median::median;
 
 /// Operations in a batch: enough to make what comes with a change of the operation vanish.
 const BATCH: u32 = 1000;
@@ -57,7 +58,7 @@ fn main() -> Result<(), Error> {
     }
     if world.rank().number() == 0 {
         println!("ranks,operation,median_us,ratio_to_iallreduce");
-        let medians: Vec<f64> = times.iter_mut().map(|times| median(times)).collect();
+        let medians: Vec<f64> = times.iter().map(|times| median(times)).collect();
         for ((name, _), time) in operations.iter().zip(&medians) {
             println!("{},{name},{time:.4},{:.3}", world.size(), time / medians[0]);
         }
@@ -87,9 +88,4 @@ fn commit(world: &World, level: Level) -> Result<(), Error> {
             Outcome::TimedOut(still) => pending = still,
         }
     }
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }

@@ -18,6 +18,13 @@ impl CommId {
     pub const fn derived(self, sequence: u32) -> Self {
         Self(mix(self.0 ^ mix(1 + sequence as u64)))
     }
+
+    /// The part of a split that has this lowest rank: the parts of one split have names of their
+    /// own, as a report can name several.
+    #[must_use]
+    pub(crate) const fn part(self, lowest: u32) -> Self {
+        Self(mix(self.0 ^ mix(lowest as u64)))
+    }
 }
 
 impl CommId {

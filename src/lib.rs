@@ -26,16 +26,20 @@ pub mod mpi;
 #[cfg(all(docsrs, not(feature = "mpi")))]
 #[path = "mpi/absent.rs"]
 mod mpi;
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+#[doc(hidden)]
+pub mod native;
 #[doc(hidden)]
 pub mod protocol;
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 #[doc(hidden)]
 pub mod recovery;
+#[cfg(not(any(target_os = "none", target_os = "unknown")))]
+#[doc(hidden)]
+pub mod seam;
 
-#[cfg(feature = "mpi")]
-use ::mpi as rsmpi;
-#[cfg(all(docsrs, not(feature = "mpi")))]
-use mpi::rsmpi;
+#[cfg(any(feature = "mpi", docsrs))]
+use native::rsmpi;
 
 /// Pages to read; there is no code in here.
 #[cfg(any(doc, doctest))]
@@ -54,23 +58,25 @@ pub mod manual {
 }
 
 #[cfg(any(feature = "mpi", docsrs))]
-pub use mpi::{Facts, Holdings, MpiElement, facts};
+pub use mpi::{Facts, Holdings, facts};
+#[cfg(any(feature = "mpi", docsrs))]
+pub use native::MpiElement;
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 pub use {
     api::*,
-    engine::{
-        Level, Remembered,
-        buffer::Element,
-        lent::Elements,
-        platform::FileMode,
-        reduction::{ReduceOp, ReduceWith, Reducible, UserOp},
-        trace,
-    },
+    engine::{Level, Remembered},
+    native::{Element, UserOp},
     recovery::{
         MAX_ATTEMPTS, Placement,
         copies::MAX_SLOTS,
         interval::Interval,
         policy::{self, Policy},
+    },
+    seam::{
+        lent::Elements,
+        operation::FileMode,
+        reduction::{ReduceOp, ReduceWith, Reducible},
+        trace,
     },
 };
 #[doc(inline)]
@@ -148,10 +154,7 @@ impl guest::Guest {
     ///
     /// In a simulated world.
     pub fn with_mpi<R>(&mut self, use_it: impl FnOnce(&mut mpi::MpiPlatform) -> R) -> R {
-        self.with_platform(|platform| {
-            let platform = platform.as_any().downcast_mut::<mpi::MpiPlatform>();
-            use_it(platform.expect("a guest of MPI"))
-        })
+        self.with_platform(|platform| use_it(platform.as_world().expect("a guest of MPI")))
     }
 }
 
@@ -174,7 +177,7 @@ impl Comm {
         let mut engine = self.engine().borrow_mut();
         let comm = engine.comm(self.key());
         let (data, context) = (comm.data.ok_or(Error::CreationFailed)?, comm.context);
-        let platform = engine.platform.as_any().downcast_mut::<mpi::MpiPlatform>();
+        let platform = engine.platform.as_world::<mpi::MpiPlatform>();
         let unsupported = "a simulated world has no communicators of MPI";
         let platform = platform.ok_or_else(|| Error::Unsupported(unsupported.into()))?;
         platform.duplicate_for_others(data, context)
@@ -183,7 +186,7 @@ impl Comm {
     /// What this process holds in MPI, for those who look for a leak; `None` in a simulated world.
     pub fn holdings(&self) -> Option<Holdings> {
         let mut engine = self.engine().borrow_mut();
-        let platform = engine.platform.as_any().downcast_mut::<mpi::MpiPlatform>();
+        let platform = engine.platform.as_world::<mpi::MpiPlatform>();
         platform.map(|platform| platform.holdings())
     }
 }

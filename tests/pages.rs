@@ -30,7 +30,7 @@ const SHOWN: [&str; 14] = [
 ];
 
 /// Modules that are no part of the interface.
-const HIDDEN: [&str; 5] = ["api", "engine", "mpi", "protocol", "recovery"];
+const HIDDEN: [&str; 7] = ["api", "engine", "mpi", "native", "protocol", "recovery", "seam"];
 
 fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -107,3 +107,20 @@ fn the_crate_compiles_for_a_machine_without_an_operating_system() {
     let output = cargo(top, &[&build[..], &bare[..]].concat());
     assert!(output.status.success(), "it needs an operating system:\n{}", complaint(&output));
 }
+
+#[test]
+fn no_bug_can_be_planted_in_what_is_used_or_measured() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let can_have_bugs = |package: &str, edges: &str| {
+        let tree = ["tree", "--offline", "--package", package, "--edges", edges, "--prefix=none"];
+        let output = cargo(top, &tree);
+        assert!(output.status.success(), "{}", complaint(&output));
+        String::from_utf8_lossy(&output.stdout).contains("fampi-planted ")
+    };
+    // Benchmarks are built with what tests need.
+    for package in ["fampi", "fampi-ffi", "lulesh", "minife", "ring"] {
+        assert!(!can_have_bugs(package, "normal,build,dev"), "{package}");
+    }
+    assert!(!can_have_bugs("fampi-detector", "normal,build"));
+    assert!(can_have_bugs("fampi-checkers", "normal"), "then nothing is shown by the others");
+}

@@ -514,9 +514,10 @@ int FAMPI_Get_failed_requests(MPI_Request tb_request,
                               int *count);
 
 /*
- The communicators with a fault of these codes: the block's own, and those of blocks in its
- list. At most `max_communicators_count` are written; `count` says how many there are. Local,
- the same on all living ranks for a global block. The handles stay the program's own.
+ The communicators with a new fault of these codes: the block's own, and those of blocks in its
+ list that this rank is a member of. At most `max_communicators_count` are written; `count` says
+ how many there are. Local, the same on all living ranks for a global block. The handles stay the
+ program's own.
 
  Returns as `FAMPI_Get_failed_requests`.
 
@@ -534,8 +535,10 @@ int FAMPI_Get_failed_communicators(MPI_Request tb_request,
 /*
  The ranks of `comm` with a fault of these codes, as a group that the program frees: the dead
  for process failures, the rank whose state is gone for `FAMPI_ERR_STATE_LOST`, the ranks that
- raised or met it for every other code. The rank that handed on the fault of an inner block is in
- the group of either communicator. Local, the same on all living ranks for a global block.
+ raised or met it for every other code. The dead of the block's own communicator are all that it
+ has lost, whichever report named them first: so many does a recovery spawn. The rank that handed
+ on the fault of an inner block is in the group of either communicator. Local, the same on all
+ living ranks for a global block.
 
  Returns `FAMPI_ERR_COMM` for a communicator that is not in use; else as
  `FAMPI_Get_failed_requests`.

@@ -67,9 +67,10 @@ pub unsafe extern "C" fn FAMPI_Get_failed_requests(
     })
 }
 
-/// The communicators with a fault of these codes: the block's own, and those of blocks in its
-/// list. At most `max_communicators_count` are written; `count` says how many there are. Local,
-/// the same on all living ranks for a global block. The handles stay the program's own.
+/// The communicators with a new fault of these codes: the block's own, and those of blocks in its
+/// list that this rank is a member of. At most `max_communicators_count` are written; `count` says
+/// how many there are. Local, the same on all living ranks for a global block. The handles stay the
+/// program's own.
 ///
 /// Returns as `FAMPI_Get_failed_requests`.
 ///
@@ -110,8 +111,10 @@ pub unsafe extern "C" fn FAMPI_Get_failed_communicators(
 
 /// The ranks of `comm` with a fault of these codes, as a group that the program frees: the dead
 /// for process failures, the rank whose state is gone for `FAMPI_ERR_STATE_LOST`, the ranks that
-/// raised or met it for every other code. The rank that handed on the fault of an inner block is in
-/// the group of either communicator. Local, the same on all living ranks for a global block.
+/// raised or met it for every other code. The dead of the block's own communicator are all that it
+/// has lost, whichever report named them first: so many does a recovery spawn. The rank that handed
+/// on the fault of an inner block is in the group of either communicator. Local, the same on all
+/// living ranks for a global block.
 ///
 /// Returns `FAMPI_ERR_COMM` for a communicator that is not in use; else as
 /// `FAMPI_Get_failed_requests`.
@@ -152,6 +155,9 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
                 _ if fault.comm == id => ranks.push(rank),
                 _ => {}
             }
+        }
+        if is_own && Codes::Numbers(codes).matches(FaultCode::ProcessFailed) {
+            ranks.extend(report.known_failed().iter().map(|rank| rank.number() as c_int));
         }
         ranks.sort_unstable();
         ranks.dedup();

@@ -145,12 +145,16 @@ fn wait_making(
         }
         for what in left {
             if let Awaited::Operation(post) = what {
-                state.guest.with_mpi(|mpi| mpi.test(*post));
+                state.guest.with_mpi(|mpi| mpi.test(*post, &mut None));
             }
         }
         state.settle();
         let mut over = requests.iter().map(|raw| state.outcome(*raw).is_some());
-        if if much == Much::All { over.all(|it| it) } else { over.any(|it| it) } {
+        let is_enough = match much {
+            Much::All => over.all(|it| it),
+            Much::One => over.any(|it| it),
+        };
+        if is_enough {
             return Ok(Wait::Done);
         }
         if state.guest.step_of_wait(&mut steps, STEP) == Wait::TimedOut {

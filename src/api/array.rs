@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use super::{RequestId, Source, Tag, TagSelector, TryBlock};
 use crate::{
-    engine::{
-        buffer::Element,
-        lent::{Access, Elements, Lent},
-    },
     error::Error,
+    native::Element,
     rank::Rank,
+    seam::lent::{Access, Elements, Lent},
 };
 
 /// An array with `N` axes, the last one contiguous, which several requests can use at once: each

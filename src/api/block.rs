@@ -2,15 +2,16 @@
 
 use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
-    engine::{
-        BlockKey, Engine, Level, Need, Shared,
-        buffer::{AnyBuffer, Buffer, Element},
+    engine::{BlockKey, Engine, Level, Need, Shared},
+    error::Error,
+    fault::FaultCode,
+    native::Element,
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
         entry::Entry,
         platform::{Operation, Way},
     },
-    error::Error,
-    fault::FaultCode,
-    rank::Rank,
     timeout::Timeout,
 };
 

@@ -8,7 +8,7 @@
 //! of the arguments; what it saves an application, allocations and copies, a channel saves as well.
 
 use super::{Array, RequestId, Source, Tag, TagSelector, TryBlock};
-use crate::{engine::buffer::Element, error::Error, rank::Rank};
+use crate::{error::Error, native::Element, rank::Rank};
 
 /// A message that is sent, or received, in many blocks (`MPI_Send_init`, `MPI_Recv_init`). It keeps
 /// its buffer between them, and is started with [`TryBlock::start`], without an allocation.

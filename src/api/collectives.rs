@@ -7,15 +7,15 @@
 
 use super::{Request, TryBlock};
 use crate::{
-    engine::{
-        Need,
-        buffer::Element,
+    engine::Need,
+    error::Error,
+    native::Element,
+    rank::Rank,
+    seam::{
         collective::{Collective, Parts},
         platform::Operation,
         reduction::ReduceWith,
     },
-    error::Error,
-    rank::Rank,
 };
 
 /// How many elements a rank sends to each rank, and receives from each, in rank order.
@@ -61,7 +61,7 @@ fn counted(counts: &[usize]) -> Parts {
 impl TryBlock {
     /// Enters a barrier (`MPI_Ibarrier`, MPI 4.1 §6.12.1).
     pub fn ibarrier(&mut self) -> Request<u8> {
-        self.post(Need::Anybody, &Operation::Collective(Collective::Barrier), Vec::<u8>::new())
+        self.post(Need::All, &Operation::Collective(Collective::Barrier), Vec::<u8>::new())
     }
 
     /// Broadcasts the root's buffer into everybody's (`MPI_Ibcast`, §6.12.2), all of the same
@@ -276,6 +276,6 @@ impl TryBlock {
     ) -> Result<Request<T>, Error> {
         let (me, size) = self.place();
         collective.check(me, size, buffer.len())?;
-        Ok(self.post(Need::Anybody, &Operation::Collective(collective), buffer))
+        Ok(self.post(Need::All, &Operation::Collective(collective), buffer))
     }
 }

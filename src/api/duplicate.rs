@@ -13,9 +13,10 @@
 
 use super::{Comm, Finished, Forming, Request, TryBlock};
 use crate::{
-    engine::{Need, collective::Collective, platform::Operation},
+    engine::Need,
     error::Error,
     recovery::creation::Creation,
+    seam::{collective::Collective, platform::Operation},
 };
 
 /// # Duplicates
@@ -35,7 +36,7 @@ impl TryBlock {
             return Err(Error::NotGlobal);
         }
         let barrier = Operation::Collective(Collective::Barrier);
-        let asked: Request<u8> = self.post(Need::Anybody, &barrier, Vec::new());
+        let asked: Request<u8> = self.post(Need::All, &barrier, Vec::new());
         Ok(Request::of(asked.id()))
     }
 }

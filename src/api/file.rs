@@ -5,12 +5,10 @@ use std::path::Path;
 
 use super::{Comm, Request, TryBlock};
 use crate::{
-    engine::{
-        Need, Shared,
-        buffer::Element,
-        platform::{FileAccess, FileId, FileMode, Operation},
-    },
+    engine::{Need, Shared},
     error::Error,
+    native::Element,
+    seam::platform::{FileAccess, FileId, FileMode, Operation, Unneeded},
 };
 
 /// What files consist of: the numbers, of which every pattern of bits is one.
@@ -115,7 +113,7 @@ impl<T> Drop for File<T> {
         if let Ok(mut engine) = self.engine.try_borrow_mut()
             && !engine.process.has_left()
         {
-            engine.platform.close_file(self.id);
+            engine.platform.discard(Unneeded::File(self.id));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Finished, Outcome, Pending, TryBlock};
 use crate::{
-    engine::reduction::{Fusible, MAX_VALUES, ReduceOp, Values},
     error::Error,
+    seam::reduction::{Fusible, MAX_VALUES, ReduceOp, Values},
     timeout::Timeout,
 };
 

@@ -8,12 +8,7 @@
 use core::time::Duration;
 
 use crate::{
-    engine::{
-        BlockKey, CommKey, Engine, Level, Need, Span, Waited,
-        platform::{DataId, Idle, Platform, PostId, Progress, UniverseId},
-        record::Record,
-        reduction::Values,
-    },
+    engine::{BlockKey, CommKey, Engine, Level, Need, Span, Waited},
     error::Error,
     fault::{FaultCode, FaultReport},
     ids::CommId,
@@ -21,6 +16,11 @@ use crate::{
     recovery::{
         creation::{Creation, Kind},
         repair::Repair,
+    },
+    seam::{
+        platform::{DataId, Idle, Platform, PostId, Progress, UniverseId},
+        record::Record,
+        reduction::Values,
     },
     timeout::Timeout,
 };
@@ -385,7 +385,7 @@ impl Guest {
     /// One step of everything.
     pub fn progress(&mut self) {
         if !self.engine.process.has_left() {
-            self.engine.wait(Timeout::Poll, Idle::Busy, |_| false);
+            self.engine.wait(Timeout::Poll, crate::seam::platform::Idle::Busy, |_| false);
         }
     }
 
@@ -422,7 +422,7 @@ pub struct Probe<'a> {
 impl Probe<'_> {
     /// Looks at a request of the platform.
     pub fn request(&mut self, post: PostId) -> bool {
-        let progress = self.engine.platform.test(post);
+        let progress = self.engine.platform.test(post, &mut None);
         self.engine.note_foreign_loss(progress);
         progress != Progress::Pending
     }

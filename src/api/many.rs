@@ -4,9 +4,11 @@ use core::{marker::PhantomData, mem};
 
 use super::{Finished, Request, RequestId, Tag, TryBlock, block};
 use crate::{
-    engine::{BlockKey, Engine, buffer::Element, platform::Way},
+    engine::{BlockKey, Engine},
     error::Error,
+    native::Element,
     rank::Rank,
+    seam::platform::Way,
 };
 
 /// The requests of messages that were posted together, in their order.

@@ -8,13 +8,14 @@ use std::ops::Range;
 
 use super::{Exchange, Request, RequestId, TryBlock};
 use crate::{
-    engine::{
-        Edge,
-        buffer::{AnyBuffer, Element},
+    engine::Edge,
+    error::Error,
+    native::Element,
+    rank::Rank,
+    seam::{
+        buffer::AnyBuffer,
         collective::Parts::{self, Counts, Even},
     },
-    error::Error,
-    rank::Rank,
 };
 
 /// The lists of a rank in a graph.

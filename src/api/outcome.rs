@@ -2,10 +2,11 @@
 
 use super::{Comm, Request, RequestId, Status, block, wait::public_status};
 use crate::{
-    engine::{BlockKey, Level, Progress, Shared, Waited, buffer::Element},
+    engine::{BlockKey, Level, Progress, Shared, Waited},
     error::Error,
     fault::{Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
+    native::Element,
     rank::RankSet,
     timeout::Timeout,
 };
@@ -219,8 +220,12 @@ impl Finished {
     /// process failures, those whose state is gone for [`FaultCode::StateLost`], the ranks that
     /// reported it for other codes.
     ///
+    /// The dead of the block's own communicator are all that it has lost, whichever report named
+    /// them first: so many processes does a recovery replace.
+    ///
     /// The fault of an inner block names the communicator of that one, and the rank that handed it
-    /// on is one of both: it is in the group for either.
+    /// on is one of both: it is in the group for either. The faults of the inner report are there
+    /// as well, for all ranks of the outer block.
     pub fn failed_group(&self, codes: Codes<'_>, comm: &Comm) -> RankSet {
         let report = self.report();
         let engine = self.engine.borrow();
@@ -232,7 +237,11 @@ impl Finished {
             FaultCode::InnerBlock => asked.rank_of(*own.members.get(fault.rank.index())?),
             _ => Some(fault.rank),
         };
-        faults.filter_map(rank).collect()
+        let mut group: RankSet = faults.filter_map(rank).collect();
+        if asked.id == own.id && codes.matches(FaultCode::ProcessFailed) {
+            group.union_with(report.known_failed());
+        }
+        group
     }
 
     /// The level that the block was started with.

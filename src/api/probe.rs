@@ -4,13 +4,11 @@ use core::marker::PhantomData;
 
 use super::{Request, RequestId, Source, Status, TagSelector, TryBlock, wait::public_status};
 use crate::{
-    engine::{
-        BlockKey,
-        buffer::{AnyBuffer, Element},
-        platform::MessageId,
-    },
+    engine::BlockKey,
     error::Error,
+    native::Element,
     rank::Rank,
+    seam::{buffer::AnyBuffer, platform::MessageId},
     timeout::Timeout,
 };
 

@@ -2,9 +2,10 @@
 
 use super::{Comm, World};
 use crate::{
-    engine::{CommKey, Engine, Shared, Span, platform::Idle},
+    engine::{CommKey, Engine, Shared, Span},
     error::Error,
     recovery::{creation::Creation, rebuild::Rebuild},
+    seam::platform::Idle,
     timeout::Timeout,
 };
 

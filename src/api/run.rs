@@ -17,13 +17,15 @@ use super::{
     step::{Ledger, Open, Ran},
 };
 use crate::{
-    engine::{Level, buffer::Element, reduction::ReduceOp},
+    engine::Level,
     error::Error,
     fault::FaultReport,
+    native::Element,
     recovery::{
         interval::{Interval, Schedule},
         policy::{Decision, Policy, Situation},
     },
+    seam::reduction::ReduceOp,
     timeout::Timeout,
 };
 

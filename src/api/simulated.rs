@@ -47,9 +47,7 @@ impl Guest {
     ///
     /// In a real world.
     pub fn with_sim<R>(&mut self, use_it: impl FnOnce(&mut SimPlatform) -> R) -> R {
-        self.with_platform(|platform| {
-            let platform = platform.as_any().downcast_mut::<SimPlatform>();
-            use_it(platform.expect("a guest of the simulated world"))
-        })
+        let wrong = "a guest of the simulated world";
+        self.with_platform(|platform| use_it(platform.as_world().expect(wrong)))
     }
 }

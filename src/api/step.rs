@@ -21,12 +21,10 @@ use std::{
 
 use super::{Comm, Finished, Reduced, Reducing, State, Tried, TryBlock, World};
 use crate::{
-    engine::{
-        Level,
-        reduction::{Fusible, ReduceOp, Values},
-    },
+    engine::Level,
     error::Error,
     recovery::interval::{Costs, Schedule},
+    seam::reduction::{Fusible, ReduceOp, Values},
     timeout::Timeout,
 };
 

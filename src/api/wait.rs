@@ -2,9 +2,10 @@
 
 use super::{RequestId, Status, TryBlock};
 use crate::{
-    engine::{Engine, Progress, platform, platform::Idle},
+    engine::{Engine, Progress},
     error::Error,
     fault::FaultCode,
+    seam::platform::{self, Idle},
     timeout::Timeout,
 };
 

@@ -5,13 +5,14 @@ use core::cell::RefCell;
 
 use super::{Comm, Request, RequestId, TryBlock};
 use crate::{
-    engine::{
-        Access, WindowId,
-        buffer::{AnyBuffer, Element},
+    engine::{Access, WindowId},
+    error::Error,
+    native::Element,
+    rank::Rank,
+    seam::{
+        buffer::AnyBuffer,
         reduction::{ReduceOp, Reducible},
     },
-    error::Error,
-    rank::Rank,
 };
 
 /// This rank's part of a window: memory into which the other ranks of a communicator put, from

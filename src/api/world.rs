@@ -4,9 +4,10 @@ use std::ops::Deref;
 
 use super::{Comm, Rebuilding, recover::Rebuilt};
 use crate::{
-    engine::{Engine, Shared, platform::Platform},
+    engine::{Engine, Shared},
     error::Error,
     recovery::{Placement, rebuild::Rebuild},
+    seam::platform::Platform,
     timeout::Timeout,
 };
 

@@ -3,17 +3,14 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::{
-    Engine, Span,
-    neighbours::Exchange,
-    platform::{Lane, MessageId, Post},
-    probe::Deferred,
-    record::Records,
-    service::Service,
-};
+use super::{Engine, Span, neighbours::Exchange, probe::Deferred, service::Service};
 use crate::{
     fault::{FaultCode, FaultReport},
     protocol::process::{Block, BlockKey, CommKey, Level, Phase},
+    seam::{
+        platform::{Lane, MessageId, Post},
+        record::Records,
+    },
 };
 
 /// What the engine keeps for a block, in the same place of its table as the block has in the table
@@ -49,7 +46,7 @@ pub(crate) struct Contents {
     /// When the pending requests become faults for another reason.
     pub(super) deadline: Option<Duration>,
     /// Slots of partner copies that become valid when the block commits.
-    pub(crate) copies: Vec<crate::recovery::copies::PendingCopy>,
+    pub(crate) copies: Vec<super::PendingCopy>,
 }
 
 impl Contents {

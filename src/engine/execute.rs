@@ -3,10 +3,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::{
-    BlockKey, Engine, Need, block::Contents, entry::Entry, platform::Platform,
-    request::is_operation,
-};
+use super::{BlockKey, Engine, Need, block::Contents, request::is_operation};
 use crate::{
     fault::FaultCode,
     ids::CommId,
@@ -14,8 +11,12 @@ use crate::{
         codec,
         fused::Values,
         message::{Message, Yes},
-        planted::{Bug, planted},
+        planted::planted,
         process::{Address, Chosen, Command, Outlet, Process},
+    },
+    seam::{
+        entry::Entry,
+        platform::{Outgoing, Platform, Unneeded},
     },
     timeout::Timeout,
 };
@@ -29,17 +30,17 @@ pub(crate) struct Out<'a> {
 impl Outlet for Out<'_> {
     #[inline]
     fn send(&mut self, (universe, to): Address, comm: CommId, message: &Message) {
-        self.platform.send(universe, to, &codec::encode(comm, message));
+        self.platform.send(universe, to, Outgoing::Frame(&codec::encode(comm, message)));
     }
 
     #[inline]
     fn send_yes(&mut self, (universe, to): Address, comm: CommId, yes: Yes) {
-        self.platform.send_yes(universe, to, comm, &yes);
+        self.platform.send(universe, to, Outgoing::Yes(comm, &yes));
     }
 
     #[inline]
     fn send_fused(&mut self, (universe, to): Address, comm: CommId, yes: Yes, values: &Values) {
-        self.platform.send_fused(universe, to, comm, &yes, values);
+        self.platform.send(universe, to, Outgoing::Fused(comm, &yes, values));
     }
 
     #[inline]
@@ -100,8 +101,10 @@ impl Engine {
                 }
                 Command::Died(address, source) => self.note_death(address, source),
                 Command::Dismissed => self.job.dismissed = true,
-                Command::DiscardUniverse(universe) => self.platform.discard_universe(universe),
-                Command::DiscardData(data) => self.platform.discard_data(data),
+                Command::DiscardUniverse(universe) => {
+                    self.platform.discard(Unneeded::Universe(universe));
+                }
+                Command::DiscardData(data) => self.platform.discard(Unneeded::Data(data)),
                 Command::DiscardStaleMessages(comm) => self.discard_stale_messages(comm),
             }
         }
@@ -119,7 +122,7 @@ impl Engine {
             Chosen::Needing(dead) => {
                 let needs = |contents: &Contents, need| match need {
                     Need::Peer(peer) => peer == dead,
-                    Need::Anybody => true,
+                    Need::Anybody | Need::All => true,
                     Need::Neighbours(at) => contents.exchanges[at as usize].needs(dead),
                     Need::Nobody | Need::Inner(_) | Need::Foreign => false,
                 };
@@ -144,10 +147,10 @@ impl Engine {
         let contents = self.contents(key);
         let is_served = contents.service.is_some();
         if !contents.copies.is_empty() {
-            self.settle_copies(key, committed || planted(Bug::KeepAbortedCopies));
+            self.settle_copies(key, committed || planted!(KeepAbortedCopies));
         }
         if is_served {
-            self.end_service(key, committed || planted(Bug::KeepAbortedPuts));
+            self.end_service(key, committed || planted!(KeepAbortedPuts));
         }
         self.tell_often(|engine| Entry::Ended { block: engine.block(key).serial, committed });
         if let Some(pulse) = self.pulse.filter(|_| committed) {

@@ -23,11 +23,12 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{BlockKey, CommKey, Engine, Level, Phase, platform::Idle};
+use super::{BlockKey, CommKey, Engine, Level, Phase};
 use crate::{
     fault::{Fault, FaultCode},
     ids::BlockId,
-    protocol::planted::{Bug, planted},
+    protocol::planted::planted,
+    seam::platform::Idle,
     timeout::Timeout,
 };
 
@@ -149,9 +150,9 @@ impl Engine {
         let chosen = |key: &CommKey| {
             let comm = self.comm(*key);
             if self.job.universe == Some(*key) {
-                return !has_world && !planted(Bug::LeaveBeforeTheOthersKnow);
+                return !has_world && !planted!(LeaveBeforeTheOthersKnow);
             }
-            let was_used = comm.next_block > BlockId(0) && !planted(Bug::ForgetTheFreed);
+            let was_used = comm.next_block > BlockId(0) && !planted!(ForgetTheFreed);
             comm.is_root() && (!comm.retired || owns_its_mpi && was_used)
         };
         self.process.comms().filter(chosen).collect()

@@ -8,14 +8,20 @@
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
 
-use super::{
-    BlockKey, CommKey, Engine, Need, Phase, Waited,
-    buffer::AnyBuffer,
-    entry::Entry,
-    platform::{DataId, Idle, Operation, PostId, Progress, UniverseId},
-    record::Record,
+use super::{BlockKey, CommKey, Engine, Need, Phase, Waited};
+use crate::{
+    error::Error,
+    ids::CommId,
+    protocol::fused::Values,
+    rank::Rank,
+    seam::{
+        buffer::AnyBuffer,
+        entry::Entry,
+        platform::{DataId, Idle, Operation, PostId, Progress, UniverseId},
+        record::Record,
+    },
+    timeout::Timeout,
 };
-use crate::{error::Error, ids::CommId, protocol::fused::Values, rank::Rank, timeout::Timeout};
 
 /// How long requests of a local block may go on after a death in its communicator.
 const LOCAL_GRACE: Duration = Duration::from_secs(1);

@@ -3,21 +3,27 @@
 //! Whether messages of a block can start at once, so that nothing but the platform has to be
 //! asked, is found out with the first one, and once more after news.
 
+use core::slice;
+
 use super::{
     BlockKey, CommKey, Engine, Level, Need,
     block::{Contents, lane_of},
-    buffer::{AnyBuffer, Buffer},
-    platform::{Envelope, Operation, Way},
 };
-use crate::{error::Error, ids::BlockId, protocol::agreement::FIRST_SHARED_CONTEXT, rank::Rank};
+use crate::{
+    error::Error,
+    ids::BlockId,
+    protocol::agreement::FIRST_SHARED_CONTEXT,
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Envelope, Found, LEAST_MAX_TAG, Operation, Status, Way},
+    },
+};
 
 /// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
 const USER_TAG_BITS: u32 = 15;
 /// The greatest tag of a user.
 pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
-
-/// The least greatest tag on the wire with which the blocks of a program can be told apart.
-pub(crate) const LEAST_MAX_TAG: u32 = (1 << 23) - 1;
 
 /// How the bits of a tag on the wire are used.
 ///
@@ -115,7 +121,8 @@ impl Engine {
             return;
         }
         let (bits, lane, context) = (self.tag_bits, lane_of(state), state.context);
-        while let Ok(Some((from, wire))) = self.platform.peek(lane, (None, None))
+        while let Ok(Some(Found { status, .. })) = self.platform.probe(lane, (None, None), None)
+            && let Status { source: Some(from), tag: wire, .. } = status
             && !bits.is_of(wire, context)
             && self.drop_peeked(lane, (from, wire))
         {}
@@ -142,7 +149,7 @@ impl Engine {
         let Self { platform, contents, .. } = self;
         let Contents { records, lane, .. } = &mut contents[key.slot()];
         let (index, record) = records.load(Need::Peer(peer), buffer);
-        if !platform.start(*lane, way, Envelope { peer, tag }, record) {
+        if !platform.start(*lane, way, &[Envelope { peer, tag }], slice::from_mut(record)) {
             self.after_failure(key, index);
         }
         Ok(index)
@@ -193,7 +200,7 @@ impl Engine {
                     (Need::Peer(peer), buffer)
                 },
             ));
-            if !platform.start_all(*lane, way, envelopes, records) {
+            if !platform.start(*lane, way, envelopes, records) {
                 self.after_failures(key, first);
             }
         }

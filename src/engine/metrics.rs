@@ -1,12 +1,20 @@
-//! Numbers about a process, as events of the crate `tracing` with the target `fampi::metrics`.
+//! States what happens to this process, and counts it.
+//!
+//! The numbers are events of the crate `tracing` with the target `fampi::metrics`.
 //!
 //! What is counted is rare, or known anyway, so a run without faults pays nothing for it. The
 //! crate's documentation has the table of the events.
 
-use super::{Engine, Source, entry::Entry};
+use tracing::level_filters::LevelFilter;
+
+use super::{BlockKey, CommKey, Engine, Source};
 use crate::{
     protocol::process::Address,
     rank::{Rank, RankSet},
+    seam::{
+        entry::{self, CommName, Entry},
+        trace,
+    },
 };
 
 /// What is counted until this process leaves.
@@ -46,5 +54,58 @@ impl Engine {
         let committed = blocks.saturating_sub(faulty + open);
         let generation = self.job.roster.generation;
         self.tell(&Entry::Left { rank, generation, blocks, committed, faulty, deaths });
+    }
+}
+
+impl Engine {
+    /// States what happens, which is rare.
+    pub(crate) fn tell(&self, entry: &Entry) {
+        // The trace of a process ends when it has left.
+        if self.process.has_left() {
+            entry.emit();
+        } else {
+            entry::tell(entry);
+        }
+    }
+
+    /// States what happens in every block, if that is recorded or has a subscriber.
+    #[inline]
+    pub(super) fn tell_often(&self, entry: impl FnOnce(&Self) -> Entry) {
+        if trace::is_recorded() || LevelFilter::current() == LevelFilter::TRACE {
+            self.tell(&entry(self));
+        }
+    }
+
+    pub(super) fn start_entry(&self, key: BlockKey) -> Entry {
+        let block = self.block(key);
+        let comm = self.comm_name(block.comm);
+        Entry::Started { block: block.serial, number: block.scope, level: block.level, comm }
+    }
+
+    pub(super) fn comm_name(&self, key: CommKey) -> CommName {
+        let comm = self.comm(key);
+        match comm.data {
+            None => CommName::Universe,
+            Some(_) if comm.is_world() => CommName::World,
+            Some(_) => CommName::Other(comm.id.0),
+        }
+    }
+
+    /// The place of this process in the roster of the job.
+    pub(crate) fn place_entry(&self) -> Entry {
+        let roster = &self.job.roster;
+        let me = self.job.universe.map(|key| self.comm(key).me);
+        let rank = me.and_then(|me| roster.rank_of(me));
+        let role = match rank {
+            None => "spare",
+            Some(_) if self.job.replacement => "replacement",
+            Some(_) => "rank",
+        };
+        Entry::Placed {
+            process: me.and_then(|me| roster.processes.get(me.index()).copied()),
+            rank: rank.map(|rank| (rank, roster.origins[rank.index()])),
+            generation: roster.generation,
+            role,
+        }
     }
 }

@@ -6,52 +6,33 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`platform`] | the seam to the world: control frames, operations, communicators |
-//! | [`buffer`] | the application's buffers while an operation owns them |
-//! | [`collective`] | the operations of all ranks, and the shapes of their buffers |
-//! | [`reduction`] | what reductions do with the elements of two ranks |
-//! | [`section`], [`lent`] | parts of arrays that several requests use at once |
 //! | `execute` | carries out the commands of the process |
-//! | `file` | files as operations name them |
 //! | `block` | an open block and its requests |
+//! | `copies` | copies of states, which are valid with the commit of their block |
 //! | `farewell` | leaves the job with all others |
 //! | `messages` | names messages on the wire, and starts them |
 //! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
 //! | `probe` | matches messages before they are received |
-//! | [`pulse`] | signs of progress, for whoever looks |
-//! | [`record`] | the requests of a block, their states and buffers |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
 //! | `service` | what a block does for accesses of others to windows of this rank |
-//! | `entry` | what can happen, as an event for subscribers and as one of the trace |
-//! | `trace` | the file with what happens, if the process is recorded |
 //! | `vote` | ends blocks: drains requests, votes, notes decisions |
 //! | `window` | memory that others put into, get from and accumulate in |
 
 mod block;
-pub mod buffer;
-pub mod collective;
-pub(crate) mod entry;
+mod copies;
 mod execute;
 mod farewell;
-mod file;
 mod guest;
-pub mod lent;
 mod messages;
 mod metrics;
 mod neighbours;
-pub mod platform;
 mod probe;
 mod progress;
-pub mod pulse;
-pub mod record;
-pub mod reduction;
 mod request;
-pub mod section;
 mod service;
-pub mod trace;
 mod vote;
 mod window;
 
@@ -62,30 +43,55 @@ use smallvec::SmallVec;
 
 use crate::{
     ids::{BlockId, CommId},
-    protocol::process::{Command, Process},
+    protocol::{
+        process::{Command, Process},
+        roster::Roster,
+    },
     rank::Rank,
-    recovery::{Job, copies::Copies},
+    seam::{
+        platform::{DataId, Platform, Setup, UniverseId},
+        pulse::Pulse,
+    },
 };
 use block::Contents;
-#[cfg(feature = "mpi")]
-pub(crate) use messages::LEAST_MAX_TAG;
+pub(crate) use copies::{Copies, Own, PendingCopy, Slot};
 pub(crate) use messages::MAX_USER_TAG;
 use messages::TagBits;
 use metrics::Tally;
 pub(crate) use neighbours::Edge;
 use neighbours::Parts;
-pub(crate) use platform::Progress;
-use platform::{DataId, Platform, UniverseId};
 pub(crate) use progress::{Span, Waited};
-use pulse::Pulse;
 use window::WindowState;
 pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
 
+// Bindings and tests, which drive the engine, find the seam here, too.
 pub(crate) use crate::protocol::process::{BlockKey, CommKey, Communicator, Need, Phase, Source};
 pub use crate::protocol::process::{Level, Remembered};
+pub(crate) use crate::seam::platform::Progress;
+pub use crate::seam::{buffer, collective, platform, reduction};
 
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;
+
+/// What a process knows about the job beside its communicators.
+#[derive(Default)]
+pub(crate) struct Job {
+    /// The communicator of the newest universe, which carries recoveries.
+    pub(crate) universe: Option<CommKey>,
+    pub(crate) world: Option<CommKey>,
+    /// The communicators derived below the world from those that we are in, by their paths in the
+    /// roster; `None` where we are no member.
+    pub(crate) children: Vec<(Vec<u32>, Option<CommKey>)>,
+    pub(crate) roster: Roster,
+    /// This process stands in for one that failed; true from the moment it holds the rank on.
+    pub(crate) replacement: bool,
+    /// A communicator is being made.
+    pub(crate) creating: bool,
+    /// The others have ended their part in the job.
+    pub(crate) dismissed: bool,
+    /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
+    pub(crate) protected_steps: u64,
+}
 
 /// Drives the process: what it decides is done on the platform.
 pub(crate) struct Engine {
@@ -119,8 +125,8 @@ pub(crate) struct Engine {
     turns: u32,
     /// Where a watchdog looks whether this process makes progress.
     pub(crate) pulse: Option<Pulse>,
-    /// How often the platform is polled in vain before this process sleeps.
-    patience: u32,
+    /// What does not change in the world of this process.
+    pub(crate) setup: Setup,
     tests_per_turn: u32,
     /// How tags on the wire are made.
     tag_bits: TagBits,
@@ -133,11 +139,9 @@ pub(crate) struct Engine {
 impl Engine {
     /// An engine that knows nobody yet.
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
-        platform.record();
-        let tag_bits = TagBits::new(platform.max_tag());
-        let (patience, pulse) = (platform.patience(), platform.observe(true));
+        let (setup, pulse) = (platform.setup(), platform.observe(true));
         Self {
-            process: Process::new(platform.shape()),
+            process: Process::new(setup.shape),
             platform,
             commands: VecDeque::new(),
             executing: false,
@@ -154,9 +158,9 @@ impl Engine {
             tally: Tally::default(),
             turns: 0,
             pulse,
-            patience,
-            tests_per_turn: progress::tests_per_turn(patience),
-            tag_bits,
+            setup,
+            tests_per_turn: progress::tests_per_turn(setup.patience),
+            tag_bits: TagBits::new(setup.max_tag),
             next_look: Duration::ZERO,
             span: None,
         }

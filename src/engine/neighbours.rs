@@ -22,15 +22,14 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{
-    BlockKey, Engine, MAX_USER_TAG, Need,
-    buffer::{AnyBuffer, Buffer},
-    platform::{Operation, Post, PostId, Posted, Progress},
-    window::FIRST_WINDOW_TAG,
-};
+use super::{BlockKey, Engine, MAX_USER_TAG, Need, window::FIRST_WINDOW_TAG};
 use crate::{
     fault::{FaultCode, class},
     rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Operation, Post, PostId, Posted, Progress},
+    },
 };
 
 /// The tag of all messages among neighbours, beyond those of users, copies and windows.
@@ -284,12 +283,14 @@ impl Engine {
                 continue;
             };
             let early = matches!(role, Role::Received(_)) && exchange.awaits_answer();
-            let progress = if early { Progress::Pending } else { self.platform.test(post) };
+            let mut part = None;
+            let progress =
+                if early { Progress::Pending } else { self.platform.test(post, &mut part) };
             if progress == Progress::Pending {
                 pending = true;
                 continue;
             }
-            let part = self.platform.take(post).unwrap_or(AnyBuffer::nothing());
+            let part = part.unwrap_or(AnyBuffer::nothing());
             let exchange = &mut self.contents_mut(key).exchanges[at];
             exchange.note(number, progress, &*part);
             if exchange.messages[number].role.is_elements() {
@@ -335,7 +336,8 @@ impl Engine {
         }
         if let Some(buffer) = exchange.buffer.take() {
             let record = &mut self.contents_mut(key).records[index];
-            record.end_with(record.state, Some(buffer));
+            record.give(buffer);
+            record.end_as(record.state);
         }
     }
 }

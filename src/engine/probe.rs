@@ -8,15 +8,16 @@
 //! A matched message belongs to its block: it is received in it, or dropped with its end, so that
 //! its sender does not wait and nothing of it is met by a later block.
 
-use super::{
-    BlockKey, Engine, Need,
-    block::Contents,
-    buffer::{AnyBuffer, Buffer},
-    platform::{Idle, Lane, MessageId, Operation, Status},
-    record,
-};
+use super::{BlockKey, Engine, Need, block::Contents};
 use crate::{
-    fault::FaultCode, protocol::agreement::FIRST_SHARED_CONTEXT, rank::Rank, timeout::Timeout,
+    fault::FaultCode,
+    protocol::agreement::FIRST_SHARED_CONTEXT,
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{self, Found, Idle, Lane, MessageId, Operation, Status, Unneeded},
+    },
+    timeout::Timeout,
 };
 
 /// A receive that waits for a probe to match its message.
@@ -63,7 +64,7 @@ impl Engine {
             if !matches!(found, Ok(None)) {
                 return true;
             }
-            found = match (engine.process.doom(key, need, false), engine.comm(comm).data) {
+            found = match (engine.process.doom(key, need), engine.comm(comm).data) {
                 (None, Some(data)) => engine.probe_once(Lane { data, context }, envelope, like),
                 (code, _) => Err(code.unwrap_or(FaultCode::Abandoned)),
             };
@@ -105,7 +106,10 @@ impl Engine {
     ) -> Result<Option<(MessageId, Status)>, FaultCode> {
         if lane.context >= FIRST_SHARED_CONTEXT && envelope.1.is_none() {
             loop {
-                let Some((from, wire)) = self.platform.peek(lane, envelope)? else {
+                let Some(seen) = self.platform.probe(lane, envelope, None)? else {
+                    return Ok(None);
+                };
+                let Status { source: Some(from), tag: wire, .. } = seen.status else {
                     return Ok(None);
                 };
                 if self.tag_bits.is_of(wire, lane.context) {
@@ -118,19 +122,17 @@ impl Engine {
                 }
             }
         }
-        self.platform.probe(lane, envelope, like)
+        let found = self.platform.probe(lane, envelope, Some(like))?;
+        Ok(found.and_then(|Found { status, message }| Some((message?, status))))
     }
 
     /// Receives a message into nowhere that was seen by a peek; false if it is not there any more.
     pub(super) fn drop_peeked(&mut self, lane: Lane, (from, wire): (Rank, u32)) -> bool {
         let like = &mut alloc::vec::Vec::<u8>::new();
-        match self.platform.probe(lane, (Some(from), Some(wire)), like) {
-            Ok(Some((message, _))) => {
-                self.platform.drop_message(message);
-                true
-            }
-            _ => false,
-        }
+        let found = self.platform.probe(lane, (Some(from), Some(wire)), Some(like));
+        let Ok(Some(Found { message: Some(message), .. })) = found else { return false };
+        self.platform.discard(Unneeded::Message(message));
+        true
     }
 
     /// True for a receive that has to wait for a probe, or behind another one that does.
@@ -149,7 +151,7 @@ impl Engine {
         (from, tag): (Option<Rank>, Option<u32>),
         buffer: AnyBuffer,
     ) -> usize {
-        if let Some(code) = self.process.doom(key, need, false) {
+        if let Some(code) = self.process.doom(key, need) {
             return self.add_failed(key, need, (code, buffer));
         }
         let contents = self.contents_mut(key);
@@ -180,7 +182,7 @@ impl Engine {
                     let receive = deferred.remove(first.unwrap_or(at));
                     let from = status.source.expect("a message has a sender");
                     let operation = Operation::ReceiveMatched { message, from };
-                    record::start(&mut **platform, lane, &operation, &mut records[receive.index]);
+                    platform::start(&mut **platform, lane, &operation, &mut records[receive.index]);
                 }
                 Err(code) => {
                     deferred.remove(at);
@@ -195,7 +197,7 @@ impl Engine {
     pub(super) fn drop_messages(&mut self, key: BlockKey) {
         for message in core::mem::take(&mut self.contents_mut(key).messages) {
             if !self.process.has_left() {
-                self.platform.drop_message(message);
+                self.platform.discard(Unneeded::Message(message));
             }
         }
     }

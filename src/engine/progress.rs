@@ -2,24 +2,18 @@
 
 use core::time::Duration;
 
-use super::{
-    BlockKey, Engine, Progress, Source,
-    platform::{Idle, Incoming, UniverseId},
-};
+use super::{BlockKey, Engine, Progress, Source};
 use crate::{
-    protocol::{
-        codec,
-        fused::Held,
-        planted::{Bug, planted},
-    },
+    protocol::{codec, fused::Held, planted::planted},
     rank::Rank,
+    seam::platform::{Idle, Incoming, UniverseId},
     timeout::Timeout,
 };
 
 /// The tests of a turn on a platform of this patience: nobody falls idle who has not polled since
 /// it was idle before.
 pub(super) fn tests_per_turn(patience: u32) -> u32 {
-    if planted(Bug::TestTooLong) {
+    if planted!(TestTooLong) {
         return TESTS_PER_TURN;
     }
     (patience / 2).clamp(1, TESTS_PER_TURN)
@@ -109,7 +103,7 @@ impl Engine {
         if !self.serving.is_empty() {
             // To look for questions costs more than to look for a vote, which comes soon; but
             // nobody falls idle who has not looked since.
-            let rarely = (self.patience / 2).max(1);
+            let rarely = (self.setup.patience / 2).max(1);
             if awaits.is_none() || self.turns.is_multiple_of(rarely) {
                 busy |= self.serve_windows();
             }
@@ -148,7 +142,7 @@ impl Engine {
                 return true;
             }
             let is_busy =
-                self.turn() || (self.process.voted().len() != voted && !planted(Bug::SleepOnAVote));
+                self.turn() || (self.process.voted().len() != voted && !planted!(SleepOnAVote));
             if is_busy {
                 (quiet, busy) = (0, busy.wrapping_add(1));
                 // Others may keep us busy for ever; time passes all the same.
@@ -162,7 +156,11 @@ impl Engine {
             } else {
                 quiet += 1;
                 // Nobody falls idle who has not polled for each of its votes since.
-                if quiet < self.patience.max(self.patience / 2 + self.process.voted().len() as u32)
+                if quiet
+                    < self
+                        .setup
+                        .patience
+                        .max(self.setup.patience / 2 + self.process.voted().len() as u32)
                 {
                     continue;
                 }
@@ -178,7 +176,7 @@ impl Engine {
                 if !done(self) {
                     self.platform.idle(self.next_deadline(own.end, span), how);
                 }
-                quiet = self.patience / 2;
+                quiet = self.setup.patience / 2;
             }
         }
     }

@@ -2,18 +2,14 @@
 
 use core::time::Duration;
 
-use super::{
-    BlockKey, CommKey, Engine, Need,
-    block::Contents,
-    buffer::AnyBuffer,
-    platform::{Idle, Lane, Operation, Posted, Progress, Status},
-};
+use super::{BlockKey, CommKey, Engine, Need, block::Contents};
 use crate::{
     error::Error,
     fault::FaultCode,
-    protocol::{
-        agreement::FIRST_SHARED_CONTEXT,
-        planted::{Bug, planted},
+    protocol::{agreement::FIRST_SHARED_CONTEXT, planted::planted},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{Idle, Lane, Operation, Posted, Progress, Status},
     },
     timeout::Timeout,
 };
@@ -77,7 +73,7 @@ impl Engine {
         operation: &Operation,
         buffer: AnyBuffer,
     ) -> Result<Posted, (FaultCode, AnyBuffer)> {
-        let doomed = self.process.doom(key, need, matches!(operation, Operation::Collective(_)));
+        let doomed = self.process.doom(key, need);
         let block = self.block(key);
         match (doomed, self.comm(block.comm).data) {
             (None, Some(data)) => {
@@ -197,7 +193,7 @@ impl Engine {
     /// The code of a request that failed with this one: what only follows from a death, or from an
     /// interruption of ours, is told as that and not as an error of the request.
     pub(super) fn explained(&mut self, key: BlockKey, code: FaultCode) -> FaultCode {
-        let unclear = code.is_unspecific() && !planted(Bug::BelieveTheClass);
+        let unclear = code.is_unspecific() && !planted!(BelieveTheClass);
         if unclear { self.await_cause(key).unwrap_or(code) } else { code }
     }
 

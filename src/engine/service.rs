@@ -14,15 +14,17 @@ use smallvec::SmallVec;
 
 use super::{
     BlockKey, CommKey, Engine,
-    buffer::{AnyBuffer, Buffer},
     neighbours::words,
-    platform::{Lane, Operation, Post, PostId, Posted, Progress},
-    reduction::{ReduceOp, Reduction},
     window::{ANSWER, Access, GIVEN, GOTTEN, QUESTION, Question, WindowId, kind},
 };
 use crate::{
     fault::{FaultCode, class},
     rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Found, Lane, Operation, Post, PostId, Posted, Progress, Unneeded},
+        reduction::{ReduceOp, Reduction},
+    },
 };
 
 /// Questions that a block takes in one turn, at most.
@@ -115,23 +117,25 @@ impl Engine {
                 // After a death the platform may refuse, until it knows that we know; when the
                 // block is interrupted, for good.
                 let like = &mut Vec::<u64>::new();
-                let found = self.platform.probe(place.lane, envelope, like);
-                let Ok(Some((message, status))) = found else { return taken > 0 };
+                let found = self.platform.probe(place.lane, envelope, Some(like));
+                let Ok(Some(Found { status, message: Some(message) })) = found else {
+                    return taken > 0;
+                };
                 let from = status.source.unwrap_or(self.comm(place.comm).me);
                 let operation = Operation::ReceiveMatched { message, from };
                 let buffer = AnyBuffer::of(vec![0_u64; Question::WORDS]);
                 match self.start_service(place, &operation, buffer) {
                     Some(post) => service.asked = Some((from, post)),
-                    None => self.platform.drop_message(message),
+                    None => self.platform.discard(Unneeded::Message(message)),
                 }
             }
             let Some((origin, post)) = service.asked else { continue };
-            let progress = self.platform.test(post);
+            let mut buffer = None;
+            let progress = self.platform.test(post, &mut buffer);
             if progress == Progress::Pending {
                 return taken > 0;
             }
             service.asked = None;
-            let buffer = self.platform.take(post);
             let asked = buffer.as_deref().and_then(words).and_then(Question::from_words);
             if let (Progress::Complete(_), Some(question)) = (progress, asked) {
                 let due = self.admit(place, origin, question);
@@ -188,13 +192,7 @@ impl Engine {
     /// Answers what has its elements, each origin in the order of its questions.
     fn answer_due(&mut self, place: Place, service: &mut Service) -> bool {
         let platform = &mut self.platform;
-        service.answers.retain(|post| {
-            let pending = platform.test(*post) == Progress::Pending;
-            if !pending {
-                drop(platform.take(*post));
-            }
-            pending
-        });
+        service.answers.retain(|post| platform.test(*post, &mut None) == Progress::Pending);
         let mut waiting: SmallVec<[Rank; 8]> = SmallVec::new();
         let mut due = core::mem::take(&mut service.due);
         let before = due.len();
@@ -204,12 +202,11 @@ impl Engine {
             }
             let mut part = None;
             if let Some(post) = access.given {
-                let progress = self.platform.test(post);
+                let progress = self.platform.test(post, &mut part);
                 if progress == Progress::Pending {
                     waiting.push(access.origin);
                     return true;
                 }
-                part = self.platform.take(post);
                 access.window = access.window.and_then(|id| access.arrived(progress).map(|()| id));
             }
             self.answer(place, service, access, part);

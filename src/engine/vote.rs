@@ -3,13 +3,11 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{
-    BlockKey, Engine, Level, Need, Phase, Progress, Span, entry::Entry, neighbours::Exchange,
-    record::Record,
-};
+use super::{BlockKey, Engine, Level, Need, Phase, Progress, Span, neighbours::Exchange};
 use crate::{
     fault::{Fault, FaultCode},
     protocol::fused::Values,
+    seam::{entry::Entry, record::Record},
     timeout::Timeout,
 };
 

@@ -33,12 +33,17 @@ use std::hash::DefaultHasher;
 
 use super::{
     BlockKey, CommKey, Engine, MAX_USER_TAG,
-    buffer::{AnyBuffer, Buffer},
     neighbours::{Exchange, Role},
-    reduction::{ReduceOp, Reduction},
     service::Staged,
 };
-use crate::{error::Error, rank::Rank};
+use crate::{
+    error::Error,
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        reduction::{ReduceOp, Reduction},
+    },
+};
 
 /// The tags of windows, between those of copies and that of neighbours.
 pub(crate) const FIRST_WINDOW_TAG: u32 = MAX_USER_TAG - 4;

@@ -23,7 +23,7 @@ pub use code::{Codes, FaultCode};
 pub struct Fault {
     /// The communicator that the fault concerns: the block's own, or an inner block's.
     pub comm: CommId,
-    /// The rank, in the block's communicator.
+    /// The rank, in that communicator; for [`FaultCode::InnerBlock`], in the block's own.
     pub rank: Rank,
     /// Why.
     pub code: FaultCode,
@@ -35,6 +35,8 @@ pub struct Fault {
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FaultReport {
     faults: Vec<Fault>,
+    /// The dead of the block's communicator, those of earlier reports as well.
+    known: RankSet,
 }
 
 impl FaultReport {
@@ -45,12 +47,24 @@ impl FaultReport {
             faults.sort_unstable();
             faults.dedup();
         }
-        Self { faults }
+        Self { faults, known: RankSet::new() }
+    }
+
+    /// With all the dead of the block's communicator.
+    #[must_use]
+    pub(crate) fn with_known(self, known: RankSet) -> Self {
+        Self { known, ..self }
     }
 
     /// All faults in ascending order.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
+    }
+
+    /// All dead ranks of the block's communicator: those that this report names, and those that
+    /// reports before it named.
+    pub fn known_failed(&self) -> &RankSet {
+        &self.known
     }
 
     /// True when the block had no fault.
@@ -81,12 +95,18 @@ impl fmt::Display for FaultReport {
         if self.faults.is_empty() {
             return f.write_str("no fault");
         }
+        let is_inner = |fault: &&Fault| fault.code == FaultCode::InnerBlock;
+        let inner: Vec<CommId> = self.faults.iter().filter(is_inner).map(|it| it.comm).collect();
         for (position, fault) in self.faults.iter().enumerate() {
             let (between, long) = if f.alternate() { ("\n", true) } else { ("; ", false) };
             if position > 0 {
                 f.write_str(between)?;
             }
-            write!(f, "rank {}: ", fault.rank)?;
+            write!(f, "rank {}", fault.rank)?;
+            if inner.contains(&fault.comm) && fault.code != FaultCode::InnerBlock {
+                f.write_str(" of the inner block")?;
+            }
+            f.write_str(": ")?;
             if long { write!(f, "{:#}", fault.code) } else { write!(f, "{}", fault.code) }?;
         }
         Ok(())

@@ -5,27 +5,26 @@ use std::ptr;
 use mpi::ffi;
 
 use super::{
-    calls::inside,
     calls::{
         collectives::Layout,
         comm::Comm,
-        expose::{Expose as _, Exposure},
+        inside,
         library::{Checked, check},
-        request::Request,
         ulfm::Ulfm,
     },
     operations::platform::MpiPlatform,
     transport::wire::Wire,
 };
 use crate::{
-    engine::{
+    error::Error,
+    native::{Expose as _, Exposure, Request},
+    protocol::codec::YES_BYTES,
+    rank::Rank,
+    seam::{
         collective::Collective,
         platform::UniverseId,
         reduction::{ReduceOp, ReduceWith},
     },
-    error::Error,
-    protocol::codec::YES_BYTES,
-    rank::Rank,
 };
 
 /// A communicator of its own with the operations to be measured. Collective, all of them.

@@ -1,10 +1,10 @@
 //! The real world: Open MPI with ULFM behind the trait [`Platform`].
 //!
-//! The only module with `unsafe`. It consists of rooms, each of which names only those below it, as
+//! With `native`, the only module with `unsafe`. Its rooms each name only those below them, as
 //! a test checks; no files of them import each other in a circle.
 //!
 //! ```text
-//! mod          what the engine sees; beside it `facts`, `holdings`, `baseline`, `trace`
+//! mod          what the engine sees; beside it `facts`, `holdings`, `baseline`
 //! lifecycle    start, spawn, communicators made with others, exit, watchdog
 //! operations   what is under way, and the communicators it runs on; the platform itself
 //! transport    frames between processes: by MPI, by memory that those of a node share
@@ -28,7 +28,6 @@ mod node;
 mod openmpi5;
 mod operations;
 mod this_mpi;
-mod trace;
 mod transport;
 
 use std::{path::Path, thread, time::Duration};
@@ -36,42 +35,32 @@ use std::{path::Path, thread, time::Duration};
 use deaths::{observer, watcher};
 use lifecycle::exit;
 use node::pulse;
-use operations::{
-    contexts::{DataComm, lane_of},
-    data::Posts,
-    external,
-};
+use operations::contexts::{DataComm, lane_of};
 
 pub use self::{
     baseline::Baseline,
-    calls::{
-        comm::communicators,
-        element::MpiElement,
-        expose::{Expose, Exposure, Number},
-        reduce::UserFunction,
-    },
+    calls::comm::communicators,
     facts::{Facts, facts},
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
-    operations::{external::Ended, in_flight::Flight, platform::MpiPlatform},
-    trace::record,
+    node::trace::record,
+    operations::{platform::MpiPlatform, users::Ended},
 };
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Buffer},
-        platform::{
-            DataId, Derived, Envelope, FileId, FileMode, Idle, Incoming, Lane, MessageId,
-            Operation, Origin, Platform, Post, PostId, Posted, Progress, Settled, Status,
-            UniverseId, Way,
-        },
-        pulse::Pulse,
-        record::{self, Record},
-    },
     error::Error,
     fault::FaultCode,
-    ids::CommId,
-    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values, message::Yes},
-    rank::{Rank, RankSet},
+    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values},
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{
+            self, DataId, Envelope, FileId, FileMode, Found, Idle, Incoming, Lane, Made, Operation,
+            Outgoing, Platform, Post, PostId, Posted, Progress, Quit, Request, Settled, Setup,
+            UniverseId, Unneeded, Way,
+        },
+        pulse::Pulse,
+        record::Record,
+    },
 };
 
 /// How long a parked spare sleeps between two looks.
@@ -80,23 +69,19 @@ const NAP: Duration = Duration::from_micros(800);
 impl MpiPlatform {
     /// What is held now. Makes no progress.
     pub(crate) fn holdings(&self) -> Holdings {
-        let (posts, quarantined) = self.posts.held();
-        let operations = posts + self.flights.count();
+        let (operations, quarantined) = self.table.held();
+        let operations = operations + self.flights.count();
         Holdings { communicators: calls::comm::live(), operations, quarantined }
     }
 }
 
 impl Platform for MpiPlatform {
-    fn origin(&self) -> Origin {
-        self.origin
+    fn setup(&self) -> Setup {
+        self.setup
     }
 
     fn now(&self) -> Duration {
         self.started.elapsed()
-    }
-
-    fn record(&self) {
-        trace::record();
     }
 
     fn observe(&mut self, observed: bool) -> Option<Pulse> {
@@ -108,25 +93,8 @@ impl Platform for MpiPlatform {
     }
 
     #[inline]
-    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
-        self.control.send(universe, to, frame);
-    }
-
-    #[inline]
-    fn send_yes(&mut self, universe: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
-        self.control.send_yes(universe, to, comm, yes);
-    }
-
-    #[inline]
-    fn send_fused(
-        &mut self,
-        universe: UniverseId,
-        to: Rank,
-        comm: CommId,
-        yes: &Yes,
-        values: &Values,
-    ) {
-        self.control.send_fused(universe, to, comm, yes, values);
+    fn send(&mut self, universe: UniverseId, to: Rank, message: Outgoing<'_>) {
+        self.control.send(universe, to, message);
     }
 
     #[inline]
@@ -150,10 +118,6 @@ impl Platform for MpiPlatform {
         }
     }
 
-    fn max_tag(&self) -> u32 {
-        self.max_tag
-    }
-
     fn awaits_context(&mut self, data: DataId, context: u32) -> bool {
         let ulfm = self.ulfm;
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
@@ -170,45 +134,34 @@ impl Platform for MpiPlatform {
         operation: &Operation,
         buffer: AnyBuffer,
     ) -> Result<Posted, (FaultCode, AnyBuffer)> {
-        if let Operation::File(access) = operation {
-            return self.posts.post_file(*access, buffer);
-        }
-        match lane_of(&self.data, lane) {
-            Some(comm) => self.posts.post((lane, comm), operation, buffer),
-            None => Err((FaultCode::Interrupted, buffer)),
-        }
+        self.start_operation(lane, operation, buffer)
     }
 
-    fn start(&mut self, lane: Lane, way: Way, envelope: Envelope, record: &mut Record) -> bool {
-        if !self.flights.enter(&self.data, lane) {
-            return record.refuse(FaultCode::Interrupted);
-        }
-        self.flights.start(way, envelope, record)
-    }
-
-    fn start_all(
+    fn start(
         &mut self,
         lane: Lane,
         way: Way,
         envelopes: &[Envelope],
         records: &mut [Record],
     ) -> bool {
-        self.flights.start_all((&self.data, lane), way, envelopes, records)
+        self.flights.start((&self.data, lane), way, envelopes, records)
     }
 
     #[inline]
-    fn test(&mut self, post: PostId) -> Progress {
-        if external::is_guest(post) {
-            return self.guests.test(post, self.ulfm);
+    fn test(&mut self, post: PostId, buffer: &mut Option<AnyBuffer>) -> Progress {
+        match self.table.test(post, buffer, self.ulfm) {
+            Progress::Failed(code) if code.is_unspecific() => {
+                Progress::Failed(self.explain(post).unwrap_or(code))
+            }
+            progress => progress,
         }
-        self.posts.test(post, self.ulfm)
     }
 
     fn look(&mut self, record: &mut Record) {
         if record.flight().is_some() {
             return self.flights.look(record);
         }
-        record::look(self, record);
+        platform::look(self, record);
     }
 
     fn settle(&mut self, records: &mut [Record]) -> Settled {
@@ -218,13 +171,12 @@ impl Platform for MpiPlatform {
     fn cancel(&mut self, post: &mut Post, failed: bool) {
         match post {
             Post::Message(flight) => flight.cancel(),
-            Post::Kept(id) if external::is_guest(*id) => self.guests.cancel(*id, failed),
-            Post::Kept(id) => self.posts.cancel(*id),
+            Post::Kept(id) => self.table.cancel(*id, failed),
         }
     }
 
     fn disturbance(&mut self, lane: Lane) -> Option<FaultCode> {
-        if let Some((_, users)) = self.guests.users(lane.data) {
+        if let Some((_, users)) = self.users.get(lane.data) {
             return users.disturbance(self.ulfm);
         }
         let over = Some(FaultCode::Interrupted);
@@ -235,24 +187,14 @@ impl Platform for MpiPlatform {
         &mut self,
         lane: Lane,
         envelope: (Option<Rank>, Option<u32>),
-        like: &mut dyn Buffer,
-    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
+        take: Option<&mut dyn Buffer>,
+    ) -> Result<Option<Found>, FaultCode> {
         let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
-        self.posts.probe(comm, envelope, like, self.ulfm)
-    }
-
-    fn drop_message(&mut self, message: MessageId) {
-        self.posts.drop_message(message);
-    }
-
-    fn peek(
-        &mut self,
-        lane: Lane,
-        envelope: (Option<Rank>, Option<u32>),
-    ) -> Result<Option<(Rank, u32)>, FaultCode> {
-        let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
-        let is_bare = self.data[lane.data.0 as usize].as_ref().is_some_and(DataComm::is_bare);
-        if is_bare { Ok(None) } else { Posts::peek(comm, envelope, self.ulfm) }
+        let is_bare = || self.data[lane.data.0 as usize].as_ref().is_some_and(DataComm::is_bare);
+        if take.is_none() && is_bare() {
+            return Ok(None);
+        }
+        self.messages.find(comm, envelope, take, self.ulfm)
     }
 
     fn open_file(
@@ -261,35 +203,30 @@ impl Platform for MpiPlatform {
         mode: FileMode,
         like: &mut dyn Buffer,
     ) -> Result<FileId, Error> {
-        self.posts.open_file(path, mode, like)
+        self.files.open(path, mode, like)
     }
 
     fn sync_file(&mut self, file: FileId) -> Result<(), Error> {
-        self.posts.sync_file(file)
-    }
-
-    fn close_file(&mut self, file: FileId) {
-        self.posts.close_file(file);
-    }
-
-    #[inline]
-    fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
-        if external::is_guest(post) { None } else { self.posts.take(post) }
+        self.files.sync(file)
     }
 
     fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>) {
         match post {
-            Post::Message(flight) => self.flights.abandon(flight, buffer, &mut self.posts),
-            // What the user started is the user's to end.
-            Post::Kept(id) if external::is_guest(id) => {}
-            Post::Kept(id) => self.posts.abandon(id),
+            Post::Message(flight) => self.flights.abandon(flight, buffer, &mut self.table),
+            Post::Kept(id) => self.table.abandon(id),
         }
     }
 
     fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool) {
-        let guests = self.guests.retire(data, refill, self.ulfm);
-        if guests && (refill || !self.needs(data, context - 1)) {
-            return;
+        if let Some((_, users)) = self.users.get(data) {
+            if refill {
+                return;
+            }
+            users.revoke(self.ulfm);
+            self.table.drain_users(data);
+            if !self.needs(data, context - 1) {
+                return;
+            }
         }
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
             return;
@@ -297,69 +234,55 @@ impl Platform for MpiPlatform {
         self.flights.close_lanes();
         let unneeded = place.retire(context, refill, self.ulfm);
         // What is pending in a shared context ends without a revocation, if it ends.
-        self.posts.drain(data, context.min(FIRST_SHARED_CONTEXT), self.ulfm);
+        self.table.drain(data, context.min(FIRST_SHARED_CONTEXT), self.ulfm);
         self.note_unneeded(data, unneeded);
     }
 
-    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
-        let _rest = pulse::rest();
-        self.make_split(parent, color, key)
-    }
-
-    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
-        let _rest = pulse::rest();
-        let of_user = self.make_shrunken_guest(parent, dead);
-        of_user.unwrap_or_else(|| self.make_shrunken(parent, dead))
-    }
-
-    fn regroup(
-        &mut self,
-        universe: UniverseId,
-        dead: &RankSet,
-        spawn: u32,
-        brought: &[u8],
-    ) -> Result<(UniverseId, Vec<u8>), Error> {
-        let _rest = pulse::rest();
-        self.make_universe(universe, dead, spawn, brought)
-    }
-
-    fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
-        self.join_universe()
-    }
-
-    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
-        let _rest = pulse::rest();
-        self.make_gathered(universe, members)
-    }
-
-    fn discard_data(&mut self, data: DataId) {
-        self.flights.close_lanes();
-        self.posts.discard(data);
-        // The communicators stay allocated: others may still send to them, and MPI would deliver
-        // such a message to a later communicator that has the same number.
-        if let Some(mut place) = self.data.get_mut(data.0 as usize).and_then(Option::take) {
-            place.abandon(self.ulfm);
+    fn make(&mut self, request: Request) -> Result<Made, Error> {
+        let _rest = (request != Request::Join).then(pulse::rest);
+        match request {
+            Request::Split { parent, color, key } => {
+                self.make_split(parent, color, key).map(Made::Comm)
+            }
+            Request::Shrink { parent, dead } => self.make_shrunken(parent, &dead).map(Made::Comm),
+            Request::Regroup { universe, dead, spawn, brought } => {
+                self.make_universe(universe, &dead, spawn, &brought)
+            }
+            Request::Join => self.join_universe(),
+            Request::Gather { universe, members } => {
+                self.make_gathered(universe, &members).map(Made::Comm)
+            }
         }
     }
 
-    fn discard_universe(&mut self, universe: UniverseId) {
-        watcher::forget(universe);
-        self.control.discard(universe);
+    fn discard(&mut self, unneeded: Unneeded) {
+        match unneeded {
+            Unneeded::Universe(universe) => {
+                watcher::forget(universe);
+                self.control.discard(universe);
+            }
+            Unneeded::Data(data) => {
+                self.flights.close_lanes();
+                self.table.discard(data);
+                // The communicators stay allocated: others may still send to them, and MPI would
+                // deliver such a message to a later communicator that has the same number.
+                if let Some(mut place) = self.data.get_mut(data.0 as usize).and_then(Option::take) {
+                    place.abandon(self.ulfm);
+                }
+            }
+            Unneeded::File(file) => self.files.close(file),
+            Unneeded::Message(message) => self.messages.discard(message, &mut self.table),
+        }
     }
 
     fn finalize(&mut self) {
         self.end();
     }
 
-    fn exit(&mut self) -> ! {
-        self.end_unused()
-    }
-
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
-    }
-
-    fn abort(&mut self) -> ! {
-        exit::leave_unneeded()
+    fn quit(&mut self, how: Quit) -> ! {
+        match how {
+            Quit::Unneeded => self.end_unused(),
+            Quit::Visibly => exit::leave_unneeded(),
+        }
     }
 }

@@ -6,10 +6,10 @@ use alloc::{boxed::Box, vec::Vec};
 
 use super::{
     fused::{Values, combined},
-    planted::{Bug, planted},
+    planted::planted,
 };
 use crate::{
-    fault::{Fault, FaultCode},
+    fault::{Fault, FaultCode, FaultReport},
     ids::{BlockId, CommId, mix},
     rank::{Rank, RankSet},
 };
@@ -24,7 +24,7 @@ pub const FIRST_SHARED_CONTEXT: u32 = 1 << 31;
 /// The data context that follows this one; `bereaved` says that a member's death is agreed on.
 pub fn context_after(context: u32, bereaved: bool) -> u32 {
     let is_first = bereaved && context < FIRST_SHARED_CONTEXT;
-    if is_first && !planted(Bug::RunOutOfContexts) { FIRST_SHARED_CONTEXT } else { context + 1 }
+    if is_first && !planted!(RunOutOfContexts) { FIRST_SHARED_CONTEXT } else { context + 1 }
 }
 
 /// A rank's vote on a block: *yes* when it has no fault to report.
@@ -50,7 +50,7 @@ impl Vote {
         match self.faults[..] {
             [] => Some(0),
             [Fault { code, .. }] if code.is_for_all() => {
-                let is_missed = !planted(Bug::MatchFarewells);
+                let is_missed = !planted!(MatchFarewells);
                 Some(if is_missed { mix(u64::MAX - u64::from(code.to_numbers().0)) } else { 0 })
             }
             _ => None,
@@ -112,7 +112,7 @@ impl Tally {
         self.plain |= other.plain;
         self.shape_min = self.shape_min.min(other.shape_min);
         self.shape_max = self.shape_max.max(other.shape_max);
-        if !planted(Bug::OwnValues) {
+        if !planted!(OwnValues) {
             self.values.extend_from_slice(&other.values);
         }
     }
@@ -124,15 +124,15 @@ impl Tally {
     /// out a rank of whose death nobody living has heard. Attempts in different data contexts
     /// cannot have exchanged data, so such a block is never committed; nor is one in which not
     /// all ranks brought values of one shape, which is a fault of those that brought any.
-    pub fn decide(mut self, comm: CommId, is_step: bool) -> Decision {
-        if planted(Bug::ReportAgain) {
+    pub fn decide(mut self, comm: CommId) -> Decision {
+        if planted!(ReportAgain) {
             self.agreed.clear();
         }
         self.settle_purpose();
         let dead = self.dead.difference(&self.agreed);
-        let torn = self.context_min != self.context_max && !planted(Bug::MixContexts);
+        let torn = self.context_min != self.context_max && !planted!(MixContexts);
         let agreeing = self.faults.is_empty() && dead.is_empty() && !torn;
-        let mixed = self.shape_min != self.shape_max && !planted(Bug::MixShapes);
+        let mixed = self.shape_min != self.shape_max && !planted!(MixShapes);
         if agreeing && mixed {
             let code = FaultCode::Mismatched;
             self.faults.extend(self.values.iter().map(|(rank, _)| Fault {
@@ -158,8 +158,7 @@ impl Tally {
         } else {
             context_after(self.context_max, !self.dead.is_empty())
         };
-        let known = if is_step { self.dead } else { RankSet::new() };
-        let (faults, floor) = (self.faults, self.floor);
+        let (faults, known, floor) = (self.faults, self.dead, self.floor);
         Decision { committed, faults, dead, known, next_context, floor, values }
     }
 
@@ -176,7 +175,7 @@ impl Tally {
     fn combined(&mut self) -> Option<Box<Values>> {
         self.values.sort_unstable_by_key(|(rank, _)| *rank);
         let values: Vec<Values> = self.values.iter().map(|(_, values)| *values).collect();
-        if planted(Bug::FoldInARow) {
+        if planted!(FoldInARow) {
             let mut rest = values.into_iter();
             return rest.next().map(|first| {
                 let both = |mut all: Values, one| {
@@ -200,8 +199,8 @@ pub struct Decision {
     /// Ranks whose death no earlier block has reported to all living ranks; in a step of a
     /// recovery, none of its earlier steps either.
     pub dead: RankSet,
-    /// In a step of a recovery that the slow path has decided: all ranks of whose death a voter
-    /// knew. What is made next is made without them.
+    /// If the slow path has decided: all ranks of whose death a voter knew. A recovery makes what
+    /// comes next without them.
     pub known: RankSet,
     /// The data context in which blocks run after this decision.
     pub next_context: u32,
@@ -226,9 +225,10 @@ impl Decision {
     }
 
     /// The new faults of the block as its users see them, deaths included.
-    pub fn report(&self, comm: CommId) -> crate::fault::FaultReport {
+    pub fn report(&self, comm: CommId) -> FaultReport {
         let death = |rank| Fault { comm, rank, code: FaultCode::ProcessFailed };
         let deaths = self.dead.iter().map(death);
-        crate::fault::FaultReport::new(deaths.chain(self.faults.iter().copied()).collect())
+        let faults = deaths.chain(self.faults.iter().copied()).collect();
+        FaultReport::new(faults).with_known(self.known.clone())
     }
 }

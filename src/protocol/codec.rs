@@ -350,7 +350,7 @@ mod tests {
             shape_max: values.shape(),
             values: vec![(Rank::new(3), values); 5],
         };
-        let decision = tally.clone().decide(CommId(9), true);
+        let decision = tally.clone().decide(CommId(9));
         let committed =
             Decision { values: Some(Box::new(values)), ..Decision::all_yes(3, BlockId(8)) };
         let yes = Yes { block: BlockId(1), step: 2, view: 3, floor: BlockId(4) };

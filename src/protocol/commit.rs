@@ -42,7 +42,7 @@
 //! *undecided* to root *r*, no earlier decision can reach it any more, and if one had reached it
 //! before, it contributed *decided*. The root hears every living rank or one that had decided.
 //! Two rules keep a late decision of a dead root out, and either would do: messages of the known
-//! dead are dropped, and a lower ballot is refused. `tests/model/` searches small groups
+//! dead are dropped, and a lower ballot is refused. `tests/checkers` searches small groups
 //! exhaustively and pins the number of states.
 //!
 //! **Differs from the paper** (early returning agreement): the fast path in front; ballots instead
@@ -64,7 +64,7 @@ use super::{
     exchange::{Exchange, Shape},
     fused::Values,
     message::Message,
-    planted::{Bug, planted},
+    planted::planted,
     view::View,
 };
 use crate::{
@@ -169,7 +169,7 @@ impl Commit {
     pub fn end_step(&mut self, id: BlockId) -> RankSet {
         let at = self.steps.iter().position(|(step, _)| *step == id);
         let (_, known) = self.steps.swap_remove(at.expect("a step ends once"));
-        if planted(Bug::LearnTooLate) { self.view.dead().clone() } else { known }
+        if planted!(LearnTooLate) { self.view.dead().clone() } else { known }
     }
 
     /// This rank ends its attempt at a block with this vote. Once per block and rank.
@@ -242,7 +242,7 @@ impl Commit {
     /// Whoever is known to be dead is not listened to, nor is nobody's rank.
     #[inline]
     fn listens_to(&self, from: Rank) -> bool {
-        let heard = planted(Bug::HearTheDead) || planted(Bug::TakeAnyBallot);
+        let heard = planted!(HearTheDead) || planted!(TakeAnyBallot);
         let living = !self.dead.contains(from) || heard;
         living && from.number() < self.size && from != self.me
     }
@@ -373,7 +373,7 @@ impl Commit {
     /// fast path may say nothing to it before, and what it says may stay unread as long as this
     /// rank awaits somebody else.
     fn tell_retired(&self, out: &mut impl Effects) {
-        if self.retired.is_some() && !planted(Bug::SlipAway) {
+        if self.retired.is_some() && !planted!(SlipAway) {
             let position = self.view.position_of(self.me);
             for partner in Exchange::partners(position, self.view.live(), self.view.shape()) {
                 out.send(self.view.rank_at(partner), Message::Retired);
@@ -397,7 +397,7 @@ impl Commit {
         while self.blocks.get(self.undecided).is_some_and(|block| block.decided.is_some()) {
             self.undecided = self.undecided.next();
         }
-        let floor = if planted(Bug::ForgetEarly) { id } else { floor };
+        let floor = if planted!(ForgetEarly) { id } else { floor };
         self.floor = floor.max(self.floor);
         out.emit(Event::Decided(id));
     }
@@ -434,7 +434,7 @@ impl Commit {
 
     /// Goes on without ranks that the decision on this block has declared dead.
     fn exclude(&mut self, id: BlockId, dead: &RankSet) {
-        if !self.is_step(id) || planted(Bug::HushTheDeath) {
+        if !self.is_step(id) || planted!(HushTheDeath) {
             self.reported.union_with(dead);
         }
         self.view.exclude(dead);
@@ -460,8 +460,7 @@ impl Commit {
             let Some(block) = self.blocks.get(id) else { continue };
             if block.slow.is_some() {
                 self.advance(id, out);
-            } else if matches!(block.fast, Fast::Exchanging { .. }) && !planted(Bug::WaitForTheDead)
-            {
+            } else if matches!(block.fast, Fast::Exchanging { .. }) && !planted!(WaitForTheDead) {
                 self.enter_slow_path(id, out);
             }
         }

@@ -23,7 +23,7 @@
 //! Reference: M. Ruefenacht, M. Bull, S. Booth, "Generalisation of recursive doubling for
 //! `AllReduce`", Parallel Computing 69 (2017).
 
-use super::planted::{Bug, planted};
+use super::planted::planted;
 
 /// How wide the groups of an exchange are; the same on all ranks of a communicator.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -169,7 +169,7 @@ impl Exchange {
     pub fn new(position: u32, size: u32, shape: Shape) -> Self {
         let core = shape.core(size);
         let extra = position + core < size || position >= core;
-        let rounds = shape.rounds(core) - u8::from(core > 1 && planted(Bug::StopARoundEarly));
+        let rounds = shape.rounds(core) - u8::from(core > 1 && planted!(StopARoundEarly));
         let (round, group, needed, arrived) = (u8::MAX, Group::ALONE, 0, 0);
         Self { position, core, shape, extra, rounds, round, group, needed, arrived }
     }
@@ -251,13 +251,13 @@ impl Exchange {
             let group = self.group_of(round);
             self.group = group;
             self.needed = group.mask();
-            if group.width > 2 && planted(Bug::SkipAMember) {
+            if group.width > 2 && planted!(SkipAMember) {
                 self.needed &= self.needed - 1;
             }
-            if planted(Bug::TellTheFoldedEarly) && self.extra && round == self.rounds {
+            if planted!(TellTheFoldedEarly) && self.extra && round == self.rounds {
                 act(Move::Send(self.position + self.core, self.last()));
             }
-            let old = planted(Bug::TellTheOldGroup) && 1 < round && round == self.rounds;
+            let old = planted!(TellTheOldGroup) && 1 < round && round == self.rounds;
             let shift = if old { self.group_of(round - 1).shift } else { group.shift };
             for distance in 1..group.width {
                 let step = group.step + group.width - distance - 1;
@@ -266,7 +266,7 @@ impl Exchange {
         } else if self.extra {
             match (round, self.follows()) {
                 (0, true) => act(Move::Send(self.position - self.core, 0)),
-                (0, false) => self.needed = u64::from(!planted(Bug::LeaveOutTheFolded)),
+                (0, false) => self.needed = u64::from(!planted!(LeaveOutTheFolded)),
                 (_, true) => self.needed = 1 << self.last(),
                 (_, false) => act(Move::Send(self.position + self.core, self.last())),
             }

@@ -16,7 +16,7 @@
 
 use core::hash::{Hash, Hasher};
 
-use super::planted::{Bug, planted};
+use super::planted::planted;
 use crate::ids::mix;
 
 /// The most numbers in one fused reduction.
@@ -237,7 +237,7 @@ impl Values {
     /// with different shapes, or without values, are never combined.
     #[inline]
     pub fn fingerprint(&self) -> u64 {
-        if planted(Bug::MixShapes) { 0 } else { mix(1 << 63 | u64::from(self.shape())) }
+        if planted!(MixShapes) { 0 } else { mix(1 << 63 | u64::from(self.shape())) }
     }
 
     /// Reduces with values of the same shape.

@@ -33,7 +33,7 @@
 
 use alloc::vec::Vec;
 
-use super::planted::{Bug, planted};
+use super::planted::planted;
 
 /// What is to be made.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -145,7 +145,7 @@ impl Handshake {
     /// The commit that was asked for has its verdict. `communicators` is how many a universe has.
     pub fn handle_verdict(&mut self, committed: bool, communicators: u32, out: &mut Vec<Order>) {
         self.welcome |= committed;
-        let trusted = committed || planted(Bug::SkipTheConfirmation);
+        let trusted = committed || planted!(SkipTheConfirmation);
         match self.stage {
             Stage::Ready if self.goal == Goal::Split && !committed => out.push(Order::Fail),
             Stage::Ready if self.goal == Goal::Repair && !committed => {

@@ -18,11 +18,7 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use super::{
-    Effects, Event,
-    message::Message,
-    planted::{Bug, planted},
-};
+use super::{Effects, Event, message::Message, planted::planted};
 use crate::{
     ids::BlockId,
     rank::{Rank, RankSet},
@@ -51,7 +47,7 @@ impl Interrupts {
         }
         self.seen.push(block);
         for neighbour in neighbours(self.me, self.size, dead) {
-            if planted(Bug::KeepTheInterruption) {
+            if planted!(KeepTheInterruption) {
                 break;
             }
             out.send(neighbour, Message::Interrupt(block));
@@ -105,7 +101,7 @@ fn neighbours(me: Rank, size: u32, dead: &RankSet) -> BTreeSet<Rank> {
         for distance in distances.flat_map(|distance| [distance, size - distance]) {
             let number = (u64::from(rank.number()) + u64::from(distance)) % u64::from(size);
             let next = Rank::new(number as u32);
-            if found.insert(next) && dead.contains(next) && !planted(Bug::CutTheFlood) {
+            if found.insert(next) && dead.contains(next) && !planted!(CutTheFlood) {
                 through.push(next);
             }
         }

@@ -27,11 +27,6 @@ pub mod fused;
 pub mod handshake;
 pub mod interrupt;
 pub mod message;
-#[cfg(feature = "planted")]
-#[doc(hidden)]
-pub mod planted;
-#[cfg(not(feature = "planted"))]
-#[allow(unreachable_pub)]
 pub(crate) mod planted;
 pub mod process;
 pub mod roster;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::planted::{Bug, planted};
+use super::planted::planted;
 use crate::{
     ids::CommId,
     rank::{Rank, RankSet},
@@ -150,7 +150,7 @@ impl Roster {
             Rank::new(old.number() - before)
         };
         let failed = self.members.iter().filter(|member| dead.contains(**member)).count();
-        let usable = |spare: &&Rank| !dead.contains(**spare) || planted(Bug::UseADeadSpare);
+        let usable = |spare: &&Rank| !dead.contains(**spare) || planted!(UseADeadSpare);
         let mut spares: Vec<Rank> =
             self.spares.iter().filter(usable).map(|spare| moved(*spare)).collect();
         let parked = spares.split_off(failed.min(spares.len()));
@@ -165,7 +165,7 @@ impl Roster {
                 places.push((moved(*member), *origin));
             } else if let Some(fresh) = fresh.next() {
                 match placement {
-                    Placement::SameRanks if planted(Bug::SwapRanks) => later.push((fresh, *origin)),
+                    Placement::SameRanks if planted!(SwapRanks) => later.push((fresh, *origin)),
                     Placement::SameRanks => places.push((fresh, *origin)),
                     Placement::Append => later.push((fresh, *origin)),
                 }
@@ -202,7 +202,7 @@ impl Roster {
     /// whether it was given up for another one before those who spawned them died.
     pub fn is_orphaned(&self, dead: &RankSet) -> bool {
         let mut elders = (0..self.elders).map(Rank::new);
-        !planted(Bug::OutliveTheElders) && elders.all(|elder| dead.contains(elder))
+        !planted!(OutliveTheElders) && elders.all(|elder| dead.contains(elder))
     }
 
     /// The rank of the world that this process holds.

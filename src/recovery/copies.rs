@@ -18,15 +18,16 @@
 use alloc::{vec, vec::Vec};
 
 use crate::{
-    engine::{
-        BlockKey, CommKey, Engine, FIRST_WINDOW_TAG, Need,
-        buffer::{AnyBuffer, Buffer, Element},
+    engine::{BlockKey, CommKey, Engine, FIRST_WINDOW_TAG, Need, Own, PendingCopy, Slot},
+    error::Error,
+    fault::{Fault, FaultCode, FaultReport},
+    native::Element,
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
         collective::{Collective, Parts},
         platform::Operation,
     },
-    error::Error,
-    fault::{Fault, FaultCode, FaultReport},
-    rank::Rank,
     timeout::Timeout,
 };
 
@@ -40,73 +41,6 @@ pub(crate) const FIRST_COPY_TAG: u32 = FIRST_WINDOW_TAG - 2 * MAX_SLOTS;
 const HOME: u32 = 1;
 /// Behind those of all states: the one on which guests tell what they have.
 pub(super) const WORDS: u32 = 2 * MAX_SLOTS;
-
-/// The copies that this process keeps.
-#[derive(Default)]
-pub(crate) struct Copies {
-    slots: Vec<Slot>,
-}
-
-impl Copies {
-    /// True when states were protected on this communicator, whose ranks are partners.
-    pub(crate) fn need(&self, comm: CommKey) -> bool {
-        self.slots.iter().any(|slot| slot.over == Some(comm))
-    }
-}
-
-/// One protected state: ours, and the one that we keep for another rank.
-#[derive(Default)]
-struct Slot {
-    number: u32,
-    /// Number of commits that carried this slot; 0 as long as we have nothing.
-    version: u64,
-    /// The communicator of the last commit, whose ranks are each other's partners.
-    over: Option<CommKey>,
-    /// That communicator was the world, so that a rebuild can bring the state back.
-    whole: bool,
-    own: Option<AnyBuffer>,
-    own_elements: usize,
-    /// The version of the copy that we keep; 0 as long as we have none.
-    kept_version: u64,
-    kept: Option<AnyBuffer>,
-    kept_elements: Option<usize>,
-    /// Buffers of the generation before, to be used again.
-    idle: Vec<AnyBuffer>,
-}
-
-/// What a block will make valid if it commits.
-pub(crate) struct PendingCopy {
-    slot: u32,
-    version: u64,
-    own: Own,
-    own_elements: usize,
-    /// The request that receives the copy we keep.
-    kept: Option<usize>,
-    kept_elements: Option<usize>,
-}
-
-/// Where our own new state is until the commit.
-enum Own {
-    /// In the request that sends it.
-    Sent(usize),
-    /// In the request that receives it back.
-    Received(usize),
-    /// Here: we are our own partner.
-    Here(Option<AnyBuffer>),
-    /// What we have stays valid.
-    Unchanged,
-}
-
-impl Copies {
-    fn slot(&mut self, number: u32) -> &mut Slot {
-        let at = self.slots.iter().position(|slot| slot.number == number);
-        let at = at.unwrap_or_else(|| {
-            self.slots.push(Slot { number, ..Slot::default() });
-            self.slots.len() - 1
-        });
-        &mut self.slots[at]
-    }
-}
 
 impl Engine {
     /// Copies a state into the block: to the partner, and from the rank whose partner we are.
@@ -255,40 +189,6 @@ impl Engine {
         Ok((version, all))
     }
 
-    /// The block is decided: what it carried is valid, or is forgotten.
-    pub(crate) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
-        let comm = self.block(key).comm;
-        let whole = self.partnership().is_whole(self, comm);
-        for copy in core::mem::take(&mut self.contents_mut(key).copies) {
-            let mut take = |index: usize| self.contents_mut(key).records[index].take_any();
-            let kept = copy.kept.and_then(&mut take);
-            let own = match copy.own {
-                Own::Sent(index) | Own::Received(index) => take(index),
-                Own::Here(own) => own,
-                Own::Unchanged => None,
-            };
-            let slot = self.copies.slot(copy.slot);
-            if !committed {
-                slot.idle.extend(own.into_iter().chain(kept));
-                slot.idle.truncate(2);
-                continue;
-            }
-            slot.version = copy.version;
-            (slot.over, slot.whole, slot.own_elements) = (Some(comm), whole, copy.own_elements);
-            slot.kept_elements = copy.kept_elements.or(slot.kept_elements);
-            if let Some(own) = own {
-                slot.idle.extend(slot.own.replace(own));
-            }
-            if let Some(kept) = kept {
-                slot.kept_version = copy.version;
-                slot.idle.extend(slot.kept.replace(kept));
-            } else if copy.kept.is_none() && slot.kept_version != 0 {
-                slot.kept_version = copy.version;
-            }
-            slot.idle.truncate(2);
-        }
-    }
-
     /// The error that a report names and that is therefore every living rank's: a state that
     /// cannot be restored.
     pub(crate) fn agreed_error(&self, report: &FaultReport) -> Option<Error> {
@@ -402,7 +302,7 @@ impl Engine {
         let at = self.comm(self.block(key).comm).me.index() * mine.len();
         all[at..at + mine.len()].copy_from_slice(mine);
         let gather = Operation::Collective(Collective::Allgather { parts: Parts::Even });
-        let index = self.post(key, Need::Anybody, &gather, AnyBuffer::of(all));
+        let index = self.post(key, Need::All, &gather, AnyBuffer::of(all));
         self.wait_request(key, index, Timeout::Never);
         self.succeeded(key, index)?;
         let buffer = self.contents(key).records[index].buffer();

@@ -4,13 +4,17 @@ use alloc::vec::Vec;
 
 use super::{DISTURBED, MAX_ATTEMPTS, course::Course};
 use crate::{
-    engine::{BlockKey, CommKey, Engine, entry::Entry, platform::Derived},
+    engine::{BlockKey, CommKey, Engine},
     error::Error,
     protocol::{
         handshake::{Goal, Handshake, Order},
         roster::{Child, Row, lasting},
     },
     rank::{Rank, RankSet},
+    seam::{
+        entry::Entry,
+        platform::{Derived, Made, Request, Unneeded},
+    },
 };
 
 /// A communicator in the making.
@@ -155,12 +159,14 @@ impl Creation {
             Kind::Split { color, key, .. } => {
                 // All ranks come here after the commit of a block, whoever died since.
                 let healthy = self.due || dead.is_empty();
-                healthy.then(|| engine.platform.split(data, color, key).ok()).flatten()
+                let request = Request::Split { parent: data, color, key };
+                healthy.then(|| engine.platform.make(request).ok()).flatten().map(Made::comm)
             }
             Kind::Shrink => {
-                let data = engine.platform.shrink(data, &dead).ok()?;
+                let request = Request::Shrink { parent: data, dead: dead.clone() };
+                let made = engine.platform.make(request).ok()?;
                 self.left_out = dead;
-                Some(Derived { data: Some(data), table: Vec::new() })
+                Some(made.comm())
             }
         }
     }
@@ -185,7 +191,7 @@ impl Creation {
 
 fn discard(engine: &mut Engine, made: Option<Derived>) {
     if let Some(data) = made.and_then(|made| made.data) {
-        engine.platform.discard_data(data);
+        engine.platform.discard(Unneeded::Data(data));
     }
 }
 
@@ -206,6 +212,7 @@ impl Engine {
             let mine = made.table[comm.me.index()].0;
             let mut ranks: Vec<usize> =
                 (0..made.table.len()).filter(|rank| made.table[*rank].0 == mine).collect();
+            let id = id.part(ranks[0] as u32);
             ranks.sort_by_key(|rank| made.table[*rank].1);
             let me = ranks.iter().position(|rank| *rank == comm.me.index());
             let members = ranks.iter().map(|rank| comm.members[*rank]).collect();

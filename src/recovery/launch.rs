@@ -4,12 +4,10 @@ use core::time::Duration;
 
 use super::{Placement, rebuild::Rebuild};
 use crate::{
-    engine::{
-        Engine,
-        platform::{Idle, Origin},
-    },
+    engine::Engine,
     error::Error,
     protocol::roster::Roster,
+    seam::platform::{Idle, Origin, Quit},
     timeout::Timeout,
 };
 
@@ -21,7 +19,7 @@ impl Engine {
     /// of the launch, after the rebuild that needs it for spares and replacements. A spare that
     /// nobody ever needs, or that is too few, does not return; its process ends successfully.
     pub(crate) fn launch(&mut self) -> Result<(), Error> {
-        match self.platform.origin() {
+        match self.setup.origin {
             Origin::Launched { rank, size, spares, .. } => {
                 if spares >= size {
                     return Err(Error::Unsupported(alloc::format!(
@@ -33,7 +31,7 @@ impl Engine {
             }
             Origin::Spawned => match Rebuild::join(self) {
                 Ok(rebuild) => self.serve(rebuild),
-                Err(Error::NotNeeded | Error::CreationFailed) => self.platform.abort(),
+                Err(Error::NotNeeded | Error::CreationFailed) => self.platform.quit(Quit::Visibly),
                 Err(error) => Err(error),
             },
         }
@@ -44,7 +42,7 @@ impl Engine {
     /// A process that was spawned waits for its welcome for a limited time only: those who
     /// spawned it may all have failed to reach it. It then dies visibly, in case they did not.
     fn serve(&mut self, mut rebuild: Rebuild) -> Result<(), Error> {
-        let spawned = self.platform.origin() == Origin::Spawned;
+        let spawned = self.setup.origin == Origin::Spawned;
         loop {
             let mut result = None;
             let universe = self.job.universe.map(|key| self.comm(key).me);
@@ -63,10 +61,10 @@ impl Engine {
             });
             match result {
                 None if happened => {}
-                None => self.platform.abort(),
+                None => self.platform.quit(Quit::Visibly),
                 Some(Ok(())) if self.job.world.is_some() => return Ok(()),
                 Some(Ok(())) => rebuild = Rebuild::start(self, Placement::SameRanks)?,
-                Some(Err(_)) if spawned => self.platform.abort(),
+                Some(Err(_)) if spawned => self.platform.quit(Quit::Visibly),
                 Some(Err(error)) => {
                     // A recovery that failed: ranks may not know it yet.
                     if error != Error::NotNeeded {
@@ -77,7 +75,7 @@ impl Engine {
                     }
                     self.sum_up();
                     self.end_own();
-                    self.platform.exit()
+                    self.platform.quit(Quit::Unneeded)
                 }
             }
         }

@@ -21,11 +21,8 @@ pub mod policy;
 pub(crate) mod rebuild;
 pub(crate) mod repair;
 
-use alloc::vec::Vec;
-
 use crate::{
     engine::{CommKey, Engine, Level},
-    protocol::roster::Roster,
     rank::RankSet,
 };
 
@@ -35,26 +32,6 @@ pub use crate::protocol::roster::Placement;
 pub const MAX_ATTEMPTS: u32 = 16;
 /// Why an attempt fails when no call of it has said why.
 const DISTURBED: &str = "a further death, or a rank that went away, cut the last one short";
-
-/// What a process knows about the job beside its communicators.
-#[derive(Default)]
-pub(crate) struct Job {
-    /// The communicator of the newest universe, which carries recoveries.
-    pub(crate) universe: Option<CommKey>,
-    pub(crate) world: Option<CommKey>,
-    /// The communicators derived below the world from those that we are in, by their paths in the
-    /// roster; `None` where we are no member.
-    pub(crate) children: Vec<(Vec<u32>, Option<CommKey>)>,
-    pub(crate) roster: Roster,
-    /// This process stands in for one that failed; true from the moment it holds the rank on.
-    pub(crate) replacement: bool,
-    /// A communicator is being made.
-    pub(crate) creating: bool,
-    /// The others have ended their part in the job.
-    pub(crate) dismissed: bool,
-    /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
-    pub(crate) protected_steps: u64,
-}
 
 impl Engine {
     /// A step's commit: a block without requests, with our vote. Nobody sees its report, so a death

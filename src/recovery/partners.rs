@@ -16,9 +16,6 @@ pub(super) trait Partners {
     /// The version of a state that a block protects; `commits` is the number of the block.
     fn next_version(&self, last: u64, commits: u64) -> u64;
 
-    /// True when a rebuild can bring back what is protected on this communicator.
-    fn is_whole(&self, engine: &Engine, comm: CommKey) -> bool;
-
     /// True when a communicator has the ranks of the one on which a state was protected, and that
     /// was whole.
     fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool;
@@ -46,10 +43,6 @@ struct OfProgram;
 impl Partners for OfJob {
     fn next_version(&self, last: u64, _: u64) -> u64 {
         last + 1
-    }
-
-    fn is_whole(&self, engine: &Engine, comm: CommKey) -> bool {
-        engine.comm(comm).is_world()
     }
 
     fn is_like(&self, _: &Engine, _: CommKey, _: Option<CommKey>) -> bool {
@@ -84,10 +77,6 @@ impl Partners for OfProgram {
         commits + 1
     }
 
-    fn is_whole(&self, _: &Engine, _: CommKey) -> bool {
-        true
-    }
-
     fn is_like(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool {
         let place = |comm: CommKey| (engine.comm(comm).me, engine.comm(comm).size());
         over.is_some_and(|over| place(over) == place(comm))
@@ -112,7 +101,7 @@ impl Partners for OfProgram {
         let context = engine.block(key).context;
         let number = if context < FIRST_SHARED_CONTEXT { context } else { !context };
         let tag = u64::from(number) << 8 | u64::from(offset);
-        (tag % (u64::from(engine.platform.max_tag()) + 1)) as u32
+        (tag % (u64::from(engine.setup.max_tag) + 1)) as u32
     }
 }
 

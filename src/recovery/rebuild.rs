@@ -25,21 +25,21 @@ use core::time::Duration;
 
 use super::{DISTURBED, MAX_ATTEMPTS, Placement, course::Course};
 use crate::{
-    engine::{
-        BlockKey, CommKey, Engine,
-        entry::Entry,
-        platform::{DataId, Derived, Origin, UniverseId},
-    },
+    engine::{BlockKey, CommKey, Engine},
     error::Error,
     ids::BlockId,
     protocol::{
         codec,
         handshake::{Goal, Handshake, Order},
         message::Message,
-        planted::{Bug, planted},
+        planted::planted,
         roster::{Child, Roster, Row},
     },
     rank::Rank,
+    seam::{
+        entry::Entry,
+        platform::{DataId, Derived, Made, Origin, Outgoing, Request, UniverseId, Unneeded},
+    },
 };
 
 /// A rebuild under way, at a survivor, a spare or a replacement.
@@ -81,7 +81,7 @@ impl Rebuild {
         // Whoever still starts a block on the old world is not left waiting for us.
         let universe = engine.comm(universe(engine)).universe;
         for key in engine.comms_of(universe) {
-            if engine.comm(key).data.is_some() && !planted(Bug::LeaveTheOldWorld) {
+            if engine.comm(key).data.is_some() && !planted!(LeaveTheOldWorld) {
                 engine.retire(key);
             }
         }
@@ -116,7 +116,7 @@ impl Rebuild {
     /// The part of a process that was spawned to replace another.
     pub(crate) fn join(engine: &mut Engine) -> Result<Self, Error> {
         engine.job.creating = true;
-        let (universe, me, roster) = engine.platform.join()?;
+        let (universe, me, roster) = engine.platform.make(Request::Join)?.universe();
         let roster = Roster::decode(&roster).ok_or(Error::CreationFailed)?;
         Ok(Self::enter(engine, "join", Next { universe, roster, me }))
     }
@@ -222,9 +222,9 @@ impl Rebuild {
         let (dead, roster) = (self.course.dead(), &engine.job.roster);
         let attempt = self.course.handshake().attempts();
         let (planned, spawn) = roster.rebuilt(comm.size(), dead, self.placement, attempt);
-        let origin = engine.platform.origin();
-        let spawns = matches!(origin, Origin::Spawned | Origin::Launched { spawns: true, .. });
-        if spawn > 0 && !spawns && !planted(Bug::SpawnWhereNoneMay) {
+        let spawns =
+            matches!(engine.setup.origin, Origin::Spawned | Origin::Launched { spawns: true, .. });
+        if spawn > 0 && !spawns && !planted!(SpawnWhereNoneMay) {
             let dead =
                 roster.members.iter().filter(|member| dead.contains(**member)).count() as u32;
             return Err(Error::TooFewSpares { dead, spares: dead - spawn });
@@ -244,13 +244,12 @@ impl Rebuild {
         let spares = engine.job.roster.spares.len() - planned.spares.len();
         let began = engine.platform.now();
         engine.tell(&Entry::Regrouping { attempt, dead: dead.clone(), spawn, spares });
-        let regrouped = engine.platform.regroup(old, &dead, spawn, &brought);
+        let request = Request::Regroup { universe: old, dead: dead.clone(), spawn, brought };
+        let regrouped = engine.platform.make(request).map(Made::universe);
         let took = engine.platform.now().saturating_sub(began);
         self.failure = regrouped.as_ref().err().map(ToString::to_string);
         engine.tell(&Entry::Regrouped { attempt, spawn, took, failure: self.failure.clone() });
-        let (universe, roster) = regrouped.ok()?;
-        let before = dead.iter().take_while(|dead| *dead < me).count() as u32;
-        let me = Rank::new(me.number() - before);
+        let (universe, me, roster) = regrouped.ok()?;
         Some(Next { universe, roster: Roster::decode(&roster)?, me })
     }
 
@@ -261,9 +260,10 @@ impl Rebuild {
         let (universe, me) = (comm.universe, comm.me);
         let Some(child) = made.checked_sub(1) else {
             let members = engine.job.roster.members.clone();
-            let gathered = engine.platform.gather(universe, &members);
-            self.world = gathered.as_ref().ok().copied().flatten();
-            return gathered.is_ok();
+            let gathered = engine.platform.make(Request::Gather { universe, members });
+            let worked = gathered.is_ok();
+            self.world = gathered.ok().and_then(|made| made.comm().data);
+            return worked;
         };
         let rank = engine.job.roster.rank_of(me);
         let derived = derive(engine, universe, child, rank, self.world);
@@ -311,7 +311,7 @@ impl Rebuild {
         }
         let children = self.children.drain(..).flatten().filter_map(|derived| derived.data);
         for data in children.chain(self.world.take()) {
-            engine.platform.discard_data(data);
+            engine.platform.discard(Unneeded::Data(data));
         }
     }
 }
@@ -330,10 +330,11 @@ fn derive(
 ) -> Result<Option<Derived>, Error> {
     let roster = &engine.job.roster;
     let child = &roster.children[at];
-    if planted(Bug::LeaveTheSparesOut) {
+    if planted!(LeaveTheSparesOut) {
         let row = rank.and_then(|rank| child.row(roster.origins[rank.index()]));
-        let split = |(row, world): (Row, DataId)| engine.platform.split(world, row.color, row.key);
-        return row.zip(world).map(split).transpose();
+        let Some((Row { color, key, .. }, parent)) = row.zip(world) else { return Ok(None) };
+        let made = engine.platform.make(Request::Split { parent, color, key })?;
+        return Ok(Some(made.comm()));
     }
     let part = rank.map_or_else(Vec::new, |rank| roster.part(&child.path, rank));
     let members: Vec<Rank> = part.iter().map(|rank| roster.members[rank.index()]).collect();
@@ -342,7 +343,7 @@ fn derive(
         let asked = |rank: &Rank| row(*rank).map_or((None, 0), |row| (row.color, row.key));
         roster.part(&child.parent, rank).iter().map(asked).collect()
     });
-    let data = engine.platform.gather(universe, &members)?;
+    let Derived { data, .. } = engine.platform.make(Request::Gather { universe, members })?.comm();
     Ok(table.map(|table| Derived { data, table }))
 }
 
@@ -379,10 +380,10 @@ impl Next {
         let frame = codec::encode(self.roster.universe_id(), &Message::Interrupt(BlockId(0)));
         let size = self.roster.members.len() + self.roster.spares.len();
         for process in (0..size).map(Rank::from).filter(|process| *process != self.me) {
-            engine.platform.send(self.universe, process, &frame);
+            engine.platform.send(self.universe, process, Outgoing::Frame(&frame));
         }
         // Whatever they answer concerns nobody.
-        engine.platform.discard_universe(self.universe);
+        engine.platform.discard(Unneeded::Universe(self.universe));
         engine.process.forget_universe(self.universe);
     }
 }

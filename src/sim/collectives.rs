@@ -18,12 +18,12 @@ use super::{
     world::{Pid, World},
 };
 use crate::{
-    engine::{
+    fault::{FaultCode, class},
+    seam::{
         buffer::AnyBuffer,
         collective::Collective,
         platform::{PostId, Progress},
     },
-    fault::{FaultCode, class},
 };
 
 /// What becomes of a collective in which a member died after its call.
@@ -70,7 +70,7 @@ impl World {
         port.collectives += 1;
         post.number = number;
         self.counters.collectives += 1;
-        let luck = match self.random.below(3) {
+        let luck = match self.draw.scaled(3) {
             0 => Luck::All,
             1 => Luck::Some,
             _ => Luck::None,
@@ -215,7 +215,7 @@ impl World {
     }
 
     fn fate(&mut self, comm: usize, key: (u32, u32), rank: usize) -> Fate {
-        let coin = self.random.chance(2);
+        let coin = self.draw.chance(2);
         let group = &self.comms[comm];
         let meeting = &group.meetings[&key];
         let called = |at: usize| meeting.entries[at].is_some();
@@ -253,7 +253,7 @@ impl World {
             let members = self.comms[at].members.iter().enumerate();
             let living: Vec<usize> =
                 members.filter(|(_, who)| self.is_active(**who)).map(|(rank, _)| rank).collect();
-            let chosen = (!living.is_empty()).then(|| self.random.below(living.len() as u64));
+            let chosen = (!living.is_empty()).then(|| self.draw.scaled(living.len() as u64));
             self.comms[at].victim = chosen.map(|chosen| living[chosen as usize]);
         }
     }

@@ -21,14 +21,14 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Buffer},
-        platform::{Operation, PostId, Progress, Status},
-    },
     fault::{FaultCode, class},
     ids::mix,
     protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{Operation, PostId, Progress, Status},
+    },
 };
 
 /// Sends of at most this many bytes complete without their receiver.
@@ -295,7 +295,7 @@ impl World {
     pub(super) fn gain_contexts(&mut self, comm: usize, rank: usize, made: u32) {
         let members = &self.comms[comm].members;
         let broken = members.iter().any(|member| self.is_dead(*member));
-        if broken && self.random.chance(2) {
+        if broken && self.draw.chance(2) {
             return;
         }
         let process = self.comms[comm].members[rank];

@@ -5,7 +5,7 @@ use super::{
     network::News,
     world::{Pid, World},
 };
-use crate::engine::{
+use crate::seam::{
     buffer::AnyBuffer,
     platform::{PostId, Progress},
 };

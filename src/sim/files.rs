@@ -5,12 +5,12 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::{
+    error::Error,
+    fault::class,
+    seam::{
         buffer::Buffer,
         platform::{FileAccess, FileId, FileMode, Operation, PostId, Progress, Status},
     },
-    error::Error,
-    fault::class,
 };
 
 /// No file has more elements.
@@ -61,7 +61,7 @@ impl World {
         let it = &self.processes[me];
         let (now, busy_until) = (it.local, it.files[access.file.0 as usize].busy_until);
         if access.writes && busy_until < now {
-            let begun = self.random.below(it.posts[&id.0].buffer.elements() as u64 + 1);
+            let begun = self.draw.scaled(it.posts[&id.0].buffer.elements() as u64 + 1);
             self.write(me, id, access, begun as usize);
         }
         let time = (now + self.latency()).max(busy_until + 1);

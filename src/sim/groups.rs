@@ -25,9 +25,9 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::platform::{DataId, Derived, Origin, UniverseId},
     error::Error,
     rank::{Rank, RankSet},
+    seam::platform::{DataId, Derived, Made, Origin, Request, UniverseId},
 };
 
 /// Processes with a control channel.
@@ -54,56 +54,36 @@ pub(super) enum Parent {
     Comm(usize),
 }
 
-/// The arguments of a collective call.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Request {
-    Split { color: Option<u32>, key: u32 },
-    Shrink { dead: RankSet },
-    Regroup { dead: RankSet, spawn: u32, brought: Vec<u8> },
-    Gather { members: Vec<Rank> },
+/// What a collective call is called.
+pub(super) fn name(request: &Request) -> &'static str {
+    match request {
+        Request::Split { .. } => "split",
+        Request::Shrink { .. } => "shrink",
+        Request::Regroup { .. } => "regroup",
+        Request::Gather { .. } => "gather",
+        Request::Join => "join",
+    }
 }
 
-impl Request {
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Self::Split { .. } => "split",
-            Self::Shrink { .. } => "shrink",
-            Self::Regroup { .. } => "regroup",
-            Self::Gather { .. } => "gather",
-        }
-    }
+/// True when both may be made in the same call.
+fn agree(one: &Request, other: &Request) -> bool {
+    let spawn = |request: &Request| match request {
+        Request::Regroup { spawn, .. } => Some(*spawn),
+        _ => None,
+    };
+    name(one) == name(other) && dead(one) == dead(other) && spawn(one) == spawn(other)
+}
 
-    /// True when both may be made in the same call.
-    fn agrees_with(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Split { .. }, Self::Split { .. })
-            | (Self::Gather { .. }, Self::Gather { .. }) => true,
-            (
-                Self::Regroup { dead, spawn, .. },
-                Self::Regroup { dead: other_dead, spawn: other_spawn, .. },
-            ) => dead == other_dead && spawn == other_spawn,
-            _ => self == other,
-        }
-    }
-
-    fn dead(&self) -> Option<&RankSet> {
-        match self {
-            Self::Shrink { dead } | Self::Regroup { dead, .. } => Some(dead),
-            Self::Split { .. } | Self::Gather { .. } => None,
-        }
+/// Those who are left out.
+fn dead(request: &Request) -> Option<&RankSet> {
+    match request {
+        Request::Shrink { dead, .. } | Request::Regroup { dead, .. } => Some(dead),
+        Request::Split { .. } | Request::Gather { .. } | Request::Join => None,
     }
 }
 
 /// Parent, name of the call, and which call of this kind, or the process that counts its calls.
 pub(super) type CreationKey = (Parent, &'static str, usize);
-
-/// What one participant gets.
-#[derive(Clone, Debug)]
-pub(super) enum Made {
-    Derived(Derived),
-    Data(Option<DataId>),
-    Universe(UniverseId, Rank, Vec<u8>),
-}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Stage {
@@ -134,7 +114,7 @@ impl Creation {
 
     /// The processes that have to take part: all of the parent but those given up as dead.
     fn participants(&self) -> Vec<Pid> {
-        let dead = self.first().and_then(Request::dead);
+        let dead = self.first().and_then(dead);
         let taken = |rank: usize| !dead.is_some_and(|dead| dead.contains(Rank::from(rank)));
         let of_parent = (0..self.members.len()).filter(|rank| taken(*rank));
         of_parent.map(|rank| self.members[rank]).chain(self.spawned.iter().copied()).collect()
@@ -150,7 +130,7 @@ impl Creation {
             Parent::Universe(universe) => format!("u{universe}"),
             Parent::Comm(comm) => format!("c{comm}"),
         };
-        let name = self.first().map_or("join", Request::name);
+        let name = self.first().map_or("join", name);
         let missing: Vec<String> = self
             .participants()
             .iter()
@@ -167,9 +147,9 @@ impl Creation {
 impl World {
     /// A process calls; it is blocked afterwards, until [`Self::return_from`].
     pub(super) fn enter_creation(&mut self, me: Pid, parent: Parent, request: Request) {
-        let calls = self.creation_calls.entry((parent, request.name(), me)).or_insert(0);
+        let calls = self.creation_calls.entry((parent, name(&request), me)).or_insert(0);
         *calls += 1;
-        let key = (parent, request.name(), *calls as usize);
+        let key = (parent, name(&request), *calls as usize);
         let at = *self.creation_numbers.entry(key).or_insert(self.creations.len());
         if at == self.creations.len() {
             let members = match parent {
@@ -186,7 +166,7 @@ impl World {
             });
         }
         let creation = &mut self.creations[at];
-        let agrees = creation.first().is_none_or(|first| first.agrees_with(&request));
+        let agrees = creation.first().is_none_or(|first| agree(first, &request));
         let rank = creation.members.iter().position(|member| *member == me);
         creation.requests[rank.expect("only members know the parent")] = Some(request);
         if !agrees {
@@ -195,13 +175,29 @@ impl World {
         self.block(me, at);
     }
 
-    /// A spawned process calls; it is blocked afterwards. False when nobody spawned it or it has
-    /// joined before.
-    pub(super) fn enter_join(&mut self, me: Pid) -> bool {
-        let Some(at) = self.processes[me].born_of.take() else { return false };
+    /// A spawned process calls; it is blocked afterwards.
+    pub(super) fn enter_join(&mut self, me: Pid) {
+        let at = self.processes[me].born_of.take().expect("no objection");
         self.creations[at].joined += 1;
         self.block(me, at);
-        true
+    }
+
+    /// Why a process may not make this call.
+    pub(super) fn objection(&self, me: Pid, request: &Request) -> Option<&'static str> {
+        let it = &self.processes[me];
+        match request {
+            Request::Join => it.born_of.is_none().then_some("was not spawned or has joined before"),
+            Request::Regroup { spawn: 1.., .. } => {
+                matches!(it.origin, Origin::Launched { spawns: false, .. })
+                    .then_some("spawns processes where there are none")
+            }
+            Request::Gather { universe, members } => {
+                let size = self.universes[it.universes[universe.0 as usize].0].members.len();
+                let outside = members.iter().any(|member| member.index() >= size);
+                outside.then_some("gathers members that its universe has not")
+            }
+            _ => None,
+        }
     }
 
     fn block(&mut self, me: Pid, at: usize) {
@@ -229,7 +225,7 @@ impl World {
         let creation = &self.creations[at];
         let (members, first) = (&creation.members, creation.first().expect("all have entered"));
         let really_dead = |rank: Rank| members.get(rank.index()).is_some_and(|p| self.is_dead(*p));
-        let given_up_are_dead = first.dead().is_none_or(|dead| dead.iter().all(really_dead));
+        let given_up_are_dead = dead(first).is_none_or(|dead| dead.iter().all(really_dead));
         let alive = creation.participants().iter().all(|process| !self.is_dead(*process));
         if !alive || !given_up_are_dead {
             self.creations[at].stage = Stage::Failed;
@@ -274,7 +270,7 @@ impl World {
             Request::Split { .. } => self.make_split(at),
             Request::Shrink { .. } => vec![(None, self.add_comm(participants.clone()))],
             Request::Gather { .. } => self.make_gathered(at),
-            Request::Regroup { .. } => {
+            Request::Regroup { .. } | Request::Join => {
                 self.universes.push(Universe::new(participants.clone()));
                 vec![(None, self.universes.len() - 1)]
             }
@@ -290,7 +286,7 @@ impl World {
         let creation = &self.creations[at];
         let mut groups: BTreeMap<u32, Vec<(u32, Pid)>> = BTreeMap::new();
         for (request, process) in creation.requests.iter().zip(&creation.members) {
-            if let Some(Request::Split { color: Some(color), key }) = request {
+            if let Some(Request::Split { color: Some(color), key, .. }) = request {
                 groups.entry(*color).or_default().push((*key, *process));
             }
         }
@@ -305,7 +301,7 @@ impl World {
         let creation = &self.creations[at];
         let mut groups: BTreeMap<u32, Vec<Pid>> = BTreeMap::new();
         for request in creation.requests.iter().flatten() {
-            if let Request::Gather { members } = request
+            if let Request::Gather { members, .. } = request
                 && let Some(first) = members.first()
             {
                 let group = members.iter().map(|rank| creation.members[rank.index()]);
@@ -322,7 +318,7 @@ impl World {
         }
         let died_meanwhile =
             self.creations[at].participants().iter().any(|process| self.is_dead(*process));
-        let success = success && !(died_meanwhile && self.random.chance(2));
+        let success = success && !(died_meanwhile && self.draw.chance(2));
         note!(self, self.clock, "p{me} returns from {}, {success}", self.creations[at].describe());
         let made = if success { Ok(self.give(me, at)) } else { Err(Error::CreationFailed) };
         self.processes[me].returned = Some(made);
@@ -339,25 +335,28 @@ impl World {
             Some(Request::Split { color, .. }) => {
                 let table =
                     creation.requests.iter().flatten().filter_map(|request| match request {
-                        Request::Split { color, key } => Some((*color, *key)),
+                        Request::Split { color, key, .. } => Some((*color, *key)),
                         _ => None,
                     });
                 let table = table.collect();
                 let mine = made.iter().find(|(of, _)| of.is_some() && of == color);
                 let mine = mine.map(|(_, comm)| *comm);
-                Made::Derived(Derived { data: mine.and_then(|c| self.register(me, c)), table })
+                Made::Comm(Derived { data: mine.and_then(|c| self.register(me, c)), table })
             }
-            Some(Request::Gather { members }) => {
+            Some(Request::Gather { members, .. }) => {
                 let first = members.first().map(|first| first.number());
                 let mine = made.iter().find(|(of, _)| of.is_some() && *of == first);
                 let mine = mine.map(|(_, comm)| *comm);
-                Made::Data(mine.and_then(|comm| self.register(me, comm)))
+                Made::Comm(Derived {
+                    data: mine.and_then(|comm| self.register(me, comm)),
+                    table: Vec::new(),
+                })
             }
             Some(Request::Shrink { .. }) => {
                 let comm = made[0].1;
-                Made::Data(self.register(me, comm))
+                Made::Comm(Derived { data: self.register(me, comm), table: Vec::new() })
             }
-            Some(Request::Regroup { .. }) | None => {
+            Some(Request::Regroup { .. } | Request::Join) | None => {
                 let brought =
                     creation.requests.iter().flatten().filter_map(|request| match request {
                         Request::Regroup { brought, .. } => Some(brought.as_slice()),
@@ -388,7 +387,7 @@ impl World {
     fn spawn(&mut self, at: usize, count: u32, now: Time) {
         self.creations[at].stage = Stage::Joining;
         for _ in 0..count {
-            let start = now + self.random.within(&self.settings.spawn_time);
+            let start = now + self.draw.within(&self.settings.spawn_time);
             let process = self.add_process(Origin::Spawned, start);
             note!(self, now, "p{process} is spawned");
             self.processes[process].born_of = Some(at);

@@ -12,15 +12,17 @@ use super::{
     world::{Pid, World},
 };
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Element},
-        platform::{
-            DataId, Lane, Operation, Platform as _, PostId, Posted, Progress, Status, UniverseId,
-        },
-    },
     error::Error,
     fault::FaultCode,
+    native::Element,
     rank::{Rank, RankSet},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{
+            DataId, Lane, Operation, Platform as _, PostId, Posted, Progress, Request, Status,
+            UniverseId,
+        },
+    },
 };
 
 /// The only context of a communicator of the program.
@@ -62,9 +64,12 @@ impl SimPlatform {
     ///
     /// [`Error::CreationFailed`] when a process died in it.
     pub fn adopt_comm(&mut self) -> Result<(UniverseId, DataId), Error> {
-        let (universe, _) = self.regroup(UniverseId(0), &RankSet::new(), 0, &[])?;
+        let (old, dead) = (UniverseId(0), RankSet::new());
+        let request = Request::Regroup { universe: old, dead, spawn: 0, brought: Vec::new() };
+        let (universe, ..) = self.make(request)?.universe();
         let members: Vec<Rank> = (0..self.launched()).map(Rank::new).collect();
-        let data = self.gather(universe, &members)?.ok_or(Error::CreationFailed)?;
+        let made = self.make(Request::Gather { universe, members })?.comm();
+        let data = made.data.ok_or(Error::CreationFailed)?;
         self.give_to_program(data);
         Ok((universe, data))
     }

@@ -17,12 +17,12 @@ use super::{
     world::{Pid, Time, World, note},
 };
 use crate::{
-    engine::{
-        buffer::AnyBuffer,
-        platform::{MessageId, Operation, PostId, Progress, Status},
-    },
     fault::FaultCode,
     rank::Rank,
+    seam::{
+        buffer::AnyBuffer,
+        platform::{Found, MessageId, Operation, PostId, Progress, Status},
+    },
 };
 
 /// What one context of one rank waits for, and what waits for it.
@@ -126,16 +126,25 @@ impl World {
         message
     }
 
-    /// Takes the first message that a receive would match, for a receive that names it.
+    /// The first message that a receive would match, which stays, or is taken for a receive that
+    /// names it.
     pub(super) fn probe(
         &mut self,
         me: Pid,
-        (comm, rank): (usize, usize),
-        context: u32,
+        (comm, rank, context): (usize, usize, u32),
         receive: &Operation,
-    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
-        if context < self.comms[comm].sides[rank].revoked {
+        takes: bool,
+    ) -> Result<Option<Found>, FaultCode> {
+        let side = &self.comms[comm].sides[rank];
+        if context < side.revoked {
             return Err(FaultCode::Interrupted);
+        }
+        if !takes {
+            let mut waiting = side.ports.get(&context).into_iter().flat_map(|it| &it.unexpected);
+            let fits = |it: &&Message| it.matches(receive) && self.is_deliverable(it);
+            let found = waiting.find(fits).map(|it| Found { status: it.status(), message: None });
+            self.processes[me].probes |= found.is_none();
+            return Ok(found);
         }
         let Some(message) = self.take_unexpected((comm, rank, context), receive) else {
             self.processes[me].probes = true;
@@ -145,7 +154,7 @@ impl World {
         let (id, status) = (MessageId(it.next_post), message.status());
         it.next_post += 1;
         it.matched.insert(id.0, message);
-        Ok(Some((id, status)))
+        Ok(Some(Found { status, message: Some(id) }))
     }
 
     pub(super) fn start_matched(&mut self, me: Pid, id: PostId, message: MessageId) {
@@ -154,22 +163,6 @@ impl World {
             Some(message) if self.is_deliverable(&message) => self.deliver(me, id, message, now),
             _ => self.check_partner(me, id),
         }
-    }
-
-    /// The sender and the tag of the first message that a receive would match, which stays.
-    pub(super) fn peek(
-        &mut self,
-        me: Pid,
-        (comm, rank): (usize, usize),
-        context: u32,
-        receive: &Operation,
-    ) -> Option<(Rank, u32)> {
-        let port = self.comms[comm].sides[rank].ports.get(&context);
-        let mut messages = port.into_iter().flat_map(|port| &port.unexpected);
-        let fits = |message: &&Message| message.matches(receive) && self.is_deliverable(message);
-        let found = messages.find(fits).map(|message| (message.from, message.tag));
-        self.processes[me].probes |= found.is_none();
-        found
     }
 
     /// Drops a matched message.

@@ -1,4 +1,4 @@
-//! A virtual world behind [`Platform`](crate::engine::platform::Platform): many processes in one,
+//! A virtual world behind [`Platform`](crate::seam::platform::Platform): many processes in one,
 //! with deaths on order, in virtual time, every run the same for the same seed.
 //!
 //! ```text
@@ -44,6 +44,7 @@ mod baton;
 mod carrier;
 mod collectives;
 mod data;
+mod draw;
 mod event;
 mod files;
 mod groups;
@@ -53,12 +54,12 @@ mod matching;
 mod network;
 mod platform;
 mod process;
-mod random;
 mod report;
 #[cfg(test)]
 mod tests;
 mod world;
 
+pub use draw::Draw;
 pub use here::{compute, compute_until, crash, note, process};
 #[doc(hidden)]
 pub use platform::SimPlatform;

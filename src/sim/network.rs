@@ -13,9 +13,9 @@ use super::{
     world::{Pid, World, note},
 };
 use crate::{
-    engine::platform::{Incoming, UniverseId},
     protocol::codec::{self, Frame},
     rank::Rank,
+    seam::platform::{Incoming, UniverseId},
 };
 
 /// One piece of news in an inbox. It names the universe as the world does: the receiver may not
@@ -29,14 +29,14 @@ pub(super) struct News {
 
 impl World {
     /// Sends a frame in a universe that the process knows.
-    pub(super) fn send_frame(&mut self, me: Pid, universe: UniverseId, to: Rank, frame: &[u8]) {
+    pub(super) fn send_frame(&mut self, me: Pid, universe: UniverseId, to: Rank, frame: Frame) {
         let (universe, in_use) = self.processes[me].universes[universe.0 as usize];
         if !in_use {
             return;
         }
         let latency = self.latency();
         let sent = self.processes[me].local;
-        let fast = codec::is_fast(frame);
+        let fast = codec::is_fast(&frame);
         let group = &mut self.universes[universe];
         let from = group.rank_of(me);
         let target = group.members[to.index()];
@@ -44,8 +44,8 @@ impl World {
         *last = (sent + latency).max(*last + 1);
         let arrival = *last;
         self.counters.count_frame(fast);
-        note!(self, sent, "p{me} → p{target} u{universe} {} B, {}", frame.len(), words(frame));
-        let news = News { universe, from, frame: Some(Frame::from_slice(frame)) };
+        note!(self, sent, "p{me} → p{target} u{universe} {} B, {}", frame.len(), words(&frame));
+        let news = News { universe, from, frame: Some(frame) };
         self.schedule(arrival, Event::Frame { to: target, news });
     }
 

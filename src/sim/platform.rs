@@ -11,22 +11,23 @@ use std::{
 use super::{
     baton::{FAILED, Marker, Shared},
     data::MAX_TAG,
-    groups::{Made, Parent, Request},
+    groups::Parent,
     process::End,
     world::{Pid, QUANTUM, Time, World, note},
 };
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Buffer},
-        platform::{
-            DataId, Derived, FileId, FileMode, Idle, Incoming, Lane, MessageId, Operation, Origin,
-            Platform, Post, PostId, Posted, Progress, Status, UniverseId,
-        },
-    },
     error::Error,
     fault::FaultCode,
-    protocol::{agreement::FIRST_SHARED_CONTEXT, exchange::Shape},
-    rank::{Rank, RankSet},
+    protocol::agreement::FIRST_SHARED_CONTEXT,
+    rank::Rank,
+    seam::{
+        buffer::{AnyBuffer, Buffer},
+        platform::{
+            DataId, Derived, FileId, FileMode, Found, Idle, Incoming, Lane, Made, Operation,
+            Outgoing, Platform, Post, PostId, Posted, Progress, Quit, Request, Setup, UniverseId,
+            Unneeded,
+        },
+    },
 };
 
 pub(super) type Guard<'a> = MutexGuard<'a, World>;
@@ -171,14 +172,50 @@ impl SimPlatform {
         (world, universe, in_use)
     }
 
+    /// Makes progress and looks at an operation.
+    pub(super) fn progress_of(&self, post: PostId) -> Progress {
+        let Some(world) = self.enter(false) else {
+            return Progress::Failed(FaultCode::Interrupted);
+        };
+        let progress = world.processes[self.me].posts.get(&post.0).map(|post| post.progress);
+        drop(world);
+        let progress = self.test_handed(post).or(progress);
+        progress.unwrap_or_else(|| panic!("process {} has no post {}", self.me, post.0))
+    }
+
+    /// Ends the post of an operation that is over; its buffer.
+    pub(super) fn take(&self, post: PostId) -> AnyBuffer {
+        let Some(mut world) = self.enter(false) else { return AnyBuffer::nothing() };
+        let posts = &mut world.processes[self.me].posts;
+        let over = posts.get(&post.0).is_some_and(|post| post.progress != Progress::Pending);
+        let taken = if over { posts.remove(&post.0) } else { None };
+        drop(world);
+        let taken = taken.unwrap_or_else(|| panic!("post {} is not there or not over", post.0));
+        taken.buffer
+    }
+
     /// Makes a collective call and waits for what it makes.
-    fn create(
-        &self,
-        mut world: Guard<'_>,
-        parent: Parent,
-        request: Request,
-    ) -> Result<Made, Error> {
-        world.enter_creation(self.me, parent, request);
+    fn create(&self, request: Request) -> Result<Made, Error> {
+        let world = self.enter(true).ok_or(Error::CreationFailed)?;
+        let (mut world, parent) = match request {
+            Request::Split { parent, .. } | Request::Shrink { parent, .. } => {
+                let (world, (comm, _)) = self.place(world, parent);
+                (world, Some(Parent::Comm(comm)))
+            }
+            Request::Regroup { universe, .. } | Request::Gather { universe, .. } => {
+                let (world, global, _) = self.universe(world, universe);
+                (world, Some(Parent::Universe(global)))
+            }
+            Request::Join => (world, None),
+        };
+        if let Some(wrong) = world.objection(self.me, &request) {
+            drop(world);
+            panic!("process {} {wrong}", self.me);
+        }
+        match parent {
+            Some(parent) => world.enter_creation(self.me, parent, request),
+            None => world.enter_join(self.me),
+        }
         self.await_creation(world)
     }
 
@@ -198,8 +235,14 @@ fn nanoseconds(time: Duration) -> Time {
 }
 
 impl Platform for SimPlatform {
-    fn origin(&self) -> Origin {
-        self.enter(false).map_or(Origin::Spawned, |world| world.processes[self.me].origin)
+    fn setup(&self) -> Setup {
+        let world = self.lock().expect("asked for before anything can fail");
+        Setup {
+            origin: world.processes[self.me].origin,
+            shape: world.settings.exchange,
+            patience: world.settings.patience,
+            max_tag: MAX_TAG,
+        }
     }
 
     fn now(&self) -> Duration {
@@ -213,7 +256,7 @@ impl Platform for SimPlatform {
         }
     }
 
-    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
+    fn send(&mut self, universe: UniverseId, to: Rank, message: Outgoing<'_>) {
         let Some(world) = self.enter(true) else { return };
         let (mut world, global, _) = self.universe(world, universe);
         let size = world.universes[global].members.len();
@@ -221,19 +264,11 @@ impl Platform for SimPlatform {
             drop(world);
             panic!("process {} sends to rank {to} of {size} in universe {}", self.me, universe.0);
         }
-        world.send_frame(self.me, universe, to, frame);
+        world.send_frame(self.me, universe, to, message.frame());
     }
 
     fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming> {
         self.enter(false)?.take_news(self.me, awaits)
-    }
-
-    fn shape(&self) -> Shape {
-        self.lock().map_or(Shape::WIDE, |world| world.settings.exchange)
-    }
-
-    fn patience(&self) -> u32 {
-        self.lock().map_or(1, |world| world.settings.patience)
     }
 
     fn idle(&mut self, until: Option<Duration>, _: Idle) {
@@ -243,10 +278,6 @@ impl Platform for SimPlatform {
         {
             world.forget_news(self.me);
         }
-    }
-
-    fn max_tag(&self) -> u32 {
-        MAX_TAG
     }
 
     fn awaits_context(&mut self, data: DataId, context: u32) -> bool {
@@ -269,14 +300,13 @@ impl Platform for SimPlatform {
         world.post(self.me, place, context, operation, buffer).map(Posted::Running)
     }
 
-    fn test(&mut self, post: PostId) -> Progress {
-        let Some(world) = self.enter(false) else {
-            return Progress::Failed(FaultCode::Interrupted);
-        };
-        let progress = world.processes[self.me].posts.get(&post.0).map(|post| post.progress);
-        drop(world);
-        let progress = self.test_handed(post).or(progress);
-        progress.unwrap_or_else(|| panic!("process {} has no post {}", self.me, post.0))
+    fn test(&mut self, post: PostId, buffer: &mut Option<AnyBuffer>) -> Progress {
+        let progress = self.progress_of(post);
+        // A request of the program keeps its buffer.
+        if progress != Progress::Pending && !self.is_handed(post) {
+            *buffer = Some(self.take(post));
+        }
+        progress
     }
 
     fn cancel(&mut self, post: &mut Post, failed: bool) {
@@ -297,32 +327,15 @@ impl Platform for SimPlatform {
         &mut self,
         Lane { data, context }: Lane,
         (from, tag): (Option<Rank>, Option<u32>),
-        _: &mut dyn Buffer,
-    ) -> Result<Option<(MessageId, Status)>, FaultCode> {
-        let world = self.enter(false).ok_or(FaultCode::Interrupted)?;
-        let (mut world, place) = self.place(world, data);
-        let context = context.min(FIRST_SHARED_CONTEXT);
-        world.probe(self.me, place, context, &Operation::Receive { from, tag })
-    }
-
-    fn drop_message(&mut self, message: MessageId) {
-        if let Some(mut world) = self.enter(true) {
-            world.drop_message(self.me, message);
-        }
-    }
-
-    fn peek(
-        &mut self,
-        Lane { data, context }: Lane,
-        (from, tag): (Option<Rank>, Option<u32>),
-    ) -> Result<Option<(Rank, u32)>, FaultCode> {
-        if self.is_programs(data) {
+        take: Option<&mut dyn Buffer>,
+    ) -> Result<Option<Found>, FaultCode> {
+        if take.is_none() && self.is_programs(data) {
             return Ok(None);
         }
         let world = self.enter(false).ok_or(FaultCode::Interrupted)?;
-        let (mut world, place) = self.place(world, data);
-        let context = context.min(FIRST_SHARED_CONTEXT);
-        Ok(world.peek(self.me, place, context, &Operation::Receive { from, tag }))
+        let (mut world, (comm, rank)) = self.place(world, data);
+        let port = (comm, rank, context.min(FIRST_SHARED_CONTEXT));
+        world.probe(self.me, port, &Operation::Receive { from, tag }, take.is_some())
     }
 
     fn open_file(
@@ -337,24 +350,6 @@ impl Platform for SimPlatform {
 
     fn sync_file(&mut self, _: FileId) -> Result<(), Error> {
         self.enter(true).map(drop).ok_or(Error::Abandoned)
-    }
-
-    fn close_file(&mut self, _: FileId) {
-        // What is under way goes on, and nobody names the file again.
-        let _ = self.enter(true);
-    }
-
-    fn take(&mut self, post: PostId) -> Option<AnyBuffer> {
-        if self.is_handed(post) {
-            return None;
-        }
-        let Some(mut world) = self.enter(false) else { return Some(AnyBuffer::nothing()) };
-        let posts = &mut world.processes[self.me].posts;
-        let over = posts.get(&post.0).is_some_and(|post| post.progress != Progress::Pending);
-        let taken = if over { posts.remove(&post.0) } else { None };
-        drop(world);
-        let taken = taken.unwrap_or_else(|| panic!("post {} is not there or not over", post.0));
-        Some(taken.buffer)
     }
 
     fn abandon(&mut self, post: Post, _: Option<AnyBuffer>) {
@@ -380,88 +375,6 @@ impl Platform for SimPlatform {
         }
     }
 
-    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
-        let world = self.enter(true).ok_or(Error::CreationFailed)?;
-        let (world, (comm, _)) = self.place(world, parent);
-        match self.create(world, Parent::Comm(comm), Request::Split { color, key })? {
-            Made::Derived(derived) => Ok(derived),
-            _ => Err(Error::CreationFailed),
-        }
-    }
-
-    fn shrink(&mut self, parent: DataId, dead: &RankSet) -> Result<DataId, Error> {
-        let world = self.enter(true).ok_or(Error::CreationFailed)?;
-        let (world, (comm, _)) = self.place(world, parent);
-        match self.create(world, Parent::Comm(comm), Request::Shrink { dead: dead.clone() })? {
-            Made::Data(Some(data)) => {
-                if self.is_programs(parent) {
-                    self.give_to_program(data);
-                }
-                Ok(data)
-            }
-            _ => Err(Error::CreationFailed),
-        }
-    }
-
-    fn regroup(
-        &mut self,
-        universe: UniverseId,
-        dead: &RankSet,
-        spawn: u32,
-        brought: &[u8],
-    ) -> Result<(UniverseId, Vec<u8>), Error> {
-        let spawns = !matches!(self.origin(), Origin::Launched { spawns: false, .. });
-        assert!(spawn == 0 || spawns, "{spawn} processes are to be spawned where there are none");
-        let world = self.enter(true).ok_or(Error::CreationFailed)?;
-        let (world, global, _) = self.universe(world, universe);
-        let request = Request::Regroup { dead: dead.clone(), spawn, brought: brought.to_vec() };
-        match self.create(world, Parent::Universe(global), request)? {
-            Made::Universe(universe, _, brought) => Ok((universe, brought)),
-            _ => Err(Error::CreationFailed),
-        }
-    }
-
-    fn join(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
-        let mut world = self.enter(true).ok_or(Error::NotNeeded)?;
-        if !world.enter_join(self.me) {
-            drop(world);
-            panic!("process {} was not spawned or has joined before", self.me);
-        }
-        match self.await_creation(world) {
-            Ok(Made::Universe(universe, rank, brought)) => Ok((universe, rank, brought)),
-            _ => Err(Error::NotNeeded),
-        }
-    }
-
-    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
-        let world = self.enter(true).ok_or(Error::CreationFailed)?;
-        let (world, global, _) = self.universe(world, universe);
-        let size = world.universes[global].members.len();
-        if members.iter().any(|member| member.index() >= size) {
-            drop(world);
-            panic!("process {} gathers {members:?} of a universe of {size}", self.me);
-        }
-        let request = Request::Gather { members: members.to_vec() };
-        match self.create(world, Parent::Universe(global), request)? {
-            Made::Data(data) => Ok(data),
-            _ => Err(Error::CreationFailed),
-        }
-    }
-
-    fn discard_data(&mut self, data: DataId) {
-        if let Some(world) = self.enter(false) {
-            let (mut world, place) = self.place(world, data);
-            world.discard(self.me, place);
-        }
-    }
-
-    fn discard_universe(&mut self, universe: UniverseId) {
-        if let Some(world) = self.enter(false) {
-            let (mut world, ..) = self.universe(world, universe);
-            world.processes[self.me].universes[universe.0 as usize].1 = false;
-        }
-    }
-
     fn finalize(&mut self) {
         if let Some(mut world) = self.enter(true) {
             world.count_leftovers(self.me);
@@ -472,7 +385,11 @@ impl Platform for SimPlatform {
         }
     }
 
-    fn exit(&mut self) -> ! {
+    fn quit(&mut self, how: Quit) -> ! {
+        if how == Quit::Visibly {
+            self.crash();
+            resume_unwind(Box::new(Marker));
+        }
         if let Some(mut world) = self.lock().and_then(|world| self.unless_ended(world)) {
             world.count_leftovers(self.me);
             let it = &mut world.processes[self.me];
@@ -484,12 +401,36 @@ impl Platform for SimPlatform {
         resume_unwind(Box::new(Marker));
     }
 
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
-        self
+    fn make(&mut self, request: Request) -> Result<Made, Error> {
+        let programs = match request {
+            Request::Shrink { parent, .. } => Some(parent),
+            Request::Join => return self.create(request).map_err(|_| Error::NotNeeded),
+            _ => None,
+        };
+        let made = self.create(request)?;
+        if let (Some(parent), Made::Comm(Derived { data: Some(data), .. })) = (programs, &made)
+            && self.is_programs(parent)
+        {
+            self.give_to_program(*data);
+        }
+        Ok(made)
     }
 
-    fn abort(&mut self) -> ! {
-        self.crash();
-        resume_unwind(Box::new(Marker));
+    fn discard(&mut self, unneeded: Unneeded) {
+        let is_effect = matches!(unneeded, Unneeded::File(_) | Unneeded::Message(_));
+        let Some(mut world) = self.enter(is_effect) else { return };
+        match unneeded {
+            Unneeded::Universe(universe) => {
+                let (mut world, ..) = self.universe(world, universe);
+                world.processes[self.me].universes[universe.0 as usize].1 = false;
+            }
+            Unneeded::Data(data) => {
+                let (mut world, place) = self.place(world, data);
+                world.discard(self.me, place);
+            }
+            // What is under way goes on, and nobody names the file again.
+            Unneeded::File(_) => {}
+            Unneeded::Message(message) => world.drop_message(self.me, message),
+        }
     }
 }

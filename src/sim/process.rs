@@ -17,12 +17,14 @@ use super::{
     data::Post,
     event::Event,
     files::OpenFile,
-    groups::Made,
     matching::Message,
     network::News,
     world::{Pid, Time, World, note},
 };
-use crate::{engine::platform::Origin, error::Error};
+use crate::{
+    error::Error,
+    seam::platform::{Made, Origin},
+};
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,7 +131,7 @@ impl World {
             crash_effect: effects.min(),
             effects: 0,
             ghost_calls: 0,
-            holds_fast: self.random.chance(2),
+            holds_fast: self.draw.chance(2),
             inbox: VecDeque::new(),
             knows: (0..me).filter(|other| self.processes[*other].dead).collect(),
             universes: Vec::new(),
@@ -260,7 +262,7 @@ impl World {
         it.inbox.clear();
         for observer in 0..self.processes.len() {
             if self.is_active(observer) {
-                let delay = self.random.within(&self.settings.detection);
+                let delay = self.draw.within(&self.settings.detection);
                 self.schedule(at + delay, Event::Detection { observer, dead: process });
             }
         }

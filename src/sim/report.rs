@@ -7,7 +7,7 @@ use super::{
     process::{End, State},
     world::{Pid, World},
 };
-use crate::engine::platform::{Origin, Progress};
+use crate::seam::platform::{Origin, Progress};
 
 /// How a process ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -16,7 +16,7 @@ pub enum Ending<R> {
     Finished(R),
     /// It was crashed on purpose.
     Crashed,
-    /// It called [`exit`](crate::engine::platform::Platform::exit).
+    /// It called [`quit`](crate::seam::platform::Platform::quit).
     Exited,
     /// Its program panicked with this message; the others saw it die.
     Panicked(String),

@@ -12,16 +12,16 @@ use std::{
 use super::{
     Simulation,
     data::Comm,
+    draw::Draw,
     event::Event,
     groups::{Creation, CreationKey, Universe},
     process::{End, Process, State},
-    random::Random,
     report::Counters,
 };
 use crate::{
-    engine::{buffer::AnyBuffer, platform::Origin},
     ids::mix,
     rank::Rank,
+    seam::{buffer::AnyBuffer, platform::Origin},
 };
 
 /// Nanoseconds of virtual time.
@@ -83,7 +83,7 @@ impl Ord for Entry {
 pub(super) struct World {
     pub(super) settings: Simulation,
     pub(super) clock: Time,
-    pub(super) random: Random,
+    pub(super) draw: Draw,
     pub(super) processes: Vec<Process>,
     pub(super) universes: Vec<Universe>,
     pub(super) comms: Vec<Comm>,
@@ -112,7 +112,7 @@ impl World {
         let size = settings.ranks + settings.spares;
         let mut world = Self {
             clock: 0,
-            random: Random::new(settings.seed),
+            draw: Draw::of_simulation(settings.seed),
             processes: Vec::new(),
             universes: vec![Universe::new((0..size as usize).collect())],
             comms: Vec::new(),
@@ -171,7 +171,7 @@ impl World {
     }
 
     pub(super) fn latency(&mut self) -> Time {
-        self.random.within(&self.settings.latency)
+        self.draw.within(&self.settings.latency)
     }
 
     /// The time of the running process, or the clock between two turns.

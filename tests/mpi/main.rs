@@ -5,25 +5,13 @@
 //! judged by what its ranks print and by how they end.
 
 mod adopted;
-#[path = "../operations/aftermath.rs"]
-mod aftermath;
-#[path = "../operations/every.rs"]
-mod every;
 mod farewells;
 mod files;
 mod hung;
 mod interruption;
-#[allow(dead_code)]
-#[path = "../operations/lattice.rs"]
-mod lattice;
-#[allow(dead_code)]
-mod launch;
 mod observer;
 mod operations;
 mod parts;
-#[allow(dead_code)]
-#[path = "../operations/planes.rs"]
-mod planes;
 mod programs;
 mod requests;
 mod sections;
@@ -33,7 +21,7 @@ mod windows;
 
 use std::path::PathBuf;
 
-use launch::{Launch, Run};
+use fampi_kit::launch::{Launch, Run};
 use serial_test::serial;
 
 const PROGRAM: &str = "FAMPI_TEST_PROGRAM";

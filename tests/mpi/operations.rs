@@ -6,13 +6,11 @@ use fampi::{
     Codes, Error, Exchange, Finished, Level, Placement, Rank, ReduceOp, Request, Tag, Timeout,
     World,
 };
-
+use fampi_kit::programs::every::{Call, KINDS, Kind, post_all};
 use serial_test::serial;
 
 use crate::{
-    all_say,
-    every::{Call, KINDS, Kind, post_all},
-    program,
+    all_say, program,
     programs::{Ended, die, say, wait},
     said,
 };

@@ -13,6 +13,7 @@ use fampi::{
     BlockOptions, Codes, Color, Error, FaultCode, Finished, Level, Outcome, Pending, Placement,
     Rank, ReduceOp, Tag, Timeout, Tried, TryBlock, World,
 };
+use fampi_kit::programs::aftermath::{self, Receive};
 use mpi::{
     collective::SystemOperation,
     traits::{Communicator as _, CommunicatorCollectives as _},
@@ -24,9 +25,7 @@ use signal_hook::{
 use stats_alloc::Region;
 
 use crate::{
-    adopted,
-    aftermath::{self, Receive},
-    farewells, files, hung, interruption, operations, requests, sections, windows,
+    adopted, farewells, files, hung, interruption, operations, requests, sections, windows,
 };
 
 const SOFT: i32 = 7;

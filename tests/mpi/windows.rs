@@ -1,8 +1,5 @@
 //! Programs about windows on real ranks: contents, refusals, deaths.
 
-#[path = "../operations/cells.rs"]
-mod cells;
-
 use std::{thread, time::Duration};
 
 use fampi::{FaultCode, Level, Rank, ReduceOp, Timeout, World};
@@ -13,7 +10,7 @@ use crate::{
     programs::{Ended, command, die, say, wait},
     said,
 };
-use cells::{Truth, draw, living, post, start_again, verify};
+use fampi_kit::programs::cells::{Truth, draw, living, post, start_again, verify};
 
 /// Everybody puts to, gets from and accumulates at everybody, in blocks of all sizes.
 pub(crate) fn all(world: World) -> Ended {

@@ -10,7 +10,7 @@ use fampi::{
     sim::{self, Crash, Ending, Report, Simulation},
 };
 
-use crate::every::{Call, KINDS, Kind};
+use fampi_kit::programs::every::{Call, KINDS, Kind};
 
 const SIZE: u32 = 4;
 /// The rank that dies, forgets or leaves.

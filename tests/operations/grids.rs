@@ -9,7 +9,7 @@ use fampi::{
     sim::{self, Crash, Simulation},
 };
 
-use crate::lattice;
+use fampi_kit::programs::lattice;
 
 fn rank(number: u32) -> Rank {
     Rank::new(number)

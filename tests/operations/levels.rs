@@ -1,10 +1,12 @@
 //! Blocks of level `WithCollective`: what they promise, and what becomes of those that do not keep
-//! it.
+//! it. Blocks of level `Local`: what they leave to others, and others to them.
+
+use std::time::Duration;
 
 use fampi::{
-    BlockOptions, Codes, Error, FaultCode, FaultReport, Level, Rank, ReduceOp, Reduced, Tag,
-    Timeout, Tried, TryBlock, World,
-    sim::{Counters, Crash, Simulation},
+    BlockOptions, Codes, Error, FaultCode, FaultReport, Level, Rank, RankSet, ReduceOp, Reduced,
+    Tag, Timeout, Tried, TryBlock, World,
+    sim::{self, Counters, Crash, Simulation},
 };
 
 use crate::faults::{same, wait};
@@ -255,4 +257,105 @@ fn a_code_raised_in_a_local_block_stays_there() {
         world.finalize();
     });
     report.expect_orderly();
+}
+
+#[test]
+fn a_local_block_that_is_retried_with_success_leaves_nothing_for_the_block_around_it() {
+    for seed in 0..10 {
+        let report = Simulation::new(3).seed(seed).run_world(|world| {
+            let me = world.rank().number();
+            let mut outer = world.start(Level::Global).expect("in use");
+            if me == 0 {
+                // Rank 1 is late, so that the first attempt fails, and the second does not.
+                let mut first = world.start(Level::Local).expect("in use");
+                let late = first.irecv(vec![0_u8], Rank::new(1), Tag(1)).expect("a rank");
+                let limit = Timeout::After(Duration::from_micros(300));
+                let finished = wait(first, limit);
+                assert!(!finished.is_committed() && finished.fault(late).is_some());
+            }
+            if me == 1 {
+                sim::compute(Duration::from_millis(2));
+            }
+            if me < 2 {
+                let other = Rank::new(1 - me);
+                let mut again = world.start(Level::Local).expect("in use");
+                let received = again.irecv(vec![0_u8], other, Tag(1)).expect("a rank");
+                again.isend(vec![9_u8], other, Tag(1)).expect("a rank");
+                let finished = wait(again, Timeout::Never);
+                assert!(finished.is_committed(), "{finished:?}");
+                assert_eq!(finished.take(received), Ok(vec![9]));
+            }
+            let next = Rank::new((me + 1) % 3);
+            let before = Rank::new((me + 2) % 3);
+            let received = outer.irecv(vec![0_u8], before, Tag(1)).expect("a rank");
+            outer.isend(vec![me as u8], next, Tag(1)).expect("a rank");
+            let finished = wait(outer, Timeout::Never);
+            assert!(finished.is_committed(), "{finished:?}");
+            assert_eq!(finished.take(received), Ok(vec![before.number() as u8]));
+            world.finalize();
+        });
+        report.expect_orderly();
+    }
+}
+
+#[test]
+fn a_collective_of_a_local_block_that_failed_is_the_cause_why_the_block_around_it_fails() {
+    for seed in 0..10 {
+        let report = Simulation::new(3).seed(seed).run_world(|world| {
+            let mut outer = world.start(Level::Global).expect("in use");
+            if world.rank() == Rank::new(2) {
+                sim::compute(Duration::from_millis(2));
+            } else {
+                // The next collective of this rank would meet the one that rank 2 never came to.
+                let mut local = world.start(Level::Local).expect("in use");
+                local.ibarrier();
+                let limit = Timeout::After(Duration::from_micros(300));
+                assert!(!wait(local, limit).is_committed());
+            }
+            outer.ibarrier();
+            let late = wait(outer, Timeout::Never);
+            assert!(!late.is_committed());
+            let faults = late.report().faults().to_vec();
+            let mut next = world.start(Level::Global).expect("in use");
+            next.ibarrier();
+            assert!(wait(next, Timeout::Never).is_committed());
+            world.finalize();
+            faults.iter().map(|fault| (fault.rank.number(), fault.code)).collect::<Vec<_>>()
+        });
+        for faults in report.expect_orderly() {
+            // The one who is later may hear of it while it still waits.
+            assert!(faults.iter().any(|(rank, code)| *rank < 2 && *code == FaultCode::TimedOut));
+        }
+    }
+}
+
+#[test]
+fn no_death_of_another_rank_ends_a_local_block() {
+    for seed in 0..10 {
+        let report = Simulation::new(3).seed(seed).run_world(|world| {
+            let me = world.rank().number();
+            if me == 2 {
+                sim::crash();
+            }
+            let other = Rank::new(1 - me);
+            let mut local = world.start(Level::Local).expect("in use");
+            if me == 0 {
+                // Long after the death is known.
+                sim::compute(Duration::from_secs(3));
+            }
+            let received = local.irecv(vec![0_u8], other, Tag(1)).expect("a rank");
+            local.isend(vec![9_u8], other, Tag(1)).expect("a rank");
+            let finished = wait(local, Timeout::Never);
+            assert!(finished.is_committed(), "{finished:?}");
+            assert_eq!(finished.take(received), Ok(vec![9]));
+            let global = wait(world.start(Level::Global).expect("in use"), Timeout::Never);
+            assert_eq!(numbers(&global.failed_group(Codes::PROCESS_FAILURES, &world)), [2]);
+            world.finalize();
+        });
+        assert_eq!(report.results().count(), 2, "{report}");
+    }
+}
+
+fn numbers(ranks: &RankSet) -> Vec<u32> {
+    ranks.iter().map(Rank::number).collect()
 }

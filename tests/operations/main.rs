@@ -1,36 +1,28 @@
 //! Every operation on simulated ranks: what it does, and what becomes of it when somebody dies,
 //! forgets it, or leaves.
 
-mod aftermath;
 mod bereaved;
-mod cases;
-mod cells;
 mod channels;
 mod duplicates;
 mod epochs;
-mod every;
 mod farewells;
 mod faults;
 mod files;
 mod fused;
 mod grids;
 mod inside;
-mod lattice;
 mod levels;
 mod many;
 mod parts;
-mod planes;
 mod requests;
 mod runs;
 mod sections;
+mod told;
 mod transactions;
 mod windows;
 
-use every::post_all;
-use fampi::{
-    Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, protocol::planted,
-    sim::Simulation,
-};
+use fampi::{Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, sim::Simulation};
+use fampi_kit::programs::every::post_all;
 
 /// All operations at once, whose results are compared with what was said without them.
 fn all_at_once(world: &World, root: usize, seed: u64, longest: u64) -> Result<(), String> {
@@ -133,15 +125,4 @@ fn ranks_that_disagree_about_lengths_get_a_fault_and_the_next_block_works() {
         result
     });
     assert!(report.expect_orderly().iter().all(Result::is_ok));
-}
-
-#[test]
-fn cases_that_are_written_out_end_as_they_must_and_not_with_their_bugs() {
-    for (bug, case) in cases::CASES {
-        assert_eq!(case(), Ok(()), "{bug:?}");
-        planted::plant(Some(bug));
-        let ended = std::panic::catch_unwind(case);
-        planted::plant(None);
-        assert!(!matches!(ended, Ok(Ok(()))), "{bug:?} is not seen");
-    }
 }

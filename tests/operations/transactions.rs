@@ -5,11 +5,9 @@ use fampi::{
     Error, Level, Timeout, World,
     sim::{Crash, Ending, Report, Simulation},
 };
+use fampi_kit::programs::cells::{Truth, draw, living, post, start_again, verify};
 
-use crate::{
-    cells::{Truth, draw, living, post, start_again, verify},
-    faults::wait,
-};
+use crate::faults::wait;
 
 const RANKS: u32 = 4;
 const ROUNDS: u64 = 5;

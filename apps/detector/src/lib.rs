@@ -10,10 +10,5 @@ extern crate alloc;
 pub mod client;
 #[cfg(all(feature = "daemon", target_os = "linux"))]
 pub mod daemon;
-#[cfg(feature = "planted")]
-#[doc(hidden)]
-pub mod planted;
-#[cfg(not(feature = "planted"))]
-#[allow(unreachable_pub)]
 pub(crate) mod planted;
 pub mod protocol;

@@ -88,6 +88,12 @@ impl<'a> Program<'a> {
         Self { flag: "--example", kind: "example", ..Self::application(name) }
     }
 
+    /// Random programs on simulated ranks.
+    pub(crate) fn swarm() -> Self {
+        let package = Some("fampi-checkers");
+        Self { flag: "--bin", package, needs_mpi: false, ..Self::application("swarm") }
+    }
+
     pub(crate) fn benchmark(name: &'a str) -> Self {
         Self { flag: "--bench", kind: "bench", ..Self::application(name) }.at_its_best()
     }

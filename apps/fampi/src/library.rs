@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fampi_kit::median::median;
 
 use crate::bench::Options;
 use crate::cargo::{self, Program};
@@ -49,7 +50,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
             let reduction = microseconds(&printed, "iallreduce")?;
             turns.push([of_rust, of_c, of_c / of_rust, reduction, of_c / reduction]);
         }
-        let of_turns = |at: usize| median(turns.iter().map(|turn| turn[at]).collect());
+        let of_turns = |at: usize| median(&turns.iter().map(|turn| turn[at]).collect::<Vec<_>>());
         let texts = (0..5).map(|at| format!("{:.3}", of_turns(at)));
         rows.push(std::iter::once(ranks.to_string()).chain(texts).collect());
         step.finish();
@@ -94,11 +95,6 @@ fn microseconds(rows: &[Row], operation: &str) -> Result<f64> {
     number.with_context(|| format!("the measuring program printed no row about {operation}"))
 }
 
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +105,5 @@ mod tests {
         let rows = sheet::rows_of(&lines, PRINTED);
         assert_eq!(microseconds(&rows, "commit").ok(), Some(0.25));
         assert!(microseconds(&rows, "agree").is_err());
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
     }
 }

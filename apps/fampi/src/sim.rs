@@ -1,6 +1,6 @@
 //! `fampi sim`: whole programs on simulated ranks, one for each seed.
 //!
-//! The work is done by a program of the library that links no MPI, so that this needs none.
+//! The work is done by a program of `tests/checkers` that links no MPI, so that this needs none.
 
 use std::process::Command;
 
@@ -90,7 +90,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         let sentence = "seeds end at 18446744073709551615: write a lower --from, or fewer --seeds";
         return Err(Misuse(sentence.to_owned()).into());
     }
-    let program = cargo::build(workspace, Program::without_mpi("swarm"))?;
+    let program = cargo::build(workspace, Program::swarm())?;
     let status = Command::new(&program).args(options.words()).status();
     let status = status.with_context(|| format!("cannot start {}", program.display()))?;
     Ok(status.code().map_or(1, |code| code as u8))

@@ -6,7 +6,6 @@
 pub mod account;
 pub mod buffers;
 pub mod digest;
-pub mod draw;
 pub mod faults;
 pub mod kill_plan;
 pub mod memory;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::draw::Draw;
+use fampi::sim::Draw;
 
 const MODES: [&str; 6] = ["kill", "kill", "kill", "segv", "exit", "panic"];
 /// So many iterations between two deaths are enough for new copies to be committed.

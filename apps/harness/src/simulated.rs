@@ -4,9 +4,8 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use fampi::Error;
-use fampi::sim::{Crash, Ending, Report, Simulation};
+use fampi::sim::{Crash, Draw, Ending, Report, Simulation};
 
-use crate::draw::Draw;
 use crate::words::Recovery;
 
 /// The first effects of a process belong to the launch, which nobody could recover from.

@@ -10,6 +10,7 @@
 use std::{error::Error, process::ExitCode, time::Instant};
 
 use fampi::{World, mpi::MpiPlatform};
+use fampi_kit::median::median;
 use harness::words::Protect;
 use lulesh::{
     exchange::Plain,
@@ -85,15 +86,10 @@ fn measure(
         println!("ranks,edge,way,cycle_ms,ratio_to_plain");
         for (way, name) in WAYS.into_iter().enumerate() {
             let ratios = times[way].iter().zip(&times[0]).map(|(time, plain)| time / plain);
-            let (ratio, time) = (median(ratios.collect()), median(times[way].clone()));
+            let (ratio, time) = (median(&ratios.collect::<Vec<_>>()), median(&times[way]));
             println!("{ranks},{edge},{name},{time:.4},{ratio:.4}");
         }
     }
     world.finalize();
     Ok(())
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }

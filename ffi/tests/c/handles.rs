@@ -1,9 +1,10 @@
 //! Handles, timeouts and codes as programs of the papers use them.
 
+use fampi_kit::launch::Launch;
+
 use crate::{
     build::{Link, program},
     expect,
-    launch::Launch,
 };
 
 #[test]

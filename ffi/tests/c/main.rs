@@ -1,16 +1,12 @@
 //! The C interface on real ranks: programs in C and C++ are built, launched and killed.
 
-#[path = "../../../tests/mpi/launch.rs"]
-#[allow(dead_code)]
-mod launch;
-
 mod build;
 mod handles;
 mod valgrind;
 mod watch;
 
 use build::{Link, compiles, program};
-use launch::{Launch, Run};
+use fampi_kit::launch::{Launch, Run};
 
 /// Algorithm 1 of the paper, with its spares.
 const FTLIB: [&str; 2] = ["examples/ftlib.cpp", "examples/spares.cpp"];
@@ -62,6 +58,14 @@ fn a_death_that_a_recovery_finds_inside_of_a_block_is_in_the_report_of_that_bloc
     let reports = program(&["tests/programs/reports.c"], Link::Shared, &[]);
     for place in ["block", "nested", "beside", "after"] {
         expect(&Launch::new(&reports, 4).words([place]), 3, ": survived").expect_orderly(3);
+    }
+}
+
+#[test]
+fn all_ranks_of_a_block_are_told_what_was_wrong_inside_of_it_and_who_is_missing() {
+    let told = program(&["tests/programs/told.c"], Link::Shared, &[]);
+    for (what, living) in [("death", 4), ("raise", 5)] {
+        expect(&Launch::new(&told, 6).words([what]), living, ": told");
     }
 }
 

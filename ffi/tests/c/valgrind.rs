@@ -9,10 +9,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{
-    build::{Link, program},
-    launch::Launch,
-};
+use fampi_kit::launch::Launch;
+
+use crate::build::{Link, program};
 
 /// Libraries that others use; where their sources are known, these are named instead.
 const USED: [&str; 3] = ["vgpreload_memcheck", "libc.so", "ld-linux"];

@@ -1,9 +1,8 @@
 //! The library that is loaded before a program and names its blocking calls inside of blocks.
 
-use crate::{
-    build::{Link, program, watcher},
-    launch::{Launch, Run},
-};
+use fampi_kit::launch::{Launch, Run};
+
+use crate::build::{Link, program, watcher};
 
 /// Two ranks of the program with the library before it.
 fn watched(link: Link, wanted: &str) -> Run {

@@ -9,15 +9,14 @@ use mpi::ffi;
 
 use super::{
     comm::Comm,
-    expose::Exposure,
     inside,
     library::{COUNT, Checked, Refusal, check},
     reduce::operation,
-    request::Request,
 };
 use crate::{
-    engine::collective::{Collective, Parts},
+    native::{Exposure, Request},
     rank::Rank,
+    seam::collective::{Collective, Parts},
 };
 
 /// `MPI_IN_PLACE`, a macro that the bindings do not carry: 1 in Open MPI, the only library with

@@ -11,11 +11,12 @@ use mpi::ffi;
 use super::{
     inside,
     library::{COUNT, Checked, Refusal, check},
-    request::{Request, Types},
+    request::Types,
     ulfm::Ulfm,
 };
 use crate::{
     fault::FaultCode,
+    native::Request,
     rank::{Rank, RankSet},
 };
 

@@ -12,11 +12,12 @@ use mpi::ffi;
 
 use super::{
     comm::{Comm, no_info},
-    expose::Exposure,
     library::{Checked, Refusal, check},
-    request::Request,
 };
-use crate::engine::platform::{FileAccess, FileMode};
+use crate::{
+    native::{Exposure, Request},
+    seam::platform::{FileAccess, FileMode},
+};
 
 /// `MPI_ERR_ARG`, the same number in all libraries of this family.
 const ARGUMENT: i32 = 13;

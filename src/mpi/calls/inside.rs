@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::{engine::pulse::Rest, mpi::node::pulse};
+use crate::{mpi::node::pulse, seam::pulse::Rest};
 
 /// What kind of call is under way, in the lowest four bits of [`CALL`].
 pub(in crate::mpi) const OUTSIDE: u64 = 0;

@@ -11,7 +11,7 @@ use super::inside;
 pub(in crate::mpi) use crate::fault::class::{
     BUFFER, COUNT, PROC_FAILED, PROC_FAILED_PENDING, REVOKED,
 };
-use crate::{engine::LEAST_MAX_TAG, error::Error};
+use crate::{error::Error, fault::FaultCode, seam::platform::LEAST_MAX_TAG};
 
 /// A call that MPI refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -26,6 +26,11 @@ impl Refusal {
     /// True when a death explains it.
     pub(in crate::mpi) fn is_failure(self) -> bool {
         matches!(self.class, PROC_FAILED | PROC_FAILED_PENDING | REVOKED)
+    }
+
+    /// What it means to the application when an operation ends so.
+    pub(in crate::mpi) fn fault(self) -> FaultCode {
+        FaultCode::from_mpi_class(self.class)
     }
 }
 

@@ -6,12 +6,15 @@ use mpi::ffi;
 
 use super::{
     comm::Comm,
-    expose::Exposure,
     inside,
     library::{Checked, check},
-    request::{Done, Request, any_source, any_tag, empty_status},
+    request::{Done, any_source, any_tag, empty_status},
 };
-use crate::rank::Rank;
+use crate::{
+    native::{Exposure, Request},
+    rank::Rank,
+    seam::operation::Status,
+};
 
 /// A matched message of so many elements.
 #[derive(Debug)]
@@ -54,7 +57,7 @@ impl Matched {
     pub(in crate::mpi) fn next_envelope(
         comm: &Comm,
         (from, tag): (Option<Rank>, Option<u32>),
-    ) -> Checked<Option<(Rank, u32)>> {
+    ) -> Checked<Option<Status>> {
         let _inside = inside::ordinary();
         let from = from.map_or_else(any_source, |rank| rank.number().cast_signed());
         let tag = tag.map_or_else(any_tag, u32::cast_signed);
@@ -63,8 +66,7 @@ impl Matched {
             // SAFETY: the communicator is live; the results are variables of ours.
             unsafe { ffi::MPI_Iprobe(from, tag, comm.raw(), &raw mut flag, &raw mut status) }
         })?;
-        let told = (flag != 0).then(|| Done::new(status).told(0));
-        Ok(told.and_then(|told| Some((told.source?, told.tag))))
+        Ok((flag != 0).then(|| Done::new(status).told(0)))
     }
 
     /// Number of elements.

@@ -10,12 +10,14 @@ use mpi::ffi;
 
 use super::{
     comm::Comm,
-    expose::Exposure,
     inside::{self, Inside},
     library::{Checked, check},
-    request::{Done, Request, Types, any_source, any_tag, empty_status},
+    request::{Done, Types, any_source, any_tag, empty_status},
 };
-use crate::rank::Rank;
+use crate::{
+    native::{Exposure, Request},
+    rank::Rank,
+};
 
 impl Request {
     /// What MPI gives for an operation that was over before its start returned, most small sends

@@ -5,7 +5,6 @@
 
 pub(super) mod collectives;
 pub(super) mod comm;
-pub(super) mod element;
 pub(super) mod expose;
 pub(super) mod files;
 pub(super) mod inside;

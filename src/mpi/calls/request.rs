@@ -8,11 +8,8 @@ use super::{
     inside,
     library::{COUNT, Checked, Refusal, check},
 };
-use crate::{engine::platform::Status, rank::Rank};
-
-/// A request of MPI; null when nothing is under way. Dropping it does not end the operation.
-#[derive(Debug)]
-pub(in crate::mpi) struct Request(pub(super) ffi::MPI_Request);
+pub(in crate::mpi) use crate::native::Request;
+use crate::{rank::Rank, seam::platform::Status};
 
 /// What a completed request tells.
 #[derive(Clone, Copy, Debug)]

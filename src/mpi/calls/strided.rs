@@ -10,7 +10,7 @@ use mpi::ffi;
 use smallvec::SmallVec;
 
 use super::library::{COUNT, Checked, Refusal, check};
-use crate::engine::section::{Pattern, Step};
+use crate::seam::section::{Pattern, Step};
 
 /// So many are kept. Whoever uses more shapes than that pays for making them again.
 const MOST: usize = 256;

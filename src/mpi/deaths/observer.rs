@@ -19,7 +19,6 @@ use fampi_detector::{
 };
 
 use crate::{
-    engine::pulse::{self as written, Pulse},
     error::Error,
     mpi::{
         calls::{
@@ -32,6 +31,7 @@ use crate::{
             unreported_exit,
         },
     },
+    seam::pulse::{self as written, Pulse},
 };
 
 /// The engine writes the words where observers read them.

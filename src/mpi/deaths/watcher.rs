@@ -39,7 +39,6 @@ use std::{
 
 use super::{death_mark::Will, observer, pidfd::Ends, renice_dead};
 use crate::{
-    engine::platform::UniverseId,
     mpi::{
         calls::{inside, library},
         node::{
@@ -52,6 +51,7 @@ use crate::{
         },
     },
     rank::Rank,
+    seam::platform::UniverseId,
 };
 
 /// Between two looks.

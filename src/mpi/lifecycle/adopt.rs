@@ -5,27 +5,25 @@
 //!                     ── MPI_Comm_dup ──▶ source   shrunken communicators are made from it
 //! ```
 
-use std::{mem, time::Instant};
+use std::mem;
 
 use mpi::ffi;
 
 use super::{exit, groups, watchdog};
 use crate::{
-    engine::platform::{DataId, Origin, UniverseId},
     error::Error,
     ids::CommId,
     mpi::{
         calls::{
             comm::Comm,
             library::{self, Checked, Refusal},
-            request::Request,
             ulfm::{self, Ulfm},
         },
         deaths::{observer, watcher},
         node::{environment, status},
         operations::{
-            contexts::DataComm, data::Posts, external::Guests, in_flight::Flights,
-            platform::MpiPlatform,
+            contexts::DataComm,
+            platform::{Finalizer, MpiPlatform},
         },
         this_mpi::{self, Keeping, inject_failure, unreported_exit},
         transport::{
@@ -34,6 +32,7 @@ use crate::{
         },
     },
     rank::{Rank, RankSet},
+    seam::platform::{DataId, Origin, UniverseId},
 };
 
 /// A communicator of the user that was taken into use.
@@ -72,22 +71,9 @@ impl MpiPlatform {
         let world = Comm::world()?;
         watchdog::set_rank(world.rank().number());
         watcher::add_launch();
-        let alone = Comm::alone()?;
-        let finished = Request::finished()?;
-        Ok(Self {
-            ulfm,
-            started: Instant::now(),
-            origin: Origin::Launched { rank: Rank::new(0), size: 1, spares: 0, spawns: false },
-            max_tag: library::greatest_tag(world.raw())?,
-            control: Control::new(ulfm),
-            posts: Posts::new(finished),
-            flights: Flights::new(finished, alone),
-            guests: Guests::invited(Keeping::find()?),
-            data: Vec::new(),
-            unneeded: Vec::new(),
-            spawned: None,
-            owns_mpi: false,
-        })
+        Keeping::find()?;
+        let origin = Origin::Launched { rank: Rank::new(0), size: 1, spares: 0, spawns: false };
+        Self::with(Control::new(ulfm), origin, Finalizer::Host)
     }
 
     /// Takes a communicator of the user into use.
@@ -117,18 +103,18 @@ impl MpiPlatform {
         })?;
         self.control.add(frames, source, mailbox);
         let data = self.add_data(DataComm::bare(source));
-        self.guests.add_comm(data, universe, users);
+        self.users.comms.push((data, universe, users));
         Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })
     }
 
     /// The user's communicator.
     pub fn users_comm(&self, data: DataId) -> Option<ffi::MPI_Comm> {
-        self.guests.users(data).map(|(_, comm)| comm.raw())
+        self.users.get(data).map(|(_, comm)| comm.raw())
     }
 
     /// The user has freed the communicator, or is about to.
     pub fn forget_comm(&mut self, data: DataId) {
-        self.guests.forget_comm(data);
+        self.users.forget(data);
     }
 
     /// Makes MPI call this function while it waits inside its own calls, where that is possible.
@@ -138,16 +124,7 @@ impl MpiPlatform {
     }
 
     /// A shrunken communicator for the user, who frees it.
-    pub(in crate::mpi) fn make_shrunken_guest(
-        &mut self,
-        parent: DataId,
-        dead: &RankSet,
-    ) -> Option<Result<DataId, Error>> {
-        let (universe, _) = self.guests.users(parent)?;
-        Some(self.shrink_guest(parent, universe, dead))
-    }
-
-    fn shrink_guest(
+    pub(super) fn shrink_guest(
         &mut self,
         parent: DataId,
         universe: UniverseId,
@@ -164,7 +141,7 @@ impl MpiPlatform {
         let users =
             source.duplicate().map_err(|refusal| groups::failed(refusal, &[source], ulfm))?;
         let data = self.add_data(DataComm::bare(source));
-        self.guests.add_comm(data, universe, users.given_away());
+        self.users.comms.push((data, universe, users.given_away()));
         Ok(data)
     }
 }

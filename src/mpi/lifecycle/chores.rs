@@ -2,8 +2,8 @@
 
 use super::exit;
 use crate::{
-    engine::platform::DataId,
     mpi::{deaths::watcher, operations::platform::MpiPlatform},
+    seam::platform::DataId,
 };
 
 impl MpiPlatform {
@@ -13,8 +13,7 @@ impl MpiPlatform {
         if self.control.is_waiting() {
             self.watch();
         }
-        self.posts.sweep();
-        self.guests.sweep();
+        self.table.sweep();
         for at in 0..self.data.len() {
             let Some(data) = self.data[at].as_mut().filter(|data| data.is_making()) else {
                 continue;

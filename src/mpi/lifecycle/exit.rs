@@ -14,7 +14,11 @@ use crate::mpi::{
     calls::{comm, inside, library, strided},
     deaths::{observer, watcher},
     node::status,
-    operations::{contexts::DataComm, platform::MpiPlatform},
+    operations::{
+        contexts::DataComm,
+        files::Files,
+        platform::{Finalizer, MpiPlatform},
+    },
     this_mpi::{self, unreported_exit},
 };
 
@@ -47,16 +51,17 @@ impl MpiPlatform {
         watcher::close();
         let _ = io::stdout().flush();
         status::flush_streams();
-        self.posts.close(LAST_OPERATIONS_WITHIN);
+        self.table.close(LAST_OPERATIONS_WITHIN);
+        self.files = Files::default();
         self.settle_last();
         self.control.close(LAST_PROGRESS, LAST_FRAMES_WITHIN);
         strided::free_all();
         // All is done; what MPI does below in a job that lost processes is no news.
         orderly();
         status::report_success();
-        if self.owns_mpi {
+        if self.finalizer == Finalizer::Library {
             end_mpi();
-        } else if self.guests.are_in_use() {
+        } else if self.finalizer == Finalizer::Host {
             // SAFETY: the very end; nothing of ours is on any communicator any more.
             unsafe { comm::free_all() };
             this_mpi::before_finalize();
@@ -83,7 +88,7 @@ impl MpiPlatform {
     pub(in crate::mpi) fn end_unused(&mut self) -> ! {
         status::was_unused();
         self.end();
-        if !self.owns_mpi {
+        if self.finalizer != Finalizer::Library {
             // The program that would end its MPI does not go on.
             end_mpi();
         }

@@ -9,10 +9,6 @@
 use std::time::Instant;
 
 use crate::{
-    engine::{
-        entry::{self, Call, Entry},
-        platform::{DataId, Derived, UniverseId},
-    },
     error::Error,
     mpi::{
         calls::{
@@ -26,6 +22,10 @@ use crate::{
         transport::acquaintance::{self, Acquaintance},
     },
     rank::{Rank, RankSet},
+    seam::{
+        entry::{self, Call, Entry},
+        platform::{DataId, Derived, Made, UniverseId},
+    },
 };
 
 /// A creation failed here: the others are told by revocation of `common`.
@@ -148,14 +148,19 @@ impl MpiPlatform {
         &mut self,
         parent: DataId,
         dead: &RankSet,
-    ) -> Result<DataId, Error> {
+    ) -> Result<Derived, Error> {
+        if let Some((universe, _)) = self.users.get(parent) {
+            let data = Some(self.shrink_guest(parent, universe, dead)?);
+            return Ok(Derived { data, ..Derived::default() });
+        }
         let data = self.data[parent.0 as usize].as_ref().ok_or(Error::CreationFailed)?;
         let (old, ulfm) = (data.source(), self.ulfm);
         self.tell_dead(&old, dead);
         let source = self.shrink_exactly(&old, dead)?;
         let contexts = source.duplicate().and_then(|first| Ok([first, source.duplicate()?]));
         let contexts = contexts.map_err(|refusal| failed(refusal, &[source], ulfm))?;
-        Ok(self.add_data(DataComm::new(source, contexts)))
+        let data = Some(self.add_data(DataComm::new(source, contexts)));
+        Ok(Derived { data, ..Derived::default() })
     }
 
     pub(in crate::mpi) fn make_universe(
@@ -164,7 +169,7 @@ impl MpiPlatform {
         dead: &RankSet,
         spawn: u32,
         brought: &[u8],
-    ) -> Result<(UniverseId, Vec<u8>), Error> {
+    ) -> Result<Made, Error> {
         watcher::tell(old, dead.iter());
         // Every communicator of the old world is broken or about to be left.
         for data in self.data.iter_mut().flatten() {
@@ -189,7 +194,7 @@ impl MpiPlatform {
         source: Comm,
         brought: &[u8],
         common: &[Comm],
-    ) -> Result<(UniverseId, Vec<u8>), Error> {
+    ) -> Result<Made, Error> {
         // What failed long ago may have locked it since.
         this_mpi::before_creation();
         let made = source.duplicate().and_then(|control| {
@@ -199,21 +204,21 @@ impl MpiPlatform {
             made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
         let universe = self.control.add(control, source, mailbox);
         watcher::add(universe, processes, wills);
-        Ok((universe, brought))
+        Ok(Made::Universe(universe, source.rank(), brought))
     }
 
     pub(in crate::mpi) fn make_gathered(
         &mut self,
         universe: UniverseId,
         members: &[Rank],
-    ) -> Result<Option<DataId>, Error> {
+    ) -> Result<Derived, Error> {
         self.settle();
         let source = self.control.source(universe).ok_or(Error::CreationFailed)?;
         let position = members.iter().position(|member| *member == source.rank());
         let color = position.map(|_| members[0].number());
         let made = part(&source, color, position.unwrap_or(0) as u32);
         let data = made.map_err(|refusal| failed(refusal, &[source], self.ulfm))?;
-        Ok(data.map(|data| self.add_data(data)))
+        Ok(Derived { data: data.map(|data| self.add_data(data)), ..Derived::default() })
     }
 
     pub(in crate::mpi) fn add_data(&mut self, data: DataComm) -> DataId {

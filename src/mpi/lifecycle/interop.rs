@@ -8,7 +8,6 @@ use mpi::{
 
 use super::{spawn, watchdog};
 use crate::{
-    engine::platform::{DataId, Lane},
     error::Error,
     mpi::{
         calls::{comm::Comm, library::Refusal},
@@ -16,6 +15,7 @@ use crate::{
         node::environment,
         operations::{contexts::lane_of, platform::MpiPlatform},
     },
+    seam::platform::{DataId, Lane},
 };
 
 impl MpiPlatform {

@@ -29,17 +29,12 @@ use super::{
     watchdog,
 };
 use crate::{
-    engine::{
-        entry::{self, Call, Entry},
-        platform::{DataId, Origin, UniverseId},
-    },
     error::Error,
     mpi::{
         calls::{
             comm::{self, Comm},
             inside,
             library::{Checked, PROC_FAILED, Refusal, check},
-            request::Request,
             ulfm::Ulfm,
         },
         deaths::watcher,
@@ -48,7 +43,12 @@ use crate::{
         this_mpi,
         transport::wire::Wire,
     },
+    native::Request,
     rank::Rank,
+    seam::{
+        entry::{self, Call, Entry},
+        platform::{DataId, Made, Origin},
+    },
 };
 
 const TAG: u32 = 3;
@@ -129,7 +129,7 @@ impl MpiPlatform {
     }
 
     /// The part of a new process.
-    pub(in crate::mpi) fn join_universe(&mut self) -> Result<(UniverseId, Rank, Vec<u8>), Error> {
+    pub(in crate::mpi) fn join_universe(&mut self) -> Result<Made, Error> {
         let (parent, siblings) = self.spawned.ok_or(Error::NotNeeded)?;
         let mut common = vec![parent, siblings];
         let link = link_to_old(&parent, &siblings, &mut common);
@@ -138,7 +138,6 @@ impl MpiPlatform {
             Ok(source) => {
                 common.push(source);
                 self.settle_universe(source, &[], &common)
-                    .map(|(universe, roster)| (universe, source.rank(), roster))
             }
             Err(refusal) => Err(groups::failed(refusal, &common, self.ulfm)),
         };

@@ -4,16 +4,25 @@ use std::time::Instant;
 
 use super::{groups, origin, spawn, watchdog};
 use crate::{
-    engine::platform::Origin,
     error::Error,
     mpi::{
-        calls::{comm::Comm, library, request::Request, ulfm},
+        calls::{comm::Comm, library, ulfm},
         deaths::{observer, watcher},
-        node::{environment, status},
-        operations::{data::Posts, external::Guests, in_flight::Flights, platform::MpiPlatform},
+        node::{environment, status, trace},
+        operations::{
+            files::Files,
+            in_flight::Flights,
+            platform::{Finalizer, MpiPlatform},
+            probe::Messages,
+            table::Table,
+            users::UsersComms,
+        },
         this_mpi::{self, unreported_exit},
         transport::{acquaintance::Acquaintance, control::Control},
     },
+    native::Request,
+    protocol::exchange::Shape,
+    seam::platform::{Origin, Setup},
 };
 
 impl MpiPlatform {
@@ -48,7 +57,9 @@ impl MpiPlatform {
         };
         let mut platform = Self::over(world, origin)?;
         platform.spawned = parent.map(|parent| (parent, world));
-        platform.owns_mpi = owns_mpi;
+        if owns_mpi {
+            platform.finalizer = Finalizer::Library;
+        }
         Ok(platform)
     }
 
@@ -61,7 +72,6 @@ impl MpiPlatform {
         unreported_exit::guard();
         status::report_start();
         watchdog::set_rank(comm.rank().number());
-        let alone = Comm::alone()?;
         this_mpi::after_init();
         let mut control = Control::new(ulfm);
         if origin != Origin::Spawned {
@@ -69,20 +79,32 @@ impl MpiPlatform {
             let Acquaintance { processes, mailbox, wills, .. } = all;
             watcher::add(control.add(frames, source, mailbox), processes, wills);
         }
+        Self::with(control, origin, Finalizer::Caller)
+    }
+
+    /// A process that has this control channel, and nothing under way.
+    pub(super) fn with(
+        control: Control,
+        origin: Origin,
+        finalizer: Finalizer,
+    ) -> Result<Self, Error> {
+        let max_tag = library::greatest_tag(Comm::world()?.raw())?;
         let finished = Request::finished()?;
+        trace::record();
         Ok(Self {
-            ulfm,
+            ulfm: ulfm::require()?,
             started: Instant::now(),
-            origin,
-            max_tag: library::greatest_tag(Comm::world()?.raw())?,
+            setup: Setup { origin, shape: Shape::WIDE, patience: 32, max_tag },
             control,
-            posts: Posts::new(finished),
-            guests: Guests::default(),
-            flights: Flights::new(finished, alone),
+            table: Table::default(),
+            messages: Messages::default(),
+            files: Files::default(),
+            users: UsersComms::default(),
+            flights: Flights::new(finished, Comm::alone()?),
             data: Vec::new(),
             unneeded: Vec::new(),
             spawned: None,
-            owns_mpi: false,
+            finalizer,
         })
     }
 }

@@ -12,3 +12,4 @@ pub(super) mod process;
 #[cfg_attr(not(target_os = "linux"), path = "pulse/absent.rs")]
 pub(super) mod pulse;
 pub(super) mod status;
+pub(super) mod trace;

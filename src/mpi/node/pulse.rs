@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::memory::{Door, Shared};
-use crate::engine::pulse::{Pulse, Rest, THREAD, WORDS};
+use crate::seam::pulse::{Pulse, Rest, THREAD, WORDS};
 
 #[derive(Debug)]
 struct Page {

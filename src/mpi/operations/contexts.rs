@@ -21,7 +21,6 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    engine::platform::Lane,
     mpi::{
         calls::{
             comm::{Comm, Making},
@@ -30,6 +29,7 @@ use crate::{
         deaths::watcher,
     },
     protocol::agreement::FIRST_SHARED_CONTEXT,
+    seam::platform::Lane,
 };
 
 /// A retired communicator is freed when this many later ones were made: by then no message to

@@ -14,54 +14,34 @@ use mpi::ffi;
 use self::run::Run;
 use super::{
     contexts::{DataComm, lane_of},
-    data::{Posts, fault},
+    table::Table,
 };
 use crate::{
-    engine::{
-        buffer::AnyBuffer,
-        platform::{DataId, Envelope, Lane, Post, Progress, Status, Way},
-        record::Record,
-    },
     fault::FaultCode,
     mpi::{
         calls::{
             comm::Comm,
-            expose::{Exposure, Number},
             inside::{self, Inside},
             library::BUFFER,
-            request::{Done, Request, empty_status},
+            request::{Done, empty_status},
         },
         this_mpi,
+    },
+    native::{Exposure, Flight, Kind, Number, Request},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{DataId, Envelope, Lane, Post, Progress, Status, Way},
+        record::Record,
     },
 };
 
 /// What no lane of a block is like.
 const CLOSED: Lane = Lane { data: DataId(u32::MAX), context: u32::MAX };
 
-/// A message of a block that is under way.
-#[derive(Debug)]
-pub struct Flight {
-    request: Request,
-    kind: Kind,
-    /// Where its lane is.
-    lane: u32,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
-    Send,
-    Receive,
-    /// A receive that MPI was asked to end.
-    Cancelled,
-}
-
 impl Flight {
     /// Asks MPI to end a receive.
     pub(in crate::mpi) fn cancel(&mut self) {
-        if self.kind == Kind::Receive {
-            self.kind = Kind::Cancelled;
-            self.request.cancel();
-        }
+        self.kind.cancel(&mut self.request);
     }
 
     /// True for what may be in a list with others.
@@ -77,11 +57,7 @@ impl Flight {
         if self.kind == Kind::Send {
             return Progress::Complete(Status { elements: all, ..Status::default() });
         }
-        if self.kind == Kind::Cancelled && done.is_cancelled() {
-            return Progress::Complete(Status { cancelled: true, ..Status::default() });
-        }
-        let counted = buffer.expose().and_then(|it| done.count(it.element).map_err(fault));
-        counted.map_or_else(Progress::Failed, |count| Progress::Complete(done.told(count)))
+        self.kind.moved(done, all, buffer.expose().map(|it| it.element))
     }
 }
 
@@ -155,7 +131,7 @@ impl Flights {
 
     /// Messages start on this context from now on; false when it is not there.
     #[inline]
-    pub(in crate::mpi) fn enter(&mut self, data: &[Option<DataComm>], lane: Lane) -> bool {
+    fn enter(&mut self, data: &[Option<DataComm>], lane: Lane) -> bool {
         self.current.lane == lane || self.open(data, lane)
     }
 
@@ -192,7 +168,7 @@ impl Flights {
     /// That a send was over when it started is noted after the last of them. Stores are done in
     /// their order, and MPI's into the queue of a process on another core take long: each of ours
     /// between them would wait for those before, and delay those behind it.
-    pub(in crate::mpi) fn start_all(
+    pub(in crate::mpi) fn start(
         &mut self,
         (data, lane): (&[Option<DataComm>], Lane),
         way: Way,
@@ -218,22 +194,6 @@ impl Flights {
             launched.for_each(Record::end_whole);
         }
         !refused
-    }
-
-    /// Starts a message where [`Self::enter`] was, as a request of a block; false when it cannot
-    /// start.
-    #[inline]
-    pub(in crate::mpi) fn start(
-        &mut self,
-        way: Way,
-        envelope: Envelope,
-        record: &mut Record,
-    ) -> bool {
-        let launched = self.launch(way, envelope, record, &inside::ordinary());
-        if launched == Launched::Over {
-            record.end_whole();
-        }
-        launched != Launched::Refused
     }
 
     /// Starts a message as a request of a block, which hears that it is under way, or why it cannot
@@ -308,7 +268,7 @@ impl Flights {
                 Launched::UnderWay
             }
             Err(refusal) => {
-                record.refuse(fault(refusal));
+                record.refuse(refusal.fault());
                 Launched::Refused
             }
         }
@@ -330,11 +290,11 @@ impl Flights {
             Ok(false) => return,
             Ok(true) => flight.moved(&done, buffer),
             Err(_) if !flight.request.is_over() => return,
-            Err(refusal) => Progress::Failed(fault(refusal)),
+            Err(refusal) => Progress::Failed(refusal.fault()),
         };
         let lane = flight.lane;
         self.end(lane, 1);
-        record.end_with(state, None);
+        record.end_as(state);
     }
 
     /// Gives up a message with its buffer, which is kept from now on as long as MPI wants it.
@@ -342,15 +302,20 @@ impl Flights {
         &mut self,
         flight: Flight,
         buffer: Option<AnyBuffer>,
-        posts: &mut Posts,
+        table: &mut Table,
     ) {
         self.end(flight.lane, 1);
         let (lane, _) = self.flying[flight.lane as usize];
-        posts.keep_message(flight.request, flight.kind != Kind::Send, (buffer, lane));
+        table.add_stray((flight.request, flight.kind), lane, buffer);
+    }
+
+    /// The request of what is over when it starts.
+    pub(super) fn finished(&self) -> ffi::MPI_Request {
+        self.finished
     }
 
     /// True when messages of this context, or of one before it, are under way.
-    pub(in crate::mpi) fn need(&mut self, data: DataId, context: u32) -> bool {
+    pub(in crate::mpi) fn needs(&mut self, data: DataId, context: u32) -> bool {
         self.count_begun();
         self.flying.iter().any(|(lane, count)| *count > 0 && lane.is_below(data, context + 1))
     }

@@ -1,16 +1,23 @@
 //! Operations of the application that are under way, and the communicators they run on.
 //!
 //! ```text
+//! table            operations of ours and of the user, as long as MPI or somebody wants them
 //! in_flight        messages of blocks, in the records that have their buffers
-//! data             all other operations, and buffers that MPI still holds
-//! external         requests of a program that owns its MPI; users_requests shares them with it
+//! post             starts all other operations
+//! probe            messages that are looked for before they are received
+//! users            requests and communicators of a program that owns its MPI; users_requests
+//!                  shares them with it
+//! files            what accesses to files name
 //! contexts         the communicators of operations, some made in advance
 //! platform         all of it in one value
 //! ```
 
 pub(super) mod contexts;
-pub(super) mod data;
-pub(super) mod external;
+pub(super) mod files;
 pub(super) mod in_flight;
 pub(super) mod platform;
-pub(super) mod users_requests;
+mod post;
+pub(super) mod probe;
+pub(super) mod table;
+pub(super) mod users;
+mod users_requests;

@@ -4,42 +4,57 @@
 
 use std::{mem, time::Instant};
 
-use super::{contexts::DataComm, data::Posts, external::Guests, in_flight::Flights};
+use super::{
+    contexts::DataComm, files::Files, in_flight::Flights, probe::Messages, table::Table,
+    users::UsersComms,
+};
 use crate::{
-    engine::{
-        platform::{DataId, Origin, Settled},
-        record::{self, Record},
-    },
     mpi::{
-        calls::{comm::Comm, request::Request, ulfm::Ulfm},
+        calls::{comm::Comm, ulfm::Ulfm},
         transport::control::Control,
     },
+    seam::{
+        platform::{self, DataId, Settled, Setup},
+        record::Record,
+    },
 };
+
+/// Who ends MPI.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::mpi) enum Finalizer {
+    /// This library, which has initialised it.
+    Library,
+    /// The caller, after the end of the world.
+    Caller,
+    /// A program in whose end of MPI the world ends.
+    Host,
+}
 
 /// MPI as the engine sees it.
 pub struct MpiPlatform {
     pub(in crate::mpi) ulfm: &'static Ulfm,
     pub(in crate::mpi) started: Instant,
-    pub(in crate::mpi) origin: Origin,
-    pub(in crate::mpi) max_tag: u32,
+    pub(in crate::mpi) setup: Setup,
     pub(in crate::mpi) control: Control,
-    pub(in crate::mpi) posts: Posts,
-    pub(in crate::mpi) guests: Guests,
+    pub(in crate::mpi) table: Table,
     pub(in crate::mpi) flights: Flights,
+    pub(in crate::mpi) messages: Messages,
+    pub(in crate::mpi) files: Files,
+    pub(in crate::mpi) users: UsersComms,
     pub(in crate::mpi) data: Vec<Option<DataComm>>,
     /// Old contexts to be freed when nothing is pending on them.
     pub(in crate::mpi) unneeded: Vec<(DataId, u32, Comm)>,
     /// The link to the root, and the processes spawned with us.
     pub(in crate::mpi) spawned: Option<(Comm, Comm)>,
-    /// We initialised MPI, so we end it.
-    pub(in crate::mpi) owns_mpi: bool,
+    /// Who ends MPI.
+    pub(in crate::mpi) finalizer: Finalizer,
 }
 
 impl MpiPlatform {
     /// True when MPI may still work for the operations of this context and those before it, or
     /// somebody has not looked whether it does.
     pub(in crate::mpi) fn needs(&mut self, data: DataId, context: u32) -> bool {
-        self.posts.need(data, context) || self.flights.need(data, context)
+        self.table.needs(data, context) || self.flights.needs(data, context)
     }
 
     pub(in crate::mpi) fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
@@ -47,9 +62,9 @@ impl MpiPlatform {
     }
 
     pub(in crate::mpi) fn free_unneeded(&mut self) {
-        let (posts, flights) = (&self.posts, &mut self.flights);
+        let (table, flights) = (&self.table, &mut self.flights);
         let idle = |(data, number, _): &mut (DataId, u32, Comm)| {
-            !posts.need(*data, *number) && !flights.need(*data, *number)
+            !table.needs(*data, *number) && !flights.needs(*data, *number)
         };
         for (.., comm) in self.unneeded.extract_if(.., idle) {
             // SAFETY: its entry among the contexts is gone, and no post is left that names it.
@@ -64,7 +79,7 @@ impl MpiPlatform {
         while let Some(record) = records.get_mut(settled.complete)
             && let (false, Some(_)) = (record.is_over(), record.id())
         {
-            record::look(self, record);
+            platform::look(self, record);
             if !record.is_complete() {
                 settled.failed |= record.is_over();
                 break;
@@ -80,9 +95,8 @@ impl MpiPlatform {
 impl Drop for MpiPlatform {
     /// Without an end in order MPI may still write to what is under way: that is leaked.
     fn drop(&mut self) {
-        if !self.posts.is_closed() {
-            let nothing = Posts::new(Request::null().raw());
-            mem::forget(mem::replace(&mut self.posts, nothing));
+        if !self.table.is_closed() {
+            mem::forget((mem::take(&mut self.table), mem::take(&mut self.files)));
             mem::forget(mem::replace(&mut self.control, Control::new(self.ulfm)));
             mem::forget(mem::take(&mut self.data));
         }

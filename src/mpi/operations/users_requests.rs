@@ -2,11 +2,16 @@
 
 use mpi::ffi;
 
-use super::{external::Ended, platform::MpiPlatform};
+use super::{
+    platform::MpiPlatform,
+    table::Owner,
+    users::{Ended, Users},
+};
 use crate::{
-    engine::platform::{DataId, PostId},
     fault::FaultCode,
-    mpi::this_mpi::Free,
+    mpi::this_mpi::{Free, Keeping},
+    native::Request,
+    seam::platform::{DataId, Lane, PostId},
 };
 
 impl MpiPlatform {
@@ -19,68 +24,85 @@ impl MpiPlatform {
     /// The request is live, is no other one that was adopted, and not
     /// [`Self::finished_request`].
     pub unsafe fn adopt_request(&mut self, raw: ffi::MPI_Request, instead: Free) -> Option<PostId> {
+        let keeping = Keeping::find().ok()?;
         // SAFETY: our caller's promise.
-        unsafe { self.guests.add(raw, instead) }
+        let users = unsafe { Users::keep(keeping, raw, instead) };
+        // SAFETY: live until we give it back.
+        let request = unsafe { Request::from_raw(raw) };
+        Some(self.table.add(request, Lane::NOWHERE, Owner::User(users)))
     }
 
     /// The operation that a request stands for now, which is another one after the user has started
     /// it again.
     pub fn renew_request(&mut self, post: PostId) -> PostId {
-        self.guests.renew(post)
+        self.table.renew_users(post)
     }
 
     /// The request belongs to a block on this communicator, and ends with it.
     pub fn assign(&mut self, post: PostId, data: Option<DataId>) {
-        if let Some(operation) = self.guests.operation(post) {
-            (operation.block, operation.given_up) = (data, None);
+        if let Some((users, lane)) = self.table.users(post) {
+            users.given_up = None;
+            *lane = data.map_or(Lane::NOWHERE, |data| Lane { data, context: 0 });
         }
     }
 
     /// The user says that the operation has failed with this code, whatever it comes to. False when
     /// a block has it already.
     pub fn raise_in_request(&mut self, post: PostId, code: i32) -> bool {
-        let free = self.guests.operation(post).filter(|operation| operation.block.is_none());
-        let found = free.is_some();
-        if let Some(operation) = free {
-            operation.raise(FaultCode::Application(code));
+        match self.table.users(post) {
+            Some((users, lane)) if *lane == Lane::NOWHERE => {
+                users.raise(FaultCode::Application(code));
+                true
+            }
+            _ => false,
         }
-        found
     }
 
     /// The request that MPI gives for whatever was over before its start returned, as often as it
     /// likes; null if there is none.
     pub fn finished_request(&self) -> ffi::MPI_Request {
-        self.posts.finished()
+        self.flights.finished()
     }
 
     /// What became of a request, as far as is known without another look.
     pub fn ended(&mut self, post: PostId) -> Option<Ended> {
-        self.guests.operation(post)?.ended
+        self.table.users(post)?.0.ended
     }
 
     /// One more block has this request.
     pub fn share_request(&mut self, post: PostId) {
-        if let Some(operation) = self.guests.operation(post) {
-            operation.uses += 1;
+        if let Some((users, _)) = self.table.users(post) {
+            users.uses += 1;
         }
     }
 
     /// The user has freed the request. True when no block has it: no copy of its handle is to be
     /// used any more.
     pub fn free_request(&mut self, post: PostId) -> bool {
-        if let Some(operation) = self.guests.operation(post) {
-            operation.is_freed = true;
+        if let Some((users, _)) = self.table.users(post) {
+            users.is_freed = true;
         }
-        self.guests.let_go(post)
+        self.table.forget_users(post)
     }
 
     /// A block that had this request is no more. The rest is as for [`Self::free_request`].
     pub fn forget_request(&mut self, post: PostId) -> bool {
-        self.guests.let_go(post)
+        self.table.forget_users(post)
     }
 
     /// MPI ends, and has all requests back.
     pub fn close_requests(&mut self) {
-        self.guests.close();
+        self.table.give_back_users();
+    }
+
+    /// Finds out why an operation of the user failed whose error class does not say it. One that is
+    /// in no block yet may run on any communicator.
+    #[cold]
+    pub(in crate::mpi) fn explain(&mut self, post: PostId) -> Option<FaultCode> {
+        let (users, lane) = self.table.users(post)?;
+        let block = Some(lane.data).filter(|_| *lane != Lane::NOWHERE);
+        let cause = self.users.disturbance(block, self.ulfm)?;
+        users.explain(cause);
+        Some(cause)
     }
 }

@@ -17,25 +17,23 @@ use std::{
 
 use super::{mailbox::Mailbox, wire::Wire};
 use crate::{
-    engine::platform::{Incoming, UniverseId},
-    ids::CommId,
     mpi::{
         calls::{
             comm::Comm,
             inside,
             library::{PROC_FAILED, REVOKED, Refusal},
             message,
-            request::Request,
             ulfm::Ulfm,
         },
         deaths,
     },
+    native::Request,
     protocol::{
-        codec::{self, FAST_BYTES, Frame, is_fast},
+        codec::{FAST_BYTES, Frame, is_fast},
         fused::{Held, Values},
-        message::Yes,
     },
     rank::Rank,
+    seam::platform::{Incoming, Outgoing, UniverseId},
 };
 use universe::{FAST, Universe};
 
@@ -49,7 +47,7 @@ const LOOK_ANYWAY_EVERY: u32 = 256;
 
 /// A send that MPI has not finished yet.
 #[derive(Debug)]
-struct Outgoing {
+struct Leaving {
     request: Request,
     memory: Wire,
 }
@@ -59,7 +57,7 @@ struct Outgoing {
 pub(in crate::mpi) struct Control {
     ulfm: &'static Ulfm,
     universes: Vec<Option<Universe>>,
-    outgoing: Vec<Outgoing>,
+    outgoing: Vec<Leaving>,
     /// The next fast frame is sent from here.
     spare: Wire,
     news: VecDeque<Incoming>,
@@ -142,38 +140,24 @@ impl Control {
         });
     }
 
-    /// A message of the fast path: through the mailbox if there is a way.
+    /// Sends a message: through the mailbox if there is a way.
     #[inline]
-    pub(in crate::mpi) fn send_yes(&mut self, id: UniverseId, to: Rank, comm: CommId, yes: &Yes) {
+    pub(in crate::mpi) fn send(&mut self, id: UniverseId, to: Rank, message: Outgoing<'_>) {
         let Some(universe) = self.open_to(id, to) else { return };
-        let mailbox = universe.mailbox.as_mut();
-        if !mailbox.is_some_and(|mailbox| mailbox.send(to, comm, yes)) {
-            self.send(id, to, &codec::encode_yes(comm, yes));
+        let is_sent = universe.mailbox.as_mut().is_some_and(|mailbox| match message {
+            Outgoing::Yes(comm, yes) => mailbox.send(to, comm, yes),
+            Outgoing::Fused(comm, yes, values) => mailbox.send_fused(to, comm, yes, values),
+            Outgoing::Frame(frame) => !is_fast(frame) && mailbox.send_slow(to, frame),
+        });
+        match message {
+            _ if is_sent => {}
+            Outgoing::Frame(frame) => self.send_frame(id, to, frame),
+            _ => self.send_frame(id, to, &message.frame()),
         }
     }
 
-    /// The same for a message with values.
-    #[inline]
-    pub(in crate::mpi) fn send_fused(
-        &mut self,
-        id: UniverseId,
-        to: Rank,
-        comm: CommId,
-        yes: &Yes,
-        values: &Values,
-    ) {
+    fn send_frame(&mut self, id: UniverseId, to: Rank, frame: &[u8]) {
         let Some(universe) = self.open_to(id, to) else { return };
-        let mailbox = universe.mailbox.as_mut();
-        if !mailbox.is_some_and(|mailbox| mailbox.send_fused(to, comm, yes, values)) {
-            self.send(id, to, &codec::encode_fused(comm, yes, values));
-        }
-    }
-
-    pub(in crate::mpi) fn send(&mut self, id: UniverseId, to: Rank, frame: &[u8]) {
-        let Some(universe) = self.open_to(id, to) else { return };
-        if !is_fast(frame) && universe.mailbox.as_mut().is_some_and(|it| it.send_slow(to, frame)) {
-            return;
-        }
         let (control, tag) = (universe.control, if is_fast(frame) { FAST } else { SLOW });
         if frame.len() > self.spare.capacity() {
             self.spare = Wire::new(frame.len());
@@ -188,7 +172,7 @@ impl Control {
             Ok((false, _)) => {}
             Ok((true, request)) => {
                 let memory = std::mem::replace(&mut self.spare, Wire::new(FAST_BYTES));
-                self.outgoing.push(Outgoing { request, memory });
+                self.outgoing.push(Leaving { request, memory });
             }
             Err(refusal) => self.handle_refusal(id, to, refusal),
         }

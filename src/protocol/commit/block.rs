@@ -8,7 +8,7 @@ use crate::{
     protocol::{
         agreement::{Decision, Vote},
         fused::Values,
-        planted::{Bug, planted},
+        planted::planted,
     },
 };
 
@@ -76,7 +76,7 @@ impl Block {
         match self.decided.as_ref()? {
             Decided::Fast { .. } => {
                 let Fusion { own, combined, .. } = &**self.fusion.as_ref()?;
-                if planted(Bug::PassOnOwn) { own.get() } else { combined.get() }
+                if planted!(PassOnOwn) { own.get() } else { combined.get() }
             }
             Decided::Slow(agreed) => agreed.0.values.as_deref(),
         }

@@ -8,7 +8,7 @@ use crate::{
         exchange::{Exchange, Move},
         fused::Values,
         message::Yes,
-        planted::{Bug, planted},
+        planted::planted,
     },
     rank::Rank,
 };
@@ -59,11 +59,11 @@ impl Commit {
         }
         match &mut block.fast {
             Fast::Exchanging { exchange, view, floor }
-                if *view == yes.view || planted(Bug::MixViews) =>
+                if *view == yes.view || planted!(MixViews) =>
             {
                 let completes = exchange.pairs(yes.step);
                 if exchange.arrive(position, yes.step) {
-                    if !planted(Bug::OwnFloor) {
+                    if !planted!(OwnFloor) {
                         *floor = yes.floor.min(*floor);
                     }
                     if let (Some(fusion), Some(values)) = (&mut block.fusion, values) {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::protocol::{
     exchange::{Group, Move},
     fused::{Held, Values, combined},
-    planted::{Bug, planted},
+    planted::planted,
 };
 
 /// Values by step.
@@ -51,7 +51,7 @@ impl Fusion {
     /// are combined at once, and there is nothing left to be taken when the round is complete.
     #[inline]
     pub(super) fn arrive(&mut self, step: u8, values: &Values, completes: bool) {
-        if (completes || planted(Bug::CombineEarly))
+        if (completes || planted!(CombineEarly))
             && let Some(combined) = self.combined.get_mut()
         {
             combined.combine(values);
@@ -73,7 +73,7 @@ impl Fusion {
         match act {
             Move::FoldIn => take(&mut self.arrived, 0, |values| combined.combine(values)),
             Move::Told(step) => take(&mut self.arrived, step, |values| {
-                if planted(Bug::CountTwice) {
+                if planted!(CountTwice) {
                     combined.combine(values);
                 } else {
                     *combined = *values;
@@ -96,7 +96,7 @@ impl Fusion {
                 None => all.push(own),
                 Some(step) => take(&mut self.arrived, step, |values| {
                     all.push(*values);
-                    if planted(Bug::CountAMemberTwice) {
+                    if planted!(CountAMemberTwice) {
                         all.push(*values);
                     }
                 }),

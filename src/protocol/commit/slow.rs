@@ -9,7 +9,7 @@ use crate::{
         Effects,
         agreement::{Contribution, Decision, Tally},
         message::{Message, Slow},
-        planted::{Bug, planted},
+        planted::planted,
         tree,
     },
     rank::{Rank, RankSet},
@@ -71,7 +71,7 @@ impl Commit {
             && decided.ballot() >= slow.ballot
             && let Some(decision) = block.decision()
         {
-            if planted(Bug::DecideAndLeave) {
+            if planted!(DecideAndLeave) {
                 return;
             }
             let header = Slow { block: id, ballot: decided.ballot(), dead: self.dead.clone() };
@@ -102,7 +102,7 @@ impl Commit {
         if !self.locate(slow.block) {
             return;
         }
-        if slow.ballot < self.ballot() && !planted(Bug::TakeAnyBallot) {
+        if slow.ballot < self.ballot() && !planted!(TakeAnyBallot) {
             return;
         }
         let block = self.blocks.at(slow.block);
@@ -118,7 +118,7 @@ impl Commit {
         let retired = self.abandon_vote();
         let (me, size) = (self.me, self.size);
         let mut parent = tree::parent(me, &self.dead);
-        if planted(Bug::KeepADeadParent) {
+        if planted!(KeepADeadParent) {
             parent = tree::parent(me, &RankSet::new());
         }
         let children = tree::children(me, size, &self.dead);
@@ -127,7 +127,7 @@ impl Commit {
         if block.decided.as_ref().is_some_and(|decided| decided.ballot() >= ballot) {
             return;
         }
-        if block.vote.is_none() && !planted(Bug::LeaveInSilence) {
+        if block.vote.is_none() && !planted!(LeaveInSilence) {
             block.vote = retired;
         }
         let Some(gathering) = &mut block.slow else { return };
@@ -146,11 +146,10 @@ impl Commit {
                 self.settle(id, decision, ballot, out);
             }
             (Some(Contribution::Undecided(tally)), None) => {
-                let decision = tally.decide(self.comm, self.is_step(id));
-                self.settle(id, decision, ballot, out);
+                self.settle(id, tally.decide(self.comm), ballot, out);
             }
             (Some(contribution), Some(parent)) => {
-                let sent = gathering.sent_to.is_some() && planted(Bug::ContributeOnce);
+                let sent = gathering.sent_to.is_some() && planted!(ContributeOnce);
                 if gathering.sent_to != Some(parent) && !sent {
                     gathering.sent_to = Some(parent);
                     out.send(parent, Message::Contribute(header, contribution));
@@ -169,7 +168,7 @@ impl Commit {
     fn combine(&self, id: BlockId, children: &[Rank]) -> Option<Contribution> {
         let block = self.blocks.at(id);
         if let Some(decision) = block.decision()
-            && !planted(Bug::DenyTheDecision)
+            && !planted!(DenyTheDecision)
         {
             return Some(Contribution::Decided(decision));
         }
@@ -182,7 +181,7 @@ impl Commit {
             return Some(contribution.clone());
         }
         let vote = vote.as_ref()?;
-        let skipped = usize::from(planted(Bug::SkipAChild));
+        let skipped = usize::from(planted!(SkipAChild));
         let children = &children[..children.len().saturating_sub(skipped)];
         if !children.iter().all(|child| gathering.contributed(*child)) {
             return None;
@@ -213,7 +212,7 @@ impl Commit {
     fn settle(&mut self, id: BlockId, decision: Decision, ballot: Ballot, out: &mut impl Effects) {
         let header = Slow { block: id, ballot, dead: self.dead.clone() };
         for child in tree::children(self.me, self.size, &self.dead) {
-            if !planted(Bug::KeepTheDecision) {
+            if !planted!(KeepTheDecision) {
                 out.send(child, Message::Decide(header.clone(), decision.clone()));
             }
         }
@@ -241,7 +240,7 @@ impl Commit {
     fn gathering(&mut self, id: BlockId) -> &mut Gathering {
         let ballot = self.ballot();
         let block = self.blocks.at_mut(id);
-        if !planted(Bug::BreakThePromise) {
+        if !planted!(BreakThePromise) {
             block.fast = Fast::Left;
         }
         block.slow.get_or_insert_with(|| Box::new(Gathering::new(ballot)))
@@ -253,7 +252,7 @@ impl Commit {
     }
 
     fn header(&self, block: BlockId) -> Slow {
-        let dead = if planted(Bug::KeepNews) { RankSet::new() } else { self.dead.clone() };
+        let dead = if planted!(KeepNews) { RankSet::new() } else { self.dead.clone() };
         Slow { block, ballot: self.ballot(), dead }
     }
 }

@@ -110,8 +110,10 @@ pub enum Phase {
 pub enum Need {
     /// This rank.
     Peer(Rank),
-    /// Possibly any rank: a receive from any source, or a collective.
+    /// Possibly any rank: a receive from any source.
     Anybody,
+    /// All ranks: a collective.
+    All,
     /// The ranks of the exchange of this number in the block.
     Neighbours(u32),
     /// No other rank: a file.

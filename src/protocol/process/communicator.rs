@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::BlockKey;
 use crate::{
+    fault::FaultCode,
     ids::{BlockId, CommId, DataId, UniverseId},
     protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts},
     rank::Rank,
@@ -53,9 +54,11 @@ pub struct Communicator {
     pub context: u32,
     /// The highest context that is known to be there, or not to come.
     pub settled_context: u32,
-    /// The context of the last block here that had a fault: what such a block left behind could
-    /// meet later blocks of the context, so these are not committed either.
+    /// The context of the last block here that had a fault: what it left behind could meet
+    /// operations of later agreed blocks of that context, so they are not committed.
     pub tainted: Option<u32>,
+    /// The context of the last collective that a local block gave up, and why it did.
+    pub lost: Option<(u32, FaultCode)>,
     /// The number of the next agreed block.
     pub next_block: BlockId,
     /// How many communicators were derived from this one.
@@ -98,6 +101,7 @@ impl Communicator {
             context: 0,
             settled_context: 1,
             tainted: None,
+            lost: None,
             next_block: BlockId(0),
             derived: 0,
             lineage: None,
@@ -120,6 +124,12 @@ impl Communicator {
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.commit.dead().is_empty() && self.interrupts.is_empty()
+    }
+
+    /// Why a local block gave up a collective of this context, if one did: the next collective of
+    /// this rank there would meet the one that was given up.
+    pub fn lost_collective(&self, context: u32) -> Option<FaultCode> {
+        self.lost.filter(|(lost, _)| *lost == context).map(|(_, cause)| cause)
     }
 
     /// True when ranks are dead of which no report has told.

@@ -1,11 +1,7 @@
 //! A death: every communicator that has the process hears of it, and what needs the process fails.
 
 use super::{Address, Chosen, CommKey, Command, Events, Outlet, Process, Source};
-use crate::{
-    fault::FaultCode,
-    protocol::planted::{Bug, planted},
-    rank::{Rank, RankSet},
-};
+use crate::{fault::FaultCode, protocol::planted::planted, rank::Rank};
 
 impl Process {
     /// A process of a universe died. A death is never taken back.
@@ -18,7 +14,7 @@ impl Process {
         let (universe, process) = address;
         let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
             // It is made, and not all have confirmed that: whoever adopts it has to know.
-            if !planted(Bug::DropEarlyDeaths) {
+            if !planted!(DropEarlyDeaths) {
                 self.early_deaths.push(address);
             }
             return;
@@ -55,16 +51,5 @@ impl Process {
                 out.command(Command::FailRequests(key, code, chosen));
             }
         }
-    }
-
-    /// The processes of a universe that are known to be dead.
-    pub fn dead_of(&self, universe: crate::ids::UniverseId) -> RankSet {
-        let known = self.universes.iter().find(|known| known.id == universe);
-        let early = self.early_deaths.iter().filter(|(of, _)| *of == universe);
-        let mut dead = known.map(|known| known.dead.clone()).unwrap_or_default();
-        for (_, process) in early {
-            dead.insert(*process);
-        }
-        dead
     }
 }

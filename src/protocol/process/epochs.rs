@@ -24,10 +24,7 @@ use super::{CommKey, Command, Communicator, Outlet, Phase, Process};
 use crate::{
     fault::FaultCode,
     ids::{BlockId, CommId, UniverseId},
-    protocol::{
-        agreement::context_after,
-        planted::{Bug, planted},
-    },
+    protocol::{agreement::context_after, planted::planted},
     rank::Rank,
 };
 
@@ -80,7 +77,7 @@ impl Process {
                 let over = self.comm(ancestor).over;
                 self.add_past(key, comm.id.after_abort(name, block), over, out);
             } else if comm.epoch.is_some_and(overtaken) {
-                if planted(Bug::ForgetTheOvertaken) {
+                if planted!(ForgetTheOvertaken) {
                     continue;
                 }
                 self.add_past(key, comm.id.after_abort(name, block), comm.epoch, out);
@@ -113,8 +110,7 @@ impl Process {
         let (universe, me, data, retired) = (old.universe, old.me, old.data, old.retired);
         let members = (old.members.clone(), me);
         let mut fresh = Communicator::new(old.id, universe, members, data, self.shape);
-        fresh.wire =
-            if planted(Bug::KeepTheName) { old.wire } else { old.id.after_abort(name, by.1) };
+        fresh.wire = if planted!(KeepTheName) { old.wire } else { old.id.after_abort(name, by.1) };
         (fresh.parent, fresh.lineage) = (old.parent, old.lineage.clone());
         let bereaved = old.members.iter().any(|member| dead.contains(member));
         (fresh.derived, fresh.context) = (old.derived, context_after(old.context, bereaved));
@@ -189,7 +185,7 @@ impl Process {
         // waited for without knowing it has to speak first.
         for block in self.comm(key).open.clone() {
             let is_draining = self.block(block).phase == Phase::Draining;
-            if is_draining && !planted(Bug::DrainTheGivenUp) {
+            if is_draining && !planted!(DrainTheGivenUp) {
                 self.walk_out(block, FaultCode::Abandoned, out);
             }
         }

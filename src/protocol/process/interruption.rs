@@ -6,18 +6,17 @@ use super::{
 use crate::{
     fault::FaultCode,
     ids::BlockId,
-    protocol::{
-        agreement::FIRST_SHARED_CONTEXT,
-        planted::{Bug, planted},
-    },
+    protocol::{agreement::FIRST_SHARED_CONTEXT, planted::planted},
 };
 
 impl Process {
-    /// Why an operation with this need has no chance in this block, if it has none. `of_all` says
-    /// that it is a collective.
-    pub fn doom(&self, key: BlockKey, need: Need, of_all: bool) -> Option<FaultCode> {
+    /// Why an operation with this need has no chance in this block, if it has none.
+    pub fn doom(&self, key: BlockKey, need: Need) -> Option<FaultCode> {
         let block = self.block(key);
         let state = self.comm(block.comm);
+        if need == Need::All && state.lost_collective(block.context).is_some() {
+            return Some(FaultCode::Interrupted);
+        }
         if state.is_quiet() && self.interrupted.is_empty() {
             return None;
         }
@@ -28,7 +27,7 @@ impl Process {
         }
         let hopeless = match need {
             Need::Peer(peer) => state.commit.dead().contains(peer),
-            Need::Anybody if of_all => !state.commit.dead().is_empty(),
+            Need::All => !state.commit.dead().is_empty(),
             // It may be the dead who was to send; once all know that, it is the user's risk.
             Need::Anybody => state.has_unreported_deaths(),
             // Asked for each of their messages.
@@ -90,8 +89,16 @@ impl Process {
     ) {
         let block = self.block(key);
         let (comm, scope, context) = (block.comm, block.scope, block.context);
-        let elsewhere = code == FaultCode::Interrupted && block.level.is_agreed();
-        self.comm_mut(comm).tainted = Some(context);
+        let is_agreed = block.level.is_agreed();
+        let elsewhere = code == FaultCode::Interrupted && is_agreed;
+        // A message of a local block matches no other block; a collective matches the next one.
+        if is_agreed || need == Need::All {
+            self.comm_mut(comm).tainted = Some(context);
+        }
+        // Who died is in the report by the detector.
+        if need == Need::All && !is_agreed && !code.is_process_failure() {
+            self.comm_mut(comm).lost = Some((context, code));
+        }
         if let (true, Need::Peer(peer)) = (code.is_process_failure(), need) {
             let state = self.comm(comm);
             let address = (state.universe, state.members[peer.index()]);
@@ -191,7 +198,7 @@ impl Process {
             return;
         };
         let open = comm.open.iter().copied().find(|block| self.block(*block).scope == id);
-        let Some(block) = open.filter(|_| !planted(Bug::WaitInTheInterrupted)) else { return };
+        let Some(block) = open.filter(|_| !planted!(WaitInTheInterrupted)) else { return };
         if !self.block(block).is_running() {
             return;
         }

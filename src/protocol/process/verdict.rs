@@ -9,7 +9,7 @@ use crate::{
     protocol::{
         agreement::{Decision, FIRST_SHARED_CONTEXT, Vote},
         fused::{Held, Values},
-        planted::{Bug, planted},
+        planted::planted,
     },
     rank::Rank,
 };
@@ -33,16 +33,25 @@ impl Process {
         self.block_mut(key).faults.push(fault);
     }
 
-    /// Records that a block inside of this one was faulty, and that the fault was not handled.
+    /// Records that a block inside of this one was faulty, and that the fault was not handled; with
+    /// what the inner report says, for those who were not in that block, but for codes that are an
+    /// error of that block's ranks.
     pub fn raise_inner(&mut self, key: BlockKey, inner: BlockKey) {
         let comm = self.comm(self.block(inner).comm).id;
+        let is_error = |code: FaultCode| {
+            code.is_for_all() || matches!(code, FaultCode::StateLost | FaultCode::NothingProtected)
+        };
+        let told = self.block(inner).report.faults().iter();
+        let told: Vec<Fault> = told.filter(|fault| !is_error(fault.code)).copied().collect();
         let outer = self.block(key);
         let (own, level, context) = (outer.comm, outer.level, outer.context);
         let rank = self.comm(own).me;
         if level.is_agreed() {
             self.comm_mut(own).tainted = Some(context);
         }
-        self.block_mut(key).faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
+        let faults = &mut self.block_mut(key).faults;
+        faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
+        faults.extend(told);
     }
 
     /// What a request of a block that failed with this code, and needed this rank, says in the
@@ -119,14 +128,15 @@ impl Process {
     fn add_faults(&mut self, key: BlockKey, mut faults: Vec<Fault>) {
         let block = &mut self.blocks[key.slot()];
         let state = &self.comms[block.comm.index()];
-        let tainted = state.tainted == Some(block.context) && !planted(Bug::CommitInTheTainted);
+        let tainted = state.tainted == Some(block.context) && !planted!(CommitInTheTainted);
         if faults.is_empty() && block.faults.is_empty() && !tainted {
             return;
         }
         block.faults.append(&mut faults);
-        if tainted && block.faults.is_empty() && block.level.is_agreed() {
-            let (comm, rank) = (state.id, state.me);
-            block.faults.push(Fault { comm, rank, code: FaultCode::Interrupted });
+        let lost = state.lost_collective(block.context);
+        if tainted && block.level.is_agreed() && (block.faults.is_empty() || lost.is_some()) {
+            let code = lost.unwrap_or(FaultCode::Interrupted);
+            block.faults.push(Fault { comm: state.id, rank: state.me, code });
         }
         block.faults.sort_unstable();
         block.faults.dedup();
@@ -202,7 +212,7 @@ impl Process {
     ) -> FaultReport {
         let state = self.comm_mut(comm);
         let report = decision.report(state.id);
-        if decision.next_context > state.context && !planted(Bug::KeepTheContext) {
+        if decision.next_context > state.context && !planted!(KeepTheContext) {
             state.context = decision.next_context;
             if let Some(data) = state.data {
                 let refill = decision.dead.is_empty() && state.commit.dead().is_empty();
@@ -269,7 +279,7 @@ impl Process {
         let needed = match need {
             Need::Peer(peer) => dead(peer),
             Need::Neighbours(_) => { peers }.any(dead),
-            Need::Anybody | Need::Foreign => block.report.faults().iter().any(died),
+            Need::Anybody | Need::All | Need::Foreign => block.report.faults().iter().any(died),
             Need::Nobody | Need::Inner(_) => false,
         };
         if needed { FaultCode::ProcessFailed } else { FaultCode::Interrupted }

@@ -59,8 +59,9 @@ fn a_shrink_fails_unless_exactly_the_dead_are_named() {
             if named.contains(rank(my_rank(&platform))) {
                 return None;
             }
-            let shrunk = platform.shrink(data, &named);
-            if let Ok(shrunk) = shrunk {
+            let request = Request::Shrink { parent: data, dead: named.clone() };
+            let shrunk = platform.make(request).map(Made::comm);
+            if let Ok(Derived { data: Some(shrunk), .. }) = shrunk {
                 let barrier = post(&mut platform, shrunk, barrier(), Vec::<u8>::new());
                 assert!(matches!(wait(&mut platform, barrier), Progress::Complete(_)));
             }
@@ -73,16 +74,17 @@ fn a_shrink_fails_unless_exactly_the_dead_are_named() {
 
 /// Rank 2 dies, the others replace it and then go round the new universe.
 fn rebuild(platform: &mut SimPlatform) -> u64 {
-    let (universe, me, roster) = match platform.origin() {
+    let (universe, me, roster) = match platform.setup().origin {
         Origin::Launched { .. } => {
             while next_number(platform, None).is_some() {}
             let mine = my_rank(platform);
             let brought = ["", "ros", "", "ter"][mine as usize].as_bytes();
-            let made = platform.regroup(LAUNCH, &set(&[2]), 1, brought).expect("one death");
-            (made.0, if mine == 3 { 2 } else { mine }, made.1)
+            let made = platform.regroup(&[2], 1, brought).expect("one death");
+            (made.0, made.1.number(), made.2)
         }
         Origin::Spawned => {
-            let (universe, me, roster) = platform.join().expect("needed");
+            let (universe, me, roster) =
+                platform.make(Request::Join).map(Made::universe).expect("needed");
             assert_eq!((universe, me), (UniverseId(0), rank(3)));
             (universe, me.number(), roster)
         }
@@ -102,8 +104,8 @@ fn a_regroup_spawns_replacements_which_join() {
 
 /// One attempt to rebuild after the death of rank 2; never waits for anything afterwards.
 fn attempt(platform: &mut SimPlatform) -> bool {
-    if platform.origin() == Origin::Spawned {
-        return match platform.join() {
+    if platform.setup().origin == Origin::Spawned {
+        return match platform.make(Request::Join).map(Made::universe) {
             Ok(_) => true,
             Err(error) => {
                 assert_eq!(error, Error::NotNeeded);
@@ -112,7 +114,7 @@ fn attempt(platform: &mut SimPlatform) -> bool {
         };
     }
     while next_number(platform, None).is_some() {}
-    let made = platform.regroup(LAUNCH, &set(&[2]), 2, &[]);
+    let made = platform.regroup(&[2], 2, &[]);
     let made = made.map(|_| true);
     platform.compute(millis(1));
     made.unwrap_or(false)
@@ -165,7 +167,7 @@ fn a_late_caller_is_told_that_the_call_has_failed() {
             platform.compute(millis(20));
         }
         let first = platform.split(data, Some(0), 0).is_ok();
-        let second = platform.shrink(data, &set(&[0])).is_ok();
+        let second = platform.make(Request::Shrink { parent: data, dead: set(&[0]) }).is_ok();
         (first, second)
     });
     assert_eq!(report.expect_orderly(), [(false, true); 2]);
@@ -175,14 +177,14 @@ fn a_late_caller_is_told_that_the_call_has_failed() {
 fn a_universe_made_later_tells_of_deaths_too() {
     let simulation = Simulation::new(3).crash(Crash::at_time(1, millis(5)));
     let report = simulation.run(|mut platform| {
-        let (universe, _) = platform.regroup(LAUNCH, &RankSet::new(), 0, &[]).expect("alive");
+        let (universe, ..) = platform.regroup(&[], 0, &[]).expect("alive");
         let mut told = Vec::new();
         platform.idle(Some(millis(10)), Idle::Busy);
         while let Some(Incoming::Failure(of, who)) = platform.poll(None) {
             told.push((of, who));
         }
         assert_eq!(told, [(LAUNCH, rank(1)), (universe, rank(1))]);
-        platform.discard_universe(universe);
+        platform.discard(Unneeded::Universe(universe));
         platform.send(universe, rank(0), &plain(0));
     });
     assert_eq!(report.expect_orderly().len(), 2);

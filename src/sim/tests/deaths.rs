@@ -1,8 +1,10 @@
 //! What the living see of a death, wherever it cuts.
 
 use super::*;
-use crate::engine::reduction::{ReduceOp, ReduceWith};
-use crate::fault::FaultCode;
+use crate::{
+    fault::FaultCode,
+    seam::reduction::{ReduceOp, ReduceWith},
+};
 
 #[test]
 fn a_death_cuts_between_any_two_effects() {
@@ -59,7 +61,7 @@ fn operations_that_need_the_dead_fail_and_the_others_stay_pending() {
         let late = post(&mut platform, data, receive(1, 0), vec![0_u8]);
         let mut progress = vec![over];
         for post in [receiving, large, barrier, late, eager] {
-            progress.push(platform.test(post));
+            progress.push(platform.progress_of(post));
         }
         progress
     });

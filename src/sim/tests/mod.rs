@@ -9,23 +9,28 @@ use std::time::Duration;
 
 use super::{Crash, Ending, Report, SimPlatform, Simulation};
 use crate::{
-    engine::{
-        buffer::{AnyBuffer, Element},
-        collective::{Collective, Parts},
-        platform::{
-            DataId, Idle, Incoming, Lane, Operation, Origin, Platform, Post, PostId, Posted,
-            Progress, UniverseId,
-        },
-    },
+    error::Error,
     ids::{BlockId, CommId},
+    native::Element,
     protocol::{
         codec::{self, Frame},
         message::{Message, Yes},
     },
     rank::{Rank, RankSet},
+    seam::{
+        buffer::AnyBuffer,
+        collective::{Collective, Parts},
+        platform::{
+            DataId, Derived, Idle, Incoming, Lane, Made, Operation, Origin, Outgoing, Platform,
+            Post, PostId, Posted, Progress, Quit, Request, UniverseId, Unneeded,
+        },
+    },
 };
 
 const LAUNCH: UniverseId = UniverseId(0);
+
+/// A universe, our rank there, and what was brought.
+type Joined = (UniverseId, Rank, Vec<u8>);
 
 fn rank(number: u32) -> Rank {
     Rank::new(number)
@@ -52,8 +57,30 @@ fn number(frame: &[u8]) -> u64 {
     }
 }
 
+/// Each call by itself.
+impl SimPlatform {
+    fn send(&mut self, universe: UniverseId, to: Rank, frame: &[u8]) {
+        Platform::send(self, universe, to, Outgoing::Frame(frame));
+    }
+
+    fn split(&mut self, parent: DataId, color: Option<u32>, key: u32) -> Result<Derived, Error> {
+        self.make(Request::Split { parent, color, key }).map(Made::comm)
+    }
+
+    fn regroup(&mut self, dead: &[u32], spawn: u32, brought: &[u8]) -> Result<Joined, Error> {
+        let (dead, brought) = (set(dead), brought.to_vec());
+        let request = Request::Regroup { universe: LAUNCH, dead, spawn, brought };
+        self.make(request).map(Made::universe)
+    }
+
+    fn gather(&mut self, universe: UniverseId, members: &[Rank]) -> Result<Option<DataId>, Error> {
+        let members = members.to_vec();
+        self.make(Request::Gather { universe, members }).map(|made| made.comm().data)
+    }
+}
+
 fn my_rank(platform: &SimPlatform) -> u32 {
-    match platform.origin() {
+    match platform.setup().origin {
         Origin::Launched { rank, .. } => rank.number(),
         Origin::Spawned => unreachable!("nobody spawns here"),
     }
@@ -86,7 +113,7 @@ fn next_number(platform: &mut SimPlatform, awaits: Option<u32>) -> Option<u64> {
 
 fn wait(platform: &mut SimPlatform, post: PostId) -> Progress {
     loop {
-        match platform.test(post) {
+        match platform.progress_of(post) {
             Progress::Pending => platform.idle(None, Idle::Busy),
             over => return over,
         }
@@ -95,10 +122,10 @@ fn wait(platform: &mut SimPlatform, post: PostId) -> Progress {
 
 /// The same with a limit; pending afterwards means that the limit came first.
 fn wait_until(platform: &mut SimPlatform, post: PostId, limit: Duration) -> Progress {
-    while platform.now() < limit && platform.test(post) == Progress::Pending {
+    while platform.now() < limit && platform.progress_of(post) == Progress::Pending {
         platform.idle(Some(limit), Idle::Busy);
     }
-    platform.test(post)
+    platform.progress_of(post)
 }
 
 fn lane(data: DataId, context: u32) -> Lane {
@@ -107,7 +134,7 @@ fn lane(data: DataId, context: u32) -> Lane {
 
 // What a test posts is made for it.
 #[allow(clippy::needless_pass_by_value)]
-fn post<T: crate::engine::buffer::Element>(
+fn post<T: crate::native::Element>(
     platform: &mut SimPlatform,
     data: DataId,
     operation: Operation,
@@ -140,8 +167,8 @@ fn receive(from: u32, tag: u32) -> Operation {
     Operation::Receive { from: Some(rank(from)), tag: Some(tag) }
 }
 
-fn content<T: Element>(buffer: Option<AnyBuffer>) -> Vec<T> {
-    buffer.and_then(AnyBuffer::into_vec).expect("of this type")
+fn content<T: Element>(buffer: AnyBuffer) -> Vec<T> {
+    buffer.into_vec().expect("of this type")
 }
 
 fn millis(millis: u64) -> Duration {

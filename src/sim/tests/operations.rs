@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    engine::{
+    fault::FaultCode,
+    seam::{
         platform::Status,
         reduction::{ReduceOp, ReduceWith},
     },
-    fault::FaultCode,
 };
 
 fn sum() -> Operation {
@@ -132,9 +132,9 @@ fn synchronous_and_large_sends_wait_for_their_receive() {
         let small = post(&mut platform, data, synchronous, vec![0_u8; 8]);
         let large = post(&mut platform, data, send(1, 1), vec![9_u64; 1000]);
         let eager = post(&mut platform, data, send(1, 2), vec![9_u8; 8]);
-        assert!(matches!(platform.test(eager), Progress::Complete(_)));
+        assert!(matches!(platform.progress_of(eager), Progress::Complete(_)));
         assert_eq!(wait_until(&mut platform, large, millis(4)), Progress::Pending);
-        assert_eq!(platform.test(small), Progress::Pending);
+        assert_eq!(platform.progress_of(small), Progress::Pending);
         assert!(matches!(wait(&mut platform, small), Progress::Complete(_)));
         assert!(matches!(wait(&mut platform, large), Progress::Complete(_)));
         platform.now().as_millis() as u64

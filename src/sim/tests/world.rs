@@ -106,7 +106,7 @@ fn a_deadlock_is_reported_with_what_everybody_waits_for() {
         let data = gather_all(&mut platform, 3);
         match my_rank(&platform) {
             0 => drop(platform.split(data, Some(0), 0)),
-            1 => drop(platform.shrink(data, &RankSet::new())),
+            1 => drop(platform.make(Request::Shrink { parent: data, dead: set(&[]) })),
             _ => {
                 let receive = post(&mut platform, data, receive(0, 5), vec![0_u8]);
                 wait(&mut platform, receive);
@@ -147,13 +147,13 @@ fn a_panic_is_reported_and_is_a_death_to_the_others() {
 #[test]
 fn exit_ends_a_process_in_order() {
     let report = Simulation::new(1).spares(1).run(|mut platform| {
-        let origin = platform.origin();
+        let origin = platform.setup().origin;
         assert!(matches!(origin, Origin::Launched { size: 2, spares: 1, .. }));
         platform.idle(Some(millis(1)), Idle::Parked);
         assert!(platform.now() >= millis(1));
         assert!(platform.poll(None).is_none());
         if my_rank(&platform) == 1 {
-            platform.exit();
+            platform.quit(Quit::Unneeded);
         }
         platform.idle(Some(millis(3)), Idle::Busy);
         platform.poll(None).is_none()

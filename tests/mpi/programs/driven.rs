@@ -4,8 +4,9 @@ use fampi::{
     Error, Flow, Placement, Rank, ReduceOp, State, Step, Timeout, TryBlock, World, policy,
 };
 
+use fampi_kit::programs::{lattice, planes};
+
 use super::{Ended, command, say};
-use crate::{lattice, planes};
 
 /// Some other process ends a rank of each generation, at a moment that nobody knows.
 pub(super) fn deaths(mut world: World) -> Ended {

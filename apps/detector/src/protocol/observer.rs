@@ -24,7 +24,7 @@ use super::{
     registry::Registry,
     ring::Ring,
 };
-use crate::planted::{Bug, planted};
+use crate::planted::planted;
 
 /// The observer of one life of a node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -76,14 +76,14 @@ impl Observer {
         if self.lost || from.node == self.me.node || !self.registry.layout().contains(from.node) {
             return;
         }
-        if self.registry.is_lost(from) && !planted(Bug::HearTheDeadNode) {
+        if self.registry.is_lost(from) && !planted!(HearTheDeadNode) {
             let ours = self.registry.company();
             match message {
-                Message::Fence(_) if planted(Bug::FallTogether) => self.fall(out),
+                Message::Fence(_) if planted!(FallTogether) => self.fall(out),
                 Message::Fence(Some(theirs)) if theirs.is_above(from.node, ours, self.me.node) => {
                     self.fall(out);
                 }
-                _ if planted(Bug::SpareTheFenced) => {}
+                _ if planted!(SpareTheFenced) => {}
                 _ => {
                     out.push(Effect::Send(from, Message::Fence(Some(ours))));
                     out.push(Effect::Emit(Event::Ghost(from)));
@@ -97,7 +97,7 @@ impl Observer {
         match message {
             Message::Heartbeat(digest) => {
                 self.ring.handle_heartbeat(from, out);
-                if digest != self.registry.digest() && !planted(Bug::CompareNothing) {
+                if digest != self.registry.digest() && !planted!(CompareNothing) {
                     self.compare(from, true, out);
                 }
             }
@@ -184,7 +184,7 @@ impl Observer {
         if new.is_empty() {
             return;
         }
-        if from.is_none() || !planted(Bug::KeepTheNews) {
+        if from.is_none() || !planted!(KeepTheNews) {
             self.flood(origin, &new, from, out);
         }
         for event in events {

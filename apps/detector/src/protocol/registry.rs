@@ -21,7 +21,7 @@ use super::{
     message::{Company, Fact},
     mix,
 };
-use crate::planted::{Bug, planted};
+use crate::planted::planted;
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -114,7 +114,7 @@ impl Registry {
 
     /// The living processes of one life of a node, by rank.
     pub fn hosted(&self, host: Host) -> Vec<Process> {
-        if planted(Bug::ForgetTheHosted) {
+        if planted!(ForgetTheHosted) {
             return Vec::new();
         }
         let launched = self.layout.ranks_on(host.node).iter().copied();
@@ -167,11 +167,11 @@ impl Registry {
         }
         let new = Life { incarnation: host.incarnation, lost };
         let old = self.nodes.get(&host.node).copied().unwrap_or_default();
-        let raised = planted(Bug::RaiseTheDead) && old.lost;
+        let raised = planted!(RaiseTheDead) && old.lost;
         let is_newer = new.incarnation > old.incarnation
             || (new.incarnation == old.incarnation && lost && !old.lost)
             || (new.incarnation == old.incarnation && raised);
-        if is_newer || (planted(Bug::TakeOldIncarnations) && new != old) {
+        if is_newer || (planted!(TakeOldIncarnations) && new != old) {
             self.nodes.insert(host.node, new);
             self.digest ^= node_word(host.node, old) ^ node_word(host.node, new);
             return true;
@@ -183,7 +183,7 @@ impl Registry {
         let Process { rank, incarnation } = process;
         let old = self.record(rank);
         let new = match old {
-            Some(old) if incarnation < old.incarnation && !planted(Bug::TakeOldIncarnations) => {
+            Some(old) if incarnation < old.incarnation && !planted!(TakeOldIncarnations) => {
                 return false;
             }
             Some(old) if incarnation == old.incarnation => {

@@ -16,7 +16,7 @@
 use alloc::vec::Vec;
 
 use super::{Effect, Effects, Host, Node, Timer, Timing, message::Message, registry::Registry};
-use crate::planted::{Bug, planted};
+use crate::planted::planted;
 
 /// A node whose heartbeats we want.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -135,7 +135,7 @@ impl Ring {
             }
             return;
         }
-        if planted(Bug::LeaveTheRingOpen) {
+        if planted!(LeaveTheRingOpen) {
             return;
         }
         // One that was silent may stand in a row of the dead.

@@ -4,6 +4,7 @@
 //! `FAMPI_SEEDS` sets how many random runs there are; `FAMPI_SEED` runs one and prints what it
 //! stands for.
 
+mod bugs;
 mod model;
 mod mutations;
 
@@ -14,16 +15,11 @@ mod searches;
 mod stations;
 mod storm;
 
-use std::env;
-
+use fampi_kit::seeds::number;
 use storm::Storm;
 
 /// Seeds of one `cargo test`; a few seconds.
 const SEEDS: u64 = 400;
-
-fn number(variable: &str) -> Option<u64> {
-    env::var(variable).ok().map(|text| text.parse().expect("a number"))
-}
 
 #[test]
 fn every_storm_ends_with_all_deaths_known_to_all_and_no_others() {

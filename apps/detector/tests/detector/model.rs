@@ -13,14 +13,13 @@ use std::{
     time::Duration,
 };
 
-use fampi_detector::{
-    planted::{self, Bug},
-    protocol::{
-        Cause, Effect, Event, Host, Incarnation, Node, Process, Rank, Timer, Timing,
-        layout::Layout, message::Message, observer::Observer,
-    },
+use fampi_detector::protocol::{
+    Cause, Effect, Event, Host, Incarnation, Node, Process, Rank, Timer, Timing, layout::Layout,
+    message::Message, observer::Observer,
 };
 use stateright::{Model, Property};
+
+use crate::bugs::{Bug, plant};
 
 const TIMING: Timing = Timing {
     period: Duration::from_millis(100),
@@ -337,7 +336,7 @@ impl Model for Detector {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        planted::plant(self.bug);
+        plant(self.bug);
         let first = |node| Host { node: Node(node), incarnation: Incarnation(0) };
         let resident = |node| {
             let process = Process { rank: Rank(node), incarnation: Incarnation(0) };
@@ -385,7 +384,7 @@ impl Model for Detector {
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
-        planted::plant(self.bug);
+        plant(self.bug);
         let mut state = last.clone();
         let step = catch_unwind(AssertUnwindSafe(|| state.step(action, self.layout())));
         state.panicked = step.is_err();

@@ -3,15 +3,14 @@
 //! The table that a run prints says for each bug how many storms were needed, and which property
 //! failed in the exhaustive searches, after how many states.
 
-use std::{
-    panic::{self, catch_unwind},
-    thread,
-};
-
-use fampi_detector::planted::{self, Bug};
+use fampi_kit::hushed::{first_wrong, hush, hushed};
 use stateright::{Checker as _, Expectation, HasDiscoveries, Model as _};
 
-use crate::{model::Detector, storm::Storm};
+use crate::{
+    bugs::{Bug, plant},
+    model::Detector,
+    storm::Storm,
+};
 
 /// Storms given to each bug.
 const STORMS: u64 = 300;
@@ -22,13 +21,9 @@ const STATES: usize = 300_000;
 
 /// How many storms run until one catches the bug, and what it says.
 fn storms_catch(bug: Option<Bug>) -> Option<(u64, String)> {
-    planted::plant(bug);
-    let caught = (0..STORMS).find_map(|seed| {
-        let run = catch_unwind(|| Storm::new(seed).run().map(|_| ()));
-        let wrong = run.unwrap_or_else(|_| Err("an observer panicked".into())).err()?;
-        Some((seed + 1, wrong))
-    });
-    planted::plant(None);
+    plant(bug);
+    let caught = first_wrong(STORMS, |seed| Storm::new(seed).run().map(|_| ()));
+    plant(None);
     caught
 }
 
@@ -62,25 +57,6 @@ fn search(setup: Detector, states: &mut usize) -> Option<(usize, String)> {
     (!failed.is_empty()).then(|| (*states, failed.join(", ")))
 }
 
-/// Keeps the panics that bugs provoke in the machines off the screen. They happen in the threads
-/// of the checker and in those that this test calls `hushed`.
-fn hush() {
-    let shout = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let thread = thread::current();
-        let name = thread.name().unwrap_or_default();
-        if !name.starts_with("checker-") && name != "hushed" {
-            shout(panic);
-        }
-    }));
-}
-
-/// Runs a checker in a thread whose panics are not shown.
-fn hushed<T: Send + 'static>(check: impl FnOnce() -> T + Send + 'static) -> T {
-    let thread = thread::Builder::new().name("hushed".into()).spawn(check).expect("a thread");
-    thread.join().expect("a checker survives what it finds")
-}
-
 #[test]
 fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
     hush();
@@ -88,12 +64,12 @@ fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
     assert_eq!(none, (None, None), "a checker sees a bug that is not there");
     println!("{:>20} {:>6} {:>8}", "bug", "storms", "states");
     let mut missed = Vec::new();
-    for bug in Bug::ALL {
+    for (bug, name) in Bug::ALL {
         let (storms, search) = hushed(|| (storms_catch(Some(*bug)), searches_catch(Some(*bug))));
         let seeds = storms.as_ref().map_or("-".into(), |(seeds, _)| seeds.to_string());
         let states = search.as_ref().map_or("-".into(), |(states, _)| states.to_string());
         let property = search.as_ref().map_or("", |(_, properties)| properties);
-        println!("{:>20} {seeds:>6} {states:>8} {property}", format!("{bug:?}"));
+        println!("{name:>20} {seeds:>6} {states:>8} {property}");
         if let Some((_, wrong)) = &storms {
             println!("{:>22}{}", "", wrong.chars().take(100).collect::<String>());
         }

@@ -9,9 +9,6 @@ mod cables;
 mod deaths;
 mod hung;
 mod job;
-#[path = "../../../../tests/mpi/launch.rs"]
-#[allow(dead_code)]
-mod launch;
 mod metrics;
 mod minife;
 mod network;

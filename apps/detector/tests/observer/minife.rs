@@ -22,13 +22,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fampi_kit::launch::{Launch, Run, SURVIVING, launcher};
 use tempfile::TempDir;
 
-use crate::{
-    cables::quiet_seconds,
-    launch::{Launch, Run, SURVIVING, launcher},
-    network::Network,
-};
+use crate::{cables::quiet_seconds, network::Network};
 
 const OBSERVER: &str = env!("CARGO_BIN_EXE_fampi-observer");
 const NODES: u32 = 4;

@@ -1,6 +1,6 @@
 //! What the processes of a run have written, each for itself.
 //!
-//! The library writes `<node>-<pid>.trace`, a line for each event (`src/engine/trace.rs`). A
+//! The library writes `<node>-<pid>.trace`, a line for each event (`src/seam/trace.rs`). A
 //! process that was killed may leave half a line, which is skipped.
 //!
 //! **Clocks.** The processes of a node share a monotonic clock, so that their order is right.

@@ -1,6 +1,6 @@
 //! The last line of a run.
 
-use crate::launch::Run;
+use fampi_kit::launch::Run;
 
 /// The numbers of the last line, beside its text.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! The last line of a run, and what the specification says of it.
 
-use crate::launch::Run;
+use fampi_kit::launch::Run;
 
 /// The numbers of the last line.
 #[derive(Clone, Debug, Default)]

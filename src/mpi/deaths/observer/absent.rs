@@ -1,13 +1,13 @@
 //! Systems without descriptors of processes have no observers.
 
 use crate::{
-    engine::pulse::Pulse,
     error::Error,
     mpi::{
         calls::{comm::Comm, library::Checked},
         node::process::Process,
         this_mpi::inject_failure::Name,
     },
+    seam::pulse::Pulse,
 };
 
 pub(in crate::mpi) fn observe(_: bool) -> Option<Pulse> {

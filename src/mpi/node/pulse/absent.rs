@@ -1,6 +1,6 @@
 //! Systems without descriptors of processes have no observers, which nothing is shown to.
 
-use crate::engine::pulse::Rest;
+use crate::seam::pulse::Rest;
 
 pub(in crate::mpi) fn rest() -> Rest {
     Rest::default()

@@ -2,7 +2,10 @@
 
 use mpi::ffi;
 
-use crate::mpi::calls::request::{Done, Request, empty_status};
+use crate::{
+    mpi::calls::request::{Done, empty_status},
+    native::Request,
+};
 
 /// Messages in a run.
 pub(super) const LONGEST: usize = 32;

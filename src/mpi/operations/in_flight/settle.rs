@@ -13,20 +13,15 @@
 use mpi::ffi;
 
 use super::{
-    Flight, Flights, Kind,
+    Flights,
     run::{LONGEST, Run},
 };
 use crate::{
-    engine::{
+    mpi::calls::{library::Refusal, request::Done},
+    native::{Flight, Kind, Request},
+    seam::{
         platform::{Progress, Settled},
         record::Record,
-    },
-    mpi::{
-        calls::{
-            library::Refusal,
-            request::{Done, Request},
-        },
-        operations::data::fault,
     },
 };
 
@@ -134,9 +129,9 @@ impl Flights {
             let (flight, buffer) = listed.flight_mut().expect("listed as a message");
             (lane, over) = (flight.lane, over + 1);
             let state = match done.result() {
-                None => Progress::Failed(fault(refusal)),
+                None => Progress::Failed(refusal.fault()),
                 Some(Ok(())) => flight.moved(done, buffer),
-                Some(Err(refusal)) => Progress::Failed(fault(refusal)),
+                Some(Err(refusal)) => Progress::Failed(refusal.fault()),
             };
             listed.end(state);
         }

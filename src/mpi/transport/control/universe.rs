@@ -7,13 +7,14 @@ use super::super::{
     wire::Wire,
 };
 use crate::{
-    engine::platform::{Incoming, UniverseId},
-    mpi::calls::{comm::Comm, library::Checked, request::Request},
+    mpi::calls::{comm::Comm, library::Checked},
+    native::Request,
     protocol::{
         codec::{self, FAST_BYTES, Frame, YES_BYTES, decode_yes},
         fused::{Held, Values},
     },
     rank::Rank,
+    seam::platform::{Incoming, UniverseId},
 };
 
 /// The tag of fast frames.

@@ -1,0 +1,108 @@
+//! The copies of states that this process keeps, which become valid with the commit of a block.
+
+use alloc::vec::Vec;
+
+use super::{BlockKey, CommKey, Engine};
+use crate::seam::buffer::AnyBuffer;
+
+/// The copies that this process keeps.
+#[derive(Default)]
+pub(crate) struct Copies {
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// One protected state: ours, and the one that we keep for another rank.
+#[derive(Default)]
+pub(crate) struct Slot {
+    pub(crate) number: u32,
+    /// Number of commits that carried this slot; 0 as long as we have nothing.
+    pub(crate) version: u64,
+    /// The communicator of the last commit, whose ranks are each other's partners.
+    pub(crate) over: Option<CommKey>,
+    /// That communicator was the world, so that a rebuild can bring the state back.
+    pub(crate) whole: bool,
+    pub(crate) own: Option<AnyBuffer>,
+    pub(crate) own_elements: usize,
+    /// The version of the copy that we keep; 0 as long as we have none.
+    pub(crate) kept_version: u64,
+    pub(crate) kept: Option<AnyBuffer>,
+    pub(crate) kept_elements: Option<usize>,
+    /// Buffers of the generation before, to be used again.
+    pub(crate) idle: Vec<AnyBuffer>,
+}
+
+/// What a block will make valid if it commits.
+pub(crate) struct PendingCopy {
+    pub(crate) slot: u32,
+    pub(crate) version: u64,
+    pub(crate) own: Own,
+    pub(crate) own_elements: usize,
+    /// The request that receives the copy we keep.
+    pub(crate) kept: Option<usize>,
+    pub(crate) kept_elements: Option<usize>,
+}
+
+/// Where our own new state is until the commit.
+pub(crate) enum Own {
+    /// In the request that sends it.
+    Sent(usize),
+    /// In the request that receives it back.
+    Received(usize),
+    /// Here: we are our own partner.
+    Here(Option<AnyBuffer>),
+    /// What we have stays valid.
+    Unchanged,
+}
+
+impl Copies {
+    /// True when states were protected on this communicator, whose ranks are partners.
+    pub(crate) fn need(&self, comm: CommKey) -> bool {
+        self.slots.iter().any(|slot| slot.over == Some(comm))
+    }
+
+    pub(crate) fn slot(&mut self, number: u32) -> &mut Slot {
+        let at = self.slots.iter().position(|slot| slot.number == number);
+        let at = at.unwrap_or_else(|| {
+            self.slots.push(Slot { number, ..Slot::default() });
+            self.slots.len() - 1
+        });
+        &mut self.slots[at]
+    }
+}
+
+impl Engine {
+    /// The block is decided: what it carried is valid, or is forgotten.
+    pub(super) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
+        let comm = self.block(key).comm;
+        // A program that owns its MPI rebuilds each of its communicators.
+        let whole = self.job.roster.origins.is_empty() || self.comm(comm).is_world();
+        for copy in core::mem::take(&mut self.contents_mut(key).copies) {
+            let mut take = |index: usize| self.contents_mut(key).records[index].take_any();
+            let kept = copy.kept.and_then(&mut take);
+            let own = match copy.own {
+                Own::Sent(index) | Own::Received(index) => take(index),
+                Own::Here(own) => own,
+                Own::Unchanged => None,
+            };
+            let slot = self.copies.slot(copy.slot);
+            if !committed {
+                slot.idle.extend(own.into_iter().chain(kept));
+                slot.idle.truncate(2);
+                continue;
+            }
+            slot.version = copy.version;
+            (slot.over, slot.whole, slot.own_elements) = (Some(comm), whole, copy.own_elements);
+            slot.kept_elements = copy.kept_elements.or(slot.kept_elements);
+            if let Some(own) = own {
+                slot.idle.extend(slot.own.replace(own));
+            }
+            if let Some(kept) = kept {
+                slot.kept_version = copy.version;
+                slot.idle.extend(slot.kept.replace(kept));
+            } else if copy.kept.is_none() && slot.kept_version != 0 {
+                slot.kept_version = copy.version;
+            }
+            slot.idle.truncate(2);
+        }
+    }
+}

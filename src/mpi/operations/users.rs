@@ -1,0 +1,218 @@
+//! Communicators and requests of a program that owns its MPI.
+//!
+//! Operations are the user's: they run on the user's communicator and write to the user's memory.
+//! All that is done to them is to look at them; when their block is doomed, their communicator is
+//! revoked, which ends them. One that does not end even so, as it runs on another communicator,
+//! is over for its block, while MPI still has it. The engine and the user share them: each is told
+//! what one came to as often as it asks.
+//!
+//! A request is kept from the moment at which the user gives it to us: MPI frees it when the user
+//! has freed it, or has waited for it, by any copy of its handle, and no block has it any more.
+
+use mpi::ffi;
+
+use crate::{
+    fault::FaultCode,
+    mpi::{
+        calls::{
+            comm::Comm,
+            library::PROC_FAILED_PENDING,
+            request::{Done, empty_status},
+            ulfm::Ulfm,
+        },
+        this_mpi::{Free, Keeping, Seen},
+    },
+    native::Request,
+    seam::platform::{DataId, Progress, Status, UniverseId},
+};
+
+/// What became of an operation of the user.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// What MPI says, with the error class in it.
+    pub status: ffi::MPI_Status,
+    /// Why it failed, if it did.
+    pub fault: Option<FaultCode>,
+    /// The request can be started again.
+    pub is_persistent: bool,
+}
+
+/// What is known of an operation of the user, whose request is kept.
+pub(super) struct Users {
+    keeping: Keeping,
+    /// How MPI frees the request, once it may.
+    free: Free,
+    /// The user has freed it.
+    pub(super) is_freed: bool,
+    pub(super) ended: Option<Ended>,
+    /// How many ask for it: the user, blocks.
+    pub(super) uses: u32,
+    /// The user says that it has failed, whatever it comes to.
+    raised: Option<FaultCode>,
+    /// Its block was doomed while it was pending.
+    pub(super) given_up: Option<FaultCode>,
+    /// What it has failed with, for its block, when MPI was asked to end it.
+    cut: Option<FaultCode>,
+}
+
+impl Users {
+    /// Keeps a request; what frees it calls a function of the binding instead.
+    ///
+    /// # Safety
+    ///
+    /// It is live, is not kept, and MPI gives it for this operation only.
+    pub(super) unsafe fn keep(keeping: Keeping, raw: ffi::MPI_Request, instead: Free) -> Self {
+        // SAFETY: our caller's promise.
+        Self::new(keeping, unsafe { keeping.keep(raw, instead) })
+    }
+
+    fn new(keeping: Keeping, free: Free) -> Self {
+        let (ended, raised, given_up, cut) = (None, None, None, None);
+        Self { keeping, free, is_freed: false, ended, uses: 1, raised, given_up, cut }
+    }
+
+    /// Looks once, unless it is over.
+    pub(super) fn look(&mut self, request: &mut Request) -> Progress {
+        if self.ended.is_none() {
+            self.test(request);
+        }
+        match &self.ended {
+            Some(Ended { fault: Some(code), .. }) => Progress::Failed(*code),
+            Some(_) => Progress::Complete(Status::default()),
+            None => self.given_up.map_or(Progress::Pending, Progress::Failed),
+        }
+    }
+
+    fn test(&mut self, request: &mut Request) {
+        let keeping = self.keeping;
+        let mut done = Done::new(empty_status());
+        // SAFETY: kept since it was adopted, and not given back before it has ended.
+        let class = match unsafe { keeping.look(request) } {
+            Ok(Seen::Pending) => return,
+            Ok(Seen::Wildcard) => PROC_FAILED_PENDING,
+            Ok(Seen::Over(seen, class)) => {
+                done = seen;
+                class
+            }
+            Err(refusal) => refusal.class,
+        };
+        // SAFETY: live, as it is kept.
+        let is_persistent = unsafe { keeping.is_persistent(request.raw()) };
+        // SAFETY: as above.
+        let is_active = unsafe { keeping.is_active(request.raw()) };
+        let class = if is_persistent && !is_active { 0 } else { class };
+        if is_persistent && class == 0 {
+            // It can be started again from now on. It is complete, and has no error.
+            let _ = request.test_with(None);
+        }
+        if class == PROC_FAILED_PENDING {
+            // A wildcard whose sender may be the dead: the block is doomed.
+            self.cut = Some(FaultCode::ProcessFailed);
+            request.cancel();
+            self.given_up = Some(FaultCode::ProcessFailed);
+            return;
+        }
+        // What was cancelled is complete for MPI, with nothing in its buffer.
+        let fault = match class {
+            0 => self.cut.filter(|_| done.is_cancelled()),
+            class => Some(FaultCode::from_mpi_class(class)),
+        };
+        let mut status = done.into_raw();
+        status.MPI_ERROR = class;
+        self.ended = Some(Ended { status, fault: fault.or(self.raised), is_persistent });
+    }
+
+    /// It failed for this reason, if MPI has given none.
+    pub(super) fn explain(&mut self, cause: FaultCode) {
+        if let Some(Ended { status, fault: Some(fault), .. }) = &mut self.ended
+            && fault.is_unspecific()
+        {
+            *fault = cause;
+            status.MPI_ERROR = cause.to_mpi_class();
+        }
+    }
+
+    /// The user says that it has failed.
+    pub(super) fn raise(&mut self, code: FaultCode) {
+        self.raised.get_or_insert(code);
+        if let Some(ended) = &mut self.ended {
+            ended.fault.get_or_insert(code);
+        }
+    }
+
+    /// Its block is doomed, and MPI was given a moment to end it.
+    pub(super) fn interrupt(&mut self) {
+        self.explain(FaultCode::Interrupted);
+        self.given_up.get_or_insert(FaultCode::Interrupted);
+    }
+
+    /// Asks MPI to end it. One that has failed for its block was interrupted for whoever waits for
+    /// it: a deadline that has passed would be taken for that of the wait.
+    pub(super) fn cancel(&mut self, request: &mut Request, failed: bool) {
+        if self.ended.is_none() {
+            self.cut = self.cut.or(failed.then_some(FaultCode::Interrupted));
+            request.cancel();
+        }
+    }
+
+    /// One of those who ask for it does no more; true when it was the last.
+    pub(super) fn forget(&mut self) -> bool {
+        let is_last = self.uses == 1;
+        self.uses = self.uses.saturating_sub(1);
+        is_last
+    }
+
+    /// The operation that the request stands for now, if the user has started it again after the
+    /// end of this one.
+    pub(super) fn again(&self, request: &Request) -> Option<(Request, Self)> {
+        // SAFETY: live, as it is kept.
+        let is_active = || unsafe { self.keeping.is_active(request.raw()) };
+        let rests = |ended: Ended| ended.is_persistent && ended.status.MPI_ERROR == 0;
+        if !self.ended.is_some_and(rests) || !is_active() {
+            return None;
+        }
+        // SAFETY: it stays live for the new operation; the old one has ended, and looks no more.
+        let request = unsafe { Request::from_raw(request.raw()) };
+        Some((request, Self::new(self.keeping, self.free)))
+    }
+
+    /// MPI ends: it may free the request as it likes.
+    pub(super) fn give_back(&self, request: &Request) {
+        // SAFETY: live, as it is kept, with this function.
+        unsafe { self.keeping.give_back(request.raw(), self.free) };
+    }
+
+    /// MPI has the request back that the user has freed.
+    pub(super) fn end(self, request: Request) {
+        if self.is_freed {
+            self.give_back(&request);
+            // SAFETY: the user has freed it, and no block has it.
+            unsafe { request.free() };
+        }
+    }
+}
+
+/// The communicators of the user.
+#[derive(Default)]
+pub(in crate::mpi) struct UsersComms {
+    pub(in crate::mpi) comms: Vec<(DataId, UniverseId, Comm)>,
+}
+
+impl UsersComms {
+    /// Drops a communicator that the user frees.
+    pub(in crate::mpi) fn forget(&mut self, data: DataId) {
+        self.comms.retain(|(known, ..)| *known != data);
+    }
+
+    /// Why operations on a communicator of the user fail, or on any of them.
+    pub(super) fn disturbance(&self, data: Option<DataId>, ulfm: &Ulfm) -> Option<FaultCode> {
+        let mut comms = self.comms.iter().filter(|it| data.is_none_or(|data| data == it.0));
+        comms.find_map(|(.., comm)| comm.disturbance(ulfm))
+    }
+
+    /// The user's communicator, if this is one.
+    pub(in crate::mpi) fn get(&self, data: DataId) -> Option<(UniverseId, Comm)> {
+        let found = self.comms.iter().find(|(known, ..)| *known == data)?;
+        Some((found.1, found.2))
+    }
+}

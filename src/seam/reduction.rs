@@ -1,0 +1,116 @@
+//! What reductions do with the elements of two ranks: predefined operations, and the user's.
+
+use core::any::TypeId;
+
+use super::buffer::Buffer;
+pub use crate::protocol::fused::{Fusible, MAX_VALUES, ReduceOp, Values};
+use crate::{
+    error::Error,
+    native::{Element, Foreign, UserOp},
+};
+
+/// A number that predefined reductions work on.
+pub trait Reducible: Fusible + Element {}
+impl<T: Fusible + Element> Reducible for T {}
+
+/// Finds the predefined operation for elements whose type is only known when it comes.
+macro_rules! predefined_for {
+    ($($number:ty)*) => {
+        impl Reduction {
+            /// The predefined operation for numbers of this type, if it is defined for them.
+            pub(crate) fn predefined(op: ReduceOp, element: TypeId) -> Option<Self> {
+                $(if element == TypeId::of::<$number>() {
+                    return ReduceWith::<$number>::reduction(op).ok();
+                })*
+                None
+            }
+        }
+    };
+}
+
+predefined_for!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
+
+/// What a reduction can be done with: a [`ReduceOp`] on numbers, or a [`UserOp`].
+pub trait ReduceWith<T> {
+    /// The operation for elements of this type.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchReduction`] when it is not defined for them.
+    fn reduction(self) -> Result<Reduction, Error>;
+}
+
+impl<T: Reducible> ReduceWith<T> for ReduceOp {
+    fn reduction(self) -> Result<Reduction, Error> {
+        if !T::fuses(self) {
+            return Err(Error::NoSuchReduction);
+        }
+        Ok(Reduction::Predefined { op: self, combine: predefined::<T> })
+    }
+}
+
+impl<O: UserOp> ReduceWith<O::Element> for O {
+    fn reduction(self) -> Result<Reduction, Error> {
+        let foreign = Foreign::of::<O>();
+        Ok(Reduction::User { combine: users::<O>, foreign })
+    }
+}
+
+/// The operation of a reduction, for both worlds.
+#[derive(Clone, Copy, Debug)]
+pub enum Reduction {
+    /// One that MPI knows.
+    Predefined {
+        /// Which.
+        op: ReduceOp,
+        /// The same as a function on buffers, for worlds without MPI.
+        combine: fn(&dyn Buffer, &mut dyn Buffer, ReduceOp),
+    },
+    /// One of the user.
+    User {
+        /// It, as a function on buffers.
+        combine: fn(&dyn Buffer, &mut dyn Buffer),
+        /// It, as MPI calls it.
+        foreign: Foreign,
+    },
+}
+
+impl Reduction {
+    /// Combines buffers of one type and length; the right one, of a higher rank, takes the result.
+    pub fn combine(&self, left: &dyn Buffer, right: &mut dyn Buffer) {
+        match self {
+            Self::Predefined { op, combine } => combine(left, right, *op),
+            Self::User { combine, .. } => combine(left, right),
+        }
+    }
+
+    /// True when both are the same operation, as far as a stranger can tell.
+    pub fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Predefined { op: one, .. }, Self::Predefined { op: other, .. }) => one == other,
+            (Self::User { .. }, Self::User { .. }) => true,
+            _ => false,
+        }
+    }
+}
+
+fn predefined<T: Reducible>(left: &dyn Buffer, right: &mut dyn Buffer, op: ReduceOp) {
+    let (left, right) = typed::<T>(left, right);
+    for (left, right) in left.iter().zip(right) {
+        *right = left.fuse(*right, op);
+    }
+}
+
+fn users<O: UserOp>(left: &dyn Buffer, right: &mut dyn Buffer) {
+    let (left, right) = typed::<O::Element>(left, right);
+    O::combine(left, right);
+}
+
+fn typed<'a, T: Element>(
+    left: &'a dyn Buffer,
+    right: &'a mut dyn Buffer,
+) -> (&'a [T], &'a mut [T]) {
+    let left = left.as_any().downcast_ref::<alloc::vec::Vec<T>>();
+    let right = right.as_any_mut().downcast_mut::<alloc::vec::Vec<T>>();
+    (left.expect("same type on all ranks"), right.expect("made with this type"))
+}

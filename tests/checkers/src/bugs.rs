@@ -1,0 +1,118 @@
+//! The bugs that can be planted in the machines of the protocol and in the engine.
+
+fampi_planted::bugs! {
+    /// The fast path goes on after the promise to the slow path.
+    BreakThePromise,
+    /// A death does not end the fast path of a block.
+    WaitForTheDead,
+    /// Votes of different views are combined.
+    MixViews,
+    /// Attempts in different data contexts can be committed.
+    MixContexts,
+    /// A decision of a lower ballot is taken, from the dead too.
+    TakeAnyBallot,
+    /// A contribution goes to one parent only, even if that parent dies.
+    ContributeOnce,
+    /// A rank contributes before its youngest child has.
+    SkipAChild,
+    /// A rank that decided contributes its vote as if it had not.
+    DenyTheDecision,
+    /// The tree does not mend: the parent may be dead.
+    KeepADeadParent,
+    /// A decision is delivered and not relayed.
+    KeepTheDecision,
+    /// A rank that decided does not answer who asks.
+    DecideAndLeave,
+    /// What a rank asks or contributes does not tell of the deaths that it knows.
+    KeepNews,
+    /// Messages of ranks known to be dead are taken.
+    HearTheDead,
+    /// Blocks are forgotten as soon as they are decided here.
+    ForgetEarly,
+    /// The floor of the others is not merged into ours.
+    OwnFloor,
+    /// A death that an earlier block reported is reported again.
+    ReportAgain,
+    /// The farewell of a rank that leaves the job is combined with votes on a block.
+    MatchFarewells,
+    /// A death that a step of a recovery has found is left out of the reports of blocks.
+    HushTheDeath,
+    /// A rank that gave up does not vote when it is asked.
+    LeaveInSilence,
+    /// A rank that gave up does not tell those that wait for it.
+    SlipAway,
+    /// An interruption is not passed on.
+    KeepTheInterruption,
+    /// What was made is used although not all have it.
+    SkipTheConfirmation,
+    /// Replacements do not get the ranks of those that they replace.
+    SwapRanks,
+    /// Replacements go on with a universe that those who spawned them may have given up.
+    OutliveTheElders,
+    /// A dead spare is given a rank.
+    UseADeadSpare,
+    /// After an abort the next attempt runs in the data context of the last.
+    KeepTheContext,
+    /// What MPI says of a request is told as it is, whatever it only follows from.
+    BelieveTheClass,
+    /// After a death the next attempts run in contexts that nobody can make any more.
+    RunOutOfContexts,
+    /// Whoever waits in an interrupted block goes on waiting.
+    WaitInTheInterrupted,
+    /// The copies of a block become valid though it was not committed.
+    KeepAbortedCopies,
+    /// What a block put into windows is there though it was not committed.
+    KeepAbortedPuts,
+    /// After an abort the communicators below go by their old name.
+    KeepTheName,
+    /// Who begins a rebuild answers no more for the old world.
+    LeaveTheOldWorld,
+    /// Who leaves after a rebuild that failed does not wait for those who do not know it yet.
+    LeaveBeforeTheOthersKnow,
+    /// Who leaves says no farewell to those with whom it has freed a communicator.
+    ForgetTheFreed,
+    /// What a step knows of the dead is what this rank has heard since.
+    LearnTooLate,
+    /// A rebuild with too few spares spawns processes also in a world that can have none.
+    SpawnWhereNoneMay,
+    /// An epoch of a communicator that an overtaken abort began elsewhere is not taken note of.
+    ForgetTheOvertaken,
+    /// Blocks whose requests drain when their communicator is given up go on draining.
+    DrainTheGivenUp,
+    /// A block may commit in a data context in which an earlier one has left something behind.
+    CommitInTheTainted,
+    /// A death in a universe that is not adopted yet is forgotten.
+    DropEarlyDeaths,
+    /// Rows are made again by calls of the world, without the spares that vote on them.
+    LeaveTheSparesOut,
+    /// Whoever tests requests falls idle without having polled since.
+    TestTooLong,
+    /// Whoever votes in its last turn falls idle without having polled for the others' votes.
+    SleepOnAVote,
+    /// An interruption does not go around the dead.
+    CutTheFlood,
+    /// A position that another folds into does not wait for it.
+    LeaveOutTheFolded,
+    /// Who folded in is told the result when the last round begins.
+    TellTheFoldedEarly,
+    /// A round does not wait for the last of its group, if that is wider than two.
+    SkipAMember,
+    /// In the last round a position tells its group of the round before.
+    TellTheOldGroup,
+    /// The last round is left out.
+    StopARoundEarly,
+    /// The values of a member of a wide group are combined twice.
+    CountAMemberTwice,
+    /// Values of a fused reduction are combined before their round.
+    CombineEarly,
+    /// The slow path combines values one rank after another.
+    FoldInARow,
+    /// Who is told the result of a fused reduction adds its own values once more.
+    CountTwice,
+    /// The slow path leaves out the values of the subtrees.
+    OwnValues,
+    /// A decision that the fast path came to is passed on with this rank's own values.
+    PassOnOwn,
+    /// Votes with values of different shapes, or without, can be committed.
+    MixShapes,
+}

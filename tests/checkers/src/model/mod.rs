@@ -1,0 +1,5 @@
+//! Transition systems whose states are all visited: every order of every event.
+
+pub mod commit;
+pub mod inside;
+pub mod recovery;

@@ -1,0 +1,12 @@
+//! What the tests and measurements of this workspace have in common: launches of real ranks, runs
+//! of many seeds, the median; and programs for simulated and for real ranks.
+
+// What is public here is for tests alone.
+#![allow(missing_docs, clippy::missing_panics_doc)]
+
+pub mod hushed;
+pub mod launch;
+pub mod median;
+#[cfg(feature = "programs")]
+pub mod programs;
+pub mod seeds;

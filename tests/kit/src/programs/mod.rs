@@ -1,0 +1,9 @@
+//! Programs on the interface of the library, for simulated ranks and for real ones, and what must
+//! come out of them.
+
+pub mod aftermath;
+pub mod bereaved;
+pub mod cells;
+pub mod every;
+pub mod lattice;
+pub mod planes;
