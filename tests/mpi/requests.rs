@@ -240,8 +240,10 @@ pub(crate) fn left_over(world: World) -> Ended {
     if world.rank() == Rank::new(2) {
         die();
     }
-    // Of the 41 receives and sends of the block that is over, MPI has the send still.
-    assert!(matches!(finished.take(going), Err(Error::Quarantined)));
+    // Of the 41 receives and sends of the block that is over, MPI has the send still, unless it has
+    // heard already that the receiver died.
+    let given_up = finished.take(going);
+    assert!(matches!(given_up, Err(Error::Quarantined)) || right == Rank::new(2), "{given_up:?}");
     assert!(finished.take_all(coming, &mut lists[0]).is_ok(), "cancelled receives are let go");
     let rank = world.rank();
     world.finalize();
