@@ -64,7 +64,7 @@ pub use native::MpiElement;
 #[cfg(not(any(target_os = "none", target_os = "unknown")))]
 pub use {
     api::*,
-    engine::{Level, Remembered},
+    engine::{Level, Patience, Remembered},
     native::{Element, UserOp},
     recovery::{
         MAX_ATTEMPTS, Placement,

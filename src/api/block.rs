@@ -2,7 +2,7 @@
 
 use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
 use crate::{
-    engine::{BlockKey, Engine, Level, Need, Shared},
+    engine::{BlockKey, Engine, Level, Need, Patience, Shared},
     error::Error,
     fault::FaultCode,
     native::Element,
@@ -66,6 +66,13 @@ impl TryBlock {
     #[inline]
     pub(super) fn end(mut self) -> Pending {
         Pending::new(self.engine.take().expect("a block ends once"), self.key)
+    }
+
+    /// Says what a death does to this block, whatever [`Comm::set_patience`] says.
+    ///
+    /// [`Comm::set_patience`]: super::Comm::set_patience
+    pub fn set_patience(&mut self, patience: Patience) {
+        self.engine().borrow_mut().block_mut(self.key).patience = patience;
     }
 
     /// Sends a buffer (`MPI_Isend`, MPI 4.1 §3.7.2). It comes back when the request is complete.

@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 
 use super::{BlockOptions, Finished, Forming, Tried, TryBlock};
 use crate::{
-    engine::{BlockKey, CommKey, Level, Remembered, Shared},
+    engine::{BlockKey, CommKey, Level, Patience, Remembered, Shared},
     error::Error,
     ids::CommId,
     rank::{Rank, RankSet},
@@ -99,6 +99,15 @@ impl Comm {
     /// has seen the same blocks.
     pub fn known_failed(&self) -> RankSet {
         self.engine().borrow().comm(self.key()).commit.reported_dead().clone()
+    }
+
+    /// Says what a death does to the blocks that this rank starts from now on: whether it ends all
+    /// their waits, as it does at first, or those alone that needed the dead. See [`Patience`].
+    ///
+    /// Local. All ranks say the same: what one of them ends by an interruption ends for all. A
+    /// communicator that is derived from this one begins as [`Patience::Prompt`].
+    pub fn set_patience(&self, patience: Patience) {
+        self.engine().borrow_mut().comm_mut(self.key()).patience = patience;
     }
 
     /// Starts a block: local, no message (`MPI_TryBlock_start`, paper §3.1). For

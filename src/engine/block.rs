@@ -3,7 +3,9 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::{Engine, Span, neighbours::Exchange, probe::Deferred, service::Service};
+use super::{
+    Engine, Need, Span, neighbours::Exchange, patience::Heard, probe::Deferred, service::Service,
+};
 use crate::{
     fault::{FaultCode, FaultReport},
     protocol::process::{Block, BlockKey, CommKey, Level, Phase},
@@ -45,6 +47,10 @@ pub(crate) struct Contents {
     pub(super) first_wait: Option<Duration>,
     /// When the pending requests become faults for another reason.
     pub(super) deadline: Option<Duration>,
+    /// What a probe waits for, and whether it waits in vain.
+    pub(super) probing: Option<(Need, bool)>,
+    /// How far other ranks are in it.
+    pub(super) heard: Vec<Heard>,
     /// Slots of partner copies that become valid when the block commits.
     pub(crate) copies: Vec<super::PendingCopy>,
 }
@@ -67,6 +73,8 @@ impl Contents {
             limit: None,
             first_wait: None,
             deadline: None,
+            probing: None,
+            heard: Vec::new(),
             copies: Vec::new(),
         }
     }
@@ -181,6 +189,7 @@ impl Engine {
             contents.exchanges.clear();
         }
         contents.deferred.clear();
+        contents.heard.clear();
         if !contents.copies.is_empty() {
             contents.copies.clear();
         }

@@ -189,8 +189,8 @@ impl Engine {
     /// True when a global block that this process has not finished is interrupted, or lost a
     /// member; the others of the block are told.
     fn inside_a_doomed_block(&mut self) -> bool {
-        if self.process.has_bereaved_blocks() {
-            self.call(|process, out| process.doom_bereaved_blocks(out));
+        if self.process.has_bereaved_blocks(true) {
+            self.call(|process, out| process.doom_bereaved_blocks(true, out));
         }
         self.process.is_in_a_doomed_block()
     }

@@ -14,6 +14,7 @@
 //! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
 //! | `guest` | blocks over requests that somebody else started |
+//! | `patience` | asks the living for whom patient blocks wait |
 //! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
@@ -29,6 +30,7 @@ mod guest;
 mod messages;
 mod metrics;
 mod neighbours;
+mod patience;
 mod probe;
 mod progress;
 mod request;
@@ -66,7 +68,7 @@ pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
 
 // Bindings and tests, which drive the engine, find the seam here, too.
 pub(crate) use crate::protocol::process::{BlockKey, CommKey, Communicator, Need, Phase, Source};
-pub use crate::protocol::process::{Level, Remembered};
+pub use crate::protocol::process::{Level, Patience, Remembered};
 pub(crate) use crate::seam::platform::Progress;
 pub use crate::seam::{buffer, collective, platform, reduction};
 
@@ -132,6 +134,8 @@ pub(crate) struct Engine {
     tag_bits: TagBits,
     /// When all requests of the draining blocks are looked at again.
     next_look: Duration,
+    /// When the living are asked again how far they are.
+    next_question: Duration,
     /// The wait of the application of which the present one is a step.
     span: Option<Span>,
 }
@@ -162,6 +166,7 @@ impl Engine {
             tests_per_turn: progress::tests_per_turn(setup.patience),
             tag_bits: TagBits::new(setup.max_tag),
             next_look: Duration::ZERO,
+            next_question: Duration::ZERO,
             span: None,
         }
     }

@@ -59,6 +59,7 @@ impl Engine {
         let (comm, context) = (block.comm, block.context);
         let need = envelope.0.map_or(Need::Anybody, Need::Peer);
         let mut found = Ok(None);
+        self.contents_mut(key).probing = Some((need, false));
         self.wait(timeout, Idle::Busy, |engine| {
             // Asked again after it was true, it must not look for another message.
             if !matches!(found, Ok(None)) {
@@ -68,8 +69,13 @@ impl Engine {
                 (None, Some(data)) => engine.probe_once(Lane { data, context }, envelope, like),
                 (code, _) => Err(code.unwrap_or(FaultCode::Abandoned)),
             };
+            let in_vain = engine.contents(key).probing.is_some_and(|(_, in_vain)| in_vain);
+            if in_vain && matches!(found, Ok(None)) {
+                found = Err(FaultCode::Interrupted);
+            }
             !matches!(found, Ok(None))
         });
+        self.contents_mut(key).probing = None;
         match found {
             Ok(Some((message, _))) => self.contents_mut(key).messages.push(message),
             Ok(None) => {}

@@ -151,6 +151,7 @@ impl Engine {
                 }
             } else if timeout == Timeout::Poll {
                 let now = self.platform.now();
+                self.ask_the_living(now);
                 self.check_deadlines(now, self.span.unwrap_or(Span::new(now, timeout)));
                 return done(self);
             } else {
@@ -168,13 +169,15 @@ impl Engine {
             let now = self.platform.now();
             let own = *own.get_or_insert_with(|| Span::new(now, timeout));
             let span = self.span.unwrap_or(own);
+            let question = self.ask_the_living(now);
             self.check_deadlines(now, span);
             if own.end.is_some_and(|end| now >= end) {
                 return done(self);
             }
             if !is_busy {
                 if !done(self) {
-                    self.platform.idle(self.next_deadline(own.end, span), how);
+                    let until = self.next_deadline(own.end, span).into_iter().chain(question);
+                    self.platform.idle(until.min(), how);
                 }
                 quiet = self.setup.patience / 2;
             }

@@ -52,6 +52,7 @@ impl Engine {
                 if block.phase == Phase::Open {
                     block.phase = Phase::Draining;
                     self.draining.push(key);
+                    self.call(|process, out| process.posted(key, out));
                 }
                 let contents = self.contents_mut(key);
                 // The moment of zero is zero: what is left is the limit.

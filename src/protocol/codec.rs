@@ -21,6 +21,7 @@ use super::{
     agreement::{Contribution, Decision, Tally},
     fused::{MAX_VALUES, Values},
     message::{Fused, Message, Slow, Yes},
+    stages::Stage,
 };
 use crate::{
     fault::{Fault, FaultCode},
@@ -39,6 +40,9 @@ const DECIDE: u8 = 5;
 const INTERRUPT: u8 = 6;
 const RETIRED: u8 = 7;
 const FUSED: u8 = 8;
+const HOW_FAR: u8 = 9;
+const POSTED: u8 = 10;
+const OVER: u8 = 11;
 
 /// Bytes of the fast path's message.
 pub const YES_BYTES: usize = 34;
@@ -110,6 +114,14 @@ pub fn encode(comm: CommId, message: &Message) -> Frame {
             frame.push(INTERRUPT);
             put_u64(&mut frame, block.0);
         }
+        Message::HowFar(block) => {
+            frame.push(HOW_FAR);
+            put_u64(&mut frame, block.0);
+        }
+        Message::Reached(block, stage) => {
+            frame.push(if *stage == Stage::Over { OVER } else { POSTED });
+            put_u64(&mut frame, block.0);
+        }
         Message::Retired => frame.push(RETIRED),
     }
     frame
@@ -136,6 +148,9 @@ pub fn decode(frame: &[u8]) -> Option<(CommId, Message)> {
         }
         DECIDE => Message::Decide(rest.slow()?, rest.decision()?),
         INTERRUPT => Message::Interrupt(BlockId(rest.u64()?)),
+        HOW_FAR => Message::HowFar(BlockId(rest.u64()?)),
+        POSTED => Message::Reached(BlockId(rest.u64()?), Stage::Posted),
+        OVER => Message::Reached(BlockId(rest.u64()?), Stage::Over),
         RETIRED => Message::Retired,
         _ => return None,
     };
@@ -363,6 +378,9 @@ mod tests {
             Message::Contribute(slow.clone(), Contribution::Decided(decision.clone())),
             Message::Decide(slow, decision),
             Message::Interrupt(BlockId(5)),
+            Message::HowFar(BlockId(6)),
+            Message::Reached(BlockId(7), Stage::Posted),
+            Message::Reached(BlockId(8), Stage::Over),
             Message::Retired,
         ]
     }
@@ -399,7 +417,7 @@ mod tests {
         /// Bytes are changed, and a message ends with the end of another.
         #[test]
         fn damaged_messages_from_outside_never_panic_and_are_understood_alike(
-            which in prop::collection::vec(0_usize..9, 2),
+            which in prop::collection::vec(0_usize..12, 2),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 2),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
             spliced in any::<bool>(),

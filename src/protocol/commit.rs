@@ -235,7 +235,11 @@ impl Commit {
             Message::Contribute(slow, what) => self.handle_ask(from, &slow, Some(what), out),
             Message::Decide(slow, decision) => self.handle_decide(&slow, decision, out),
             Message::Retired => self.handle_retired(out),
-            Message::Yes(_) | Message::Fused(_) | Message::Interrupt(_) => {}
+            Message::Yes(_)
+            | Message::Fused(_)
+            | Message::Interrupt(_)
+            | Message::HowFar(_)
+            | Message::Reached(..) => {}
         }
     }
 

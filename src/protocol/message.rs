@@ -3,6 +3,7 @@
 use super::{
     agreement::{Contribution, Decision},
     fused::Values,
+    stages::Stage,
 };
 use crate::{
     ids::{Ballot, BlockId},
@@ -24,6 +25,10 @@ pub enum Message {
     Decide(Slow, Decision),
     /// The block is doomed: a request of it failed because a process died.
     Interrupt(BlockId),
+    /// The sender waits for the receiver in this block, and wants to know how far that one is.
+    HowFar(BlockId),
+    /// The sender has come so far in the block.
+    Reached(BlockId, Stage),
     /// The sender gave the communicator up and would be waited for in silence.
     Retired,
 }

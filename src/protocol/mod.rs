@@ -17,6 +17,7 @@
 //! | [`handshake`] | the steps of a recovery, and what follows deaths in them | Hassani 2015 §3.3 |
 //! | [`roster`] | who holds which rank, before and after a rebuild | Hassani 2015 §3.3 |
 //! | [`interrupt`] | the flood that cuts a doomed block short | ULFM 2015, "Revoke" |
+//! | [`stages`] | how far the others are in a patient block | – |
 //! | [`message`], [`codec`] | what travels, and its bytes | – |
 
 pub mod agreement;
@@ -30,6 +31,7 @@ pub mod message;
 pub(crate) mod planted;
 pub mod process;
 pub mod roster;
+pub mod stages;
 pub mod tree;
 pub mod view;
 

@@ -14,6 +14,7 @@ mod inside;
 mod levels;
 mod many;
 mod parts;
+mod patience;
 mod requests;
 mod runs;
 mod sections;

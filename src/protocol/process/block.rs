@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use super::{CommKey, Process};
+use super::{CommKey, Patience, Process};
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
@@ -138,6 +138,8 @@ pub struct Block {
     pub scope: BlockId,
     /// The data context of its operations.
     pub context: u32,
+    /// What a death does to its requests.
+    pub patience: Patience,
     /// Faults that this rank found, until it votes.
     pub faults: Vec<Fault>,
     /// What this rank reports if it has no other fault, which is a fault unless all ranks do.
@@ -163,6 +165,7 @@ impl Block {
             level: Level::Local,
             scope: NO_BLOCK,
             context: 0,
+            patience: Patience::Prompt,
             faults: Vec::new(),
             proviso: None,
             values: Held::NOTHING,
@@ -195,6 +198,7 @@ impl Process {
         block.serial = self.serial;
         (block.comm, block.level, block.context) = (comm, level, state.context);
         (block.phase, block.proviso, block.detached) = (Phase::Open, None, false);
+        block.patience = state.patience;
         if !level.is_agreed() {
             block.scope = NO_BLOCK;
             return key;

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use super::BlockKey;
+use super::{BlockKey, Patience};
 use crate::{
     fault::FaultCode,
     ids::{BlockId, CommId, DataId, UniverseId},
-    protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts},
+    protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts, stages::Stages},
     rank::Rank,
 };
 
@@ -47,6 +47,10 @@ pub struct Communicator {
     pub commit: Commit,
     /// The interruptions of its blocks.
     pub interrupts: Interrupts,
+    /// How far the others are in its blocks, as far as this rank has asked.
+    pub stages: Stages,
+    /// What a death does to blocks that start now.
+    pub patience: Patience,
     /// The platform's communicator for operations; `None` for the communicator of a whole universe,
     /// which carries none.
     pub data: Option<DataId>,
@@ -97,6 +101,8 @@ impl Communicator {
             me,
             commit: Commit::new(id, me, size).with_shape(shape),
             interrupts: Interrupts::new(me, size),
+            stages: Stages::default(),
+            patience: Patience::Prompt,
             data,
             context: 0,
             settled_context: 1,

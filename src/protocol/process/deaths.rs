@@ -37,7 +37,8 @@ impl Process {
     /// Passes interruptions on around a rank that has died.
     fn flood_around(&mut self, key: CommKey, dead: Rank, out: &mut impl Outlet) {
         let mut events = Events::new();
-        let (commit, interrupts, mut adapter) = self.comms[key.index()].machines(out, &mut events);
+        let (commit, interrupts, _, mut adapter) =
+            self.comms[key.index()].machines(out, &mut events);
         interrupts.handle_failure(dead, commit.dead(), &mut adapter);
         debug_assert!(events.is_empty(), "a death interrupts nothing by itself");
     }

@@ -115,6 +115,7 @@ impl Process {
         let bereaved = old.members.iter().any(|member| dead.contains(member));
         (fresh.derived, fresh.context) = (old.derived, context_after(old.context, bereaved));
         (fresh.settled_context, fresh.handles) = (old.settled_context, old.handles);
+        fresh.patience = old.patience;
         fresh.epoch = Some(by);
         let context = fresh.context;
         let mut old = core::mem::replace(self.comm_mut(key), fresh);
@@ -136,6 +137,7 @@ impl Process {
         }
         self.hold_for(by.0);
         self.drive(past, out, |commit, out| commit.retire(out));
+        self.dismiss_askers(past, out);
         if let Some(data) = data {
             let members = &self.comm(key).members;
             let known = self.universes.iter().find(|known| known.id == universe);
@@ -181,6 +183,7 @@ impl Process {
         }
         self.comm_mut(key).retired = true;
         self.drive(key, out, |commit, out| commit.retire(out));
+        self.dismiss_askers(key, out);
         // The vote on what is finished is *no* by now, whatever its requests come to; and who is
         // waited for without knowing it has to speak first.
         for block in self.comm(key).open.clone() {
@@ -211,6 +214,7 @@ impl Process {
             let blocks = self.comm(key).next_block;
             self.comm_mut(key).retired = true;
             self.drive(key, out, |commit, out| commit.leave(blocks, out));
+            self.dismiss_askers(key, out);
             if self.comm(key).data.is_some() {
                 self.flood(key, blocks, out);
             }

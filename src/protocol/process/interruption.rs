@@ -1,7 +1,8 @@
 //! Which operations have a chance, and how a block that has none is cut short for all its ranks.
 
 use super::{
-    BlockKey, Chosen, CommKey, Command, Communicator, Need, Outlet, Phase, Process, Source,
+    Block, BlockKey, Chosen, CommKey, Command, Communicator, Need, Outlet, Patience, Phase,
+    Process, Source,
 };
 use crate::{
     fault::FaultCode,
@@ -104,7 +105,10 @@ impl Process {
             let address = (state.universe, state.members[peer.index()]);
             self.note_death(address, Source::Request, out);
         }
-        if code.is_process_failure() || elsewhere {
+        // What was given up in a patient block is the affair of those who ask how far this rank is.
+        let spreads = code.is_process_failure() || elsewhere;
+        let died = code.is_process_failure() && self.is_patient(key);
+        if spreads && !died && !self.must_ask(key) {
             self.flood_if_open(comm, scope, out);
         }
         self.follow_up(out);
@@ -125,7 +129,7 @@ impl Process {
         out.command(Command::FailRequests(key, FaultCode::InnerBlock, Chosen::All));
         let block = self.block(key);
         let (comm, scope) = (block.comm, block.scope);
-        if block.level.is_agreed() {
+        if block.level.is_agreed() && !self.must_ask(key) {
             self.flood_if_open(comm, scope, out);
         }
         out.command(Command::Finish(key));
@@ -134,32 +138,38 @@ impl Process {
     /// A process died that an operation of the application needed, of which it is not known to
     /// which block it belongs: all blocks that this rank is in are doomed.
     pub fn doom_open_blocks(&mut self, out: &mut impl Outlet) {
-        self.doom_blocks(|_| true, out);
+        self.doom_blocks(|_, _| true, out);
     }
 
     /// True when blocks that this rank is in lost a member without being interrupted.
-    pub fn has_bereaved_blocks(&self) -> bool {
+    /// Patient ones count only for a wait for which nobody can be asked (the flag).
+    pub fn has_bereaved_blocks(&self, patient_too: bool) -> bool {
         self.comms.iter().any(|comm| {
-            let is_open = |key: &BlockKey| self.block(*key).phase == Phase::Open;
-            let new = |key: &BlockKey| !comm.interrupts.contains(self.block(*key).scope);
-            comm.has_unreported_deaths() && comm.open.iter().any(|key| is_open(key) && new(key))
+            let is_new = |key: &&BlockKey| {
+                let block = self.block(**key);
+                let counts = patient_too || block.patience == Patience::Prompt;
+                counts && block.phase == Phase::Open && !comm.interrupts.contains(block.scope)
+            };
+            comm.has_unreported_deaths() && comm.open.iter().find(is_new).is_some()
         })
     }
 
-    /// The blocks that this rank is in, and that lost a member, are doomed.
-    pub fn doom_bereaved_blocks(&mut self, out: &mut impl Outlet) {
-        self.doom_blocks(Communicator::has_unreported_deaths, out);
+    /// The blocks of [`Self::has_bereaved_blocks`] are doomed.
+    pub fn doom_bereaved_blocks(&mut self, patient_too: bool, out: &mut impl Outlet) {
+        let counts = |block: &Block| patient_too || block.patience == Patience::Prompt;
+        self.doom_blocks(|comm, block| comm.has_unreported_deaths() && counts(block), out);
     }
 
-    fn doom_blocks(&mut self, chosen: impl Fn(&Communicator) -> bool, out: &mut impl Outlet) {
+    fn doom_blocks(
+        &mut self,
+        chosen: impl Fn(&Communicator, &Block) -> bool,
+        out: &mut impl Outlet,
+    ) {
         for comm in self.comms() {
-            if !chosen(self.comm(comm)) {
-                continue;
-            }
             for key in self.comm(comm).open.clone() {
                 let block = self.block(key);
                 let (scope, context) = (block.scope, block.context);
-                if block.phase == Phase::Open {
+                if block.phase == Phase::Open && chosen(self.comm(comm), block) {
                     self.comm_mut(comm).tainted = Some(context);
                     self.flood(comm, scope, out);
                 }
@@ -218,7 +228,7 @@ impl Process {
     }
 
     /// This rank is inside a doomed block: so are the blocks that it started since.
-    fn cut_inside(&mut self, outer: BlockKey, out: &mut impl Outlet) {
+    pub(super) fn cut_inside(&mut self, outer: BlockKey, out: &mut impl Outlet) {
         let serial = self.block(outer).serial;
         for key in self.used_blocks() {
             let block = self.block(key);

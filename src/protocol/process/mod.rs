@@ -23,6 +23,7 @@
 //! | [`block`] | a block: open, draining, voted, decided |
 //! | [`communicator`] | what a process knows of a communicator |
 //! | `verdict` | votes, decisions, and what follows from an abort |
+//! | `patience` | blocks in which a death ends only what needed the dead |
 //! | `interruption` | which operations have a chance, and how a doomed block is cut short |
 //! | `epochs` | communicators that start afresh after an abort, and those that are over |
 //! | `deaths` | a death, and all that it concerns |
@@ -37,6 +38,7 @@ pub mod communicator;
 mod deaths;
 mod epochs;
 mod interruption;
+mod patience;
 mod verdict;
 
 use alloc::{collections::VecDeque, vec::Vec};
@@ -47,6 +49,7 @@ pub use self::{
     block::{Block, BlockKey, Level, NO_BLOCK, Need, Phase},
     communicator::{CommKey, Communicator},
     epochs::Remembered,
+    patience::Patience,
 };
 use super::{
     Effects, Event,
@@ -55,6 +58,7 @@ use super::{
     fused::Values,
     interrupt::Interrupts,
     message::{Message, Yes},
+    stages::Stages,
 };
 use crate::{
     fault::{FaultCode, FaultReport},
@@ -294,12 +298,17 @@ impl Process {
         let Some((key, rank)) = self.place(from, comm) else {
             return self.keep_early(from, comm, message);
         };
-        if let Message::Interrupt(block) = message {
-            if !self.comm(key).commit.dead().contains(rank) {
-                self.flood(key, block, out);
+        let is_dead = self.comm(key).commit.dead().contains(rank);
+        match message {
+            Message::Interrupt(_) | Message::HowFar(_) if is_dead => {}
+            Message::Interrupt(block) => self.flood(key, block, out),
+            Message::HowFar(block) => self.answer(key, (rank, block), out),
+            Message::Reached(block, stage) => {
+                self.comm_mut(key).stages.handle_answer(rank, block, stage);
             }
-        } else {
-            self.drive(key, out, |commit, out| commit.handle_message(rank, message, out));
+            message => {
+                self.drive(key, out, |commit, out| commit.handle_message(rank, message, out));
+            }
         }
     }
 
@@ -330,7 +339,7 @@ impl Process {
         turn: impl FnOnce(&mut Commit, &mut Adapter<'_, O>),
     ) {
         let mut events = Events::new();
-        let (commit, _, mut adapter) = self.comms[key.index()].machines(out, &mut events);
+        let (commit, _, _, mut adapter) = self.comms[key.index()].machines(out, &mut events);
         turn(commit, &mut adapter);
         for event in events {
             match event {
@@ -344,7 +353,8 @@ impl Process {
     /// Floods the news that a block is doomed.
     fn flood(&mut self, key: CommKey, block: BlockId, out: &mut impl Outlet) {
         let mut events = Events::new();
-        let (commit, interrupts, mut adapter) = self.comms[key.index()].machines(out, &mut events);
+        let (commit, interrupts, _, mut adapter) =
+            self.comms[key.index()].machines(out, &mut events);
         interrupts.handle_interrupt(block, commit.dead(), &mut adapter);
         for event in events {
             if let Event::Interrupted(id) = event {
@@ -452,7 +462,7 @@ impl Communicator {
         &'a mut self,
         out: &'a mut O,
         events: &'a mut Events,
-    ) -> (&'a mut Commit, &'a mut Interrupts, Adapter<'a, O>) {
+    ) -> (&'a mut Commit, &'a mut Interrupts, &'a mut Stages, Adapter<'a, O>) {
         let adapter = Adapter {
             out,
             universe: self.universe,
@@ -460,6 +470,6 @@ impl Communicator {
             members: &self.members,
             events,
         };
-        (&mut self.commit, &mut self.interrupts, adapter)
+        (&mut self.commit, &mut self.interrupts, &mut self.stages, adapter)
     }
 }

@@ -10,6 +10,7 @@ use crate::{
         agreement::{Decision, FIRST_SHARED_CONTEXT, Vote},
         fused::{Held, Values},
         planted::planted,
+        stages::Stage,
     },
     rank::Rank,
 };
@@ -99,6 +100,8 @@ impl Process {
         }
         block.phase = Phase::Voted;
         self.voted.push(key);
+        self.tell_askers(key, Stage::Over, out);
+        let block = &self.blocks[key.slot()];
         let (comm, id) = (block.comm, block.scope);
         let state = &self.comms[comm.index()];
         if let (true, Some(code)) = (faults.is_empty(), block.proviso) {
@@ -156,6 +159,7 @@ impl Process {
         let committed = state.commit.is_committed(id).expect("it was decided in this turn");
         let faulty = if committed { None } else { state.commit.decision(id) };
         state.interrupts.forget_below(state.commit.base());
+        state.stages.forget_below(state.commit.base());
         let report = faulty.as_ref().map(|decision| self.take_abort(comm, id, decision, out));
         self.end_open(comm, id, (committed, report), out);
         if let Some(decision) = faulty {

@@ -198,6 +198,8 @@ fn in_words(message: &Message) -> String {
         }
         Message::Decide(_, decision) => format!("decide: {}", verdict(decision)),
         Message::Interrupt(_) => "interrupt".into(),
+        Message::HowFar(block) => format!("how far in {}", block.0),
+        Message::Reached(block, stage) => format!("{stage:?} in {}", block.0),
         Message::Retired => "retired".into(),
     }
 }

@@ -1,0 +1,138 @@
+//! What waits in patient blocks after a death: the living are asked how far they are.
+//!
+//! A request is ended when its peer has come to the end of its part of the block. What that one
+//! sent before may still be under way, so there is a moment between. A receive is ended by a
+//! cancellation, which a message that has come is stronger than.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{BlockKey, Engine, Need, Phase, Progress};
+use crate::{
+    fault::FaultCode,
+    protocol::stages::Stage,
+    rank::Rank,
+};
+
+/// How often the living are asked, or their answers looked at.
+const ASK_PERIOD: Duration = Duration::from_millis(5);
+/// How long what was sent may be under way when its sender has come to the end of its part.
+const UNDER_WAY: Duration = Duration::from_millis(10);
+/// How long two ranks may be in the middle of a message when both have posted all that they post.
+const IN_TRANSFER: Duration = Duration::from_secs(1);
+
+/// A stage that another rank has reached in a block, and when this one has heard of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    rank: Rank,
+    stage: Stage,
+    since: Duration,
+}
+
+/// What may be concluded from how far others are.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Hope {
+    /// It may be served yet.
+    Yes,
+    /// It is served if its message is on the way, and never otherwise.
+    IfMatched,
+    No,
+}
+
+impl Engine {
+    /// Asks the living for whom patient blocks wait, and ends what they do not serve. The moment
+    /// for the next look, if there is anything to wait for.
+    pub(super) fn ask_the_living(&mut self, now: Duration) -> Option<Duration> {
+        if !self.process.is_bereaved() {
+            return None;
+        }
+        if now < self.next_question {
+            return Some(self.next_question);
+        }
+        let patient = self.process.patient_blocks();
+        for key in &patient {
+            self.defer_commands(|engine| engine.ask_in(*key, now));
+        }
+        if patient.is_empty() {
+            return None;
+        }
+        self.next_question = now + ASK_PERIOD;
+        Some(self.next_question)
+    }
+
+    /// The same for one block.
+    fn ask_in(&mut self, key: BlockKey, now: Duration) {
+        for index in self.contents(key).first_pending..self.contents(key).records.len() {
+            if self.test_request(key, index) == Progress::Pending {
+                let need = self.contents(key).records[index].need;
+                match self.hope(key, need, now) {
+                    Hope::Yes => {}
+                    Hope::IfMatched => self.cut_unmatched(key, index),
+                    Hope::No => self.fail_request(key, index, FaultCode::Interrupted),
+                }
+            }
+        }
+        if let Some((need, _)) = self.contents(key).probing {
+            let in_vain = self.hope(key, need, now) != Hope::Yes;
+            self.contents_mut(key).probing = Some((need, in_vain));
+        }
+        if self.block(key).phase == Phase::Open {
+            let inside: Vec<Rank> = self.process.needed_inside(key);
+            let hopes = inside.into_iter().map(|rank| self.hope_of(key, rank, now));
+            if hopes.max() == Some(Hope::No) {
+                self.call(|process, out| process.doom_inside(key, out));
+            }
+        }
+    }
+
+    /// What hope there is for a request of a block.
+    fn hope(&mut self, key: BlockKey, need: Need, now: Duration) -> Hope {
+        match need {
+            Need::Peer(peer) => self.hope_of(key, peer, now),
+            // Any of them may be the one that serves it.
+            Need::Anybody => {
+                let others = self.process.living_others(key);
+                let hopes = others.into_iter().map(|rank| self.hope_of(key, rank, now));
+                hopes.min().unwrap_or(Hope::No)
+            }
+            Need::Neighbours(at) => {
+                let peers: Vec<Rank> = self.contents(key).exchanges[at as usize].peers().collect();
+                let hopes = peers.into_iter().map(|rank| self.hope_of(key, rank, now));
+                hopes.max().filter(|hope| *hope == Hope::No).unwrap_or(Hope::Yes)
+            }
+            Need::All | Need::Nobody | Need::Inner(_) | Need::Foreign => Hope::Yes,
+        }
+    }
+
+    /// What hope there is for what waits for this rank.
+    fn hope_of(&mut self, key: BlockKey, rank: Rank, now: Duration) -> Hope {
+        if rank == self.comm(self.block(key).comm).me {
+            return Hope::Yes;
+        }
+        let Some(stage) = self.call(|process, out| process.how_far(key, rank, out)) else {
+            return Hope::Yes;
+        };
+        let heard = &mut self.contents_mut(key).heard;
+        let known = heard.iter().position(|it| (it.rank, it.stage) == (rank, stage));
+        let since = known.map_or(now, |at| heard[at].since);
+        if known.is_none() {
+            heard.push(Heard { rank, stage, since });
+        }
+        let waited = now.saturating_sub(since);
+        match stage {
+            Stage::Over if waited >= UNDER_WAY => Hope::No,
+            Stage::Posted if waited >= IN_TRANSFER => Hope::No,
+            _ if waited >= UNDER_WAY => Hope::IfMatched,
+            _ => Hope::Yes,
+        }
+    }
+
+    /// Ends a receive that no message has come for, as failed.
+    fn cut_unmatched(&mut self, key: BlockKey, index: usize) {
+        if self.cancel_request(key, index) {
+            let record = &mut self.contents_mut(key).records[index];
+            record.state = Progress::Failed(FaultCode::Interrupted);
+            self.after_failure(key, index);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Patient blocks, in which a death ends only what needed the dead.
+//!
+//! A prompt block ends its waits when a process dies, so that all ranks come to their votes at
+//! once. In a patient one, requests between the living go on, and one of them is ended when its
+//! peer has come to the end of its part without having served it: the driver asks how far that one
+//! is ([`Process::how_far`]). What this process gives up because it is told so is no reason to end
+//! the waits of others, who ask for themselves.
+//!
+//! Without a death the two are the same, and what ends a block for all of its ranks
+//! ([`Process::interrupt`]) does so in both.
+
+use alloc::vec::Vec;
+
+use super::{BlockKey, CommKey, Communicator, Events, Outlet, Phase, Process};
+use crate::{
+    ids::BlockId,
+    protocol::{planted::planted, stages::Stage},
+    rank::Rank,
+};
+
+/// What a death does to the requests of a block that did not need the dead.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Patience {
+    /// They are ended, on all ranks, so that recovery begins at once.
+    #[default]
+    Prompt,
+    /// They go on, until they are complete or their peer has ended its part of the block. All ranks
+    /// recover when the last request is over.
+    Patient,
+}
+
+impl Process {
+    /// True for a block whose waits a death does not end.
+    pub(super) fn is_patient(&self, key: BlockKey) -> bool {
+        let block = self.block(key);
+        let interrupts = &self.comm(block.comm).interrupts;
+        block.patience == Patience::Patient
+            && block.level.is_agreed()
+            && !interrupts.contains(block.scope)
+            && !planted!(HurryThePatient)
+    }
+
+    /// True when a request of this block may wait for a living rank that does not serve it any
+    /// more, without an interruption that says so.
+    pub fn must_ask(&self, key: BlockKey) -> bool {
+        let bereaved = !self.comm(self.block(key).comm).commit.dead().is_empty();
+        bereaved && self.is_patient(key) && !self.doomed_around(key)
+    }
+
+    /// True when a process of some universe has died.
+    #[inline]
+    pub fn is_bereaved(&self) -> bool {
+        self.universes.iter().any(|universe| !universe.dead.is_empty())
+    }
+
+    /// The blocks with requests that may wait in this way.
+    pub fn patient_blocks(&self) -> Vec<BlockKey> {
+        let mut keys = self.used_blocks();
+        keys.retain(|key| self.block(*key).is_running() && self.must_ask(*key));
+        keys
+    }
+
+    /// The other ranks of a block's communicator that are not known to be dead.
+    pub fn living_others(&self, key: BlockKey) -> Vec<Rank> {
+        let state = self.comm(self.block(key).comm);
+        let all = (0..state.size()).map(Rank::new);
+        all.filter(|rank| *rank != state.me && !state.commit.dead().contains(*rank)).collect()
+    }
+
+    /// Those of [`Self::living_others`] whom blocks need that this process has started inside of
+    /// this one, and whose verdict is not known. Of a communicator with other processes it is not
+    /// known which of them are the same: it may need any.
+    pub fn needed_inside(&self, key: BlockKey) -> Vec<Rank> {
+        let outer = self.block(key);
+        let inner = self.blocks.iter().filter(|it| {
+            let undecided = it.is_running() || it.phase == Phase::Voted;
+            it.serial > outer.serial && it.level.is_agreed() && undecided
+        });
+        let comms: Vec<&Communicator> = inner.map(|block| self.comm(block.comm)).collect();
+        let state = self.comm(outer.comm);
+        let mut others = self.living_others(key);
+        others.retain(|rank| {
+            let process = state.members[rank.index()];
+            let has = |comm: &&Communicator| {
+                comm.universe != state.universe || comm.rank_of(process).is_some()
+            };
+            comms.iter().any(has)
+        });
+        others
+    }
+
+    /// A rank that blocks inside of this one need has come to its end: whatever waits inside waits
+    /// no longer, and this process finishes the block.
+    pub fn doom_inside(&mut self, key: BlockKey, out: &mut impl Outlet) {
+        if !self.interrupted.contains(&key) {
+            self.interrupted.push(key);
+            self.cut_inside(key, out);
+            self.follow_up(out);
+        }
+    }
+
+    /// How far a rank is in a block of this process, as far as is known; it is asked if it was not.
+    pub fn how_far(&mut self, key: BlockKey, rank: Rank, out: &mut impl Outlet) -> Option<Stage> {
+        let block = self.block(key);
+        let (comm, scope) = (block.comm, block.scope);
+        let mut events = Events::new();
+        let (_, _, stages, mut adapter) = self.comms[comm.index()].machines(out, &mut events);
+        stages.ask(scope, rank, &mut adapter)
+    }
+
+    /// A rank asks how far this one is in a block.
+    pub(super) fn answer(
+        &mut self,
+        comm: CommKey,
+        (asker, block): (Rank, BlockId),
+        out: &mut impl Outlet,
+    ) {
+        let reached = self.reached_here(comm, block);
+        let mut events = Events::new();
+        let (_, _, stages, mut adapter) = self.comms[comm.index()].machines(out, &mut events);
+        stages.handle_question(asker, block, reached, &mut adapter);
+    }
+
+    /// How far this process is in the block of this number.
+    fn reached_here(&self, comm: CommKey, block: BlockId) -> Option<Stage> {
+        let state = self.comm(comm);
+        let open = state.open.iter().map(|key| self.block(*key)).find(|it| it.scope == block);
+        match open.map(|block| block.phase) {
+            Some(Phase::Open) => None,
+            Some(Phase::Draining) => Some(Stage::Posted),
+            Some(_) => Some(Stage::Over),
+            None if state.retired || block < state.next_block => Some(Stage::Over),
+            None => None,
+        }
+    }
+
+    /// The application has finished a block: this process posts nothing more in it.
+    #[inline]
+    pub fn posted(&mut self, key: BlockKey, out: &mut impl Outlet) {
+        self.tell_askers(key, Stage::Posted, out);
+    }
+
+    /// Tells those who asked that this process has reached a stage in a block.
+    #[inline]
+    pub(super) fn tell_askers(&mut self, key: BlockKey, stage: Stage, out: &mut impl Outlet) {
+        let block = &self.blocks[key.slot()];
+        let (comm, scope) = (block.comm, block.scope);
+        let state = &mut self.comms[comm.index()];
+        if state.stages.has_askers() {
+            let mut events = Events::new();
+            let (_, _, stages, mut adapter) = state.machines(out, &mut events);
+            stages.reach(scope, stage, &mut adapter);
+        }
+    }
+
+    /// This process takes part in no block of a communicator any more but in those that are open.
+    pub(super) fn dismiss_askers(&mut self, comm: CommKey, out: &mut impl Outlet) {
+        let open = self.comm(comm).open.iter().map(|key| self.block(*key));
+        let running: Vec<_> = open.filter(|it| it.is_running()).map(|it| it.scope).collect();
+        let mut events = Events::new();
+        let (_, _, stages, mut adapter) = self.comms[comm.index()].machines(out, &mut events);
+        stages.leave_all_but(&running, &mut adapter);
+    }
+}
