@@ -50,8 +50,11 @@ impl Engine {
             return Some(self.next_question);
         }
         let patient = self.process.patient_blocks();
-        for key in &patient {
-            self.defer_commands(|engine| engine.ask_in(*key, now));
+        for (key, outer) in &patient {
+            self.defer_commands(|engine| engine.ask_for(*key, *outer, now));
+            if key == outer {
+                self.defer_commands(|engine| engine.ask_for_those_inside(*key, now));
+            }
         }
         if patient.is_empty() {
             return None;
@@ -60,12 +63,12 @@ impl Engine {
         Some(self.next_question)
     }
 
-    /// The same for one block.
-    fn ask_in(&mut self, key: BlockKey, now: Duration) {
+    /// The same for what waits in one block, whose ranks are asked how far they are in another.
+    fn ask_for(&mut self, key: BlockKey, outer: BlockKey, now: Duration) {
         for index in self.contents(key).first_pending..self.contents(key).records.len() {
             if self.test_request(key, index) == Progress::Pending {
                 let need = self.contents(key).records[index].need;
-                match self.hope(key, need, now) {
+                match self.hope((key, outer), need, now) {
                     Hope::Yes => {}
                     Hope::IfMatched => self.cut_unmatched(key, index),
                     Hope::No => self.fail_request(key, index, FaultCode::Interrupted),
@@ -73,35 +76,46 @@ impl Engine {
             }
         }
         if let Some((need, _)) = self.contents(key).probing {
-            let in_vain = self.hope(key, need, now) != Hope::Yes;
+            let in_vain = self.hope((key, outer), need, now) != Hope::Yes;
             self.contents_mut(key).probing = Some((need, in_vain));
         }
+    }
+
+    /// The same for the blocks that were started inside of an open one.
+    fn ask_for_those_inside(&mut self, key: BlockKey, now: Duration) {
         if self.block(key).phase == Phase::Open {
-            let inside: Vec<Rank> = self.process.needed_inside(key);
-            let hopes = inside.into_iter().map(|rank| self.hope_of(key, rank, now));
-            if hopes.max() == Some(Hope::No) {
+            let mut inside = self.process.undecided_inside(key).into_iter();
+            if inside.any(|inner| self.hope_of_inner(key, inner, now) == Hope::No) {
                 self.call(|process, out| process.doom_inside(key, out));
             }
         }
     }
 
     /// What hope there is for a request of a block.
-    fn hope(&mut self, key: BlockKey, need: Need, now: Duration) -> Hope {
+    fn hope(&mut self, (key, outer): (BlockKey, BlockKey), need: Need, now: Duration) -> Hope {
         match need {
-            Need::Peer(peer) => self.hope_of(key, peer, now),
+            Need::Peer(peer) => self.hope_of(outer, peer, now),
             // Any of them may be the one that serves it.
             Need::Anybody => {
-                let others = self.process.living_others(key);
-                let hopes = others.into_iter().map(|rank| self.hope_of(key, rank, now));
+                let others = self.process.living_others(outer);
+                let hopes = others.into_iter().map(|rank| self.hope_of(outer, rank, now));
                 hopes.min().unwrap_or(Hope::No)
             }
             Need::Neighbours(at) => {
                 let peers: Vec<Rank> = self.contents(key).exchanges[at as usize].peers().collect();
-                let hopes = peers.into_iter().map(|rank| self.hope_of(key, rank, now));
+                let hopes = peers.into_iter().map(|rank| self.hope_of(outer, rank, now));
                 hopes.max().filter(|hope| *hope == Hope::No).unwrap_or(Hope::Yes)
             }
-            Need::All | Need::Nobody | Need::Inner(_) | Need::Foreign => Hope::Yes,
+            Need::Inner(inner) => self.hope_of_inner(outer, inner, now),
+            Need::All | Need::Nobody | Need::Foreign => Hope::Yes,
         }
+    }
+
+    /// What hope there is for the verdict on a block inside of another.
+    fn hope_of_inner(&mut self, outer: BlockKey, inner: BlockKey, now: Duration) -> Hope {
+        let needed = self.process.needed_by(outer, inner);
+        let hopes = needed.into_iter().map(|rank| self.hope_of(outer, rank, now));
+        hopes.max().filter(|hope| *hope == Hope::No).unwrap_or(Hope::Yes)
     }
 
     /// What hope there is for what waits for this rank.

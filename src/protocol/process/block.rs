@@ -336,7 +336,8 @@ impl Process {
         }
         let block = self.block(outer);
         // A rank may have left the outer block without ever starting the inner one.
-        let doomed = self.comm(block.comm).interrupts.contains(block.scope);
+        let doomed = self.comm(block.comm).interrupts.contains(block.scope)
+            || self.interrupted.contains(&outer);
         doomed.then_some(Err(FaultCode::Interrupted))
     }
 

@@ -53,11 +53,22 @@ impl Process {
         self.universes.iter().any(|universe| !universe.dead.is_empty())
     }
 
-    /// The blocks with requests that may wait in this way.
-    pub fn patient_blocks(&self) -> Vec<BlockKey> {
-        let mut keys = self.used_blocks();
-        keys.retain(|key| self.block(*key).is_running() && self.must_ask(*key));
-        keys
+    /// The blocks with requests that may wait in this way, each with the one that the others are
+    /// asked about: a local block is the affair of the one around it.
+    pub fn patient_blocks(&self) -> Vec<(BlockKey, BlockKey)> {
+        let mut running = self.used_blocks();
+        running.retain(|key| self.block(*key).is_running());
+        let around = |key: &BlockKey| {
+            let block = self.block(*key);
+            let asked = |outer: &&BlockKey| {
+                let outer_block = self.block(**outer);
+                let is_around = outer_block.comm == block.comm && outer_block.serial < block.serial;
+                (*outer == key || !block.level.is_agreed() && is_around) && self.must_ask(**outer)
+            };
+            let outer = running.iter().filter(asked).max_by_key(|outer| self.block(**outer).serial);
+            Some((*key, *outer?))
+        };
+        running.iter().filter_map(around).collect()
     }
 
     /// The other ranks of a block's communicator that are not known to be dead.
@@ -67,24 +78,29 @@ impl Process {
         all.filter(|rank| *rank != state.me && !state.commit.dead().contains(*rank)).collect()
     }
 
-    /// Those of [`Self::living_others`] whom blocks need that this process has started inside of
-    /// this one, and whose verdict is not known. Of a communicator with other processes it is not
-    /// known which of them are the same: it may need any.
-    pub fn needed_inside(&self, key: BlockKey) -> Vec<Rank> {
-        let outer = self.block(key);
-        let inner = self.blocks.iter().filter(|it| {
-            let undecided = it.is_running() || it.phase == Phase::Voted;
-            it.serial > outer.serial && it.level.is_agreed() && undecided
+    /// The blocks that this process has started inside of this one, and whose verdict is not known.
+    /// A local one on the same communicator is asked about by its requests.
+    pub fn undecided_inside(&self, outer: BlockKey) -> Vec<BlockKey> {
+        let around = self.block(outer);
+        let mut inside = self.used_blocks();
+        inside.retain(|key| {
+            let block = self.block(*key);
+            let undecided = block.is_running() || block.phase == Phase::Voted;
+            let needs = block.level.is_agreed() || block.comm != around.comm;
+            block.serial > around.serial && needs && undecided
         });
-        let comms: Vec<&Communicator> = inner.map(|block| self.comm(block.comm)).collect();
-        let state = self.comm(outer.comm);
-        let mut others = self.living_others(key);
+        inside
+    }
+
+    /// Those of [`Self::living_others`] of a block whom a block inside of it needs. Of a
+    /// communicator with other processes it is not known which of them are the same: it may need
+    /// any.
+    pub fn needed_by(&self, outer: BlockKey, inner: BlockKey) -> Vec<Rank> {
+        let (state, comm) = (self.comm(self.block(outer).comm), self.comm(self.block(inner).comm));
+        let mut others = self.living_others(outer);
         others.retain(|rank| {
             let process = state.members[rank.index()];
-            let has = |comm: &&Communicator| {
-                comm.universe != state.universe || comm.rank_of(process).is_some()
-            };
-            comms.iter().any(has)
+            comm.universe != state.universe || comm.rank_of(process).is_some()
         });
         others
     }

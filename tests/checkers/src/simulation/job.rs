@@ -120,6 +120,7 @@ impl Job {
             latency,
             exchange,
             patience,
+            patient: seed % 3 == 2,
             spawn,
             spawns,
         };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fampi::{
+    Patience,
     protocol::exchange::Shape,
     sim::{Crash, CrashPoint, Draw, Simulation},
 };
@@ -22,6 +23,8 @@ pub struct Setting {
     pub exchange: [u32; 2],
     /// How often a process polls in vain before it falls idle.
     pub patience: u32,
+    /// Deaths end only what needed the dead.
+    pub patient: bool,
     /// How long a process that was spawned takes to run.
     pub spawn: [u64; 2],
     /// Replacements can be spawned; otherwise they are spares.
@@ -44,9 +47,15 @@ impl Setting {
             latency: [5, 5],
             exchange: [2, 2],
             patience: 32,
+            patient: false,
             spawn: [2_000, 2_000],
             spawns: true,
         }
+    }
+
+    /// What a death does to the blocks of all.
+    pub fn at_a_death(&self) -> Patience {
+        if self.patient { Patience::Patient } else { Patience::Prompt }
     }
 
     /// The same with other latencies and shapes.
@@ -57,6 +66,7 @@ impl Setting {
             latency: [1 + draw.below(3), 4 + draw.below(40)],
             exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])],
             patience: draw.one_of(&[1, 4, 32]),
+            patient: self.seed % 3 == 2,
             ..self
         }
     }
@@ -122,6 +132,7 @@ impl Setting {
         add(&|it| it.spares = 0);
         add(&|it| it.latency = plain.latency);
         add(&|it| it.exchange = plain.exchange);
+        add(&|it| it.patient = false);
         add(&|it| it.patience = 1);
         add(&|it| it.detection = plain.detection);
         add(&|it| it.spawn = plain.spawn);

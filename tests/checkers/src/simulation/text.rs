@@ -72,6 +72,7 @@ impl Job {
             "latency" => setting.latency = range(value)?,
             "exchange" => setting.exchange = widths(value)?,
             "patience" => setting.patience = value.parse().ok()?,
+            "patient" => setting.patient = value.parse().ok()?,
             "spawn" => setting.spawn = range(value)?,
             "spawns" => setting.spawns = value.parse().ok()?,
             "slow" => {
@@ -146,6 +147,9 @@ impl fmt::Display for Job {
             setting.exchange[1],
             setting.patience
         )?;
+        if setting.patient {
+            f.write_str(" patient=true")?;
+        }
         if let Some((rank, time)) = self.slow {
             write!(f, " slow={rank}+{time}")?;
         }

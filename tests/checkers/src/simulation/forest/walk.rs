@@ -170,6 +170,7 @@ impl<'a> Walk<'a> {
         sim::note(&format!("season {}: {script:?}", self.season));
         let within = draw.one_in(2);
         if within {
+            base.set_patience(self.job.setting.at_a_death());
             self.outer = Some(base.start(Level::Global)?);
         }
         self.slots.clear();
@@ -244,6 +245,7 @@ impl<'a> Walk<'a> {
         let mut slot = Slot { node: Some(node), ..Slot::default() };
         if let Some(Node { comm, name }) = &self.nodes[node] {
             slot.place = Some((*name, comm.rank().number(), comm.size()));
+            comm.set_patience(self.job.setting.at_a_death());
             slot.block = Some(comm.start(Level::Global)?);
         }
         self.slots.push(slot);

@@ -159,6 +159,7 @@ impl Run<'_> {
         let work = self.await_round();
         let number = self.count(comm);
         let window = (work == Work::Accesses).then(|| self.window(comm)).transpose()?;
+        comm.set_patience(self.job.setting.at_a_death());
         let mut block = comm.start(Level::Global)?;
         if let Some((world, _)) = &state {
             let after = [self.round + 1, u64::from(world.origin())];
@@ -313,6 +314,7 @@ impl Run<'_> {
 
     /// A global block on another communicator inside the world's.
     fn inner_row(&mut self, row: &Comm, block: &mut TryBlock, number: u64) -> Result<(), Error> {
+        row.set_patience(self.job.setting.at_a_death());
         let mut inner = row.start(Level::Global)?;
         let result = self.sum(row, &mut inner);
         let yes = result.is_ok();
@@ -335,6 +337,7 @@ impl Run<'_> {
         let mut blocks = vec![(first, number)];
         for _ in 1..self.job.outstanding {
             let number = self.count(comm);
+            comm.set_patience(self.job.setting.at_a_death());
             blocks.push((comm.start(Level::Global)?, number));
         }
         let mut ends = Vec::new();
