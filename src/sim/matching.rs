@@ -95,14 +95,15 @@ impl World {
         let post = &it.posts[&id.0];
         let (comm, rank, context) = (post.comm, post.rank, post.context);
         let operation = post.operation.clone();
-        let message = self.take_unexpected((comm, rank, context), &operation);
-        if message.is_none() {
-            let port = self.comms[comm].sides[rank].ports.entry(context).or_default();
-            port.posted.push(id);
-        }
-        match message {
-            Some(message) => self.deliver(me, id, message, now),
-            None => self.check_partner(me, id),
+        match self.take_unexpected((comm, rank, context), &operation) {
+            Some(message) if self.is_deliverable(&message) => self.deliver(me, id, message, now),
+            // It is for no later message, and ends when the death is known.
+            Some(_) => self.check_partner(me, id),
+            None => {
+                let port = self.comms[comm].sides[rank].ports.entry(context).or_default();
+                port.posted.push(id);
+                self.check_partner(me, id);
+            }
         }
     }
 
@@ -117,7 +118,7 @@ impl World {
         let first = |port: &Port| port.unexpected.iter().position(|m| m.matches(operation));
         while let Some(at) = first(&port) {
             let found = port.unexpected.remove(at).expect("just found");
-            if self.is_deliverable(&found) {
+            if self.is_deliverable(&found) || self.is_from_the_dead(&found) {
                 message = Some(found);
                 break;
             }
@@ -188,7 +189,8 @@ impl World {
     pub(super) fn arrive(&mut self, comm: usize, context: u32, to: usize, message: Message) {
         let receiver = self.comms[comm].members[to];
         let side = &self.comms[comm].sides[to];
-        if side.discarded || context < side.revoked || !self.is_deliverable(&message) {
+        let comes = self.is_deliverable(&message) || self.is_from_the_dead(&message);
+        if side.discarded || context < side.revoked || !comes {
             return;
         }
         let mut port = self.take_port(comm, to, context);
@@ -204,8 +206,13 @@ impl World {
             }
         }
         self.comms[comm].sides[to].ports.insert(context, port);
-        if let (Some(id), Some(message)) = (found, message) {
-            self.deliver(receiver, id, message, self.clock);
+        match (found, message) {
+            (Some(id), Some(message)) if self.is_deliverable(&message) => {
+                self.deliver(receiver, id, message, self.clock);
+            }
+            // As above.
+            (Some(id), Some(_)) => self.check_partner(receiver, id),
+            _ => {}
         }
     }
 
@@ -220,6 +227,11 @@ impl World {
             let post = self.processes[sender].posts.get(&id.0);
             post.is_some_and(|post| post.progress == Progress::Pending)
         })
+    }
+
+    /// True for a message whose head has left a process that is dead now.
+    fn is_from_the_dead(&self, message: &Message) -> bool {
+        message.send.is_some_and(|(sender, _)| self.is_dead(sender))
     }
 
     fn deliver(&mut self, receiver: Pid, id: PostId, message: Message, now: Time) {

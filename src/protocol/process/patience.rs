@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 
-use super::{BlockKey, CommKey, Communicator, Events, Outlet, Phase, Process};
+use super::{BlockKey, CommKey, Events, Outlet, Phase, Process};
 use crate::{
     ids::BlockId,
     protocol::{planted::planted, stages::Stage},

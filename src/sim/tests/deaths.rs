@@ -220,3 +220,33 @@ fn no_broken_collective_is_silent_everywhere() {
         assert!(broken > 0, "{}", collective.name());
     }
 }
+
+#[test]
+fn a_message_does_not_overtake_one_whose_sender_died_before_its_data_were_fetched() {
+    for late in [false, true] {
+        let simulation = Simulation::new(2).crash(Crash::at_time(0, millis(1)));
+        let report = simulation.run(move |mut platform| {
+            let data = gather_all(&mut platform, 2);
+            if my_rank(&platform) == 0 {
+                platform.idle(Some(Duration::from_micros(999)), Idle::Busy);
+                let long = post(&mut platform, data, send(1, 0), vec![1_u8; 5000]);
+                let short = post(&mut platform, data, send(1, 0), vec![2_u8]);
+                wait_until(&mut platform, long, millis(10));
+                wait_until(&mut platform, short, millis(10));
+                unreachable!("it dies before");
+            }
+            if late {
+                platform.idle(Some(millis(1) + Duration::from_micros(50)), Idle::Busy);
+            }
+            let first = post(&mut platform, data, receive(0, 0), vec![0_u8; 5000]);
+            let second = post(&mut platform, data, receive(0, 0), vec![0_u8; 5000]);
+            let second = wait_until(&mut platform, second, millis(10));
+            (wait_until(&mut platform, first, millis(10)), second)
+        });
+        let Ending::Finished((first, second)) = report.processes[1].ending else {
+            panic!("{report}")
+        };
+        assert_eq!(first, Progress::Failed(FaultCode::ProcessFailed), "{late}");
+        assert!(matches!(second, Progress::Complete(it) if it.elements == 1), "{late}: {second:?}");
+    }
+}
