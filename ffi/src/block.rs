@@ -232,13 +232,19 @@ fn item(state: &mut State, block: MPI_Request, raw: MPI_Request) -> Result<Item>
 /// no limit. How long to wait for the verdict is told to the wait. Called again on the same block,
 /// the list is ignored, and `timeout` counts from the next wait on as long as requests are pending.
 ///
-/// After a death that the block met or reported, its communicator is revoked on all ranks: what is
-/// pending there ends with an error. Blocks without operations on it go on working, and
-/// `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start from it. Requests on other communicators
-/// that cannot end are faults of the block while MPI still has them, and waits for them return
-/// `FAMPI_ERR_INTERRUPTED`: their buffers are not to be touched before `MPI_Test` says that they
-/// are over. After a fault without a death nothing is revoked: give the next attempt other tags if
-/// an old message could match.
+/// A death ends those messages of `FAMPI_Isend`, `FAMPI_Issend` and `FAMPI_Irecv` that need the
+/// dead, and the others when their peer has ended its part of the block without having served them
+/// (`FAMPI_Comm_set_patience`). Their communicator goes on, and so do blocks on it with such
+/// messages, however many processes have died.
+///
+/// Of other requests nobody knows whom they need. When a process dies while such a request is
+/// pending in the block, the block is cut short on all ranks and its communicator revoked: what is
+/// pending there ends with an error, and MPI's own calls on it fail from then on. Messages of
+/// fampi's own and blocks go on working, and `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start
+/// from it. Requests on other communicators that cannot end are faults of the block while MPI still
+/// has them, and waits for them return `FAMPI_ERR_INTERRUPTED`: their buffers are not to be touched
+/// before `MPI_Test` says that they are over. After a fault without a death nothing is revoked:
+/// give the next attempt other tags if an old message of MPI's own could match.
 ///
 /// Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list, or when a
 /// request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished,
@@ -297,7 +303,7 @@ pub(crate) fn finish(
     }
     state.check_once(requests)?;
     check_inner(state, tb_request, requests)?;
-    let data = state.guest.data_of(block);
+    let (data, comm) = (state.guest.data_of(block), state.guest.comm_of(block));
     let found = state.block(tb_request)?;
     let (mut places, mut operations) = (take(&mut found.places), take(&mut found.operations));
     let mut parts = take(&mut state.lists.parts);
@@ -308,7 +314,11 @@ pub(crate) fn finish(
             Item::Inner(inner) => parts.push(Part::Block(inner)),
             Item::Operation(post) => {
                 state.guest.with_mpi(|mpi| mpi.assign(post, data));
-                parts.push(Part::Request(post));
+                let message = state.users.message(*raw).filter(|it| it.comm == comm);
+                parts.push(match message {
+                    Some(message) => Part::Message(post, message.peer),
+                    None => Part::Request(post),
+                });
                 operations.push((post, *raw));
             }
         }

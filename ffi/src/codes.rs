@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use fampi_core::{Codes, Error, FaultCode, fault::class_name};
+use fampi_core::{Codes, Error, FaultCode, Patience, fault::class_name};
 use mpi::ffi;
 
 /// Done. The same number as `MPI_SUCCESS`.
@@ -76,6 +76,20 @@ pub const FAMPI_TRYBLOCK_LOCAL: c_int = 0;
 pub const FAMPI_TRYBLOCK_GLOBAL: c_int = 1;
 /// A block with a synchronising collective among its requests. Taken as a global one.
 pub const FAMPI_TRYBLOCK_WITH_COLLECTIVE: c_int = 2;
+
+/// A death ends all that waits in a block.
+pub const FAMPI_PROMPT: c_int = 0;
+/// A death ends what needed the dead, and what no living rank will serve.
+pub const FAMPI_PATIENT: c_int = 1;
+
+/// What a number says that a death does to blocks.
+pub(crate) fn patience(number: c_int) -> Option<Patience> {
+    match number {
+        FAMPI_PROMPT => Some(Patience::Prompt),
+        FAMPI_PATIENT => Some(Patience::Patient),
+        _ => None,
+    }
+}
 
 /// How long to wait, in nanoseconds; `FAMPI_TIMEOUT_POLL` and `FAMPI_TIMEOUT_NEVER` are special.
 #[allow(non_camel_case_types)]

@@ -31,6 +31,7 @@ pub mod codes;
 pub mod copies;
 pub mod fused;
 pub mod handles;
+pub mod message;
 mod owned;
 pub mod query;
 pub mod recover;

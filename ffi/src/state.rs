@@ -11,6 +11,7 @@ use std::{
 };
 
 use fampi_core::{
+    Rank,
     engine::platform::PostId,
     guest::{Guest, GuestComm, Part},
     mpi::MpiPlatform,
@@ -253,11 +254,28 @@ impl State {
         true
     }
 
+    /// The communicator in use, if it is.
+    #[inline]
+    pub(crate) fn known(&self, raw: ffi::MPI_Comm) -> Option<GuestComm> {
+        self.comms.iter().find(|known| known.raw == raw).map(|known| known.comm)
+    }
+
+    /// Takes note of a message of ours that MPI has just started, unless it is over already.
+    pub(crate) fn know_message(
+        &mut self,
+        raw: ffi::MPI_Request,
+        comm: GuestComm,
+        peer: Option<Rank>,
+    ) -> Result<()> {
+        let Self { guest, users, finished, .. } = self;
+        if raw == *finished { Ok(()) } else { users.adopt_message(guest, raw, comm, peer) }
+    }
+
     /// The communicator in use, which it is taken into if it is not.
     #[inline]
     pub(crate) fn comm(&mut self, raw: ffi::MPI_Comm) -> Result<GuestComm> {
-        match self.comms.iter().find(|known| known.raw == raw) {
-            Some(known) => Ok(known.comm),
+        match self.known(raw) {
+            Some(comm) => Ok(comm),
             None => self.take_into_use(raw),
         }
     }

@@ -6,13 +6,18 @@
 
 use std::{collections::HashMap, ffi::c_int, hash::BuildHasherDefault};
 
-use fampi_core::{FaultCode, engine::platform::PostId, guest::Guest};
+use fampi_core::{
+    FaultCode, Rank,
+    engine::platform::PostId,
+    guest::{Guest, GuestComm},
+};
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use crate::{
     callbacks::note_freed_by_program,
     codes::FAMPI_ERR_REQUEST,
     handles::Spread,
+    message::Message,
     request::{key, null},
     state::Result,
 };
@@ -20,6 +25,8 @@ use crate::{
 /// A request of the program.
 struct User {
     post: PostId,
+    /// Its communicator and peer, if it is a message of ours.
+    message: Option<Message>,
     /// The program has freed it.
     is_freed: bool,
 }
@@ -55,8 +62,30 @@ impl Users {
         // SAFETY: the program gave it as a live request; it is not here, so not adopted.
         let post = guest.with_mpi(|mpi| unsafe { mpi.adopt_request(raw, freed) });
         let post = post.ok_or(FAMPI_ERR_REQUEST)?;
-        self.by_key.insert(key(raw), User { post, is_freed: false });
+        self.by_key.insert(key(raw), User { post, message: None, is_freed: false });
         Ok(post)
+    }
+
+    /// Keeps a message of ours that MPI has just started.
+    pub(crate) fn adopt_message(
+        &mut self,
+        guest: &mut Guest,
+        raw: MPI_Request,
+        comm: GuestComm,
+        peer: Option<Rank>,
+    ) -> Result<()> {
+        let tag_bits = guest.tag_bits();
+        // SAFETY: MPI has just given it, for one operation.
+        let post = guest.with_mpi(|mpi| unsafe { mpi.adopt_message(raw, freed, tag_bits) });
+        let post = post.ok_or(FAMPI_ERR_REQUEST)?;
+        let message = Some(Message { comm, peer, post });
+        self.by_key.insert(key(raw), User { post, message, is_freed: false });
+        Ok(())
+    }
+
+    /// The message of ours behind a handle, if it is one.
+    pub(crate) fn message(&self, raw: MPI_Request) -> Option<Message> {
+        self.by_key.get(&key(raw))?.message
     }
 
     /// The program has freed a request, by one of the copies of its handle.

@@ -3,9 +3,9 @@
 use std::{ffi::c_int, time::Duration};
 
 use fampi_core::{
-    Timeout,
+    Rank, Timeout,
     engine::platform::{Platform as _, PostId},
-    guest::{Guest, GuestBlock, Wait},
+    guest::{Guest, GuestBlock, GuestComm, Wait},
 };
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
@@ -115,18 +115,38 @@ fn wait_for(
     }
     let waited = match left[..] {
         [Awaited::Block(block)] => state.guest.wait_block(block, limit),
-        _ => state.guest.wait(limit, |probe| {
-            let before = left.len();
-            left.retain(|what| match what {
-                Awaited::Operation(post) => !probe.request(*post),
-                Awaited::Block(block) => !probe.block(*block),
-                Awaited::Making => false,
-            });
-            left.is_empty() || much == Much::One && left.len() < before
-        }),
+        _ => {
+            let (messages, foreign) = messages(state, requests, left);
+            state.guest.wait(limit, (&messages, foreign), |probe| {
+                let before = left.len();
+                left.retain(|what| match what {
+                    Awaited::Operation(post) => !probe.request(*post),
+                    Awaited::Block(block) => !probe.block(*block),
+                    Awaited::Making => false,
+                });
+                left.is_empty() || much == Much::One && left.len() < before
+            })
+        }
     };
     state.settle();
     Ok(waited)
+}
+
+/// The messages of ours in a list, and whether others of the program's requests are in it that are
+/// not over.
+fn messages(
+    state: &State,
+    requests: &[MPI_Request],
+    left: &[Awaited],
+) -> (Vec<(GuestComm, Option<Rank>, PostId)>, bool) {
+    let found = requests.iter().filter_map(|raw| state.users.message(*raw));
+    let found: Vec<_> = found.map(|it| (it.comm, it.peer, it.post)).collect();
+    let is_foreign = |what: &Awaited| match what {
+        Awaited::Operation(post) => !found.iter().any(|(.., message)| message == post),
+        Awaited::Block(_) | Awaited::Making => false,
+    };
+    let foreign = left.iter().any(is_foreign);
+    (found, foreign)
 }
 
 /// The same when a communicator in the making is among them, which goes on in its own steps.

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Level, Need, Span, Waited},
+    engine::{BlockKey, CommKey, Engine, Level, MAX_USER_TAG, Need, Patience, Span, Waited},
     error::Error,
     fault::{FaultCode, FaultReport},
     ids::CommId,
@@ -18,8 +18,7 @@ use crate::{
         repair::Repair,
     },
     seam::{
-        platform::{DataId, Idle, Platform, PostId, Progress, UniverseId},
-        record::Record,
+        platform::{DataId, Idle, Lane, Platform, PostId, Progress, UniverseId},
         reduction::Values,
     },
     timeout::Timeout,
@@ -44,6 +43,14 @@ struct InMpi {
 /// Between two calls by an MPI that waits there is no longer pause: the program did something else.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The greatest tag that the program may give to a message in a lane of [`Guest::lane`].
+pub const MAX_TAG: u32 = MAX_USER_TAG;
+
+/// What a message needs with this peer, or with one that nobody knows.
+fn need_of(peer: Option<Rank>) -> Need {
+    peer.map_or(Need::Anybody, Need::Peer)
+}
+
 /// A wait of the program that the binding makes in several steps.
 #[derive(Clone, Copy)]
 pub struct Steps {
@@ -64,6 +71,9 @@ pub struct GuestBlock(BlockKey);
 pub enum Part {
     /// A request that the platform knows.
     Request(PostId),
+    /// A message on the block's communicator in the lane of [`Guest::lane`]: its request, and its
+    /// peer, which nobody knows for a receive from any source.
+    Message(PostId, Option<Rank>),
     /// An inner block.
     Block(GuestBlock),
 }
@@ -122,6 +132,27 @@ impl Guest {
         self.engine.comm(comm.0).data
     }
 
+    /// Says what a death does to the blocks that start now: [`Patience::Patient`] at first.
+    pub fn set_patience(&mut self, comm: GuestComm, patience: Patience) {
+        self.engine.comm_mut(comm.0).patience = patience;
+    }
+
+    /// The communicator of a block.
+    pub fn comm_of(&self, block: GuestBlock) -> GuestComm {
+        GuestComm(self.engine.block(block.0).comm)
+    }
+
+    /// Where a message of the program can run so that no other attempt meets it, and its tag there.
+    /// The largest tag of the program is [`MAX_TAG`].
+    pub fn lane(&self, comm: GuestComm, tag: u32) -> (Lane, u32) {
+        self.engine.guests_lane(comm.0, tag)
+    }
+
+    /// How many bits of such a tag are not the program's: those below.
+    pub fn tag_bits(&self) -> u32 {
+        self.engine.tag_bits()
+    }
+
     /// The data communicator of a block.
     pub fn data_of(&self, block: GuestBlock) -> Option<DataId> {
         let engine = &self.engine;
@@ -159,9 +190,15 @@ impl Guest {
     #[inline]
     pub fn finish(&mut self, block: GuestBlock, parts: &[Part], timeout: Timeout) {
         let engine = &mut self.engine;
+        if !parts.is_empty() {
+            engine.begin_list(block.0);
+        }
         for part in parts {
             match part {
-                Part::Request(post) => engine.adopt_request(block.0, *post),
+                Part::Request(post) => engine.adopt_request(block.0, *post, Need::Foreign),
+                Part::Message(post, peer) => {
+                    engine.adopt_request(block.0, *post, need_of(*peer));
+                }
                 Part::Block(inner) => engine.adopt_block(block.0, inner.0),
             }
         }
@@ -205,10 +242,18 @@ impl Guest {
         }
     }
 
-    /// Waits until `done` holds of the platform.
-    pub fn wait(&mut self, timeout: Timeout, mut done: impl FnMut(&mut Probe<'_>) -> bool) -> Wait {
+    /// Waits until `done` holds of the platform, and of messages in lanes of [`Self::lane`], each
+    /// with its communicator and peer; `foreign` says that there are other requests.
+    pub fn wait(
+        &mut self,
+        timeout: Timeout,
+        (messages, foreign): (&[(GuestComm, Option<Rank>, PostId)], bool),
+        mut done: impl FnMut(&mut Probe<'_>) -> bool,
+    ) -> Wait {
         let engine = &mut self.engine;
-        let waited = engine.wait_inside(timeout, |engine| done(&mut Probe { engine }));
+        let messages = messages.iter().map(|(comm, peer, post)| (comm.0, need_of(*peer), *post));
+        let awaited = (messages.collect(), foreign);
+        let waited = engine.wait_inside(timeout, awaited, |engine| done(&mut Probe { engine }));
         match waited {
             Waited::Decided => Wait::Done,
             Waited::TimedOut => Wait::TimedOut,
@@ -231,7 +276,8 @@ impl Guest {
             return Wait::TimedOut;
         }
         engine.within(span, |engine| {
-            if engine.wait_inside(Timeout::After(step), |_| false) != Waited::Doomed {
+            let nothing = (Vec::new(), true);
+            if engine.wait_inside(Timeout::After(step), nothing, |_| false) != Waited::Doomed {
                 return Wait::Done;
             }
             engine.wait(Timeout::Poll, Idle::Busy, |_| false);
@@ -308,9 +354,7 @@ impl Guest {
     pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
         let engine = &self.engine;
         // Partner copies are not in the list.
-        let listed = |record: &&Record| matches!(record.need, Need::Foreign | Need::Inner(_));
-        let records = engine.contents(block.0).records.iter().filter(listed).enumerate();
-        let failed = records.filter_map(|(index, record)| match record.state {
+        let failed = engine.listed(block.0).iter().enumerate().filter_map(|(index, record)| match record.state {
             Progress::Failed(code) => Some((index, code)),
             _ => None,
         });
@@ -378,6 +422,9 @@ impl Guest {
         engine.job.creating = false;
         Some(made.and_then(|key| {
             engine.job.world = key.or(engine.job.world);
+            if let Some(key) = key {
+                engine.prepare_for_guest(key);
+            }
             key.map(GuestComm).ok_or(Error::CreationFailed)
         }))
     }
@@ -423,7 +470,9 @@ impl Probe<'_> {
     /// Looks at a request of the platform.
     pub fn request(&mut self, post: PostId) -> bool {
         let progress = self.engine.platform.test(post, &mut None);
-        self.engine.note_foreign_loss(progress);
+        if !self.engine.is_awaited_message(post) {
+            self.engine.note_foreign_loss(progress);
+        }
         progress != Progress::Pending
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Contents {
     pub(super) exchanges: Vec<Exchange>,
     /// The accesses of others to windows of this rank.
     pub(super) service: Option<Box<Service>>,
+    /// The first of the requests that the application has started itself, which are the last.
+    pub(super) first_listed: usize,
     /// How many records from the first on are over.
     pub(super) first_pending: usize,
     /// True when one of these has failed.
@@ -65,6 +67,7 @@ impl Contents {
             records: Records::default(),
             exchanges: Vec::new(),
             service: None,
+            first_listed: usize::MAX,
             first_pending: 0,
             has_failed: false,
             has_synchronised: false,
@@ -114,6 +117,7 @@ impl Engine {
         let contents = &mut self.contents[key.slot()];
         (contents.tag_scope, contents.size, contents.lane) = (tag_scope, size, lane);
         (contents.open_since, contents.first_pending) = (0, 0);
+        contents.first_listed = usize::MAX;
         (contents.has_failed, contents.has_synchronised) = (false, false);
         (contents.limit, contents.first_wait, contents.deadline) = (None, None, None);
         if level.is_agreed() && self.windows.iter().any(|window| window.is_of(comm)) {

@@ -1,30 +1,29 @@
 //! Blocks of a program that owns its MPI: communicators and requests that somebody else made.
 //!
 //! Of such a request nothing is known but how to test it: not its peer, not its communicator. A
-//! death in the block's communicator therefore dooms every pending one. A global block is
-//! interrupted, upon which the platform revokes the communicator, so that MPI ends what is
-//! pending there; a local block, whose peers may all be alive, gets a moment to be complete.
+//! death in the block's communicator therefore dooms a global block with such requests: it is
+//! interrupted, upon which the platform revokes the communicator, so that MPI ends what is pending
+//! there. In a local block, whose peers may all be alive, MPI ends what needs the dead.
+//!
+//! Messages that the program has started through us have a peer that is known, and run in a lane
+//! of ours: a death ends those that need the dead.
 
 use alloc::{vec, vec::Vec};
-use core::time::Duration;
 
-use super::{BlockKey, CommKey, Engine, Need, Phase, Waited};
+use super::{BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Waited, block::lane_of};
 use crate::{
     error::Error,
-    ids::CommId,
-    protocol::fused::Values,
+    ids::{BlockId, CommId},
+    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values},
     rank::Rank,
     seam::{
         buffer::AnyBuffer,
         entry::Entry,
-        platform::{DataId, Idle, Operation, PostId, Progress, UniverseId},
+        platform::{DataId, Idle, Lane, Operation, PostId, Progress, UniverseId},
         record::Record,
     },
     timeout::Timeout,
 };
-
-/// How long requests of a local block may go on after a death in its communicator.
-const LOCAL_GRACE: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Registers a communicator whose ranks are the processes of a universe of their own.
@@ -37,15 +36,44 @@ impl Engine {
     ) -> CommKey {
         let everybody = (0..size).map(Rank::new).collect();
         let key = self.register(id, universe, everybody, me, Some(data));
+        self.prepare_for_guest(key);
         self.job.world = Some(key);
         let rank = Some((me, me.number()));
         self.tell(&Entry::Placed { process: None, rank, generation: 0, role: "rank" });
         key
     }
 
+    /// Messages of ours on a guest's communicator run in a shared context from the beginning, so
+    /// that none is ever to be made; and blocks there are patient at first.
+    pub(crate) fn prepare_for_guest(&mut self, key: CommKey) {
+        let comm = self.comm_mut(key);
+        (comm.context, comm.settled_context) = (FIRST_SHARED_CONTEXT, FIRST_SHARED_CONTEXT);
+        comm.patience = Patience::Patient;
+    }
+
+    /// Where messages of ours run on a guest's communicator, and the tag there for one of the
+    /// guest's. It is one of the attempt, and not of a block: the guest gives them to blocks later.
+    pub(crate) fn guests_lane(&self, key: CommKey, tag: u32) -> (Lane, u32) {
+        let comm = self.comm(key);
+        let scope = self.tag_bits.scope_of(Level::Local, BlockId(0), comm.context);
+        (lane_of(comm), self.tag_bits.on_the_wire(tag, scope))
+    }
+
+    /// The requests that the application has started itself come next in this block.
+    pub(crate) fn begin_list(&mut self, key: BlockKey) {
+        let contents = self.contents_mut(key);
+        contents.first_listed = contents.records.len();
+    }
+
     /// Makes a request that somebody else started the next one of a block.
-    pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId) {
-        self.contents_mut(key).records.add(Need::Foreign).adopt(post);
+    pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId, need: Need) {
+        self.contents_mut(key).records.add(need).adopt(post);
+    }
+
+    /// What became of the requests of a block that somebody else started, in their order.
+    pub(crate) fn listed(&self, key: BlockKey) -> &[Record] {
+        let contents = self.contents(key);
+        contents.records.get(contents.first_listed..).unwrap_or(&[])
     }
 
     /// The same for a block, which stays its owner's, too.
@@ -150,31 +178,40 @@ impl Engine {
         }
         let block = self.block(key);
         if block.level.is_agreed() {
-            return self.interrupt_open(block.comm, block.scope);
+            self.interrupt_open(block.comm, block.scope);
         }
-        let moment = self.platform.now() + LOCAL_GRACE;
-        self.contents_mut(key).bring_deadline(moment);
     }
 
     /// Waits for requests of this process until `done` holds, or until a block that this process
     /// is in has become doomed.
+    ///
+    /// Those that are messages of ours, with their communicators, go on after a death as long as
+    /// their peers may serve them; `foreign` says that there are others.
     pub(crate) fn wait_inside(
         &mut self,
         timeout: Timeout,
+        (messages, foreign): (Vec<(CommKey, Need, PostId)>, bool),
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> Waited {
+        self.awaited = messages;
         let mut doomed = false;
         let over = self.wait(timeout, Idle::Busy, |engine| {
             // What ended because of the doom is over all the same.
-            doomed = engine.inside_a_doomed_block();
+            doomed = engine.inside_a_doomed_block(foreign);
             done(engine) || doomed
         });
+        self.awaited.clear();
         match (over, doomed) {
             (true, true) if done(self) => Waited::Decided,
             (true, false) => Waited::Decided,
             (_, true) => Waited::Doomed,
             (false, false) => Waited::TimedOut,
         }
+    }
+
+    /// True for a message of ours that is waited for, of which it is known what it needs.
+    pub(crate) fn is_awaited_message(&self, post: PostId) -> bool {
+        self.awaited.iter().any(|(.., awaited)| *awaited == post)
     }
 
     /// A request failed, outside of any `finish`.
@@ -188,9 +225,9 @@ impl Engine {
 
     /// True when a global block that this process has not finished is interrupted, or lost a
     /// member; the others of the block are told.
-    fn inside_a_doomed_block(&mut self) -> bool {
-        if self.process.has_bereaved_blocks(true) {
-            self.call(|process, out| process.doom_bereaved_blocks(true, out));
+    fn inside_a_doomed_block(&mut self, patient_too: bool) -> bool {
+        if self.process.has_bereaved_blocks(patient_too) {
+            self.call(|process, out| process.doom_bereaved_blocks(patient_too, out));
         }
         self.process.is_in_a_doomed_block()
     }

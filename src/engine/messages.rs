@@ -51,6 +51,11 @@ impl TagBits {
         Self { scope: (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS }
     }
 
+    /// The tag on the wire of a message of this scope.
+    pub(super) const fn on_the_wire(self, tag: u32, scope: u32) -> u32 {
+        tag << self.scope | scope
+    }
+
     /// How many bits of a tag name the shared context.
     const fn context(self) -> u32 {
         (self.scope - 1) / 3
@@ -102,6 +107,11 @@ impl Engine {
     #[inline]
     pub(crate) fn wire_tag(&self, key: BlockKey, tag: u32) -> u32 {
         tag << self.tag_bits.scope | self.contents(key).tag_scope
+    }
+
+    /// How many bits of a tag on the wire are not the user's.
+    pub(crate) fn tag_bits(&self) -> u32 {
+        self.tag_bits.scope
     }
 
     /// The user's part of a tag on the wire.

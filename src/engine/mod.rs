@@ -51,7 +51,7 @@ use crate::{
     },
     rank::Rank,
     seam::{
-        platform::{DataId, Platform, Setup, UniverseId},
+        platform::{DataId, Platform, PostId, Setup, UniverseId},
         pulse::Pulse,
     },
 };
@@ -134,6 +134,9 @@ pub(crate) struct Engine {
     tag_bits: TagBits,
     /// When all requests of the draining blocks are looked at again.
     next_look: Duration,
+    /// Messages of the application's own that it waits for before it has given them to a block,
+    /// with their communicators.
+    awaited: Vec<(CommKey, Need, PostId)>,
     /// When the living are asked again how far they are.
     next_question: Duration,
     /// The wait of the application of which the present one is a step.
@@ -166,6 +169,7 @@ impl Engine {
             tests_per_turn: progress::tests_per_turn(setup.patience),
             tag_bits: TagBits::new(setup.max_tag),
             next_look: Duration::ZERO,
+            awaited: Vec::new(),
             next_question: Duration::ZERO,
             span: None,
         }

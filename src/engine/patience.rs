@@ -12,6 +12,7 @@ use crate::{
     fault::FaultCode,
     protocol::stages::Stage,
     rank::Rank,
+    seam::platform::Post,
 };
 
 /// How often the living are asked, or their answers looked at.
@@ -56,7 +57,8 @@ impl Engine {
                 self.defer_commands(|engine| engine.ask_for_those_inside(*key, now));
             }
         }
-        if patient.is_empty() {
+        self.ask_for_the_awaited(now);
+        if patient.is_empty() && self.awaited.is_empty() {
             return None;
         }
         self.next_question = now + ASK_PERIOD;
@@ -78,6 +80,22 @@ impl Engine {
         if let Some((need, _)) = self.contents(key).probing {
             let in_vain = self.hope((key, outer), need, now) != Hope::Yes;
             self.contents_mut(key).probing = Some((need, in_vain));
+        }
+    }
+
+    /// The same for the messages of the application's own that it waits for before it has given
+    /// them to a block.
+    fn ask_for_the_awaited(&mut self, now: Duration) {
+        for at in 0..self.awaited.len() {
+            let (comm, need, post) = self.awaited[at];
+            let Some(block) = self.process.innermost(comm) else { continue };
+            let why = match self.hope((block, block), need, now) {
+                Hope::Yes => continue,
+                // One that has come is stronger.
+                Hope::IfMatched => FaultCode::TimedOut,
+                Hope::No => FaultCode::Interrupted,
+            };
+            self.platform.cancel(&mut Post::Kept(post), Some(why));
         }
     }
 
@@ -143,7 +161,11 @@ impl Engine {
 
     /// Ends a receive that no message has come for, as failed.
     fn cut_unmatched(&mut self, key: BlockKey, index: usize) {
-        if self.cancel_request(key, index) {
+        if index >= self.contents(key).first_listed {
+            // The platform tells whoever asks that it was cut.
+            self.ask_to_end(key, index, Some(FaultCode::TimedOut));
+            self.test_request(key, index);
+        } else if self.cancel_request(key, index) {
             let record = &mut self.contents_mut(key).records[index];
             record.state = Progress::Failed(FaultCode::Interrupted);
             self.after_failure(key, index);

@@ -231,16 +231,16 @@ impl Engine {
         if let Need::Inner(inner) = record.need {
             return self.detach(inner);
         }
-        self.ask_to_end(key, index, true);
+        self.ask_to_end(key, index, Some(code));
         self.end_exchange(key, index);
         self.after_failure(key, index);
     }
 
-    /// Asks the platform to end a receive, which has failed, or successfully.
-    fn ask_to_end(&mut self, key: BlockKey, index: usize, failed: bool) {
+    /// Asks the platform to end a receive, which has failed with this code, or successfully.
+    pub(super) fn ask_to_end(&mut self, key: BlockKey, index: usize, why: Option<FaultCode>) {
         let Self { platform, contents, .. } = self;
         if let Some(post) = contents[key.slot()].records[index].post_mut() {
-            platform.cancel(post, failed);
+            platform.cancel(post, why);
         }
     }
 
@@ -276,7 +276,7 @@ impl Engine {
             let status = Status { cancelled: true, ..Status::default() };
             contents.records[index].end(Progress::Complete(status));
         }
-        self.ask_to_end(key, index, false);
+        self.ask_to_end(key, index, None);
         let state = self.test_request(key, index);
         matches!(state, Progress::Complete(status) if status.cancelled)
     }
@@ -313,8 +313,9 @@ impl Engine {
     #[cold]
     pub(super) fn reclaim_buffers(&mut self, key: BlockKey) {
         for index in 0..self.contents(key).records.len() {
-            let record = &self.contents(key).records[index];
-            if matches!(record.state, Progress::Failed(_)) && record.need != Need::Foreign {
+            let contents = self.contents(key);
+            let failed = matches!(contents.records[index].state, Progress::Failed(_));
+            if failed && index < contents.first_listed {
                 self.reclaim_buffer(key, index);
             }
         }

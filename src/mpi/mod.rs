@@ -35,7 +35,7 @@ use std::{path::Path, thread, time::Duration};
 use deaths::{observer, watcher};
 use lifecycle::exit;
 use node::pulse;
-use operations::contexts::{DataComm, lane_of};
+use operations::contexts::lane_of;
 
 pub use self::{
     baseline::Baseline,
@@ -168,10 +168,10 @@ impl Platform for MpiPlatform {
         self.settle_all(records)
     }
 
-    fn cancel(&mut self, post: &mut Post, failed: bool) {
+    fn cancel(&mut self, post: &mut Post, why: Option<FaultCode>) {
         match post {
             Post::Message(flight) => flight.cancel(),
-            Post::Kept(id) => self.table.cancel(*id, failed),
+            Post::Kept(id) => self.table.cancel(*id, why),
         }
     }
 
@@ -190,10 +190,6 @@ impl Platform for MpiPlatform {
         take: Option<&mut dyn Buffer>,
     ) -> Result<Option<Found>, FaultCode> {
         let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
-        let is_bare = || self.data[lane.data.0 as usize].as_ref().is_some_and(DataComm::is_bare);
-        if take.is_none() && is_bare() {
-            return Ok(None);
-        }
         self.messages.find(comm, envelope, take, self.ulfm)
     }
 
@@ -223,10 +219,8 @@ impl Platform for MpiPlatform {
                 return;
             }
             users.revoke(self.ulfm);
-            self.table.drain_users(data);
-            if !self.needs(data, context - 1) {
-                return;
-            }
+            // Messages of ours run elsewhere, and in a shared context.
+            return self.table.drain_users(data);
         }
         let Some(place) = self.data.get_mut(data.0 as usize).and_then(Option::as_mut) else {
             return;

@@ -335,8 +335,9 @@ pub trait Platform: Any {
     }
 
     /// Ends a receive that has no message yet; [`Self::look`] tells whether it is over. Other
-    /// operations go on. Whether it has failed, for its block, is for whoever else asks about it.
-    fn cancel(&mut self, post: &mut Post, failed: bool);
+    /// operations go on. Why it has failed, if it has, is for whoever else asks about it: one that
+    /// was interrupted is waited for no longer.
+    fn cancel(&mut self, post: &mut Post, why: Option<FaultCode>);
 
     /// Gives up an operation, with the buffer if the request had it: it is cancelled if that is
     /// possible, and the buffer is dropped when nobody can touch it any more. The post is gone

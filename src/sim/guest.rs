@@ -110,7 +110,16 @@ impl SimPlatform {
         operation: &Operation,
         buffer: Vec<T>,
     ) -> Option<PostId> {
-        let lane = Lane { data, context: CONTEXT };
+        self.start_in(Lane { data, context: CONTEXT }, operation, buffer)
+    }
+
+    /// Starts a message of the program in a lane of the library.
+    pub fn start_in<T: Element>(
+        &mut self,
+        lane: Lane,
+        operation: &Operation,
+        buffer: Vec<T>,
+    ) -> Option<PostId> {
         let Ok(Posted::Running(post)) = self.post(lane, operation, AnyBuffer::of(buffer)) else {
             return None;
         };
@@ -187,10 +196,13 @@ impl SimPlatform {
 
     /// A request of the program is asked to end. If it has failed for its block, it was interrupted
     /// for whoever else asks.
-    pub(super) fn cut_handed(&self, post: PostId, failed: bool) {
+    pub(super) fn cut_handed(&self, post: PostId, why: Option<FaultCode>) {
         self.with_post(post, |post| {
-            if let Some(handed) = post.handed.as_mut().filter(|_| failed) {
+            if let (Some(handed), Some(why)) = (post.handed.as_mut(), why) {
                 handed.cut.get_or_insert(FaultCode::Interrupted);
+                if why == FaultCode::Interrupted {
+                    handed.given_up.get_or_insert(why);
+                }
             }
         });
     }

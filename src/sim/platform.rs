@@ -309,9 +309,9 @@ impl Platform for SimPlatform {
         progress
     }
 
-    fn cancel(&mut self, post: &mut Post, failed: bool) {
+    fn cancel(&mut self, post: &mut Post, why: Option<FaultCode>) {
         let Post::Kept(post) = *post else { return };
-        self.cut_handed(post, failed);
+        self.cut_handed(post, why);
         if let Some(mut world) = self.enter(false) {
             world.cancel(self.me, post);
         }

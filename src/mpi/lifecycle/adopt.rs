@@ -22,7 +22,7 @@ use crate::{
         deaths::{observer, watcher},
         node::{environment, status},
         operations::{
-            contexts::DataComm,
+            contexts::{DataComm, lane_of},
             platform::{Finalizer, MpiPlatform},
         },
         this_mpi::{self, Keeping, inject_failure, unreported_exit},
@@ -32,7 +32,7 @@ use crate::{
         },
     },
     rank::{Rank, RankSet},
-    seam::platform::{DataId, Origin, UniverseId},
+    seam::platform::{DataId, Lane, Origin, UniverseId},
 };
 
 /// A communicator of the user that was taken into use.
@@ -110,6 +110,16 @@ impl MpiPlatform {
     /// The user's communicator.
     pub fn users_comm(&self, data: DataId) -> Option<ffi::MPI_Comm> {
         self.users.get(data).map(|(_, comm)| comm.raw())
+    }
+
+    /// MPI's communicator of a lane of ours, for a message of the user; with the deaths there
+    /// acknowledged, so that one may be received from any source, if that is asked for.
+    pub fn comm_of_lane(&self, lane: Lane, acknowledged: bool) -> Option<ffi::MPI_Comm> {
+        let comm = lane_of(&self.data, lane)?;
+        if acknowledged {
+            comm.acknowledge_failures(self.ulfm);
+        }
+        Some(comm.raw())
     }
 
     /// The user has freed the communicator, or is about to.

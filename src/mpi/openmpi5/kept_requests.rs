@@ -210,6 +210,16 @@ impl Keeping {
         Seen::Over(done, class)
     }
 
+    /// Gives the status of a request that is over another tag.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    pub(in crate::mpi) unsafe fn set_tag(self, request: MPI_Request, tag: c_int) {
+        let status = &self.part(request).status;
+        status.set(MPI_Status { MPI_TAG: tag, ..status.get() });
+    }
+
     /// The error in a request that is kept.
     fn error(self, request: MPI_Request) -> c_int {
         self.part(request).status.get().MPI_ERROR

@@ -90,11 +90,6 @@ impl DataComm {
         self.source
     }
 
-    /// True when its operations run on a communicator that somebody else made.
-    pub(in crate::mpi) fn is_bare(&self) -> bool {
-        self.is_bare
-    }
-
     /// The communicator of a context, if it is made and not retired.
     #[inline]
     pub(in crate::mpi) fn context(&self, number: u32) -> Option<&Comm> {
@@ -137,9 +132,6 @@ impl DataComm {
         refill: bool,
         ulfm: &Ulfm,
     ) -> Option<(u32, Comm)> {
-        if self.is_bare {
-            self.source.revoke(ulfm);
-        }
         let contexts = self.contexts.iter_mut().take(number as usize);
         for context in contexts.skip(self.retired as usize) {
             if let Context::Ready(comm) = *context {

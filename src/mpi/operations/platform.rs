@@ -51,12 +51,6 @@ pub struct MpiPlatform {
 }
 
 impl MpiPlatform {
-    /// True when MPI may still work for the operations of this context and those before it, or
-    /// somebody has not looked whether it does.
-    pub(in crate::mpi) fn needs(&mut self, data: DataId, context: u32) -> bool {
-        self.table.needs(data, context) || self.flights.needs(data, context)
-    }
-
     pub(in crate::mpi) fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
         self.unneeded.extend(unneeded.map(|(number, comm)| (data, number, comm)));
     }

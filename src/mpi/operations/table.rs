@@ -241,10 +241,10 @@ impl Table {
 
     /// Asks MPI to end a receive, or whatever the user has started. If it has failed for its block,
     /// it was interrupted for whoever else asks.
-    pub(in crate::mpi) fn cancel(&mut self, post: PostId, failed: bool) {
+    pub(in crate::mpi) fn cancel(&mut self, post: PostId, why: Option<FaultCode>) {
         match self.slot(post) {
             Some(Slot { request, owner: Owner::Engine(own), .. }) => own.kind.cancel(request),
-            Some(Slot { request, owner: Owner::User(users), .. }) => users.cancel(request, failed),
+            Some(Slot { request, owner: Owner::User(users), .. }) => users.cancel(request, why),
             None => {}
         }
     }

@@ -53,6 +53,8 @@ pub(super) struct Users {
     pub(super) given_up: Option<FaultCode>,
     /// What it has failed with, for its block, when MPI was asked to end it.
     cut: Option<FaultCode>,
+    /// How many bits of its tag on the wire are not the user's.
+    pub(super) tag_bits: u32,
 }
 
 impl Users {
@@ -68,7 +70,8 @@ impl Users {
 
     fn new(keeping: Keeping, free: Free) -> Self {
         let (ended, raised, given_up, cut) = (None, None, None, None);
-        Self { keeping, free, is_freed: false, ended, uses: 1, raised, given_up, cut }
+        let tag_bits = 0;
+        Self { keeping, free, is_freed: false, ended, uses: 1, raised, given_up, cut, tag_bits }
     }
 
     /// Looks once, unless it is over.
@@ -118,6 +121,11 @@ impl Users {
             class => Some(FaultCode::from_mpi_class(class)),
         };
         let mut status = done.into_raw();
+        if self.tag_bits > 0 && status.MPI_TAG > 0 {
+            status.MPI_TAG >>= self.tag_bits;
+            // SAFETY: live, as it is kept.
+            unsafe { keeping.set_tag(request.raw(), status.MPI_TAG) };
+        }
         status.MPI_ERROR = class;
         self.ended = Some(Ended { status, fault: fault.or(self.raised), is_persistent });
     }
@@ -148,11 +156,15 @@ impl Users {
 
     /// Asks MPI to end it. One that has failed for its block was interrupted for whoever waits for
     /// it: a deadline that has passed would be taken for that of the wait.
-    pub(super) fn cancel(&mut self, request: &mut Request, failed: bool) {
-        if self.ended.is_none() {
-            self.cut = self.cut.or(failed.then_some(FaultCode::Interrupted));
-            request.cancel();
+    pub(super) fn cancel(&mut self, request: &mut Request, why: Option<FaultCode>) {
+        if self.ended.is_some() {
+            return;
         }
+        self.cut = self.cut.or(why.map(|_| FaultCode::Interrupted));
+        if why == Some(FaultCode::Interrupted) {
+            self.given_up.get_or_insert(FaultCode::Interrupted);
+        }
+        request.cancel();
     }
 
     /// One of those who ask for it does no more; true when it was the last.

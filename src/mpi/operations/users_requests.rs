@@ -32,6 +32,26 @@ impl MpiPlatform {
         Some(self.table.add(request, Lane::NOWHERE, Owner::User(users)))
     }
 
+    /// The same for a message in a lane of ours, whose tag on the wire has so many bits beside the
+    /// user's.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::adopt_request`].
+    pub unsafe fn adopt_message(
+        &mut self,
+        raw: ffi::MPI_Request,
+        instead: Free,
+        tag_bits: u32,
+    ) -> Option<PostId> {
+        // SAFETY: our caller's promise.
+        let post = unsafe { self.adopt_request(raw, instead) }?;
+        if let Some((users, _)) = self.table.users(post) {
+            users.tag_bits = tag_bits;
+        }
+        Some(post)
+    }
+
     /// The operation that a request stands for now, which is another one after the user has started
     /// it again.
     pub fn renew_request(&mut self, post: PostId) -> PostId {

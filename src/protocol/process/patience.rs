@@ -47,6 +47,14 @@ impl Process {
         bereaved && self.is_patient(key) && !self.doomed_around(key)
     }
 
+    /// The block on a communicator that this process has started last and is still in, if others
+    /// are to be asked about it.
+    pub fn innermost(&self, comm: CommKey) -> Option<BlockKey> {
+        let open = self.comm(comm).open.iter().copied();
+        let inside = |key: &BlockKey| self.block(*key).phase == Phase::Open;
+        open.filter(inside).last().filter(|key| self.must_ask(*key))
+    }
+
     /// True when a process of some universe has died.
     #[inline]
     pub fn is_bereaved(&self) -> bool {

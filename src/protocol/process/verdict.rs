@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{BlockKey, CommKey, Command, Need, Next, Outlet, Phase, Process};
+use super::{BlockKey, CommKey, Command, Need, Next, Outlet, Patience, Phase, Process};
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::BlockId,
@@ -166,7 +166,7 @@ impl Process {
             self.pending.push_back((comm, Next::Aborted(id, decision.next_context)));
         }
         let state = self.comm(comm);
-        if state.context >= FIRST_SHARED_CONTEXT {
+        if state.context > FIRST_SHARED_CONTEXT {
             out.command(Command::DiscardStaleMessages(state.present.unwrap_or(comm)));
         }
     }
@@ -217,8 +217,11 @@ impl Process {
         let state = self.comm_mut(comm);
         let report = decision.report(state.id);
         if decision.next_context > state.context && !planted!(KeepTheContext) {
+            let was_shared = state.context >= FIRST_SHARED_CONTEXT;
             state.context = decision.next_context;
-            if let Some(data) = state.data {
+            // In a shared context there is nothing to end, but what a prompt block has elsewhere.
+            let ends = !was_shared || state.patience == Patience::Prompt;
+            if let Some(data) = state.data.filter(|_| ends) {
                 let refill = decision.dead.is_empty() && state.commit.dead().is_empty();
                 out.command(Command::RetireContexts(data, decision.next_context, refill));
             }

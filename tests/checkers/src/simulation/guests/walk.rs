@@ -32,6 +32,9 @@ pub(super) fn effects_of_entering(comms: usize) -> u64 {
     4 * comms as u64 + 2
 }
 
+/// The communicator and the peer of a message in a lane of the library.
+type Own = Option<(GuestComm, Option<Rank>)>;
+
 /// A communicator in use.
 struct Place {
     comm: GuestComm,
@@ -57,7 +60,7 @@ struct Slot {
     objects: bool,
     limit: Option<Duration>,
     ended: bool,
-    posts: Vec<PostId>,
+    posts: Vec<(PostId, Own)>,
     inner: Vec<GuestBlock>,
     /// What comes in, and what it must hold.
     expected: Vec<(PostId, u64)>,
@@ -206,11 +209,32 @@ impl<'a> Walk<'a> {
 
     /// Starts a request of the program in a block. As a program does, it objects when MPI refuses.
     fn post(&mut self, at: usize, operation: &Operation, content: u64) -> Option<PostId> {
-        let data = self.place_of(at)?.data;
-        let started = |it: &mut sim::SimPlatform| it.start_request(data, operation, vec![content]);
+        let Place { comm, data, .. } = *self.place_of(at)?;
+        let (mut lane, mut operation, mut own) = (None, operation.clone(), None);
+        if self.job.setting.patient {
+            let mut on_the_wire = |tag: &mut u32| {
+                let (found, wire) = self.guest.lane(comm, *tag);
+                (lane, *tag) = (Some(found), wire);
+            };
+            match &mut operation {
+                Operation::Send { to, tag, .. } => {
+                    on_the_wire(tag);
+                    own = Some((comm, Some(*to)));
+                }
+                Operation::Receive { from, tag: Some(tag) } => {
+                    on_the_wire(tag);
+                    own = Some((comm, *from));
+                }
+                _ => {}
+            }
+        }
+        let started = |it: &mut sim::SimPlatform| match lane {
+            Some(lane) => it.start_in(lane, &operation, vec![content]),
+            None => it.start_request(data, &operation, vec![content]),
+        };
         let post = self.guest.with_sim(started);
         match post {
-            Some(post) => self.slots[at].posts.push(post),
+            Some(post) => self.slots[at].posts.push((post, own)),
             None => self.object(at),
         }
         post
@@ -253,9 +277,12 @@ impl<'a> Walk<'a> {
 
     fn wait_inside(&mut self, at: usize) {
         let posts = self.slots[at].posts.clone();
-        let over = |post: &PostId, probe: &mut fampi::guest::Probe<'_>| probe.request(*post);
-        let waited =
-            self.guest.wait(Timeout::Never, |probe| posts.iter().all(|post| over(post, probe)));
+        let messages = posts.iter().filter_map(|(post, own)| own.map(|(comm, of)| (comm, of, *post)));
+        let messages: Vec<_> = messages.collect();
+        let foreign = messages.len() < posts.len();
+        let waited = self.guest.wait(Timeout::Never, (&messages, foreign), |probe| {
+            posts.iter().all(|(post, _)| probe.request(*post))
+        });
         self.log.seen.count("waits in doomed blocks", u64::from(waited == Wait::Doomed));
     }
 
@@ -264,11 +291,14 @@ impl<'a> Walk<'a> {
         let Some(block) = slot.block.filter(|_| !slot.finished) else { return };
         slot.finished = true;
         let data = self.guest.data_of(block).expect("it carries operations");
-        for post in &slot.posts {
+        for (post, _) in &slot.posts {
             self.guest.with_sim(|sim| sim.assign_request(*post, data));
         }
         let inner = slot.inner.iter().map(|inner| Part::Block(*inner));
-        let posts = slot.posts.iter().map(|post| Part::Request(*post));
+        let posts = slot.posts.iter().map(|(post, own)| match own {
+            Some((_, peer)) => Part::Message(*post, *peer),
+            None => Part::Request(*post),
+        });
         let parts: Vec<Part> = posts.chain(inner).collect();
         if let Some(name) = slot.name.filter(|_| !slot.objects) {
             self.finished.lock().expect("nobody panics with it").insert((name, self.me));
@@ -285,7 +315,7 @@ impl<'a> Walk<'a> {
         (slot.finished, slot.objects) = (true, true);
         self.log.seen.count("blocks left", 1);
         self.guest.leave_block(block);
-        for post in self.slots[at].posts.drain(..) {
+        for (post, _) in self.slots[at].posts.drain(..) {
             self.guest.with_sim(|sim| sim.forget_request(post));
         }
     }
@@ -294,7 +324,7 @@ impl<'a> Walk<'a> {
         if let Some(block) = slot.block {
             self.guest.release(block);
         }
-        for post in slot.posts {
+        for (post, _) in slot.posts {
             // The program's use, and that of the block.
             self.guest.with_sim(|sim| sim.forget_request(post));
             self.guest.with_sim(|sim| sim.forget_request(post));
