@@ -179,6 +179,16 @@
 #define FAMPI_TRYBLOCK_WITH_COLLECTIVE 2
 
 /*
+ A death ends all that waits in a block.
+ */
+#define FAMPI_PROMPT 0
+
+/*
+ A death ends what needed the dead, and what no living rank will serve.
+ */
+#define FAMPI_PATIENT 1
+
+/*
  The report of a block, which is the program's until `FAMPI_Report_free`.
  */
 typedef struct FAMPI_Report FAMPI_Report;
@@ -326,13 +336,19 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  no limit. How long to wait for the verdict is told to the wait. Called again on the same block,
  the list is ignored, and `timeout` counts from the next wait on as long as requests are pending.
 
- After a death that the block met or reported, its communicator is revoked on all ranks: what is
- pending there ends with an error. Blocks without operations on it go on working, and
- `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start from it. Requests on other communicators
- that cannot end are faults of the block while MPI still has them, and waits for them return
- `FAMPI_ERR_INTERRUPTED`: their buffers are not to be touched before `MPI_Test` says that they
- are over. After a fault without a death nothing is revoked: give the next attempt other tags if
- an old message could match.
+ A death ends those messages of `FAMPI_Isend`, `FAMPI_Issend` and `FAMPI_Irecv` that need the
+ dead, and the others when their peer has ended its part of the block without having served them
+ (`FAMPI_Comm_set_patience`). Their communicator goes on, and so do blocks on it with such
+ messages, however many processes have died.
+
+ Of other requests nobody knows whom they need. When a process dies while such a request is
+ pending in the block, the block is cut short on all ranks and its communicator revoked: what is
+ pending there ends with an error, and MPI's own calls on it fail from then on. Messages of
+ fampi's own and blocks go on working, and `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start
+ from it. Requests on other communicators that cannot end are faults of the block while MPI still
+ has them, and waits for them return `FAMPI_ERR_INTERRUPTED`: their buffers are not to be touched
+ before `MPI_Test` says that they are over. After a fault without a death nothing is revoked:
+ give the next attempt other tags if an old message of MPI's own could match.
 
  Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list, or when a
  request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished,
@@ -492,6 +508,85 @@ int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
                                     int numbers,
                                     MPI_Datatype datatype,
                                     MPI_Op op);
+
+/*
+ `MPI_Isend` in a lane of fampi's own, which the receiver takes by `FAMPI_Irecv`.
+
+ The message belongs to the attempt in which it was started: after a faulty block on the
+ communicator it meets no later receive. Give the request to the finish of a block on the same
+ communicator. A death ends it only if it needs the dead, and another rank that does not serve it
+ when that one has ended its part of the block, see `FAMPI_Comm_set_patience`. The request is one
+ of MPI's own, for every call of MPI and of fampi.
+
+ The tag is at most 32767, and `MPI_ERR_TAG` is returned for others. On a communicator that is
+ not in use, and for `MPI_PROC_NULL`, this is `MPI_Isend` itself: all ranks take a communicator
+ into use at the same point of the program (`FAMPI_Init`, or its first block).
+
+ Returns as `MPI_Isend`; `FAMPI_ERR_ARG` for a null pointer.
+
+ Pointers:
+
+ As `MPI_Isend`.
+ */
+int FAMPI_Isend(const void *buf,
+                int count,
+                MPI_Datatype datatype,
+                int dest,
+                int tag,
+                MPI_Comm comm,
+                MPI_Request *request);
+
+/*
+ `MPI_Issend` in a lane of fampi's own: complete when its receive has started. Otherwise as
+ `FAMPI_Isend`.
+
+ Pointers:
+
+ As `MPI_Issend`.
+ */
+int FAMPI_Issend(const void *buf,
+                 int count,
+                 MPI_Datatype datatype,
+                 int dest,
+                 int tag,
+                 MPI_Comm comm,
+                 MPI_Request *request);
+
+/*
+ `MPI_Irecv` of a message of `FAMPI_Isend` or `FAMPI_Issend`, as these.
+
+ `MPI_ANY_SOURCE` may be given; one that is pending when a process of the communicator dies has
+ failed, as its message may have been that one's, and after that only messages are received from
+ any source that go without their receiver (4 KiB at most). `MPI_ANY_TAG` is refused with
+ `MPI_ERR_TAG`. A status of `FAMPI_Wait_local`, and every one after the end of the block, has the
+ tag of the message; that of an MPI call before has one that names the attempt, too.
+
+ Pointers:
+
+ As `MPI_Irecv`.
+ */
+int FAMPI_Irecv(void *buf,
+                int count,
+                MPI_Datatype datatype,
+                int source,
+                int tag,
+                MPI_Comm comm,
+                MPI_Request *request);
+
+/*
+ Says what a death does to the blocks that this rank starts on a communicator from now on: with
+ `FAMPI_PATIENT`, as at first, it ends what needed the dead; a request between two living ranks
+ goes on until its peer has ended its part of the block without having served it. With
+ `FAMPI_PROMPT` it ends all that waits in the block, so that recovery begins at once.
+
+ Only of messages started by `FAMPI_Isend`, `FAMPI_Issend` and `FAMPI_Irecv` on the communicator
+ of the block the peer is known: a block with other requests that are pending at a death is
+ prompt, and its communicator revoked. Local. All ranks say the same.
+
+ Returns `FAMPI_ERR_ARG` for another number; else as `FAMPI_Init`, as which it is collective if
+ the communicator is not in use.
+ */
+int FAMPI_Comm_set_patience(MPI_Comm comm, int patience);
 
 /*
  The requests of this rank that did not complete, with one of these codes, as places in the

@@ -3,12 +3,13 @@
 //! Of such a request nothing is known but how to test it: not its peer, not its communicator. A
 //! death in the block's communicator therefore dooms a global block with such requests: it is
 //! interrupted, upon which the platform revokes the communicator, so that MPI ends what is pending
-//! there. In a local block, whose peers may all be alive, MPI ends what needs the dead.
+//! there; a local block, whose peers may all be alive, gets a moment to be complete.
 //!
 //! Messages that the program has started through us have a peer that is known, and run in a lane
 //! of ours: a death ends those that need the dead.
 
 use alloc::{vec, vec::Vec};
+use core::time::Duration;
 
 use super::{BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Waited, block::lane_of};
 use crate::{
@@ -24,6 +25,10 @@ use crate::{
     },
     timeout::Timeout,
 };
+
+/// How long requests of a local block, of which nobody knows whom they need, may go on after a
+/// death in its communicator: MPI does not end all of them.
+const LOCAL_GRACE: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Registers a communicator whose ranks are the processes of a universe of their own.
@@ -178,8 +183,10 @@ impl Engine {
         }
         let block = self.block(key);
         if block.level.is_agreed() {
-            self.interrupt_open(block.comm, block.scope);
+            return self.interrupt_open(block.comm, block.scope);
         }
+        let moment = self.platform.now() + LOCAL_GRACE;
+        self.contents_mut(key).bring_deadline(moment);
     }
 
     /// Waits for requests of this process until `done` holds, or until a block that this process

@@ -117,6 +117,8 @@ impl Users {
         }
         // What was cancelled is complete for MPI, with nothing in its buffer.
         let fault = match class {
+            // What the receiver took out of the way, long after it was given up, was not served.
+            0 if self.tag_bits > 0 && self.given_up.is_some() => self.given_up,
             0 => self.cut.filter(|_| done.is_cancelled()),
             class => Some(FaultCode::from_mpi_class(class)),
         };
