@@ -111,7 +111,9 @@ impl Engine {
             if let Some(data) = self.comm(comm).data {
                 self.platform.retire_contexts(data, context + 1, false);
             }
-        } else if state.commit.dead().len() > state.commit.reported_dead().len() {
+        } else if state.has_unreported_deaths()
+            || !block.level.is_agreed() && !state.commit.dead().is_empty()
+        {
             self.doubt(key);
         }
         self.drain(key);
@@ -200,7 +202,7 @@ impl Engine {
         (messages, foreign): (Vec<(CommKey, Need, PostId)>, bool),
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> Waited {
-        self.awaited = messages;
+        (self.awaited, self.awaits_foreign) = (messages, foreign);
         let mut doomed = false;
         let over = self.wait(timeout, Idle::Busy, |engine| {
             // What ended because of the doom is over all the same.
@@ -208,6 +210,7 @@ impl Engine {
             done(engine) || doomed
         });
         self.awaited.clear();
+        self.awaits_foreign = false;
         match (over, doomed) {
             (true, true) if done(self) => Waited::Decided,
             (true, false) => Waited::Decided,

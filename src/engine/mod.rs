@@ -137,6 +137,8 @@ pub(crate) struct Engine {
     /// Messages of the application's own that it waits for before it has given them to a block,
     /// with their communicators.
     awaited: Vec<(CommKey, Need, PostId)>,
+    /// The application waits for requests that it has started itself.
+    awaits_foreign: bool,
     /// When the living are asked again how far they are.
     next_question: Duration,
     /// The wait of the application of which the present one is a step.
@@ -170,6 +172,7 @@ impl Engine {
             tag_bits: TagBits::new(setup.max_tag),
             next_look: Duration::ZERO,
             awaited: Vec::new(),
+            awaits_foreign: false,
             next_question: Duration::ZERO,
             span: None,
         }

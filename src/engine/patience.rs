@@ -58,7 +58,7 @@ impl Engine {
             }
         }
         self.ask_for_the_awaited(now);
-        if patient.is_empty() && self.awaited.is_empty() {
+        if patient.is_empty() && self.awaited.is_empty() && !self.awaits_foreign {
             return None;
         }
         self.next_question = now + ASK_PERIOD;
@@ -73,6 +73,7 @@ impl Engine {
                 match self.hope((key, outer), need, now) {
                     Hope::Yes => {}
                     Hope::IfMatched => self.cut_unmatched(key, index),
+                    Hope::No if need == Need::Foreign => return self.cut_foreign(outer),
                     Hope::No => self.fail_request(key, index, FaultCode::Interrupted),
                 }
             }
@@ -102,6 +103,9 @@ impl Engine {
     /// The same for the blocks that were started inside of an open one.
     fn ask_for_those_inside(&mut self, key: BlockKey, now: Duration) {
         if self.block(key).phase == Phase::Open {
+            if self.awaits_foreign && self.has_somebody_failed(key, now) {
+                return self.cut_foreign(key);
+            }
             let mut inside = self.process.undecided_inside(key).into_iter();
             if inside.any(|inner| self.hope_of_inner(key, inner, now) == Hope::No) {
                 self.call(|process, out| process.doom_inside(key, out));
@@ -125,6 +129,7 @@ impl Engine {
                 hopes.max().filter(|hope| *hope == Hope::No).unwrap_or(Hope::Yes)
             }
             Need::Inner(inner) => self.hope_of_inner(outer, inner, now),
+            Need::Foreign if self.has_somebody_failed(outer, now) => Hope::No,
             Need::All | Need::Nobody | Need::Foreign => Hope::Yes,
         }
     }
@@ -152,11 +157,30 @@ impl Engine {
         }
         let waited = now.saturating_sub(since);
         match stage {
-            Stage::Over if waited >= UNDER_WAY => Hope::No,
+            Stage::Over | Stage::Failed if waited >= UNDER_WAY => Hope::No,
             Stage::Posted if waited >= IN_TRANSFER => Hope::No,
             _ if waited >= UNDER_WAY => Hope::IfMatched,
             _ => Hope::Yes,
         }
+    }
+
+    /// True when some rank has ended its part of a block with faults, and that was a while ago: what
+    /// of others was under way has come, and what it did not start may be what is waited for.
+    fn has_somebody_failed(&mut self, key: BlockKey, now: Duration) -> bool {
+        for rank in self.process.living_others(key) {
+            self.hope_of(key, rank, now);
+        }
+        let heard = &self.contents(key).heard;
+        let failed = |it: &Heard| {
+            it.stage == Stage::Failed && now.saturating_sub(it.since) >= IN_TRANSFER
+        };
+        heard.iter().any(failed)
+    }
+
+    /// Ends requests of which nobody knows whom they need: the block is as a prompt one.
+    fn cut_foreign(&mut self, key: BlockKey) {
+        let block = self.block(key);
+        self.interrupt_open(block.comm, block.scope);
     }
 
     /// Ends a receive that no message has come for, as failed.

@@ -43,6 +43,7 @@ const FUSED: u8 = 8;
 const HOW_FAR: u8 = 9;
 const POSTED: u8 = 10;
 const OVER: u8 = 11;
+const FAILED: u8 = 12;
 
 /// Bytes of the fast path's message.
 pub const YES_BYTES: usize = 34;
@@ -119,7 +120,11 @@ pub fn encode(comm: CommId, message: &Message) -> Frame {
             put_u64(&mut frame, block.0);
         }
         Message::Reached(block, stage) => {
-            frame.push(if *stage == Stage::Over { OVER } else { POSTED });
+            frame.push(match stage {
+                Stage::Posted => POSTED,
+                Stage::Over => OVER,
+                Stage::Failed => FAILED,
+            });
             put_u64(&mut frame, block.0);
         }
         Message::Retired => frame.push(RETIRED),
@@ -151,6 +156,7 @@ pub fn decode(frame: &[u8]) -> Option<(CommId, Message)> {
         HOW_FAR => Message::HowFar(BlockId(rest.u64()?)),
         POSTED => Message::Reached(BlockId(rest.u64()?), Stage::Posted),
         OVER => Message::Reached(BlockId(rest.u64()?), Stage::Over),
+        FAILED => Message::Reached(BlockId(rest.u64()?), Stage::Failed),
         RETIRED => Message::Retired,
         _ => return None,
     };
@@ -381,6 +387,7 @@ mod tests {
             Message::HowFar(BlockId(6)),
             Message::Reached(BlockId(7), Stage::Posted),
             Message::Reached(BlockId(8), Stage::Over),
+            Message::Reached(BlockId(9), Stage::Failed),
             Message::Retired,
         ]
     }
@@ -417,7 +424,7 @@ mod tests {
         /// Bytes are changed, and a message ends with the end of another.
         #[test]
         fn damaged_messages_from_outside_never_panic_and_are_understood_alike(
-            which in prop::collection::vec(0_usize..12, 2),
+            which in prop::collection::vec(0_usize..13, 2),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 2),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
             spliced in any::<bool>(),

@@ -31,6 +31,15 @@ pub enum Stage {
     Posted,
     /// Its operations there are over.
     Over,
+    /// They are over, and it has found faults.
+    Failed,
+}
+
+impl Stage {
+    /// True for the last that a rank reaches.
+    pub const fn is_over(self) -> bool {
+        !matches!(self, Self::Posted)
+    }
 }
 
 /// How far others are in blocks of one communicator, and who wants to know how far this rank is.
@@ -65,7 +74,7 @@ impl Stages {
         if let Some(stage) = reached {
             out.send(from, Message::Reached(block, stage));
         }
-        if reached != Some(Stage::Over) && !planted!(ForgetTheAsker) {
+        if !reached.is_some_and(Stage::is_over) && !planted!(ForgetTheAsker) {
             self.askers.push((block, from));
         }
     }
@@ -90,7 +99,7 @@ impl Stages {
         for (_, asker) in self.askers.iter().filter(|(of, _)| *of == block) {
             out.send(*asker, Message::Reached(block, stage));
         }
-        if stage == Stage::Over {
+        if stage.is_over() {
             self.askers.retain(|(of, _)| *of != block);
         }
     }
@@ -101,7 +110,7 @@ impl Stages {
         self.askers.retain(|(block, asker)| {
             let stays = open.contains(block);
             if !stays {
-                out.send(*asker, Message::Reached(*block, Stage::Over));
+                out.send(*asker, Message::Reached(*block, Stage::Failed));
             }
             stays
         });
@@ -163,7 +172,7 @@ mod tests {
             stages.handle_question(OTHER, block, None, &mut out);
         }
         stages.leave_all_but(&[BLOCK.next()], &mut out);
-        assert_eq!(out, [told(Stage::Over)]);
+        assert_eq!(out, [told(Stage::Failed)]);
         assert!(stages.has_askers());
     }
 }

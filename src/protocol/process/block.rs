@@ -148,6 +148,8 @@ pub struct Block {
     pub values: Held,
     /// How far it is.
     pub phase: Phase,
+    /// This rank has voted *no*.
+    pub objects: bool,
     /// Why it is faulty, once it is decided.
     pub report: FaultReport,
     /// True when the application has no handle any more.
@@ -170,6 +172,7 @@ impl Block {
             proviso: None,
             values: Held::NOTHING,
             phase: Phase::Free,
+            objects: false,
             report: FaultReport::default(),
             detached: false,
             held: 0,
@@ -198,7 +201,7 @@ impl Process {
         block.serial = self.serial;
         (block.comm, block.level, block.context) = (comm, level, state.context);
         (block.phase, block.proviso, block.detached) = (Phase::Open, None, false);
-        block.patience = state.patience;
+        (block.patience, block.objects) = (state.patience, false);
         if !level.is_agreed() {
             block.scope = NO_BLOCK;
             return key;

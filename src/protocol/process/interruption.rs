@@ -105,10 +105,12 @@ impl Process {
             let address = (state.universe, state.members[peer.index()]);
             self.note_death(address, Source::Request, out);
         }
-        // What was given up in a patient block is the affair of those who ask how far this rank is.
+        // What was given up in a patient block is the affair of those who ask how far this rank is,
+        // which nobody can for requests of which nobody knows whom they need.
         let spreads = code.is_process_failure() || elsewhere;
         let died = code.is_process_failure() && self.is_patient(key);
-        if spreads && !died && !self.must_ask(key) {
+        let asked_about = need != Need::Foreign && (died || self.must_ask(key));
+        if spreads && !asked_about {
             self.flood_if_open(comm, scope, out);
         }
         self.follow_up(out);

@@ -148,12 +148,14 @@ impl Process {
     /// How far this process is in the block of this number.
     fn reached_here(&self, comm: CommKey, block: BlockId) -> Option<Stage> {
         let state = self.comm(comm);
-        let open = state.open.iter().map(|key| self.block(*key)).find(|it| it.scope == block);
+        let mut open = state.open.iter().map(|key| self.block(*key));
+        let open = open.find(|it| it.scope == block);
         match open.map(|block| block.phase) {
             Some(Phase::Open) => None,
             Some(Phase::Draining) => Some(Stage::Posted),
-            Some(_) => Some(Stage::Over),
-            None if state.retired || block < state.next_block => Some(Stage::Over),
+            Some(_) if !open.is_some_and(|block| block.objects) => Some(Stage::Over),
+            Some(_) => Some(Stage::Failed),
+            None if state.retired || block < state.next_block => Some(Stage::Failed),
             None => None,
         }
     }

@@ -100,7 +100,9 @@ impl Process {
         }
         block.phase = Phase::Voted;
         self.voted.push(key);
-        self.tell_askers(key, Stage::Over, out);
+        block.objects = !faults.is_empty();
+        let stage = if block.objects { Stage::Failed } else { Stage::Over };
+        self.tell_askers(key, stage, out);
         let block = &self.blocks[key.slot()];
         let (comm, id) = (block.comm, block.scope);
         let state = &self.comms[comm.index()];
