@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The only context of a communicator of the program.
-const CONTEXT: u32 = 0;
+pub(super) const PROGRAMS_CONTEXT: u32 = 0;
 
 /// What is known of a request of the program beside its operation.
 #[derive(Default)]
@@ -110,7 +110,7 @@ impl SimPlatform {
         operation: &Operation,
         buffer: Vec<T>,
     ) -> Option<PostId> {
-        self.start_in(Lane { data, context: CONTEXT }, operation, buffer)
+        self.start_in(Lane { data, context: PROGRAMS_CONTEXT }, operation, buffer)
     }
 
     /// Starts a message of the program in a lane of the library.
@@ -212,7 +212,7 @@ impl World {
     /// A block on this communicator of the program is doomed, or has a dead member: it is revoked,
     /// and requests of its blocks that are pending on others are over for these.
     pub(super) fn revoke_programs(&mut self, me: Pid, data: DataId, place: (usize, usize)) {
-        self.retire(me, place, CONTEXT + 1);
+        self.retire(me, place, PROGRAMS_CONTEXT + 1);
         for post in self.processes[me].posts.values_mut() {
             if let Some(handed) = post.handed.as_mut().filter(|it| it.block == Some(data))
                 && post.progress == Progress::Pending

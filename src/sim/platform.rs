@@ -12,6 +12,7 @@ use super::{
     baton::{FAILED, Marker, Shared},
     data::MAX_TAG,
     groups::Parent,
+    guest::PROGRAMS_CONTEXT,
     process::End,
     world::{Pid, QUANTUM, Time, World, note},
 };
@@ -318,6 +319,8 @@ impl Platform for SimPlatform {
     }
 
     fn disturbance(&mut self, Lane { data, context }: Lane) -> Option<FaultCode> {
+        // What the program has posted runs in a context of its own.
+        let context = if self.is_programs(data) { PROGRAMS_CONTEXT } else { context };
         let world = self.enter(false)?;
         let (world, place) = self.place(world, data);
         world.disturbance(self.me, place, context)

@@ -44,7 +44,7 @@ impl Process {
         if state.interrupts.contains(block.scope) || self.doomed_around(key) {
             return Some(FaultCode::Interrupted);
         }
-        state.has_unreported_deaths().then_some(FaultCode::ProcessFailed)
+        (!state.commit.dead().is_empty()).then_some(FaultCode::ProcessFailed)
     }
 
     /// True when a block that was started before this one, and that this rank is still in, has

@@ -63,9 +63,14 @@ impl Process {
         let rank = peer.filter(|_| code.is_process_failure()).unwrap_or(me);
         match code {
             FaultCode::InnerBlock => None,
-            // Who died is in the report by the detector; this rank was only held up.
+            // Who died is in the report by the detector, if it was in none before; this rank was
+            // only held up.
             _ if code.is_process_failure() && rank == me => {
-                Some(Fault { comm, rank, code: FaultCode::Interrupted })
+                let known = state.commit.dead().iter().next();
+                Some(match known.filter(|_| !state.has_unreported_deaths()) {
+                    Some(rank) => Fault { comm, rank, code },
+                    None => Fault { comm, rank, code: FaultCode::Interrupted },
+                })
             }
             code => Some(Fault { comm, rank, code }),
         }
