@@ -57,11 +57,12 @@ impl Engine {
     }
 
     /// Where messages of ours run on a guest's communicator, and the tag there for one of the
-    /// guest's. It is one of the attempt, and not of a block: the guest gives them to blocks later.
+    /// guest's. It is one of the attempt at the block that was started last, and not of that block alone: the guest
+    /// gives them to blocks later.
     pub(crate) fn guests_lane(&self, key: CommKey, tag: u32) -> (Lane, u32) {
-        let comm = self.comm(key);
-        let scope = self.tag_bits.scope_of(Level::Local, BlockId(0), comm.context);
-        (lane_of(comm), self.tag_bits.on_the_wire(tag, scope))
+        let context = self.process.context_inside(key);
+        let scope = self.tag_bits.scope_of(Level::Local, BlockId(0), context);
+        (Lane { context, ..lane_of(self.comm(key)) }, self.tag_bits.on_the_wire(tag, scope))
     }
 
     /// The requests that the application has started itself come next in this block.

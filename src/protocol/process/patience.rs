@@ -55,6 +55,15 @@ impl Process {
         open.filter(inside).last().filter(|key| self.must_ask(*key))
     }
 
+    /// The context of the block that was started last on a communicator and is open; without one,
+    /// that of the next. All ranks start their blocks in one order, but hear of verdicts at
+    /// different times.
+    pub fn context_inside(&self, comm: CommKey) -> u32 {
+        let open = self.blocks.iter().filter(|it| it.comm == comm && it.phase == Phase::Open);
+        let last = open.max_by_key(|block| block.serial);
+        last.map_or(self.comm(comm).context, |block| block.context)
+    }
+
     /// True when a process of some universe has died.
     #[inline]
     pub fn is_bereaved(&self) -> bool {
