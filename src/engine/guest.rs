@@ -227,8 +227,10 @@ impl Engine {
 
     /// A request failed, outside of any `finish`.
     pub(crate) fn note_foreign_loss(&mut self, progress: Progress) {
+        // After a death MPI does not always say that it is why a collective failed, and there is
+        // silence on other ranks.
         if let Progress::Failed(code) = progress
-            && code.is_process_failure()
+            && (code.is_process_failure() || code.is_unspecific() && self.process.is_bereaved())
         {
             self.call(|process, out| process.doom_open_blocks(out));
         }
