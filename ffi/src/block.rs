@@ -303,7 +303,7 @@ pub(crate) fn finish(
     }
     state.check_once(requests)?;
     check_inner(state, tb_request, requests)?;
-    let (data, comm) = (state.guest.data_of(block), state.guest.comm_of(block));
+    let data = state.guest.data_of(block);
     let found = state.block(tb_request)?;
     let (mut places, mut operations) = (take(&mut found.places), take(&mut found.operations));
     let mut parts = take(&mut state.lists.parts);
@@ -314,7 +314,7 @@ pub(crate) fn finish(
             Item::Inner(inner) => parts.push(Part::Block(inner)),
             Item::Operation(post) => {
                 state.guest.with_mpi(|mpi| mpi.assign(post, data));
-                let message = state.users.message(*raw).filter(|it| it.comm == comm);
+                let message = state.users.message(*raw).filter(|it| it.block == Some(block));
                 parts.push(match message {
                     Some(message) => Part::Message(post, message.peer),
                     None => Part::Request(post),

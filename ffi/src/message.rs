@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use fampi_core::{
     Rank,
     engine::platform::PostId,
-    guest::{GuestComm, MAX_TAG},
+    guest::{GuestBlock, GuestComm, MAX_TAG},
 };
 use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Request};
 
@@ -22,6 +22,8 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Message {
     pub(crate) comm: GuestComm,
+    /// The block that it belongs to.
+    pub(crate) block: Option<GuestBlock>,
     /// Nobody knows whom a receive from any source waits for.
     pub(crate) peer: Option<Rank>,
     pub(crate) post: PostId,
@@ -76,13 +78,12 @@ fn done(code: c_int) -> Result<()> {
 
 /// `MPI_Isend` in a lane of fampi's own, which the receiver takes by `FAMPI_Irecv`.
 ///
-/// The message belongs to the attempt in which it was started: after a faulty block on the
-/// communicator it meets no later receive. Give the request to the finish of a block on the same
-/// communicator. A death ends it only if it needs the dead, and another rank that does not serve it
+/// The message belongs to the block that was started last on the communicator and is not finished:
+/// give the request to its finish. After a faulty block it meets no later receive. A death ends it only if it needs the dead, and another rank that does not serve it
 /// when that one has ended its part of the block, see `FAMPI_Comm_set_patience`. The request is one
 /// of MPI's own, for every call of MPI and of fampi.
 ///
-/// The tag is at most 32767, and `MPI_ERR_TAG` is returned for others. On a communicator that is
+/// The tag is at most 32000, and `MPI_ERR_TAG` is returned for others. On a communicator that is
 /// not in use, and for `MPI_PROC_NULL`, this is `MPI_Isend` itself: all ranks take a communicator
 /// into use at the same point of the program (`FAMPI_Init`, or its first block).
 ///

@@ -78,7 +78,8 @@ impl Users {
         // SAFETY: MPI has just given it, for one operation.
         let post = guest.with_mpi(|mpi| unsafe { mpi.adopt_message(raw, freed, tag_bits) });
         let post = post.ok_or(FAMPI_ERR_REQUEST)?;
-        let message = Some(Message { comm, peer, post });
+        let block = guest.last_open(comm);
+        let message = Some(Message { comm, block, peer, post });
         self.by_key.insert(key(raw), User { post, message, is_freed: false });
         Ok(())
     }

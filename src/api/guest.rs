@@ -8,12 +8,13 @@
 use core::time::Duration;
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Level, MAX_USER_TAG, Need, Patience, Span, Waited},
+    engine::{BlockKey, CommKey, Engine, Level, Need, Patience, Span, Waited},
     error::Error,
     fault::{FaultCode, FaultReport},
     ids::CommId,
     rank::{Rank, RankSet},
     recovery::{
+        copies::FIRST_COPY_TAG,
         creation::{Creation, Kind},
         repair::Repair,
     },
@@ -44,7 +45,7 @@ struct InMpi {
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The greatest tag that the program may give to a message in a lane of [`Guest::lane`].
-pub const MAX_TAG: u32 = MAX_USER_TAG;
+pub const MAX_TAG: u32 = FIRST_COPY_TAG - 1;
 
 /// What a message needs with this peer, or with one that nobody knows.
 fn need_of(peer: Option<Rank>) -> Need {
@@ -71,8 +72,8 @@ pub struct GuestBlock(BlockKey);
 pub enum Part {
     /// A request that the platform knows.
     Request(PostId),
-    /// A message on the block's communicator in the lane of [`Guest::lane`]: its request, and its
-    /// peer, which nobody knows for a receive from any source.
+    /// A message of this block ([`Guest::last_open`]) in the lane of [`Guest::lane`]: its request,
+    /// and its peer, which nobody knows for a receive from any source.
     Message(PostId, Option<Rank>),
     /// An inner block.
     Block(GuestBlock),
@@ -137,9 +138,10 @@ impl Guest {
         self.engine.comm_mut(comm.0).patience = patience;
     }
 
-    /// The communicator of a block.
-    pub fn comm_of(&self, block: GuestBlock) -> GuestComm {
-        GuestComm(self.engine.block(block.0).comm)
+    /// The block to which messages belong that the program starts now: the one that was started
+    /// last on the communicator and is not finished.
+    pub fn last_open(&self, comm: GuestComm) -> Option<GuestBlock> {
+        self.engine.process.last_open(comm.0).map(GuestBlock)
     }
 
     /// Where a message of the program can run so that no other attempt meets it, and its tag there.

@@ -54,15 +54,25 @@ impl Engine {
         let comm = self.comm_mut(key);
         (comm.context, comm.settled_context) = (FIRST_SHARED_CONTEXT, FIRST_SHARED_CONTEXT);
         comm.patience = Patience::Patient;
+        self.tag_bits.free_locals();
     }
 
     /// Where messages of ours run on a guest's communicator, and the tag there for one of the
     /// guest's. It is one of the attempt at the block that was started last, and not of that block alone: the guest
     /// gives them to blocks later.
     pub(crate) fn guests_lane(&self, key: CommKey, tag: u32) -> (Lane, u32) {
-        let context = self.process.context_inside(key);
-        let scope = self.tag_bits.scope_of(Level::Local, BlockId(0), context);
-        (Lane { context, ..lane_of(self.comm(key)) }, self.tag_bits.on_the_wire(tag, scope))
+        let bits = self.tag_bits;
+        let last = self.process.last_open(key).map(|block| self.block(block));
+        let (context, scope) = match last {
+            Some(block) if !block.level.is_agreed() => {
+                (FIRST_SHARED_CONTEXT, bits.scope_of_locals())
+            }
+            block => {
+                let context = block.map_or(self.comm(key).context, |block| block.context);
+                (context, bits.scope_of(Level::Global, BlockId(0), context))
+            }
+        };
+        (Lane { context, ..lane_of(self.comm(key)) }, bits.on_the_wire(tag, scope))
     }
 
     /// The requests that the application has started itself come next in this block.

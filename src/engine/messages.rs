@@ -38,6 +38,8 @@ pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
 pub(super) struct TagBits {
     /// How many bits are left beside the user's tag.
     scope: u32,
+    /// Messages of local blocks belong to no attempt at an agreed one.
+    free_locals: bool,
 }
 
 impl TagBits {
@@ -48,7 +50,24 @@ impl TagBits {
     /// When these leave no room beside the user's.
     pub(super) fn new(max_tag: u32) -> Self {
         assert!(max_tag >= LEAST_MAX_TAG, "MPI has tags up to {max_tag}, which is too few");
-        Self { scope: (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS }
+        let scope = (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS;
+        Self { scope, free_locals: false }
+    }
+
+    /// From now on the messages of local blocks have a scope of their own.
+    pub(super) fn free_locals(&mut self) {
+        self.free_locals = true;
+    }
+
+    /// The scope of the messages of all local blocks: nobody agrees on how many there were, nor on
+    /// what was aborted beside them.
+    pub(super) const fn scope_of_locals(self) -> u32 {
+        1 << (self.scope - 1) | ((1 << self.shared_block()) - 1)
+    }
+
+    /// True for a message that belongs to no attempt.
+    fn is_free(self, wire: u32) -> bool {
+        self.free_locals && wire & ((1 << self.scope) - 1) == self.scope_of_locals()
     }
 
     /// The tag on the wire of a message of this scope.
@@ -90,12 +109,13 @@ impl TagBits {
     /// next, whose messages may be early, are the first half of them.
     pub(super) fn is_older(self, wire: u32, context: u32) -> bool {
         let behind = self.shared_context(wire >> self.shared_block()).wrapping_sub(context);
-        self.shared_context(behind) >= 1 << (self.context() - 1)
+        !self.is_free(wire) && self.shared_context(behind) >= 1 << (self.context() - 1)
     }
 
     /// True when a tag on the wire names this shared context.
     pub(super) fn is_of(self, wire: u32, context: u32) -> bool {
-        self.shared_context(wire >> self.shared_block()) == self.shared_context(context)
+        self.is_free(wire)
+            || self.shared_context(wire >> self.shared_block()) == self.shared_context(context)
     }
 }
 

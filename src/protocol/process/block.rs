@@ -71,7 +71,7 @@ pub struct BlockKey([u32; 2]);
 
 impl BlockKey {
     #[inline]
-    const fn new(slot: usize, generation: u32) -> Self {
+    pub(super) const fn new(slot: usize, generation: u32) -> Self {
         Self([slot as u32, generation])
     }
 
@@ -127,7 +127,7 @@ pub enum Need {
 /// A block.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Block {
-    generation: u32,
+    pub(super) generation: u32,
     /// Its position in the order of all starts of this process.
     pub serial: u64,
     /// Its communicator.

@@ -55,13 +55,13 @@ impl Process {
         open.filter(inside).last().filter(|key| self.must_ask(*key))
     }
 
-    /// The context of the block that was started last on a communicator and is open; without one,
-    /// that of the next. All ranks start their blocks in one order, but hear of verdicts at
-    /// different times.
-    pub fn context_inside(&self, comm: CommKey) -> u32 {
-        let open = self.blocks.iter().filter(|it| it.comm == comm && it.phase == Phase::Open);
-        let last = open.max_by_key(|block| block.serial);
-        last.map_or(self.comm(comm).context, |block| block.context)
+    /// The block that was started last on a communicator and is open. All ranks start their blocks
+    /// in one order, but hear of verdicts at different times.
+    pub fn last_open(&self, comm: CommKey) -> Option<BlockKey> {
+        let open = self.blocks.iter().enumerate();
+        let open = open.filter(|(_, it)| it.comm == comm && it.phase == Phase::Open);
+        let (slot, block) = open.max_by_key(|(_, block)| block.serial)?;
+        Some(BlockKey::new(slot, block.generation))
     }
 
     /// True when a process of some universe has died.

@@ -211,7 +211,8 @@ impl<'a> Walk<'a> {
     fn post(&mut self, at: usize, operation: &Operation, content: u64) -> Option<PostId> {
         let Place { comm, data, .. } = *self.place_of(at)?;
         let (mut lane, mut operation, mut own) = (None, operation.clone(), None);
-        if self.job.setting.patient {
+        let block = self.slots[at].block;
+        if self.job.setting.patient && block.is_some() && self.guest.last_open(comm) == block {
             let mut on_the_wire = |tag: &mut u32| {
                 let (found, wire) = self.guest.lane(comm, *tag);
                 (lane, *tag) = (Some(found), wire);
