@@ -31,6 +31,18 @@
 #define MPI_Comm_irebuild FAMPI_Comm_irebuild
 #define MPI_Comm_irebuild_join FAMPI_Comm_irebuild_join
 
+/*
+ * With FAMPI_NAMES_MESSAGES defined before, messages go in lanes of fampi's own, where nothing of an
+ * aborted block meets a later one and a death ends only what needed the dead (FAMPI_Isend). All that
+ * sends and receives on a communicator in use is compiled with it, then, and has no MPI_Send,
+ * MPI_Recv, MPI_Probe or persistent message there.
+ */
+#ifdef FAMPI_NAMES_MESSAGES
+#define MPI_Isend FAMPI_Isend
+#define MPI_Issend FAMPI_Issend
+#define MPI_Irecv FAMPI_Irecv
+#endif
+
 /* The authors' codes: finish has no limit, finish_local has one. */
 #define MPI_Tryblock_start FAMPI_TryBlock_start
 #define MPI_Tryblock_finish(tb, count, requests) \

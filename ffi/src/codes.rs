@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use fampi_core::{Codes, Error, FaultCode, Patience, fault::class_name};
+use fampi_core::{Codes, Error, FaultCode, Patience, fault::class_name, guest::MAX_TAG};
 use mpi::ffi;
 
 /// Done. The same number as `MPI_SUCCESS`.
@@ -81,6 +81,11 @@ pub const FAMPI_TRYBLOCK_WITH_COLLECTIVE: c_int = 2;
 pub const FAMPI_PROMPT: c_int = 0;
 /// A death ends what needed the dead, and what no living rank will serve.
 pub const FAMPI_PATIENT: c_int = 1;
+
+/// The greatest tag of `FAMPI_Isend`, `FAMPI_Issend` and `FAMPI_Irecv`.
+pub const FAMPI_MAX_TAG: c_int = 32_634;
+
+const _: () = assert!(FAMPI_MAX_TAG.cast_unsigned() == MAX_TAG);
 
 /// What a number says that a death does to blocks.
 pub(crate) fn patience(number: c_int) -> Option<Patience> {

@@ -83,7 +83,7 @@ fn done(code: c_int) -> Result<()> {
 /// when that one has ended its part of the block, see `FAMPI_Comm_set_patience`. The request is one
 /// of MPI's own, for every call of MPI and of fampi.
 ///
-/// The tag is at most 32000, and `MPI_ERR_TAG` is returned for others. On a communicator that is
+/// The tag is at most `FAMPI_MAX_TAG`, and `MPI_ERR_TAG` is returned for others. On a communicator that is
 /// not in use, and for `MPI_PROC_NULL`, this is `MPI_Isend` itself: all ranks take a communicator
 /// into use at the same point of the program (`FAMPI_Init`, or its first block).
 ///

@@ -70,6 +70,22 @@ fn all_ranks_of_a_block_are_told_what_was_wrong_inside_of_it_and_who_is_missing(
 }
 
 #[test]
+fn messages_between_the_living_go_on_whatever_dies_and_whatever_was_aborted() {
+    let patient = program(&["tests/programs/patient.c"], Link::Shared, &[]);
+    for (what, living) in [
+        ("plain", 5),
+        ("late", 4),
+        ("prompt", 4),
+        ("vain", 4),
+        ("inside", 4),
+        ("ever", 2),
+        ("stale", 5),
+    ] {
+        expect(&Launch::new(&patient, 5).words([what]), living, ": passed");
+    }
+}
+
+#[test]
 fn a_death_that_mpi_is_not_told_of_keeps_nobody_in_the_end_of_mpi() {
     let ends = program(&["tests/programs/ends.c"], Link::Shared, &[]);
     for place in ["unknown", "init", "block", "late", "finished", "last", "finalize"] {

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use super::{BlockKey, CommKey, Events, Outlet, Phase, Process};
 use crate::{
     ids::BlockId,
-    protocol::{planted::planted, stages::Stage},
+    protocol::stages::Stage,
     rank::Rank,
 };
 
@@ -37,7 +37,6 @@ impl Process {
         block.patience == Patience::Patient
             && block.level.is_agreed()
             && !interrupts.contains(block.scope)
-            && !planted!(HurryThePatient)
     }
 
     /// True when a request of this block may wait for a living rank that does not serve it any

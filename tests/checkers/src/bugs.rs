@@ -77,6 +77,8 @@ fampi_planted::bugs! {
     SpawnWhereNoneMay,
     /// An epoch of a communicator that an overtaken abort began elsewhere is not taken note of.
     ForgetTheOvertaken,
+    /// Who asks how far a rank is, before that one has come to its end, is not told when it does.
+    ForgetTheAsker,
     /// Blocks whose requests drain when their communicator is given up go on draining.
     DrainTheGivenUp,
     /// A block may commit in a data context in which an earlier one has left something behind.
