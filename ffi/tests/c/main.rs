@@ -2,6 +2,7 @@
 
 mod build;
 mod handles;
+mod papers;
 mod valgrind;
 mod watch;
 
