@@ -853,9 +853,10 @@ int FAMPI_Waitsome_local(int incount,
  Enters a world that survives the death of processes. All processes that were launched call it,
  once, after `MPI_Init`, and so do those that replace others; it blocks.
 
- `recovery` says what `FAMPI_World_recover` does with failed ranks. `argv`, which ends with a null
- pointer, is what a new process runs, the program first: that of `main` starts the same program.
- It is read here alone. Where it is null no process is started. Both are the same on all ranks.
+ `recovery` says what `FAMPI_World_recover` does with failed ranks. `argv`, which ends with a
+ null pointer, is what a new process runs, the program first: that of `main` starts the same
+ program. It is read in this call alone. Where it is null no process is started. Both are the
+ same on all ranks.
 
  Of the processes of the launch the last `FAMPI_SPARES` (an environment variable, which
  `fampi run --spares` sets) are parked: they come out of this call when they are needed; one that
@@ -893,10 +894,11 @@ int FAMPI_World_init(int recovery,
  With `FAMPI_RECOVERY_REBUILD` and `FAMPI_RECOVERY_MERGE` spares are used first; for those that
  are lacking new processes are started. A death in the middle of it is one more attempt, of five.
 
- Returns, on all living ranks, `FAMPI_ERR_CREATION` when it cannot be done: too many deaths in it,
- or too few spares where no process is to be started; `FAMPI_ERR_UNSUPPORTED` when the launcher
- refused to start any. The world is as it was then, with its dead. `FAMPI_ERR_COMM` for another
- communicator than that of `FAMPI_World_init`, `FAMPI_ERR_STATE` before it, `FAMPI_ERR_ARG`.
+ Returns, on all living ranks, `FAMPI_ERR_CREATION` when it cannot be done: too many deaths in
+ it, or too few spares where no process is to be started; `FAMPI_ERR_UNSUPPORTED` when the
+ launcher refused to start any. The world is as it was then, with its dead. `FAMPI_ERR_COMM` for
+ another communicator than that of `FAMPI_World_init`, `FAMPI_ERR_STATE` before it,
+ `FAMPI_ERR_ARG`.
 
  Pointers:
 

@@ -289,8 +289,8 @@ pub(crate) fn of_all() -> Result<MPI_Comm> {
     Ok(comm)
 }
 
-/// A step that all processes of a communicator take, in a block; its request, if it has one, is over
-/// then. The verdict is the same on all of them.
+/// A step that all processes of a communicator take, in a block; its request, if it has one, is
+/// over then. The verdict is the same on all of them.
 fn together(comm: MPI_Comm, step: impl FnOnce() -> Result<Option<MPI_Request>>) -> Result<()> {
     let mut block = calls::start_block(comm)?;
     let done = step();

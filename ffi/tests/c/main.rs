@@ -3,6 +3,7 @@
 mod build;
 mod handles;
 mod papers;
+mod porting;
 mod recoveries;
 mod valgrind;
 mod watch;

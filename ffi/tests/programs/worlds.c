@@ -165,7 +165,7 @@ int main(int argc, char **argv)
   recovery = is_merge ? FAMPI_RECOVERY_MERGE : FAMPI_RECOVERY_REBUILD;
   if (strcmp(who, "new") == 0) take_plan();
   /* Of the spares the first one dies, in this call. */
-  if (is_spare && getenv("WORLDS_CALL") != NULL && rank == size - 2) at = atoi(getenv("WORLDS_CALL"));
+  if (is_spare && rank == size - 2 && getenv("WORLDS_CALL")) at = atoi(getenv("WORLDS_CALL"));
   code = FAMPI_World_init(recovery, argv, &world, &is_new);
   at = 0;
   if (code == FAMPI_ERR_CREATION) {
