@@ -55,6 +55,8 @@ pub mod manual {
     pub mod proof {}
     #[doc = include_str!("docs/internals.md")]
     pub mod internals {}
+    #[doc = include_str!("docs/paper.md")]
+    pub mod paper {}
 }
 
 #[cfg(any(feature = "mpi", docsrs))]

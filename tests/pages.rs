@@ -1,5 +1,5 @@
-//! The pages that users read: their lengths, their numbers, the paths that they name, and that the
-//! documentation of the crate is made whole where there is no MPI, as on docs.rs.
+//! The pages that users read: their lengths, their numbers, the paths and the tests that they name,
+//! and that the documentation of the crate is made whole where there is no MPI, as on docs.rs.
 
 use std::{
     env, fs,
@@ -12,7 +12,7 @@ const MOST_FRONT_PAGE_LINES: usize = 250;
 const MOST_CHANGES_LINES: usize = 40;
 
 /// What the feature `mpi` adds for users, and some of what is there without it.
-const SHOWN: [&str; 14] = [
+const SHOWN: [&str; 15] = [
     "fn.init.html",
     "fn.init_from.html",
     "fn.facts.html",
@@ -27,6 +27,7 @@ const SHOWN: [&str; 14] = [
     "policy/trait.Policy.html",
     "manual/guide/index.html",
     "manual/internals/index.html",
+    "manual/paper/index.html",
 ];
 
 /// Modules that are no part of the interface.
@@ -81,6 +82,34 @@ fn dead_paths(page: &str, text: &str) -> Vec<String> {
         })
     };
     paths_in(text).into_iter().filter(|path| !leads(path)).collect()
+}
+
+/// The tests that a text names, as `FILE.rs::TEST`.
+fn tests_in(text: &str) -> Vec<(&str, &str)> {
+    let code = text.split('`').skip(1).step_by(2);
+    let named = code.filter_map(|word| word.split_once("::"));
+    named.filter(|(file, _)| Path::new(file).extension().is_some_and(|it| it == "rs")).collect()
+}
+
+/// Whether a source has a test of this name.
+fn has_test(source: &str, name: &str) -> bool {
+    let tests = source.split("#[test]").skip(1).filter_map(|rest| rest.split_once("fn "));
+    let mut names = tests.filter_map(|(_, rest)| rest.split('(').next());
+    names.any(|found| found == name)
+}
+
+/// The rows of the tables of a page, without their headings.
+fn rows(page: &str) -> Vec<&str> {
+    let tables = page.split("\n|---").skip(1).filter_map(|rest| rest.split("\n\n").next());
+    tables.flat_map(|table| table.lines().skip(1)).collect()
+}
+
+/// What a header defines for the names of the papers, up to what is not theirs.
+fn names_of_the_papers(header: &str) -> Vec<&str> {
+    let parts = header.split("\n\n").filter(|part| !part.starts_with("/* Beyond the papers"));
+    let own = parts.take_while(|part| !part.contains("FAMPI_NAMES_KEEP_MPI\n#define"));
+    let lines = own.flat_map(str::lines).filter_map(|line| line.strip_prefix("#define MPI_"));
+    lines.filter_map(|line| line.split([' ', '(']).next()).collect()
 }
 
 /// The numbers in a text, as they are written.
@@ -139,6 +168,49 @@ fn a_path_that_leads_nowhere_and_a_number_that_is_not_measured_are_found() {
 }
 
 #[test]
+fn every_test_that_a_page_names_exists() {
+    let mut gone = Vec::new();
+    for page in pages() {
+        let text = read(&page);
+        for (file, test) in tests_in(&text) {
+            let source = fs::read_to_string(top().join(file)).unwrap_or_default();
+            if !has_test(&source, test) {
+                gone.push(format!("{page}: {file}::{test}"));
+            }
+        }
+    }
+    assert!(gone.is_empty(), "tests that are not there:\n{}", gone.join("\n"));
+}
+
+#[test]
+fn each_name_and_each_promise_of_the_paper_has_a_row_with_a_test() {
+    let page = read("src/docs/paper.md");
+    let rows = rows(&page);
+    let untested: Vec<_> = rows.iter().filter(|row| tests_in(row).is_empty()).collect();
+    assert!(untested.is_empty(), "rows without a test: {untested:#?}");
+    let header = read("ffi/include/fampi_names.h");
+    let names = names_of_the_papers(&header);
+    for some in ["TryBlock_start", "Comm_irebuild_join", "ERR_RCODES_ANY", "Tryblock_finish"] {
+        assert!(names.contains(&some), "{some} is one of {names:?}");
+    }
+    let has_row = |name: &&&str| rows.iter().any(|row| row.contains(&format!("`MPI_{name}`")));
+    let missing: Vec<_> = names.iter().filter(|name| !has_row(name)).collect();
+    assert!(missing.is_empty(), "names of the papers without a row: {missing:?}");
+}
+
+#[test]
+fn a_test_that_is_gone_and_a_row_without_one_are_found() {
+    let page = "`tests/a.rs::one`, `World::run`\n\n| a | b |\n|---|---|\n| 1 | `b.rs::two` |\n\nx";
+    assert_eq!(tests_in(page), [("tests/a.rs", "one"), ("b.rs", "two")]);
+    assert_eq!(rows(page), ["| 1 | `b.rs::two` |"]);
+    let source = "fn gone() {}\n#[test]\n#[serial]\nfn one() {}\n";
+    assert!(has_test(source, "one") && !has_test(source, "on") && !has_test(source, "gone"));
+    let header = "#define MPI_A FAMPI_A\n\n/* Beyond the papers. */\n#define MPI_B FAMPI_B\n\n\
+                  #ifndef FAMPI_NAMES_KEEP_MPI\n#define MPI_Wait FAMPI_Wait\n";
+    assert_eq!(names_of_the_papers(header), ["A"]);
+}
+
+#[test]
 fn the_documentation_is_whole_where_there_is_no_mpi() {
     let manifest = read("Cargo.toml");
     let of_docs = manifest.split_once("[package.metadata.docs.rs]").expect("what docs.rs does").1;
@@ -170,7 +242,7 @@ fn the_documentation_is_whole_where_there_is_no_mpi() {
         assert!(!front.contains(&format!("href=\"{module}/index.html\"")), "{module} is listed");
     }
     let mut dead = Vec::new();
-    for page in ["guide", "semantics", "proof", "internals"] {
+    for page in ["guide", "semantics", "proof", "internals", "paper"] {
         let path = pages.join("manual").join(page).join("index.html");
         let text = fs::read_to_string(path).expect("a page of the manual");
         let links = text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());

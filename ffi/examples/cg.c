@@ -4,14 +4,16 @@
  * The system is -u'' = f on a line, one piece of it for each rank. Each iteration is one block,
  * with the exchange of borders, both sums, and a copy of the state to the next rank. The copy
  * counts with the block's commit, and brings a replacement to where the others are.
- * `cg rebuild|merge|spares`; `FTLIB_KILL="5:2 9:0"` kills rank 2 in cycle 5 and rank 0 in cycle 9.
+ * `cg rebuild|merge`; `KILL_PLAN="5:2 9:0"` kills rank 2 in cycle 5 and rank 0 in cycle 9.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ftlib.h"
+#include <fampi_names.h>
+
+#include "options.h"
 
 enum { POINTS = 40, MOST_PIECES = 64, MOST_CYCLES = 2000 };
 
@@ -27,7 +29,7 @@ static struct state own, kept;
 /* Which rank has which piece. */
 static int rank_of[MOST_PIECES];
 static MPI_Comm world;
-static int rank, size;
+static int rank, size, is_replacement;
 
 /* A sum in the order of the pieces, so that it has the same bits wherever they are. */
 static int sum(double part, double *result, MPI_Request *request, double *parts)
@@ -72,7 +74,7 @@ static int iterate(struct state *s, struct state *ward, MPI_Request *requests)
     s->r[k] -= s->rho / pq * q[k];
     part += s->r[k] * s->r[k];
   }
-  ftlib_inject(s->cycle);
+  die_if_planned(s->cycle, is_replacement);
   code = sum(part, &rho, &requests[5], parts[1]);
   if (code != MPI_SUCCESS) return code;
   for (k = 0; k < POINTS; k++) s->p[k] = s->r[k] + rho / s->rho * s->p[k];
@@ -96,7 +98,7 @@ static int decide(MPI_Request block, int count, MPI_Request *requests)
   } while (code == MPI_ERR_TIMEOUT);
   for (k = 0; k < count; k++) MPI_Request_free(&requests[k]);
   if (code == MPI_ERR_TRYBLOCK_FOUND_ERRORS) {
-    world = ftlib_recover(block, world);
+    recover(&world);
     MPI_Comm_rank(world, &rank);
     MPI_Comm_size(world, &size);
   }
@@ -173,10 +175,10 @@ static int restore(void)
 
 int main(int argc, char **argv)
 {
-  int is_replacement, k, must_restore;
+  int k, must_restore;
   double digits;
   MPI_Init(&argc, &argv);
-  world = ftlib_initialize(ftlib_named(argv[1]), argv, &is_replacement);
+  world = enter_world(argv, &is_replacement);
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);
   own.piece = is_replacement ? -1 : rank;
@@ -198,7 +200,7 @@ int main(int argc, char **argv)
   }
   for (k = 0, digits = 0; k < POINTS; k++) digits += own.x[k] * (k + 1) * (own.piece + 1);
   printf("piece %d: %d cycles, residual %a, digits %a\n", own.piece, own.cycle, own.rho, digits);
-  ftlib_finalize(&world);
+  FAMPI_World_free(&world);
   MPI_Finalize();
   return 0;
 }

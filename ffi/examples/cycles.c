@@ -5,16 +5,18 @@
  * neighbours, each in a local block that is one more request of the outer one, and ends after the
  * reduction of the next time step. A cycle that failed is done again on a rebuilt world; the sum
  * of all cells is conserved, and shows at the end whether any exchange counted twice.
- * `cycles rebuild|merge|shrink|spares`; `FTLIB_KILL="3:1"` kills rank 1 in cycle 3.
+ * `cycles rebuild|merge|shrink`; `KILL_PLAN="3:1"` kills rank 1 in cycle 3.
  */
 #include <stdio.h>
 
-#include "ftlib.h"
+#include <fampi_names.h>
+
+#include "options.h"
 
 enum { CYCLES = 20, EXCHANGES = 4, REQUESTS = 3 + EXCHANGES };
 
 static MPI_Comm world;
-static int rank, size;
+static int rank, size, is_replacement;
 /* The state as of the last committed cycle. */
 static struct state {
   int cycle;
@@ -44,7 +46,7 @@ static void solve(struct state *state, MPI_Request *inner)
     MPI_Request_free(&requests[0]);
     MPI_Request_free(&requests[1]);
     if (code != MPI_SUCCESS) return;
-    if (k == 1) ftlib_inject(state->cycle);
+    if (k == 1) die_if_planned(state->cycle, is_replacement);
   }
 }
 
@@ -62,7 +64,7 @@ static int agree_on_state(void)
     code = MPI_Wait_local(&block, MPI_STATUS_IGNORE, MPI_TIMEOUT_ZERO);
   } while (code == MPI_ERR_TIMEOUT);
   for (k = 0; k < 3; k++) MPI_Request_free(&requests[k]);
-  if (code == MPI_ERR_TRYBLOCK_FOUND_ERRORS) world = ftlib_recover(block, world);
+  if (code == MPI_ERR_TRYBLOCK_FOUND_ERRORS) recover(&world);
   MPI_Request_free(&block);
   if (code != MPI_SUCCESS) return 0;
   /* This program keeps no copies: it starts anew where somebody was replaced. */
@@ -94,7 +96,7 @@ static int cycle(void)
     next.cycle++;
     committed = next;
   } else {
-    world = ftlib_recover(block, world);
+    recover(&world);
   }
   MPI_Request_free(&block);
   return code == MPI_SUCCESS;
@@ -102,10 +104,10 @@ static int cycle(void)
 
 int main(int argc, char **argv)
 {
-  int is_replacement, in_step, k;
+  int in_step, k;
   double sum = 0, all = 0;
   MPI_Init(&argc, &argv);
-  world = ftlib_initialize(ftlib_named(argv[1]), argv, &is_replacement);
+  world = enter_world(argv, &is_replacement);
   committed.cycle = -1;
   in_step = 0;
   while (committed.cycle < CYCLES) {
@@ -116,7 +118,7 @@ int main(int argc, char **argv)
   for (k = 0; k < EXCHANGES; k++) sum += committed.cells[k];
   MPI_Reduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, 0, world);
   if (rank == 0) printf("%d ranks, %d cycles: the sum is %.9f\n", size, committed.cycle, all);
-  ftlib_finalize(&world);
+  FAMPI_World_free(&world);
   MPI_Finalize();
   return 0;
 }

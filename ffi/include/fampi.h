@@ -194,6 +194,22 @@
 #define FAMPI_MAX_TAG 32634
 
 /*
+ A recovery in which replacements take the failed ranks: spares of the launch first, then new
+ processes.
+ */
+#define FAMPI_RECOVERY_REBUILD 0
+
+/*
+ A recovery in which nobody is replaced: survivors move together.
+ */
+#define FAMPI_RECOVERY_SHRINK 1
+
+/*
+ A recovery in which survivors move together, and replacements come behind them.
+ */
+#define FAMPI_RECOVERY_MERGE 2
+
+/*
  The report of a block, which is the program's until `FAMPI_Report_free`.
  */
 typedef struct FAMPI_Report FAMPI_Report;
@@ -227,9 +243,9 @@ extern "C" {
 int FAMPI_Get_version(int *major, int *minor, int *patch);
 
 /*
- Whether the library has a feature, by its name: `tryblock`, `shrink`, `rebuild`, `interrupt`,
- `report`, `fused` (reductions on the commit), `copies` (protect, restore), `progress` (blocks go
- on inside of MPI's own waits). Needs no MPI.
+ Whether the library has a feature, by its name: `tryblock`, `world` (`FAMPI_World_init` and what
+ goes with it), `shrink`, `rebuild`, `interrupt`, `report`, `fused` (reductions on the commit),
+ `copies` (protect, restore), `progress` (blocks go on inside of MPI's own waits). Needs no MPI.
 
  Returns `FAMPI_ERR_ARG` for null pointers; an unknown name is a feature that is not there.
 
@@ -931,6 +947,76 @@ int FAMPI_Waitsome_local(int incount,
                          int *indices,
                          MPI_Status *statuses,
                          FAMPI_Timeout timeout);
+
+/*
+ Enters a world that survives the death of processes. All processes that were launched call it,
+ once, after `MPI_Init`, and so do those that replace others; it blocks.
+
+ `recovery` says what `FAMPI_World_recover` does with failed ranks. `argv`, which ends with a
+ null pointer, is what a new process runs, the program first: that of `main` starts the same
+ program. It is read in this call alone. Where it is null no process is started. Both are the
+ same on all ranks.
+
+ Of the processes of the launch the last `FAMPI_SPARES` (an environment variable, which
+ `fampi run --spares` sets) are parked: they come out of this call when they are needed; one that
+ is not needed ends in it, with `MPI_Finalize` and status 0.
+
+ `world` becomes a duplicate of `MPI_COMM_WORLD` without the spares, or, on a replacement, the
+ world that has been recovered, with `is_replacement` 1: it has the rank of a dead one and none
+ of its data. It is in use (`FAMPI_Init`) and stays the library's: `FAMPI_World_free` frees it.
+
+ Returns, on all living ranks, `FAMPI_ERR_CREATION` when a process died before the world was
+ there, and nobody could be put in its place. `FAMPI_ERR_ARG` for null pointers, an unknown
+ recovery or as many spares as processes, `FAMPI_ERR_STATE` for a second call, else as
+ `FAMPI_Init`.
+
+ Pointers:
+
+ `argv` is null or a list of texts with a null pointer at its end; the other pointers are null or
+ to variables.
+ */
+int FAMPI_World_init(int recovery,
+                     char **argv,
+                     MPI_Comm *world,
+                     int *is_replacement);
+
+/*
+ Replaces the world after a faulty block on it, where somebody has died. All living ranks call it
+ after the same block, as the verdict and the report are the same on all of them; it blocks.
+
+ Where no block on the world has named a dead rank nothing happens, and the world is the same: it
+ can be called after every faulty block. Otherwise `world` becomes the next one, and the old one
+ is freed: whatever was pending on it is over (`FAMPI_TryBlock_finish`). Rank and size may have
+ changed, and what was derived from the old one is to be derived again. Replacements come out of
+ `FAMPI_World_init` meanwhile; then all ranks need the data of the dead (`FAMPI_Restore`).
+
+ With `FAMPI_RECOVERY_REBUILD` and `FAMPI_RECOVERY_MERGE` spares are used first; for those that
+ are lacking new processes are started. A death in the middle of it is one more attempt, of five.
+
+ Returns, on all living ranks, `FAMPI_ERR_CREATION` when it cannot be done: too many deaths in
+ it, or too few spares where no process is to be started; `FAMPI_ERR_UNSUPPORTED` when the
+ launcher refused to start any. The world is as it was then, with its dead. `FAMPI_ERR_COMM` for
+ another communicator than that of `FAMPI_World_init`, `FAMPI_ERR_STATE` before it,
+ `FAMPI_ERR_ARG`.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_World_recover(MPI_Comm *world);
+
+/*
+ Frees the world, before `MPI_Finalize`, and lets the spares go. All living ranks call it after
+ their last block, in which nobody has died, or which they do not recover from. Where there are
+ spares it waits for all. `world` becomes `MPI_COMM_NULL`.
+
+ Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_STATE`, `FAMPI_ERR_ARG` as `FAMPI_World_recover`.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_World_free(MPI_Comm *world);
 
 #ifdef __cplusplus
 }  // extern "C"

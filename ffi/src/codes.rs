@@ -96,6 +96,14 @@ pub(crate) fn patience(number: c_int) -> Option<Patience> {
     }
 }
 
+/// A recovery in which replacements take the failed ranks: spares of the launch first, then new
+/// processes.
+pub const FAMPI_RECOVERY_REBUILD: c_int = 0;
+/// A recovery in which nobody is replaced: survivors move together.
+pub const FAMPI_RECOVERY_SHRINK: c_int = 1;
+/// A recovery in which survivors move together, and replacements come behind them.
+pub const FAMPI_RECOVERY_MERGE: c_int = 2;
+
 /// How long to wait, in nanoseconds; `FAMPI_TIMEOUT_POLL` and `FAMPI_TIMEOUT_NEVER` are special.
 #[allow(non_camel_case_types)]
 pub type FAMPI_Timeout = i64;

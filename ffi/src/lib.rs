@@ -9,6 +9,8 @@
 //! recover  ishrink, irebuild, join          query     what a decided block says
 //! spawn    new processes, and their start   copies    protect, restore, inherit
 //! fused    reductions on the commit         about     version, features, diagnosis
+//! world    a world that survives            pool      who holds which rank of it
+//! calls    what these two call
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -27,12 +29,14 @@
 pub mod about;
 pub mod block;
 pub mod callbacks;
+mod calls;
 pub mod codes;
 pub mod copies;
 pub mod fused;
 pub mod handles;
 pub mod message;
 mod owned;
+mod pool;
 pub mod query;
 pub mod recover;
 pub mod request;
@@ -41,3 +45,4 @@ pub mod standard;
 pub mod state;
 pub mod users;
 pub mod wait;
+pub mod world;

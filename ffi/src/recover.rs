@@ -239,6 +239,31 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
     })
 }
 
+/// Starts to make a communicator of the ranks of one, and of so many that are linked to them, which
+/// come behind them and call [`FAMPI_Comm_irebuild_join`]. As [`FAMPI_Comm_irebuild`] otherwise.
+///
+/// # Safety
+///
+/// The pointers are to variables that live until the request is complete.
+pub(crate) unsafe fn igrow(
+    comm: MPI_Comm,
+    link: MPI_Comm,
+    new: c_int,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    enter(|state| {
+        check_link(link)?;
+        let state = State::started(state)?;
+        let living = state.comm(comm)?;
+        let (me, size) = place_in(comm)?;
+        let seats = (me == 0).then(|| (0..new as u32).map(|at| (at, size as u32 + at)).collect());
+        let plan = Plan { link, seat: Seat::Survivor { rank: me as u32, seats }, made: None };
+        let repairing = state.guest.repair(living);
+        add(state, Stage::Rebuild(repairing, plan), newcomm, request)
+    })
+}
+
 /// The part of a replacement in `FAMPI_Comm_irebuild`: `aux_intercomm` links it to the survivors
 /// (`FAMPI_Comm_get_parent`). Waiting for the request blocks until the survivors come.
 ///

@@ -123,12 +123,26 @@ pub unsafe extern "C" fn FAMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
         if parent.is_null() {
             return Err(FAMPI_ERR_ARG);
         }
-        let state = State::started(state)?;
-        let link = state.guest.with_mpi(fampi_core::mpi::MpiPlatform::link_to_parents);
-        let link = link.map_err(|error| of_error(&error))?.map_or_else(parent_of_mpi, Ok)?;
+        let link = own_link(State::started(state)?)?.map_or_else(parent_of_mpi, Ok)?;
         // SAFETY: asked for null above, and the rest is our caller's promise.
         unsafe { put(parent, link) }
     })
+}
+
+/// The link of a process that was started by [`FAMPI_Comm_spawn`].
+fn own_link(state: &mut State) -> Result<Option<MPI_Comm>> {
+    let link = state.guest.with_mpi(fampi_core::mpi::MpiPlatform::link_to_parents);
+    link.map_err(|error| of_error(&error))
+}
+
+/// The same, in a call of its own.
+pub(crate) fn link_to_parents() -> Result<Option<MPI_Comm>> {
+    let mut link = None;
+    let code = enter(|state| {
+        link = own_link(State::started(state)?)?;
+        Ok(())
+    });
+    if code == 0 { Ok(link) } else { Err(code) }
 }
 
 fn parent_of_mpi() -> Result<MPI_Comm> {
@@ -144,7 +158,7 @@ fn parent_of_mpi() -> Result<MPI_Comm> {
 /// # Safety
 ///
 /// The list is null, or as said.
-unsafe fn texts<'a>(list: *mut *mut c_char) -> impl Iterator<Item = &'a CStr> {
+pub(crate) unsafe fn texts<'a>(list: *mut *mut c_char) -> impl Iterator<Item = &'a CStr> {
     let text = move |at| {
         if list.is_null() {
             return None;

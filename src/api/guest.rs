@@ -356,9 +356,11 @@ impl Guest {
     pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
         let engine = &self.engine;
         // Partner copies are not in the list.
-        let failed = engine.listed(block.0).iter().enumerate().filter_map(|(index, record)| match record.state {
-            Progress::Failed(code) => Some((index, code)),
-            _ => None,
+        let failed = engine.listed(block.0).iter().enumerate().filter_map(|(index, record)| {
+            match record.state {
+                Progress::Failed(code) => Some((index, code)),
+                _ => None,
+            }
         });
         failed.collect()
     }

@@ -8,12 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{BlockKey, Engine, Need, Phase, Progress};
-use crate::{
-    fault::FaultCode,
-    protocol::stages::Stage,
-    rank::Rank,
-    seam::platform::Post,
-};
+use crate::{fault::FaultCode, protocol::stages::Stage, rank::Rank, seam::platform::Post};
 
 /// How often the living are asked, or their answers looked at.
 const ASK_PERIOD: Duration = Duration::from_millis(5);
@@ -171,9 +166,8 @@ impl Engine {
             self.hope_of(key, rank, now);
         }
         let heard = &self.contents(key).heard;
-        let failed = |it: &Heard| {
-            it.stage == Stage::Failed && now.saturating_sub(it.since) >= IN_TRANSFER
-        };
+        let failed =
+            |it: &Heard| it.stage == Stage::Failed && now.saturating_sub(it.since) >= IN_TRANSFER;
         heard.iter().any(failed)
     }
 

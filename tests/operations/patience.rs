@@ -136,7 +136,9 @@ fn ranks_that_wait_for_each_other_in_vain_do_not_wait_for_ever() {
         let vain = match seed % 4 {
             0 => receive(&mut block, Rank::new((me + 1) % 3)),
             1 => send(&mut block, (me + 1) % 3, 7),
-            2 => block.irecv(vec![0; 4], Rank::new((me + 2) % 3), TagSelector::Any).expect("a rank"),
+            2 => {
+                block.irecv(vec![0; 4], Rank::new((me + 2) % 3), TagSelector::Any).expect("a rank")
+            }
             _ => receive(&mut block, Source::Any),
         };
         let finished = wait(block);

@@ -2,14 +2,14 @@
 
 mod build;
 mod handles;
+mod papers;
+mod porting;
+mod recoveries;
 mod valgrind;
 mod watch;
 
 use build::{Link, compiles, program};
 use fampi_kit::launch::{Launch, Run};
-
-/// Algorithm 1 of the paper, with its spares.
-const FTLIB: [&str; 2] = ["examples/ftlib.cpp", "examples/spares.cpp"];
 
 /// Launches a program and makes sure that so many ranks said the word.
 #[track_caller]
@@ -157,129 +157,6 @@ fn code_that_was_written_for_the_papers_compiles() {
     assert!(std::process::Command::new(own).status().expect("it starts").success());
     let text = std::fs::read_to_string(build::here().join(source)).expect("a source");
     compiles("signatures.cpp", &text);
-}
-
-#[test]
-fn algorithm_2_gets_the_same_digits_whoever_dies() {
-    let solver = program(&["examples/cg.c", FTLIB[0], FTLIB[1]], Link::Shared, &[]);
-    let four = [
-        ("rebuild", "30:2"),
-        ("rebuild", "0:0"),
-        ("rebuild", "20:1 40:3"),
-        ("rebuild", "30:1 30:3"),
-        ("merge", "30:2"),
-        ("merge", "20:0 40:3"),
-        ("spares", "20:0 40:3"),
-    ];
-    let eight = [
-        ("rebuild", "30:5"),
-        ("rebuild", "30:1 30:3"),
-        ("merge", "20:0 40:7"),
-        ("spares", "20:0 40:7"),
-    ];
-    for (ranks, plans) in [(4, &four[..]), (8, &eight)] {
-        let run = |how: &str, kills: &str| {
-            let spares = if how == "spares" { 2 } else { 0 };
-            let launch = Launch::new(&solver, ranks).spares(spares).words([how]);
-            launch.variable("FTLIB_KILL", &kills).run()
-        };
-        let undisturbed = run("rebuild", "");
-        undisturbed.expect_orderly(ranks as usize);
-        assert_eq!(undisturbed.output.lines().count(), ranks as usize, "{undisturbed}");
-        for (how, kills) in plans {
-            let recovered = run(how, kills);
-            let same = recovered.sorted_lines() == undisturbed.sorted_lines();
-            assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
-            assert_eq!(recovered.status, 0, "all that live leave in order: {recovered}");
-        }
-    }
-}
-
-#[test]
-fn protected_states_come_back_with_the_same_digits() {
-    let waves = program(&["examples/waves.c", FTLIB[0], FTLIB[1]], Link::Shared, &[]);
-    let run =
-        |ranks: u32, kills: &str| Launch::new(&waves, ranks).variable("FTLIB_KILL", &kills).run();
-    let four =
-        ["10:2", "7:1 14:3", "9:1 9:2", "19:0 19:1", "7:1 7:2 12:0", "10:2 -1:1", "3:3 -1:0"];
-    for (ranks, plans) in [(1, &[][..]), (2, &[]), (4, &four), (8, &["7:1 7:6", "3:0 12:7"])] {
-        let undisturbed = run(ranks, "");
-        assert_eq!(undisturbed.output.lines().count(), ranks as usize, "{undisturbed}");
-        for kills in plans {
-            let recovered = run(ranks, kills);
-            let same = recovered.sorted_lines() == undisturbed.sorted_lines();
-            assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
-            assert_eq!(recovered.status, 0, "all that live leave in order: {recovered}");
-        }
-    }
-    // Before the first commit, and with its partner.
-    for (kills, why) in [("0:0", "no commit has protected"), ("9:1 9:3", "with the one that kept")]
-    {
-        let again = run(4, kills);
-        let said = again.output.lines().filter(|line| line.contains(why)).count();
-        assert_eq!((said, again.output.lines().count()), (4, 8), "{again}");
-    }
-}
-
-#[test]
-fn spares_of_the_launch_take_the_places_of_the_dead() {
-    let sources = ["examples/waves.c", FTLIB[0], FTLIB[1]];
-    let waves = program(&sources, Link::Shared, &[]);
-    let launch = |ranks, spares, kills: &str| {
-        let launch = Launch::new(&waves, ranks).spares(spares).words(["spares"]);
-        launch.variable("FTLIB_KILL", &kills).run()
-    };
-    for (ranks, plans) in [
-        (4, &[(1, "10:2"), (2, "7:1 14:3"), (2, "9:1 9:2"), (2, "10:2 -1:1")][..]),
-        (8, &[(2, "3:0 12:7"), (3, "7:1 7:6")]),
-    ] {
-        let undisturbed = launch(ranks, 1, "");
-        undisturbed.expect_orderly(ranks as usize + 1);
-        assert_eq!(undisturbed.output.lines().count(), ranks as usize, "{undisturbed}");
-        for (spares, kills) in plans {
-            let recovered = launch(ranks, *spares, kills);
-            let same = recovered.sorted_lines() == undisturbed.sorted_lines();
-            assert!(same, "{kills}: {recovered}\n--- undisturbed\n{}", undisturbed.output);
-            let dead = kills.split_whitespace().count();
-            recovered.expect_orderly(ranks as usize + *spares as usize - dead);
-        }
-    }
-    let lacking = launch(4, 1, "7:1 14:3");
-    let told = "ftlib: no spare: a process died while a communicator was made";
-    assert!(lacking.errors.contains(told), "{lacking}");
-}
-
-#[test]
-fn algorithm_3_counts_each_exchange_once() {
-    let cycles = program(&["examples/cycles.c", FTLIB[0], FTLIB[1]], Link::Shared, &[]);
-    for (ranks, how, kills) in [
-        (4, "rebuild", ""),
-        (4, "rebuild", "5:1"),
-        (4, "merge", "3:0 7:2"),
-        (8, "rebuild", "5:1 5:4"),
-    ] {
-        let launch = Launch::new(&cycles, ranks).words([how]).variable("FTLIB_KILL", &kills);
-        // Each of four cells begins with 1, 2, … on the ranks, and what one gives another gets.
-        let sum = 2 * ranks * (ranks + 1);
-        expect(&launch, 1, &format!("{ranks} ranks, 20 cycles: the sum is {sum}.000000000"));
-    }
-    // After a shrink all is there but what the dead had.
-    for (ranks, dead) in [(4, &[1][..]), (8, &[1, 4])] {
-        let kills = dead.iter().map(|rank| format!("5:{rank}")).collect::<Vec<_>>().join(" ");
-        let launch = Launch::new(&cycles, ranks).words(["shrink"]).variable("FTLIB_KILL", &kills);
-        let mut cells: Vec<f64> = (1..=ranks).map(f64::from).collect();
-        for _ in 0..5 {
-            let before = cells.clone();
-            for (rank, cell) in cells.iter_mut().enumerate() {
-                let left = before[(rank + before.len() - 1) % before.len()];
-                *cell += (left - before[rank]) / 10.0;
-            }
-        }
-        let lost: f64 = dead.iter().map(|rank| cells[*rank]).sum();
-        let (living, sum) = (ranks as usize - dead.len(), cells.iter().sum::<f64>() - lost);
-        let said = format!("{living} ranks, 20 cycles: the sum is {:.9}", 4.0 * sum);
-        expect(&launch, 1, &said);
-    }
 }
 
 #[test]

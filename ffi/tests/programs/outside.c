@@ -15,13 +15,14 @@ static void nothing_works(void)
 {
   MPI_Request null = MPI_REQUEST_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
-  int major, minor, patch;
+  int major, minor, patch, is_new = -5;
   made = MPI_REQUEST_NULL;
   EXPECT(FAMPI_ERR_UNSUPPORTED, FAMPI_Init(MPI_COMM_WORLD));
   EXPECT(FAMPI_ERR_UNSUPPORTED,
          FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, &made));
   EXPECT(FAMPI_ERR_UNSUPPORTED, FAMPI_Comm_ishrink(MPI_COMM_WORLD, &comm, &made));
-  CHECK(made == MPI_REQUEST_NULL && comm == MPI_COMM_NULL);
+  EXPECT(FAMPI_ERR_UNSUPPORTED, FAMPI_World_init(FAMPI_RECOVERY_REBUILD, NULL, &comm, &is_new));
+  CHECK(made == MPI_REQUEST_NULL && comm == MPI_COMM_NULL && is_new == -5);
   OK(FAMPI_Get_version(&major, &minor, &patch));
   OK(FAMPI_Request_free(&null));
   CHECK(strstr(FAMPI_Error_string(FAMPI_ERR_UNSUPPORTED), "launch") != NULL);

@@ -12,11 +12,7 @@
 use alloc::vec::Vec;
 
 use super::{BlockKey, CommKey, Events, Outlet, Phase, Process};
-use crate::{
-    ids::BlockId,
-    protocol::stages::Stage,
-    rank::Rank,
-};
+use crate::{ids::BlockId, protocol::stages::Stage, rank::Rank};
 
 /// What a death does to the requests of a block that did not need the dead.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]

@@ -278,7 +278,8 @@ impl<'a> Walk<'a> {
 
     fn wait_inside(&mut self, at: usize) {
         let posts = self.slots[at].posts.clone();
-        let messages = posts.iter().filter_map(|(post, own)| own.map(|(comm, of)| (comm, of, *post)));
+        let messages =
+            posts.iter().filter_map(|(post, own)| own.map(|(comm, of)| (comm, of, *post)));
         let messages: Vec<_> = messages.collect();
         let foreign = messages.len() < posts.len();
         let waited = self.guest.wait(Timeout::Never, (&messages, foreign), |probe| {

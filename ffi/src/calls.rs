@@ -1,0 +1,228 @@
+//! Calls of MPI and of this interface for what is built on it: checked, with results as values.
+//!
+//! **Assumes** that handles come from MPI or from here and are live; whoever has them keeps that.
+
+use std::{
+    ffi::{CString, c_char, c_int},
+    ptr::{null, null_mut},
+};
+
+use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
+
+use crate::{
+    block::{
+        FAMPI_Init, FAMPI_Request_raise_error, FAMPI_TryBlock_finish, FAMPI_TryBlock_interrupt,
+        FAMPI_TryBlock_start,
+    },
+    codes::{FAMPI_TIMEOUT_NEVER, FAMPI_TRYBLOCK_GLOBAL, FAMPI_Timeout},
+    query::{FAMPI_Comm_known_failed, FAMPI_Get_failed_group},
+    recover::{FAMPI_Comm_irebuild_join, FAMPI_Comm_ishrink, igrow},
+    request::null as no_request,
+    spawn::FAMPI_Comm_spawn,
+    standard::FAMPI_Request_free,
+    state::Result,
+    wait::FAMPI_Wait_local,
+};
+
+fn checked(code: c_int) -> Result<()> {
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
+pub(crate) fn no_comm() -> MPI_Comm {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_COMM_NULL }
+}
+
+pub(crate) fn all() -> MPI_Comm {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_COMM_WORLD }
+}
+
+/// A communicator with the same ranks.
+pub(crate) fn duplicate(comm: MPI_Comm) -> Result<MPI_Comm> {
+    let mut made = no_comm();
+    // SAFETY: live; the result is ours.
+    checked(unsafe { ffi::MPI_Comm_dup(comm, &raw mut made) })?;
+    Ok(made)
+}
+
+/// Takes a communicator into use.
+pub(crate) fn enter(comm: MPI_Comm) -> Result<()> {
+    checked(FAMPI_Init(comm))
+}
+
+/// The part of a communicator with the ranks that have a place, in the order of these; nothing for
+/// one without.
+pub(crate) fn split(comm: MPI_Comm, place: Option<c_int>) -> Result<Option<MPI_Comm>> {
+    let mut made = no_comm();
+    // SAFETY: reading a constant that MPI's library defines.
+    let nowhere = unsafe { ffi::RSMPI_UNDEFINED };
+    let (color, key) = place.map_or((nowhere, 0), |place| (0, place));
+    // SAFETY: live; the result is ours.
+    checked(unsafe { ffi::MPI_Comm_split(comm, color, key, &raw mut made) })?;
+    Ok((made != no_comm()).then_some(made))
+}
+
+/// Frees a communicator; nothing happens to none.
+pub(crate) fn free_comm(mut comm: MPI_Comm) {
+    if comm != no_comm() {
+        // SAFETY: live, and nobody uses it any more.
+        unsafe { ffi::MPI_Comm_free(&raw mut comm) };
+    }
+}
+
+fn group_of(comm: MPI_Comm) -> Result<MPI_Group> {
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+    // SAFETY: live; the result is ours.
+    checked(unsafe { ffi::MPI_Comm_group(comm, &raw mut group) })?;
+    Ok(group)
+}
+
+fn free_group(mut group: MPI_Group) {
+    // SAFETY: it is ours, and given away here.
+    unsafe { ffi::MPI_Group_free(&raw mut group) };
+}
+
+/// Which ranks of a communicator are in another one.
+pub(crate) fn ranks_that_are_in(
+    comm: MPI_Comm,
+    other: MPI_Comm,
+    ranks: c_int,
+) -> Result<Vec<bool>> {
+    let (from, to) = (group_of(comm)?, group_of(other)?);
+    let all: Vec<c_int> = (0..ranks).collect();
+    let mut found = vec![0; all.len()];
+    let (given, taken) = (all.as_ptr(), found.as_mut_ptr());
+    // SAFETY: both lists are as long as told, and both groups are ours.
+    let code = unsafe { ffi::MPI_Group_translate_ranks(from, ranks, given, to, taken) };
+    free_group(from);
+    free_group(to);
+    checked(code)?;
+    // SAFETY: reading a constant that MPI's library defines.
+    let nowhere = unsafe { ffi::RSMPI_UNDEFINED };
+    Ok(found.into_iter().map(|rank| rank != nowhere).collect())
+}
+
+/// An open block.
+pub(crate) fn start_block(comm: MPI_Comm) -> Result<MPI_Request> {
+    let mut block = no_request();
+    // SAFETY: the result is ours.
+    checked(unsafe { FAMPI_TryBlock_start(comm, FAMPI_TRYBLOCK_GLOBAL, &raw mut block) })?;
+    Ok(block)
+}
+
+/// Makes a block faulty with a code.
+pub(crate) fn raise(block: MPI_Request, code: c_int) -> Result<()> {
+    checked(FAMPI_Request_raise_error(block, code))
+}
+
+/// Ends the waits of all ranks in a block.
+pub(crate) fn interrupt(block: MPI_Request) -> Result<()> {
+    checked(FAMPI_TryBlock_interrupt(block))
+}
+
+/// Finishes a block with these requests.
+pub(crate) fn finish(block: MPI_Request, requests: &mut [MPI_Request]) -> Result<()> {
+    let (count, list) = (requests.len() as c_int, requests.as_mut_ptr());
+    // SAFETY: a list of live requests, as long as told.
+    checked(unsafe { FAMPI_TryBlock_finish(block, count, list, FAMPI_TIMEOUT_NEVER) })
+}
+
+/// Waits for a request, which stays.
+pub(crate) fn wait(request: &mut MPI_Request, timeout: FAMPI_Timeout) -> Result<()> {
+    // SAFETY: a live request; nobody asks for its status.
+    checked(unsafe { FAMPI_Wait_local(request, null_mut(), timeout) })
+}
+
+pub(crate) fn free_request(request: &mut MPI_Request) {
+    // SAFETY: a live request, or none.
+    unsafe { FAMPI_Request_free(request) };
+}
+
+/// Whether a rank has raised a code in a block.
+pub(crate) fn has_fault(block: MPI_Request, mut code: c_int, comm: MPI_Comm) -> Result<bool> {
+    let list = &raw mut code;
+    // SAFETY: a list of one code; the result is a variable.
+    has_members(|group| unsafe { FAMPI_Get_failed_group(block, 1, list, comm, group) })
+}
+
+/// Whether reports on a communicator have named dead ranks.
+pub(crate) fn has_lost_ranks(comm: MPI_Comm) -> Result<bool> {
+    // SAFETY: the result is a variable.
+    has_members(|group| unsafe { FAMPI_Comm_known_failed(comm, group) })
+}
+
+fn has_members(give: impl FnOnce(*mut MPI_Group) -> c_int) -> Result<bool> {
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+    checked(give(&raw mut group))?;
+    let mut size = 0;
+    // SAFETY: the group is ours, and so is the result.
+    let code = unsafe { ffi::MPI_Group_size(group, &raw mut size) };
+    free_group(group);
+    checked(code)?;
+    Ok(size > 0)
+}
+
+/// Waits for a communicator in the making.
+fn made_by(start: impl FnOnce(*mut MPI_Comm, *mut MPI_Request) -> c_int) -> Result<MPI_Comm> {
+    let (mut made, mut request) = (no_comm(), no_request());
+    checked(start(&raw mut made, &raw mut request))?;
+    let over = wait(&mut request, FAMPI_TIMEOUT_NEVER);
+    free_request(&mut request);
+    over.map(|()| made)
+}
+
+/// The living ranks of a communicator.
+pub(crate) fn shrink(comm: MPI_Comm) -> Result<MPI_Comm> {
+    // SAFETY: both variables live until the wait has ended.
+    made_by(|made, request| unsafe { FAMPI_Comm_ishrink(comm, made, request) })
+}
+
+/// The ranks of a communicator, and behind them those that are linked to them.
+pub(crate) fn grow(comm: MPI_Comm, link: MPI_Comm, new: c_int) -> Result<MPI_Comm> {
+    // SAFETY: both variables live until the wait has ended.
+    made_by(|made, request| unsafe { igrow(comm, link, new, made, request) })
+}
+
+/// The part of the linked ones.
+pub(crate) fn join(link: MPI_Comm) -> Result<MPI_Comm> {
+    // SAFETY: both variables live until the wait has ended.
+    made_by(|made, request| unsafe { FAMPI_Comm_irebuild_join(link, made, request) })
+}
+
+/// New processes that run these words, linked to the ranks of a communicator.
+pub(crate) fn spawn(comm: MPI_Comm, words: &[CString], count: c_int) -> Result<MPI_Comm> {
+    let mut link = no_comm();
+    let program = words.first().map_or(null(), |word| word.as_ptr());
+    let rest = words.iter().skip(1).map(|word| word.as_ptr().cast_mut());
+    let mut rest: Vec<*mut c_char> = rest.chain([null_mut()]).collect();
+    // SAFETY: reading a constant that MPI's library defines.
+    let no_hints = unsafe { ffi::RSMPI_INFO_NULL };
+    let (rest, made) = (rest.as_mut_ptr(), &raw mut link);
+    // SAFETY: texts and a list of texts with a null pointer at its end.
+    checked(unsafe { FAMPI_Comm_spawn(program, rest, count, no_hints, comm, made) })?;
+    Ok(link)
+}
+
+/// Starts the greatest of each number over all ranks. Both lists stay where they are until the
+/// request is over.
+pub(crate) fn greatest(comm: MPI_Comm, mine: &[c_int], all: &mut [c_int]) -> Result<MPI_Request> {
+    let mut request = no_request();
+    let (given, taken) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
+    // SAFETY: reading a constant that MPI's library defines.
+    let numbers = unsafe { ffi::RSMPI_INT32_T };
+    // SAFETY: as above.
+    let max = unsafe { ffi::RSMPI_MAX };
+    let (count, started) = (mine.len() as c_int, &raw mut request);
+    // SAFETY: both lists have so many numbers, and stay, as our caller promises.
+    checked(unsafe { ffi::MPI_Iallreduce(given, taken, count, numbers, max, comm, started) })?;
+    Ok(request)
+}
+
+/// The end of MPI.
+pub(crate) fn finalize() {
+    // SAFETY: MPI is initialised, and nothing of ours comes after it.
+    unsafe { ffi::MPI_Finalize() };
+}

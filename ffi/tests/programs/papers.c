@@ -1,0 +1,175 @@
+/*
+ * What the FA-MPI paper has and no other program here asks for: a block that promises a
+ * collective, files and windows among its requests, codes of applications, soft and hard deaths, a
+ * shrink as a request of a block, a replacement that was there before. `papers levels`,
+ * `papers deaths`, `papers aside`
+ */
+#include "check.h"
+
+#include <mpi-ext.h>
+
+#include <fampi_names.h>
+
+/* How many ranks have one of these codes. */
+static int failed(MPI_Request block, int count, int *codes, MPI_Comm comm)
+{
+  MPI_Group group;
+  int ranks;
+  OK(MPI_Get_failed_group(block, count, codes, comm, &group));
+  MPI_Group_size(group, &ranks);
+  MPI_Group_free(&group);
+  return ranks;
+}
+
+/* With the collective that it promises, without one, and with one that a rank objects to. */
+static void with_collective(MPI_Comm comm)
+{
+  int one = 1, sum = 0, round, code, me, all;
+  int codes[2] = {MPI_ERR_TRANSIENT, MPI_ERR_PERMANENT}, any[1] = {MPI_ERR_RCODES_ANY};
+  MPI_Request block, request;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &all);
+  for (round = 0; round < 3; round++) {
+    request = MPI_REQUEST_NULL;
+    OK(MPI_TryBlock_start(comm, MPI_TRYBLOCK_WITH_COLLECTIVE, &block));
+    if (round != 1) MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &request);
+    if (round == 2 && me == 1) OK(MPI_Request_raise_error(block, MPI_ERR_PERMANENT));
+    code = commit(&block, 1, &request);
+    EXPECT(round == 2 ? MPI_ERR_TRYBLOCK_FOUND_ERRORS : MPI_SUCCESS, code);
+    CHECK(round == 1 || sum == all);
+    CHECK(failed(block, 1, &codes[0], comm) == 0);
+    CHECK(failed(block, 1, &codes[1], comm) == (round == 2));
+    CHECK(failed(block, 2, codes, comm) == (round == 2));
+    CHECK(failed(block, 1, any, comm) == (round == 2));
+    OK(MPI_Request_free(&request));
+    OK(MPI_Request_free(&block));
+    sum = 0;
+  }
+}
+
+/* Each rank writes to a file and reads it, and gets from a window of its neighbour. */
+static void files_and_windows(MPI_Comm comm)
+{
+  int value = 7, from_file = 0, from_window = 0, *memory;
+  MPI_Request block, requests[2];
+  MPI_File file;
+  MPI_Win window;
+  OK(MPI_File_open(MPI_COMM_SELF, "papers.bin",
+                   MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
+                   &file));
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, comm, &memory, &window);
+  *memory = 100 + rank;
+  MPI_Barrier(comm);
+  MPI_Win_lock_all(0, window);
+  OK(MPI_TryBlock_start(comm, MPI_TRYBLOCK_GLOBAL, &block));
+  MPI_File_iwrite_at(file, 4 * rank, &value, 1, MPI_INT, &requests[0]);
+  MPI_Rget(&from_window, 1, MPI_INT, (rank + 1) % size, 0, 1, MPI_INT, window, &requests[1]);
+  OK(commit(&block, 2, requests));
+  CHECK(from_window == 100 + (rank + 1) % size);
+  OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+  OK(MPI_Request_free(&block));
+  OK(MPI_TryBlock_start(comm, MPI_TRYBLOCK_GLOBAL, &block));
+  MPI_File_iread_at(file, 4 * rank, &from_file, 1, MPI_INT, &requests[0]);
+  OK(commit(&block, 1, requests));
+  CHECK(from_file == 7);
+  OK(MPI_Request_free(&requests[0]));
+  OK(MPI_Request_free(&block));
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+  MPI_File_close(&file);
+}
+
+/* The last rank dies in a block that promises a collective; the shrink is a request of the next. */
+static void a_death(MPI_Comm comm)
+{
+  int one = 1, sum, all, left, me;
+  int soft[1] = {FAMPI_ERR_PROC_FAILED_SOFT}, hard[1] = {FAMPI_ERR_PROC_FAILED_HARD};
+  int ulfm[1] = {MPI_ERR_PROC_FAILED};
+  MPI_Comm living;
+  MPI_Request block, request;
+  MPI_Comm_rank(comm, &me);
+  MPI_Comm_size(comm, &all);
+  OK(MPI_TryBlock_start(comm, MPI_TRYBLOCK_WITH_COLLECTIVE, &block));
+  if (me == all - 1) die();
+  MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &request);
+  EXPECT(MPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 1, &request));
+  CHECK(failed(block, 1, ulfm, comm) == 1 && failed(block, 1, soft, comm) == 1);
+  CHECK(failed(block, 1, hard, comm) == 0);
+  OK(MPI_Request_free(&request));
+  OK(MPI_Request_free(&block));
+  /* A block on a communicator that has lost a rank, around the recovery. */
+  OK(MPI_TryBlock_start(comm, MPI_TRYBLOCK_GLOBAL, &block));
+  OK(MPI_Comm_ishrink(comm, &living, &request));
+  OK(MPI_Wait_local(&request, MPI_STATUS_IGNORE, MPI_TIMEOUT_ZERO));
+  OK(commit(&block, 1, &request));
+  OK(MPI_Request_free(&request));
+  OK(MPI_Request_free(&block));
+  /* The old one is as it was. */
+  MPI_Comm_size(comm, &left);
+  CHECK(left == all);
+  MPI_Comm_size(living, &left);
+  CHECK(left == all - 1);
+  OK(MPI_TryBlock_start(living, MPI_TRYBLOCK_GLOBAL, &block));
+  MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, living, &request);
+  OK(commit(&block, 1, &request));
+  CHECK(sum == left);
+  OK(MPI_Request_free(&request));
+  OK(MPI_Request_free(&block));
+  MPI_Comm_free(&living);
+}
+
+/* The last rank stands aside from the launch on, and takes the place of rank 1. */
+static void one_that_was_there(void)
+{
+  const int aside = size - 1, victim = 1;
+  int sum = 0, me, all, ranks[1] = {0};
+  MPI_Comm failed_one = MPI_COMM_NULL, living = MPI_COMM_SELF, bridge, link;
+  MPI_Comm world = MPI_COMM_NULL;
+  MPI_Request block, request;
+  MPI_Comm_split(MPI_COMM_WORLD, rank == aside ? MPI_UNDEFINED : 0, rank, &failed_one);
+  if (rank != aside) {
+    OK(MPI_TryBlock_start(failed_one, MPI_TRYBLOCK_GLOBAL, &block));
+    if (rank == victim) die();
+    EXPECT(MPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+    OK(MPI_Request_free(&block));
+    OK(MPI_Comm_ishrink(failed_one, &living, &request));
+    OK(MPI_Wait_local(&request, MPI_STATUS_IGNORE, MPI_TIMEOUT_ZERO));
+    OK(MPI_Request_free(&request));
+  }
+  /* MPI makes no link over a communicator that has lost a rank. */
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPIX_Comm_shrink(MPI_COMM_WORLD, &bridge);
+  OK(MPI_Intercomm_create(living, 0, bridge, rank == aside ? 0 : aside - 1, 7, &link));
+  if (rank == aside) OK(MPI_Comm_irebuild_join(link, &world, &request));
+  else OK(MPI_Comm_irebuild(failed_one, 0, link, 1, ranks, 0, &world, &request));
+  OK(MPI_Wait_local(&request, MPI_STATUS_IGNORE, MPI_TIMEOUT_ZERO));
+  OK(MPI_Request_free(&request));
+  MPI_Comm_rank(world, &me);
+  MPI_Comm_size(world, &all);
+  CHECK(all == size - 1 && me == (rank == aside ? victim : rank));
+  OK(MPI_TryBlock_start(world, MPI_TRYBLOCK_GLOBAL, &block));
+  MPI_Iallreduce(&me, &sum, 1, MPI_INT, MPI_SUM, world, &request);
+  OK(commit(&block, 1, &request));
+  CHECK(sum == all * (all - 1) / 2);
+  OK(MPI_Request_free(&request));
+  OK(MPI_Request_free(&block));
+  MPI_Comm_free(&world);
+}
+
+int main(int argc, char **argv)
+{
+  MPI_Comm world;
+  begin(&argc, &argv);
+  if (strcmp(argv[1], "aside") == 0) {
+    one_that_was_there();
+  } else {
+    MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    with_collective(world);
+    if (strcmp(argv[1], "deaths") == 0) a_death(world);
+    else files_and_windows(world);
+    MPI_Comm_free(&world);
+  }
+  passed("passed");
+  MPI_Finalize();
+  return 0;
+}
