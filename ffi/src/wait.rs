@@ -3,9 +3,9 @@
 use std::{ffi::c_int, time::Duration};
 
 use fampi_core::{
-    Rank, Timeout,
+    Timeout,
     engine::platform::{Platform as _, PostId},
-    guest::{Guest, GuestBlock, GuestComm, Wait},
+    guest::{Guest, GuestBlock, Wait, Waiting},
 };
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
@@ -113,20 +113,19 @@ fn wait_for(
     if left.iter().any(|what| matches!(what, Awaited::Making)) {
         return wait_making(state, requests, left, limit, much);
     }
-    let waited = match left[..] {
-        [Awaited::Block(block)] => state.guest.wait_block(block, limit),
-        _ => {
-            let (messages, foreign) = messages(state, requests, left);
-            state.guest.wait(limit, (&messages, foreign), |probe| {
-                let before = left.len();
-                left.retain(|what| match what {
-                    Awaited::Operation(post) => !probe.request(*post),
-                    Awaited::Block(block) => !probe.block(*block),
-                    Awaited::Making => false,
-                });
-                left.is_empty() || much == Much::One && left.len() < before
-            })
-        }
+    let waited = if let [Awaited::Block(block)] = left[..] {
+        state.guest.wait_block(block, limit)
+    } else {
+        let (messages, foreign) = messages(state, requests, left);
+        state.guest.wait(limit, (&messages, foreign), |probe| {
+            let before = left.len();
+            left.retain(|what| match what {
+                Awaited::Operation(post) => !probe.request(*post),
+                Awaited::Block(block) => !probe.block(*block),
+                Awaited::Making => false,
+            });
+            left.is_empty() || much == Much::One && left.len() < before
+        })
     };
     state.settle();
     Ok(waited)
@@ -134,11 +133,7 @@ fn wait_for(
 
 /// The messages of ours in a list, and whether others of the program's requests are in it that are
 /// not over.
-fn messages(
-    state: &State,
-    requests: &[MPI_Request],
-    left: &[Awaited],
-) -> (Vec<(GuestComm, Option<Rank>, PostId)>, bool) {
+fn messages(state: &State, requests: &[MPI_Request], left: &[Awaited]) -> (Vec<Waiting>, bool) {
     let found = requests.iter().filter_map(|raw| state.users.message(*raw));
     let found: Vec<_> = found.map(|it| (it.comm, it.peer, it.post)).collect();
     let is_foreign = |what: &Awaited| match what {

@@ -67,6 +67,10 @@ pub struct GuestComm(CommKey);
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct GuestBlock(BlockKey);
 
+/// A message in a lane of [`Guest::lane`] that is waited for: its communicator, its peer if that is
+/// known, its request.
+pub type Waiting = (GuestComm, Option<Rank>, PostId);
+
 /// What [`Guest::finish`] takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
@@ -249,7 +253,7 @@ impl Guest {
     pub fn wait(
         &mut self,
         timeout: Timeout,
-        (messages, foreign): (&[(GuestComm, Option<Rank>, PostId)], bool),
+        (messages, foreign): (&[Waiting], bool),
         mut done: impl FnMut(&mut Probe<'_>) -> bool,
     ) -> Wait {
         let engine = &mut self.engine;

@@ -47,7 +47,7 @@ impl Process {
     pub fn innermost(&self, comm: CommKey) -> Option<BlockKey> {
         let open = self.comm(comm).open.iter().copied();
         let inside = |key: &BlockKey| self.block(*key).phase == Phase::Open;
-        open.filter(inside).last().filter(|key| self.must_ask(*key))
+        open.rev().find(inside).filter(|key| self.must_ask(*key))
     }
 
     /// The block that was started last on a communicator and is open. All ranks start their blocks
