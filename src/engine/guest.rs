@@ -58,8 +58,8 @@ impl Engine {
     }
 
     /// Where messages of ours run on a guest's communicator, and the tag there for one of the
-    /// guest's. It is one of the attempt at the block that was started last, and not of that block alone: the guest
-    /// gives them to blocks later.
+    /// guest's. It is one of the attempt at the block that was started last, and not of that block
+    /// alone: the guest gives them to blocks later.
     pub(crate) fn guests_lane(&self, key: CommKey, tag: u32) -> (Lane, u32) {
         let bits = self.tag_bits;
         let last = self.process.last_open(key).map(|block| self.block(block));

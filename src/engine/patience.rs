@@ -159,8 +159,8 @@ impl Engine {
         }
     }
 
-    /// True when some rank has ended its part of a block with faults, and that was a while ago: what
-    /// of others was under way has come, and what it did not start may be what is waited for.
+    /// True when some rank has ended its part of a block with faults, and that was a while ago:
+    /// what of others was under way has come, and what it did not start may be what is waited for.
     fn has_somebody_failed(&mut self, key: BlockKey, now: Duration) -> bool {
         for rank in self.process.living_others(key) {
             self.hope_of(key, rank, now);

@@ -272,7 +272,7 @@ impl Engine {
     }
 
     fn copy_tag(&self, key: BlockKey, offset: u32) -> u32 {
-        self.partnership().tag(self, key, offset)
+        self.wire_tag(key, FIRST_COPY_TAG + offset)
     }
 
     /// The length of a state is told to the partner when the state is first protected.

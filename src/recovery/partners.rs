@@ -7,7 +7,6 @@ use super::copies::{FIRST_COPY_TAG, WORDS};
 use crate::{
     engine::{BlockKey, CommKey, Engine},
     error::Error,
-    protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
 };
 
@@ -28,9 +27,6 @@ pub(super) trait Partners {
 
     /// What all ranks of a block have said, one after the other in the order of the ranks.
     fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error>;
-
-    /// The tag of a copy, by its distance from the first one.
-    fn tag(&self, engine: &Engine, key: BlockKey, offset: u32) -> u32;
 }
 
 /// The world of a job, and what was derived from it.
@@ -65,10 +61,6 @@ impl Partners for OfJob {
     fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
         engine.gather_words(key, mine)
     }
-
-    fn tag(&self, engine: &Engine, key: BlockKey, offset: u32) -> u32 {
-        engine.wire_tag(key, FIRST_COPY_TAG + offset)
-    }
 }
 
 impl Partners for OfProgram {
@@ -92,16 +84,8 @@ impl Partners for OfProgram {
     }
 
     fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
-        let tag = self.tag(engine, key, WORDS);
+        let tag = engine.wire_tag(key, FIRST_COPY_TAG + WORDS);
         engine.pass_words(key, mine, tag)
-    }
-
-    /// The copies of all contexts travel on one communicator, where nothing else does.
-    fn tag(&self, engine: &Engine, key: BlockKey, offset: u32) -> u32 {
-        let context = engine.block(key).context;
-        let number = if context < FIRST_SHARED_CONTEXT { context } else { !context };
-        let tag = u64::from(number) << 8 | u64::from(offset);
-        (tag % (u64::from(engine.setup.max_tag) + 1)) as u32
     }
 }
 
