@@ -534,13 +534,14 @@ int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
  `MPI_Isend` in a lane of fampi's own, which the receiver takes by `FAMPI_Irecv`.
 
  The message belongs to the block that was started last on the communicator and is not finished:
- give the request to its finish. After a faulty block it meets no later receive. A death ends it only if it needs the dead, and another rank that does not serve it
- when that one has ended its part of the block, see `FAMPI_Comm_set_patience`. The request is one
- of MPI's own, for every call of MPI and of fampi.
+ give the request to its finish. After a faulty block it meets no later receive. A death ends it
+ only if it needs the dead, and another rank that does not serve it when that one has ended its
+ part of the block, see `FAMPI_Comm_set_patience`. The request is one of MPI's own, for every
+ call of MPI and of fampi.
 
- The tag is at most `FAMPI_MAX_TAG`, and `MPI_ERR_TAG` is returned for others. On a communicator that is
- not in use, and for `MPI_PROC_NULL`, this is `MPI_Isend` itself: all ranks take a communicator
- into use at the same point of the program (`FAMPI_Init`, or its first block).
+ The tag is at most `FAMPI_MAX_TAG`, and `MPI_ERR_TAG` is returned for others. On a communicator
+ that is not in use, and for `MPI_PROC_NULL`, this is `MPI_Isend` itself: all ranks take a
+ communicator into use at the same point of the program (`FAMPI_Init`, or its first block).
 
  Returns as `MPI_Isend`; `FAMPI_ERR_ARG` for a null pointer.
 
