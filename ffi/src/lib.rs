@@ -9,6 +9,7 @@
 //! recover  ishrink, irebuild, join          query     what a decided block says
 //! spawn    new processes, and their start   copies    protect, restore, inherit
 //! fused    reductions on the commit         about     version, features, diagnosis
+//! list     what a block is finished with
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -31,6 +32,7 @@ pub mod codes;
 pub mod copies;
 pub mod fused;
 pub mod handles;
+mod list;
 mod owned;
 pub mod query;
 pub mod recover;
