@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST = 10000, BATCH_MESSAGES = 4000, WAYS = 2 };
+enum { MOST = 65535, BATCH_MESSAGES = 4000, WAYS = 2 };
 
 static int rank, size, memory[MOST];
 static MPI_Request requests[MOST];

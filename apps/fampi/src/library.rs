@@ -24,6 +24,7 @@ use crate::install;
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
+use crate::refusal::Stopped;
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::sheet::{self, Csv, Row};
@@ -85,7 +86,8 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 /// The numbers of messages to measure with.
 fn messages(arguments: &[String]) -> Result<Vec<String>> {
     if let Some(odd) = arguments.iter().find(|it| it.parse::<u16>().map_or(true, |it| it == 0)) {
-        bail!("{odd} is no number of messages: give numbers from 1 to 65535, or none");
+        let sentence = format!("{odd} is no number of messages: give numbers from 1 to 65535");
+        return Err(Stopped { status: 2, sentence }.into());
     }
     let usual = || MESSAGES.map(str::to_owned).to_vec();
     Ok(if arguments.is_empty() { usual() } else { arguments.to_vec() })
