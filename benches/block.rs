@@ -16,7 +16,8 @@
 //! that it keeps the status of each request, which plain MPI does not ask for. Messages of 8 bytes
 //! show what a request itself costs; those of 2 KiB are faces of 16 × 16 numbers.
 //!
-//! Arguments: how many batches to measure, then, if not all, the numbers of requests.
+//! Arguments: how many batches to measure, then, if not all, the numbers of requests; `bytes=4` for
+//! messages of that length only.
 
 use std::time::Instant;
 
@@ -36,20 +37,22 @@ const BATCHES: usize = 300;
 const BATCH_REQUESTS: usize = 4000;
 
 /// A message.
-type Buffer = Vec<u64>;
+type Buffer = Vec<u32>;
 
 fn main() -> Result<(), Error> {
     let mut words = std::env::args().skip(1).filter_map(|word| word.parse::<usize>().ok());
     let batches = words.next().unwrap_or(BATCHES);
     let asked: Vec<usize> = words.collect();
     let numbers = if asked.is_empty() { REQUESTS.to_vec() } else { asked };
+    let length = std::env::args().find_map(|word| word.strip_prefix("bytes=")?.parse().ok());
+    let lengths = length.map_or(BYTES.to_vec(), |bytes| vec![bytes]);
     let mut platform = MpiPlatform::new()?;
     let mut baseline = platform.baseline()?;
     let world = World::enter(Box::new(platform))?;
     if world.rank().number() == 0 {
         println!("ranks,bytes,requests,plain_us,block_us,ratio,all_us,all_ratio");
     }
-    for bytes in BYTES {
+    for bytes in lengths {
         for requests in &numbers {
             let load = Load { requests: *requests, bytes, batches };
             let [plain, block, all] = measure(&world, &mut baseline, load)?;
@@ -109,7 +112,7 @@ struct Exchange<'a> {
     world: &'a World,
     ring: [Rank; 2],
     buffers: Vec<Buffer>,
-    requests: Vec<Request<u64>>,
+    requests: Vec<Request<u32>>,
     /// The same once more, to be posted at once.
     received: Vec<(Buffer, Rank, Tag)>,
     sent: Vec<(Buffer, Rank, Tag)>,
@@ -119,7 +122,7 @@ impl<'a> Exchange<'a> {
     fn new(world: &'a World, requests: usize, bytes: usize) -> Self {
         let (me, size) = (world.rank().number(), world.size());
         let ring = [(me + size - 1) % size, (me + 1) % size].map(Rank::new);
-        let buffer = || vec![0; bytes / size_of::<u64>()];
+        let buffer = || vec![0; bytes / size_of::<u32>()];
         let message = |at| (buffer(), ring[at % 2], Tag(0));
         Self {
             world,

@@ -2,11 +2,7 @@
 
 use std::{ffi::c_int, mem::take, slice, time::Duration};
 
-use fampi_core::{
-    Level, Timeout,
-    engine::platform::PostId,
-    guest::{GuestBlock, Part},
-};
+use fampi_core::{Level, Timeout, guest::GuestBlock};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
@@ -16,7 +12,6 @@ use crate::{
         FAMPI_TRYBLOCK_WITH_COLLECTIVE, FAMPI_Timeout, may_be_raised,
     },
     fused::Reduction,
-    request::null,
     state::{Entry, Kind, Result, State, enter, enter_started},
 };
 
@@ -179,37 +174,6 @@ fn refuse(state: &mut State, block: GuestBlock, code: c_int) -> Result<()> {
     Err(code)
 }
 
-/// What one request of a list is to its block.
-enum Item {
-    Operation(PostId),
-    Inner(GuestBlock),
-    Done,
-}
-
-/// What the request is; MPI keeps one that is the program's own from now on.
-fn item(state: &mut State, block: MPI_Request, raw: MPI_Request) -> Result<Item> {
-    if raw == null() {
-        return Ok(Item::Done);
-    }
-    if raw == block {
-        return Err(FAMPI_ERR_REQUEST);
-    }
-    match state.entry(raw) {
-        None => {
-            let Some(post) = state.operation(raw)? else { return Ok(Item::Done) };
-            state.guest.with_mpi(|mpi| mpi.share_request(post));
-            Ok(Item::Operation(post))
-        }
-        Some(Entry { kind: Kind::Block(inner), .. }) if inner.finished => {
-            Ok(Item::Inner(inner.name))
-        }
-        Some(Entry { kind: Kind::Making(making), .. }) if making.outcome() == Some(0) => {
-            Ok(Item::Done)
-        }
-        _ => Err(FAMPI_ERR_STATE),
-    }
-}
-
 /// Ends a block: when the requests of the list are over, this rank votes. Does not wait. Several
 /// open blocks may be finished, and waited for, in any order.
 ///
@@ -301,55 +265,19 @@ pub(crate) fn finish(
     if found.finished {
         return finish_alone(state, tb_request, limit);
     }
-    state.check_once(requests)?;
-    check_inner(state, tb_request, requests)?;
-    let data = state.guest.data_of(block);
-    let found = state.block(tb_request)?;
-    let (mut places, mut operations) = (take(&mut found.places), take(&mut found.operations));
-    let mut parts = take(&mut state.lists.parts);
-    parts.clear();
-    for (place, raw) in requests.iter().enumerate() {
-        match item(state, tb_request, *raw)? {
-            Item::Done => continue,
-            Item::Inner(inner) => parts.push(Part::Block(inner)),
-            Item::Operation(post) => {
-                state.guest.with_mpi(|mpi| mpi.assign(post, data));
-                let message = state.users.message(*raw).filter(|it| it.block == Some(block));
-                parts.push(match message {
-                    Some(message) => Part::Message(post, message.peer),
-                    None => Part::Request(post),
-                });
-                operations.push((post, *raw));
-            }
+    let mut list = take(&mut state.lists.list);
+    let done = list.find(state, tb_request, requests).and_then(|()| {
+        list.take_over(state, tb_request)?;
+        if let Some(Reduction { values, target }) = reduction {
+            state.block(tb_request)?.result = Some(target);
+            state.guest.fuse(block, values);
         }
-        places.push(place);
-    }
-    let found = state.block(tb_request)?;
-    (found.finished, found.places, found.operations) = (true, places, operations);
-    if let Some(Reduction { values, target }) = reduction {
-        found.result = Some(target);
-        state.guest.fuse(block, values);
-    }
-    state.guest.finish(block, &parts, limit);
-    state.lists.parts = parts;
+        state.guest.finish(block, &list.parts, limit);
+        Ok(())
+    });
+    state.lists.list = list;
+    done?;
     state.settle();
-    Ok(())
-}
-
-/// Refuses a list before anything of it is taken over.
-fn check_inner(state: &mut State, block: MPI_Request, requests: &[MPI_Request]) -> Result<()> {
-    for request in requests {
-        if *request == block {
-            return Err(FAMPI_ERR_REQUEST);
-        }
-        match state.entry(*request).map(|entry| &entry.kind) {
-            Some(Kind::Block(inner)) if !inner.finished => return Err(FAMPI_ERR_STATE),
-            Some(Kind::Making(making)) if making.outcome() != Some(0) => {
-                return Err(FAMPI_ERR_STATE);
-            }
-            _ => {}
-        }
-    }
     Ok(())
 }
 

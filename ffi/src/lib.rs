@@ -11,6 +11,7 @@
 //! fused    reductions on the commit         about     version, features, diagnosis
 //! world    a world that survives            pool      who holds which rank of it
 //! calls    what these two call
+//! list     what a block is finished with
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -34,6 +35,7 @@ pub mod codes;
 pub mod copies;
 pub mod fused;
 pub mod handles;
+mod list;
 pub mod message;
 mod owned;
 mod pool;

@@ -13,7 +13,7 @@ use std::{
 use fampi_core::{
     Rank,
     engine::platform::PostId,
-    guest::{Guest, GuestComm, Part},
+    guest::{Guest, GuestComm},
     mpi::MpiPlatform,
 };
 use mpi::ffi;
@@ -27,6 +27,7 @@ use crate::{
     },
     fused::Number,
     handles::Handles,
+    list::List,
     owned::Owned,
     recover::links_two_groups,
     request::{empty_status, null, repeats},
@@ -48,7 +49,7 @@ pub(crate) struct Known {
 /// Lists that are empty between calls, and keep their memory.
 #[derive(Default)]
 pub(crate) struct Lists {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) list: List,
     pub(crate) awaited: Vec<Awaited>,
     keys: Vec<usize>,
 }
@@ -61,7 +62,7 @@ pub(crate) struct State {
     pub(crate) handles: Handles,
     pub(crate) users: Users,
     /// What MPI gives for all that was over when it started, if it has one request for that.
-    finished: ffi::MPI_Request,
+    pub(crate) finished: ffi::MPI_Request,
     /// MPI tells us when it waits.
     is_called_back: bool,
     /// To make lists of.
@@ -215,9 +216,13 @@ impl State {
             self.let_go(place);
             self.handles.give_back(place);
         }
-        while let Some(raw) = here.freed_by_program.borrow_mut().pop() {
-            self.users.free(&mut self.guest, raw);
+        let mut freed = here.freed_by_program.take();
+        if !freed.is_empty() {
+            let Self { guest, users, .. } = self;
+            guest.with_mpi(|mpi| users.free(mpi, &freed));
+            freed.clear();
         }
+        here.freed_by_program.replace(freed);
     }
 
     /// The program has freed the request of ours at this place.
@@ -341,11 +346,11 @@ impl State {
         if handles.is_freed(raw) {
             return Err(FAMPI_ERR_REQUEST);
         }
-        users.adopt(guest, raw).map(Some)
+        guest.with_mpi(|mpi| users.adopt(mpi, raw)).map(Some)
     }
 
     /// True for a request of the program's own that is no other one's, too.
-    pub(crate) fn may_be_named(&self, raw: ffi::MPI_Request) -> bool {
+    pub(crate) fn may_be_named(&mut self, raw: ffi::MPI_Request) -> bool {
         let is_known = self.users.get(raw).is_some();
         raw != null() && raw != self.finished && (is_known || !self.handles.was_freed(raw))
     }
@@ -359,7 +364,7 @@ impl State {
 
     /// True for a request that we made, or that MPI keeps for us.
     pub(crate) fn knows(&mut self, raw: ffi::MPI_Request) -> bool {
-        self.users.get(raw).is_some() || self.entry(raw).is_some()
+        self.entry(raw).is_some() || self.users.get(raw).is_some()
     }
 
     /// Status and code of a request that is over, as far as is known; null is over.
@@ -367,10 +372,11 @@ impl State {
         if raw == null() || raw == self.finished {
             return Some((empty_status(), 0));
         }
-        if let Some(post) = self.users.get(raw) {
-            return users::outcome(&mut self.guest, post);
+        if let Some(entry) = self.entry(raw) {
+            return entry.handle.outcome();
         }
-        self.entry(raw)?.handle.outcome()
+        let post = self.users.get(raw)?;
+        users::outcome(&mut self.guest, post)
     }
 
     /// The program frees a request that MPI has to free: one that is not over does so later.
@@ -389,8 +395,10 @@ impl State {
     /// Frees a request that is over; one that can be started again stays.
     #[inline(never)]
     pub(crate) fn release(&mut self, slot: &mut ffi::MPI_Request) {
-        let post = self.users.get(*slot);
-        if post.is_some_and(|post| users::is_persistent(&mut self.guest, post)) {
+        if self.entry(*slot).is_none()
+            && let Some(post) = self.users.get(*slot)
+            && users::is_persistent(&mut self.guest, post)
+        {
             return;
         }
         if !self.free(slot) {
@@ -438,9 +446,7 @@ fn write_result(guest: &Guest, block: &mut Block) {
 /// The operations of a block that was freed.
 #[inline(never)]
 fn forget_operations(guest: &mut Guest, users: &mut Users, block: &mut Block) {
-    for (post, raw) in block.operations.drain(..) {
-        users.forget(guest, raw, post);
-    }
+    guest.with_mpi(|mpi| users.forget(mpi, block.operations.drain(..)));
 }
 
 /// Completes a request whose end is known.

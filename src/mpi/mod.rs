@@ -44,7 +44,7 @@ pub use self::{
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
     node::trace::record,
-    operations::{platform::MpiPlatform, users::Ended},
+    operations::{platform::MpiPlatform, users::Ended, users_requests::Kept},
 };
 use crate::{
     error::Error,

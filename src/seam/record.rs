@@ -119,9 +119,17 @@ impl Record {
     }
 
     /// An operation of somebody else, with a buffer of somebody else.
+    #[inline]
     pub(crate) fn adopt(&mut self, id: PostId) {
-        self.buffer = None;
+        if self.buffer.is_some() {
+            self.drop_buffer();
+        }
         self.begin(Post::Kept(id));
+    }
+
+    #[cold]
+    fn drop_buffer(&mut self) {
+        self.buffer = None;
     }
 
     /// The buffer of an operation that is about to start, for whoever has it from now on.

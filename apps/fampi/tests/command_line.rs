@@ -158,6 +158,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("bench detect --how poison", "possible values: SIGKILL, SIGSEGV"),
     ("bench detect --csv detect.png", "name the file of --csv otherwise, as in detect.csv"),
     ("bench noise --periods 100,0", "write milliseconds, from 1 to 60000"),
+    ("bench library -- 40 fast", "fast is no number of messages: give numbers from 1 to 65535"),
     ("bench noise --rounds 0", "write a number of rounds, from 1 to 10000"),
     ("timeline", "<FILE> is missing"),
     ("timeline file --from -1", "write a number of milliseconds, 0 or more"),

@@ -11,6 +11,9 @@ use super::{
     request::{Done, Request, Types, empty_status},
 };
 
+/// Gives a request back; the caller's handle becomes null.
+pub(in crate::mpi) type Free = unsafe extern "C" fn(*mut ffi::MPI_Request) -> c_int;
+
 impl Request {
     /// `MPI_Request_get_status`: without the error.
     #[inline]
@@ -24,21 +27,25 @@ impl Request {
         Ok((flag != 0).then_some(Done::new(status)))
     }
 
-    /// Lets MPI free a request that is not kept any more; what is active goes on.
+    /// Frees a request that is not kept any more, as `MPI_Request_free` would: by the function that
+    /// is in it. What is active goes on.
     ///
     /// # Safety
     ///
-    /// No copy of the handle is used afterwards.
-    pub(in crate::mpi) unsafe fn free(mut self) {
+    /// The request is live, this is its function, and no copy of the handle is used afterwards.
+    #[inline]
+    pub(in crate::mpi) unsafe fn free_by(&self, free: Free) {
         if !self.is_over() {
             let _inside = inside::ordinary();
+            let mut raw = self.raw();
             // SAFETY: live, and used no more.
-            let _ = unsafe { ffi::MPI_Request_free(self.slot()) };
+            let _ = unsafe { free(&raw mut raw) };
         }
     }
 }
 
-/// A persistent receive of this process from itself, to which nothing is sent.
+/// A persistent receive of this process from itself, to which nothing is sent, or a persistent send
+/// that is never started.
 pub(in crate::mpi) struct Probe {
     request: Request,
     number: Box<u8>,
@@ -58,6 +65,23 @@ impl Probe {
             unsafe { ffi::MPI_Recv_init(place, 1, Types::bytes(), 0, TAG, comm.raw(), slot) }
         })?;
         Ok(Self { request, number })
+    }
+
+    /// A send that was not started.
+    pub(in crate::mpi) fn new_send() -> Checked<Self> {
+        let comm = Comm::alone()?;
+        let (mut number, mut request) = (Box::new(0_u8), Request::null());
+        let (place, slot) = ((&raw mut *number).cast(), request.slot());
+        check("MPI_Send_init", {
+            // SAFETY: one byte, which lives as long as the request.
+            unsafe { ffi::MPI_Send_init(place, 1, Types::bytes(), 0, TAG, comm.raw(), slot) }
+        })?;
+        Ok(Self { request, number })
+    }
+
+    /// Ends what was not started.
+    pub(in crate::mpi) fn drop_inactive(self) {
+        self.request.release();
     }
 
     pub(in crate::mpi) fn raw(&self) -> ffi::MPI_Request {

@@ -8,9 +8,11 @@
 //!
 //! So a request that is kept is asked by `MPI_Request_get_status`, by the library's own look for
 //! failures (`ompi_request_is_failed_fn`), and by the error in it, which every completing call
-//! would read there. Every call that frees a request does so by a function whose address is in the
-//! request; a kept one has another there, which gives the caller its `MPI_REQUEST_NULL` and leaves
-//! the request as it is, so that it can be waited for by the next copy.
+//! would read there. A message that is over says so in its request, where the status is that the
+//! call would copy: then MPI is not called, as each call takes two memory barriers. Every call that
+//! frees a request does so by a function whose address is in the request; a kept one has another
+//! there, which gives the caller its `MPI_REQUEST_NULL` and leaves the request as it is, so that it
+//! can be waited for by the next copy.
 //!
 //! **Versions** each Open MPI 5. A request of this process is examined first, in each of its
 //! states: where it does not look and work as expected no request is kept, and programs that own
@@ -28,13 +30,17 @@ use std::{
     ptr,
     sync::{
         OnceLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{
+            AtomicPtr, AtomicUsize,
+            Ordering::{Acquire, Relaxed},
+        },
     },
 };
 
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use super::is_loaded;
+pub(in crate::mpi) use crate::mpi::calls::kept::Free;
 use crate::{
     error::Error,
     fault::class::OTHER,
@@ -46,12 +52,12 @@ use crate::{
     },
 };
 
-/// Gives a request back; the caller's handle becomes null.
-pub(in crate::mpi) type Free = unsafe extern "C" fn(*mut MPI_Request) -> c_int;
 type IsFailed = unsafe extern "C" fn(MPI_Request) -> bool;
 
 /// Where [`Part`] begins in a request.
 const PART: usize = 64;
+/// What stands for the waiting threads in a request that is over.
+const COMPLETED: usize = 1;
 /// States of a request.
 const INACTIVE: c_int = 1;
 const ACTIVE: c_int = 2;
@@ -63,7 +69,7 @@ const IS_FAILED: &CStr = c"ompi_request_is_failed_fn";
 #[repr(C)]
 struct Part {
     status: Cell<MPI_Status>,
-    _complete: *mut c_void,
+    complete: Cell<*mut c_void>,
     state: Cell<c_int>,
     persistent: Cell<u8>,
     _fortran: c_int,
@@ -86,6 +92,9 @@ pub(in crate::mpi) struct Keeping {
     /// Where the part of a request begins that [`Part`] tells of.
     at: usize,
     is_failed: IsFailed,
+    /// The functions that free a receive and a send. What has another may be of the kind that MPI
+    /// asks for its status when it is over.
+    messages: [Free; 2],
 }
 
 impl Keeping {
@@ -94,10 +103,19 @@ impl Keeping {
     /// # Errors
     ///
     /// [`Error::Unsupported`] with a library whose requests are others than expected.
-    pub(in crate::mpi) fn find() -> Result<Self, Error> {
+    #[inline]
+    pub(in crate::mpi) fn find() -> Result<&'static Self, Error> {
         static FOUND: OnceLock<Option<Keeping>> = OnceLock::new();
-        let found = FOUND.get_or_init(|| Self::examine().ok().flatten());
-        found.ok_or_else(|| {
+        match FOUND.get() {
+            Some(Some(found)) => Ok(found),
+            _ => Self::find_first(&FOUND),
+        }
+    }
+
+    #[cold]
+    fn find_first(found: &'static OnceLock<Option<Self>>) -> Result<&'static Self, Error> {
+        let found = found.get_or_init(|| Self::examine().ok().flatten());
+        found.as_ref().ok_or_else(|| {
             let version = library::library_version().unwrap_or_default();
             Error::Unsupported(format!(
                 "requests of this MPI cannot be kept, use Open MPI 5.0.9: {version}"
@@ -112,14 +130,19 @@ impl Keeping {
         };
         // SAFETY: in this major version the function of this name has this type.
         let is_failed = unsafe { std::mem::transmute::<*mut c_void, IsFailed>(is_failed) };
-        let keeping = Self { at: PART, is_failed };
+        let mut keeping = Self { at: PART, is_failed, messages: [note_free; 2] };
         let mut probe = Probe::new()?;
         let raw = probe.raw();
         let mut fits = keeping.is_persistent_and(raw, INACTIVE);
+        let send = Probe::new_send()?;
+        fits &= keeping.is_persistent_and(send.raw(), INACTIVE);
+        keeping.messages = [raw, send.raw()].map(|raw| keeping.part(raw).free.get());
+        send.drop_inactive();
         probe.start()?;
-        fits &= keeping.is_persistent_and(raw, ACTIVE);
+        fits &= keeping.is_persistent_and(raw, ACTIVE) && !keeping.is_complete(raw);
         let status = probe.complete()?;
         fits &= keeping.is_persistent_and(raw, ACTIVE) && keeping.has(raw, &status);
+        fits &= keeping.is_complete(raw);
         if fits {
             // SAFETY: live, and as expected.
             let free = unsafe { keeping.keep(raw, note_free) };
@@ -145,6 +168,31 @@ impl Keeping {
     fn is_persistent_and(self, request: MPI_Request, state: c_int) -> bool {
         let part = self.part(request);
         part.state.get() == state && part.persistent.get() == 1
+    }
+
+    /// True when the request says that it is over.
+    #[inline]
+    fn is_complete(self, request: MPI_Request) -> bool {
+        let complete = &self.part(request).complete;
+        // SAFETY: MPI writes it in its calls, after the rest of the request.
+        let complete = unsafe { AtomicPtr::from_ptr(complete.as_ptr()) };
+        complete.load(Acquire).addr() == COMPLETED
+    }
+
+    /// True for a function that frees messages.
+    #[inline]
+    pub(in crate::mpi) fn frees_messages(self, free: Free) -> bool {
+        self.messages.iter().any(|known| ptr::fn_addr_eq(*known, free))
+    }
+
+    /// What frees a request.
+    ///
+    /// # Safety
+    ///
+    /// The request is live.
+    #[inline]
+    pub(in crate::mpi) unsafe fn free_of(self, request: MPI_Request) -> Free {
+        self.part(request).free.get()
     }
 
     /// True when the status is where it should be.
@@ -175,12 +223,35 @@ impl Keeping {
         self.part(request).free.set(free);
     }
 
+    /// True for a message that says that it is over, without an error. No call is made.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept, and this is the function that it had.
+    #[inline]
+    pub(in crate::mpi) unsafe fn is_whole(self, request: MPI_Request, free: Free) -> bool {
+        let part = self.part(request);
+        self.is_complete(request)
+            && part.state.get() == ACTIVE
+            && part.persistent.get() == 0
+            && self.error(request) == 0
+            && self.frees_messages(free)
+    }
+
+    /// The status of a message that is over.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept, and [`Self::is_whole`].
+    pub(in crate::mpi) unsafe fn status(self, request: MPI_Request) -> MPI_Status {
+        self.part(request).status.get()
+    }
+
     /// Looks at a request, which makes progress. It stays.
     ///
     /// # Safety
     ///
     /// The request is kept.
-    #[inline]
     pub(in crate::mpi) unsafe fn look(self, request: &Request) -> Checked<Seen> {
         if let Some(done) = request.status()? {
             return Ok(self.over(request.raw(), done));

@@ -20,4 +20,4 @@ mod post;
 pub(super) mod probe;
 pub(super) mod table;
 pub(super) mod users;
-mod users_requests;
+pub(super) mod users_requests;

@@ -69,20 +69,38 @@ impl MpiPlatform {
     /// Ends the requests that are over, messages and others.
     pub(in crate::mpi) fn settle_all(&mut self, records: &mut [Record]) -> Settled {
         let mut settled = self.flights.settle(records);
-        // What is no message with a peer, up to the next that is.
-        while let Some(record) = records.get_mut(settled.complete)
-            && let (false, Some(_)) = (record.is_over(), record.id())
-        {
-            platform::look(self, record);
-            if !record.is_complete() {
-                settled.failed |= record.is_over();
-                break;
+        loop {
+            let others = self.settle_others(&mut records[settled.complete..]);
+            settled.complete += others.complete;
+            settled.failed |= others.failed;
+            if others.complete == 0 || others.failed {
+                return settled;
             }
             let rest = self.flights.settle(&mut records[settled.complete..]);
             settled.complete += rest.complete;
             settled.failed |= rest.failed;
         }
-        settled
+    }
+
+    /// The same for what is no message with a peer, up to the next that is.
+    fn settle_others(&mut self, records: &mut [Record]) -> Settled {
+        let mut complete = 0;
+        while let Some(record) = records.get_mut(complete)
+            && let (false, Some(id)) = (record.is_over(), record.id())
+        {
+            if self.table.is_whole(id) {
+                // Written in its place: copied after it was put together it would be waited for.
+                record.end_at_once(0);
+                complete += 1;
+                continue;
+            }
+            platform::look(self, record);
+            if !record.is_complete() {
+                return Settled { complete, failed: record.is_over() };
+            }
+            complete += 1;
+        }
+        Settled { complete, failed: false }
     }
 }
 

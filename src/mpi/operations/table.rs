@@ -18,13 +18,16 @@ use mpi::ffi;
 use super::users::Users;
 use crate::{
     fault::FaultCode,
-    mpi::calls::{
-        collectives::Layout,
-        comm::Handle,
-        files::File,
-        library::{PROC_FAILED_PENDING, Refusal},
-        request::{Done, Types, empty_status},
-        ulfm::Ulfm,
+    mpi::{
+        calls::{
+            collectives::Layout,
+            comm::Handle,
+            files::File,
+            library::{PROC_FAILED_PENDING, Refusal},
+            request::{Done, Types, empty_status},
+            ulfm::Ulfm,
+        },
+        this_mpi::{Free, Keeping},
     },
     native::{Kind, Request},
     seam::{
@@ -151,15 +154,28 @@ impl Slot {
             }
             Owner::User(users) => {
                 users.look(&mut self.request);
-                users.ended.is_some()
+                users.has_ended()
             }
         }
     }
 
+    /// True for what is left of a request of the user that nobody asks for any more.
+    #[inline]
+    fn is_former(&self) -> bool {
+        matches!(&self.owner, Owner::User(users) if users.is_former)
+    }
+
+    /// What was the user's is over, and leaves its place to the next.
+    fn leave(&mut self) {
+        if let Owner::User(users) = &mut self.owner {
+            (users.is_former, self.lane) = (true, Lane::NOWHERE);
+        }
+    }
+
     /// Nobody asks for it, and MPI works for it no more.
-    fn end(self) {
-        if let Owner::User(users) = self.owner {
-            users.end(self.request);
+    fn end(&self) {
+        if let Owner::User(users) = &self.owner {
+            users.end(&self.request);
         }
     }
 }
@@ -170,6 +186,8 @@ pub(in crate::mpi) struct Table {
     slots: Vec<Option<Slot>>,
     /// The places that are free.
     free: Vec<u32>,
+    /// Those that have what is left of a request of the user, to be filled with the next.
+    former: Vec<u32>,
     /// The places of what nobody asks for any more, and MPI has not let go of.
     strays: Vec<u32>,
     closed: bool,
@@ -200,9 +218,40 @@ impl Table {
         self.abandon(post);
     }
 
+    /// Keeps a request of the user.
+    ///
+    /// What is moved is written in small pieces and copied in larger ones, for which a processor
+    /// waits: a place that had a request of the user is filled where it is.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Users::keep`].
+    #[inline]
+    pub(super) unsafe fn add_users(
+        &mut self,
+        keeping: &'static Keeping,
+        raw: ffi::MPI_Request,
+        instead: Free,
+    ) -> PostId {
+        // SAFETY: live until we give it back.
+        let new = unsafe { Request::from_raw(raw) };
+        if let Some(at) = self.former.pop()
+            && let Some(Slot { request, lane, owner: Owner::User(users) }) =
+                &mut self.slots[at as usize]
+        {
+            (*request, *lane) = (new, Lane::NOWHERE);
+            // SAFETY: our caller's promise.
+            unsafe { users.keep_next(keeping, raw, instead) };
+            return PostId(at);
+        }
+        // SAFETY: as above.
+        let users = unsafe { Users::keep(keeping, raw, instead) };
+        self.add(new, Lane::NOWHERE, Owner::User(users))
+    }
+
     #[inline]
     fn slot(&mut self, post: PostId) -> Option<&mut Slot> {
-        self.slots.get_mut(post.0 as usize)?.as_mut()
+        self.slots.get_mut(post.0 as usize)?.as_mut().filter(|slot| !slot.is_former())
     }
 
     /// Frees the place of an operation.
@@ -237,6 +286,15 @@ impl Table {
             *buffer = own.buffer;
         }
         progress
+    }
+
+    /// True for a message of the user that is over, and has not failed.
+    #[inline]
+    pub(super) fn is_whole(&mut self, post: PostId) -> bool {
+        match self.slot(post) {
+            Some(Slot { request, owner: Owner::User(users), .. }) => users.is_whole(request),
+            _ => false,
+        }
     }
 
     /// Asks MPI to end a receive, or whatever the user has started. If it has failed for its block,
@@ -331,22 +389,33 @@ impl Table {
     }
 
     /// An operation of the user, and the communicator of its block.
+    #[inline]
     pub(super) fn users(&mut self, post: PostId) -> Option<(&mut Users, &mut Lane)> {
         let Slot { owner, lane, .. } = self.slot(post)?;
         let Owner::User(users) = owner else { return None };
         Some((users, lane))
     }
 
+    /// The same with its request.
+    pub(super) fn users_request(&mut self, post: PostId) -> Option<(&mut Users, &Request, Lane)> {
+        let Slot { owner, request, lane } = self.slot(post)?;
+        let Owner::User(users) = owner else { return None };
+        Some((users, request, *lane))
+    }
+
     /// One of those who asked for an operation of the user does no more. True after the last, if
     /// the user has freed the request: MPI has it back as soon as it is over.
     pub(super) fn forget_users(&mut self, post: PostId) -> bool {
         let Some((users, _)) = self.users(post) else { return false };
-        let (is_last, is_freed, has_ended) =
-            (users.forget(), users.is_freed, users.ended.is_some());
+        let (is_last, is_freed, has_ended) = (users.forget(), users.is_freed, users.has_ended());
         if is_last && is_freed && !has_ended {
             self.strays.push(post.0);
-        } else if is_last && let Some(slot) = self.remove(post) {
-            slot.end();
+        } else if is_last {
+            if let Some(slot) = self.slot(post) {
+                slot.end();
+                slot.leave();
+            }
+            self.former.push(post.0);
         }
         is_last && is_freed
     }
@@ -364,7 +433,9 @@ impl Table {
     /// MPI ends, and has all requests of the user back.
     pub(super) fn give_back_users(&mut self) {
         for Slot { request, owner, .. } in self.slots.iter().flatten() {
-            if let Owner::User(users) = owner {
+            if let Owner::User(users) = owner
+                && !users.is_former
+            {
                 users.give_back(request);
             }
         }
@@ -373,7 +444,7 @@ impl Table {
     /// How many operations of ours there are, and how many of them were given up.
     pub(in crate::mpi) fn held(&self) -> (usize, usize) {
         let strays = self.strays.len();
-        (self.slots.iter().flatten().count() - strays, strays)
+        (self.slots.iter().flatten().count() - self.former.len() - strays, strays)
     }
 
     /// Gives up the operations of a data communicator.

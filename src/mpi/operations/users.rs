@@ -39,12 +39,17 @@ pub struct Ended {
 
 /// What is known of an operation of the user, whose request is kept.
 pub(super) struct Users {
-    keeping: Keeping,
+    keeping: &'static Keeping,
     /// How MPI frees the request, once it may.
     free: Free,
     /// The user has freed it.
     pub(super) is_freed: bool,
-    pub(super) ended: Option<Ended>,
+    /// Nobody asks for it any more, and it is over: the next is kept in its place.
+    pub(super) is_former: bool,
+    /// It is a message that is over, with the status that is in the request.
+    is_whole: bool,
+    /// What it came to, if there is more to say.
+    ended: Option<Ended>,
     /// How many ask for it: the user, blocks.
     pub(super) uses: u32,
     /// The user says that it has failed, whatever it comes to.
@@ -63,19 +68,91 @@ impl Users {
     /// # Safety
     ///
     /// It is live, is not kept, and MPI gives it for this operation only.
-    pub(super) unsafe fn keep(keeping: Keeping, raw: ffi::MPI_Request, instead: Free) -> Self {
+    pub(super) unsafe fn keep(
+        keeping: &'static Keeping,
+        raw: ffi::MPI_Request,
+        instead: Free,
+    ) -> Self {
         // SAFETY: our caller's promise.
         Self::new(keeping, unsafe { keeping.keep(raw, instead) })
     }
 
-    fn new(keeping: Keeping, free: Free) -> Self {
+    fn new(keeping: &'static Keeping, free: Free) -> Self {
         let (ended, raised, given_up, cut) = (None, None, None, None);
-        let tag_bits = 0;
-        Self { keeping, free, is_freed: false, ended, uses: 1, raised, given_up, cut, tag_bits }
+        let (is_freed, is_former, is_whole) = (false, false, false);
+        let (uses, tag_bits) = (1, 0);
+        Self {
+            keeping,
+            free,
+            is_freed,
+            is_former,
+            is_whole,
+            ended,
+            uses,
+            raised,
+            given_up,
+            cut,
+            tag_bits,
+        }
+    }
+
+    /// Keeps another request, after this one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::keep`].
+    #[inline]
+    pub(super) unsafe fn keep_next(
+        &mut self,
+        keeping: &'static Keeping,
+        raw: ffi::MPI_Request,
+        instead: Free,
+    ) {
+        self.keeping = keeping;
+        // SAFETY: our caller's promise.
+        self.free = unsafe { keeping.keep(raw, instead) };
+        (self.is_freed, self.is_former, self.is_whole) = (false, false, false);
+        self.uses = 1;
+        self.ended = None;
+        self.raised = None;
+        self.given_up = None;
+        self.cut = None;
+        self.tag_bits = 0;
+    }
+
+    /// What it came to, if it is over.
+    pub(super) fn ended(&self, request: &Request) -> Option<Ended> {
+        if !self.is_whole {
+            return self.ended;
+        }
+        // SAFETY: kept, and found to be so.
+        let status = unsafe { self.keeping.status(request.raw()) };
+        Some(Ended { status, fault: None, is_persistent: false })
+    }
+
+    /// True when it is over.
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        self.is_whole || self.ended.is_some()
+    }
+
+    /// True for a message that is over, and has not failed. No call is made.
+    #[inline]
+    pub(super) fn is_whole(&mut self, request: &Request) -> bool {
+        // SAFETY: kept since it was adopted, and not given back before it has ended.
+        let is_whole = || unsafe { self.keeping.is_whole(request.raw(), self.free) };
+        let is_clear = self.ended.is_none() && self.raised.is_none() && self.cut.is_none();
+        // The tag of a message of ours is still that of the wire.
+        let is_clear = is_clear && self.tag_bits == 0;
+        self.is_whole |= is_clear && is_whole();
+        self.is_whole
     }
 
     /// Looks once, unless it is over.
     pub(super) fn look(&mut self, request: &mut Request) -> Progress {
+        if self.is_whole(request) {
+            return Progress::Complete(Status::default());
+        }
         if self.ended.is_none() {
             self.test(request);
         }
@@ -143,8 +220,10 @@ impl Users {
     }
 
     /// The user says that it has failed.
-    pub(super) fn raise(&mut self, code: FaultCode) {
+    pub(super) fn raise(&mut self, request: &Request, code: FaultCode) {
         self.raised.get_or_insert(code);
+        self.ended = self.ended(request);
+        self.is_whole = false;
         if let Some(ended) = &mut self.ended {
             ended.fault.get_or_insert(code);
         }
@@ -159,7 +238,7 @@ impl Users {
     /// Asks MPI to end it. One that has failed for its block was interrupted for whoever waits for
     /// it: a deadline that has passed would be taken for that of the wait.
     pub(super) fn cancel(&mut self, request: &mut Request, why: Option<FaultCode>) {
-        if self.ended.is_some() {
+        if self.has_ended() {
             return;
         }
         self.cut = self.cut.or(why.map(|_| FaultCode::Interrupted));
@@ -197,11 +276,11 @@ impl Users {
     }
 
     /// MPI has the request back that the user has freed.
-    pub(super) fn end(self, request: Request) {
+    pub(super) fn end(&self, request: &Request) {
         if self.is_freed {
-            self.give_back(&request);
-            // SAFETY: the user has freed it, and no block has it.
-            unsafe { request.free() };
+            self.give_back(request);
+            // SAFETY: the user has freed it, and no block has it; it has this function again.
+            unsafe { request.free_by(self.free) };
         }
     }
 }

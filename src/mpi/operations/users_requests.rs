@@ -1,18 +1,26 @@
 //! Requests of a program that owns its MPI, as the engine and that program share them.
 
+use std::ptr;
+
 use mpi::ffi;
 
-use super::{
-    platform::MpiPlatform,
-    table::Owner,
-    users::{Ended, Users},
-};
+use super::{platform::MpiPlatform, users::Ended};
 use crate::{
     fault::FaultCode,
     mpi::this_mpi::{Free, Keeping},
-    native::Request,
     seam::platform::{DataId, Lane, PostId},
 };
+
+/// What a request of the user is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kept {
+    /// It is kept.
+    Already,
+    /// A send or a receive, which is not kept.
+    Message,
+    /// Anything else.
+    Unknown,
+}
 
 impl MpiPlatform {
     /// Keeps a request that the user started. Whatever frees it, or tells of its end, calls
@@ -26,10 +34,26 @@ impl MpiPlatform {
     pub unsafe fn adopt_request(&mut self, raw: ffi::MPI_Request, instead: Free) -> Option<PostId> {
         let keeping = Keeping::find().ok()?;
         // SAFETY: our caller's promise.
-        let users = unsafe { Users::keep(keeping, raw, instead) };
-        // SAFETY: live until we give it back.
-        let request = unsafe { Request::from_raw(raw) };
-        Some(self.table.add(request, Lane::NOWHERE, Owner::User(users)))
+        Some(unsafe { self.table.add_users(keeping, raw, instead) })
+    }
+
+    /// What is known of a request of the user: whether it is kept, and calls this function.
+    ///
+    /// # Safety
+    ///
+    /// The request is live.
+    #[inline]
+    pub unsafe fn kind_of(&self, raw: ffi::MPI_Request, instead: Free) -> Kept {
+        let Ok(keeping) = Keeping::find() else { return Kept::Unknown };
+        // SAFETY: our caller's promise.
+        let free = unsafe { keeping.free_of(raw) };
+        if ptr::fn_addr_eq(free, instead) {
+            Kept::Already
+        } else if keeping.frees_messages(free) {
+            Kept::Message
+        } else {
+            Kept::Unknown
+        }
     }
 
     /// The same for a message in a lane of ours, whose tag on the wire has so many bits beside the
@@ -58,9 +82,10 @@ impl MpiPlatform {
         self.table.renew_users(post)
     }
 
-    /// The request belongs to a block on this communicator, and ends with it.
-    pub fn assign(&mut self, post: PostId, data: Option<DataId>) {
+    /// One more block has the request, a block on this communicator, and ends it with itself.
+    pub fn share_request(&mut self, post: PostId, data: Option<DataId>) {
         if let Some((users, lane)) = self.table.users(post) {
+            users.uses += 1;
             users.given_up = None;
             *lane = data.map_or(Lane::NOWHERE, |data| Lane { data, context: 0 });
         }
@@ -69,9 +94,9 @@ impl MpiPlatform {
     /// The user says that the operation has failed with this code, whatever it comes to. False when
     /// a block has it already.
     pub fn raise_in_request(&mut self, post: PostId, code: i32) -> bool {
-        match self.table.users(post) {
-            Some((users, lane)) if *lane == Lane::NOWHERE => {
-                users.raise(FaultCode::Application(code));
+        match self.table.users_request(post) {
+            Some((users, request, Lane::NOWHERE)) => {
+                users.raise(request, FaultCode::Application(code));
                 true
             }
             _ => false,
@@ -86,21 +111,16 @@ impl MpiPlatform {
 
     /// What became of a request, as far as is known without another look.
     pub fn ended(&mut self, post: PostId) -> Option<Ended> {
-        self.table.users(post)?.0.ended
+        let (users, request, _) = self.table.users_request(post)?;
+        users.ended(request)
     }
 
-    /// One more block has this request.
-    pub fn share_request(&mut self, post: PostId) {
-        if let Some((users, _)) = self.table.users(post) {
-            users.uses += 1;
-        }
-    }
-
-    /// The user has freed the request. True when no block has it: no copy of its handle is to be
-    /// used any more.
+    /// The user has freed the request, perhaps not for the first time. True when no block has it:
+    /// no copy of its handle is to be used any more.
     pub fn free_request(&mut self, post: PostId) -> bool {
-        if let Some((users, _)) = self.table.users(post) {
-            users.is_freed = true;
+        match self.table.users(post) {
+            Some((users, _)) if !users.is_freed => users.is_freed = true,
+            _ => return false,
         }
         self.table.forget_users(post)
     }
