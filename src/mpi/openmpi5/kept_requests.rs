@@ -9,10 +9,10 @@
 //! So a request that is kept is asked by `MPI_Request_get_status`, by the library's own look for
 //! failures (`ompi_request_is_failed_fn`), and by the error in it, which every completing call
 //! would read there. A message that is over says so in its request, where the status is that the
-//! call would copy: then MPI is not called, as each call takes two memory barriers. Every call that
-//! frees a request does so by a function whose address is in the request; a kept one has another
-//! there, which gives the caller its `MPI_REQUEST_NULL` and leaves the request as it is, so that it
-//! can be waited for by the next copy.
+//! call would copy: then MPI is not called. Every call that frees a request does so by a function
+//! whose address is in the request; a kept one has another there, which gives the caller its
+//! `MPI_REQUEST_NULL` and leaves the request as it is, so that it can be waited for by the next
+//! copy.
 //!
 //! **Versions** each Open MPI 5. A request of this process is examined first, in each of its
 //! states: where it does not look and work as expected no request is kept, and programs that own
