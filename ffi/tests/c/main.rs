@@ -79,6 +79,7 @@ fn messages_between_the_living_go_on_whatever_dies_and_whatever_was_aborted() {
         ("vain", 4),
         ("inside", 4),
         ("ever", 2),
+        ("any", 2),
         ("stale", 5),
     ] {
         expect(&Launch::new(&patient, 5).words([what]), living, ": passed");

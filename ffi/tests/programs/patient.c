@@ -5,6 +5,7 @@
  * vain     what a living rank does not serve is ended, and is the only other fault
  * inside   the same in a wait inside of the block
  * ever     any number of aborts and deaths, each followed by a good block
+ * any      as ever, and what is received comes from any source
  * stale    what an aborted block has left meets no later one, tags and status are the program's
  * prompt   the same as late, and the pair is cut
  * plain    on a communicator that is not in use these are MPI's own
@@ -15,6 +16,8 @@ enum { LONG = 100000, TAG = 7 };
 
 static MPI_Comm world;
 static const int dead = 4;
+/* Receives are from any source, of messages that go without their receiver. */
+static int from_any;
 static int mine[LONG], got[LONG];
 
 static MPI_Request start(void)
@@ -65,12 +68,13 @@ static void holds(int value)
 /* A ring of the ranks below `living` with fampi's own messages: the code of its block. */
 static int ring(int living, int value, int long_ones)
 {
-  const int count = long_ones ? LONG : 1;
+  const int count = !long_ones ? 1 : from_any ? 900 : LONG;
   MPI_Request block = start(), list[2];
   int code, next = (rank + 1) % living, before = (rank + living - 1) % living;
+  const int source = from_any ? MPI_ANY_SOURCE : before;
   MPI_Status status;
   fill(value + rank);
-  OK(FAMPI_Irecv(got, count, MPI_INT, before, TAG, world, &list[0]));
+  OK(FAMPI_Irecv(got, count, MPI_INT, source, TAG, world, &list[0]));
   OK(FAMPI_Isend(mine, count, MPI_INT, next, TAG, world, &list[1]));
   code = end(block, 2, list);
   if (code == FAMPI_SUCCESS) {
@@ -214,7 +218,8 @@ int main(int argc, char **argv)
   if (strcmp(what, "prompt") == 0) pair(FAMPI_PROMPT);
   if (strcmp(what, "vain") == 0) vain(0);
   if (strcmp(what, "inside") == 0) vain(1);
-  if (strcmp(what, "ever") == 0) ever();
+  from_any = strcmp(what, "any") == 0;
+  if (from_any || strcmp(what, "ever") == 0) ever();
   if (strcmp(what, "stale") == 0)
     for (int round = 0; round < 40; round++) {
       aborted(size, round);
