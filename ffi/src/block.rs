@@ -201,8 +201,8 @@ fn refuse(state: &mut State, block: GuestBlock, code: c_int) -> Result<()> {
 /// (`FAMPI_Comm_set_patience`). Their communicator goes on, and so do blocks on it with such
 /// messages, however many processes have died.
 ///
-/// Of other requests nobody knows whom they need. When a process dies while such a request is
-/// pending in the block, the block is cut short on all ranks and its communicator revoked: what is
+/// For any other request fampi does not know which rank it waits for. If a process dies while such
+/// a request is pending in the block, the block is cut short on all ranks and its communicator revoked: what is
 /// pending there ends with an error, and MPI's own calls on it fail from then on. Messages of
 /// fampi's own and blocks go on working, and `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start
 /// from it. Requests on other communicators that cannot end are faults of the block while MPI still

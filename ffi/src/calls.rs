@@ -1,6 +1,7 @@
 //! Calls of MPI and of this interface for what is built on it: checked, with results as values.
 //!
-//! **Assumes** that handles come from MPI or from here and are live; whoever has them keeps that.
+//! **Assumes** that each handle is live. MPI or a function of this file has made it, and its owner
+//! frees it once.
 
 use std::{
     ffi::{CString, c_char, c_int},
@@ -66,7 +67,7 @@ pub(crate) fn split(comm: MPI_Comm, place: Option<c_int>) -> Result<Option<MPI_C
 /// Frees a communicator; nothing happens to none.
 pub(crate) fn free_comm(mut comm: MPI_Comm) {
     if comm != no_comm() {
-        // SAFETY: live, and nobody uses it any more.
+        // SAFETY: live, and this is the last use of it.
         unsafe { ffi::MPI_Comm_free(&raw mut comm) };
     }
 }
@@ -131,7 +132,7 @@ pub(crate) fn finish(block: MPI_Request, requests: &mut [MPI_Request]) -> Result
 
 /// Waits for a request, which stays.
 pub(crate) fn wait(request: &mut MPI_Request, timeout: FAMPI_Timeout) -> Result<()> {
-    // SAFETY: a live request; nobody asks for its status.
+    // SAFETY: a live request; a null pointer means that its status is not wanted.
     checked(unsafe { FAMPI_Wait_local(request, null_mut(), timeout) })
 }
 

@@ -99,7 +99,7 @@ pub(crate) fn patience(number: c_int) -> Option<Patience> {
 /// A recovery in which replacements take the failed ranks: spares of the launch first, then new
 /// processes.
 pub const FAMPI_RECOVERY_REBUILD: c_int = 0;
-/// A recovery in which nobody is replaced: survivors move together.
+/// A recovery without replacements: the survivors are numbered anew, without gaps.
 pub const FAMPI_RECOVERY_SHRINK: c_int = 1;
 /// A recovery in which survivors move together, and replacements come behind them.
 pub const FAMPI_RECOVERY_MERGE: c_int = 2;

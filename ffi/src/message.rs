@@ -24,7 +24,7 @@ pub(crate) struct Message {
     pub(crate) comm: GuestComm,
     /// The block that it belongs to.
     pub(crate) block: Option<GuestBlock>,
-    /// Nobody knows whom a receive from any source waits for.
+    /// The rank that it is sent to or received from; nothing for a receive from any source.
     pub(crate) peer: Option<Rank>,
     pub(crate) post: PostId,
 }

@@ -372,12 +372,9 @@ impl Guest {
     /// Leaves a block that is not finished: it is faulty.
     pub fn leave_block(&mut self, block: GuestBlock) {
         let engine = &mut self.engine;
+        // Requests of the program's own wait for this rank without asking it: all are told.
+        engine.block_mut(block.0).patience = Patience::Prompt;
         engine.leave_block(block.0, FaultCode::LeftBlock);
-        // Nobody asks a rank that goes on elsewhere about requests that only the program knows.
-        let left = engine.block(block.0);
-        if left.level.is_agreed() {
-            engine.interrupt_open(left.comm, left.scope);
-        }
     }
 
     /// Releases a block: now, or as soon as it is decided. One that was not finished leaves.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fampi::{
     Codes, Color, Comm, FaultCode, Finished, Level, Outcome, Patience, Rank, Request, Source, Tag,
     TagSelector, Timeout, TryBlock, World,
-    sim::{self, Ending, Simulation},
+    sim::{self, Crash, Ending, Simulation},
 };
 
 const SIZE: u32 = 4;
@@ -149,6 +149,39 @@ fn ranks_that_wait_for_each_other_in_vain_do_not_wait_for_ever() {
             assert_eq!(fault(&finished, &vain), Some(FaultCode::Interrupted));
         }
     });
+}
+
+/// Rank 2 asks, is asked, answers and has answers when it dies.
+#[test]
+fn a_second_death_before_any_step_of_asking_and_answering_leaves_nobody_waiting() {
+    let mut deaths = 0;
+    for effect in 4..90 {
+        let simulation = Simulation::new(SIZE).seed(effect).crash(Crash::before_effect(2, effect));
+        let report = simulation.time_limit(Duration::from_secs(100)).run_world(|world| {
+            let me = world.rank().number();
+            if world.rank() == DEAD {
+                return sim::crash();
+            }
+            for round in 0..6 {
+                let mut block = start(&world, Patience::Patient);
+                // In turn, one of them loses the dead, and those behind it wait in vain.
+                if round % 3 == me {
+                    let _ = receive(&mut block, DEAD);
+                } else {
+                    let _ = receive(&mut block, Rank::new((me + 2) % 3));
+                }
+                let _ = send(&mut block, (me + 2) % 3, 7);
+                assert!(!wait(block).is_committed());
+            }
+            world.finalize();
+        });
+        let died = matches!(report.processes[2].ending, Ending::Crashed);
+        deaths += u32::from(died);
+        for process in &report.processes[..if died { 2 } else { 3 }] {
+            assert!(matches!(process.ending, Ending::Finished(())), "effect {effect}: {report}");
+        }
+    }
+    assert!(deaths > 40, "the second rank died in {deaths} runs only");
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn messages_between_the_living_go_on_whatever_dies_and_whatever_was_aborted() {
     for (what, living) in [
         ("plain", 5),
         ("late", 4),
+        ("local", 4),
         ("prompt", 4),
         ("vain", 4),
         ("inside", 4),

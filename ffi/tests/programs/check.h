@@ -61,6 +61,32 @@ static inline int commit(MPI_Request *block, int count, MPI_Request *requests)
   return code;
 }
 
+/* Whether the report of a block, which all ranks share, has a fault with this code. */
+static inline int reports(MPI_Request block, int code)
+{
+  FAMPI_Report *report;
+  int about, at, found = 0;
+  OK(FAMPI_Report_get(block, &report));
+  for (int i = 0; i < FAMPI_Report_count(report); i++) {
+    OK(FAMPI_Report_fault(report, i, &about, &at));
+    found |= at == code;
+  }
+  FAMPI_Report_free(report);
+  return found;
+}
+
+/* Rank 1 of a communicator dies in a block. */
+static inline void lose_one(MPI_Comm comm)
+{
+  MPI_Request block;
+  int me;
+  MPI_Comm_rank(comm, &me);
+  OK(FAMPI_TryBlock_start(comm, FAMPI_TRYBLOCK_GLOBAL, &block));
+  if (me == 1) die();
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
+  OK(FAMPI_Request_free(&block));
+}
+
 static inline void passed(const char *what)
 {
   printf("rank %d: %s\n", rank, what);

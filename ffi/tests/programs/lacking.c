@@ -6,18 +6,6 @@
 
 static MPI_Comm world;
 
-/* Rank 1 dies in a block. */
-static void lose_one(void)
-{
-  MPI_Request block;
-  int me;
-  MPI_Comm_rank(world, &me);
-  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
-  if (me == 1) die();
-  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
-  OK(FAMPI_Request_free(&block));
-}
-
 static void misuse(void)
 {
   MPI_Comm made = MPI_COMM_SELF, own = MPI_COMM_SELF;
@@ -59,7 +47,7 @@ int main(int argc, char **argv)
   OK(FAMPI_World_init(FAMPI_RECOVERY_REBUILD, NULL, &world, &is_new));
   if (!is_new) {
     misuse_inside();
-    lose_one();
+    lose_one(world);
     OK(FAMPI_World_recover(&world));
   }
   MPI_Comm_rank(world, &rank);
@@ -67,7 +55,7 @@ int main(int argc, char **argv)
   CHECK(size == 4 && is_new == (rank == 1));
   /* Not the one that was a spare. */
   if (rank == 2) die();
-  lose_one();
+  lose_one(world);
   before = world;
   EXPECT(FAMPI_ERR_CREATION, FAMPI_World_recover(&world));
   CHECK(world == before);

@@ -7,6 +7,7 @@
  * ever     any number of aborts and deaths, each followed by a good block
  * any      as ever, and what is received comes from any source
  * stale    what an aborted block has left meets no later one, tags and status are the program's
+ * local    a pair in a local block, of which one is late by more than a death is waited for
  * prompt   the same as late, and the pair is cut
  * plain    on a communicator that is not in use these are MPI's own
  */
@@ -40,19 +41,6 @@ static int failed(MPI_Request block, int code)
   OK(FAMPI_Get_failed_requests(block, 1, &code, 16, places, &count));
   for (int i = 0; i < count; i++) bits |= 1 << places[i];
   return bits;
-}
-
-static int reported(MPI_Request block, int code)
-{
-  FAMPI_Report *report;
-  int about, at, found = 0;
-  OK(FAMPI_Report_get(block, &report));
-  for (int i = 0; i < FAMPI_Report_count(report); i++) {
-    OK(FAMPI_Report_fault(report, i, &about, &at));
-    found |= at == code;
-  }
-  FAMPI_Report_free(report);
-  return found;
 }
 
 static void fill(int value)
@@ -106,7 +94,7 @@ static void pair(int patience)
   if (rank == 2) OK(FAMPI_Irecv(got, 1, MPI_INT, dead, TAG, world, &list[n++]));
   code = end(block, n, list);
   EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, code);
-  CHECK(reported(block, FAMPI_ERR_PROC_FAILED_SOFT));
+  CHECK(reports(block, FAMPI_ERR_PROC_FAILED_SOFT));
   if (rank == 2) CHECK(failed(block, FAMPI_ERR_PROC_FAILED) == 1);
   if (rank < 2 && patience == FAMPI_PATIENT) {
     CHECK(failed(block, FAMPI_ERR_RCODES_ANY) == 0);
@@ -114,6 +102,24 @@ static void pair(int patience)
   }
   if (rank == 0 && patience == FAMPI_PROMPT) CHECK(failed(block, FAMPI_ERR_INTERRUPTED) != 0);
   for (int i = 0; i < n; i++) OK(FAMPI_Request_free(&list[i]));
+  OK(FAMPI_Request_free(&block));
+}
+
+/* A pair in a local block: a death is no affair of it. */
+static void local(void)
+{
+  MPI_Request block, list[2];
+  if (rank == dead) die();
+  if (rank > 1) return;
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_LOCAL, &block));
+  fill(rank);
+  for (double began = MPI_Wtime(); rank == 1 && MPI_Wtime() < began + 2.5;) {}
+  OK(FAMPI_Irecv(got, LONG, MPI_INT, 1 - rank, TAG, world, &list[0]));
+  OK(FAMPI_Isend(mine, LONG, MPI_INT, 1 - rank, TAG, world, &list[1]));
+  EXPECT(FAMPI_SUCCESS, end(block, 2, list));
+  holds(1 - rank);
+  OK(FAMPI_Request_free(&list[0]));
+  OK(FAMPI_Request_free(&list[1]));
   OK(FAMPI_Request_free(&block));
 }
 
@@ -136,7 +142,7 @@ static void vain(int inside)
     CHECK(FAMPI_Wait_local(&list[0], MPI_STATUS_IGNORE, seconds(20)) != FAMPI_SUCCESS);
   code = end(block, n, list);
   EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, code);
-  CHECK(reported(block, FAMPI_ERR_PROC_FAILED_SOFT));
+  CHECK(reports(block, FAMPI_ERR_PROC_FAILED_SOFT));
   if (rank == 0) CHECK(failed(block, FAMPI_ERR_PROC_FAILED) == 1);
   if (rank == 1) CHECK(failed(block, FAMPI_ERR_INTERRUPTED) == 3);
   if (rank == 2) CHECK(failed(block, FAMPI_ERR_RCODES_ANY) == 0);
@@ -159,7 +165,7 @@ static void aborted(int living, int round)
   OK(FAMPI_TryBlock_finish(block, n, list, seconds(0.05)));
   code = FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, seconds(20));
   EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, code);
-  if (round % 3 == 0) CHECK(reported(block, 4711));
+  if (round % 3 == 0) CHECK(reports(block, 4711));
   for (int i = 0; i < n; i++) OK(FAMPI_Request_free(&list[i]));
   OK(FAMPI_Request_free(&block));
 }
@@ -179,7 +185,7 @@ static void ever(void)
       }
       code = end(block, n, &lost);
       EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, code);
-      CHECK(reported(block, FAMPI_ERR_PROC_FAILED_SOFT));
+      CHECK(reports(block, FAMPI_ERR_PROC_FAILED_SOFT));
       if (n) OK(FAMPI_Request_free(&lost));
       OK(FAMPI_Request_free(&block));
     }
@@ -215,6 +221,7 @@ int main(int argc, char **argv)
   OK(FAMPI_Init(world));
   EXPECT(FAMPI_SUCCESS, ring(size, 1, 1));
   if (strcmp(what, "late") == 0) pair(FAMPI_PATIENT);
+  if (strcmp(what, "local") == 0) local();
   if (strcmp(what, "prompt") == 0) pair(FAMPI_PROMPT);
   if (strcmp(what, "vain") == 0) vain(0);
   if (strcmp(what, "inside") == 0) vain(1);

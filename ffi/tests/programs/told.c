@@ -35,20 +35,6 @@ static int names(MPI_Request block, int code, MPI_Comm comm)
   return is_there;
 }
 
-/* Whether the report, which all ranks share, has a fault with this code. */
-static int reports(MPI_Request block, int code)
-{
-  FAMPI_Report *report;
-  int at, about, found = 0;
-  OK(FAMPI_Report_get(block, &report));
-  for (int i = 0; i < FAMPI_Report_count(report); i++) {
-    OK(FAMPI_Report_fault(report, i, &about, &at));
-    found |= at == code;
-  }
-  FAMPI_Report_free(report);
-  return found;
-}
-
 static int dead_of(MPI_Comm comm)
 {
   MPI_Group dead;

@@ -101,18 +101,6 @@ static void agree(int *numbers, int count)
   for (k = 0; k < count; k++) numbers[k] = all[k];
 }
 
-/* Rank 1 dies in a block. */
-static void lose_one(void)
-{
-  MPI_Request block;
-  int me;
-  MPI_Comm_rank(world, &me);
-  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block));
-  if (me == 1) die();
-  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
-  OK(FAMPI_Request_free(&block));
-}
-
 /* The first of the new processes that finds a plan is the one that dies. */
 static void plan(int place)
 {
@@ -140,7 +128,7 @@ static int once(const char *who, int place, int keeps_ranks)
   MPI_Comm_rank(world, &before);
   MPI_Comm_size(world, &all);
   if (strcmp(who, "new") == 0 && before == 0 && place > 0) plan(place);
-  lose_one();
+  lose_one(world);
   calls = 0;
   if (strcmp(who, "survivor") == 0 && before == all - 1) at = place;
   OK(FAMPI_World_recover(&world));
