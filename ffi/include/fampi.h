@@ -200,7 +200,7 @@
 #define FAMPI_RECOVERY_REBUILD 0
 
 /*
- A recovery in which nobody is replaced: survivors move together.
+ A recovery without replacements: the survivors are numbered anew, without gaps.
  */
 #define FAMPI_RECOVERY_SHRINK 1
 
@@ -362,14 +362,15 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  (`FAMPI_Comm_set_patience`). Their communicator goes on, and so do blocks on it with such
  messages, however many processes have died.
 
- Of other requests nobody knows whom they need. When a process dies while such a request is
- pending in the block, the block is cut short on all ranks and its communicator revoked: what is
- pending there ends with an error, and MPI's own calls on it fail from then on. Messages of
- fampi's own and blocks go on working, and `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start
- from it. Requests on other communicators that cannot end are faults of the block while MPI still
- has them, and waits for them return `FAMPI_ERR_INTERRUPTED`: their buffers are not to be touched
- before `MPI_Test` says that they are over. After a fault without a death nothing is revoked:
- give the next attempt other tags if an old message of MPI's own could match.
+ For any other request fampi does not know which rank it waits for. If a process dies while such
+ a request is pending in the block, the block is cut short on all ranks and its communicator
+ revoked: what is pending there ends with an error, and MPI's own calls on it fail from then on.
+ Messages of fampi's own and blocks go on working, and `FAMPI_Comm_ishrink` and
+ `FAMPI_Comm_irebuild` start from it. Requests on other communicators that cannot end are faults
+ of the block while MPI still has them, and waits for them return `FAMPI_ERR_INTERRUPTED`: their
+ buffers are not to be touched before `MPI_Test` says that they are over. After a fault without a
+ death nothing is revoked: give the next attempt other tags if an old message of MPI's own could
+ match.
 
  Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list, or when a
  request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished,

@@ -202,13 +202,14 @@ fn refuse(state: &mut State, block: GuestBlock, code: c_int) -> Result<()> {
 /// messages, however many processes have died.
 ///
 /// For any other request fampi does not know which rank it waits for. If a process dies while such
-/// a request is pending in the block, the block is cut short on all ranks and its communicator revoked: what is
-/// pending there ends with an error, and MPI's own calls on it fail from then on. Messages of
-/// fampi's own and blocks go on working, and `FAMPI_Comm_ishrink` and `FAMPI_Comm_irebuild` start
-/// from it. Requests on other communicators that cannot end are faults of the block while MPI still
-/// has them, and waits for them return `FAMPI_ERR_INTERRUPTED`: their buffers are not to be touched
-/// before `MPI_Test` says that they are over. After a fault without a death nothing is revoked:
-/// give the next attempt other tags if an old message of MPI's own could match.
+/// a request is pending in the block, the block is cut short on all ranks and its communicator
+/// revoked: what is pending there ends with an error, and MPI's own calls on it fail from then on.
+/// Messages of fampi's own and blocks go on working, and `FAMPI_Comm_ishrink` and
+/// `FAMPI_Comm_irebuild` start from it. Requests on other communicators that cannot end are faults
+/// of the block while MPI still has them, and waits for them return `FAMPI_ERR_INTERRUPTED`: their
+/// buffers are not to be touched before `MPI_Test` says that they are over. After a fault without a
+/// death nothing is revoked: give the next attempt other tags if an old message of MPI's own could
+/// match.
 ///
 /// Returns `FAMPI_ERR_REQUEST` when `tb_request` is no block or is in its own list, or when a
 /// request is in the list twice, `FAMPI_ERR_STATE` for an inner block that is not finished,
