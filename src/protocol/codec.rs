@@ -3,10 +3,10 @@
 //! ```text
 //! frame   = comm u64 · kind u8 · body
 //! Yes     = step u8 · block u64 · view u64 · floor u64                      (34 bytes in all)
-//! Fused   = Yes · shape u32 · (word u64) per value                           (46 to 102 bytes)
+//! Fused   = Yes · header u32 · (word u64) per value                          (46 to 102 bytes)
 //! slow    = block u64 · ballot u32 · set(dead) · [contribution | decision]
 //! set     = count u32 · rank u32 …
-//! values  = shape u32 · (word u64) …
+//! values  = header u32 · (word u64) …
 //! faults  = count u32 · (comm u64 · rank u32 · kind u8 · value i32) …
 //! ```
 //!
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use super::{
     agreement::{Contribution, Decision, Tally},
-    fused::{MAX_VALUES, Values},
+    fused::{MAX_VALUES, Values, words_of},
     message::{Fused, Message, Slow, Yes},
     stages::Stage,
 };
@@ -198,7 +198,7 @@ fn put_slow(frame: &mut Frame, kind: u8, slow: &Slow) {
 }
 
 fn put_values(frame: &mut Frame, values: &Values) {
-    put_u32(frame, values.shape());
+    put_u32(frame, values.header());
     values.words().iter().for_each(|word| put_u64(frame, *word));
 }
 
@@ -274,18 +274,17 @@ impl Reader<'_> {
 
     fn fused(&mut self) -> Option<(CommId, Fused)> {
         let (comm, yes) = self.yes(FUSED)?;
-        let shape = self.u32()?;
-        Some((comm, Fused { yes, values: self.values(shape)? }))
+        let header = self.u32()?;
+        Some((comm, Fused { yes, values: self.values(header)? }))
     }
 
-    /// Values of a shape that was read before them.
-    fn values(&mut self, shape: u32) -> Option<Values> {
-        let count = usize::from(shape.to_le_bytes()[0]);
+    /// Values whose header was read before them.
+    fn values(&mut self, header: u32) -> Option<Values> {
         let mut words = [0; MAX_VALUES];
-        for word in words.get_mut(..count)? {
+        for word in words.get_mut(..words_of(header)?)? {
             *word = self.u64()?;
         }
-        Values::from_words(shape, words)
+        Values::from_words(header, words)
     }
 
     fn set(&mut self) -> Option<RankSet> {

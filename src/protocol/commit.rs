@@ -53,6 +53,7 @@
 mod block;
 mod fast;
 mod fusion;
+mod routes;
 mod slow;
 mod window;
 
@@ -61,7 +62,7 @@ use alloc::{boxed::Box, vec::Vec};
 use super::{
     Effects, Event,
     agreement::{Decision, Vote},
-    exchange::{Exchange, Shape},
+    exchange::Shape,
     fused::Values,
     message::Message,
     planted::planted,
@@ -75,6 +76,7 @@ use crate::{
 use block::{Block, Decided};
 use fast::Fast;
 use fusion::Fusion;
+use routes::Routes;
 use window::Window;
 
 /// The commits of all blocks of one communicator, at one rank.
@@ -90,8 +92,8 @@ pub struct Commit {
     /// The steps of recoveries that have not ended, each with the deaths that it knows of.
     steps: Vec<(BlockId, RankSet)>,
     view: View,
-    /// An exchange in this view that has not begun.
-    blank: Exchange,
+    /// How votes go in this view.
+    routes: Routes,
     blocks: Window,
     undecided: BlockId,
     /// All living ranks have decided the blocks below this one.
@@ -110,6 +112,7 @@ pub struct Commit {
 impl Commit {
     /// For this rank of a communicator in which nobody has died.
     pub fn new(comm: CommId, me: Rank, size: u32) -> Self {
+        let view = View::new(size, Shape::WIDE);
         Self {
             comm,
             me,
@@ -117,8 +120,8 @@ impl Commit {
             dead: RankSet::new(),
             reported: RankSet::new(),
             steps: Vec::new(),
-            view: View::new(size, Shape::WIDE),
-            blank: Exchange::new(me.number(), size, Shape::WIDE),
+            routes: Routes::new(&view, me),
+            view,
             blocks: Window::default(),
             undecided: BlockId(0),
             floor: BlockId(0),
@@ -133,7 +136,17 @@ impl Commit {
     #[must_use]
     pub fn with_shape(mut self, shape: Shape) -> Self {
         self.view = View::new(self.size, shape);
-        self.blank = Exchange::new(self.me.number(), self.size, shape);
+        self.routes = Routes::new(&self.view, self.me);
+        self
+    }
+
+    /// Among ranks on these nodes: numbers of any kind, one for each rank, which are equal for
+    /// ranks that share memory; the same on all ranks. Before the first vote, and after
+    /// [`Self::with_shape`].
+    #[must_use]
+    pub fn on_nodes(mut self, nodes: &[u32]) -> Self {
+        self.view = self.view.on_nodes(nodes);
+        self.routes = Routes::new(&self.view, self.me);
         self
     }
 
@@ -195,8 +208,12 @@ impl Commit {
         }
         let slow = self.forsaken || self.dead.len() != self.known_to(id).len();
         let mine = self.view.fingerprint(vote.context);
-        let mut exchange = self.blank.clone();
         let block = self.blocks.at_mut(id);
+        let (route, brought) = self.routes.of(block.fusion.as_deref());
+        let mut exchange = route.blank.clone();
+        if let (Some(brought), Some(fusion)) = (brought, block.fusion.as_deref_mut()) {
+            fusion.begin_parts(&brought.own);
+        }
         let mine = mine ^ block.fusion.as_ref().map_or(0, |fusion| fusion.fingerprint());
         assert!(block.vote.is_none(), "rank votes once on block {id:?}");
         let purpose = vote.purpose();
@@ -306,9 +323,11 @@ impl Commit {
     /// The rank whose message the fast path of a block waits for.
     #[inline]
     pub fn awaits(&self, id: BlockId) -> Option<Rank> {
-        match self.blocks.get(id).map(|block| &block.fast) {
+        let block = self.blocks.get(id);
+        match block.map(|block| &block.fast) {
             Some(Fast::Exchanging { exchange, .. }) => {
-                exchange.awaits().map(|position| self.view.rank_at(position))
+                let seat = self.routes.of(block?.fusion.as_deref()).0.seat;
+                exchange.awaits(seat).map(|peer| self.view.rank_of(seat, peer))
             }
             _ => None,
         }
@@ -378,9 +397,10 @@ impl Commit {
     /// rank awaits somebody else.
     fn tell_retired(&self, out: &mut impl Effects) {
         if self.retired.is_some() && !planted!(SlipAway) {
-            let position = self.view.position_of(self.me);
-            for partner in Exchange::partners(position, self.view.live(), self.view.shape()) {
-                out.send(self.view.rank_at(partner), Message::Retired);
+            for route in self.routes.all() {
+                for partner in route.seat.partners(self.view.shape()) {
+                    out.send(self.view.rank_of(route.seat, partner), Message::Retired);
+                }
             }
         }
     }
@@ -442,8 +462,7 @@ impl Commit {
             self.reported.union_with(dead);
         }
         self.view.exclude(dead);
-        let (position, live) = (self.view.position_of(self.me), self.view.live());
-        self.blank = Exchange::new(position, live, self.view.shape());
+        self.routes = Routes::new(&self.view, self.me);
     }
 
     /// Notes deaths and lets every block react to them.

@@ -203,6 +203,12 @@ impl Exchange {
         self.arrived |= steps;
     }
 
+    /// True when the messages of these steps, a bit for each, have arrived.
+    #[inline]
+    pub(super) const fn has_arrived(&self, steps: u64) -> bool {
+        self.arrived & steps == steps
+    }
+
     /// Goes as far as the arrived messages allow. True when all votes are combined.
     #[inline]
     pub fn advance(&mut self, mut act: impl FnMut(Move)) -> bool {

@@ -180,13 +180,17 @@ macro_rules! floats {
 integers!(i8 = I8 i16 = I16 i32 = I32 i64 = I64 u8 = U8 u16 = U16 u32 = U32 u64 = U64);
 floats!(f32 = F32 of u32 f64 = F64 of u64);
 
-/// What a rank, or several, bring to a fused reduction.
+/// What a rank, or several, bring to a fused reduction: one part, or some that are not combined
+/// yet (see [`super::parts`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Values {
-    /// See [`Self::shape`]; a whole word, since what was written in parts is slow to be copied.
-    shape: u64,
+    /// See [`Self::header`]; a whole word, since what was written in parts is slow to be copied.
+    header: u64,
     words: [u64; MAX_VALUES],
 }
+
+/// Where in a header there is how many parts are more than one.
+const MORE_PARTS: u32 = 24;
 
 impl Values {
     /// Numbers to be reduced by this operation; nothing when it is not defined for them, or when
@@ -198,32 +202,62 @@ impl Values {
         }
         let mut words = [0; MAX_VALUES];
         words.iter_mut().zip(numbers).for_each(|(word, number)| *word = number.to_word());
-        let shape = u32::from_le_bytes([numbers.len() as u8, T::KIND as u8, op as u8, 0]);
-        Some(Self { shape: u64::from(shape), words })
+        let header = u32::from_le_bytes([numbers.len() as u8, T::KIND as u8, op as u8, 0]);
+        Some(Self { header: u64::from(header), words })
     }
 
-    /// The values with this shape and these words, if it is one.
+    /// The values with this header and these words, if it is one.
     #[inline]
-    pub fn from_words(shape: u32, words: [u64; MAX_VALUES]) -> Option<Self> {
-        count_of(shape).map(|_| Self { shape: u64::from(shape), words })
+    pub fn from_words(header: u32, words: [u64; MAX_VALUES]) -> Option<Self> {
+        words_of(header).map(|_| Self { header: u64::from(header), words })
+    }
+
+    /// Several parts, each of the shape of the first, in their order.
+    ///
+    /// # Panics
+    ///
+    /// When they do not fit, or there is none.
+    pub(super) fn of_parts(parts: &[Self]) -> Self {
+        let (shape, count) = (parts[0].shape(), parts[0].count());
+        let mut words = [0; MAX_VALUES];
+        for (place, part) in words.chunks_exact_mut(count).zip(parts) {
+            place.copy_from_slice(&part.words[..count]);
+        }
+        assert!(parts.len() * count <= MAX_VALUES, "the parts fit");
+        Self { header: u64::from(shape) | (parts.len() as u64 - 1) << MORE_PARTS, words }
+    }
+
+    /// The parts, in their order.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Self> + '_ {
+        self.words().chunks_exact(self.count()).map(|part| {
+            let mut words = [0; MAX_VALUES];
+            words[..part.len()].copy_from_slice(part);
+            Self { header: u64::from(self.shape()), words }
+        })
     }
 
     /// What must be the same on all ranks, below 2²⁴: operation, type, how many. Never 0.
     #[inline]
     pub const fn shape(&self) -> u32 {
-        self.shape as u32
+        self.header as u32 & ((1 << MORE_PARTS) - 1)
     }
 
-    /// How many there are.
+    /// What tells how many words there are: the shape, and the number of parts.
     #[inline]
-    const fn count(&self) -> usize {
-        self.shape as usize & 0xff
+    pub const fn header(&self) -> u32 {
+        self.header as u32
     }
 
-    /// The bits of the numbers, a word for each.
+    /// How many numbers a part has.
+    #[inline]
+    pub(super) const fn count(&self) -> usize {
+        self.header as usize & 0xff
+    }
+
+    /// The bits of the numbers of all parts, a word for each.
     #[inline]
     pub fn words(&self) -> &[u64] {
-        &self.words[..self.count()]
+        &self.words[..self.count() * (1 + (self.header >> MORE_PARTS) as usize)]
     }
 
     /// The numbers.
@@ -244,7 +278,7 @@ impl Values {
     #[inline]
     pub fn combine(&mut self, other: &Self) {
         debug_assert_eq!(self.shape(), other.shape(), "the view names the shape");
-        let Some((_, kind, op)) = parts(self.shape()) else { return };
+        let Some((_, kind, op)) = read_shape(self.header()) else { return };
         match kind {
             Kind::I8 => self.fuse::<i8>(other, op),
             Kind::I16 => self.fuse::<i16>(other, op),
@@ -270,7 +304,7 @@ impl Values {
 
 impl PartialEq for Values {
     fn eq(&self, other: &Self) -> bool {
-        self.shape == other.shape && self.words() == other.words()
+        self.header == other.header && self.words() == other.words()
     }
 }
 
@@ -278,7 +312,7 @@ impl Eq for Values {}
 
 impl Hash for Values {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.shape, self.words()).hash(state);
+        (self.header, self.words()).hash(state);
     }
 }
 
@@ -289,45 +323,45 @@ pub struct Held(Values);
 
 impl Held {
     /// Nothing.
-    pub const NOTHING: Self = Self(Values { shape: 0, words: [0; MAX_VALUES] });
+    pub const NOTHING: Self = Self(Values { header: 0, words: [0; MAX_VALUES] });
 
     /// Holds these values, and shows them.
     #[inline]
     pub fn set(&mut self, values: &Values) -> &Values {
         if let [word] = values.words() {
             self.0.words[0] = *word;
-            self.0.shape = values.shape;
+            self.0.header = values.header;
         } else {
             self.0 = *values;
         }
         &self.0
     }
 
-    /// Holds values of this shape, whose words `fill` writes; nothing if it is none.
+    /// Holds values with this header, whose words `fill` writes; nothing if it is none.
     #[inline]
-    pub fn fill(&mut self, shape: u32, fill: impl FnOnce(&mut [u64])) {
+    pub fn fill(&mut self, header: u32, fill: impl FnOnce(&mut [u64])) {
         self.clear();
-        if let Some(count) = count_of(shape) {
+        if let Some(count) = words_of(header) {
             fill(&mut self.0.words[..count]);
-            self.0.shape = u64::from(shape);
+            self.0.header = u64::from(header);
         }
     }
 
     /// Holds nothing.
     #[inline]
     pub fn clear(&mut self) {
-        self.0.shape = 0;
+        self.0.header = 0;
     }
 
     /// The values.
     #[inline]
     pub const fn get(&self) -> Option<&Values> {
-        if self.0.shape == 0 { None } else { Some(&self.0) }
+        if self.0.header == 0 { None } else { Some(&self.0) }
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self) -> Option<&mut Values> {
-        (self.0.shape != 0).then_some(&mut self.0)
+        (self.0.header != 0).then_some(&mut self.0)
     }
 }
 
@@ -337,19 +371,20 @@ impl Default for Held {
     }
 }
 
-/// How many values are in this shape, if it is one.
+/// How many words values with this header have, if it is one.
 #[inline]
-fn count_of(shape: u32) -> Option<usize> {
-    let (count, kind, op) = parts(shape)?;
+pub(super) fn words_of(header: u32) -> Option<usize> {
+    let (count, kind, op) = read_shape(header)?;
     let bits = matches!(op, ReduceOp::And | ReduceOp::Or);
     let defined = !(bits && matches!(kind, Kind::F32 | Kind::F64));
-    (defined && (1..=MAX_VALUES).contains(&count)).then_some(count)
+    let words = count * (1 + (header >> MORE_PARTS) as usize);
+    (defined && (1..=MAX_VALUES).contains(&words)).then_some(words)
 }
 
-/// What a shape consists of: how many, of which type, and the operation.
+/// What a header says of each part: how many numbers, of which type, and the operation.
 #[inline]
-fn parts(shape: u32) -> Option<(usize, Kind, ReduceOp)> {
-    let [count, kind, op, 0] = shape.to_le_bytes() else { return None };
+fn read_shape(header: u32) -> Option<(usize, Kind, ReduceOp)> {
+    let [count, kind, op, _] = header.to_le_bytes();
     Some((usize::from(count), Kind::numbered(kind)?, ReduceOp::numbered(op)?))
 }
 

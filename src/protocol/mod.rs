@@ -10,8 +10,10 @@
 //! | [`commit`] | agreement on a block's verdict: fast path, then slow path | Hassani 2015 §3.1 |
 //! | [`process`] | the life of blocks and communicators | Hassani 2015 §3.1 |
 //! | [`exchange`] | the fast path's exchange, recursive multiplying | Hassani 2015 §3.1 |
+//! | [`nodes`] | the exchange where ranks share nodes: those of a node first | – |
 //! | [`agreement`] | the slow path's contribution and decision | ULFM 2015, "Agreement" |
 //! | [`fused`] | the numbers that ride on a commit | – |
+//! | [`parts`] | numbers of a node that are not combined before those of others | – |
 //! | [`tree`] | a tree of the living that mends itself | ULFM 2015, "Agreement" |
 //! | [`view`] | the agreed live set and its fingerprint | – |
 //! | [`handshake`] | the steps of a recovery, and what follows deaths in them | Hassani 2015 §3.3 |
@@ -28,6 +30,8 @@ pub mod fused;
 pub mod handshake;
 pub mod interrupt;
 pub mod message;
+pub mod nodes;
+pub mod parts;
 pub(crate) mod planted;
 pub mod process;
 pub mod roster;

@@ -5,7 +5,13 @@
 //! deaths. A counter would not do: a rank that dies with a decision of its own can have another
 //! set under the same count.
 
-use super::exchange::Shape;
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+
+use super::{
+    exchange::Shape,
+    nodes::{MOST_MEMBERS, Peer, Seat},
+    planted::planted,
+};
 use crate::{
     ids::mix,
     rank::{Rank, RankSet},
@@ -18,12 +24,85 @@ pub struct View {
     shape: Shape,
     dead: RankSet,
     fingerprint: u64,
+    /// Where the ranks are, unless they exchange as if each were a node of its own.
+    placement: Option<Box<Placement>>,
+}
+
+/// The living ranks of a view, node by node.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Placement {
+    /// The node of each rank, dead or alive; nodes are counted by their lowest ranks.
+    nodes: Vec<u32>,
+    /// The living, in the order of their nodes, those of one node in their own.
+    order: Vec<Rank>,
+    /// Where each node begins in that order, and where the last one ends.
+    starts: Vec<u32>,
+    /// Where each rank is in that order; anything for the dead.
+    places: Vec<u32>,
+}
+
+impl Placement {
+    fn of(nodes: Vec<u32>, dead: &RankSet) -> Self {
+        let ranks = (0..nodes.len()).map(Rank::from);
+        let mut order: Vec<Rank> = ranks.filter(|rank| !dead.contains(*rank)).collect();
+        order.sort_by_key(|rank| nodes[rank.index()]);
+        let (mut starts, mut places) = (Vec::new(), alloc::vec![0; nodes.len()]);
+        for (at, rank) in order.iter().enumerate() {
+            let is_next = |before: Rank| nodes[before.index()] != nodes[rank.index()];
+            let at = at as u32;
+            let begins = at == 0 || is_next(order[at as usize - 1]);
+            if begins || starts.last().is_some_and(|start| at - start == MOST_MEMBERS) {
+                starts.push(at);
+            }
+            places[rank.index()] = at;
+        }
+        starts.push(order.len() as u32);
+        Self { nodes, order, starts, places }
+    }
+
+    fn seat(&self, rank: Rank) -> Seat {
+        let place = self.places[rank.index()];
+        let node = self.starts.partition_point(|start| *start <= place) - 1;
+        let (start, end) = (self.starts[node], self.starts[node + 1]);
+        let nodes = self.starts.len() as u32 - 1;
+        Seat { node: node as u32, nodes, member: place - start, members: end - start }
+    }
+
+    /// True when some of the living share a node, and not all of them.
+    fn matters(&self) -> bool {
+        let nodes = self.starts.len() - 1;
+        1 < nodes && nodes < self.order.len()
+    }
 }
 
 impl View {
-    /// The view of a communicator of this size in which nobody died.
+    /// The view of a communicator of this size in which nobody died, the node of each of whose
+    /// ranks is of no importance.
     pub const fn new(size: u32, shape: Shape) -> Self {
-        Self { size, shape, dead: RankSet::new(), fingerprint: mix(shape.number()) }
+        let fingerprint = mix(shape.number());
+        Self { size, shape, dead: RankSet::new(), fingerprint, placement: None }
+    }
+
+    /// With ranks on these nodes, which are numbers of any kind, equal for ranks that share memory:
+    /// one for each rank, the same on all of them.
+    #[must_use]
+    pub fn on_nodes(mut self, nodes: &[u32]) -> Self {
+        assert_eq!(nodes.len(), self.size as usize, "each rank is on a node");
+        let mut known = BTreeMap::new();
+        let number = |node: &u32| {
+            let next = known.len() as u32;
+            *known.entry(*node).or_insert(next)
+        };
+        let nodes: Vec<u32> = nodes.iter().map(number).collect();
+        let named = nodes.iter().fold(0, |all, node| mix(all ^ u64::from(*node)));
+        let placement = Placement::of(nodes, &self.dead);
+        if placement.matters() {
+            if !planted!(MixPlacements) {
+                self.fingerprint ^= mix(named);
+            }
+            self.placement = Some(Box::new(placement));
+        }
+        self
     }
 
     /// Removes ranks that a decision has declared dead.
@@ -32,6 +111,10 @@ impl View {
             if self.dead.insert(rank) {
                 self.fingerprint ^= mix(1 + u64::from(rank.number()));
             }
+        }
+        if let Some(placement) = self.placement.take() {
+            let placement = Placement::of(placement.nodes, &self.dead);
+            self.placement = placement.matters().then(|| Box::new(placement));
         }
     }
 
@@ -75,6 +158,61 @@ impl View {
             }
         }
         Rank::new(number)
+    }
+
+    /// Where a live rank is: on its node, or at its position, as if that were a node.
+    pub fn seat(&self, rank: Rank) -> Seat {
+        match &self.placement {
+            Some(placement) => placement.seat(rank),
+            None => self.flat_seat(rank),
+        }
+    }
+
+    /// Where a live rank is if each has a node of its own.
+    pub fn flat_seat(&self, rank: Rank) -> Seat {
+        Seat::alone(self.position_of(rank), self.live())
+    }
+
+    /// True when ranks that share a node exchange with others by the head of the node.
+    pub fn has_heads(&self) -> bool {
+        self.placement.is_some()
+    }
+
+    /// The living ranks of a node, in the order of their seats.
+    pub fn members(&self, node: u32) -> &[Rank] {
+        let Some(placement) = &self.placement else { return &[] };
+        let [start, end] = [node, node + 1].map(|node| placement.starts[node as usize] as usize);
+        &placement.order[start..end]
+    }
+
+    /// What a live rank is to the one at a seat; nothing if they do not exchange.
+    #[inline]
+    pub fn peer(&self, seat: Seat, rank: Rank) -> Option<Peer> {
+        match &self.placement {
+            Some(placement) if seat.nodes != self.live() => {
+                let other = placement.seat(rank);
+                if other.node == seat.node {
+                    Some(Peer::Member(other.member))
+                } else {
+                    (other.member == 0).then_some(Peer::Head(other.node))
+                }
+            }
+            _ => Some(Peer::Head(self.position_of(rank))),
+        }
+    }
+
+    /// The live rank that exchanges with the one at a seat.
+    #[inline]
+    pub fn rank_of(&self, seat: Seat, peer: Peer) -> Rank {
+        let Some(placement) = self.placement.as_ref().filter(|_| seat.nodes != self.live()) else {
+            let (Peer::Head(position) | Peer::Member(position)) = peer;
+            return self.rank_at(position);
+        };
+        let place = match peer {
+            Peer::Head(node) => placement.starts[node as usize],
+            Peer::Member(member) => placement.starts[seat.node as usize] + member,
+        };
+        placement.order[place as usize]
     }
 }
 

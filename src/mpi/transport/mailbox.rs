@@ -280,7 +280,7 @@ impl Mailbox {
             return false;
         };
         let Yes { block, step, view, floor } = *yes;
-        let header = u64::from(values.shape()) << 8 | u64::from(step);
+        let header = u64::from(values.header()) << 8 | u64::from(step);
         way.send(self.me, &[comm.0, block.0, header, view, floor.0], values.words());
         true
     }
@@ -321,15 +321,19 @@ impl Mailbox {
             return self.take_piece(from, &vote);
         }
         let yes = Yes { block: BlockId(block), step: header as u8, view, floor: BlockId(floor) };
-        let shape = (header >> 8) as u32;
-        let letter = Letter { comm: CommId(comm), yes, has_values: shape != 0 };
-        if shape == 0 {
+        let header = (header >> 8) as u32;
+        let letter = Letter { comm: CommId(comm), yes, has_values: header != 0 };
+        if header == 0 {
             reader.advance(lane, 0);
             return Found::Letter(letter);
         }
-        values.fill(shape, |words| reader.values(lane, words));
-        reader.advance(lane, shape as usize & 0xff);
-        if values.get().is_some() { Found::Letter(letter) } else { Found::Nothing }
+        values.fill(header, |words| reader.values(lane, words));
+        let Some(filled) = values.get() else {
+            reader.advance(lane, 0);
+            return Found::Nothing;
+        };
+        reader.advance(lane, filled.words().len());
+        Found::Letter(letter)
     }
 
     /// Takes a piece of a slow frame that has come.

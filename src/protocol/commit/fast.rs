@@ -5,9 +5,9 @@ use crate::{
     ids::BlockId,
     protocol::{
         Effects,
-        exchange::{Exchange, Move},
         fused::Values,
         message::Yes,
+        nodes::{Move, NodeExchange},
         planted::planted,
     },
     rank::Rank,
@@ -21,7 +21,7 @@ pub(super) enum Fast {
     /// Not voted yet, and early messages came from different views.
     Torn,
     /// Voted *yes*; combining.
-    Exchanging { exchange: Exchange, view: u64, floor: BlockId },
+    Exchanging { exchange: NodeExchange, view: u64, floor: BlockId },
     /// Decided, or promised to the slow path.
     Left,
 }
@@ -51,7 +51,7 @@ impl Commit {
         if !self.listens_to(from) || !self.locate(yes.block) {
             return;
         }
-        let (position, retired) = (self.view.position_of(from), self.retired.is_some());
+        let retired = self.retired.is_some();
         let block = self.blocks.at_mut(yes.block);
         if retired && block.vote.is_none() {
             self.enter_slow_path(yes.block, out);
@@ -61,8 +61,10 @@ impl Commit {
             Fast::Exchanging { exchange, view, floor }
                 if *view == yes.view || planted!(MixViews) =>
             {
-                let completes = exchange.pairs(yes.step);
-                if exchange.arrive(position, yes.step) {
+                let (route, brought) = self.routes.of(block.fusion.as_deref());
+                let completes = brought.is_none() && exchange.pairs(yes.step);
+                let peer = self.view.peer(route.seat, from);
+                if peer.is_some_and(|peer| exchange.arrive(route.seat, peer, yes.step)) {
                     if !planted!(OwnFloor) {
                         *floor = yes.floor.min(*floor);
                     }
@@ -98,17 +100,18 @@ impl Commit {
         *floor = lowest.min(*floor);
         let (view, floor) = (*view, *floor);
         let live = &self.view;
+        let (route, brought) = self.routes.of(block.fusion.as_deref());
         let mut fusion = block.fusion.as_deref_mut();
-        let complete = exchange.advance(|act| {
-            if let Move::Send(position, step) = act {
+        let complete = exchange.advance(route.seat, |act| {
+            if let Move::Send(peer, step) = act {
                 let yes = Yes { block: id, step, view, floor };
-                let to = live.rank_at(position);
+                let to = live.rank_of(route.seat, peer);
                 match fusion.as_ref().and_then(|fusion| fusion.combined.get()) {
                     None => out.send_yes(to, yes),
                     Some(values) => out.send_fused(to, yes, values),
                 }
             } else if let Some(fusion) = &mut fusion {
-                fusion.combine(act);
+                fusion.combine(act, brought);
             }
         });
         if complete {

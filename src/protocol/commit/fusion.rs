@@ -7,8 +7,10 @@
 use smallvec::SmallVec;
 
 use crate::protocol::{
-    exchange::{Group, Move},
+    exchange::{self, Group},
     fused::{Held, Values, combined},
+    nodes::Move,
+    parts::{Brought, Parts, join},
     planted::planted,
 };
 
@@ -24,6 +26,8 @@ pub(super) struct Fusion {
     pub(super) combined: Held,
     /// What came for rounds that are not complete, by step.
     arrived: Arrived,
+    /// Which parts are combined so far; nothing where each message brings a whole.
+    parts: Parts,
 }
 
 impl Fusion {
@@ -39,6 +43,11 @@ impl Fusion {
     #[inline]
     pub(super) fn fingerprint(&self) -> u64 {
         self.own.get().map_or(0, Values::fingerprint)
+    }
+
+    /// Begins an exchange in which a message may bring several parts; this rank brings these.
+    pub(super) fn begin_parts(&mut self, own: &Parts) {
+        self.parts = own.clone();
     }
 
     #[inline]
@@ -60,32 +69,67 @@ impl Fusion {
         }
     }
 
-    /// Combines what came for a round that is complete.
+    /// Combines what came for a round that is complete; `brought` says which parts where a message
+    /// may bring several.
     #[inline]
-    pub(super) fn combine(&mut self, act: Move) {
+    pub(super) fn combine(&mut self, act: Move, brought: Option<&Brought>) {
         if !self.arrived.is_empty() {
-            self.combine_arrived(act);
+            match brought {
+                None => self.combine_arrived(act),
+                Some(brought) => self.combine_parts(act, brought),
+            }
         }
     }
 
     fn combine_arrived(&mut self, act: Move) {
         let Some(combined) = self.combined.get_mut() else { return };
         match act {
-            Move::FoldIn => take(&mut self.arrived, 0, |values| combined.combine(values)),
-            Move::Told(step) => take(&mut self.arrived, step, |values| {
-                if planted!(CountTwice) {
-                    combined.combine(values);
-                } else {
-                    *combined = *values;
-                }
-            }),
-            Move::Combine(group) => match group.other() {
+            Move::Among(exchange::Move::FoldIn) => {
+                take(&mut self.arrived, 0, |values| combined.combine(values));
+            }
+            Move::Among(exchange::Move::Told(step)) | Move::Told(step) => self.be_told(step),
+            Move::Among(exchange::Move::Combine(group)) => match group.other() {
                 // Which of two comes first makes no difference.
                 Some(step) => take(&mut self.arrived, step, |values| combined.combine(values)),
                 None => self.combine_many(group),
             },
-            Move::Send(..) => {}
+            Move::Among(exchange::Move::Send(..)) | Move::Gathered(_) | Move::Send(..) => {}
         }
+    }
+
+    /// The result has come by this step.
+    fn be_told(&mut self, step: u8) {
+        let Some(combined) = self.combined.get_mut() else { return };
+        take(&mut self.arrived, step, |values| {
+            if planted!(CountTwice) {
+                combined.combine(values);
+            } else {
+                *combined = *values;
+            }
+        });
+    }
+
+    #[cold]
+    fn combine_parts(&mut self, act: Move, brought: &Brought) {
+        let steps: SmallVec<[u8; 21]> = match act {
+            Move::Among(exchange::Move::FoldIn) => SmallVec::from_slice(&[0]),
+            Move::Among(exchange::Move::Combine(group)) => group.steps().flatten().collect(),
+            Move::Gathered(steps) => (0..64).filter(|step| steps >> step & 1 == 1).collect(),
+            Move::Among(exchange::Move::Told(step)) | Move::Told(step) => {
+                return self.be_told(step);
+            }
+            Move::Among(exchange::Move::Send(..)) | Move::Send(..) => return,
+        };
+        let Self { combined, arrived, parts, .. } = self;
+        let Some(combined) = combined.get_mut() else { return };
+        let came = arrived.iter().filter(|(step, _)| steps.contains(step));
+        let came = came.filter_map(|(step, values)| Some((brought.by(*step)?, *values)));
+        if planted!(CombineAsTheyCome) {
+            came.for_each(|(_, values)| combined.combine(&values));
+        } else {
+            join(parts, combined, came);
+        }
+        arrived.retain(|(step, _)| !steps.contains(step));
     }
 
     fn combine_many(&mut self, group: Group) {

@@ -1,0 +1,70 @@
+//! By which ways votes go in the present view.
+
+use alloc::boxed::Box;
+
+use super::fusion::Fusion;
+use crate::{
+    protocol::{
+        fused::MAX_VALUES,
+        nodes::{NodeExchange, Seat},
+        parts::Brought,
+        view::View,
+    },
+    rank::Rank,
+};
+
+/// The exchanges of a rank in one view.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Routes {
+    /// As if each rank had a node of its own.
+    flat: Route,
+    /// By the heads of nodes, where ranks share some.
+    placed: Option<Box<Placed>>,
+}
+
+/// One exchange.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Route {
+    /// Where this rank is in it.
+    pub(super) seat: Seat,
+    /// The exchange of a block, before it begins.
+    pub(super) blank: NodeExchange,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Placed {
+    route: Route,
+    /// Parts of a fused reduction in its messages; nothing where they do not fit.
+    brought: Option<Brought>,
+}
+
+impl Routes {
+    /// Of this rank in a view.
+    pub(super) fn new(view: &View, me: Rank) -> Self {
+        let route = |seat| Route { seat, blank: NodeExchange::new(seat, view.shape()) };
+        let placed = view.has_heads().then(|| {
+            let seat = view.seat(me);
+            Box::new(Placed { route: route(seat), brought: Brought::of(view, seat) })
+        });
+        Self { flat: route(view.flat_seat(me)), placed }
+    }
+
+    /// The exchange of a block, and the parts in its messages where there may be several. All ranks
+    /// that bring values of one shape choose alike.
+    #[inline]
+    pub(super) fn of(&self, fusion: Option<&Fusion>) -> (&Route, Option<&Brought>) {
+        let Some(placed) = &self.placed else { return (&self.flat, None) };
+        match (fusion.and_then(|fusion| fusion.own.get()), &placed.brought) {
+            (None, _) => (&placed.route, None),
+            (Some(values), Some(brought)) if brought.most * values.count() <= MAX_VALUES => {
+                (&placed.route, Some(brought))
+            }
+            _ => (&self.flat, None),
+        }
+    }
+
+    /// All exchanges that a block may take.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Route> {
+        core::iter::once(&self.flat).chain(self.placed.as_ref().map(|placed| &placed.route))
+    }
+}
