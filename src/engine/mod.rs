@@ -187,6 +187,8 @@ impl Engine {
         me: Rank,
         data: Option<DataId>,
     ) -> CommKey {
+        let nodes = self.platform.nodes(universe);
+        self.process.put_on_nodes(universe, nodes);
         self.call(|process, out| process.register(id, universe, (members, me), data, out))
     }
 

@@ -88,6 +88,10 @@ impl Platform for MpiPlatform {
         observer::observe(observed)
     }
 
+    fn nodes(&self, universe: UniverseId) -> Vec<u32> {
+        self.control.nodes(universe)
+    }
+
     fn who_told(&self, universe: UniverseId, process: Rank) -> Option<&'static str> {
         watcher::who_told(universe, process)
     }

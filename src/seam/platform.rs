@@ -231,7 +231,7 @@ pub enum Idle {
 /// | about | methods |
 /// |---|---|
 /// | this process | `setup`, `now`, `observe`, `finalize`, `quit` |
-/// | control messages | `send`, `poll`, `values`, `idle`, `who_told` |
+/// | control messages | `send`, `poll`, `values`, `idle`, `nodes`, `who_told` |
 /// | operations | `post`, `start`, `test`, `look`, `settle`, `cancel`, `abandon` |
 /// | messages to come | `probe` |
 /// | contexts | `awaits_context`, `retire_contexts`, `disturbance` |
@@ -274,6 +274,12 @@ pub trait Platform: Any {
     /// Called between polls that found nothing. The simulator lets others run here, until
     /// something happens to this process or the time `until` comes.
     fn idle(&mut self, until: Option<Duration>, how: Idle);
+
+    /// The nodes of the processes of a universe: numbers of any kind, equal for processes that share
+    /// memory, and the same wherever this is asked. Nothing where they are unknown.
+    fn nodes(&self, _universe: UniverseId) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// Who has seen the death of a process, and told the rest of the platform.
     fn who_told(&self, _universe: UniverseId, _process: Rank) -> Option<&'static str> {

@@ -111,6 +111,7 @@ pub struct Simulation {
     spawns: bool,
     call_cost: Time,
     exchange: Shape,
+    nodes: Vec<u32>,
     patience: u32,
     crashes: Vec<Crash>,
     calm_from: Time,
@@ -132,6 +133,7 @@ impl Simulation {
             spawns: true,
             call_cost: 50,
             exchange: Shape::WIDE,
+            nodes: Vec::new(),
             patience: 32,
             crashes: Vec::new(),
             calm_from: Time::MAX,
@@ -193,6 +195,14 @@ impl Simulation {
     #[must_use]
     pub fn exchange(mut self, shape: Shape) -> Self {
         self.exchange = shape;
+        self
+    }
+
+    /// The nodes of the processes: numbers of any kind, equal for processes that share memory.
+    /// Where there are more processes than numbers, the others are placed as the first were.
+    #[must_use]
+    pub fn nodes(mut self, nodes: impl IntoIterator<Item = u32>) -> Self {
+        self.nodes = nodes.into_iter().collect();
         self
     }
 

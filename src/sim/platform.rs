@@ -272,6 +272,17 @@ impl Platform for SimPlatform {
         self.enter(false)?.take_news(self.me, awaits)
     }
 
+    fn nodes(&self, universe: UniverseId) -> Vec<u32> {
+        let Some(world) = self.enter(false) else { return Vec::new() };
+        let (world, global, _) = self.universe(world, universe);
+        let nodes = &world.settings.nodes;
+        let members = world.universes[global].members.iter();
+        if nodes.is_empty() {
+            return Vec::new();
+        }
+        members.map(|process| nodes[process % nodes.len()]).collect()
+    }
+
     fn idle(&mut self, until: Option<Duration>, _: Idle) {
         let Some(mut world) = self.enter(false) else { return };
         if world.fall_idle(self.me, until.map(nanoseconds))

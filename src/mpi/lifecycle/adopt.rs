@@ -97,11 +97,12 @@ impl MpiPlatform {
         let ulfm = self.ulfm;
         let universe = self.control.next();
         let met = meet(&users, universe, ulfm);
-        let (frames, source, Acquaintance { mailbox, .. }, id) = met.map_err(|refusal| {
+        let (frames, source, all, id) = met.map_err(|refusal| {
             watcher::forget(universe);
             groups::failed(refusal, &[users], ulfm)
         })?;
-        self.control.add(frames, source, mailbox);
+        let nodes = all.nodes();
+        self.control.add(frames, source, all.mailbox, nodes);
         let data = self.add_data(DataComm::bare(source));
         self.users.comms.push((data, universe, users));
         Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })

@@ -200,9 +200,11 @@ impl MpiPlatform {
         let made = source.duplicate().and_then(|control| {
             Ok((control, acquaintance::meet_again(&source)?, source.gather_bytes(brought)?))
         });
-        let (control, Acquaintance { processes, mailbox, wills, .. }, brought) =
+        let (control, all, brought) =
             made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
-        let universe = self.control.add(control, source, mailbox);
+        let nodes = all.nodes();
+        let Acquaintance { processes, mailbox, wills, .. } = all;
+        let universe = self.control.add(control, source, mailbox, nodes);
         watcher::add(universe, processes, wills);
         Ok(Made::Universe(universe, source.rank(), brought))
     }

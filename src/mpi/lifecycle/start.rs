@@ -76,8 +76,9 @@ impl MpiPlatform {
         let mut control = Control::new(ulfm);
         if origin != Origin::Spawned {
             let (frames, source, all) = groups::found(&comm, ulfm)?;
+            let nodes = all.nodes();
             let Acquaintance { processes, mailbox, wills, .. } = all;
-            watcher::add(control.add(frames, source, mailbox), processes, wills);
+            watcher::add(control.add(frames, source, mailbox, nodes), processes, wills);
         }
         Self::with(control, origin, Finalizer::Caller)
     }

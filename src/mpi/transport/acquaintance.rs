@@ -19,6 +19,21 @@ pub(in crate::mpi) struct Acquaintance {
     pub(in crate::mpi) standings: Vec<u64>,
 }
 
+impl Acquaintance {
+    /// The nodes of the processes, in numbers: of a process whose node is unknown, one of its own.
+    pub(in crate::mpi) fn nodes(&self) -> Vec<u32> {
+        let mut known: Vec<u64> = Vec::new();
+        let number = |process: &Process| {
+            let same = |node: &u64| *node == process.node && process.node != 0;
+            known.iter().position(same).unwrap_or_else(|| {
+                known.push(process.node);
+                known.len() - 1
+            }) as u32
+        };
+        self.processes.iter().map(number).collect()
+    }
+}
+
 /// Every process of a communicator tells the others who it is. Collective.
 pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     let Process { node, pid, started, name } = Process::own(inject_failure::own_name());

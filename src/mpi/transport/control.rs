@@ -96,10 +96,17 @@ impl Control {
         control: Comm,
         source: Comm,
         mailbox: Option<Mailbox>,
+        nodes: Vec<u32>,
     ) -> UniverseId {
         let id = self.next();
-        self.universes.push(Some(Universe::new(id, control, source, mailbox)));
+        self.universes.push(Some(Universe::new(id, (control, source), mailbox, nodes)));
         id
+    }
+
+    /// The nodes of the processes of a universe.
+    pub(in crate::mpi) fn nodes(&self, id: UniverseId) -> Vec<u32> {
+        let universe = self.universes.get(id.0 as usize).and_then(Option::as_ref);
+        universe.map(|universe| universe.nodes.clone()).unwrap_or_default()
     }
 
     /// The number of the universe that is added next.

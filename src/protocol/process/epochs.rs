@@ -109,7 +109,7 @@ impl Process {
         let old = self.comm(key);
         let (universe, me, data, retired) = (old.universe, old.me, old.data, old.retired);
         let members = (old.members.clone(), me);
-        let mut fresh = Communicator::new(old.id, universe, members, data, self.shape);
+        let mut fresh = self.fresh(old.id, universe, members, data);
         fresh.wire = if planted!(KeepTheName) { old.wire } else { old.id.after_abort(name, by.1) };
         (fresh.parent, fresh.lineage) = (old.parent, old.lineage.clone());
         let bereaved = old.members.iter().any(|member| dead.contains(member));
@@ -162,7 +162,7 @@ impl Process {
     ) {
         let comm = self.comm(key);
         let members = (comm.members.clone(), comm.me);
-        let mut state = Communicator::new(comm.id, comm.universe, members, None, self.shape);
+        let mut state = self.fresh(comm.id, comm.universe, members, None);
         (state.wire, state.retired) = (wire, true);
         (state.present, state.over) = (Some(key), over);
         let past = self.add_comm(state);

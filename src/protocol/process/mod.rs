@@ -142,6 +142,8 @@ struct Universe {
     dead: RankSet,
     /// True when nothing is sent or received there any more.
     silent: bool,
+    /// The nodes of its processes; nothing where they are unknown.
+    nodes: Vec<u32>,
 }
 
 /// What happened in the machines of a communicator and is still to be followed up.
@@ -219,17 +221,50 @@ impl Process {
         data: Option<DataId>,
         out: &mut impl Outlet,
     ) -> CommKey {
-        let state = Communicator::new(id, universe, (members, me), data, self.shape);
+        self.universe_mut(universe);
+        let state = self.fresh(id, universe, (members, me), data);
         let key = self.add_comm(state);
-        if !self.universes.iter().any(|known| known.id == universe) {
-            self.universes.push(Universe { id: universe, dead: RankSet::new(), silent: false });
-        }
         self.meet(key, out);
         for address in core::mem::take(&mut self.early_deaths) {
             self.note_death(address, Source::Platform, out);
         }
         self.follow_up(out);
         key
+    }
+
+    /// Says on which nodes the processes of a universe are: numbers of any kind, equal for processes
+    /// that share memory, which all processes of the universe give alike. Before a communicator of
+    /// it is registered.
+    pub fn put_on_nodes(&mut self, universe: UniverseId, nodes: Vec<u32>) {
+        self.universe_mut(universe).nodes = nodes;
+    }
+
+    fn universe_mut(&mut self, id: UniverseId) -> &mut Universe {
+        let known = self.universes.iter().position(|known| known.id == id);
+        let at = known.unwrap_or_else(|| {
+            let (dead, silent, nodes) = (RankSet::new(), false, Vec::new());
+            self.universes.push(Universe { id, dead, silent, nodes });
+            self.universes.len() - 1
+        });
+        &mut self.universes[at]
+    }
+
+    /// A communicator that nothing has happened to, with its members where they are.
+    fn fresh(
+        &self,
+        id: CommId,
+        universe: UniverseId,
+        (members, me): (Vec<Rank>, Rank),
+        data: Option<DataId>,
+    ) -> Communicator {
+        let known = self.universes.iter().find(|known| known.id == universe);
+        let node = |member: &Rank| known?.nodes.get(member.index()).copied();
+        let nodes: Option<Vec<u32>> = members.iter().map(node).collect();
+        let mut fresh = Communicator::new(id, universe, (members, me), data, self.shape);
+        if let Some(nodes) = nodes {
+            fresh.commit = fresh.commit.on_nodes(&nodes);
+        }
+        fresh
     }
 
     /// Tells a communicator's new machines what happened before they were there.

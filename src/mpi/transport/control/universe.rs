@@ -31,6 +31,8 @@ pub(super) struct Universe {
     /// Other communicators are made from it.
     pub(super) source: Comm,
     pub(super) mailbox: Option<Mailbox>,
+    /// The nodes of the processes, in numbers.
+    pub(super) nodes: Vec<u32>,
     links: Vec<Option<Link>>,
     pub(super) dead: Vec<bool>,
     /// Number of deaths that MPI has told.
@@ -132,15 +134,15 @@ impl Link {
 impl Universe {
     pub(super) fn new(
         id: UniverseId,
-        control: Comm,
-        source: Comm,
+        (control, source): (Comm, Comm),
         mailbox: Option<Mailbox>,
+        nodes: Vec<u32>,
     ) -> Self {
         let size = control.size() as usize;
         let links = std::iter::repeat_with(|| None).take(size).collect();
         let dead = vec![false; size];
         let (failures, revoked) = (0, false);
-        Self { id, control, source, mailbox, links, dead, failures, revoked }
+        Self { id, control, source, mailbox, nodes, links, dead, failures, revoked }
     }
 
     /// The next fast frame of a process, wherever it comes; a receive is posted if it must be.
