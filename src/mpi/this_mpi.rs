@@ -16,5 +16,6 @@ pub(super) use super::openmpi5::{
     launch_census,
     null_comm_refcount::protect as after_init,
     romio::choose as prepare_files,
+    shared_machine::yield_when_idle,
     unreported_exit, version, was_spawned,
 };

@@ -398,7 +398,7 @@ impl Commit {
     fn tell_retired(&self, out: &mut impl Effects) {
         if self.retired.is_some() && !planted!(SlipAway) {
             for route in self.routes.all() {
-                for partner in route.seat.partners(self.view.shape()) {
+                for partner in route.seat.partners(route.shape) {
                     out.send(self.view.rank_of(route.seat, partner), Message::Retired);
                 }
             }

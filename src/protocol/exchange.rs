@@ -80,6 +80,8 @@ impl Shape {
     pub const DOUBLING: Self = Self::new(2, 2);
     /// One round among the ranks of a small node.
     pub const WIDE: Self = Self::new(8, 2);
+    /// Among nodes a message costs more than a round less is worth.
+    pub const BETWEEN_NODES: Self = Self::DOUBLING;
 
     /// Groups of `first` in the first round and of `later` in all others.
     ///

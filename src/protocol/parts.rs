@@ -18,7 +18,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use smallvec::SmallVec;
 
 use super::{
-    exchange::{self, Exchange},
+    exchange::{self, Exchange, Shape},
     fused::{MAX_VALUES, Values},
     nodes::Seat,
     view::View,
@@ -103,15 +103,15 @@ pub struct Brought {
 }
 
 impl Brought {
-    /// Of the exchanges in a view at the rank at this seat; nothing where some message of theirs
+    /// Of the exchanges in a view, in this shape, at the rank at this seat; nothing where some message of theirs
     /// would have more parts than fit.
-    pub fn of(view: &View, seat: Seat) -> Option<Self> {
+    pub fn of(view: &View, seat: Seat, shape: Shape) -> Option<Self> {
         let mut brought = Self { most: 1, ..Self::default() };
         let mut heads = Vec::new();
         for node in 0..seat.nodes {
             heads.push(brought.gather(view, seat, node)?);
         }
-        brought.exchange(view, seat, heads)?;
+        brought.exchange(shape, seat, heads)?;
         Some(brought)
     }
 
@@ -150,8 +150,8 @@ impl Brought {
     }
 
     /// What the heads bring each other.
-    fn exchange(&mut self, view: &View, seat: Seat, mut known: Vec<Parts>) -> Option<()> {
-        let machine = |node| Exchange::new(node, seat.nodes, view.shape());
+    fn exchange(&mut self, shape: Shape, seat: Seat, mut known: Vec<Parts>) -> Option<()> {
+        let machine = |node| Exchange::new(node, seat.nodes, shape);
         let mut machines: Vec<Exchange> = (0..seat.nodes).map(machine).collect();
         let mut came: Vec<Vec<(u8, Parts)>> = alloc::vec![Vec::new(); known.len()];
         let mut links = VecDeque::new();
@@ -191,11 +191,11 @@ impl Brought {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{protocol::exchange::Shape, rank::Rank};
+    use crate::rank::Rank;
 
     fn brought(size: u32, nodes: &[u32], rank: u32) -> Option<Brought> {
         let view = View::new(size, Shape::WIDE).on_nodes(nodes);
-        Brought::of(&view, view.seat(Rank::new(rank)))
+        Brought::of(&view, view.seat(Rank::new(rank)), Shape::BETWEEN_NODES)
     }
 
     #[test]

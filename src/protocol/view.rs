@@ -24,7 +24,7 @@ pub struct View {
     shape: Shape,
     dead: RankSet,
     fingerprint: u64,
-    /// Where the ranks are, unless they exchange as if each were a node of its own.
+    /// Where the ranks are, unless all are on one node, or their nodes are unknown.
     placement: Option<Box<Placement>>,
 }
 
@@ -68,10 +68,9 @@ impl Placement {
         Seat { node: node as u32, nodes, member: place - start, members: end - start }
     }
 
-    /// True when some of the living share a node, and not all of them.
+    /// True when the living are on more than one node.
     fn matters(&self) -> bool {
-        let nodes = self.starts.len() - 1;
-        1 < nodes && nodes < self.order.len()
+        self.starts.len() > 2
     }
 }
 
@@ -173,7 +172,7 @@ impl View {
         Seat::alone(self.position_of(rank), self.live())
     }
 
-    /// True when ranks that share a node exchange with others by the head of the node.
+    /// True when ranks of several nodes exchange by the heads of their nodes.
     pub fn has_heads(&self) -> bool {
         self.placement.is_some()
     }
@@ -185,7 +184,8 @@ impl View {
         &placement.order[start..end]
     }
 
-    /// What a live rank is to the one at a seat; nothing if they do not exchange.
+    /// What a live rank is to the one at a seat; nothing if they do not exchange. The seats of as
+    /// many nodes as there are ranks are those of [`Self::flat_seat`].
     #[inline]
     pub fn peer(&self, seat: Seat, rank: Rank) -> Option<Peer> {
         match &self.placement {

@@ -200,8 +200,7 @@ impl MpiPlatform {
         let made = source.duplicate().and_then(|control| {
             Ok((control, acquaintance::meet_again(&source)?, source.gather_bytes(brought)?))
         });
-        let (control, all, brought) =
-            made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
+        let (control, all, brought) = made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
         let nodes = all.nodes();
         let Acquaintance { processes, mailbox, wills, .. } = all;
         let universe = self.control.add(control, source, mailbox, nodes);

@@ -74,16 +74,27 @@ pub(in crate::mpi) fn words_of_stat(text: &[u8]) -> Option<impl Iterator<Item = 
 
 /// A digest of the boot, the name of the node and the space of process numbers; never 0.
 pub(in crate::mpi) fn node() -> Option<u64> {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    let boot = fs::read(BOOT).ok()?;
     let space = fs::read_link("/proc/self/ns/pid").ok()?;
     let space = space.to_string_lossy().into_owned();
-    let name = node_name();
-    // FNV-1a: the same in every program.
+    Some(digest([&boot, space.as_bytes(), node_name().as_bytes()]))
+}
+
+/// A digest of the boot, which nodes that are parts of one machine have in common; 0 when it is not
+/// known.
+pub(in crate::mpi) fn machine() -> u64 {
+    fs::read(BOOT).map_or(0, |boot| digest([&boot, &[], &[]]))
+}
+
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// FNV-1a: the same in every program; never 0.
+fn digest(words: [&[u8]; 3]) -> u64 {
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in boot.iter().chain(space.as_bytes()).chain(name.as_bytes()) {
+    for byte in words.into_iter().flatten() {
         digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     }
-    Some(digest.max(1))
+    digest.max(1)
 }
 
 /// The name of this node.

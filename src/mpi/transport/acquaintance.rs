@@ -4,8 +4,8 @@ use super::mailbox::{Address, Inbox, Mailbox};
 use crate::mpi::{
     calls::{comm::Comm, library::Checked},
     deaths::{death_mark::Will, observer},
-    node::process::Process,
-    this_mpi::inject_failure,
+    node::process::{Process, machine, processors},
+    this_mpi::{self, inject_failure},
 };
 
 /// Everybody in a universe, by rank.
@@ -40,13 +40,19 @@ pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     let inbox = Inbox::new(comm.size() as usize);
     let Address { descriptor, token } = inbox.as_ref().map(Inbox::address).unwrap_or_default();
     let standing = observer::standing();
-    let rows = comm.gather_numbers([node, pid, started, name, descriptor, token, standing])?;
+    let own = [node, pid, started, name, descriptor, token, machine(), standing];
+    let rows = comm.gather_numbers(own)?;
     let standings = rows.iter().map(|[.., standing]| *standing).collect();
-    let told = |[node, pid, started, name, descriptor, token, _]: [u64; 7]| {
+    let here = rows.iter().filter(|[.., machine, _]| *machine == own[6]).count();
+    let crowded = own[6] != 0 && here > processors();
+    if crowded {
+        this_mpi::yield_when_idle();
+    }
+    let told = |[node, pid, started, name, descriptor, token, ..]: [u64; 8]| {
         (Process { node, pid, started, name }, Address { descriptor, token })
     };
     let told: Vec<(Process, Address)> = rows.into_iter().map(told).collect();
-    let mut mailbox = inbox.map(|inbox| Mailbox::new(inbox, &told, comm.rank()));
+    let mut mailbox = inbox.map(|inbox| Mailbox::new(inbox, &told, comm.rank(), crowded));
     // A descriptor for each universe would run out one day.
     comm.least(0)?;
     mailbox.iter_mut().for_each(Mailbox::close_door);

@@ -40,6 +40,7 @@ use universe::{FAST, Universe};
 const SLOW: u32 = 2;
 /// Awaiting polls that find nothing between two looks at everything else.
 const LOOK_EVERY: u32 = 4;
+const LOOK_EVERY_CROWDED: u32 = 64;
 /// Looks between two questions for deaths and two rounds through what is pending.
 const CHORES_EVERY: u32 = 4;
 /// The same for polls of any result.
@@ -208,8 +209,8 @@ impl Control {
             self.waiting = true;
             return self.look_around();
         };
-        if self.quiet >= LOOK_EVERY || self.polls >= LOOK_ANYWAY_EVERY {
-            self.waiting = self.quiet >= LOOK_EVERY;
+        if self.quiet >= self.look_every(id, from) || self.polls >= LOOK_ANYWAY_EVERY {
+            self.waiting = self.quiet >= self.look_every(id, from);
             (self.quiet, self.polls) = (0, 0);
             let other = self.look_around();
             if other.is_some() {
@@ -220,6 +221,15 @@ impl Control {
         let found = self.awaited(id, from);
         self.quiet = if found.is_some() { 0 } else { self.quiet + 1 };
         found
+    }
+
+    /// Awaiting polls that find nothing between two looks at everything else. Where a vote comes by
+    /// memory for which others need the core, MPI is left to those who wait for its messages.
+    #[inline]
+    fn look_every(&self, id: UniverseId, from: Rank) -> u32 {
+        let universe = self.universes.get(id.0 as usize).and_then(Option::as_ref);
+        let mailbox = universe.and_then(|universe| universe.mailbox.as_ref());
+        if mailbox.is_some_and(|it| it.yields_for(from)) { LOOK_EVERY_CROWDED } else { LOOK_EVERY }
     }
 
     #[inline]

@@ -44,7 +44,7 @@ use crate::{
         node::{
             environment,
             memory::{Door, Shared},
-            process::{Process, processors},
+            process::Process,
         },
     },
     protocol::{
@@ -124,7 +124,7 @@ struct Outbox {
 pub(in crate::mpi) struct Mailbox {
     me: usize,
     inbox: Inbox,
-    /// This node has more processes than processors.
+    /// The machine has more processes than processors.
     crowded: bool,
     /// By sender.
     readers: Vec<Reader>,
@@ -232,15 +232,18 @@ impl Outbox {
 
 impl Mailbox {
     /// Opens the ways to all neighbours among these processes, of which we are the one at `me`.
-    pub(in crate::mpi) fn new(inbox: Inbox, all: &[(Process, Address)], me: Rank) -> Self {
+    pub(in crate::mpi) fn new(
+        inbox: Inbox,
+        all: &[(Process, Address)],
+        me: Rank,
+        crowded: bool,
+    ) -> Self {
         let (me, size) = (me.index(), all.len());
         let own = all[me].0;
         let way = |(to, at): &(Process, Address)| {
             to.is_neighbour_of(&own).then(|| Outbox::open(to, *at, me, size)).flatten()
         };
         let ways = all.iter().map(way).collect();
-        let neighbours = all.iter().filter(|(process, _)| process.is_neighbour_of(&own)).count();
-        let crowded = neighbours >= processors();
         let (readers, begun) = (vec![Reader::default(); size], vec![Frame::new(); size]);
         Self { me, inbox, crowded, readers, begun, heard: 0, ways }
     }
@@ -356,6 +359,12 @@ impl Mailbox {
     pub(in crate::mpi) fn flush(&mut self) {
         let me = self.me;
         self.ways.iter_mut().flatten().for_each(|way| way.flush(me));
+    }
+
+    /// True when votes of this process come here, and each look for one gives the core away.
+    #[inline]
+    pub(in crate::mpi) fn yields_for(&self, from: Rank) -> bool {
+        self.crowded && self.ways.get(from.index()).is_some_and(Option::is_some)
     }
 
     /// True while something waits for room.

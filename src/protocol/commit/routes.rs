@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use super::fusion::Fusion;
 use crate::{
     protocol::{
+        exchange::Shape,
         fused::MAX_VALUES,
         nodes::{NodeExchange, Seat},
         parts::Brought,
@@ -27,6 +28,8 @@ pub(super) struct Routes {
 pub(super) struct Route {
     /// Where this rank is in it.
     pub(super) seat: Seat,
+    /// The shape of the exchange among heads.
+    pub(super) shape: Shape,
     /// The exchange of a block, before it begins.
     pub(super) blank: NodeExchange,
 }
@@ -41,12 +44,13 @@ struct Placed {
 impl Routes {
     /// Of this rank in a view.
     pub(super) fn new(view: &View, me: Rank) -> Self {
-        let route = |seat| Route { seat, blank: NodeExchange::new(seat, view.shape()) };
+        let route = |seat, shape| Route { seat, shape, blank: NodeExchange::new(seat, shape) };
         let placed = view.has_heads().then(|| {
-            let seat = view.seat(me);
-            Box::new(Placed { route: route(seat), brought: Brought::of(view, seat) })
+            let (seat, shape) = (view.seat(me), Shape::BETWEEN_NODES);
+            let brought = Brought::of(view, seat, shape);
+            Box::new(Placed { route: route(seat, shape), brought })
         });
-        Self { flat: route(view.flat_seat(me)), placed }
+        Self { flat: route(view.flat_seat(me), view.shape()), placed }
     }
 
     /// The exchange of a block, and the parts in its messages where there may be several. All ranks
