@@ -31,7 +31,7 @@ pub struct View {
 /// The living ranks of a view, node by node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Placement {
-    /// The node of each rank, dead or alive; nodes are counted by their lowest ranks.
+    /// The node of each rank, dead or alive, below the number of ranks.
     nodes: Vec<u32>,
     /// The living, in the order of their nodes, those of one node in their own.
     order: Vec<Rank>,
@@ -45,7 +45,12 @@ impl Placement {
     fn of(nodes: Vec<u32>, dead: &RankSet) -> Self {
         let ranks = (0..nodes.len()).map(Rank::from);
         let mut order: Vec<Rank> = ranks.filter(|rank| !dead.contains(*rank)).collect();
-        order.sort_by_key(|rank| nodes[rank.index()]);
+        // Nodes come in the order of their first living ranks, as ranks do that are alone there.
+        let mut first = alloc::vec![None; nodes.len()];
+        for rank in &order {
+            first[nodes[rank.index()] as usize].get_or_insert(*rank);
+        }
+        order.sort_by_key(|rank| first[nodes[rank.index()] as usize]);
         let (mut starts, mut places) = (Vec::new(), alloc::vec![0; nodes.len()]);
         for (at, rank) in order.iter().enumerate() {
             let is_next = |before: Rank| nodes[before.index()] != nodes[rank.index()];
