@@ -29,6 +29,9 @@
 //! the view, so that the next step goes on without the dead; a death counts as reported, and is
 //! left out of reports from then on, only when a block of the application has named it.
 //!
+//! Where ranks share nodes, the fast path combines the votes of a node before they go to others
+//! ([`nodes`](super::nodes)), and the tree of the slow path counts the ranks node by node.
+//!
 //! **Guarantees.** No two living ranks decide differently (a rank that decided and then died does
 //! not bind the others); every living rank decides once all living ranks have voted; a decided
 //! rank has voted; *committed* implies that every rank voted *yes*, except those that the report of
@@ -65,6 +68,7 @@ use super::{
     exchange::Shape,
     fused::Values,
     message::Message,
+    placement::Nodes,
     planted::planted,
     view::View,
 };
@@ -94,6 +98,8 @@ pub struct Commit {
     view: View,
     /// How votes go in this view.
     routes: Routes,
+    /// Where the ranks are in the slow path's tree.
+    nodes: Nodes,
     blocks: Window,
     undecided: BlockId,
     /// All living ranks have decided the blocks below this one.
@@ -121,6 +127,7 @@ impl Commit {
             reported: RankSet::new(),
             steps: Vec::new(),
             routes: Routes::new(&view, me),
+            nodes: Nodes::default(),
             view,
             blocks: Window::default(),
             undecided: BlockId(0),
@@ -140,13 +147,13 @@ impl Commit {
         self
     }
 
-    /// Among ranks on these nodes: numbers of any kind, one for each rank, which are equal for
-    /// ranks that share memory; the same on all ranks. Before the first vote, and after
+    /// Among ranks on these nodes, the same on all ranks. Before the first vote, and after
     /// [`Self::with_shape`].
     #[must_use]
-    pub fn on_nodes(mut self, nodes: &[u32]) -> Self {
+    pub fn on_nodes(mut self, nodes: &Nodes) -> Self {
         self.view = self.view.on_nodes(nodes);
         self.routes = Routes::new(&self.view, self.me);
+        self.nodes = nodes.clone();
         self
     }
 
@@ -162,6 +169,7 @@ impl Commit {
     ) {
         self.blocks.reach(id);
         if vote.is_yes() && self.retired.is_none() {
+            self.routes.fuse(&self.view);
             self.fusion(id).vote(values);
         }
         self.handle_vote(id, vote, out);

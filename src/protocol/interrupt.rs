@@ -1,7 +1,7 @@
 //! The interruption flood: to a block what *revoke* is to a communicator.
 //!
 //! A rank whose own request failed because a process died tells its neighbours in the binomial
-//! graph (ranks at distance ± 2^k), each of which passes it on once. Ranks that still wait inside
+//! graph (ranks at distance ± 2^k, counted node by node), each of which passes it on once. Ranks that still wait inside
 //! the block then give up their pending requests and go to the commit.
 //!
 //! ```text
@@ -18,7 +18,7 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use super::{Effects, Event, message::Message, planted::planted};
+use super::{Effects, Event, message::Message, placement::Nodes, planted::planted};
 use crate::{
     ids::BlockId,
     rank::{Rank, RankSet},
@@ -29,14 +29,28 @@ use crate::{
 pub struct Interrupts {
     me: Rank,
     size: u32,
+    /// Where the ranks are in the graph.
+    nodes: Nodes,
     seen: Vec<BlockId>,
     floor: BlockId,
 }
 
 impl Interrupts {
     /// For this rank of a communicator of this size.
-    pub const fn new(me: Rank, size: u32) -> Self {
-        Self { me, size, seen: Vec::new(), floor: BlockId(0) }
+    pub fn new(me: Rank, size: u32) -> Self {
+        Self { me, size, nodes: Nodes::default(), seen: Vec::new(), floor: BlockId(0) }
+    }
+
+    /// Among ranks on these nodes, the same on all ranks. Before the first block.
+    #[must_use]
+    pub fn on_nodes(self, nodes: &Nodes) -> Self {
+        Self { nodes: nodes.clone(), ..self }
+    }
+
+    /// The living ranks that this one tells if these are dead.
+    fn neighbours(&self, dead: &RankSet) -> BTreeSet<Rank> {
+        let found = neighbours(self.nodes.place(self.me), self.size, &self.nodes.places(dead));
+        found.into_iter().map(|place| self.nodes.rank(place)).collect()
     }
 
     /// Interrupts a block, because a request of this rank failed or because a neighbour said so.
@@ -46,7 +60,7 @@ impl Interrupts {
             return;
         }
         self.seen.push(block);
-        for neighbour in neighbours(self.me, self.size, dead) {
+        for neighbour in self.neighbours(dead) {
             if planted!(KeepTheInterruption) {
                 break;
             }
@@ -61,8 +75,8 @@ impl Interrupts {
             return;
         }
         let others: RankSet = dead.iter().filter(|other| *other != rank).collect();
-        let told = neighbours(self.me, self.size, &others);
-        for neighbour in neighbours(self.me, self.size, dead).difference(&told) {
+        let told = self.neighbours(&others);
+        for neighbour in self.neighbours(dead).difference(&told) {
             for block in &self.seen {
                 out.send(*neighbour, Message::Interrupt(*block));
             }

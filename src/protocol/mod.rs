@@ -13,6 +13,7 @@
 //! | [`nodes`] | the exchange where ranks share nodes: those of a node first | – |
 //! | [`agreement`] | the slow path's contribution and decision | ULFM 2015, "Agreement" |
 //! | [`fused`] | the numbers that ride on a commit | – |
+//! | [`placement`] | on which nodes the ranks are | – |
 //! | [`parts`] | numbers of a node that are not combined before those of others | – |
 //! | [`tree`] | a tree of the living that mends itself | ULFM 2015, "Agreement" |
 //! | [`view`] | the agreed live set and its fingerprint | – |
@@ -32,6 +33,7 @@ pub mod interrupt;
 pub mod message;
 pub mod nodes;
 pub mod parts;
+pub mod placement;
 pub(crate) mod planted;
 pub mod process;
 pub mod roster;

@@ -251,7 +251,10 @@ fn sender(seat: Seat, step: u8) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{protocol::view::View, rank::Rank};
+    use crate::{
+        protocol::{placement::Nodes, view::View},
+        rank::Rank,
+    };
     use alloc::{collections::VecDeque, vec, vec::Vec};
 
     /// Placements of `size` ranks: by node, by slot, in a heap, uneven, with one rank alone.
@@ -322,7 +325,7 @@ mod tests {
     fn everybody_hears_of_everybody_wherever_the_ranks_are() {
         for size in 1..40 {
             for nodes in placements(size) {
-                let mut view = View::new(size, Shape::WIDE).on_nodes(&nodes);
+                let mut view = View::new(size, Shape::WIDE).on_nodes(&Nodes::new(&nodes));
                 for gone in [&[][..], &[0], &[size / 2], &[size - 1, 1]] {
                     let gone = dead(gone);
                     if gone.len() < size as usize {
@@ -338,7 +341,7 @@ mod tests {
     #[test]
     fn one_message_a_step_goes_between_nodes() {
         let nodes: Vec<u32> = (0..64).map(|rank| rank % 4).collect();
-        let (_, sent) = run(&View::new(64, Shape::DOUBLING).on_nodes(&nodes));
+        let (_, sent) = run(&View::new(64, Shape::DOUBLING).on_nodes(&Nodes::new(&nodes)));
         let node = |rank: &Rank| nodes[rank.index()];
         let between = sent.iter().filter(|(from, to)| node(from) != node(to)).count();
         assert_eq!(between, 4 * 2, "four heads, two rounds");
@@ -348,7 +351,7 @@ mod tests {
     #[test]
     fn a_large_node_gathers_in_rounds_and_one_that_is_too_large_counts_as_several() {
         let nodes: Vec<u32> = (0..1200).map(|rank| rank / 1000).collect();
-        let view = View::new(1200, Shape::WIDE).on_nodes(&nodes);
+        let view = View::new(1200, Shape::WIDE).on_nodes(&Nodes::new(&nodes));
         let seats: Vec<Seat> = (0..1200).map(|rank| view.seat(Rank::new(rank))).collect();
         assert!(seats.iter().all(|seat| (seat.nodes, seat.members <= MOST_MEMBERS) == (3, true)));
         assert!(seats.iter().all(|seat| seat.children().count() <= 21));
@@ -364,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_comes_from_somebody_else_is_refused() {
-        let view = View::new(6, Shape::WIDE).on_nodes(&[0, 0, 0, 1, 1, 1]);
+        let view = View::new(6, Shape::WIDE).on_nodes(&Nodes::new(&[0, 0, 0, 1, 1, 1]));
         let seat = view.seat(Rank::new(0));
         let mut machine = NodeExchange::new(seat, view.shape());
         for step in 0..=u8::MAX {

@@ -191,10 +191,10 @@ impl Brought {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rank::Rank;
+    use crate::{protocol::placement::Nodes, rank::Rank};
 
     fn brought(size: u32, nodes: &[u32], rank: u32) -> Option<Brought> {
-        let view = View::new(size, Shape::WIDE).on_nodes(nodes);
+        let view = View::new(size, Shape::WIDE).on_nodes(&Nodes::new(nodes));
         Brought::of(&view, view.seat(Rank::new(rank)), Shape::BETWEEN_NODES)
     }
 

@@ -5,12 +5,12 @@
 //! deaths. A counter would not do: a rank that dies with a decision of its own can have another
 //! set under the same count.
 
-use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use alloc::sync::Arc;
 
 use super::{
     exchange::Shape,
-    nodes::{MOST_MEMBERS, Peer, Seat},
-    planted::planted,
+    nodes::{Peer, Seat},
+    placement::{Nodes, Placement},
 };
 use crate::{
     ids::mix,
@@ -25,58 +25,7 @@ pub struct View {
     dead: RankSet,
     fingerprint: u64,
     /// Where the ranks are, unless all are on one node, or their nodes are unknown.
-    placement: Option<Box<Placement>>,
-}
-
-/// The living ranks of a view, node by node.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Placement {
-    /// The node of each rank, dead or alive, below the number of ranks.
-    nodes: Vec<u32>,
-    /// The living, in the order of their nodes, those of one node in their own.
-    order: Vec<Rank>,
-    /// Where each node begins in that order, and where the last one ends.
-    starts: Vec<u32>,
-    /// Where each rank is in that order; anything for the dead.
-    places: Vec<u32>,
-}
-
-impl Placement {
-    fn of(nodes: Vec<u32>, dead: &RankSet) -> Self {
-        let ranks = (0..nodes.len()).map(Rank::from);
-        let mut order: Vec<Rank> = ranks.filter(|rank| !dead.contains(*rank)).collect();
-        // Nodes come in the order of their first living ranks, as ranks do that are alone there.
-        let mut first = alloc::vec![None; nodes.len()];
-        for rank in &order {
-            first[nodes[rank.index()] as usize].get_or_insert(*rank);
-        }
-        order.sort_by_key(|rank| first[nodes[rank.index()] as usize]);
-        let (mut starts, mut places) = (Vec::new(), alloc::vec![0; nodes.len()]);
-        for (at, rank) in order.iter().enumerate() {
-            let is_next = |before: Rank| nodes[before.index()] != nodes[rank.index()];
-            let at = at as u32;
-            let begins = at == 0 || is_next(order[at as usize - 1]);
-            if begins || starts.last().is_some_and(|start| at - start == MOST_MEMBERS) {
-                starts.push(at);
-            }
-            places[rank.index()] = at;
-        }
-        starts.push(order.len() as u32);
-        Self { nodes, order, starts, places }
-    }
-
-    fn seat(&self, rank: Rank) -> Seat {
-        let place = self.places[rank.index()];
-        let node = self.starts.partition_point(|start| *start <= place) - 1;
-        let (start, end) = (self.starts[node], self.starts[node + 1]);
-        let nodes = self.starts.len() as u32 - 1;
-        Seat { node: node as u32, nodes, member: place - start, members: end - start }
-    }
-
-    /// True when the living are on more than one node.
-    fn matters(&self) -> bool {
-        self.starts.len() > 2
-    }
+    placement: Option<Arc<Placement>>,
 }
 
 impl View {
@@ -87,25 +36,11 @@ impl View {
         Self { size, shape, dead: RankSet::new(), fingerprint, placement: None }
     }
 
-    /// With ranks on these nodes, which are numbers of any kind, equal for ranks that share memory:
-    /// one for each rank, the same on all of them.
+    /// With ranks on these nodes, the same on all of them.
     #[must_use]
-    pub fn on_nodes(mut self, nodes: &[u32]) -> Self {
-        assert_eq!(nodes.len(), self.size as usize, "each rank is on a node");
-        let mut known = BTreeMap::new();
-        let number = |node: &u32| {
-            let next = known.len() as u32;
-            *known.entry(*node).or_insert(next)
-        };
-        let nodes: Vec<u32> = nodes.iter().map(number).collect();
-        let named = nodes.iter().fold(0, |all, node| mix(all ^ u64::from(*node)));
-        let placement = Placement::of(nodes, &self.dead);
-        if placement.matters() {
-            if !planted!(MixPlacements) {
-                self.fingerprint ^= mix(named);
-            }
-            self.placement = Some(Box::new(placement));
-        }
+    pub fn on_nodes(mut self, nodes: &Nodes) -> Self {
+        self.fingerprint ^= nodes.fingerprint();
+        self.placement = nodes.placement();
         self
     }
 
@@ -117,8 +52,7 @@ impl View {
             }
         }
         if let Some(placement) = self.placement.take() {
-            let placement = Placement::of(placement.nodes, &self.dead);
-            self.placement = placement.matters().then(|| Box::new(placement));
+            self.placement = placement.without(&self.dead);
         }
     }
 
@@ -184,9 +118,7 @@ impl View {
 
     /// The living ranks of a node, in the order of their seats.
     pub fn members(&self, node: u32) -> &[Rank] {
-        let Some(placement) = &self.placement else { return &[] };
-        let [start, end] = [node, node + 1].map(|node| placement.starts[node as usize] as usize);
-        &placement.order[start..end]
+        self.placement.as_ref().map_or(&[], |placement| placement.members(node))
     }
 
     /// What a live rank is to the one at a seat; nothing if they do not exchange. The seats of as
@@ -213,11 +145,10 @@ impl View {
             let (Peer::Head(position) | Peer::Member(position)) = peer;
             return self.rank_at(position);
         };
-        let place = match peer {
-            Peer::Head(node) => placement.starts[node as usize],
-            Peer::Member(member) => placement.starts[seat.node as usize] + member,
-        };
-        placement.order[place as usize]
+        match peer {
+            Peer::Head(node) => placement.members(node)[0],
+            Peer::Member(member) => placement.members(seat.node)[member as usize],
+        }
     }
 }
 

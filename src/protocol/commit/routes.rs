@@ -37,8 +37,9 @@ pub(super) struct Route {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Placed {
     route: Route,
-    /// Parts of a fused reduction in its messages; nothing where they do not fit.
-    brought: Option<Brought>,
+    /// Parts of a fused reduction in its messages, nothing where they do not fit; unknown until
+    /// there is such a reduction.
+    brought: Option<Option<Brought>>,
 }
 
 impl Routes {
@@ -47,10 +48,18 @@ impl Routes {
         let route = |seat, shape| Route { seat, shape, blank: NodeExchange::new(seat, shape) };
         let placed = view.has_heads().then(|| {
             let (seat, shape) = (view.seat(me), Shape::BETWEEN_NODES);
-            let brought = Brought::of(view, seat, shape);
-            Box::new(Placed { route: route(seat, shape), brought })
+            Box::new(Placed { route: route(seat, shape), brought: None })
         });
         Self { flat: route(view.flat_seat(me), view.shape()), placed }
+    }
+
+    /// There is a fused reduction in this view.
+    #[inline]
+    pub(super) fn fuse(&mut self, view: &View) {
+        if let Some(placed) = &mut self.placed {
+            let Route { seat, shape, .. } = placed.route;
+            placed.brought.get_or_insert_with(|| Brought::of(view, seat, shape));
+        }
     }
 
     /// The exchange of a block, and the parts in its messages where there may be several. All ranks
@@ -60,7 +69,7 @@ impl Routes {
         let Some(placed) = &self.placed else { return (&self.flat, None) };
         match (fusion.and_then(|fusion| fusion.own.get()), &placed.brought) {
             (None, _) => (&placed.route, None),
-            (Some(values), Some(brought)) if brought.most * values.count() <= MAX_VALUES => {
+            (Some(values), Some(Some(brought))) if brought.most * values.count() <= MAX_VALUES => {
                 (&placed.route, Some(brought))
             }
             _ => (&self.flat, None),

@@ -116,12 +116,8 @@ impl Commit {
     pub(super) fn advance(&mut self, id: BlockId, out: &mut impl Effects) {
         let ballot = self.ballot();
         let retired = self.abandon_vote();
-        let (me, size) = (self.me, self.size);
-        let mut parent = tree::parent(me, &self.dead);
-        if planted!(KeepADeadParent) {
-            parent = tree::parent(me, &RankSet::new());
-        }
-        let children = tree::children(me, size, &self.dead);
+        let parent = self.parent();
+        let children = self.children();
         let header = self.header(id);
         let block = self.blocks.at_mut(id);
         if block.decided.as_ref().is_some_and(|decided| decided.ballot() >= ballot) {
@@ -211,7 +207,7 @@ impl Commit {
     /// Takes a decision: relays it first, then delivers it.
     fn settle(&mut self, id: BlockId, decision: Decision, ballot: Ballot, out: &mut impl Effects) {
         let header = Slow { block: id, ballot, dead: self.dead.clone() };
-        for child in tree::children(self.me, self.size, &self.dead) {
+        for child in self.children() {
             if !planted!(KeepTheDecision) {
                 out.send(child, Message::Decide(header.clone(), decision.clone()));
             }
@@ -246,9 +242,23 @@ impl Commit {
         block.slow.get_or_insert_with(|| Box::new(Gathering::new(ballot)))
     }
 
-    /// Our ballot: the lowest rank that we do not know dead is the root.
+    /// Our ballot: the first place of the tree whose rank we do not know dead is the root.
     fn ballot(&self) -> Ballot {
-        Ballot::of_root(tree::root(&self.dead))
+        Ballot::of_root(tree::root(&self.nodes.places(&self.dead)))
+    }
+
+    /// Whom our contribution goes to; nobody for the root.
+    fn parent(&self) -> Option<Rank> {
+        let dead = if planted!(KeepADeadParent) { RankSet::new() } else { self.dead.clone() };
+        let parent = tree::parent(self.nodes.place(self.me), &self.nodes.places(&dead));
+        parent.map(|parent| self.nodes.rank(parent))
+    }
+
+    /// Whose contributions ours needs.
+    fn children(&self) -> tree::Children {
+        let (me, dead) = (self.nodes.place(self.me), self.nodes.places(&self.dead));
+        let children = tree::children(me, self.size, &dead);
+        children.into_iter().map(|child| self.nodes.rank(child)).collect()
     }
 
     fn header(&self, block: BlockId) -> Slow {

@@ -37,7 +37,7 @@ impl Ranks {
     fn on_nodes(nodes: &[u32]) -> Self {
         let mut ranks = Self::of(nodes.len() as u32, Shape::WIDE);
         let machines = ranks.machines.drain(..);
-        ranks.machines = machines.map(|machine| machine.on_nodes(nodes)).collect();
+        ranks.machines = machines.map(|machine| machine.on_nodes(&Nodes::new(nodes))).collect();
         ranks
     }
 

@@ -58,6 +58,7 @@ use super::{
     fused::Values,
     interrupt::Interrupts,
     message::{Message, Yes},
+    placement::Nodes,
     stages::Stages,
 };
 use crate::{
@@ -262,7 +263,9 @@ impl Process {
         let nodes: Option<Vec<u32>> = members.iter().map(node).collect();
         let mut fresh = Communicator::new(id, universe, (members, me), data, self.shape);
         if let Some(nodes) = nodes {
+            let nodes = Nodes::new(&nodes);
             fresh.commit = fresh.commit.on_nodes(&nodes);
+            fresh.interrupts = fresh.interrupts.on_nodes(&nodes);
         }
         fresh
     }

@@ -105,6 +105,12 @@ fampi_planted::bugs! {
     StopARoundEarly,
     /// The values of a member of a wide group are combined twice.
     CountAMemberTwice,
+    /// The head of a node does not wait for one of its ranks.
+    LeaveOutAMember,
+    /// The head of a node tells its ranks before it has heard of the other nodes.
+    TellBeforeTheHeads,
+    /// Values that ranks of several nodes bring are combined in the order in which they come.
+    CombineAsTheyCome,
     /// Values of a fused reduction are combined before their round.
     CombineEarly,
     /// The slow path combines values one rank after another.

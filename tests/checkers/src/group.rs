@@ -16,6 +16,7 @@ use fampi::{
         exchange::Shape,
         fused::Values,
         message::Message,
+        placement::Nodes,
     },
     rank::Rank,
 };
@@ -45,6 +46,7 @@ pub struct Group {
     pub(crate) records: Vec<Record>,
     links: Vec<Vec<Arc<Message>>>,
     shape: Shape,
+    nodes: Nodes,
 }
 
 /// What a rank says of a block.
@@ -58,7 +60,23 @@ impl Group {
         let size = ranks as usize;
         let (records, links) = (vec![Record::new(blocks); size], vec![Vec::new(); size * size]);
         let machine = |rank| Arc::new(Commit::new(COMM, Rank::new(rank), ranks).with_shape(shape));
-        Self { machines: (0..ranks).map(machine).collect(), records, links, shape }
+        let machines = (0..ranks).map(machine).collect();
+        Self { machines, records, links, shape, nodes: Nodes::default() }
+    }
+
+    /// With ranks on these nodes, one for each, before they have done anything.
+    pub fn on_nodes(mut self, nodes: &[u32]) -> Self {
+        self.nodes = Nodes::new(nodes);
+        for rank in self.ranks() {
+            self.machines[rank.index()] = Arc::new(self.fresh(rank));
+        }
+        self
+    }
+
+    /// A rank that has done nothing.
+    fn fresh(&self, rank: Rank) -> Commit {
+        let machine = Commit::new(COMM, rank, self.machines.len() as u32);
+        machine.with_shape(self.shape).on_nodes(&self.nodes)
     }
 
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
@@ -166,8 +184,7 @@ impl Group {
     pub fn kill(&mut self, rank: Rank) {
         self.records[rank.index()].alive = false;
         let size = self.machines.len();
-        let machine = Commit::new(COMM, rank, size as u32).with_shape(self.shape);
-        self.machines[rank.index()] = Arc::new(machine);
+        self.machines[rank.index()] = Arc::new(self.fresh(rank));
         self.links.iter_mut().skip(rank.index()).step_by(size).for_each(Vec::clear);
     }
 

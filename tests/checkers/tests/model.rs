@@ -80,6 +80,27 @@ fn groups_of_four_and_a_rank_that_folds_into_one() {
 }
 
 #[test]
+fn ranks_of_two_and_three_nodes_whose_heads_die_before_during_and_after_what_they_say() {
+    let on = |nodes: &'static [u32]| Setup { nodes, ..Setup::ranks(nodes.len() as u32) };
+    // A head and its follower, a head and the other head, a whole node; in the middle of a turn.
+    check(Setup { crashes: 2, cuts: true, ..on(&[0, 0, 1]) }, 982);
+    check(Setup { crashes: 2, cuts: true, ..on(&[0, 1, 0]) }, 982);
+    for naysayer in 0..3 {
+        let states = [2014, 1357, 1135][naysayer];
+        check(Setup { crashes: 2, naysayer: Some(naysayer as u32), ..on(&[0, 1, 1]) }, states);
+    }
+    check(Setup { crashes: 2, leaver: Some(0), ..on(&[0, 0, 1]) }, 3893);
+    check(Setup { crashes: 1, blocks: 2, ..on(&[0, 0, 1]) }, 20_196);
+    check(Setup { crashes: 2, blocks: 3, in_sequence: true, ..on(&[0, 0, 1]) }, 8877);
+    check(Setup { crashes: 2, fused: true, ..on(&[0, 1, 0]) }, 1343);
+    check(Setup { crashes: 2, ..on(&[0, 0, 1, 1]) }, 29_555);
+    check(Setup { crashes: 2, ..on(&[0, 1, 1, 0]) }, 29_555);
+    check(Setup { crashes: 1, fused: true, ..on(&[0, 1, 0, 1]) }, 8521);
+    check(Setup { crashes: 2, ..on(&[0, 0, 1, 2]) }, 34_049);
+    check(Setup { crashes: 1, ..on(&[0, 0, 1, 1, 2]) }, 1);
+}
+
+#[test]
 fn blocks_outstanding_at_once_with_votes_in_any_order() {
     check(Setup { crashes: 1, blocks: 2, ..Setup::ranks(2) }, 470);
     check(Setup { crashes: 1, blocks: 3, ..Setup::ranks(2) }, 7280);

@@ -61,7 +61,7 @@ const STATES: usize = 300_000;
 const MANY_STATES: usize = 5_000_000;
 
 /// Searches that end in a second when there is no bug.
-fn setups() -> [Setup; 17] {
+fn setups() -> [Setup; 19] {
     [
         Setup { crashes: 1, cuts: true, ..Setup::ranks(2) },
         Setup { crashes: 2, cuts: true, ..Setup::ranks(3) },
@@ -80,6 +80,8 @@ fn setups() -> [Setup; 17] {
         Setup { fused: true, misfit: Some(1), ..Setup::ranks(3) },
         Setup { fused: true, shape: Shape::WIDE, ..Setup::ranks(4) },
         Setup { fused: true, shape: Shape::new(4, 2), ..Setup::ranks(5) },
+        Setup { crashes: 1, nodes: &[0, 0, 1], ..Setup::ranks(3) },
+        Setup { fused: true, nodes: &[0, 1, 0, 1], ..Setup::ranks(4) },
     ]
 }
 

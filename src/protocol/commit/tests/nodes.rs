@@ -76,16 +76,6 @@ fn the_next_rank_of_a_node_is_its_head_when_the_first_is_dead() {
 }
 
 #[test]
-fn ranks_with_other_placements_never_combine_what_they_say() {
-    let mut ranks = Ranks::on_nodes(&[0, 0, 1, 1]);
-    ranks.machines[3] = Commit::new(COMM, Rank::new(3), 4).on_nodes(&[0, 1, 0, 1]);
-    (0..4).for_each(|rank| ranks.vote(rank, Vote::yes(0)));
-    ranks.deliver_all();
-    // The slow path, which knows no placement, decides.
-    assert!(ranks.decisions(FIRST).iter().all(|it| it.as_ref().is_some_and(|it| it.committed)));
-}
-
-#[test]
 fn a_head_that_dies_after_it_told_one_of_its_node_leaves_one_verdict() {
     // Rank 0 is the head of 1 and 2; it decides, and tells 1 alone.
     let mut ranks = Ranks::on_nodes(&[0, 0, 0, 3, 3, 3]);

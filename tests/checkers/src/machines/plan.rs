@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) ranks: u32,
     /// How wide the exchanges are.
     pub(crate) shape: Shape,
+    /// The nodes of the ranks, one for each.
+    pub(crate) nodes: Vec<u32>,
     /// Number of blocks that each rank starts.
     pub(crate) blocks: usize,
     /// A rank starts a block when all blocks more than so many before it are decided.
@@ -86,7 +88,16 @@ impl Plan {
         }
         let with_steps = draw.one_in(3);
         let leaver = (draw.below(u64::from(ranks)) as u32, draw.below(horizon));
+        let nodes = draw.one_of(&[1, 2, 3, ranks]);
+        let how = draw.below(3);
+        let mut node_of = |rank| match how {
+            0 => rank * nodes / ranks,
+            1 => rank % nodes,
+            _ => draw.below(u64::from(nodes)) as u32,
+        };
+        let nodes = (0..ranks).map(&mut node_of).collect();
         Self {
+            nodes,
             ranks,
             shape: Shape::new(draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])),
             blocks,

@@ -64,7 +64,7 @@ impl Swarm {
             queue: BinaryHeap::with_capacity(64),
             happenings: Vec::with_capacity(256),
             busy: vec![0; ranks * ranks],
-            group: Group::new(plan.ranks, plan.shape, plan.blocks),
+            group: Group::new(plan.ranks, plan.shape, plan.blocks).on_nodes(&plan.nodes),
             started: vec![0; ranks],
             doom: vec![None; ranks],
             out: Vec::with_capacity(16),

@@ -55,6 +55,8 @@ pub struct Setup {
     pub cuts: bool,
     /// How wide the groups of the exchange are.
     pub shape: Shape,
+    /// The nodes of the ranks, one for each; nothing when they are unknown.
+    pub nodes: &'static [u32],
     /// A planted bug.
     pub bug: Option<Bug>,
 }
@@ -107,6 +109,7 @@ impl Setup {
             step: None,
             cuts: false,
             shape: Shape::DOUBLING,
+            nodes: &[],
             bug: None,
         }
     }
@@ -209,7 +212,7 @@ impl Model for Setup {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let group = Group::new(self.ranks, self.shape, self.blocks as usize);
+        let group = Group::new(self.ranks, self.shape, self.blocks as usize).on_nodes(self.nodes);
         vec![State { group, panicked: false }]
     }
 

@@ -121,6 +121,7 @@ impl Job {
             exchange,
             patience,
             patient: seed % 3 == 2,
+            nodes: Setting::nodes_of(seed),
             spawn,
             spawns,
         };

@@ -171,6 +171,7 @@ impl Program for RunJob {
             detection: [50, 500],
             latency: [1, 20],
             exchange: [8, 2],
+            nodes: Setting::nodes_of(seed),
             spawn: [5_000, 20_000],
             spawns,
             ..Setting::plain()

@@ -21,6 +21,9 @@ pub struct Setting {
     pub latency: [u64; 2],
     /// Ranks that exchange votes in the first round, and in later ones.
     pub exchange: [u32; 2],
+    /// How many nodes there are, which take turns, and how many processes each takes in its turn;
+    /// 0 nodes where they are unknown.
+    pub nodes: [u32; 2],
     /// How often a process polls in vain before it falls idle.
     pub patience: u32,
     /// Deaths end only what needed the dead.
@@ -46,11 +49,17 @@ impl Setting {
             detection: [100, 100],
             latency: [5, 5],
             exchange: [2, 2],
+            nodes: [0, 1],
             patience: 32,
             patient: false,
             spawn: [2_000, 2_000],
             spawns: true,
         }
+    }
+
+    /// The nodes of a program with this seed.
+    pub fn nodes_of(seed: u64) -> [u32; 2] {
+        [(seed / 3 % 5) as u32, 1 + (seed / 15 % 3) as u32]
     }
 
     /// What a death does to the blocks of all.
@@ -67,6 +76,7 @@ impl Setting {
             exchange: [draw.one_of(&[2, 4, 8]), draw.one_of(&[2, 4])],
             patience: draw.one_of(&[1, 4, 32]),
             patient: self.seed % 3 == 2,
+            nodes: Self::nodes_of(self.seed),
             ..self
         }
     }
@@ -82,6 +92,7 @@ impl Setting {
             .detection(micros(self.detection))
             .latency(micros(self.latency))
             .exchange(Shape::new(self.exchange[0], self.exchange[1]))
+            .nodes((0..self.nodes[0] * self.nodes[1]).map(|place| place / self.nodes[1]))
             .patience(self.patience)
             .spawn_time(micros(self.spawn))
             .spawns(self.spawns)
@@ -132,6 +143,7 @@ impl Setting {
         add(&|it| it.spares = 0);
         add(&|it| it.latency = plain.latency);
         add(&|it| it.exchange = plain.exchange);
+        add(&|it| it.nodes = plain.nodes);
         add(&|it| it.patient = false);
         add(&|it| it.patience = 1);
         add(&|it| it.detection = plain.detection);

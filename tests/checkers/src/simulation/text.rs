@@ -73,6 +73,10 @@ impl Job {
             "exchange" => setting.exchange = widths(value)?,
             "patience" => setting.patience = value.parse().ok()?,
             "patient" => setting.patient = value.parse().ok()?,
+            "nodes" => {
+                let (nodes, each) = value.split_once('x')?;
+                setting.nodes = [nodes.parse().ok()?, each.parse().ok().filter(|it| *it != 0)?];
+            }
             "spawn" => setting.spawn = range(value)?,
             "spawns" => setting.spawns = value.parse().ok()?,
             "slow" => {
@@ -147,6 +151,9 @@ impl fmt::Display for Job {
             setting.exchange[1],
             setting.patience
         )?;
+        if setting.nodes[0] != 0 {
+            write!(f, " nodes={}x{}", setting.nodes[0], setting.nodes[1])?;
+        }
         if setting.patient {
             f.write_str(" patient=true")?;
         }
