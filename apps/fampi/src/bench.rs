@@ -1,6 +1,7 @@
 //! `fampi bench`: measurements on real ranks, one launch for each number of ranks.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -10,12 +11,14 @@ use crate::cargo::{self, Program};
 use crate::detector::{detect, disturbance};
 use crate::launcher::{self, Launcher};
 use crate::library;
+use crate::nodes::Nodes;
 use crate::progress::Step;
 use crate::recovery;
+use crate::refusal::whole;
 use crate::report;
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::{self, Csv};
+use crate::sheet::{self, Csv, Row};
 use crate::workspace::Workspace;
 
 /// A measurement takes seconds; one that takes this long hangs.
@@ -26,7 +29,7 @@ pub(crate) enum Benchmark {
     /// Every measurement, several times, into `benches/BENCHMARKS.md` and the table of README.md
     All(report::Options),
     /// The cost of a commit, against MPI's own reductions and agreements in the same run
-    Commit(Options),
+    Commit(Spread),
     /// The cost of a commit, and of blocks with 40 to 2000 messages, from C, against the same from
     /// Rust and plain MPI
     Library(Options),
@@ -56,6 +59,22 @@ pub(crate) struct Options {
     /// For the measuring program
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<String>,
+}
+
+/// A measurement that can be made on several nodes.
+#[derive(Args)]
+pub(crate) struct Spread {
+    #[command(flatten)]
+    options: Options,
+    /// Numbers of nodes to measure with: hosts, or name spaces of this machine, which take root;
+    /// without it all ranks are here
+    #[arg(long, value_name = "N,…", value_delimiter = ',',
+          value_parser = whole(1_u32..=64, "numbers of nodes from 1 to 64, as in 2,4"),
+          allow_negative_numbers = true)]
+    nodes: Vec<u32>,
+    /// The hosts to use as nodes, by `ssh`
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',', requires = "nodes")]
+    hosts: Vec<String>,
 }
 
 /// A measuring program that prints its own rows, one launch for each number of ranks.
@@ -90,7 +109,10 @@ const LULESH: Measurement = Measurement {
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
     match benchmark {
         Benchmark::All(options) => report::main(workspace, options),
-        Benchmark::Commit(options) => measure(workspace, &COMMIT, options),
+        Benchmark::Commit(spread) if spread.nodes.is_empty() => {
+            measure(workspace, &COMMIT, &spread.options)
+        }
+        Benchmark::Commit(spread) => measure_spread(workspace, spread),
         Benchmark::Library(options) => library::main(workspace, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
         Benchmark::Lulesh(options) => measure(workspace, &LULESH, options),
@@ -107,24 +129,70 @@ fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Resu
     let program = cargo::build(workspace, Program::benchmark(what.program).of(what.package))?;
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
-        let step = Step::begin(format!("measure with {ranks} ranks"));
         let mut command = Launcher::new(&mpi).command(ranks, &program);
         command.args(&options.arguments);
-        let script = Script { timeout: Some(LIMIT), collect: true, ..Script::default() };
-        let finished = session::run(&command, script)?;
-        if finished.end != End::Exited(0) {
-            drop(step);
-            eprintln!("fampi: the measurement with {ranks} ranks failed: see above");
-            return Ok(finished.end.status());
+        match launch(&command, &format!("{ranks} ranks"), what.columns)? {
+            Ok(new) => rows.extend(new),
+            Err(status) => return Ok(status),
         }
-        let new = sheet::rows_of(&finished.lines, what.columns);
-        if new.is_empty() {
-            bail!("the measurement with {ranks} ranks printed no row of {}", what.columns);
-        }
-        rows.extend(new);
-        step.finish();
     }
     csv.write(what.columns, &rows)?;
     println!("{}", sheet::table(what.header, &rows));
+    Ok(0)
+}
+
+/// Launches a measuring program: its rows, or the status with which it failed.
+fn launch(command: &Command, of: &str, columns: &str) -> Result<Result<Vec<Row>, u8>> {
+    let step = Step::begin(format!("measure with {of}"));
+    let script = Script { timeout: Some(LIMIT), collect: true, ..Script::default() };
+    let finished = session::run(command, script)?;
+    if finished.end != End::Exited(0) {
+        drop(step);
+        eprintln!("fampi: the measurement with {of} failed: see above");
+        return Ok(Err(finished.end.status()));
+    }
+    let rows = sheet::rows_of(&finished.lines, columns);
+    if rows.is_empty() {
+        bail!("the measurement with {of} printed no row of {columns}");
+    }
+    step.finish();
+    Ok(Ok(rows))
+}
+
+/// How ranks are placed on nodes.
+const PLACED: [&str; 2] = ["slot", "node"];
+
+/// Measures commits on several nodes: their ranks fill one after the other, then come in turns.
+fn measure_spread(workspace: &Workspace, spread: &Spread) -> Result<u8> {
+    let Spread { options, nodes, hosts } = spread;
+    options.ranks.iter().try_for_each(|&ranks| launcher::check_room(ranks))?;
+    let csv = Csv::open(options.csv.as_deref())?;
+    let mpi = setup::ensure(workspace)?;
+    let program = cargo::build(workspace, Program::benchmark(COMMIT.program))?;
+    let mut rows: Vec<Row> = Vec::new();
+    for &number in nodes {
+        let nodes = Nodes::new(number, hosts)?;
+        for &ranks in options.ranks.iter().filter(|ranks| **ranks >= number) {
+            for (placed, in_turns) in PLACED.into_iter().zip([false, true]) {
+                let extra = nodes.arguments(ranks, in_turns)?;
+                let mut command = Launcher::with(&mpi, &extra).command(ranks, &program);
+                command.args(&options.arguments);
+                let of = format!("{ranks} ranks on {number} nodes by {placed}");
+                match launch(&nodes.first(command), &of, COMMIT.columns)? {
+                    Ok(new) => rows.extend(new.into_iter().map(|row| {
+                        [number.to_string(), placed.to_owned()].into_iter().chain(row).collect()
+                    })),
+                    Err(status) => return Ok(status),
+                }
+                // One rank on each node is placed in one way.
+                if ranks == number {
+                    break;
+                }
+            }
+        }
+    }
+    csv.write(&format!("nodes,placed_by,{}", COMMIT.columns), &rows)?;
+    let header: Vec<&str> = ["nodes", "by"].iter().chain(COMMIT.header).copied().collect();
+    println!("{}", sheet::table(&header, &rows));
     Ok(0)
 }

@@ -35,6 +35,7 @@ mod installation;
 mod launcher;
 mod library;
 mod manual;
+mod nodes;
 mod noise;
 mod plan;
 mod plot;
@@ -108,6 +109,15 @@ fn main() -> ExitCode {
     if let Some(failure) = session::become_leader_if_asked() {
         eprintln!("fampi: {failure:#}");
         return ExitCode::from(127);
+    }
+    if let Some(started) = nodes::start_daemon_if_asked() {
+        return match started {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("fampi: {failure:#}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let done = match Arguments::try_parse() {
         Ok(arguments) => dispatch(arguments.command),

@@ -97,7 +97,7 @@ fn ranks_of_two_and_three_nodes_whose_heads_die_before_during_and_after_what_the
     check(Setup { crashes: 2, ..on(&[0, 1, 1, 0]) }, 29_555);
     check(Setup { crashes: 1, fused: true, ..on(&[0, 1, 0, 1]) }, 8521);
     check(Setup { crashes: 2, ..on(&[0, 0, 1, 2]) }, 34_049);
-    check(Setup { crashes: 1, ..on(&[0, 0, 1, 1, 2]) }, 1);
+    check(Setup { crashes: 1, ..on(&[0, 0, 1, 1, 2]) }, 65_028);
 }
 
 #[test]

@@ -1,0 +1,230 @@
+//! Several nodes to measure on: hosts that a person names, or name spaces of this machine.
+//!
+//! A name space has a network, an address and a host name of its own, so that messages between two
+//! of them go by TCP, as between machines. Making one takes root and the tool `ip`.
+//!
+//! ```text
+//! fampi-4711-0 ─ eth0 10.77.0.1 ─┐
+//! fampi-4711-1 ─ eth0 10.77.0.2 ─┼─ bridge in the name space fampi-4711-s
+//! ```
+//!
+//! The launcher runs in the first, and starts its daemons in the others by this tool, which it
+//! calls as it would call `ssh`.
+
+use std::env;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::refusal::Misuse;
+
+/// How the launcher calls this tool to start a daemon.
+const AGENT: &str = "__agent";
+/// The network between name spaces; nobody outside of them sees it.
+const NETWORK: &str = "10.77.0";
+/// Names of the hosts of a name space: `ip netns exec` shows this folder as `/etc`.
+const NAMES: &str = "/etc/netns";
+/// Runs a command under a host name of its own.
+const UNDER_A_NAME: &str = "hostname \"$0\" && exec \"$@\"";
+
+/// Where ranks are to be started.
+#[derive(Debug)]
+pub(crate) enum Nodes {
+    /// These, by `ssh`.
+    Hosts(Vec<String>),
+    Spaces(Spaces),
+}
+
+/// Name spaces of this machine; removed, with all that runs in them, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Spaces {
+    names: Vec<String>,
+    switch: String,
+}
+
+impl Nodes {
+    /// So many nodes: the first of these hosts, or as many name spaces.
+    pub(crate) fn new(number: u32, hosts: &[String]) -> Result<Self> {
+        if hosts.is_empty() {
+            return Ok(Self::Spaces(Spaces::make(number)?));
+        }
+        let Some(hosts) = hosts.get(..number as usize) else {
+            let few = hosts.len();
+            bail!(Misuse(format!("{number} nodes are more than the {few} of --hosts: name more")));
+        };
+        Ok(Self::Hosts(hosts.to_vec()))
+    }
+
+    /// Arguments of the launcher that put `ranks` on the nodes; filled one after the other, or in
+    /// turns.
+    pub(crate) fn arguments(&self, ranks: u32, in_turns: bool) -> Result<Vec<String>> {
+        let names = match self {
+            Self::Hosts(names) | Self::Spaces(Spaces { names, .. }) => names,
+        };
+        let each = ranks.div_ceil(names.len() as u32);
+        let hosts: Vec<String> = names.iter().map(|name| format!("{name}:{each}")).collect();
+        let way = if in_turns { "node" } else { "slot" };
+        let mut words: Vec<String> =
+            ["--bind-to", "none", "--map-by", way, "--host", &hosts.join(",")]
+                .map(str::to_owned)
+                .into();
+        if matches!(self, Self::Spaces(_)) {
+            let tool = env::current_exe().context("cannot find this tool")?;
+            let agent = format!("{} {AGENT}", tool.display());
+            words.extend(
+                ["--prtemca", "plm_ssh_agent", &agent, "--prtemca", "prte_if_include", "eth0"]
+                    .map(str::to_owned),
+            );
+            words.extend(["--mca", "btl_tcp_if_include", "eth0"].map(str::to_owned));
+        }
+        Ok(words)
+    }
+
+    /// The command, started on the first of the nodes if that is not here.
+    pub(crate) fn first(&self, command: Command) -> Command {
+        let Self::Spaces(spaces) = self else { return command };
+        let mut on = inside(&spaces.names[0]);
+        on.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => on.env(name, value),
+                None => on.env_remove(name),
+            };
+        }
+        on
+    }
+}
+
+impl Spaces {
+    fn make(number: u32) -> Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            bail!(Misuse(
+                "name spaces for several nodes take root: run it as root, or name --hosts".into()
+            ));
+        }
+        let own = |what: &str| format!("fampi-{}-{what}", process::id());
+        let names = (0..number).map(|node| own(&node.to_string())).collect();
+        // From here on a failure removes what there is.
+        let spaces = Self { names, switch: own("s") };
+        let switch = &spaces.switch;
+        ip(&["netns", "add", switch])?;
+        ip(&["-n", switch, "link", "add", "bridge", "type", "bridge"])?;
+        ip(&["-n", switch, "link", "set", "bridge", "up"])?;
+        let lines = spaces.names.iter().zip(1..).map(|(name, at)| format!("{NETWORK}.{at} {name}"));
+        let hosts = format!("127.0.0.1 localhost\n{}\n", lines.collect::<Vec<_>>().join("\n"));
+        for (name, at) in spaces.names.iter().zip(1..) {
+            let (port, address) = (format!("port{at}"), format!("{NETWORK}.{at}/24"));
+            ip(&["netns", "add", name])?;
+            ip(&[
+                "link", "add", &port, "netns", switch, "type", "veth", "peer", "name", "eth0",
+                "netns", name,
+            ])?;
+            ip(&["-n", switch, "link", "set", &port, "master", "bridge", "up"])?;
+            ip(&["-n", name, "addr", "add", &address, "dev", "eth0"])?;
+            ip(&["-n", name, "link", "set", "lo", "up"])?;
+            ip(&["-n", name, "link", "set", "eth0", "up"])?;
+            let folder = folder(name);
+            fs::create_dir_all(&folder)
+                .and_then(|()| fs::write(folder.join("hosts"), &hosts))
+                .with_context(|| format!("cannot write below {NAMES}"))?;
+        }
+        Ok(spaces)
+    }
+}
+
+impl Drop for Spaces {
+    fn drop(&mut self) {
+        for name in self.names.iter().chain([&self.switch]) {
+            end_all(name);
+            let _ = ip(&["netns", "delete", name]);
+            let _ = fs::remove_dir_all(folder(name));
+        }
+    }
+}
+
+/// What a name space sees as `/etc`, as far as it has its own.
+fn folder(name: &str) -> PathBuf {
+    Path::new(NAMES).join(name)
+}
+
+/// Ends whatever runs in a name space.
+fn end_all(name: &str) {
+    let found = Command::new("ip").args(["netns", "pids", name]).stderr(Stdio::null()).output();
+    let Ok(found) = found else { return };
+    for word in String::from_utf8_lossy(&found.stdout).split_whitespace() {
+        if let Some(pid) = word.parse().ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    let done = Command::new("ip").args(words).output();
+    let done = done.context("name spaces take the tool `ip`: install iproute2, or name --hosts")?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr);
+        bail!("`ip {}` failed, so there are no name spaces: {}", words.join(" "), said.trim());
+    }
+    Ok(())
+}
+
+/// A command in a name space, under its name; what is to run is to be added.
+fn inside(name: &str) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", name, "unshare", "--uts", "sh", "-c", UNDER_A_NAME, name]);
+    command
+}
+
+/// Starts a daemon in a name space, if this process was called for that: `__agent HOST COMMAND…`.
+/// It returns at once, as `ssh` does when the daemon goes on by itself.
+pub(crate) fn start_daemon_if_asked() -> Option<Result<()>> {
+    let mut words = env::args().skip(1);
+    if words.next()? != AGENT {
+        return None;
+    }
+    let mut words = words.skip_while(|word| word.starts_with('-'));
+    let host = words.next()?;
+    let mut command = inside(&host);
+    // The words are those of a shell, as for `ssh`.
+    command.args(["sh", "-c", &words.collect::<Vec<_>>().join(" ")]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    Some(command.spawn().map(drop).context("cannot start a daemon in a name space"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_put_on_the_nodes_one_after_the_other_or_in_turns() {
+        let hosts = ["a", "b", "c"].map(str::to_owned);
+        let nodes = Nodes::new(2, &hosts).expect("two of three");
+        let words = nodes.arguments(5, false).expect("hosts").join(" ");
+        assert_eq!(words, "--bind-to none --map-by slot --host a:3,b:3");
+        assert!(nodes.arguments(4, true).expect("hosts").join(" ").contains("--map-by node"));
+        let refused = Nodes::new(4, &hosts).expect_err("too few");
+        assert_eq!(refused.to_string(), "4 nodes are more than the 3 of --hosts: name more");
+    }
+
+    #[test]
+    fn name_spaces_have_names_and_addresses_and_are_gone_afterwards() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("skipped: name spaces take root");
+        }
+        let spaces = match Spaces::make(2) {
+            Ok(spaces) => spaces,
+            Err(error) => return eprintln!("skipped: {error:#}"),
+        };
+        let name = spaces.names[1].clone();
+        let said = inside(&name).args(["hostname"]).output().expect("ip");
+        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), name);
+        let shown = inside(&name).args(["ip", "addr", "show", "eth0"]).output().expect("ip");
+        assert!(String::from_utf8_lossy(&shown.stdout).contains("10.77.0.2/24"));
+        drop(spaces);
+        assert!(!folder(&name).exists());
+        assert!(!inside(&name).arg("true").output().expect("ip").status.success());
+    }
+}
