@@ -56,6 +56,7 @@
 mod block;
 mod fast;
 mod fusion;
+mod retirement;
 mod routes;
 mod slow;
 mod window;
@@ -73,14 +74,14 @@ use super::{
     view::View,
 };
 use crate::{
-    fault::{Fault, FaultCode},
+    fault::FaultCode,
     ids::{BlockId, CommId},
     rank::{Rank, RankSet},
 };
 use block::{Block, Decided};
 use fast::Fast;
 use fusion::Fusion;
-use routes::Routes;
+use routes::{Route, Way};
 use window::Window;
 
 /// The commits of all blocks of one communicator, at one rank.
@@ -97,7 +98,7 @@ pub struct Commit {
     steps: Vec<(BlockId, RankSet)>,
     view: View,
     /// How votes go in this view.
-    routes: Routes,
+    route: Route,
     /// Where the ranks are in the slow path's tree.
     nodes: Nodes,
     blocks: Window,
@@ -126,7 +127,7 @@ impl Commit {
             dead: RankSet::new(),
             reported: RankSet::new(),
             steps: Vec::new(),
-            routes: Routes::new(&view, me),
+            route: Route::new(&view, me),
             nodes: Nodes::default(),
             view,
             blocks: Window::default(),
@@ -143,7 +144,7 @@ impl Commit {
     #[must_use]
     pub fn with_shape(mut self, shape: Shape) -> Self {
         self.view = View::new(self.size, shape);
-        self.routes = Routes::new(&self.view, self.me);
+        self.route = Route::new(&self.view, self.me);
         self
     }
 
@@ -152,7 +153,7 @@ impl Commit {
     #[must_use]
     pub fn on_nodes(mut self, nodes: &Nodes) -> Self {
         self.view = self.view.on_nodes(nodes);
-        self.routes = Routes::new(&self.view, self.me);
+        self.route = Route::new(&self.view, self.me);
         self.nodes = nodes.clone();
         self
     }
@@ -169,7 +170,7 @@ impl Commit {
     ) {
         self.blocks.reach(id);
         if vote.is_yes() && self.retired.is_none() {
-            self.routes.fuse(&self.view);
+            self.route.fuse(&self.view);
             self.fusion(id).vote(values);
         }
         self.handle_vote(id, vote, out);
@@ -217,10 +218,14 @@ impl Commit {
         let slow = self.forsaken || self.dead.len() != self.known_to(id).len();
         let mine = self.view.fingerprint(vote.context);
         let block = self.blocks.at_mut(id);
-        let (route, brought) = self.routes.of(block.fusion.as_deref());
-        let mut exchange = route.blank.clone();
-        if let (Some(brought), Some(fusion)) = (brought, block.fusion.as_deref_mut()) {
-            fusion.begin_parts(&brought.own);
+        let mut exchange = self.route.blank.clone();
+        let mut slow = slow;
+        if let Some(fusion) = block.fusion.as_deref_mut() {
+            match self.route.way_of(fusion.own.get()) {
+                Way::Plain => {}
+                Way::Parts(brought) => fusion.begin_parts(&brought.own),
+                Way::Gathered => slow = true,
+            }
         }
         let mine = mine ^ block.fusion.as_ref().map_or(0, |fusion| fusion.fingerprint());
         assert!(block.vote.is_none(), "rank votes once on block {id:?}");
@@ -283,28 +288,6 @@ impl Commit {
         self.learn(&deaths, out);
     }
 
-    /// The rank gives the communicator up: from now on it votes *no* on every block that it has
-    /// not voted on, as soon as anybody asks.
-    pub fn retire(&mut self, out: &mut impl Effects) {
-        self.give_up(FaultCode::Abandoned, out);
-    }
-
-    /// The rank leaves the job, after so many blocks of this communicator: as [`Self::retire`],
-    /// with a vote that says so.
-    pub fn leave(&mut self, blocks: BlockId, out: &mut impl Effects) {
-        self.give_up(FaultCode::finalized(blocks), out);
-    }
-
-    fn give_up(&mut self, code: FaultCode, out: &mut impl Effects) {
-        self.retired = Some(code);
-        self.tell_retired(out);
-        for id in self.blocks.ids() {
-            if self.blocks.get(id).is_some_and(|block| block.vote.is_none()) {
-                self.enter_slow_path(id, out);
-            }
-        }
-    }
-
     /// The decision on a block, until all living ranks have decided it, and at least until the
     /// next turn.
     #[inline]
@@ -331,10 +314,9 @@ impl Commit {
     /// The rank whose message the fast path of a block waits for.
     #[inline]
     pub fn awaits(&self, id: BlockId) -> Option<Rank> {
-        let block = self.blocks.get(id);
-        match block.map(|block| &block.fast) {
+        match self.blocks.get(id).map(|block| &block.fast) {
             Some(Fast::Exchanging { exchange, .. }) => {
-                let seat = self.routes.of(block?.fusion.as_deref()).0.seat;
+                let seat = self.route.seat;
                 exchange.awaits(seat).map(|peer| self.view.rank_of(seat, peer))
             }
             _ => None,
@@ -400,29 +382,6 @@ impl Commit {
         self.blocks.len()
     }
 
-    /// Makes sure that a rank which gave up is asked about every block: who waits for it in the
-    /// fast path may say nothing to it before, and what it says may stay unread as long as this
-    /// rank awaits somebody else.
-    fn tell_retired(&self, out: &mut impl Effects) {
-        if self.retired.is_some() && !planted!(SlipAway) {
-            for route in self.routes.all() {
-                for partner in route.seat.partners(route.shape) {
-                    out.send(self.view.rank_of(route.seat, partner), Message::Retired);
-                }
-            }
-        }
-    }
-
-    fn handle_retired(&mut self, out: &mut impl Effects) {
-        self.forsaken = true;
-        let exchanging = |block: &Block| matches!(block.fast, Fast::Exchanging { .. });
-        for id in self.blocks.ids() {
-            if self.blocks.get(id).is_some_and(exchanging) {
-                self.enter_slow_path(id, out);
-            }
-        }
-    }
-
     /// Bookkeeping after a first decision: the floor rises, the engine hears of it.
     #[inline]
     fn finish_decision(&mut self, id: BlockId, floor: BlockId, out: &mut impl Effects) {
@@ -469,8 +428,10 @@ impl Commit {
         if !self.is_step(id) || planted!(HushTheDeath) {
             self.reported.union_with(dead);
         }
-        self.view.exclude(dead);
-        self.routes = Routes::new(&self.view, self.me);
+        if !dead.is_subset(self.view.dead()) {
+            self.view.exclude(dead);
+            self.route = Route::new(&self.view, self.me);
+        }
     }
 
     /// Notes deaths and lets every block react to them.
@@ -495,12 +456,6 @@ impl Commit {
                 self.enter_slow_path(id, out);
             }
         }
-    }
-
-    /// The vote that a rank which gave the communicator up casts on every further block.
-    fn abandon_vote(&self) -> Option<Vote> {
-        let fault = Fault { comm: self.comm, rank: self.me, code: self.retired? };
-        Some(Vote { faults: alloc::vec![fault], context: 0 })
     }
 
     /// Makes room for a block that others speak of; false when it is forgotten.

@@ -248,6 +248,14 @@ impl Values {
         self.header as u32
     }
 
+    /// True when the bits of the result depend on the order in which values are combined.
+    #[inline]
+    pub(super) fn is_ordered(&self) -> bool {
+        read_shape(self.header()).is_some_and(|(_, kind, op)| {
+            matches!(kind, Kind::F32 | Kind::F64) && matches!(op, ReduceOp::Sum | ReduceOp::Product)
+        })
+    }
+
     /// How many numbers a part has.
     #[inline]
     pub(super) const fn count(&self) -> usize {

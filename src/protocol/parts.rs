@@ -98,7 +98,7 @@ pub struct Brought {
     pub own: Parts,
     /// By step.
     steps: Vec<(u8, Parts)>,
-    /// The most parts that any message of the view has, from and to any rank.
+    /// The most parts that any rank of the view has at one time.
     pub most: usize,
 }
 
@@ -121,7 +121,7 @@ impl Brought {
         self.steps.iter().find(|(known, _)| *known == step).map(|(_, parts)| parts)
     }
 
-    /// Notes that somebody sends such parts, and whether it is to the rank by this step.
+    /// Notes that somebody has such parts, and sends them to the rank by this step.
     fn note(&mut self, parts: &Parts, step: Option<u8>) -> Option<()> {
         self.most = self.most.max(parts.len());
         if let Some(step) = step {
@@ -146,7 +146,9 @@ impl Brought {
             self.note(&parts, here.then_some(step))?;
             all[parent as usize].add(&parts);
         }
-        all.into_iter().next()
+        let all = all.into_iter().next()?;
+        self.note(&all, None)?;
+        Some(all)
     }
 
     /// What the heads bring each other.

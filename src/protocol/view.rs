@@ -102,13 +102,8 @@ impl View {
     pub fn seat(&self, rank: Rank) -> Seat {
         match &self.placement {
             Some(placement) => placement.seat(rank),
-            None => self.flat_seat(rank),
+            None => Seat::alone(self.position_of(rank), self.live()),
         }
-    }
-
-    /// Where a live rank is if each has a node of its own.
-    pub fn flat_seat(&self, rank: Rank) -> Seat {
-        Seat::alone(self.position_of(rank), self.live())
     }
 
     /// True when ranks of several nodes exchange by the heads of their nodes.
@@ -121,12 +116,11 @@ impl View {
         self.placement.as_ref().map_or(&[], |placement| placement.members(node))
     }
 
-    /// What a live rank is to the one at a seat; nothing if they do not exchange. The seats of as
-    /// many nodes as there are ranks are those of [`Self::flat_seat`].
+    /// What a live rank is to the one at a seat; nothing if they do not exchange.
     #[inline]
     pub fn peer(&self, seat: Seat, rank: Rank) -> Option<Peer> {
         match &self.placement {
-            Some(placement) if seat.nodes != self.live() => {
+            Some(placement) => {
                 let other = placement.seat(rank);
                 if other.node == seat.node {
                     Some(Peer::Member(other.member))
@@ -134,14 +128,14 @@ impl View {
                     (other.member == 0).then_some(Peer::Head(other.node))
                 }
             }
-            _ => Some(Peer::Head(self.position_of(rank))),
+            None => Some(Peer::Head(self.position_of(rank))),
         }
     }
 
     /// The live rank that exchanges with the one at a seat.
     #[inline]
     pub fn rank_of(&self, seat: Seat, peer: Peer) -> Rank {
-        let Some(placement) = self.placement.as_ref().filter(|_| seat.nodes != self.live()) else {
+        let Some(placement) = self.placement.as_ref() else {
             let (Peer::Head(position) | Peer::Member(position)) = peer;
             return self.rank_at(position);
         };

@@ -61,10 +61,10 @@ impl Commit {
             Fast::Exchanging { exchange, view, floor }
                 if *view == yes.view || planted!(MixViews) =>
             {
-                let (route, brought) = self.routes.of(block.fusion.as_deref());
-                let completes = brought.is_none() && exchange.pairs(yes.step);
-                let peer = self.view.peer(route.seat, from);
-                if peer.is_some_and(|peer| exchange.arrive(route.seat, peer, yes.step)) {
+                let seat = self.route.seat;
+                let completes = !self.view.has_heads() && exchange.pairs(yes.step);
+                let peer = self.view.peer(seat, from);
+                if peer.is_some_and(|peer| exchange.arrive(seat, peer, yes.step)) {
                     if !planted!(OwnFloor) {
                         *floor = yes.floor.min(*floor);
                     }
@@ -100,18 +100,19 @@ impl Commit {
         *floor = lowest.min(*floor);
         let (view, floor) = (*view, *floor);
         let live = &self.view;
-        let (route, brought) = self.routes.of(block.fusion.as_deref());
+        let seat = self.route.seat;
         let mut fusion = block.fusion.as_deref_mut();
-        let complete = exchange.advance(route.seat, |act| {
+        let complete = exchange.advance(seat, |act| {
             if let Move::Send(peer, step) = act {
                 let yes = Yes { block: id, step, view, floor };
-                let to = live.rank_of(route.seat, peer);
+                let to = live.rank_of(seat, peer);
                 match fusion.as_ref().and_then(|fusion| fusion.combined.get()) {
                     None => out.send_yes(to, yes),
                     Some(values) => out.send_fused(to, yes, values),
                 }
             } else if let Some(fusion) = &mut fusion {
-                fusion.combine(act, brought);
+                let way = self.route.way_of(fusion.own.get());
+                fusion.combine(act, way);
             }
         });
         if complete {

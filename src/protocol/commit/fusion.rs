@@ -6,6 +6,8 @@
 
 use smallvec::SmallVec;
 
+use super::routes::Way;
+
 use crate::protocol::{
     exchange::{self, Group},
     fused::{Held, Values, combined},
@@ -69,14 +71,13 @@ impl Fusion {
         }
     }
 
-    /// Combines what came for a round that is complete; `brought` says which parts where a message
-    /// may bring several.
+    /// Combines what came for a round that is complete.
     #[inline]
-    pub(super) fn combine(&mut self, act: Move, brought: Option<&Brought>) {
+    pub(super) fn combine(&mut self, act: Move, way: Way<'_>) {
         if !self.arrived.is_empty() {
-            match brought {
-                None => self.combine_arrived(act),
-                Some(brought) => self.combine_parts(act, brought),
+            match way {
+                Way::Parts(brought) => self.combine_parts(act, brought),
+                Way::Plain | Way::Gathered => self.combine_arrived(act),
             }
         }
     }
@@ -93,7 +94,15 @@ impl Fusion {
                 Some(step) => take(&mut self.arrived, step, |values| combined.combine(values)),
                 None => self.combine_many(group),
             },
-            Move::Among(exchange::Move::Send(..)) | Move::Gathered(_) | Move::Send(..) => {}
+            // Only what has the same bits in any order comes so.
+            Move::Gathered(steps) => self.arrived.retain(|(step, values)| {
+                let is_due = steps >> *step & 1 == 1;
+                if is_due {
+                    combined.combine(values);
+                }
+                !is_due
+            }),
+            Move::Among(exchange::Move::Send(..)) | Move::Send(..) => {}
         }
     }
 

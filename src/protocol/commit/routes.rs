@@ -2,11 +2,10 @@
 
 use alloc::boxed::Box;
 
-use super::fusion::Fusion;
 use crate::{
     protocol::{
         exchange::Shape,
-        fused::MAX_VALUES,
+        fused::{MAX_VALUES, Values},
         nodes::{NodeExchange, Seat},
         parts::Brought,
         view::View,
@@ -14,16 +13,7 @@ use crate::{
     rank::Rank,
 };
 
-/// The exchanges of a rank in one view.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Routes {
-    /// As if each rank had a node of its own.
-    flat: Route,
-    /// By the heads of nodes, where ranks share some.
-    placed: Option<Box<Placed>>,
-}
-
-/// One exchange.
+/// The exchange of a rank in one view.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Route {
     /// Where this rank is in it.
@@ -32,52 +22,62 @@ pub(super) struct Route {
     pub(super) shape: Shape,
     /// The exchange of a block, before it begins.
     pub(super) blank: NodeExchange,
+    /// Where ranks of several nodes exchange: the parts of a fused reduction in their messages,
+    /// once there is such a reduction.
+    parts: Option<Box<Parts>>,
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Placed {
-    route: Route,
-    /// Parts of a fused reduction in its messages, nothing where they do not fit; unknown until
-    /// there is such a reduction.
-    brought: Option<Option<Brought>>,
+enum Parts {
+    Unknown,
+    Known(Brought),
+    /// There are more than a message has room for.
+    TooMany,
 }
 
-impl Routes {
+/// How the values of a fused reduction are combined on their way.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way<'a> {
+    /// In the order of the exchange, or in any.
+    Plain,
+    /// Part by part.
+    Parts(&'a Brought),
+    /// Not at all: the root of the slow path combines them.
+    Gathered,
+}
+
+impl Route {
     /// Of this rank in a view.
     pub(super) fn new(view: &View, me: Rank) -> Self {
-        let route = |seat, shape| Route { seat, shape, blank: NodeExchange::new(seat, shape) };
-        let placed = view.has_heads().then(|| {
-            let (seat, shape) = (view.seat(me), Shape::BETWEEN_NODES);
-            Box::new(Placed { route: route(seat, shape), brought: None })
-        });
-        Self { flat: route(view.flat_seat(me), view.shape()), placed }
+        let placed = view.has_heads();
+        let shape = if placed { Shape::BETWEEN_NODES } else { view.shape() };
+        let seat = view.seat(me);
+        let parts = placed.then(|| Box::new(Parts::Unknown));
+        Self { seat, shape, blank: NodeExchange::new(seat, shape), parts }
     }
 
     /// There is a fused reduction in this view.
     #[inline]
     pub(super) fn fuse(&mut self, view: &View) {
-        if let Some(placed) = &mut self.placed {
-            let Route { seat, shape, .. } = placed.route;
-            placed.brought.get_or_insert_with(|| Brought::of(view, seat, shape));
+        if let Some(parts) = &mut self.parts
+            && **parts == Parts::Unknown
+        {
+            let brought = Brought::of(view, self.seat, self.shape);
+            **parts = brought.map_or(Parts::TooMany, Parts::Known);
         }
     }
 
-    /// The exchange of a block, and the parts in its messages where there may be several. All ranks
-    /// that bring values of one shape choose alike.
+    /// How values are combined, those of this rank being these. All ranks that bring values of one
+    /// shape choose alike.
     #[inline]
-    pub(super) fn of(&self, fusion: Option<&Fusion>) -> (&Route, Option<&Brought>) {
-        let Some(placed) = &self.placed else { return (&self.flat, None) };
-        match (fusion.and_then(|fusion| fusion.own.get()), &placed.brought) {
-            (None, _) => (&placed.route, None),
-            (Some(values), Some(Some(brought))) if brought.most * values.count() <= MAX_VALUES => {
-                (&placed.route, Some(brought))
+    pub(super) fn way_of(&self, own: Option<&Values>) -> Way<'_> {
+        let (Some(parts), Some(own)) = (&self.parts, own) else { return Way::Plain };
+        match &**parts {
+            _ if !own.is_ordered() => Way::Plain,
+            Parts::Known(brought) if brought.most * own.count() <= MAX_VALUES => {
+                Way::Parts(brought)
             }
-            _ => (&self.flat, None),
+            _ => Way::Gathered,
         }
-    }
-
-    /// All exchanges that a block may take.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Route> {
-        core::iter::once(&self.flat).chain(self.placed.as_ref().map(|placed| &placed.route))
     }
 }

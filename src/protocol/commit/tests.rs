@@ -6,10 +6,13 @@ mod purposes;
 use alloc::{vec, vec::Vec};
 
 use super::*;
-use crate::protocol::{
-    Effect,
-    fused::{ReduceOp, combined},
-    message::Yes,
+use crate::{
+    fault::Fault,
+    protocol::{
+        Effect,
+        fused::{ReduceOp, combined},
+        message::Yes,
+    },
 };
 
 const COMM: CommId = CommId(1);

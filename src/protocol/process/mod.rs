@@ -39,12 +39,14 @@ mod deaths;
 mod epochs;
 mod interruption;
 mod patience;
+mod universe;
 mod verdict;
 
 use alloc::{collections::VecDeque, vec::Vec};
 
 use smallvec::SmallVec;
 
+use self::universe::Universe;
 pub use self::{
     block::{Block, BlockKey, Level, NO_BLOCK, Need, Phase},
     communicator::{CommKey, Communicator},
@@ -58,13 +60,12 @@ use super::{
     fused::Values,
     interrupt::Interrupts,
     message::{Message, Yes},
-    placement::Nodes,
     stages::Stages,
 };
 use crate::{
     fault::{FaultCode, FaultReport},
     ids::{BlockId, CommId, DataId, UniverseId},
-    rank::{Rank, RankSet},
+    rank::Rank,
 };
 
 /// Where a process puts the effects of a call.
@@ -134,17 +135,6 @@ pub enum Source {
     Request,
     /// Another rank, in a message of the agreement.
     Ranks,
-}
-
-/// What is known about the processes of a universe.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Universe {
-    id: UniverseId,
-    dead: RankSet,
-    /// True when nothing is sent or received there any more.
-    silent: bool,
-    /// The nodes of its processes; nothing where they are unknown.
-    nodes: Vec<u32>,
 }
 
 /// What happened in the machines of a communicator and is still to be followed up.
@@ -231,43 +221,6 @@ impl Process {
         }
         self.follow_up(out);
         key
-    }
-
-    /// Says on which nodes the processes of a universe are: numbers of any kind, equal for processes
-    /// that share memory, which all processes of the universe give alike. Before a communicator of
-    /// it is registered.
-    pub fn put_on_nodes(&mut self, universe: UniverseId, nodes: Vec<u32>) {
-        self.universe_mut(universe).nodes = nodes;
-    }
-
-    fn universe_mut(&mut self, id: UniverseId) -> &mut Universe {
-        let known = self.universes.iter().position(|known| known.id == id);
-        let at = known.unwrap_or_else(|| {
-            let (dead, silent, nodes) = (RankSet::new(), false, Vec::new());
-            self.universes.push(Universe { id, dead, silent, nodes });
-            self.universes.len() - 1
-        });
-        &mut self.universes[at]
-    }
-
-    /// A communicator that nothing has happened to, with its members where they are.
-    fn fresh(
-        &self,
-        id: CommId,
-        universe: UniverseId,
-        (members, me): (Vec<Rank>, Rank),
-        data: Option<DataId>,
-    ) -> Communicator {
-        let known = self.universes.iter().find(|known| known.id == universe);
-        let node = |member: &Rank| known?.nodes.get(member.index()).copied();
-        let nodes: Option<Vec<u32>> = members.iter().map(node).collect();
-        let mut fresh = Communicator::new(id, universe, (members, me), data, self.shape);
-        if let Some(nodes) = nodes {
-            let nodes = Nodes::new(&nodes);
-            fresh.commit = fresh.commit.on_nodes(&nodes);
-            fresh.interrupts = fresh.interrupts.on_nodes(&nodes);
-        }
-        fresh
     }
 
     /// Tells a communicator's new machines what happened before they were there.

@@ -44,7 +44,6 @@ fn fused_numbers_have_the_bits_that_they_have_anywhere() {
             (0..size).for_each(|rank| {
                 ranks.vote_with(size - 1 - rank, &all[(size - 1 - rank) as usize])
             });
-            assert!(ranks.links.iter().all(|(_, _, it)| matches!(it, Message::Fused(_))));
             ranks.deliver_all();
             for decision in ranks.decisions(FIRST) {
                 let decision = decision.expect("decided");

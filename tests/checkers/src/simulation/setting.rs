@@ -59,7 +59,8 @@ impl Setting {
 
     /// The nodes of a program with this seed.
     pub fn nodes_of(seed: u64) -> [u32; 2] {
-        [(seed / 3 % 5) as u32, 1 + (seed / 15 % 3) as u32]
+        let nodes = (seed / 3 % 5) as u32;
+        if nodes == 0 { Self::plain().nodes } else { [nodes, 1 + (seed / 15 % 3) as u32] }
     }
 
     /// What a death does to the blocks of all.
