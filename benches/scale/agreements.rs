@@ -14,6 +14,7 @@ use fampi::{
         commit::Commit,
         exchange::{Exchange, Shape},
         message::{Message, Yes},
+        placement::Nodes,
     },
 };
 
@@ -29,10 +30,22 @@ enum Wire {
     Death,
 }
 
-/// One block on all these ranks, of which so many are dead when the others vote *yes*.
+/// One block on all these ranks, which vote *yes* and know on which nodes they are.
+pub(crate) fn placed(ranks: u32, shape: Shape, cost: Cost) -> Outcome {
+    let nodes: Vec<u32> = (0..ranks).map(|rank| rank / cost.node).collect();
+    agree((ranks, 0), (shape, &Nodes::new(&nodes)), cost)
+}
+
+/// One block on all these ranks, which do not know on which nodes they are, and of which so many
+/// are dead when the others vote *yes*.
 pub(crate) fn commit(ranks: u32, deaths: u32, shape: Shape, cost: Cost) -> Outcome {
+    agree((ranks, deaths), (shape, &Nodes::default()), cost)
+}
+
+fn agree((ranks, deaths): (u32, u32), (shape, nodes): (Shape, &Nodes), cost: Cost) -> Outcome {
     let mut network = Network::new(ranks, cost);
-    let machine = |rank| Commit::new(COMM, Rank::new(rank), ranks).with_shape(shape);
+    let machine =
+        |rank| Commit::new(COMM, Rank::new(rank), ranks).with_shape(shape).on_nodes(nodes);
     let mut machines: Vec<Commit> = (0..ranks).map(machine).collect();
     let dead = dead_ranks(ranks, deaths);
     let mut out = Vec::new();

@@ -1,8 +1,9 @@
 //! The program behind `cargo fampi sim scale`: agreements on up to a million simulated ranks.
 //!
 //! The commit is the engine's own machine; beside it stand the two usual agreements, a reduction
-//! with a broadcast over a tree, and a centre that everybody tells, and the commit with exchanges
-//! of other widths. Time passes as in `network.rs`.
+//! with a broadcast over a tree, and a centre that everybody tells, and the commit of ranks that do
+//! not know on which nodes they are, with exchanges of several widths: so it is with deaths, too.
+//! Time passes as in `network.rs`.
 //! Prints one row for each agreement, number of ranks and number of deaths.
 //!
 //! `scale ranks 1024,65536 deaths 0,10 latency 2500 overhead 1500 gap 1000 byte 6`
@@ -21,8 +22,11 @@ use network::{Cost, Outcome};
 const MEMORY: u64 = 1 << 28;
 
 /// Commits with other exchanges than the engine's, for comparison.
-const SHAPES: [(&str, Shape); 2] =
-    [("commit-doubling", Shape::DOUBLING), ("commit-8x4", Shape::new(8, 4))];
+const SHAPES: [(&str, Shape); 3] = [
+    ("commit-flat", Shape::WIDE),
+    ("commit-doubling", Shape::DOUBLING),
+    ("commit-8x4", Shape::new(8, 4)),
+];
 
 /// What to simulate.
 struct Plan {
@@ -87,7 +91,10 @@ fn simulate(plan: &Plan) {
                 eprintln!("left out, as it takes much memory: {deaths} deaths on {ranks} ranks");
                 continue;
             }
-            let outcome = agreements::commit(ranks, deaths, Shape::WIDE, plan.cost);
+            let outcome = match deaths {
+                0 => agreements::placed(ranks, Shape::WIDE, plan.cost),
+                _ => agreements::commit(ranks, deaths, Shape::WIDE, plan.cost),
+            };
             print(ranks, deaths, "commit", &outcome);
         }
         for (name, shape) in SHAPES {

@@ -9,9 +9,10 @@ use clap::Args;
 
 use crate::cargo::{self, Program};
 use crate::launcher::{self, Launcher};
+use crate::nodes::Nodes;
 use crate::plan::{self, Kill, When};
 use crate::program;
-use crate::refusal::Misuse;
+use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Finished, Script};
 use crate::setup;
 use crate::status::{self, Kills, Reports};
@@ -52,6 +53,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = patience,
           allow_negative_numbers = true)]
     hung: Option<f64>,
+    /// Put the ranks on so many nodes in turns: name spaces of this machine, each with a network of
+    /// its own, which take root
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = whole(1_u32..=64, "a number of nodes from 1 to 64"))]
+    nodes: Option<u32>,
     /// Hand a flag to the launcher itself, as in --launcher-flag=--hostfile
     #[arg(long = "launcher-flag", value_name = "FLAG", allow_hyphen_values = true)]
     launcher_flags: Vec<String>,
@@ -102,7 +108,12 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let reports = Reports::new()?;
     let trace = target.as_ref().map(|target| Folder::below(target.folder())).transpose()?;
 
-    let launcher = Launcher::with(&mpi, &options.launcher_flags);
+    let nodes = options.nodes.map(|number| Nodes::new(number, &[])).transpose()?;
+    let mut flags = options.launcher_flags.clone();
+    if let Some(nodes) = &nodes {
+        flags.extend(nodes.arguments(processes, true)?);
+    }
+    let launcher = Launcher::with(&mpi, &flags);
     let program = built.as_ref().map_or(word.as_os_str(), |file| file.as_os_str());
     let mut command = launcher.command(processes, program);
     command.args(arguments);
@@ -113,6 +124,9 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
     if let Some(trace) = &trace {
         command.env(trace::VARIABLE, trace.path());
+    }
+    if let Some(nodes) = &nodes {
+        command = nodes.first(command);
     }
     let traced = trace.as_ref().map(Folder::path);
     let leftovers: Vec<&Path> = [reports.path()].into_iter().chain(traced).collect();

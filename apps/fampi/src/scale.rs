@@ -166,7 +166,9 @@ fn charts<'a>(rows: &[Row], caption: &'a str) -> [(&'static str, Chart<'a>); 3] 
             name: name.to_owned(),
             points: points(rows, column, |row| row[1] == name && row[2] == "0"),
         };
-        ["commit", "commit-doubling", "commit-8x4", "reduce-broadcast", "star"].map(one).into()
+        ["commit", "commit-flat", "commit-doubling", "commit-8x4", "reduce-broadcast", "star"]
+            .map(one)
+            .into()
     };
     let mut deaths: Vec<&String> = rows.iter().map(|row| &row[2]).collect();
     deaths.sort_by_key(|deaths| deaths.parse::<u32>().unwrap_or_default());
