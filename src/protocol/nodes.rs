@@ -84,6 +84,11 @@ const FIRST_MEMBER: u8 = 42;
 const TOLD: u8 = FIRST_MEMBER + (DIGITS * ((1 << DIGIT) - 1)) as u8;
 const _: () = assert!(TOLD == 63, "the steps fit in a word");
 
+/// The step of the member that differs from whoever gathers by this digit in this round.
+const fn step_of(round: u32, digit: u32) -> u8 {
+    FIRST_MEMBER + (round * ((1 << DIGIT) - 1) + digit - 1) as u8
+}
+
 impl Seat {
     /// Of one among so many, all of which are heads.
     pub const fn alone(node: u32, nodes: u32) -> Self {
@@ -92,15 +97,12 @@ impl Seat {
 
     /// The members that this one gathers from, with their steps here.
     pub fn children(self) -> impl Iterator<Item = (u32, u8)> {
-        let rounds = (0..DIGITS).take_while(move |round| self.member >> (round * DIGIT) & 7 == 0);
-        // Stops after the first digit that is not zero; the head has none.
-        let digits = rounds.flat_map(|round| (1..1 << DIGIT).map(move |digit| (round, digit)));
-        digits
-            .map(move |(round, digit)| {
-                let step = FIRST_MEMBER as u32 + round * ((1 << DIGIT) - 1) + digit - 1;
-                (self.member + (digit << (round * DIGIT)), step as u8)
-            })
-            .filter(move |(member, _)| *member < self.members)
+        // As many rounds as the member has zeros at its end, written in digits; the head has all.
+        let rounds = (self.member.trailing_zeros() / DIGIT).min(DIGITS);
+        let digits = (0..rounds).flat_map(|round| (1..1 << DIGIT).map(move |digit| (round, digit)));
+        let child =
+            move |(round, digit)| (self.member + (digit << (round * DIGIT)), step_of(round, digit));
+        digits.map(child).filter(move |(member, _)| *member < self.members)
     }
 
     /// The member that gathers from this one, and the step of this one there; nothing for a head.
@@ -110,8 +112,7 @@ impl Seat {
         }
         let round = self.member.trailing_zeros() / DIGIT;
         let digit = self.member >> (round * DIGIT) & 7;
-        let step = FIRST_MEMBER as u32 + round * ((1 << DIGIT) - 1) + digit - 1;
-        Some((self.member - (digit << (round * DIGIT)), step as u8))
+        Some((self.member - (digit << (round * DIGIT)), step_of(round, digit)))
     }
 
     /// The steps by which this one gathers, a bit for each.

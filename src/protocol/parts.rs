@@ -58,12 +58,6 @@ impl Parts {
             }
         }
     }
-
-    /// How many parts there are.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// Combines the values of some parts with those of others, none of which is among them.
@@ -123,7 +117,7 @@ impl Brought {
 
     /// Notes that somebody has such parts, and sends them to the rank by this step.
     fn note(&mut self, parts: &Parts, step: Option<u8>) -> Option<()> {
-        self.most = self.most.max(parts.len());
+        self.most = self.most.max(parts.0.len());
         if let Some(step) = step {
             self.steps.push((step, parts.clone()));
         }

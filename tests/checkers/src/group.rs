@@ -65,6 +65,7 @@ impl Group {
     }
 
     /// With ranks on these nodes, one for each, before they have done anything.
+    #[must_use]
     pub fn on_nodes(mut self, nodes: &[u32]) -> Self {
         self.nodes = Nodes::new(nodes);
         for rank in self.ranks() {

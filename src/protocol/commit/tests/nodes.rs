@@ -42,7 +42,7 @@ fn fused_numbers_have_the_bits_that_they_have_anywhere() {
             let all: Vec<Values> = (0..size).map(brought).collect();
             let mut ranks = Ranks::on_nodes(nodes);
             (0..size).for_each(|rank| {
-                ranks.vote_with(size - 1 - rank, &all[(size - 1 - rank) as usize])
+                ranks.vote_with(size - 1 - rank, &all[(size - 1 - rank) as usize]);
             });
             ranks.deliver_all();
             for decision in ranks.decisions(FIRST) {
