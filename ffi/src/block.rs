@@ -267,13 +267,13 @@ pub(crate) fn finish(
         return finish_alone(state, tb_request, limit);
     }
     let mut list = take(&mut state.lists.list);
-    let done = list.find(state, tb_request, requests).and_then(|()| {
-        list.take_over(state, tb_request)?;
+    let done = list.take_over(state, tb_request, requests).and_then(|()| {
         if let Some(Reduction { values, target }) = reduction {
             state.block(tb_request)?.result = Some(target);
             state.guest.fuse(block, values);
         }
         state.guest.finish(block, &list.parts, limit);
+        std::mem::swap(&mut state.block(tb_request)?.parts, &mut list.parts);
         Ok(())
     });
     state.lists.list = list;

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_requests(
         let found: Vec<c_int> = failed
             .into_iter()
             .filter(|(_, code)| Codes::Numbers(codes).matches(*code))
-            .filter_map(|(part, _)| places.get(part).map(|place| *place as c_int))
+            .map(|(part, _)| places.get(part).copied().unwrap_or(part) as c_int)
             .collect();
         for (slot, place) in room.iter_mut().zip(&found) {
             *slot = *place;

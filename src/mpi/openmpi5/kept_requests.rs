@@ -12,7 +12,7 @@
 //! call would copy: then MPI is not called. Every call that frees a request does so by a function
 //! whose address is in the request; a kept one has another there, which gives the caller its
 //! `MPI_REQUEST_NULL` and leaves the request as it is, so that it can be waited for by the next
-//! copy.
+//! copy. Which function is there says, too, whether the program has freed it.
 //!
 //! **Versions** each Open MPI 5. A request of this process is examined first, in each of its
 //! states: where it does not look and work as expected no request is kept, and programs that own
@@ -205,6 +205,36 @@ impl Keeping {
             && found.MPI_ERROR == 0
     }
 
+    /// Frees nothing.
+    pub(in crate::mpi) const NO_FREE: Free = note_free;
+
+    /// Marks a kept request that a block has: what frees it marks it as freed, and no more.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    #[inline]
+    pub(in crate::mpi) unsafe fn mark_shared(self, request: MPI_Request) {
+        self.part(request).free.set(mark_freed);
+    }
+
+    /// True for a request that was marked so, and was freed.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    #[inline]
+    pub(in crate::mpi) unsafe fn was_freed(self, request: MPI_Request) -> bool {
+        ptr::fn_addr_eq(self.part(request).free.get(), free_again as Free)
+    }
+
+    /// True for a function that a kept request has, which calls this one when no block has it.
+    #[inline]
+    pub(in crate::mpi) fn is_of_kept(free: Free, instead: Free) -> bool {
+        let known: [Free; 3] = [mark_freed, free_again, instead];
+        known.iter().any(|known| ptr::fn_addr_eq(*known, free))
+    }
+
     /// Keeps a request: what frees it calls this function instead. Gives the one it had.
     ///
     /// # Safety
@@ -331,6 +361,24 @@ unsafe extern "C" fn note_free(slot: *mut MPI_Request) -> c_int {
     // SAFETY: MPI passes the variable of the caller.
     let freed = unsafe { ptr::replace(slot, null()) };
     FREED.store(freed.0.addr(), Relaxed);
+    0
+}
+
+/// What frees a request that a block has: it says so in the request, where that block looks when
+/// it is over.
+unsafe extern "C" fn mark_freed(slot: *mut MPI_Request) -> c_int {
+    // SAFETY: MPI passes the variable of the caller.
+    let freed = unsafe { ptr::replace(slot, null()) };
+    if let Ok(keeping) = Keeping::find() {
+        keeping.part(freed).free.set(free_again);
+    }
+    0
+}
+
+/// What frees it again, by another copy of its handle.
+unsafe extern "C" fn free_again(slot: *mut MPI_Request) -> c_int {
+    // SAFETY: MPI passes the variable of the caller.
+    unsafe { slot.write(null()) };
     0
 }
 

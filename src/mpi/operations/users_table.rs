@@ -1,0 +1,342 @@
+//! The requests of the user, by their handles.
+//!
+//! They come in lists, and mostly are asked for, and go, in the same order: the next one is where
+//! it is expected. The first that is not where it is looked for brings all into a map.
+//!
+//! Places are small, and are filled and looked at where they are: a block has thousands of them.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+};
+
+use mpi::ffi;
+
+use super::users::Users;
+use crate::{
+    mpi::this_mpi::{Free, Keeping},
+    seam::platform::{DataId, PostId},
+};
+
+/// The numbers of operations of the user have this bit.
+const USERS: u32 = 1 << 31;
+/// The number of no place.
+const NONE: u32 = u32::MAX;
+
+/// Addresses are spread by a multiplication; nobody attacks a table with them.
+#[derive(Default)]
+pub struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        let product = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+}
+
+/// Where a request is found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Found {
+    /// In the order in which requests came, between these two.
+    Between(u32, u32),
+    InMap,
+    /// Nowhere: it is free, or the user has let go of it.
+    Nowhere,
+}
+
+struct Place {
+    users: Users,
+    found: Found,
+    /// The last list that it was in.
+    list: u32,
+}
+
+/// All requests of the user that are kept.
+pub(super) struct UsersTable {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    /// The ends of the order of those that are not in the map.
+    first: u32,
+    last: u32,
+    /// Behind the one that was asked for last.
+    next: u32,
+    by_key: HashMap<usize, u32, BuildHasherDefault<Spread>>,
+    /// What the user has freed, and MPI has not let go of.
+    strays: Vec<u32>,
+    /// The number of the list that is looked at.
+    list: u32,
+}
+
+impl Default for UsersTable {
+    fn default() -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+            first: NONE,
+            last: NONE,
+            next: NONE,
+            by_key: HashMap::default(),
+            strays: Vec::new(),
+            list: 0,
+        }
+    }
+}
+
+/// The place of an operation; nothing for one of ours.
+#[inline]
+pub(super) fn place_of(post: PostId) -> Option<usize> {
+    (post.0 & USERS != 0).then_some((post.0 & !USERS) as usize)
+}
+
+fn key(raw: ffi::MPI_Request) -> usize {
+    raw.0.addr()
+}
+
+impl UsersTable {
+    /// An operation of the user.
+    #[inline]
+    pub(super) fn get(&mut self, post: PostId) -> Option<&mut Users> {
+        let place = self.places.get_mut(place_of(post)?)?;
+        Some(&mut place.users)
+    }
+
+    /// The present operation of a request, if it is kept.
+    #[inline]
+    pub(super) fn find(&mut self, raw: ffi::MPI_Request) -> Option<PostId> {
+        let is_at = |at: &u32| self.places.get(*at as usize).is_some_and(|it| it.users.is(raw));
+        let at = match [self.next, self.first].into_iter().find(is_at) {
+            Some(at) => {
+                self.next = self.after(at);
+                at
+            }
+            None => self.find_in_map(raw)?,
+        };
+        Some(PostId(at | USERS))
+    }
+
+    fn after(&self, at: u32) -> u32 {
+        match self.places[at as usize].found {
+            Found::Between(_, after) => after,
+            _ => NONE,
+        }
+    }
+
+    #[inline(never)]
+    fn find_in_map(&mut self, raw: ffi::MPI_Request) -> Option<u32> {
+        let mut at = self.first;
+        while at != NONE {
+            let after = self.after(at);
+            let place = &mut self.places[at as usize];
+            place.found = Found::InMap;
+            self.by_key.insert(key(place.users.raw()), at);
+            at = after;
+        }
+        (self.first, self.last, self.next) = (NONE, NONE, NONE);
+        self.by_key.get(&key(raw)).copied()
+    }
+
+    /// A list comes, whose requests are looked for.
+    pub(super) fn begin_list(&mut self) {
+        self.list = self.list.wrapping_add(1);
+    }
+
+    /// Takes note that a request is in the list that is looked at; false when it was there before.
+    #[inline]
+    pub(super) fn note_listed(&mut self, post: PostId) -> bool {
+        let list = self.list;
+        let place = place_of(post).and_then(|at| self.places.get_mut(at));
+        place.is_some_and(|place| std::mem::replace(&mut place.list, list) != list)
+    }
+
+    /// Keeps a request.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Users::keep`].
+    #[inline]
+    pub(super) unsafe fn keep(
+        &mut self,
+        keeping: &'static Keeping,
+        raw: ffi::MPI_Request,
+        instead: Free,
+    ) -> PostId {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => self.grow(),
+        };
+        let place = &mut self.places[at as usize];
+        // SAFETY: our caller's promise.
+        unsafe { place.users.keep(keeping, raw, instead) };
+        self.bring_last(at);
+        PostId(at | USERS)
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        self.places.push(Place { users: Users::none(), found: Found::Nowhere, list: 0 });
+        self.places.len() as u32 - 1
+    }
+
+    /// Makes a request the last in the order in which they came.
+    #[inline]
+    fn bring_last(&mut self, at: u32) {
+        let before = std::mem::replace(&mut self.last, at);
+        self.places[at as usize].found = Found::Between(before, NONE);
+        match self.places.get_mut(before as usize) {
+            Some(Place { found: Found::Between(_, after), .. }) => *after = at,
+            _ => self.first = at,
+        }
+    }
+
+    /// A request is found no more.
+    #[inline]
+    fn lose(&mut self, at: u32) {
+        let place = &mut self.places[at as usize];
+        match std::mem::replace(&mut place.found, Found::Nowhere) {
+            Found::Between(before, after) => {
+                match self.places.get_mut(before as usize) {
+                    Some(Place { found: Found::Between(_, it), .. }) => *it = after,
+                    _ => self.first = after,
+                }
+                match self.places.get_mut(after as usize) {
+                    Some(Place { found: Found::Between(it, _), .. }) => *it = before,
+                    _ => self.last = before,
+                }
+                if self.next == at {
+                    self.next = after;
+                }
+            }
+            Found::InMap => {
+                let key = key(place.users.raw());
+                self.by_key.remove(&key);
+            }
+            Found::Nowhere => {}
+        }
+    }
+
+    /// One more block has an operation, a block on this communicator.
+    #[inline]
+    pub(super) fn share(&mut self, post: PostId, data: Option<DataId>) {
+        if let Some(users) = self.get(post) {
+            users.share(data);
+        }
+    }
+
+    /// A block that had an operation is no more.
+    #[inline]
+    pub(super) fn forget(&mut self, post: PostId) {
+        let Some(at) = place_of(post) else { return };
+        let place = &mut self.places[at];
+        if !place.users.forget() {
+            return;
+        }
+        if place.found == Found::Nowhere {
+            // Another one has its request.
+            return self.vacate(at as u32);
+        }
+        if place.users.is_freed() {
+            self.end(at as u32);
+        } else {
+            place.users.rest();
+        }
+    }
+
+    /// The user has freed a request that no block has.
+    pub(super) fn free(&mut self, post: PostId) {
+        if let Some(at) = place_of(post)
+            && self.places[at].users.is_unused()
+        {
+            self.end(at as u32);
+        }
+    }
+
+    /// The user has freed the request, and no block has it: MPI has it back as soon as it is over.
+    #[inline]
+    fn end(&mut self, at: u32) {
+        self.lose(at);
+        let users = &mut self.places[at as usize].users;
+        if users.has_ended() {
+            users.end();
+            self.vacate(at);
+        } else {
+            self.strays.push(at);
+        }
+    }
+
+    /// Nobody asks for what is at this place.
+    #[inline]
+    fn vacate(&mut self, at: u32) {
+        self.places[at as usize].users.leave();
+        self.free.push(at);
+    }
+
+    /// The present operation of a request: another one if it was started again.
+    #[inline]
+    pub(super) fn renew(&mut self, post: PostId) -> PostId {
+        match place_of(post) {
+            Some(at) if self.places[at].users.is_active_again() => self.start_again(at as u32),
+            _ => post,
+        }
+    }
+
+    #[cold]
+    fn start_again(&mut self, at: u32) -> PostId {
+        let again = self.places[at as usize].users.again();
+        self.lose(at);
+        if self.places[at as usize].users.is_unused() {
+            self.vacate(at);
+        }
+        let new = self.free.pop().unwrap_or_else(|| self.grow());
+        self.places[new as usize].users = again;
+        self.bring_last(new);
+        PostId(new | USERS)
+    }
+
+    /// Frees the places of what was given up and is over.
+    pub(super) fn sweep(&mut self) {
+        let Self { places, free, strays, .. } = self;
+        strays.retain(|at| {
+            let users = &mut places[*at as usize].users;
+            let is_over = users.ends();
+            if is_over {
+                users.end();
+                users.leave();
+                free.push(*at);
+            }
+            !is_over
+        });
+    }
+
+    /// How many there are that are not free.
+    pub(super) fn count(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// How many of them the user has freed.
+    pub(super) fn strays(&self) -> usize {
+        self.strays.len()
+    }
+
+    /// Those that a block on this communicator has.
+    pub(super) fn of_blocks_on(&mut self, data: DataId) -> impl Iterator<Item = &mut Users> {
+        let all = self.places.iter_mut().map(|place| &mut place.users);
+        all.filter(move |users| users.data() == Some(data))
+    }
+
+    /// MPI ends, and has all requests back.
+    pub(super) fn give_back(&mut self) {
+        let kept = self.places.iter().filter(|place| place.found != Found::Nowhere);
+        let strays = self.strays.drain(..).map(|at| &self.places[at as usize]);
+        kept.chain(strays).for_each(|place| place.users.give_back());
+    }
+}
