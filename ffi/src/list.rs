@@ -69,6 +69,11 @@ impl List {
                     continue;
                 }
                 let kind = users::kind_of(mpi, raw);
+                if kind == Kept::Message {
+                    let post = users::adopt_listed(mpi, raw, data)?;
+                    self.add(place, Part::Request(post));
+                    continue;
+                }
                 if kind == Kept::Unknown {
                     if raw == block {
                         return Err(FAMPI_ERR_REQUEST);
@@ -123,9 +128,9 @@ impl List {
 
 /// A block that had these parts is no more, or has none of them.
 pub(crate) fn forget(mpi: &mut MpiPlatform, parts: &[Part]) {
-    for part in parts {
-        if let Part::Request(post) | Part::Message(post, _) = part {
-            mpi.forget_request(*post);
-        }
-    }
+    let posts = parts.iter().filter_map(|part| match part {
+        Part::Request(post) | Part::Message(post, _) => Some(*post),
+        Part::Block(_) => None,
+    });
+    mpi.forget_requests(posts);
 }

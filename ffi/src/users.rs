@@ -8,7 +8,7 @@ use std::ffi::c_int;
 
 use fampi_core::{
     FaultCode, Rank,
-    engine::platform::PostId,
+    engine::platform::{DataId, PostId},
     guest::{Guest, GuestComm},
     mpi::{Kept, MpiPlatform},
 };
@@ -31,6 +31,8 @@ pub(crate) struct Users {
 
 /// What MPI calls in place of its own function when it frees a request that we keep, and that no
 /// block has.
+// Its address is compared: there is to be one of it.
+#[inline(never)]
 unsafe extern "C" fn freed(slot: *mut MPI_Request) -> c_int {
     // SAFETY: MPI passes the variable of its caller.
     let raw = unsafe { slot.replace(null()) };
@@ -55,6 +57,17 @@ pub(crate) fn adopt(mpi: &mut MpiPlatform, raw: MPI_Request, kind: Kept) -> Resu
         // SAFETY: the program gave it as a live request; it is not kept, so not adopted.
         None => unsafe { mpi.adopt_request(raw, freed) }.ok_or(FAMPI_ERR_REQUEST),
     }
+}
+
+/// The same for a message of a list, of a block on this communicator, that is not kept.
+#[inline]
+pub(crate) fn adopt_listed(
+    mpi: &mut MpiPlatform,
+    raw: MPI_Request,
+    data: Option<DataId>,
+) -> Result<PostId> {
+    // SAFETY: the program gave it as a live request; it is not kept, so not adopted.
+    unsafe { mpi.adopt_listed(raw, freed, data) }.ok_or(FAMPI_ERR_REQUEST)
 }
 
 impl Users {

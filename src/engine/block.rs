@@ -176,7 +176,8 @@ impl Engine {
         }
         let left = self.process.has_left();
         let contents = &mut self.contents[key.slot()];
-        contents.records.clear(|post, buffer| {
+        let complete = !contents.has_failed && contents.first_pending == contents.records.len();
+        contents.records.clear(complete, |post, buffer| {
             if left {
                 // The platform has ended: what it did not let go of is in use for ever.
                 core::mem::forget(buffer);

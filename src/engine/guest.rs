@@ -84,7 +84,7 @@ impl Engine {
     /// Makes a request that somebody else started the next one of a block.
     #[inline]
     pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId, need: Need) {
-        self.contents_mut(key).records.add(need).adopt(post);
+        self.contents_mut(key).records.adopt(need, post);
     }
 
     /// What became of the requests of a block that somebody else started, in their order.

@@ -36,7 +36,6 @@ impl Request {
     #[inline]
     pub(in crate::mpi) unsafe fn free_by(&self, free: Free) {
         if !self.is_over() {
-            let _inside = inside::ordinary();
             let mut raw = self.raw();
             // SAFETY: live, and used no more.
             let _ = unsafe { free(&raw mut raw) };

@@ -95,6 +95,10 @@ pub(in crate::mpi) struct Keeping {
     /// The functions that free a receive and a send. What has another may be of the kind that MPI
     /// asks for its status when it is over.
     messages: [Free; 2],
+    /// What marks a request as freed, and what it has then. A function may have several addresses:
+    /// these are compared.
+    shared: Free,
+    freed: Free,
 }
 
 impl Keeping {
@@ -130,7 +134,9 @@ impl Keeping {
         };
         // SAFETY: in this major version the function of this name has this type.
         let is_failed = unsafe { std::mem::transmute::<*mut c_void, IsFailed>(is_failed) };
-        let mut keeping = Self { at: PART, is_failed, messages: [note_free; 2] };
+        let (messages, shared, freed): ([Free; 2], Free, Free) =
+            ([note_free; 2], mark_freed, free_again);
+        let mut keeping = Self { at: PART, is_failed, messages, shared, freed };
         let mut probe = Probe::new()?;
         let raw = probe.raw();
         let mut fits = keeping.is_persistent_and(raw, INACTIVE);
@@ -208,14 +214,15 @@ impl Keeping {
     /// Frees nothing.
     pub(in crate::mpi) const NO_FREE: Free = note_free;
 
-    /// Marks a kept request that a block has: what frees it marks it as freed, and no more.
+    /// Keeps a request that a block has: what frees it marks it as freed, and no more. Gives what
+    /// would have freed it.
     ///
     /// # Safety
     ///
-    /// The request is kept.
+    /// The request is live, and not one that MPI gives for many operations.
     #[inline]
-    pub(in crate::mpi) unsafe fn mark_shared(self, request: MPI_Request) {
-        self.part(request).free.set(mark_freed);
+    pub(in crate::mpi) unsafe fn keep_shared(self, request: MPI_Request) -> Free {
+        self.part(request).free.replace(self.shared)
     }
 
     /// True for a request that was marked so, and was freed.
@@ -225,13 +232,13 @@ impl Keeping {
     /// The request is kept.
     #[inline]
     pub(in crate::mpi) unsafe fn was_freed(self, request: MPI_Request) -> bool {
-        ptr::fn_addr_eq(self.part(request).free.get(), free_again as Free)
+        ptr::fn_addr_eq(self.part(request).free.get(), self.freed)
     }
 
     /// True for a function that a kept request has, which calls this one when no block has it.
     #[inline]
-    pub(in crate::mpi) fn is_of_kept(free: Free, instead: Free) -> bool {
-        let known: [Free; 3] = [mark_freed, free_again, instead];
+    pub(in crate::mpi) fn is_of_kept(self, free: Free, instead: Free) -> bool {
+        let known = [self.shared, self.freed, instead];
         known.iter().any(|known| ptr::fn_addr_eq(*known, free))
     }
 
@@ -240,6 +247,7 @@ impl Keeping {
     /// # Safety
     ///
     /// The request is live, and not one that MPI gives for many operations.
+    #[inline]
     pub(in crate::mpi) unsafe fn keep(self, request: MPI_Request, instead: Free) -> Free {
         self.part(request).free.replace(instead)
     }
@@ -249,6 +257,7 @@ impl Keeping {
     /// # Safety
     ///
     /// The request is kept, and this is the function that it had.
+    #[inline]
     pub(in crate::mpi) unsafe fn give_back(self, request: MPI_Request, free: Free) {
         self.part(request).free.set(free);
     }
@@ -370,7 +379,7 @@ unsafe extern "C" fn mark_freed(slot: *mut MPI_Request) -> c_int {
     // SAFETY: MPI passes the variable of the caller.
     let freed = unsafe { ptr::replace(slot, null()) };
     if let Ok(keeping) = Keeping::find() {
-        keeping.part(freed).free.set(free_again);
+        keeping.part(freed).free.set(keeping.freed);
     }
     0
 }

@@ -106,6 +106,27 @@ impl Users {
         (self.uses, self.tag_bits, self.is_whole) = (0, 0, false);
     }
 
+    /// The same for one that a block on this communicator has.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::keep`].
+    #[inline]
+    pub(super) unsafe fn keep_shared(
+        &mut self,
+        keeping: &'static Keeping,
+        raw: ffi::MPI_Request,
+        instead: Free,
+        data: DataId,
+    ) {
+        // SAFETY: our caller's promise.
+        self.free = unsafe { keeping.keep_shared(raw) };
+        // SAFETY: live until we give it back.
+        self.request = unsafe { Request::from_raw(raw) };
+        (self.instead, self.data) = (instead, data);
+        (self.uses, self.tag_bits, self.is_whole) = (1, 0, false);
+    }
+
     /// True for the operation of this request.
     #[inline]
     pub(super) fn is(&self, raw: ffi::MPI_Request) -> bool {
@@ -134,13 +155,12 @@ impl Users {
 
     /// One more block has it, a block on this communicator.
     #[inline]
-    pub(super) fn share(&mut self, data: Option<DataId>) {
+    pub(super) fn share(&mut self, data: DataId) {
         if self.uses == 0 {
             // SAFETY: kept.
-            unsafe { keeping().mark_shared(self.request.raw()) };
+            unsafe { keeping().keep_shared(self.request.raw()) };
         }
-        self.uses += 1;
-        self.data = data.unwrap_or(Lane::NOWHERE.data);
+        (self.uses, self.data) = (self.uses + 1, data);
         if let Some(more) = &mut self.more {
             more.given_up = None;
         }

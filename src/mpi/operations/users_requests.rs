@@ -5,8 +5,11 @@ use mpi::ffi;
 use super::{platform::MpiPlatform, users::Ended, users_table::place_of};
 use crate::{
     fault::FaultCode,
-    mpi::this_mpi::{Free, Keeping},
-    seam::platform::{DataId, PostId},
+    mpi::{
+        calls::inside,
+        this_mpi::{Free, Keeping},
+    },
+    seam::platform::{DataId, Lane, PostId},
 };
 
 /// What a request of the user is.
@@ -34,6 +37,23 @@ impl MpiPlatform {
         let keeping = Keeping::find().ok()?;
         // SAFETY: our caller's promise.
         Some(unsafe { self.table.users.keep(keeping, raw, instead) })
+    }
+
+    /// The same for a request of the list that has begun, of a block on this communicator.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::adopt_request`].
+    #[inline]
+    pub unsafe fn adopt_listed(
+        &mut self,
+        raw: ffi::MPI_Request,
+        instead: Free,
+        data: Option<DataId>,
+    ) -> Option<PostId> {
+        let (keeping, data) = (Keeping::find().ok()?, data.unwrap_or(Lane::NOWHERE.data));
+        // SAFETY: our caller's promise.
+        Some(unsafe { self.table.users.keep_listed(keeping, raw, instead, data) })
     }
 
     /// The operation that a request stands for now, if it is kept: another one after the user has
@@ -73,7 +93,7 @@ impl MpiPlatform {
         let free = unsafe { keeping.free_of(raw) };
         if keeping.frees_messages(free) {
             Kept::Message
-        } else if Keeping::is_of_kept(free, instead) {
+        } else if keeping.is_of_kept(free, instead) {
             Kept::Already
         } else {
             Kept::Unknown
@@ -99,7 +119,7 @@ impl MpiPlatform {
     /// One more block has the request, a block on this communicator, and ends it with itself.
     #[inline]
     pub fn share_request(&mut self, post: PostId, data: Option<DataId>) {
-        self.table.users.share(post, data);
+        self.table.users.share(post, data.unwrap_or(Lane::NOWHERE.data));
     }
 
     /// The user says that the operation has failed with this code, whatever it comes to. False when
@@ -127,11 +147,12 @@ impl MpiPlatform {
         }
     }
 
-    /// A block that had this request is no more. If it was the last, and the user has freed the
-    /// request, no copy of its handle is to be used any more.
+    /// A block that had these requests is no more. Of one of which it was the last, and that the
+    /// user has freed, no copy of the handle is to be used any more.
     #[inline]
-    pub fn forget_request(&mut self, post: PostId) {
-        self.table.users.forget(post);
+    pub fn forget_requests(&mut self, posts: impl Iterator<Item = PostId>) {
+        let _inside = inside::ordinary();
+        posts.for_each(|post| self.table.users.forget(post));
     }
 
     /// MPI ends, and has all requests back.

@@ -14,7 +14,10 @@ use mpi::ffi;
 
 use super::users::Users;
 use crate::{
-    mpi::this_mpi::{Free, Keeping},
+    mpi::{
+        calls::inside,
+        this_mpi::{Free, Keeping},
+    },
     seam::platform::{DataId, PostId},
 };
 
@@ -54,6 +57,7 @@ enum Found {
     Nowhere,
 }
 
+#[repr(align(64))]
 struct Place {
     users: Users,
     found: Found,
@@ -170,15 +174,42 @@ impl UsersTable {
         raw: ffi::MPI_Request,
         instead: Free,
     ) -> PostId {
-        let at = match self.free.pop() {
-            Some(at) => at,
-            None => self.grow(),
-        };
+        let at = self.free_place();
         let place = &mut self.places[at as usize];
         // SAFETY: our caller's promise.
         unsafe { place.users.keep(keeping, raw, instead) };
         self.bring_last(at);
         PostId(at | USERS)
+    }
+
+    /// The same for one of the list that is looked at, of a block on this communicator.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Users::keep`].
+    #[inline]
+    pub(super) unsafe fn keep_listed(
+        &mut self,
+        keeping: &'static Keeping,
+        raw: ffi::MPI_Request,
+        instead: Free,
+        data: DataId,
+    ) -> PostId {
+        let at = self.free_place();
+        let place = &mut self.places[at as usize];
+        place.list = self.list;
+        // SAFETY: our caller's promise.
+        unsafe { place.users.keep_shared(keeping, raw, instead, data) };
+        self.bring_last(at);
+        PostId(at | USERS)
+    }
+
+    #[inline]
+    fn free_place(&mut self) -> u32 {
+        match self.free.pop() {
+            Some(at) => at,
+            None => self.grow(),
+        }
     }
 
     #[cold]
@@ -226,7 +257,7 @@ impl UsersTable {
 
     /// One more block has an operation, a block on this communicator.
     #[inline]
-    pub(super) fn share(&mut self, post: PostId, data: Option<DataId>) {
+    pub(super) fn share(&mut self, post: PostId, data: DataId) {
         if let Some(users) = self.get(post) {
             users.share(data);
         }
@@ -256,6 +287,7 @@ impl UsersTable {
         if let Some(at) = place_of(post)
             && self.places[at].users.is_unused()
         {
+            let _inside = inside::ordinary();
             self.end(at as u32);
         }
     }
@@ -296,7 +328,7 @@ impl UsersTable {
         if self.places[at as usize].users.is_unused() {
             self.vacate(at);
         }
-        let new = self.free.pop().unwrap_or_else(|| self.grow());
+        let new = self.free_place();
         self.places[new as usize].users = again;
         self.bring_last(new);
         PostId(new | USERS)
@@ -304,6 +336,10 @@ impl UsersTable {
 
     /// Frees the places of what was given up and is over.
     pub(super) fn sweep(&mut self) {
+        if self.strays.is_empty() {
+            return;
+        }
+        let _inside = inside::ordinary();
         let Self { places, free, strays, .. } = self;
         strays.retain(|at| {
             let users = &mut places[*at as usize].users;
