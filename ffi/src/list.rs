@@ -13,6 +13,7 @@ use mpi::ffi::MPI_Request;
 use crate::{
     codes::{FAMPI_ERR_REQUEST, FAMPI_ERR_STATE},
     handles::Handles,
+    origin,
     request::{key, null},
     state::{Entry, Kind, Result, State},
     users,
@@ -59,10 +60,11 @@ impl List {
         requests: &[MPI_Request],
     ) -> Result<()> {
         let name = state.block(block)?.name;
-        let data = state.guest.data_of(name);
         let State { guest, handles, users, finished, .. } = state;
-        let (null, finished) = (null(), *finished);
+        let data = guest.data_of(name);
+        let (is_local, null, finished) = (!guest.is_agreed(name), null(), *finished);
         guest.with_mpi(|mpi| {
+            let own = data.and_then(|data| mpi.users_comm(data)).filter(|_| is_local);
             mpi.begin_list();
             for (place, raw) in requests.iter().copied().enumerate() {
                 if raw == null || raw == finished {
@@ -71,7 +73,8 @@ impl List {
                 let kind = users::kind_of(mpi, raw);
                 if kind == Kept::Message {
                     let post = users::adopt_listed(mpi, raw, data)?;
-                    self.add(place, Part::Request(post));
+                    let part = own.map(|own| origin::part(mpi, post, raw, own));
+                    self.add(place, part.unwrap_or(Part::Request(post)));
                     continue;
                 }
                 if kind == Kept::Unknown {
@@ -88,7 +91,11 @@ impl List {
                 }
                 mpi.share_request(post, data);
                 let message = users.message(mpi, post).filter(|it| it.block == Some(name));
-                let part = message.map_or(Part::Request(post), |it| Part::Message(post, it.peer));
+                let part = match (message, own) {
+                    (Some(message), _) => Part::Message(post, message.peer),
+                    (None, Some(own)) => origin::part(mpi, post, raw, own),
+                    (None, None) => Part::Request(post),
+                };
                 self.add(place, part);
             }
             Ok(())
@@ -129,7 +136,7 @@ impl List {
 /// A block that had these parts is no more, or has none of them.
 pub(crate) fn forget(mpi: &mut MpiPlatform, parts: &[Part]) {
     let posts = parts.iter().filter_map(|part| match part {
-        Part::Request(post) | Part::Message(post, _) => Some(*post),
+        Part::Request(post) | Part::Message(post, _) | Part::Elsewhere(post) => Some(*post),
         Part::Block(_) => None,
     });
     mpi.forget_requests(posts);

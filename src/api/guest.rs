@@ -76,9 +76,11 @@ pub type Waiting = (GuestComm, Option<Rank>, PostId);
 pub enum Part {
     /// A request that the platform knows.
     Request(PostId),
-    /// A message of this block ([`Guest::last_open`]) in the lane of [`Guest::lane`]: its request,
-    /// and its peer, which nobody knows for a receive from any source.
+    /// A message of this block ([`Guest::last_open`]) in the lane of [`Guest::lane`], or of a local
+    /// block: its request, and its peer, which nobody knows for a receive from any source.
     Message(PostId, Option<Rank>),
+    /// A request that the platform knows, and that needs no process of the block's communicator.
+    Elsewhere(PostId),
     /// An inner block.
     Block(GuestBlock),
 }
@@ -205,11 +207,25 @@ impl Guest {
                 Part::Message(post, peer) => {
                     engine.adopt_request(block.0, *post, need_of(*peer));
                 }
+                Part::Elsewhere(post) => engine.adopt_request(block.0, *post, Need::Nobody),
                 Part::Block(inner) => engine.adopt_block(block.0, inner.0),
             }
         }
+        if engine.needs_no_collective(block.0) {
+            engine.note_collective(block.0);
+        }
         engine.finish_adopted(block.0, timeout);
         self.in_mpi = None;
+    }
+
+    /// Says of a block, which is finished next, that it has its collective.
+    pub fn note_collective(&mut self, block: GuestBlock) {
+        self.engine.note_collective(block.0);
+    }
+
+    /// True for a block that is faulty if it has none.
+    pub fn needs_collective(&self, block: GuestBlock) -> bool {
+        self.engine.block(block.0).level == Level::WithCollective
     }
 
     /// The numbers that this process brings to the reduction on the commit of a block, which is

@@ -39,7 +39,7 @@ use operations::contexts::lane_of;
 
 pub use self::{
     baseline::Baseline,
-    calls::comm::communicators,
+    calls::{comm::communicators, kept::Origin},
     facts::{Facts, facts},
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},

@@ -88,6 +88,12 @@ fn messages_between_the_living_go_on_whatever_dies_and_whatever_was_aborted() {
 }
 
 #[test]
+fn no_strangers_death_ends_a_receive_of_a_local_block() {
+    let patient = program(&["tests/programs/patient.c"], Link::Shared, &[]);
+    expect(&Launch::new(&patient, 5).words(["strangers"]), 4, ": passed");
+}
+
+#[test]
 fn a_death_that_mpi_is_not_told_of_keeps_nobody_in_the_end_of_mpi() {
     let ends = program(&["tests/programs/ends.c"], Link::Shared, &[]);
     for place in ["unknown", "init", "block", "late", "finished", "last", "finalize"] {

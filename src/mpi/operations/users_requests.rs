@@ -6,8 +6,8 @@ use super::{platform::MpiPlatform, users::Ended, users_table::place_of};
 use crate::{
     fault::FaultCode,
     mpi::{
-        calls::inside,
-        this_mpi::{Free, Keeping},
+        calls::{inside, kept::Origin},
+        this_mpi::{self, Free, Keeping},
     },
     seam::platform::{DataId, Lane, PostId},
 };
@@ -114,6 +114,21 @@ impl MpiPlatform {
     pub fn number_of_message(&mut self, post: PostId) -> Option<usize> {
         let is_ours = self.table.users.get(post)?.is_ours();
         place_of(post).filter(|_| is_ours)
+    }
+
+    /// Where a request came from.
+    ///
+    /// # Safety
+    ///
+    /// It is live, and not [`Self::finished_request`].
+    pub unsafe fn origin(&self, raw: ffi::MPI_Request) -> Origin {
+        // SAFETY: our caller's promise.
+        unsafe { this_mpi::origin(raw) }
+    }
+
+    /// The request of the user behind an operation.
+    pub fn request_of(&mut self, post: PostId) -> Option<ffi::MPI_Request> {
+        self.table.users.get(post).map(|users| users.raw())
     }
 
     /// One more block has the request, a block on this communicator, and ends it with itself.
