@@ -135,9 +135,5 @@ impl List {
 
 /// A block that had these parts is no more, or has none of them.
 pub(crate) fn forget(mpi: &mut MpiPlatform, parts: &[Part]) {
-    let posts = parts.iter().filter_map(|part| match part {
-        Part::Request(post) | Part::Message(post, _) | Part::Elsewhere(post) => Some(*post),
-        Part::Block(_) => None,
-    });
-    mpi.forget_requests(posts);
+    mpi.forget_requests(parts.iter().filter_map(Part::post));
 }

@@ -69,6 +69,15 @@ pub(crate) fn is_part(part: MPI_Comm, whole: MPI_Comm) -> Result<bool> {
     Ok(group.places_in(&group.ranks()?, &Group::of(whole)?)?.iter().all(Option::is_some))
 }
 
+/// The communicator of a request of the program, if it is known.
+pub(crate) fn comm_of(mpi: &MpiPlatform, raw: MPI_Request) -> Option<MPI_Comm> {
+    // SAFETY: live, as MPI keeps it.
+    match unsafe { mpi.origin(raw) } {
+        Origin::Message(comm, _) | Origin::Collective(comm) => Some(comm),
+        Origin::Other => None,
+    }
+}
+
 /// What a request of the program is in a local block on this communicator: a message needs its
 /// peer, and nobody else.
 #[cold]

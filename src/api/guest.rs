@@ -85,6 +85,17 @@ pub enum Part {
     Block(GuestBlock),
 }
 
+impl Part {
+    /// The request that it is, unless it is an inner block.
+    #[inline]
+    pub fn post(&self) -> Option<PostId> {
+        match self {
+            Self::Request(post) | Self::Message(post, _) | Self::Elsewhere(post) => Some(*post),
+            Self::Block(_) => None,
+        }
+    }
+}
+
 /// What waiting came to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Wait {
@@ -174,7 +185,7 @@ impl Guest {
 
     /// All ranks that the report of some block has named dead.
     pub fn known_failed(&self, comm: GuestComm) -> RankSet {
-        self.engine.comm(comm.0).commit.reported_dead().clone()
+        self.engine.process.told_dead(comm.0)
     }
 
     /// All ranks that a shrunken communicator leaves out: those of [`Self::known_failed`], and
@@ -317,6 +328,16 @@ impl Guest {
     #[inline]
     pub fn verdict(&self, block: GuestBlock) -> Option<bool> {
         self.engine.verdict(block.0)
+    }
+
+    /// The communicator of a block.
+    pub fn comm_of(&self, block: GuestBlock) -> GuestComm {
+        GuestComm(self.engine.block(block.0).comm)
+    }
+
+    /// The communicators of blocks inside of a block, where they are others than its own.
+    pub fn used(&self, block: GuestBlock) -> Vec<GuestComm> {
+        self.engine.contents(block.0).used.iter().copied().map(GuestComm).collect()
     }
 
     /// Protects bytes of this process in a block that is not finished: a copy goes to the partner
