@@ -322,9 +322,10 @@ int FAMPI_Init(MPI_Comm comm);
  A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only. A request
  that fails in it makes the next global block of the communicator that has requests faulty, as
  its message may still come; what is raised in it does not. The ranks agree on one with
- `FAMPI_TRYBLOCK_GLOBAL`, and on one with `FAMPI_TRYBLOCK_WITH_COLLECTIVE`, which has a collective
- of all its ranks in its list, or is ended by one (`FAMPI_TryBlock_finish_allreduce`): where it
- lacks that it is faulty on all ranks, with `FAMPI_ERR_NO_COLLECTIVE`, unless a process has died.
+ `FAMPI_TRYBLOCK_GLOBAL`, and on one with `FAMPI_TRYBLOCK_WITH_COLLECTIVE`, which has a
+ collective of all its ranks in its list, or is ended by one (`FAMPI_TryBlock_finish_allreduce`).
+ Where it lacks that, and no process has died, it is faulty on all ranks, with
+ `FAMPI_ERR_NO_COLLECTIVE`, and interrupted, as others may wait in theirs.
 
  `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
  is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it

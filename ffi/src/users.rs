@@ -15,10 +15,7 @@ use fampi_core::{
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use crate::{
-    callbacks::note_freed_by_program,
-    codes::FAMPI_ERR_REQUEST,
-    message::Message,
-    request::null,
+    callbacks::note_freed_by_program, codes::FAMPI_ERR_REQUEST, message::Message, request::null,
     state::Result,
 };
 

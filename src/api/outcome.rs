@@ -234,8 +234,8 @@ impl Finished {
     /// reported it for other codes.
     ///
     /// The dead are all that the block's own communicator has lost, whichever report named them
-    /// first: so many processes does a recovery replace; for another communicator those of them that
-    /// it has.
+    /// first: so many processes does a recovery replace; for another communicator those of them
+    /// that it has.
     ///
     /// The fault of an inner block names the communicator of that one, and the rank that handed it
     /// on is one of both: it is in the group for either. The faults of the inner report are there

@@ -200,7 +200,8 @@ impl Engine {
     pub(crate) fn needs_no_collective(&self, key: BlockKey) -> bool {
         let block = self.block(key);
         let state = self.comm(block.comm);
-        block.level == Level::WithCollective && (state.size() == 1 || !state.commit.dead().is_empty())
+        block.level == Level::WithCollective
+            && (state.size() == 1 || !state.commit.dead().is_empty())
     }
 
     /// A rank of the block's communicator died: do its pending requests have a chance?

@@ -44,9 +44,7 @@ pub use self::{
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
     node::trace::record,
-    operations::{
-        platform::MpiPlatform, users::Ended, users_requests::Kept, users_table::Spread,
-    },
+    operations::{platform::MpiPlatform, users::Ended, users_requests::Kept, users_table::Spread},
 };
 use crate::{
     error::Error,

@@ -299,11 +299,7 @@ impl Records {
     /// The block is over: what the platform still has is given up, with its buffer, and what nobody
     /// took is dropped. `complete` says that nothing is under way.
     #[inline]
-    pub(crate) fn clear(
-        &mut self,
-        complete: bool,
-        abandon: impl FnMut(Post, Option<AnyBuffer>),
-    ) {
+    pub(crate) fn clear(&mut self, complete: bool, abandon: impl FnMut(Post, Option<AnyBuffer>)) {
         if self.taken != self.used || !complete {
             self.give_up(abandon);
             self.iter_mut().for_each(|record| drop(record.take_any()));

@@ -2,8 +2,8 @@
 //! a recovery asks for them.
 
 use fampi::{
-    BlockOptions, Codes, Color, Comm, CommId, Error, Fault, FaultCode, FaultReport, Finished, Level,
-    Outcome, Rank, RankSet, Timeout, Tried, World,
+    BlockOptions, Codes, Color, Comm, CommId, Error, Fault, FaultCode, FaultReport, Finished,
+    Level, Outcome, Rank, RankSet, Timeout, Tried, World,
     sim::{self, Simulation},
 };
 

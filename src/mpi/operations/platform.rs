@@ -5,7 +5,11 @@
 use std::{mem, time::Instant};
 
 use super::{
-    contexts::DataComm, files::Files, in_flight::Flights, probe::Messages, table::Table,
+    contexts::DataComm,
+    files::Files,
+    in_flight::Flights,
+    probe::Messages,
+    table::Table,
     users::{Users, UsersComms},
 };
 use crate::{

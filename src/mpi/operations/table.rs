@@ -18,16 +18,14 @@ use mpi::ffi;
 use super::{users::Users, users_table::UsersTable};
 use crate::{
     fault::FaultCode,
-    mpi::{
-        calls::{
-            collectives::Layout,
-            comm::Handle,
-            files::File,
-            library::{PROC_FAILED_PENDING, Refusal},
-            request::{Done, Types, empty_status},
-            ulfm::Ulfm,
-        },
-        },
+    mpi::calls::{
+        collectives::Layout,
+        comm::Handle,
+        files::File,
+        library::{PROC_FAILED_PENDING, Refusal},
+        request::{Done, Types, empty_status},
+        ulfm::Ulfm,
+    },
     native::{Kind, Request},
     seam::{
         buffer::AnyBuffer,
