@@ -85,6 +85,13 @@ impl Users {
         Self { request, free, instead, more: None, data, uses, tag_bits, is_whole }
     }
 
+    /// An operation whose request nobody looks at.
+    #[cfg(test)]
+    pub(super) fn of(raw: ffi::MPI_Request) -> Self {
+        // SAFETY: it is only compared.
+        Self { request: unsafe { Request::from_raw(raw) }, ..Self::none() }
+    }
+
     /// Keeps a request in this place; what frees it calls this function of the binding instead, as
     /// long as no block has it.
     ///

@@ -1,7 +1,8 @@
 //! The requests of the user, by their handles.
 //!
-//! They come in lists, and mostly are asked for, and go, in the same order: the next one is where
-//! it is expected. The first that is not where it is looked for brings all into a map.
+//! They come in lists, and mostly are asked for in the same order: the next one is beside the one
+//! before it, as places are filled one after the other. The first that is not where it is looked
+//! for brings all into a map. A block that has its requests by their places asks for none.
 //!
 //! Places are small, and are filled and looked at where they are: a block has thousands of them.
 
@@ -23,6 +24,8 @@ use crate::{
 
 /// The numbers of operations of the user have this bit.
 const USERS: u32 = 1 << 31;
+/// So many more numbers than places are nothing to care about.
+const FEW: usize = 64;
 /// The number of no place.
 const NONE: u32 = u32::MAX;
 
@@ -50,8 +53,8 @@ impl Hasher for Spread {
 /// Where a request is found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Found {
-    /// In the order in which requests came, between these two.
-    Between(u32, u32),
+    /// By a look at its place alone.
+    InPlace,
     InMap,
     /// Nowhere: it is free, or the user has let go of it.
     Nowhere,
@@ -69,11 +72,14 @@ struct Place {
 pub(super) struct UsersTable {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// The ends of the order of those that are not in the map.
+    /// The first that has come since one was asked for.
     first: u32,
+    /// One was asked for since then.
+    was_asked: bool,
+    /// The one that was asked for last.
     last: u32,
-    /// Behind the one that was asked for last.
-    next: u32,
+    /// Those that may be found in their places, perhaps more than once.
+    fresh: Vec<u32>,
     by_key: HashMap<usize, u32, BuildHasherDefault<Spread>>,
     /// What the user has freed, and MPI has not let go of.
     strays: Vec<u32>,
@@ -87,8 +93,9 @@ impl Default for UsersTable {
             places: Vec::new(),
             free: Vec::new(),
             first: NONE,
+            was_asked: true,
             last: NONE,
-            next: NONE,
+            fresh: Vec::new(),
             by_key: HashMap::default(),
             strays: Vec::new(),
             list: 0,
@@ -117,36 +124,33 @@ impl UsersTable {
     /// The present operation of a request, if it is kept.
     #[inline]
     pub(super) fn find(&mut self, raw: ffi::MPI_Request) -> Option<PostId> {
-        let is_at = |at: &u32| self.places.get(*at as usize).is_some_and(|it| it.users.is(raw));
-        let at = match [self.next, self.first].into_iter().find(is_at) {
-            Some(at) => {
-                self.next = self.after(at);
-                at
-            }
+        let is_at = |at: &u32| {
+            let place = self.places.get(*at as usize);
+            place.is_some_and(|it| it.users.is(raw) && it.found != Found::Nowhere)
+        };
+        let beside = [self.last.wrapping_add(1), self.last.wrapping_sub(1), self.first, self.last];
+        let at = match beside.into_iter().find(is_at) {
+            Some(at) => at,
             None => self.find_in_map(raw)?,
         };
+        (self.last, self.was_asked) = (at, true);
         Some(PostId(at | USERS))
-    }
-
-    fn after(&self, at: u32) -> u32 {
-        match self.places[at as usize].found {
-            Found::Between(_, after) => after,
-            _ => NONE,
-        }
     }
 
     #[inline(never)]
     fn find_in_map(&mut self, raw: ffi::MPI_Request) -> Option<u32> {
-        let mut at = self.first;
-        while at != NONE {
-            let after = self.after(at);
-            let place = &mut self.places[at as usize];
-            place.found = Found::InMap;
-            self.by_key.insert(key(place.users.raw()), at);
-            at = after;
-        }
-        (self.first, self.last, self.next) = (NONE, NONE, NONE);
+        self.bring_into_map();
         self.by_key.get(&key(raw)).copied()
+    }
+
+    fn bring_into_map(&mut self) {
+        for at in self.fresh.drain(..) {
+            let place = &mut self.places[at as usize];
+            if place.found == Found::InPlace {
+                place.found = Found::InMap;
+                self.by_key.insert(key(place.users.raw()), at);
+            }
+        }
     }
 
     /// A list comes, whose requests are looked for.
@@ -178,7 +182,7 @@ impl UsersTable {
         let place = &mut self.places[at as usize];
         // SAFETY: our caller's promise.
         unsafe { place.users.keep(keeping, raw, instead) };
-        self.bring_last(at);
+        self.show(at);
         PostId(at | USERS)
     }
 
@@ -200,7 +204,7 @@ impl UsersTable {
         place.list = self.list;
         // SAFETY: our caller's promise.
         unsafe { place.users.keep_shared(keeping, raw, instead, data) };
-        self.bring_last(at);
+        self.show(at);
         PostId(at | USERS)
     }
 
@@ -218,14 +222,13 @@ impl UsersTable {
         self.places.len() as u32 - 1
     }
 
-    /// Makes a request the last in the order in which they came.
+    /// A request can be found.
     #[inline]
-    fn bring_last(&mut self, at: u32) {
-        let before = std::mem::replace(&mut self.last, at);
-        self.places[at as usize].found = Found::Between(before, NONE);
-        match self.places.get_mut(before as usize) {
-            Some(Place { found: Found::Between(_, after), .. }) => *after = at,
-            _ => self.first = at,
+    fn show(&mut self, at: u32) {
+        self.places[at as usize].found = Found::InPlace;
+        self.fresh.push(at);
+        if std::mem::take(&mut self.was_asked) {
+            self.first = at;
         }
     }
 
@@ -233,25 +236,8 @@ impl UsersTable {
     #[inline]
     fn lose(&mut self, at: u32) {
         let place = &mut self.places[at as usize];
-        match std::mem::replace(&mut place.found, Found::Nowhere) {
-            Found::Between(before, after) => {
-                match self.places.get_mut(before as usize) {
-                    Some(Place { found: Found::Between(_, it), .. }) => *it = after,
-                    _ => self.first = after,
-                }
-                match self.places.get_mut(after as usize) {
-                    Some(Place { found: Found::Between(it, _), .. }) => *it = before,
-                    _ => self.last = before,
-                }
-                if self.next == at {
-                    self.next = after;
-                }
-            }
-            Found::InMap => {
-                let key = key(place.users.raw());
-                self.by_key.remove(&key);
-            }
-            Found::Nowhere => {}
+        if std::mem::replace(&mut place.found, Found::Nowhere) == Found::InMap {
+            self.by_key.remove(&key(place.users.raw()));
         }
     }
 
@@ -310,6 +296,11 @@ impl UsersTable {
     fn vacate(&mut self, at: u32) {
         self.places[at as usize].users.leave();
         self.free.push(at);
+        if self.free.len() == self.places.len() {
+            self.fresh.clear();
+        } else if self.fresh.len() > 2 * self.places.len() + FEW {
+            self.bring_into_map();
+        }
     }
 
     /// The present operation of a request: another one if it was started again.
@@ -330,7 +321,7 @@ impl UsersTable {
         }
         let new = self.free_place();
         self.places[new as usize].users = again;
-        self.bring_last(new);
+        self.show(new);
         PostId(new | USERS)
     }
 
@@ -374,5 +365,76 @@ impl UsersTable {
         let kept = self.places.iter().filter(|place| place.found != Found::Nowhere);
         let strays = self.strays.drain(..).map(|at| &self.places[at as usize]);
         kept.chain(strays).for_each(|place| place.users.give_back());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+
+    fn raw(key: usize) -> ffi::MPI_Request {
+        ffi::MPI_Request(ptr::without_provenance_mut(8 * key + 8))
+    }
+
+    fn add(table: &mut UsersTable, key: usize) -> PostId {
+        let at = table.free_place();
+        table.places[at as usize].users = Users::of(raw(key));
+        table.show(at);
+        PostId(at | USERS)
+    }
+
+    fn remove(table: &mut UsersTable, key: usize) {
+        let at = table.find(raw(key)).and_then(place_of).expect("it is there") as u32;
+        table.lose(at);
+        table.vacate(at);
+    }
+
+    #[test]
+    fn requests_that_are_asked_for_in_their_order_need_no_map() {
+        let mut table = UsersTable::default();
+        for _ in 0..3 {
+            let posts: Vec<PostId> = (0..100).map(|key| add(&mut table, key)).collect();
+            for (key, post) in posts.iter().enumerate() {
+                assert_eq!(table.find(raw(key)), Some(*post));
+            }
+            (0..100).for_each(|key| remove(&mut table, key));
+            assert!(table.by_key.capacity() == 0 && table.fresh.is_empty());
+            assert_eq!((table.count(), table.places.len()), (0, 100));
+        }
+    }
+
+    #[test]
+    fn requests_are_found_until_they_are_gone_in_whatever_order() {
+        for step in [1, 3, 7, 39] {
+            let mut table = UsersTable::default();
+            let mut posts: Vec<PostId> = (0..20).map(|key| add(&mut table, key)).collect();
+            let order: Vec<usize> = (0..40).map(|at| at * step % 40).collect();
+            let gone: Vec<usize> = order[..10].iter().copied().filter(|key| *key < 20).collect();
+            gone.iter().for_each(|key| remove(&mut table, *key));
+            posts.extend((20..40).map(|key| add(&mut table, key)));
+            for key in order.iter().rev().copied() {
+                let here = !gone.contains(&key);
+                assert_eq!(table.find(raw(key)), here.then_some(posts[key]), "{step}");
+            }
+            order.iter().filter(|key| !gone.contains(key)).for_each(|key| remove(&mut table, *key));
+            assert!((0..40).all(|key| table.find(raw(key)).is_none()), "{step}");
+            assert!(table.by_key.is_empty() && table.count() == 0);
+        }
+    }
+
+    #[test]
+    fn what_stays_makes_nothing_grow() {
+        let mut table = UsersTable::default();
+        let stays = add(&mut table, 0);
+        for key in 1..10_000 {
+            let post = add(&mut table, key);
+            let at = place_of(post).expect("of the user") as u32;
+            table.lose(at);
+            table.vacate(at);
+        }
+        assert!(table.fresh.capacity() < 1000 && table.by_key.len() <= 1);
+        assert_eq!(table.find(raw(0)), Some(stays));
     }
 }
