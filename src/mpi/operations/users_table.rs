@@ -412,7 +412,9 @@ mod tests {
             let mut posts: Vec<PostId> = (0..20).map(|key| add(&mut table, key)).collect();
             let order: Vec<usize> = (0..40).map(|at| at * step % 40).collect();
             let gone: Vec<usize> = order[..10].iter().copied().filter(|key| *key < 20).collect();
-            gone.iter().for_each(|key| remove(&mut table, *key));
+            for key in &gone {
+                remove(&mut table, *key);
+            }
             posts.extend((20..40).map(|key| add(&mut table, key)));
             for key in order.iter().rev().copied() {
                 let here = !gone.contains(&key);
