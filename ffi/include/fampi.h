@@ -82,6 +82,11 @@
 #define FAMPI_ERR_NOTHING_PROTECTED 262144009
 
 /*
+ A block with `FAMPI_TRYBLOCK_WITH_COLLECTIVE` has no collective of all its ranks.
+ */
+#define FAMPI_ERR_NO_COLLECTIVE 262144010
+
+/*
  Not all ranks ended the block with the same reduction: numbers, type, operation.
  */
 #define FAMPI_ERR_MISMATCHED 262144011
@@ -317,8 +322,10 @@ int FAMPI_Init(MPI_Comm comm);
  A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only. A request
  that fails in it makes the next global block of the communicator that has requests faulty, as
  its message may still come; what is raised in it does not. The ranks agree on one with
- `FAMPI_TRYBLOCK_GLOBAL`. `FAMPI_TRYBLOCK_WITH_COLLECTIVE` is taken as global, since fampi cannot
- see which of the requests is a collective.
+ `FAMPI_TRYBLOCK_GLOBAL`, and on one with `FAMPI_TRYBLOCK_WITH_COLLECTIVE`, which has a
+ collective of all its ranks in its list, or is ended by one (`FAMPI_TryBlock_finish_allreduce`).
+ Where it lacks that, and no process has died, it is faulty on all ranks, with
+ `FAMPI_ERR_NO_COLLECTIVE`, and interrupted, as others may wait in theirs.
 
  `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
  is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
@@ -631,10 +638,11 @@ int FAMPI_Get_failed_requests(MPI_Request tb_request,
                               int *count);
 
 /*
- The communicators with a new fault of these codes: the block's own, and those of blocks in its
- list that this rank is a member of. At most `max_communicators_count` are written; `count` says
- how many there are. Local, the same on all living ranks for a global block. The handles stay the
- program's own.
+ The communicators with a new fault of these codes: the block's own, and those of blocks and of
+ requests in its list, which are in use in it. A death counts for each of them that has the
+ process. At most `max_communicators_count` are written; `count` says how many there are. Local;
+ for a global block the block's own is the same on all living ranks, each other one on all its
+ members that have it in their lists. The handles stay the program's own.
 
  Returns as `FAMPI_Get_failed_requests`.
 
@@ -652,13 +660,13 @@ int FAMPI_Get_failed_communicators(MPI_Request tb_request,
 /*
  The ranks of `comm` with a fault of these codes, as a group that the program frees: the dead
  for process failures, the rank whose state is gone for `FAMPI_ERR_STATE_LOST`, the ranks that
- raised or met it for every other code. The dead of the block's own communicator are all that it
- has lost, whichever report named them first: so many does a recovery spawn. The rank that handed
- on the fault of an inner block is in the group of either communicator. Local, the same on all
- living ranks for a global block.
+ raised or met it for every other code. The dead are all that the block's own communicator has
+ lost, whichever report named them first: so many does a recovery spawn; and of any other
+ communicator those of them that it has. The rank that handed on the fault of an inner block is
+ in the group of either communicator. Local, the same on all living ranks for a global block.
 
- Returns `FAMPI_ERR_COMM` for a communicator that is not in use; else as
- `FAMPI_Get_failed_requests`.
+ Returns `FAMPI_ERR_COMM` for a communicator that is not in use, unless all its processes are in
+ the block's own; else as `FAMPI_Get_failed_requests`.
 
  Pointers:
 
@@ -711,10 +719,12 @@ int FAMPI_Report_fault(const struct FAMPI_Report *report, int index, int *rank, 
 void FAMPI_Report_free(struct FAMPI_Report *report);
 
 /*
- The ranks that reports on this communicator have named dead so far, as a group that the
- program frees. Local, the same on all living ranks that have seen the same blocks.
+ The ranks that reports on this communicator, or on one with all its processes, have named dead
+ so far, as a group that the program frees. Local, the same on all living ranks that have seen
+ the same blocks.
 
- Returns `FAMPI_ERR_COMM` for a communicator that is not in use, `FAMPI_ERR_ARG`.
+ Returns `FAMPI_ERR_COMM` when neither this communicator is in use nor one with all its
+ processes, `FAMPI_ERR_ARG`.
 
  Pointers:
 
@@ -724,7 +734,9 @@ int FAMPI_Comm_known_failed(MPI_Comm comm, MPI_Group *fgroup);
 
 /*
  Starts to make a communicator of the living ranks, in the same order. All of them call it; a
- block on `comm` that named the dead comes before. Progress is made in waits for the request.
+ block on `comm` that named the dead comes before. One that is not in use when a rank of it dies
+ can be shrunk, too, after a block on a communicator with all its processes that named the dead;
+ the wait for that one blocks in MPI's own shrink. Progress is made in waits for the request.
  Communicators are made one at a time, in the same order on all ranks.
 
  `newcomm` is written when the request is complete; the program frees it. Its errors return,

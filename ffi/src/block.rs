@@ -12,6 +12,8 @@ use crate::{
         FAMPI_TRYBLOCK_WITH_COLLECTIVE, FAMPI_Timeout, may_be_raised,
     },
     fused::Reduction,
+    origin::needs_all,
+    request::null,
     state::{Entry, Kind, Result, State, enter, enter_started},
 };
 
@@ -127,8 +129,10 @@ pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
 /// A block with `FAMPI_TRYBLOCK_LOCAL` sends nothing, and knows faults of this rank only. A request
 /// that fails in it makes the next global block of the communicator that has requests faulty, as
 /// its message may still come; what is raised in it does not. The ranks agree on one with
-/// `FAMPI_TRYBLOCK_GLOBAL`. `FAMPI_TRYBLOCK_WITH_COLLECTIVE` is taken as global, since fampi cannot
-/// see which of the requests is a collective.
+/// `FAMPI_TRYBLOCK_GLOBAL`, and on one with `FAMPI_TRYBLOCK_WITH_COLLECTIVE`, which has a
+/// collective of all its ranks in its list, or is ended by one (`FAMPI_TryBlock_finish_allreduce`).
+/// Where it lacks that, and no process has died, it is faulty on all ranks, with
+/// `FAMPI_ERR_NO_COLLECTIVE`, and interrupted, as others may wait in theirs.
 ///
 /// `tb_request` becomes a request of MPI that stands for the block. It is complete when the block
 /// is decided, and stays until `MPI_Request_free`. To leave a block that is not finished, free it
@@ -148,7 +152,8 @@ pub unsafe extern "C" fn FAMPI_TryBlock_start(
     enter(|state| {
         let level = match flag {
             FAMPI_TRYBLOCK_LOCAL => Level::Local,
-            FAMPI_TRYBLOCK_GLOBAL | FAMPI_TRYBLOCK_WITH_COLLECTIVE => Level::Global,
+            FAMPI_TRYBLOCK_GLOBAL => Level::Global,
+            FAMPI_TRYBLOCK_WITH_COLLECTIVE => Level::WithCollective,
             _ => return Err(FAMPI_ERR_ARG),
         };
         if tb_request.is_null() {
@@ -267,19 +272,35 @@ pub(crate) fn finish(
         return finish_alone(state, tb_request, limit);
     }
     let mut list = take(&mut state.lists.list);
-    let done = list.find(state, tb_request, requests).and_then(|()| {
-        list.take_over(state, tb_request)?;
+    let done = list.take_over(state, tb_request, requests).and_then(|()| {
+        if state.guest.needs_collective(block) && has_collective(state, block, requests) {
+            state.guest.note_collective(block);
+        }
         if let Some(Reduction { values, target }) = reduction {
             state.block(tb_request)?.result = Some(target);
             state.guest.fuse(block, values);
         }
         state.guest.finish(block, &list.parts, limit);
+        std::mem::swap(&mut state.block(tb_request)?.parts, &mut list.parts);
         Ok(())
     });
     state.lists.list = list;
     done?;
     state.settle();
     Ok(())
+}
+
+/// True when one of these requests needs all ranks of a block, or there are no others.
+#[cold]
+fn has_collective(state: &mut State, block: GuestBlock, requests: &[MPI_Request]) -> bool {
+    let State { guest, finished, .. } = state;
+    let data = guest.data_of(block);
+    guest.with_mpi(|mpi| {
+        let Some(own) = data.and_then(|data| mpi.users_comm(data)) else { return false };
+        let is_own = |raw: MPI_Request| raw != null() && raw != *finished;
+        let mut requests = requests.iter().copied().filter(|raw| is_own(*raw));
+        requests.any(|raw| needs_all(mpi, raw, own))
+    })
 }
 
 /// Raises a fault of the application in a block between its start and its finish, or in a request

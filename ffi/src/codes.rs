@@ -34,6 +34,8 @@ pub const FAMPI_ERR_INNER: c_int = 262_144_007;
 pub const FAMPI_ERR_STATE_LOST: c_int = 262_144_008;
 /// A state was to be restored that no commit has protected: start from the beginning.
 pub const FAMPI_ERR_NOTHING_PROTECTED: c_int = 262_144_009;
+/// A block with `FAMPI_TRYBLOCK_WITH_COLLECTIVE` has no collective of all its ranks.
+pub const FAMPI_ERR_NO_COLLECTIVE: c_int = 262_144_010;
 /// Not all ranks ended the block with the same reduction: numbers, type, operation.
 pub const FAMPI_ERR_MISMATCHED: c_int = 262_144_011;
 /// A rank had left the job when others started the block: start the same blocks on all ranks before
@@ -131,6 +133,7 @@ const _: () = {
     assert!(FAMPI_ERR_INNER == FaultCode::InnerBlock.number());
     assert!(FAMPI_ERR_STATE_LOST == FaultCode::StateLost.number());
     assert!(FAMPI_ERR_NOTHING_PROTECTED == FaultCode::NothingProtected.number());
+    assert!(FAMPI_ERR_NO_COLLECTIVE == FaultCode::NoCollective.number());
     assert!(FAMPI_ERR_MISMATCHED == FaultCode::Mismatched.number());
     assert!(FAMPI_ERR_FINALIZED == FaultCode::Finalized(0).number());
     assert!(FAMPI_ERR_RCODES_ANY == Codes::NUMBER_OF_ANY);
@@ -178,6 +181,7 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_ERR_INNER => c"a block in the list of this one was faulty",
         FAMPI_ERR_STATE_LOST => c"a rank died with the one that kept its copy; start from a file",
         FAMPI_ERR_NOTHING_PROTECTED => c"no commit has protected this state; start anew",
+        FAMPI_ERR_NO_COLLECTIVE => c"a block with a collective has none of all its ranks",
         FAMPI_ERR_MISMATCHED => c"not all ranks ended the block with the same reduction",
         FAMPI_ERR_FINALIZED => c"a rank had left the job; all ranks start the same blocks",
         FAMPI_ERR_TRANSIENT => c"the application raised a transient fault",

@@ -3,13 +3,12 @@
 //! Requests are found by their handle, which is an address: MPI often has the same one for the
 //! next request, so that nothing has to be noted anew.
 
-use std::{
-    collections::HashMap,
-    ffi::c_int,
-    hash::{BuildHasherDefault, Hasher},
-};
+use std::{collections::HashMap, ffi::c_int, hash::BuildHasherDefault};
 
-use fampi_core::{engine::platform::PostId, guest::GuestBlock};
+use fampi_core::{
+    guest::{GuestBlock, Part},
+    mpi::Spread,
+};
 use mpi::ffi::MPI_Request;
 
 use crate::{
@@ -22,10 +21,10 @@ use crate::{
 pub(crate) struct Block {
     pub(crate) name: GuestBlock,
     pub(crate) finished: bool,
-    /// For each part of the block its place in the list.
+    /// For each part of the block its place in the list; nothing if they are the same.
     pub(crate) places: Vec<usize>,
-    /// The program's requests in it.
-    pub(crate) operations: Vec<(PostId, MPI_Request)>,
+    /// What was in the list.
+    pub(crate) parts: Vec<Part>,
     /// Where the result of a reduction on the commit goes.
     pub(crate) result: Option<Target>,
     /// States that were brought back in it, by their slots.
@@ -34,15 +33,15 @@ pub(crate) struct Block {
 
 impl Block {
     fn new(name: GuestBlock) -> Self {
-        let (places, operations, restored) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, finished: false, places, operations, result: None, restored }
+        let (places, parts, restored) = (Vec::new(), Vec::new(), Vec::new());
+        Self { name, finished: false, places, parts, result: None, restored }
     }
 
     /// The next one, in the memory of this one.
     fn renew(&mut self, name: GuestBlock) {
         (self.name, self.finished, self.result) = (name, false, None);
         self.places.clear();
-        self.operations.clear();
+        self.parts.clear();
         if !self.restored.is_empty() {
             self.drop_restored();
         }
@@ -74,27 +73,6 @@ impl Entry {
     #[inline]
     fn is(&self, raw: MPI_Request) -> bool {
         self.held && self.handle.raw == raw
-    }
-}
-
-/// Addresses are spread by a multiplication; nobody attacks a table with them.
-#[derive(Default)]
-pub(crate) struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_usize(usize::from(*byte));
-        }
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        let product = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ product >> 32;
     }
 }
 

@@ -37,6 +37,7 @@ pub mod fused;
 pub mod handles;
 mod list;
 pub mod message;
+mod origin;
 mod owned;
 mod pool;
 pub mod query;

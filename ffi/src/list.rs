@@ -1,34 +1,38 @@
 //! The list of requests that a block is finished with.
 //!
-//! First every request is looked up, then all are taken over: a list with one that is refused
-//! changes nothing that the program could see. MPI keeps those that were found.
+//! Every request is looked up and taken over, in one pass; of a list with one that is refused, the
+//! block lets go of all again: it changes nothing that the program could see. MPI keeps those that
+//! were found.
 
-use fampi_core::{engine::platform::PostId, guest::Part, mpi::Kept};
+use fampi_core::{
+    guest::Part,
+    mpi::{Kept, MpiPlatform},
+};
 use mpi::ffi::MPI_Request;
 
 use crate::{
     codes::{FAMPI_ERR_REQUEST, FAMPI_ERR_STATE},
     handles::Handles,
+    origin,
     request::{key, null},
     state::{Entry, Kind, Result, State},
-    users::Users,
+    users,
 };
 
 /// What of a list belongs to its block. It is empty between calls, and keeps its memory.
 #[derive(Default)]
 pub(crate) struct List {
     pub(crate) parts: Vec<Part>,
-    /// For each part its place in the list.
+    /// For each part its place in the list, if one of them has another number there.
     places: Vec<usize>,
-    /// The program's requests among the parts.
-    operations: Vec<(PostId, MPI_Request)>,
     /// Requests of ours, of which none is to be there twice.
     ours: Vec<usize>,
 }
 
 impl List {
-    /// Finds what the requests stand for; MPI keeps those that are the program's own from now on.
-    pub(crate) fn find(
+    /// Finds what the requests stand for, and makes all of it parts of the block; MPI keeps those
+    /// that are the program's own from now on.
+    pub(crate) fn take_over(
         &mut self,
         state: &mut State,
         block: MPI_Request,
@@ -36,18 +40,43 @@ impl List {
     ) -> Result<()> {
         self.parts.clear();
         self.places.clear();
-        self.operations.clear();
         self.ours.clear();
+        let found = self.find(state, block, requests);
+        self.ours.sort_unstable();
+        let twice = self.ours.windows(2).any(|two| two[0] == two[1]);
+        let found = if twice { found.and(Err(FAMPI_ERR_REQUEST)) } else { found };
+        let State { guest, .. } = state;
+        found.inspect_err(|_| guest.with_mpi(|mpi| forget(mpi, &self.parts)))?;
+        let block = state.block(block)?;
+        block.finished = true;
+        std::mem::swap(&mut block.places, &mut self.places);
+        Ok(())
+    }
+
+    fn find(
+        &mut self,
+        state: &mut State,
+        block: MPI_Request,
+        requests: &[MPI_Request],
+    ) -> Result<()> {
         let name = state.block(block)?.name;
         let State { guest, handles, users, finished, .. } = state;
-        users.begin_list();
-        let (null, finished) = (null(), *finished);
+        let data = guest.data_of(name);
+        let (is_local, null, finished) = (!guest.is_agreed(name), null(), *finished);
         guest.with_mpi(|mpi| {
+            let own = data.and_then(|data| mpi.users_comm(data)).filter(|_| is_local);
+            mpi.begin_list();
             for (place, raw) in requests.iter().copied().enumerate() {
                 if raw == null || raw == finished {
                     continue;
                 }
-                let kind = Users::kind_of(mpi, raw);
+                let kind = users::kind_of(mpi, raw);
+                if kind == Kept::Message {
+                    let post = users::adopt_listed(mpi, raw, data)?;
+                    let part = own.map(|own| origin::part(mpi, post, raw, own));
+                    self.add(place, part.unwrap_or(Part::Request(post)));
+                    continue;
+                }
                 if kind == Kept::Unknown {
                     if raw == block {
                         return Err(FAMPI_ERR_REQUEST);
@@ -56,19 +85,33 @@ impl List {
                         continue;
                     }
                 }
-                let (post, message) = users.adopt_listed(mpi, raw, kind)?;
-                self.parts.push(match message {
-                    Some(it) if it.block == Some(name) => Part::Message(post, it.peer),
-                    _ => Part::Request(post),
-                });
-                self.places.push(place);
-                self.operations.push((post, raw));
+                let post = users::adopt(mpi, raw, kind)?;
+                if !mpi.note_listed(post) {
+                    return Err(FAMPI_ERR_REQUEST);
+                }
+                mpi.share_request(post, data);
+                let message = users.message(mpi, post).filter(|it| it.block == Some(name));
+                let part = match (message, own) {
+                    (Some(message), _) => Part::Message(post, message.peer),
+                    (None, Some(own)) => origin::part(mpi, post, raw, own),
+                    (None, None) => Part::Request(post),
+                };
+                self.add(place, part);
             }
             Ok(())
-        })?;
-        self.ours.sort_unstable();
-        let twice = self.ours.windows(2).any(|two| two[0] == two[1]);
-        if twice { Err(FAMPI_ERR_REQUEST) } else { Ok(()) }
+        })
+    }
+
+    /// The next part, which is at this place of the list.
+    #[inline]
+    fn add(&mut self, place: usize, part: Part) {
+        if place != self.parts.len() && self.places.is_empty() {
+            self.places.extend(0..self.parts.len());
+        }
+        if place != self.parts.len() || !self.places.is_empty() {
+            self.places.push(place);
+        }
+        self.parts.push(part);
     }
 
     /// Finds a request of ours; false if it is not.
@@ -79,8 +122,8 @@ impl List {
                 return if was_ours { Err(FAMPI_ERR_REQUEST) } else { Ok(false) };
             }
             Some(Entry { kind: Kind::Block(inner), .. }) if inner.finished => {
-                self.parts.push(Part::Block(inner.name));
-                self.places.push(place);
+                let part = Part::Block(inner.name);
+                self.add(place, part);
             }
             Some(Entry { kind: Kind::Making(making), .. }) if making.outcome() == Some(0) => {}
             Some(_) => return Err(FAMPI_ERR_STATE),
@@ -88,18 +131,9 @@ impl List {
         self.ours.push(key(raw));
         Ok(true)
     }
+}
 
-    /// Makes all that was found parts of the block.
-    pub(crate) fn take_over(&mut self, state: &mut State, block: MPI_Request) -> Result<()> {
-        let name = state.block(block)?.name;
-        let data = state.guest.data_of(name);
-        state.guest.with_mpi(|mpi| {
-            self.operations.iter().for_each(|(post, _)| mpi.share_request(*post, data));
-        });
-        let block = state.block(block)?;
-        block.finished = true;
-        std::mem::swap(&mut block.places, &mut self.places);
-        std::mem::swap(&mut block.operations, &mut self.operations);
-        Ok(())
-    }
+/// A block that had these parts is no more, or has none of them.
+pub(crate) fn forget(mpi: &mut MpiPlatform, parts: &[Part]) {
+    mpi.forget_requests(parts.iter().filter_map(Part::post));
 }

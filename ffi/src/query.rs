@@ -2,13 +2,17 @@
 
 use std::ffi::c_int;
 
-use fampi_core::{Codes, Fault, FaultCode, FaultReport};
+use fampi_core::{
+    Codes, Fault, FaultCode, FaultReport,
+    guest::{GuestBlock, GuestComm, Part},
+};
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
 use crate::{
     block::{list, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_STATE},
-    state::{Result, State, enter, enter_started},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE},
+    origin::{comm_of, is_part, places},
+    state::{Kind, Result, State, enter, enter_started},
 };
 
 /// The report of a block, which is the program's until `FAMPI_Report_free`.
@@ -57,7 +61,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_requests(
         let found: Vec<c_int> = failed
             .into_iter()
             .filter(|(_, code)| Codes::Numbers(codes).matches(*code))
-            .filter_map(|(part, _)| places.get(part).map(|place| *place as c_int))
+            .map(|(part, _)| places.get(part).copied().unwrap_or(part) as c_int)
             .collect();
         for (slot, place) in room.iter_mut().zip(&found) {
             *slot = *place;
@@ -67,10 +71,11 @@ pub unsafe extern "C" fn FAMPI_Get_failed_requests(
     })
 }
 
-/// The communicators with a new fault of these codes: the block's own, and those of blocks in its
-/// list that this rank is a member of. At most `max_communicators_count` are written; `count` says
-/// how many there are. Local, the same on all living ranks for a global block. The handles stay the
-/// program's own.
+/// The communicators with a new fault of these codes: the block's own, and those of blocks and of
+/// requests in its list, which are in use in it. A death counts for each of them that has the
+/// process. At most `max_communicators_count` are written; `count` says how many there are. Local;
+/// for a global block the block's own is the same on all living ranks, each other one on all its
+/// members that have it in their lists. The handles stay the program's own.
 ///
 /// Returns as `FAMPI_Get_failed_requests`.
 ///
@@ -95,12 +100,24 @@ pub unsafe extern "C" fn FAMPI_Get_failed_communicators(
             return Err(FAMPI_ERR_ARG);
         }
         let report = report(state, tb_request)?;
+        let block = state.block(tb_request)?.name;
         let guest = &state.guest;
-        let failed = |id| {
-            report.faults().iter().any(|it| it.comm == id && Codes::Numbers(codes).matches(it.code))
-        };
+        let matching = report.faults().iter().filter(|it| Codes::Numbers(codes).matches(it.code));
+        let failed = |id| matching.clone().any(|it| it.comm == id);
         let comms = state.comms.iter().filter(|known| failed(guest.id(known.comm)));
-        let found: Vec<MPI_Comm> = comms.map(|known| known.raw).collect();
+        let mut found: Vec<MPI_Comm> = comms.map(|known| known.raw).collect();
+        let own = guest.id(guest.comm_of(block));
+        let died = |it: &&Fault| it.comm == own && it.code.is_process_failure();
+        let dead: Vec<c_int> =
+            matching.clone().filter(died).map(|it| it.rank.number() as c_int).collect();
+        if let Some(own) = raw_of(state, block).filter(|_| !dead.is_empty()) {
+            for comm in used(state, tb_request)? {
+                let lost = places(own, &dead, comm).unwrap_or_default();
+                if lost.iter().any(Option::is_some) && !found.contains(&comm) {
+                    found.push(comm);
+                }
+            }
+        }
         for (slot, comm) in room.iter_mut().zip(&found) {
             *slot = *comm;
         }
@@ -111,13 +128,13 @@ pub unsafe extern "C" fn FAMPI_Get_failed_communicators(
 
 /// The ranks of `comm` with a fault of these codes, as a group that the program frees: the dead
 /// for process failures, the rank whose state is gone for `FAMPI_ERR_STATE_LOST`, the ranks that
-/// raised or met it for every other code. The dead of the block's own communicator are all that it
-/// has lost, whichever report named them first: so many does a recovery spawn. The rank that handed
-/// on the fault of an inner block is in the group of either communicator. Local, the same on all
-/// living ranks for a global block.
+/// raised or met it for every other code. The dead are all that the block's own communicator has
+/// lost, whichever report named them first: so many does a recovery spawn; and of any other
+/// communicator those of them that it has. The rank that handed on the fault of an inner block is
+/// in the group of either communicator. Local, the same on all living ranks for a global block.
 ///
-/// Returns `FAMPI_ERR_COMM` for a communicator that is not in use; else as
-/// `FAMPI_Get_failed_requests`.
+/// Returns `FAMPI_ERR_COMM` for a communicator that is not in use, unless all its processes are in
+/// the block's own; else as `FAMPI_Get_failed_requests`.
 ///
 /// # Safety
 ///
@@ -138,26 +155,30 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
         }
         let report = report(state, tb_request)?;
         let block = state.block(tb_request)?.name;
-        let known = state.comms.iter().find(|known| known.raw == comm).ok_or(FAMPI_ERR_COMM)?;
-        let id = state.guest.id(known.comm);
-        let data = state.guest.data_of(block);
-        let own = data.and_then(|data| state.guest.with_mpi(|mpi| mpi.users_comm(data)));
+        let id = state.known(comm).map(|known| state.guest.id(known));
+        let own = raw_of(state, block);
         let is_own = own.is_none_or(|own| own == comm);
+        let is_part = || own.is_some_and(|own| is_part(comm, own) == Ok(true));
+        if id.is_none() && !is_part() {
+            return Err(FAMPI_ERR_COMM);
+        }
         let mut ranks = Vec::new();
         for fault in report.faults().iter().filter(|it| Codes::Numbers(codes).matches(it.code)) {
             let rank = fault.rank.number() as c_int;
             match (fault.code, own) {
                 // It names the inner communicator, and a rank of the block's own.
-                (FaultCode::InnerBlock, Some(own)) if !is_own && fault.comm == id => {
-                    ranks.extend(rank_elsewhere(rank, own, comm)?);
+                (FaultCode::InnerBlock, Some(own)) if !is_own && Some(fault.comm) == id => {
+                    ranks.extend(places(own, &[rank], comm)?.into_iter().flatten());
                 }
                 (FaultCode::InnerBlock, _) if is_own => ranks.push(rank),
-                _ if fault.comm == id => ranks.push(rank),
+                _ if Some(fault.comm) == id => ranks.push(rank),
                 _ => {}
             }
         }
-        if is_own && Codes::Numbers(codes).matches(FaultCode::ProcessFailed) {
-            ranks.extend(report.known_failed().iter().map(|rank| rank.number() as c_int));
+        if Codes::Numbers(codes).matches(FaultCode::ProcessFailed) {
+            let dead = report.known_failed().iter().map(|rank| rank.number() as c_int);
+            let dead: Vec<c_int> = dead.collect();
+            ranks.extend(places(own.unwrap_or(comm), &dead, comm)?.into_iter().flatten());
         }
         ranks.sort_unstable();
         ranks.dedup();
@@ -167,29 +188,34 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
     })
 }
 
-/// The rank that a process of a communicator has in another one, if it is in that, too.
-fn rank_elsewhere(rank: c_int, of: MPI_Comm, elsewhere: MPI_Comm) -> Result<Option<c_int>> {
-    // SAFETY: reading a constant that MPI's library defines.
-    let mut groups = unsafe { [ffi::RSMPI_GROUP_NULL; 2] };
-    for (group, comm) in groups.iter_mut().zip([of, elsewhere]) {
-        // SAFETY: the communicator is in use; the result is ours.
-        let code = unsafe { ffi::MPI_Comm_group(comm, group) };
-        if code != 0 {
-            return Err(code);
+/// The program's handle of the communicator of a block.
+fn raw_of(state: &mut State, block: GuestBlock) -> Option<MPI_Comm> {
+    let data = state.guest.data_of(block)?;
+    state.guest.with_mpi(|mpi| mpi.users_comm(data))
+}
+
+/// The communicators of the blocks and of the requests in the list of a block, each once.
+fn used(state: &mut State, tb_request: MPI_Request) -> Result<Vec<MPI_Comm>> {
+    let State { guest, handles, comms, users, .. } = state;
+    let Some(Kind::Block(block)) = handles.entry(tb_request).map(|it| &it.kind) else {
+        return Err(FAMPI_ERR_REQUEST);
+    };
+    let inner = guest.used(block.name);
+    let raw = |comm: GuestComm| comms.iter().find(|it| it.comm == comm).map(|it| it.raw);
+    let mut used: Vec<MPI_Comm> = inner.into_iter().filter_map(raw).collect();
+    let posts = block.parts.iter().filter_map(Part::post);
+    guest.with_mpi(|mpi| {
+        for post in posts {
+            let comm = match users.message(mpi, post) {
+                Some(message) => raw(message.comm),
+                None => mpi.request_of(post).and_then(|raw| comm_of(mpi, raw)),
+            };
+            if let Some(comm) = comm.filter(|comm| !used.contains(comm)) {
+                used.push(comm);
+            }
         }
-    }
-    // SAFETY: reading a constant that MPI's library defines.
-    let nowhere = unsafe { ffi::RSMPI_UNDEFINED };
-    let [from, to] = groups;
-    let mut there = nowhere;
-    // SAFETY: the groups are live, the rank is one of the first.
-    let code =
-        unsafe { ffi::MPI_Group_translate_ranks(from, 1, &raw const rank, to, &raw mut there) };
-    for group in &mut groups {
-        // SAFETY: ours, and used no more.
-        unsafe { ffi::MPI_Group_free(group) };
-    }
-    if code == 0 { Ok((there != nowhere).then_some(there)) } else { Err(code) }
+    });
+    Ok(used)
 }
 
 fn part_of_group(comm: MPI_Comm, ranks: &[c_int]) -> Result<MPI_Group> {
@@ -283,10 +309,12 @@ pub unsafe extern "C" fn FAMPI_Report_free(report: *mut FAMPI_Report) {
     }
 }
 
-/// The ranks that reports on this communicator have named dead so far, as a group that the
-/// program frees. Local, the same on all living ranks that have seen the same blocks.
+/// The ranks that reports on this communicator, or on one with all its processes, have named dead
+/// so far, as a group that the program frees. Local, the same on all living ranks that have seen
+/// the same blocks.
 ///
-/// Returns `FAMPI_ERR_COMM` for a communicator that is not in use, `FAMPI_ERR_ARG`.
+/// Returns `FAMPI_ERR_COMM` when neither this communicator is in use nor one with all its
+/// processes, `FAMPI_ERR_ARG`.
 ///
 /// # Safety
 ///
@@ -298,10 +326,28 @@ pub unsafe extern "C" fn FAMPI_Comm_known_failed(comm: MPI_Comm, fgroup: *mut MP
             return Err(FAMPI_ERR_ARG);
         }
         let state = state.as_mut().ok_or(FAMPI_ERR_COMM)?;
-        let known = state.comms.iter().find(|known| known.raw == comm).ok_or(FAMPI_ERR_COMM)?;
-        let dead = state.guest.known_failed(known.comm);
-        let ranks: Vec<c_int> = dead.iter().map(|rank| rank.number() as c_int).collect();
+        let ranks = known_failed(state, comm)?.ok_or(FAMPI_ERR_COMM)?;
         // SAFETY: our caller's promise.
         unsafe { put(fgroup, part_of_group(comm, &ranks)?) }
     })
+}
+
+/// The ranks of a communicator that reports have named dead: nothing when neither it is in use nor
+/// one with all its processes.
+pub(crate) fn known_failed(state: &State, comm: MPI_Comm) -> Result<Option<Vec<c_int>>> {
+    let mut told: Option<Vec<c_int>> = None;
+    for known in &state.comms {
+        if known.raw != comm && is_part(comm, known.raw) != Ok(true) {
+            continue;
+        }
+        let dead = state.guest.known_failed(known.comm);
+        let dead: Vec<c_int> = dead.iter().map(|rank| rank.number() as c_int).collect();
+        let here = places(known.raw, &dead, comm)?.into_iter().flatten();
+        told.get_or_insert_default().extend(here);
+    }
+    if let Some(ranks) = &mut told {
+        ranks.sort_unstable();
+        ranks.dedup();
+    }
+    Ok(told)
 }

@@ -21,6 +21,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Request};
 use crate::{
     block::{list, put},
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, of_error},
+    query::known_failed,
     state::{Entry, Kind, Result, State, enter},
 };
 
@@ -32,6 +33,8 @@ pub(crate) struct Making {
 
 enum Stage {
     Shrink(Shrinking),
+    /// Of a communicator that was never in use, and has lost processes.
+    ShrinkUnused(MPI_Comm),
     Rebuild(Repairing, Plan),
     Over(c_int),
 }
@@ -76,6 +79,9 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> Stage {
             Some(Err(error)) => Stage::Over(of_error(&error)),
             Some(Ok(comm)) => Stage::Over(shrunk(state, comm, target)),
         },
+        Stage::ShrinkUnused(comm) => {
+            Stage::Over(shrink_unused(state, comm, target).err().unwrap_or(0))
+        }
         Stage::Rebuild(mut repairing, mut plan) => {
             let over = rebuild(state, &mut repairing, &mut plan, target);
             over.map_or(Stage::Rebuild(repairing, plan), Stage::Over)
@@ -91,6 +97,17 @@ fn shrunk(state: &mut State, comm: GuestComm, target: *mut MPI_Comm) -> c_int {
     // SAFETY: the program keeps the variable until the request is complete.
     let told = state.know(raw, comm).and_then(|()| unsafe { put(target, raw) });
     told.err().unwrap_or(0)
+}
+
+/// The survivors of a communicator that was never in use take what MPI's own shrink makes of it
+/// into use.
+fn shrink_unused(state: &mut State, comm: MPI_Comm, target: *mut MPI_Comm) -> Result<()> {
+    // SAFETY: live, as the program has promised.
+    let made = state.guest.with_mpi(|mpi| unsafe { mpi.shrink_unused(comm) });
+    let made = made.map_err(|error| of_error(&error))?;
+    state.comm(made)?;
+    // SAFETY: the program keeps the variable until the request is complete.
+    unsafe { put(target, made) }
 }
 
 /// Does what a rebuild asks for, until it has to wait; the return code, once it is over.
@@ -138,7 +155,9 @@ fn add(
 }
 
 /// Starts to make a communicator of the living ranks, in the same order. All of them call it; a
-/// block on `comm` that named the dead comes before. Progress is made in waits for the request.
+/// block on `comm` that named the dead comes before. One that is not in use when a rank of it dies
+/// can be shrunk, too, after a block on a communicator with all its processes that named the dead;
+/// the wait for that one blocks in MPI's own shrink. Progress is made in waits for the request.
 /// Communicators are made one at a time, in the same order on all ranks.
 ///
 /// `newcomm` is written when the request is complete; the program frees it. Its errors return,
@@ -164,6 +183,10 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
             return Err(FAMPI_ERR_ARG);
         }
         let state = State::started(state)?;
+        let is_known = state.known(comm).is_some();
+        if !is_known && known_failed(state, comm)?.is_some_and(|dead| !dead.is_empty()) {
+            return add(state, Stage::ShrinkUnused(comm), newcomm, request);
+        }
         let comm = state.comm(comm)?;
         let shrinking = state.guest.shrink(comm).map_err(|error| of_error(&error))?;
         add(state, Stage::Shrink(shrinking), newcomm, request)

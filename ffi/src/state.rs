@@ -27,7 +27,8 @@ use crate::{
     },
     fused::Number,
     handles::Handles,
-    list::List,
+    list::{self, List},
+    message::Message,
     owned::Owned,
     recover::links_two_groups,
     request::{empty_status, null, repeats},
@@ -218,8 +219,7 @@ impl State {
         }
         let mut freed = here.freed_by_program.take();
         if !freed.is_empty() {
-            let Self { guest, users, .. } = self;
-            guest.with_mpi(|mpi| users.free(mpi, &freed));
+            self.guest.with_mpi(|mpi| freed.iter().for_each(|raw| mpi.free_request(*raw)));
             freed.clear();
         }
         here.freed_by_program.replace(freed);
@@ -227,10 +227,10 @@ impl State {
 
     /// The program has freed the request of ours at this place.
     fn let_go(&mut self, place: u32) {
-        let Self { guest, handles, users, .. } = self;
+        let Self { guest, handles, .. } = self;
         if let Kind::Block(block) = &mut handles.at(place).kind {
             guest.release(block.name);
-            forget_operations(guest, users, block);
+            forget_parts(guest, block);
         }
     }
 
@@ -240,15 +240,15 @@ impl State {
     #[allow(clippy::inline_always)]
     #[inline(always)]
     pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> bool {
-        let Self { guest, handles, users, .. } = self;
+        let Self { guest, handles, .. } = self;
         let entry = handles.entry(*slot).filter(|entry| entry.handle.is_to_be_announced());
         let Some(Entry { kind, handle, held }) = entry else { return false };
         let place = handle.place();
         if let Kind::Block(block) = kind {
             *held = false;
             guest.release(block.name);
-            if !block.operations.is_empty() {
-                forget_operations(guest, users, block);
+            if !block.parts.is_empty() {
+                forget_parts(guest, block);
             }
             handles.keep(place);
         } else {
@@ -339,19 +339,19 @@ impl State {
     /// The operation behind a request of the program's own, which MPI keeps from now on; nothing
     /// for one that was over when it started, which is one request for all of these.
     pub(crate) fn operation(&mut self, raw: ffi::MPI_Request) -> Result<Option<PostId>> {
-        let Self { guest, handles, users, finished, .. } = self;
+        let Self { guest, handles, finished, .. } = self;
         if raw == *finished {
             return Ok(None);
         }
         if handles.is_freed(raw) {
             return Err(FAMPI_ERR_REQUEST);
         }
-        guest.with_mpi(|mpi| users.adopt(mpi, raw)).map(Some)
+        guest.with_mpi(|mpi| users::adopt(mpi, raw, users::kind_of(mpi, raw))).map(Some)
     }
 
     /// True for a request of the program's own that is no other one's, too.
     pub(crate) fn may_be_named(&mut self, raw: ffi::MPI_Request) -> bool {
-        let is_known = self.users.get(raw).is_some();
+        let is_known = self.user(raw).is_some();
         raw != null() && raw != self.finished && (is_known || !self.handles.was_freed(raw))
     }
 
@@ -362,9 +362,20 @@ impl State {
         if raised { Ok(()) } else { Err(FAMPI_ERR_STATE) }
     }
 
+    /// The operation behind a request of the program's own that MPI keeps for us.
+    fn user(&mut self, raw: ffi::MPI_Request) -> Option<PostId> {
+        self.guest.with_mpi(|mpi| mpi.find_request(raw))
+    }
+
+    /// The message of ours behind a request, if it is one.
+    pub(crate) fn message(&mut self, raw: ffi::MPI_Request) -> Option<Message> {
+        let Self { guest, users, .. } = self;
+        guest.with_mpi(|mpi| mpi.find_request(raw).and_then(|post| users.message(mpi, post)))
+    }
+
     /// True for a request that we made, or that MPI keeps for us.
     pub(crate) fn knows(&mut self, raw: ffi::MPI_Request) -> bool {
-        self.entry(raw).is_some() || self.users.get(raw).is_some()
+        self.entry(raw).is_some() || self.user(raw).is_some()
     }
 
     /// Status and code of a request that is over, as far as is known; null is over.
@@ -375,7 +386,7 @@ impl State {
         if let Some(entry) = self.entry(raw) {
             return entry.handle.outcome();
         }
-        let post = self.users.get(raw)?;
+        let post = self.user(raw)?;
         users::outcome(&mut self.guest, post)
     }
 
@@ -396,7 +407,7 @@ impl State {
     #[inline(never)]
     pub(crate) fn release(&mut self, slot: &mut ffi::MPI_Request) {
         if self.entry(*slot).is_none()
-            && let Some(post) = self.users.get(*slot)
+            && let Some(post) = self.user(*slot)
             && users::is_persistent(&mut self.guest, post)
         {
             return;
@@ -443,10 +454,11 @@ fn write_result(guest: &Guest, block: &mut Block) {
     }
 }
 
-/// The operations of a block that was freed.
+/// The list of a block that was freed.
 #[inline(never)]
-fn forget_operations(guest: &mut Guest, users: &mut Users, block: &mut Block) {
-    guest.with_mpi(|mpi| users.forget(mpi, block.operations.drain(..)));
+fn forget_parts(guest: &mut Guest, block: &mut Block) {
+    guest.with_mpi(|mpi| list::forget(mpi, &block.parts));
+    block.parts.clear();
 }
 
 /// Completes a request whose end is known.

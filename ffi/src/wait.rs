@@ -134,7 +134,7 @@ fn wait_for(
 /// The messages of ours in a list, and whether others of the program's requests are in it that are
 /// not over.
 fn messages(state: &mut State, requests: &[MPI_Request], left: &[Awaited]) -> (Vec<Waiting>, bool) {
-    let found = requests.iter().filter_map(|raw| state.users.message(*raw));
+    let found = requests.iter().filter_map(|raw| state.message(*raw));
     let found: Vec<_> = found.map(|it| (it.comm, it.peer, it.post)).collect();
     let is_foreign = |what: &Awaited| match what {
         Awaited::Operation(post) => !found.iter().any(|(.., message)| message == post),

@@ -95,10 +95,10 @@ impl Comm {
         self.engine().borrow().process.remembered()
     }
 
-    /// All ranks that the report of some block has named dead: the same on every living rank that
-    /// has seen the same blocks.
+    /// All ranks that the report of some block has named dead, a block on this communicator or on
+    /// one with all its processes: the same on every living rank that has seen the same blocks.
     pub fn known_failed(&self) -> RankSet {
-        self.engine().borrow().comm(self.key()).commit.reported_dead().clone()
+        self.engine().borrow().process.told_dead(self.key())
     }
 
     /// Says what a death does to the blocks that this rank starts from now on: whether it ends all

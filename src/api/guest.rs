@@ -13,11 +13,7 @@ use crate::{
     fault::{FaultCode, FaultReport},
     ids::CommId,
     rank::{Rank, RankSet},
-    recovery::{
-        copies::FIRST_COPY_TAG,
-        creation::{Creation, Kind},
-        repair::Repair,
-    },
+    recovery::copies::FIRST_COPY_TAG,
     seam::{
         platform::{DataId, Idle, Lane, Platform, PostId, Progress, UniverseId},
         reduction::Values,
@@ -25,7 +21,9 @@ use crate::{
     timeout::Timeout,
 };
 
-pub use crate::recovery::repair::Task;
+mod recover;
+
+pub use recover::{Repairing, Shrinking, Task};
 
 /// A process whose program owns its MPI.
 pub struct Guest {
@@ -76,11 +74,24 @@ pub type Waiting = (GuestComm, Option<Rank>, PostId);
 pub enum Part {
     /// A request that the platform knows.
     Request(PostId),
-    /// A message of this block ([`Guest::last_open`]) in the lane of [`Guest::lane`]: its request,
-    /// and its peer, which nobody knows for a receive from any source.
+    /// A message of this block ([`Guest::last_open`]) in the lane of [`Guest::lane`], or of a local
+    /// block: its request, and its peer, which nobody knows for a receive from any source.
     Message(PostId, Option<Rank>),
+    /// A request that the platform knows, and that needs no process of the block's communicator.
+    Elsewhere(PostId),
     /// An inner block.
     Block(GuestBlock),
+}
+
+impl Part {
+    /// The request that it is, unless it is an inner block.
+    #[inline]
+    pub fn post(&self) -> Option<PostId> {
+        match self {
+            Self::Request(post) | Self::Message(post, _) | Self::Elsewhere(post) => Some(*post),
+            Self::Block(_) => None,
+        }
+    }
 }
 
 /// What waiting came to.
@@ -92,17 +103,6 @@ pub enum Wait {
     TimedOut,
     /// A block that this process is in is doomed: finish it.
     Doomed,
-}
-
-/// A communicator of survivors in the making.
-pub struct Shrinking {
-    creation: Creation,
-}
-
-/// A communicator of survivors and replacements in the making, by calls and with a handle that the
-/// binding owns: it does what [`Guest::next_task`] says.
-pub struct Repairing {
-    repair: Repair,
 }
 
 impl Guest {
@@ -172,7 +172,7 @@ impl Guest {
 
     /// All ranks that the report of some block has named dead.
     pub fn known_failed(&self, comm: GuestComm) -> RankSet {
-        self.engine.comm(comm.0).commit.reported_dead().clone()
+        self.engine.process.told_dead(comm.0)
     }
 
     /// All ranks that a shrunken communicator leaves out: those of [`Self::known_failed`], and
@@ -205,11 +205,25 @@ impl Guest {
                 Part::Message(post, peer) => {
                     engine.adopt_request(block.0, *post, need_of(*peer));
                 }
+                Part::Elsewhere(post) => engine.adopt_request(block.0, *post, Need::Nobody),
                 Part::Block(inner) => engine.adopt_block(block.0, inner.0),
             }
         }
+        if engine.needs_no_collective(block.0) {
+            engine.note_collective(block.0);
+        }
         engine.finish_adopted(block.0, timeout);
         self.in_mpi = None;
+    }
+
+    /// Says of a block, which is finished next, that it has its collective.
+    pub fn note_collective(&mut self, block: GuestBlock) {
+        self.engine.note_collective(block.0);
+    }
+
+    /// True for a block that is faulty if it has none.
+    pub fn needs_collective(&self, block: GuestBlock) -> bool {
+        self.engine.block(block.0).level == Level::WithCollective
     }
 
     /// The numbers that this process brings to the reduction on the commit of a block, which is
@@ -301,6 +315,16 @@ impl Guest {
     #[inline]
     pub fn verdict(&self, block: GuestBlock) -> Option<bool> {
         self.engine.verdict(block.0)
+    }
+
+    /// The communicator of a block.
+    pub fn comm_of(&self, block: GuestBlock) -> GuestComm {
+        GuestComm(self.engine.block(block.0).comm)
+    }
+
+    /// The communicators of blocks inside of a block, where they are others than its own.
+    pub fn used(&self, block: GuestBlock) -> Vec<GuestComm> {
+        self.engine.contents(block.0).used.iter().copied().map(GuestComm).collect()
     }
 
     /// Protects bytes of this process in a block that is not finished: a copy goes to the partner
@@ -395,51 +419,6 @@ impl Guest {
         self.engine.detach(block.0);
     }
 
-    /// Starts to make a communicator of survivors and of replacements that are linked to them. All
-    /// survivors do so, after a block that has named the dead.
-    pub fn repair(&mut self, failed: GuestComm) -> Repairing {
-        Repairing { repair: Repair::start(&mut self.engine, failed.0) }
-    }
-
-    /// The part of a replacement in that.
-    pub fn enter_repair() -> Repairing {
-        Repairing { repair: Repair::enter() }
-    }
-
-    /// The part of a survivor that cannot take part: the others fail.
-    pub fn refuse_repair(&mut self, failed: GuestComm) {
-        Repair::refuse(&mut self.engine, failed.0);
-    }
-
-    /// Goes on with a repair, whose last task is done, as far as possible; gives the next task.
-    pub fn next_task(&mut self, repairing: &mut Repairing) -> Option<Task> {
-        repairing.repair.step(&mut self.engine)
-    }
-
-    /// Starts to make a communicator of the survivors; all of them do so.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::CreationPending`]: one communicator is made at a time.
-    pub fn shrink(&mut self, comm: GuestComm) -> Result<Shrinking, Error> {
-        let engine = &mut self.engine;
-        Ok(Shrinking { creation: Creation::start(engine, comm.0, Kind::Shrink)? })
-    }
-
-    /// Goes on with it as far as possible.
-    pub fn step(&mut self, shrinking: &mut Shrinking) -> Option<Result<GuestComm, Error>> {
-        let engine = &mut self.engine;
-        let made = shrinking.creation.step(engine)?;
-        engine.job.creating = false;
-        Some(made.and_then(|key| {
-            engine.job.world = key.or(engine.job.world);
-            if let Some(key) = key {
-                engine.prepare_for_guest(key);
-            }
-            key.map(GuestComm).ok_or(Error::CreationFailed)
-        }))
-    }
-
     /// One step of everything.
     pub fn progress(&mut self) {
         if !self.engine.process.has_left() {
@@ -462,13 +441,6 @@ impl Guest {
     /// Leaves in order, before MPI is finalised.
     pub fn leave(&mut self) {
         self.engine.leave();
-    }
-}
-
-impl Repairing {
-    /// How [`Task::Make`] went here: the communicator, which was adopted, or nothing.
-    pub fn handle_made(&mut self, made: Option<GuestComm>) {
-        self.repair.handle_made(made.map(|comm| comm.0));
     }
 }
 

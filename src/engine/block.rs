@@ -3,6 +3,8 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::{
     Engine, Need, Span, neighbours::Exchange, patience::Heard, probe::Deferred, service::Service,
 };
@@ -37,6 +39,8 @@ pub(crate) struct Contents {
     pub(super) first_pending: usize,
     /// True when one of these has failed.
     pub(super) has_failed: bool,
+    /// The communicators of blocks inside of it, where they are others than its own.
+    pub(crate) used: SmallVec<[CommKey; 2]>,
     /// True when one of its operations needs something of every rank.
     pub(super) has_synchronised: bool,
     /// Receives that wait for a probe to match their messages, in the order of their posts.
@@ -70,6 +74,7 @@ impl Contents {
             first_listed: usize::MAX,
             first_pending: 0,
             has_failed: false,
+            used: SmallVec::new(),
             has_synchronised: false,
             deferred: Vec::new(),
             messages: Vec::new(),
@@ -176,7 +181,8 @@ impl Engine {
         }
         let left = self.process.has_left();
         let contents = &mut self.contents[key.slot()];
-        contents.records.clear(|post, buffer| {
+        let complete = !contents.has_failed && contents.first_pending == contents.records.len();
+        contents.records.clear(complete, |post, buffer| {
             if left {
                 // The platform has ended: what it did not let go of is in use for ever.
                 core::mem::forget(buffer);
@@ -194,6 +200,7 @@ impl Engine {
         }
         contents.deferred.clear();
         contents.heard.clear();
+        contents.used.clear();
         if !contents.copies.is_empty() {
             contents.copies.clear();
         }

@@ -84,7 +84,7 @@ impl Engine {
     /// Makes a request that somebody else started the next one of a block.
     #[inline]
     pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId, need: Need) {
-        self.contents_mut(key).records.add(need).adopt(post);
+        self.contents_mut(key).records.adopt(need, post);
     }
 
     /// What became of the requests of a block that somebody else started, in their order.
@@ -102,6 +102,12 @@ impl Engine {
     /// What this rank brings to the reduction on the commit of a block, which is finished next.
     pub(crate) fn fuse(&mut self, key: BlockKey, values: Values) {
         self.block_mut(key).values.set(&values);
+        self.note_collective(key);
+    }
+
+    /// A block that is finished next has an operation that needs all ranks.
+    pub(crate) fn note_collective(&mut self, key: BlockKey) {
+        self.contents_mut(key).has_synchronised = true;
     }
 
     /// Ends the attempt at a block whose requests were adopted, perhaps after its end was clear.
@@ -186,6 +192,16 @@ impl Engine {
         // The k-th words are those of the k-th rank before us.
         let of = |rank: usize| (me + ranks - rank) % ranks * width;
         Ok((0..ranks).flat_map(|rank| words[of(rank)..of(rank) + width].to_vec()).collect())
+    }
+
+    /// True for a block in which MPI starts no collective, as a process has died, or needs none, as
+    /// this one is alone.
+    #[inline]
+    pub(crate) fn needs_no_collective(&self, key: BlockKey) -> bool {
+        let block = self.block(key);
+        let state = self.comm(block.comm);
+        block.level == Level::WithCollective
+            && (state.size() == 1 || !state.commit.dead().is_empty())
     }
 
     /// A rank of the block's communicator died: do its pending requests have a chance?

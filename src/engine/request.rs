@@ -114,6 +114,14 @@ impl Engine {
 
     /// Adds an inner block as the next request.
     pub(crate) fn nest(&mut self, key: BlockKey, inner: BlockKey) {
+        let own = self.block(key).comm;
+        let inside = self.contents(inner).used.clone();
+        for comm in inside.into_iter().chain([self.block(inner).comm]) {
+            let used = &mut self.contents_mut(key).used;
+            if comm != own && !used.contains(&comm) {
+                used.push(comm);
+            }
+        }
         self.contents_mut(key).records.add(Need::Inner(inner));
     }
 

@@ -39,12 +39,12 @@ use operations::contexts::lane_of;
 
 pub use self::{
     baseline::Baseline,
-    calls::comm::communicators,
+    calls::{comm::communicators, kept::Origin},
     facts::{Facts, facts},
     holdings::Holdings,
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
     node::trace::record,
-    operations::{platform::MpiPlatform, users::Ended, users_requests::Kept},
+    operations::{platform::MpiPlatform, users::Ended, users_requests::Kept, users_table::Spread},
 };
 use crate::{
     error::Error,

@@ -15,6 +15,7 @@ pub(super) use super::openmpi5::{
     kept_requests::{Free, Keeping, Seen},
     launch_census,
     null_comm_refcount::protect as after_init,
+    request_origin::origin,
     romio::choose as prepare_files,
     shared_machine::yield_when_idle,
     unreported_exit, version, was_spawned,

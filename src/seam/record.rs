@@ -232,7 +232,7 @@ pub(crate) struct Records {
     places: Vec<Record>,
     /// The places above are free: all that they have is a box.
     used: usize,
-    /// How many of those below the application has taken the buffer of.
+    /// How many of those below the application has taken the buffer of, or never gave one.
     taken: usize,
 }
 
@@ -265,6 +265,13 @@ impl Records {
         records
     }
 
+    /// The next request, with an operation and a buffer of somebody else.
+    #[inline]
+    pub(crate) fn adopt(&mut self, need: Need, id: PostId) {
+        self.taken += 1;
+        self.add(need).adopt(id);
+    }
+
     /// The next request, with its operation; its index.
     pub(crate) fn add_posted(&mut self, need: Need, posted: Posted) -> usize {
         let index = self.used;
@@ -290,10 +297,10 @@ impl Records {
     }
 
     /// The block is over: what the platform still has is given up, with its buffer, and what nobody
-    /// took is dropped.
+    /// took is dropped. `complete` says that nothing is under way.
     #[inline]
-    pub(crate) fn clear(&mut self, abandon: impl FnMut(Post, Option<AnyBuffer>)) {
-        if self.taken != self.used {
+    pub(crate) fn clear(&mut self, complete: bool, abandon: impl FnMut(Post, Option<AnyBuffer>)) {
+        if self.taken != self.used || !complete {
             self.give_up(abandon);
             self.iter_mut().for_each(|record| drop(record.take_any()));
         }
@@ -376,7 +383,7 @@ mod tests {
         assert!(!records[1].take_into(&mut vec![0_u8]));
         assert!(records[1].buffer().is_some());
         let given_up = Cell::new(None);
-        records.clear(|post, buffer| {
+        records.clear(true, |post, buffer| {
             let Post::Kept(id) = post else { return };
             given_up.set(buffer.map(|buffer| (id, buffer.elements())));
         });

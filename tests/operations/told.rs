@@ -2,8 +2,8 @@
 //! a recovery asks for them.
 
 use fampi::{
-    BlockOptions, Codes, Color, Comm, Error, Fault, FaultCode, FaultReport, Finished, Level,
-    Outcome, Rank, RankSet, Timeout, Tried, World,
+    BlockOptions, Codes, Color, Comm, CommId, Error, Fault, FaultCode, FaultReport, Finished,
+    Level, Outcome, Rank, RankSet, Timeout, Tried, World,
     sim::{self, Simulation},
 };
 
@@ -153,4 +153,62 @@ fn a_fault_that_is_handled_inside_is_told_to_no_other() {
         committed
     });
     assert!(report.expect_orderly().into_iter().all(|committed| committed));
+}
+
+/// What a rank knows of the halves after a death that no block on them has met.
+struct Used {
+    is_member: bool,
+    half: CommId,
+    failed: Vec<CommId>,
+    of_half: Vec<u32>,
+    known: Vec<u32>,
+}
+
+#[test]
+fn a_death_counts_for_each_communicator_in_use_that_has_the_process() {
+    for (seed, uses) in (0..20).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let report = Simulation::new(SIZE).seed(seed).run_world(move |world| {
+            let half = half(&world);
+            let mut outer = world.start(Level::Global).expect("in use");
+            if uses {
+                outer.nest(half.start(Level::Global).expect("in use").finish(Timeout::Never));
+            }
+            let voted = world.try_block(ALWAYS, |_| Ok(())).expect("nobody has died");
+            assert!(matches!(voted, Tried::Committed(..)));
+            if world.rank().number() == BAD {
+                sim::crash();
+            }
+            let ended = outer.finish(Timeout::Never).wait_local(Timeout::Never);
+            let (told, finished) = told(ended, &world);
+            assert_eq!((told.is_committed, &told.dead), (false, &vec![BAD]), "{}", told.report);
+            let used = Used {
+                is_member: world.rank().number() >= SIZE / 2,
+                half: half.id(),
+                failed: finished.failed_communicators(Codes::PROCESS_FAILURES),
+                of_half: numbers(&finished.failed_group(Codes::PROCESS_FAILURES, &half)),
+                known: numbers(&half.known_failed()),
+            };
+            assert!(used.failed.contains(&world.id()));
+            // It can be shrunk, and used, though no block on it has met the death.
+            drop(finished);
+            let living = if used.is_member { shrunk(&half) } else { half.clone() };
+            let tried = living.try_block(ALWAYS, |_| Ok(())).expect("no outer block");
+            assert!(matches!(tried, Tried::Committed(..)), "seed {seed}");
+            assert_eq!(living.size(), SIZE / 2 - u32::from(used.is_member));
+            drop((half, living));
+            world.finalize();
+            used
+        });
+        let all: Vec<_> = report.results().collect();
+        assert_eq!(all.len(), SIZE as usize - 1, "seed {seed}: {report}");
+        for used in all {
+            assert_eq!(used.failed.contains(&used.half), uses && used.is_member, "seed {seed}");
+            let dead = if used.is_member { vec![BAD - SIZE / 2] } else { Vec::new() };
+            assert_eq!((&used.of_half, &used.known), (&dead, &dead), "seed {seed}");
+        }
+    }
+}
+
+fn shrunk(comm: &Comm) -> Comm {
+    comm.shrink().expect("nobody else dies")
 }

@@ -64,7 +64,7 @@ fn a_death_that_a_recovery_finds_inside_of_a_block_is_in_the_report_of_that_bloc
 #[test]
 fn all_ranks_of_a_block_are_told_what_was_wrong_inside_of_it_and_who_is_missing() {
     let told = program(&["tests/programs/told.c"], Link::Shared, &[]);
-    for (what, living) in [("death", 4), ("raise", 5)] {
+    for (what, living) in [("death", 4), ("raise", 5), ("used", 5)] {
         expect(&Launch::new(&told, 6).words([what]), living, ": told");
     }
 }
@@ -85,6 +85,12 @@ fn messages_between_the_living_go_on_whatever_dies_and_whatever_was_aborted() {
     ] {
         expect(&Launch::new(&patient, 5).words([what]), living, ": passed");
     }
+}
+
+#[test]
+fn no_strangers_death_ends_a_receive_of_a_local_block() {
+    let patient = program(&["tests/programs/patient.c"], Link::Shared, &[]);
+    expect(&Launch::new(&patient, 5).words(["strangers"]), 4, ": passed");
 }
 
 #[test]

@@ -7,6 +7,7 @@
  * ever     any number of aborts and deaths, each followed by a good block
  * any      as ever, and what is received comes from any source
  * stale    what an aborted block has left meets no later one, tags and status are the program's
+ * strangers the same with MPI's own messages, also on a communicator of the pair
  * local    a pair in a local block, of which one is late by more than a death is waited for
  * prompt   the same as late, and the pair is cut
  * plain    on a communicator that is not in use these are MPI's own
@@ -123,6 +124,35 @@ static void local(void)
   OK(FAMPI_Request_free(&block));
 }
 
+/* MPI's own messages of such a pair, on the block's communicator and on one of the two alone, and
+ * one from the dead. */
+static void strangers(MPI_Comm both)
+{
+  MPI_Comm comms[2] = {world, both};
+  MPI_Request block, list[2];
+  double began = MPI_Wtime();
+  if (rank == dead) die();
+  if (rank > 1) return;
+  for (int at = 0; at < 2; at++) {
+    OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_LOCAL, &block));
+    fill(rank);
+    while (rank == 1 && MPI_Wtime() < began + 2.5 * (at + 1)) {}
+    OK(MPI_Irecv(got, LONG, MPI_INT, 1 - rank, TAG, comms[at], &list[0]));
+    OK(MPI_Isend(mine, LONG, MPI_INT, 1 - rank, TAG, comms[at], &list[1]));
+    EXPECT(FAMPI_SUCCESS, end(block, 2, list));
+    holds(1 - rank);
+    OK(MPI_Wait(&list[0], MPI_STATUS_IGNORE));
+    OK(MPI_Wait(&list[1], MPI_STATUS_IGNORE));
+    OK(FAMPI_Request_free(&block));
+  }
+  OK(FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_LOCAL, &block));
+  MPI_Irecv(got, LONG, MPI_INT, dead, TAG, world, &list[0]);
+  EXPECT(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, end(block, 1, list));
+  CHECK(failed(block, FAMPI_ERR_PROC_FAILED_SOFT) | failed(block, MPI_ERR_PROC_FAILED));
+  MPI_Request_free(&list[0]);
+  OK(FAMPI_Request_free(&block));
+}
+
 /* Rank 0 loses the dead and does not go on to its partner, which has done its part. */
 static void vain(int inside)
 {
@@ -198,7 +228,9 @@ int main(int argc, char **argv)
 {
   begin(&argc, &argv);
   const char *what = argc > 1 ? argv[1] : "";
+  MPI_Comm both;
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  MPI_Comm_split(world, rank > 1, rank, &both);
   if (strcmp(what, "plain") == 0) {
     MPI_Request list[2];
     int value = -1;
@@ -222,6 +254,7 @@ int main(int argc, char **argv)
   EXPECT(FAMPI_SUCCESS, ring(size, 1, 1));
   if (strcmp(what, "late") == 0) pair(FAMPI_PATIENT);
   if (strcmp(what, "local") == 0) local();
+  if (strcmp(what, "strangers") == 0) strangers(both);
   if (strcmp(what, "prompt") == 0) pair(FAMPI_PROMPT);
   if (strcmp(what, "vain") == 0) vain(0);
   if (strcmp(what, "inside") == 0) vain(1);

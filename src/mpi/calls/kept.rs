@@ -36,12 +36,22 @@ impl Request {
     #[inline]
     pub(in crate::mpi) unsafe fn free_by(&self, free: Free) {
         if !self.is_over() {
-            let _inside = inside::ordinary();
             let mut raw = self.raw();
             // SAFETY: live, and used no more.
             let _ = unsafe { free(&raw mut raw) };
         }
     }
+}
+
+/// Where a request of the program came from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Origin {
+    /// A message on a communicator, with the peer's rank there; a negative one for any.
+    Message(ffi::MPI_Comm, c_int),
+    /// A collective on a communicator.
+    Collective(ffi::MPI_Comm),
+    /// Anything else, or not known.
+    Other,
 }
 
 /// A persistent receive of this process from itself, to which nothing is sent, or a persistent send
@@ -52,7 +62,7 @@ pub(in crate::mpi) struct Probe {
 }
 
 /// The tag of a message that no program sends to itself while this library starts.
-const TAG: c_int = 23_130;
+pub(in crate::mpi) const TAG: c_int = 23_130;
 
 impl Probe {
     /// A receive that was not started.

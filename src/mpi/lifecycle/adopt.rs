@@ -134,6 +134,35 @@ impl MpiPlatform {
         notice.inspect(|notice| notice.call_back(function)).is_some()
     }
 
+    /// A communicator of those that live, of one that was never in use, for the user, who frees
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationFailed`], on all that live.
+    ///
+    /// # MPI
+    ///
+    /// Collective over those that live, and blocking: a shrink and an agreement.
+    ///
+    /// # Safety
+    ///
+    /// The handle is a live communicator.
+    pub unsafe fn shrink_unused(&mut self, raw: ffi::MPI_Comm) -> Result<ffi::MPI_Comm, Error> {
+        // SAFETY: live, says our caller.
+        let users = unsafe { Comm::from_raw(raw) }?;
+        let made = users.shrink(self.ulfm);
+        users.acknowledge_failures(self.ulfm);
+        match made {
+            Ok(made) if users.unanimous(self.ulfm, true) => Ok(made.given_away().raw()),
+            Ok(_) => Err(Error::CreationFailed),
+            Err(_) => {
+                users.unanimous(self.ulfm, false);
+                Err(Error::CreationFailed)
+            }
+        }
+    }
+
     /// A shrunken communicator for the user, who frees it.
     pub(super) fn shrink_guest(
         &mut self,

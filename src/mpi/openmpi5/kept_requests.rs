@@ -12,7 +12,7 @@
 //! call would copy: then MPI is not called. Every call that frees a request does so by a function
 //! whose address is in the request; a kept one has another there, which gives the caller its
 //! `MPI_REQUEST_NULL` and leaves the request as it is, so that it can be waited for by the next
-//! copy.
+//! copy. Which function is there says, too, whether the program has freed it.
 //!
 //! **Versions** each Open MPI 5. A request of this process is examined first, in each of its
 //! states: where it does not look and work as expected no request is kept, and programs that own
@@ -95,6 +95,10 @@ pub(in crate::mpi) struct Keeping {
     /// The functions that free a receive and a send. What has another may be of the kind that MPI
     /// asks for its status when it is over.
     messages: [Free; 2],
+    /// What marks a request as freed, and what it has then. A function may have several addresses:
+    /// these are compared.
+    shared: Free,
+    freed: Free,
 }
 
 impl Keeping {
@@ -130,7 +134,9 @@ impl Keeping {
         };
         // SAFETY: in this major version the function of this name has this type.
         let is_failed = unsafe { std::mem::transmute::<*mut c_void, IsFailed>(is_failed) };
-        let mut keeping = Self { at: PART, is_failed, messages: [note_free; 2] };
+        let (messages, shared, freed): ([Free; 2], Free, Free) =
+            ([note_free; 2], mark_freed, free_again);
+        let mut keeping = Self { at: PART, is_failed, messages, shared, freed };
         let mut probe = Probe::new()?;
         let raw = probe.raw();
         let mut fits = keeping.is_persistent_and(raw, INACTIVE);
@@ -205,11 +211,43 @@ impl Keeping {
             && found.MPI_ERROR == 0
     }
 
+    /// Frees nothing.
+    pub(in crate::mpi) const NO_FREE: Free = note_free;
+
+    /// Keeps a request that a block has: what frees it marks it as freed, and no more. Gives what
+    /// would have freed it.
+    ///
+    /// # Safety
+    ///
+    /// The request is live, and not one that MPI gives for many operations.
+    #[inline]
+    pub(in crate::mpi) unsafe fn keep_shared(self, request: MPI_Request) -> Free {
+        self.part(request).free.replace(self.shared)
+    }
+
+    /// True for a request that was marked so, and was freed.
+    ///
+    /// # Safety
+    ///
+    /// The request is kept.
+    #[inline]
+    pub(in crate::mpi) unsafe fn was_freed(self, request: MPI_Request) -> bool {
+        ptr::fn_addr_eq(self.part(request).free.get(), self.freed)
+    }
+
+    /// True for a function that a kept request has, which calls this one when no block has it.
+    #[inline]
+    pub(in crate::mpi) fn is_of_kept(self, free: Free, instead: Free) -> bool {
+        let known = [self.shared, self.freed, instead];
+        known.iter().any(|known| ptr::fn_addr_eq(*known, free))
+    }
+
     /// Keeps a request: what frees it calls this function instead. Gives the one it had.
     ///
     /// # Safety
     ///
     /// The request is live, and not one that MPI gives for many operations.
+    #[inline]
     pub(in crate::mpi) unsafe fn keep(self, request: MPI_Request, instead: Free) -> Free {
         self.part(request).free.replace(instead)
     }
@@ -219,6 +257,7 @@ impl Keeping {
     /// # Safety
     ///
     /// The request is kept, and this is the function that it had.
+    #[inline]
     pub(in crate::mpi) unsafe fn give_back(self, request: MPI_Request, free: Free) {
         self.part(request).free.set(free);
     }
@@ -331,6 +370,24 @@ unsafe extern "C" fn note_free(slot: *mut MPI_Request) -> c_int {
     // SAFETY: MPI passes the variable of the caller.
     let freed = unsafe { ptr::replace(slot, null()) };
     FREED.store(freed.0.addr(), Relaxed);
+    0
+}
+
+/// What frees a request that a block has: it says so in the request, where that block looks when
+/// it is over.
+unsafe extern "C" fn mark_freed(slot: *mut MPI_Request) -> c_int {
+    // SAFETY: MPI passes the variable of the caller.
+    let freed = unsafe { ptr::replace(slot, null()) };
+    if let Ok(keeping) = Keeping::find() {
+        keeping.part(freed).free.set(keeping.freed);
+    }
+    0
+}
+
+/// What frees it again, by another copy of its handle.
+unsafe extern "C" fn free_again(slot: *mut MPI_Request) -> c_int {
+    // SAFETY: MPI passes the variable of the caller.
+    unsafe { slot.write(null()) };
     0
 }
 

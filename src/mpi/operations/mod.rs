@@ -5,8 +5,8 @@
 //! in_flight        messages of blocks, in the records that have their buffers
 //! post             starts all other operations
 //! probe            messages that are looked for before they are received
-//! users            requests and communicators of a program that owns its MPI; users_requests
-//!                  shares them with it
+//! users            requests and communicators of a program that owns its MPI; users_table finds
+//!                  them, users_requests shares them with the program
 //! files            what accesses to files name
 //! contexts         the communicators of operations, some made in advance
 //! platform         all of it in one value
@@ -21,3 +21,4 @@ pub(super) mod probe;
 pub(super) mod table;
 pub(super) mod users;
 pub(super) mod users_requests;
+pub(super) mod users_table;

@@ -5,8 +5,12 @@
 use std::{mem, time::Instant};
 
 use super::{
-    contexts::DataComm, files::Files, in_flight::Flights, probe::Messages, table::Table,
-    users::UsersComms,
+    contexts::DataComm,
+    files::Files,
+    in_flight::Flights,
+    probe::Messages,
+    table::Table,
+    users::{Users, UsersComms},
 };
 use crate::{
     mpi::{
@@ -88,7 +92,7 @@ impl MpiPlatform {
         while let Some(record) = records.get_mut(complete)
             && let (false, Some(id)) = (record.is_over(), record.id())
         {
-            if self.table.is_whole(id) {
+            if self.table.users.get(id).is_some_and(Users::is_whole) {
                 // Written in its place: copied after it was put together it would be waited for.
                 record.end_at_once(0);
                 complete += 1;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{
     contexts::lane_of,
     platform::MpiPlatform,
-    table::{Extra, Own, Owner, State},
+    table::{Extra, Own, State},
 };
 use crate::{
     fault::FaultCode,
@@ -60,7 +60,7 @@ impl MpiPlatform {
         let lane = if kind == Kind::File { Lane::NOWHERE } else { lane };
         let (buffer, state) = (Some(buffer), State::Wanted);
         let own = Own { kind, elements, element, comm, buffer, _extra: extra, state };
-        Ok(Posted::Running(self.table.add(request, lane, Owner::Engine(own))))
+        Ok(Posted::Running(self.table.add(request, lane, own)))
     }
 
     /// Starts an operation on the communicator of a context.

@@ -9,6 +9,8 @@
 //! A request is kept from the moment at which the user gives it to us: MPI frees it when the user
 //! has freed it, or has waited for it, by any copy of its handle, and no block has it any more.
 
+use std::ffi::c_int;
+
 use mpi::ffi;
 
 use crate::{
@@ -23,7 +25,7 @@ use crate::{
         this_mpi::{Free, Keeping, Seen},
     },
     native::Request,
-    seam::platform::{DataId, Progress, Status, UniverseId},
+    seam::platform::{DataId, Lane, Progress, Status, UniverseId},
 };
 
 /// What became of an operation of the user.
@@ -39,132 +41,239 @@ pub struct Ended {
 
 /// What is known of an operation of the user, whose request is kept.
 pub(super) struct Users {
-    keeping: &'static Keeping,
+    request: Request,
     /// How MPI frees the request, once it may.
     free: Free,
-    /// The user has freed it.
-    pub(super) is_freed: bool,
-    /// Nobody asks for it any more, and it is over: the next is kept in its place.
-    pub(super) is_former: bool,
+    /// What the user is called by when it is freed, and no block has it.
+    instead: Free,
+    /// What it came to, if there is more to say than its request does, and what is to come of it.
+    more: Option<Box<More>>,
+    /// The communicator of its block.
+    data: DataId,
+    /// How many blocks have it.
+    uses: u32,
+    /// How many bits of its tag on the wire are not the user's.
+    tag_bits: u8,
     /// It is a message that is over, with the status that is in the request.
     is_whole: bool,
-    /// What it came to, if there is more to say.
+}
+
+/// What is known of few operations: those that fail, and what is no message.
+#[derive(Clone, Copy, Default)]
+struct More {
+    /// What it came to.
     ended: Option<Ended>,
-    /// How many ask for it: the user, blocks.
-    pub(super) uses: u32,
     /// The user says that it has failed, whatever it comes to.
     raised: Option<FaultCode>,
     /// Its block was doomed while it was pending.
-    pub(super) given_up: Option<FaultCode>,
+    given_up: Option<FaultCode>,
     /// What it has failed with, for its block, when MPI was asked to end it.
     cut: Option<FaultCode>,
-    /// How many bits of its tag on the wire are not the user's.
-    pub(super) tag_bits: u32,
+}
+
+/// How requests are kept: known as soon as one is.
+fn keeping() -> &'static Keeping {
+    Keeping::find().expect("a request is kept by a library that can do so")
 }
 
 impl Users {
-    /// Keeps a request; what frees it calls a function of the binding instead.
+    /// No operation.
+    pub(super) fn none() -> Self {
+        let (free, instead) = (Keeping::NO_FREE, Keeping::NO_FREE);
+        let (data, uses, tag_bits) = (Lane::NOWHERE.data, 0, 0);
+        let (request, is_whole) = (Request::null(), false);
+        Self { request, free, instead, more: None, data, uses, tag_bits, is_whole }
+    }
+
+    /// An operation whose request nobody looks at.
+    #[cfg(test)]
+    pub(super) fn of(raw: ffi::MPI_Request) -> Self {
+        // SAFETY: it is only compared.
+        Self { request: unsafe { Request::from_raw(raw) }, ..Self::none() }
+    }
+
+    /// Keeps a request in this place; what frees it calls this function of the binding instead, as
+    /// long as no block has it.
     ///
     /// # Safety
     ///
-    /// It is live, is not kept, and MPI gives it for this operation only.
-    pub(super) unsafe fn keep(
-        keeping: &'static Keeping,
-        raw: ffi::MPI_Request,
-        instead: Free,
-    ) -> Self {
-        // SAFETY: our caller's promise.
-        Self::new(keeping, unsafe { keeping.keep(raw, instead) })
-    }
-
-    fn new(keeping: &'static Keeping, free: Free) -> Self {
-        let (ended, raised, given_up, cut) = (None, None, None, None);
-        let (is_freed, is_former, is_whole) = (false, false, false);
-        let (uses, tag_bits) = (1, 0);
-        Self {
-            keeping,
-            free,
-            is_freed,
-            is_former,
-            is_whole,
-            ended,
-            uses,
-            raised,
-            given_up,
-            cut,
-            tag_bits,
-        }
-    }
-
-    /// Keeps another request, after this one.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::keep`].
+    /// It is live, is not kept, and MPI gives it for this operation only. The place has none.
     #[inline]
-    pub(super) unsafe fn keep_next(
+    pub(super) unsafe fn keep(
         &mut self,
         keeping: &'static Keeping,
         raw: ffi::MPI_Request,
         instead: Free,
     ) {
-        self.keeping = keeping;
         // SAFETY: our caller's promise.
         self.free = unsafe { keeping.keep(raw, instead) };
-        (self.is_freed, self.is_former, self.is_whole) = (false, false, false);
-        self.uses = 1;
-        self.ended = None;
-        self.raised = None;
-        self.given_up = None;
-        self.cut = None;
-        self.tag_bits = 0;
+        // SAFETY: live until we give it back.
+        self.request = unsafe { Request::from_raw(raw) };
+        self.instead = instead;
+        (self.uses, self.tag_bits, self.is_whole) = (0, 0, false);
+    }
+
+    /// The same for one that a block on this communicator has.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::keep`].
+    #[inline]
+    pub(super) unsafe fn keep_shared(
+        &mut self,
+        keeping: &'static Keeping,
+        raw: ffi::MPI_Request,
+        instead: Free,
+        data: DataId,
+    ) {
+        // SAFETY: our caller's promise.
+        self.free = unsafe { keeping.keep_shared(raw) };
+        // SAFETY: live until we give it back.
+        self.request = unsafe { Request::from_raw(raw) };
+        (self.instead, self.data) = (instead, data);
+        (self.uses, self.tag_bits, self.is_whole) = (1, 0, false);
+    }
+
+    /// True for the operation of this request.
+    #[inline]
+    pub(super) fn is(&self, raw: ffi::MPI_Request) -> bool {
+        self.request.raw() == raw
+    }
+
+    pub(super) fn raw(&self) -> ffi::MPI_Request {
+        self.request.raw()
+    }
+
+    /// It is a message, whose tag on the wire has so many bits beside the user's.
+    pub(super) fn set_tag_bits(&mut self, tag_bits: u32) {
+        self.tag_bits = tag_bits as u8;
+    }
+
+    /// True for a message in a lane of ours.
+    #[inline]
+    pub(super) fn is_ours(&self) -> bool {
+        self.tag_bits > 0
+    }
+
+    /// The communicator of its block, if it is in one.
+    pub(super) fn data(&self) -> Option<DataId> {
+        Some(self.data).filter(|data| *data != Lane::NOWHERE.data)
+    }
+
+    /// One more block has it, a block on this communicator.
+    #[inline]
+    pub(super) fn share(&mut self, data: DataId) {
+        if self.uses == 0 {
+            // SAFETY: kept.
+            unsafe { keeping().keep_shared(self.request.raw()) };
+        }
+        (self.uses, self.data) = (self.uses + 1, data);
+        if let Some(more) = &mut self.more {
+            more.given_up = None;
+        }
+    }
+
+    /// One of the blocks that have it is no more; true when it was the last.
+    #[inline]
+    pub(super) fn forget(&mut self) -> bool {
+        self.uses = self.uses.saturating_sub(1);
+        self.uses == 0
+    }
+
+    /// True when no block has it.
+    pub(super) fn is_unused(&self) -> bool {
+        self.uses == 0
+    }
+
+    /// True when the user has freed it while a block had it.
+    #[inline]
+    pub(super) fn is_freed(&self) -> bool {
+        // SAFETY: kept.
+        unsafe { keeping().was_freed(self.request.raw()) }
+    }
+
+    /// It is the user's alone again.
+    pub(super) fn rest(&mut self) {
+        self.data = Lane::NOWHERE.data;
+        // SAFETY: kept, by this function as long as no block has it.
+        unsafe { keeping().keep(self.request.raw(), self.instead) };
+    }
+
+    /// Nobody asks for it.
+    #[inline]
+    pub(super) fn leave(&mut self) {
+        self.request = Request::null();
+        self.data = Lane::NOWHERE.data;
+        if self.more.is_some() {
+            self.more = None;
+        }
     }
 
     /// What it came to, if it is over.
-    pub(super) fn ended(&self, request: &Request) -> Option<Ended> {
+    pub(super) fn ended(&self) -> Option<Ended> {
         if !self.is_whole {
-            return self.ended;
+            return self.more.as_ref()?.ended;
         }
         // SAFETY: kept, and found to be so.
-        let status = unsafe { self.keeping.status(request.raw()) };
+        let status = unsafe { keeping().status(self.request.raw()) };
         Some(Ended { status, fault: None, is_persistent: false })
     }
 
     /// True when it is over.
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
-        self.is_whole || self.ended.is_some()
+        self.is_whole || self.more.as_ref().is_some_and(|more| more.ended.is_some())
     }
 
     /// True for a message that is over, and has not failed. No call is made.
     #[inline]
-    pub(super) fn is_whole(&mut self, request: &Request) -> bool {
-        // SAFETY: kept since it was adopted, and not given back before it has ended.
-        let is_whole = || unsafe { self.keeping.is_whole(request.raw(), self.free) };
-        let is_clear = self.ended.is_none() && self.raised.is_none() && self.cut.is_none();
-        // The tag of a message of ours is still that of the wire.
-        let is_clear = is_clear && self.tag_bits == 0;
-        self.is_whole |= is_clear && is_whole();
+    pub(super) fn is_whole(&mut self) -> bool {
+        if !self.is_whole && self.more.is_none() {
+            let raw = self.request.raw();
+            // SAFETY: kept since it was adopted, and not given back before it has ended.
+            self.is_whole = unsafe { keeping().is_whole(raw, self.free) };
+            if self.is_whole && self.is_ours() {
+                // SAFETY: as above.
+                let tag = unsafe { keeping().status(raw) }.MPI_TAG;
+                self.tell_tag(tag);
+            }
+        }
         self.is_whole
     }
 
+    /// The tag of a message of ours becomes the user's, who may look into the request; this was the
+    /// one on the wire.
+    fn tell_tag(&self, tag: c_int) -> c_int {
+        let told = if tag > 0 { tag >> self.tag_bits } else { tag };
+        // SAFETY: live, as it is kept.
+        unsafe { keeping().set_tag(self.request.raw(), told) };
+        told
+    }
+
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
     /// Looks once, unless it is over.
-    pub(super) fn look(&mut self, request: &mut Request) -> Progress {
-        if self.is_whole(request) {
+    pub(super) fn look(&mut self) -> Progress {
+        if self.is_whole() {
             return Progress::Complete(Status::default());
         }
-        if self.ended.is_none() {
-            self.test(request);
+        if !self.has_ended() {
+            self.test();
         }
-        match &self.ended {
-            Some(Ended { fault: Some(code), .. }) => Progress::Failed(*code),
-            Some(_) => Progress::Complete(Status::default()),
-            None => self.given_up.map_or(Progress::Pending, Progress::Failed),
+        match self.more.as_deref() {
+            Some(More { ended: Some(Ended { fault: Some(code), .. }), .. }) => {
+                Progress::Failed(*code)
+            }
+            Some(More { ended: Some(_), .. }) => Progress::Complete(Status::default()),
+            Some(More { given_up: Some(code), .. }) => Progress::Failed(*code),
+            _ => Progress::Pending,
         }
     }
 
-    fn test(&mut self, request: &mut Request) {
-        let keeping = self.keeping;
+    fn test(&mut self) {
+        let (keeping, request) = (keeping(), &mut self.request);
         let mut done = Done::new(empty_status());
         // SAFETY: kept since it was adopted, and not given back before it has ended.
         let class = match unsafe { keeping.look(request) } {
@@ -187,31 +296,32 @@ impl Users {
         }
         if class == PROC_FAILED_PENDING {
             // A wildcard whose sender may be the dead: the block is doomed.
-            self.cut = Some(FaultCode::ProcessFailed);
             request.cancel();
-            self.given_up = Some(FaultCode::ProcessFailed);
+            let failed = Some(FaultCode::ProcessFailed);
+            (self.more().cut, self.more().given_up) = (failed, failed);
             return;
         }
+        let is_ours = self.is_ours();
+        let more = self.more();
         // What was cancelled is complete for MPI, with nothing in its buffer.
         let fault = match class {
             // What the receiver took out of the way, long after it was given up, was not served.
-            0 if self.tag_bits > 0 && self.given_up.is_some() => self.given_up,
-            0 => self.cut.filter(|_| done.is_cancelled()),
+            0 if is_ours && more.given_up.is_some() => more.given_up,
+            0 => more.cut.filter(|_| done.is_cancelled()),
             class => Some(FaultCode::from_mpi_class(class)),
         };
+        let fault = fault.or(more.raised);
         let mut status = done.into_raw();
-        if self.tag_bits > 0 && status.MPI_TAG > 0 {
-            status.MPI_TAG >>= self.tag_bits;
-            // SAFETY: live, as it is kept.
-            unsafe { keeping.set_tag(request.raw(), status.MPI_TAG) };
+        if is_ours {
+            status.MPI_TAG = self.tell_tag(status.MPI_TAG);
         }
         status.MPI_ERROR = class;
-        self.ended = Some(Ended { status, fault: fault.or(self.raised), is_persistent });
+        self.more().ended = Some(Ended { status, fault, is_persistent });
     }
 
     /// It failed for this reason, if MPI has given none.
     pub(super) fn explain(&mut self, cause: FaultCode) {
-        if let Some(Ended { status, fault: Some(fault), .. }) = &mut self.ended
+        if let Some(Ended { status, fault: Some(fault), .. }) = &mut self.more().ended
             && fault.is_unspecific()
         {
             *fault = cause;
@@ -220,68 +330,75 @@ impl Users {
     }
 
     /// The user says that it has failed.
-    pub(super) fn raise(&mut self, request: &Request, code: FaultCode) {
-        self.raised.get_or_insert(code);
-        self.ended = self.ended(request);
+    pub(super) fn raise(&mut self, code: FaultCode) {
+        let ended = self.ended();
         self.is_whole = false;
-        if let Some(ended) = &mut self.ended {
+        let more = self.more();
+        (more.ended, more.raised) = (ended, more.raised.or(Some(code)));
+        if let Some(ended) = &mut more.ended {
             ended.fault.get_or_insert(code);
         }
     }
 
     /// Its block is doomed, and MPI was given a moment to end it.
     pub(super) fn interrupt(&mut self) {
-        self.explain(FaultCode::Interrupted);
-        self.given_up.get_or_insert(FaultCode::Interrupted);
+        if !self.is_whole {
+            self.explain(FaultCode::Interrupted);
+            self.more().given_up.get_or_insert(FaultCode::Interrupted);
+        }
     }
 
     /// Asks MPI to end it. One that has failed for its block was interrupted for whoever waits for
     /// it: a deadline that has passed would be taken for that of the wait.
-    pub(super) fn cancel(&mut self, request: &mut Request, why: Option<FaultCode>) {
+    pub(super) fn cancel(&mut self, why: Option<FaultCode>) {
         if self.has_ended() {
             return;
         }
-        self.cut = self.cut.or(why.map(|_| FaultCode::Interrupted));
+        let more = self.more();
+        more.cut = more.cut.or(why.map(|_| FaultCode::Interrupted));
         if why == Some(FaultCode::Interrupted) {
-            self.given_up.get_or_insert(FaultCode::Interrupted);
+            more.given_up.get_or_insert(FaultCode::Interrupted);
         }
-        request.cancel();
+        self.request.cancel();
     }
 
-    /// One of those who ask for it does no more; true when it was the last.
-    pub(super) fn forget(&mut self) -> bool {
-        let is_last = self.uses == 1;
-        self.uses = self.uses.saturating_sub(1);
-        is_last
-    }
-
-    /// The operation that the request stands for now, if the user has started it again after the
-    /// end of this one.
-    pub(super) fn again(&self, request: &Request) -> Option<(Request, Self)> {
-        // SAFETY: live, as it is kept.
-        let is_active = || unsafe { self.keeping.is_active(request.raw()) };
+    /// True when the user has started the request again after the end of this operation.
+    #[inline]
+    pub(super) fn is_active_again(&self) -> bool {
         let rests = |ended: Ended| ended.is_persistent && ended.status.MPI_ERROR == 0;
-        if !self.ended.is_some_and(rests) || !is_active() {
-            return None;
-        }
+        // SAFETY: live, as it is kept.
+        let is_active = || unsafe { keeping().is_active(self.request.raw()) };
+        self.more.as_ref().and_then(|more| more.ended).is_some_and(rests) && is_active()
+    }
+
+    /// The operation that the request stands for then, which no block has.
+    pub(super) fn again(&self) -> Self {
+        let Self { free, instead, .. } = *self;
         // SAFETY: it stays live for the new operation; the old one has ended, and looks no more.
-        let request = unsafe { Request::from_raw(request.raw()) };
-        Some((request, Self::new(self.keeping, self.free)))
+        let request = unsafe { Request::from_raw(self.request.raw()) };
+        let mut again = Self { request, free, instead, ..Self::none() };
+        again.rest();
+        again
+    }
+
+    /// Looks at an operation that the user has freed; true when it is over.
+    pub(super) fn ends(&mut self) -> bool {
+        self.look();
+        self.has_ended()
     }
 
     /// MPI ends: it may free the request as it likes.
-    pub(super) fn give_back(&self, request: &Request) {
+    pub(super) fn give_back(&self) {
         // SAFETY: live, as it is kept, with this function.
-        unsafe { self.keeping.give_back(request.raw(), self.free) };
+        unsafe { keeping().give_back(self.request.raw(), self.free) };
     }
 
-    /// MPI has the request back that the user has freed.
-    pub(super) fn end(&self, request: &Request) {
-        if self.is_freed {
-            self.give_back(request);
-            // SAFETY: the user has freed it, and no block has it; it has this function again.
-            unsafe { request.free_by(self.free) };
-        }
+    /// MPI has the request back, which the user has freed.
+    #[inline]
+    pub(super) fn end(&self) {
+        self.give_back();
+        // SAFETY: the user has freed it, and no block has it; it has this function again.
+        unsafe { self.request.free_by(self.free) };
     }
 }
 

@@ -1,7 +1,11 @@
 //! A death: every communicator that has the process hears of it, and what needs the process fails.
 
 use super::{Address, Chosen, CommKey, Command, Events, Outlet, Process, Source};
-use crate::{fault::FaultCode, protocol::planted::planted, rank::Rank};
+use crate::{
+    fault::FaultCode,
+    protocol::planted::planted,
+    rank::{Rank, RankSet},
+};
 
 impl Process {
     /// A process of a universe died. A death is never taken back.
@@ -32,6 +36,29 @@ impl Process {
             self.flood_around(key, rank, out);
             self.fail_dependents(key, rank, out);
         }
+    }
+
+    /// The ranks of a communicator that reports have named dead: its own, and those of others with
+    /// all its processes.
+    pub fn told_dead(&self, key: CommKey) -> RankSet {
+        let state = self.comm(key);
+        let mut told = state.commit.reported_dead().clone();
+        for other in self.comms() {
+            let above = self.comm(other);
+            let has_all = || state.members.iter().all(|it| above.rank_of(*it).is_some());
+            if other != key && above.universe == state.universe && has_all() {
+                told.union_with(&self.places(other, above.commit.reported_dead(), key));
+            }
+        }
+        told
+    }
+
+    /// The ranks that processes of a communicator have in another one, as far as they are in it.
+    pub fn places(&self, of: CommKey, ranks: &RankSet, there: CommKey) -> RankSet {
+        let (from, to) = (self.comm(of), self.comm(there));
+        let place = |rank: Rank| to.rank_of(*from.members.get(rank.index())?);
+        let known = ranks.iter().filter(|_| from.universe == to.universe);
+        known.filter_map(place).collect()
     }
 
     /// Passes interruptions on around a rank that has died.

@@ -61,6 +61,8 @@ struct Slot {
     limit: Option<Duration>,
     ended: bool,
     posts: Vec<(PostId, Own)>,
+    /// Messages of the program's own in a local block, of which it is known whom they need.
+    known: Vec<(PostId, Rank)>,
     inner: Vec<GuestBlock>,
     /// What comes in, and what it must hold.
     expected: Vec<(PostId, u64)>,
@@ -234,8 +236,16 @@ impl<'a> Walk<'a> {
             None => it.start_request(data, &operation, vec![content]),
         };
         let post = self.guest.with_sim(started);
+        let peer = match operation {
+            Operation::Send { to, .. } => Some(to),
+            Operation::Receive { from, .. } => from,
+            _ => None,
+        };
+        let slot = &mut self.slots[at];
+        let peer = peer.filter(|_| own.is_none() && slot.name.is_none());
+        slot.known.extend(post.zip(peer));
         match post {
-            Some(post) => self.slots[at].posts.push((post, own)),
+            Some(post) => slot.posts.push((post, own)),
             None => self.object(at),
         }
         post
@@ -299,7 +309,10 @@ impl<'a> Walk<'a> {
         let inner = slot.inner.iter().map(|inner| Part::Block(*inner));
         let posts = slot.posts.iter().map(|(post, own)| match own {
             Some((_, peer)) => Part::Message(*post, *peer),
-            None => Part::Request(*post),
+            None => match slot.known.iter().find(|(known, _)| known == post) {
+                Some((_, peer)) => Part::Message(*post, Some(*peer)),
+                None => Part::Request(*post),
+            },
         });
         let parts: Vec<Part> = posts.chain(inner).collect();
         if let Some(name) = slot.name.filter(|_| !slot.objects) {

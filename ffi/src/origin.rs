@@ -1,0 +1,103 @@
+//! Where requests of the program came from: their communicators, and whom they need.
+//!
+//! Ranks of one communicator become those of another by their groups, without a message.
+
+use std::ffi::c_int;
+
+use fampi_core::{
+    Rank,
+    engine::platform::PostId,
+    guest::Part,
+    mpi::{MpiPlatform, Origin},
+};
+use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
+
+use crate::state::Result;
+
+/// The processes of a communicator.
+struct Group(MPI_Group);
+
+impl Group {
+    fn of(comm: MPI_Comm) -> Result<Self> {
+        // SAFETY: reading a constant that MPI's library defines.
+        let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+        // SAFETY: MPI refuses what is no communicator; the result is ours.
+        let code = unsafe { ffi::MPI_Comm_group(comm, &raw mut group) };
+        if code == 0 { Ok(Self(group)) } else { Err(code) }
+    }
+
+    fn ranks(&self) -> Result<Vec<c_int>> {
+        let mut size = 0;
+        // SAFETY: the group is live, the result ours.
+        let code = unsafe { ffi::MPI_Group_size(self.0, &raw mut size) };
+        if code == 0 { Ok((0..size).collect()) } else { Err(code) }
+    }
+
+    /// The ranks that these have in another one, if they are in it.
+    fn places_in(&self, ranks: &[c_int], other: &Self) -> Result<Vec<Option<c_int>>> {
+        let (count, mut there) = (ranks.len() as c_int, vec![0; ranks.len()]);
+        let (from, to) = (ranks.as_ptr(), there.as_mut_ptr());
+        // SAFETY: both groups are live, the ranks are ranks of the first; as much room.
+        let code = unsafe { ffi::MPI_Group_translate_ranks(self.0, count, from, other.0, to) };
+        if code != 0 {
+            return Err(code);
+        }
+        // SAFETY: reading a constant that MPI's library defines.
+        let nowhere = unsafe { ffi::RSMPI_UNDEFINED };
+        Ok(there.into_iter().map(|rank| (rank != nowhere).then_some(rank)).collect())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: ours, and used no more.
+        unsafe { ffi::MPI_Group_free(&raw mut self.0) };
+    }
+}
+
+/// The ranks that processes of a communicator have in another one, if they are in it.
+pub(crate) fn places(of: MPI_Comm, ranks: &[c_int], there: MPI_Comm) -> Result<Vec<Option<c_int>>> {
+    if of == there {
+        return Ok(ranks.iter().copied().map(Some).collect());
+    }
+    Group::of(of)?.places_in(ranks, &Group::of(there)?)
+}
+
+/// True when all processes of a communicator are in another one, too.
+pub(crate) fn is_part(part: MPI_Comm, whole: MPI_Comm) -> Result<bool> {
+    let group = Group::of(part)?;
+    Ok(group.places_in(&group.ranks()?, &Group::of(whole)?)?.iter().all(Option::is_some))
+}
+
+/// The communicator of a request of the program, if it is known.
+pub(crate) fn comm_of(mpi: &MpiPlatform, raw: MPI_Request) -> Option<MPI_Comm> {
+    // SAFETY: live, as MPI keeps it.
+    match unsafe { mpi.origin(raw) } {
+        Origin::Message(comm, _) | Origin::Collective(comm) => Some(comm),
+        Origin::Other => None,
+    }
+}
+
+/// What a request of the program is in a local block on this communicator: a message needs its
+/// peer, and nobody else.
+#[cold]
+pub(crate) fn part(mpi: &MpiPlatform, post: PostId, raw: MPI_Request, own: MPI_Comm) -> Part {
+    // SAFETY: live, as the program gave it to us.
+    match unsafe { mpi.origin(raw) } {
+        Origin::Message(comm, peer @ 0..) => match places(comm, &[peer], own).as_deref() {
+            Ok([Some(rank)]) => Part::Message(post, Some(Rank::new(rank.cast_unsigned()))),
+            Ok([None]) => Part::Elsewhere(post),
+            _ => Part::Request(post),
+        },
+        _ => Part::Request(post),
+    }
+}
+
+/// True for a collective that needs all processes of this communicator.
+pub(crate) fn needs_all(mpi: &MpiPlatform, raw: MPI_Request, own: MPI_Comm) -> bool {
+    // SAFETY: live, as the program gave it to us.
+    match unsafe { mpi.origin(raw) } {
+        Origin::Collective(comm) => comm == own || is_part(own, comm) == Ok(true),
+        _ => false,
+    }
+}
