@@ -43,7 +43,8 @@ impl TryBlock {
     /// of the operations depends on their number alone, so that sums of floats have the same bits
     /// on all ranks and in every run, on whichever nodes the ranks are. (Where ranks that share a
     /// node are so scattered that what the node has together is more than eight partial sums or
-    /// products of floats, the values of all ranks go to one, which takes longer.) Of floats, `Min` and `Max` pass over what is no number.
+    /// products of floats, the values of all ranks go to one, which takes longer.) Of floats, `Min`
+    /// and `Max` pass over what is no number.
     ///
     /// ```
     /// use fampi::{Level, ReduceOp, Reduced, Timeout, sim::Simulation};

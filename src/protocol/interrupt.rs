@@ -1,8 +1,8 @@
 //! The interruption flood: to a block what *revoke* is to a communicator.
 //!
 //! A rank whose own request failed because a process died tells its neighbours in the binomial
-//! graph (ranks at distance ± 2^k, counted node by node), each of which passes it on once. Ranks that still wait inside
-//! the block then give up their pending requests and go to the commit.
+//! graph (ranks at distance ± 2^k, counted node by node), each of which passes it on once. Ranks
+//! that still wait inside the block then give up their pending requests and go to the commit.
 //!
 //! ```text
 //! 1 ─▶ 2 (dead)     the neighbours of a dead neighbour are neighbours: so are theirs, if they

@@ -97,8 +97,8 @@ pub struct Brought {
 }
 
 impl Brought {
-    /// Of the exchanges in a view, in this shape, at the rank at this seat; nothing where some message of theirs
-    /// would have more parts than fit.
+    /// Of the exchanges in a view, in this shape, at the rank at this seat; nothing where some
+    /// message of theirs would have more parts than fit.
     pub fn of(view: &View, seat: Seat, shape: Shape) -> Option<Self> {
         let mut brought = Self { most: 1, ..Self::default() };
         let mut heads = Vec::new();

@@ -275,8 +275,8 @@ pub trait Platform: Any {
     /// something happens to this process or the time `until` comes.
     fn idle(&mut self, until: Option<Duration>, how: Idle);
 
-    /// The nodes of the processes of a universe: numbers of any kind, equal for processes that share
-    /// memory, and the same wherever this is asked. Nothing where they are unknown.
+    /// The nodes of the processes of a universe: numbers of any kind, equal for processes that
+    /// share memory, and the same wherever this is asked. Nothing where they are unknown.
     fn nodes(&self, _universe: UniverseId) -> Vec<u32> {
         Vec::new()
     }

@@ -1,4 +1,5 @@
-//! Universes, whose processes are on nodes, and communicators of them to which nothing has happened.
+//! Universes, whose processes are on nodes, and communicators of them to which nothing has
+//! happened.
 
 use alloc::vec::Vec;
 
@@ -21,9 +22,9 @@ pub(super) struct Universe {
 }
 
 impl Process {
-    /// Says on which nodes the processes of a universe are: numbers of any kind, equal for processes
-    /// that share memory, which all processes of the universe give alike. Before a communicator of
-    /// it is registered.
+    /// Says on which nodes the processes of a universe are: numbers of any kind, equal for
+    /// processes that share memory, which all processes of the universe give alike. Before a
+    /// communicator of it is registered.
     pub fn put_on_nodes(&mut self, universe: UniverseId, nodes: Vec<u32>) {
         self.universe_mut(universe).nodes = nodes;
     }
