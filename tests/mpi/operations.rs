@@ -100,6 +100,7 @@ fn disturbed_call(kind: Kind, size: u32, bad: u32, seed: u64) -> Call {
         kind,
         size: size as usize,
         root,
+        left_out: 0,
         seed,
         longest: if seed.is_multiple_of(2) { 9000 } else { 5 },
     }
