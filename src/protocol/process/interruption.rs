@@ -107,9 +107,14 @@ impl Process {
         }
         // What was given up in a patient block is the affair of those who ask how far this rank is,
         // which nobody can for requests of which nobody knows whom they need.
-        let spreads = code.is_process_failure() || elsewhere;
+        // A collective over the living that one rank gives up ends nowhere; of a death all hear.
+        let is_broken = matches!(need, Need::Living(_))
+            && is_agreed
+            && !code.is_process_failure()
+            && code != FaultCode::TimedOut;
+        let spreads = code.is_process_failure() || elsewhere || is_broken;
         let died = code.is_process_failure() && self.is_patient(key);
-        let asked_about = need != Need::Foreign && (died || self.must_ask(key));
+        let asked_about = need != Need::Foreign && !is_broken && (died || self.must_ask(key));
         if spreads && !asked_about {
             self.flood_if_open(comm, scope, out);
         }
