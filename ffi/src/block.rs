@@ -274,6 +274,7 @@ pub(crate) fn finish(
             state.guest.fuse(block, values);
         }
         state.guest.finish(block, &list.parts, limit);
+        list.place_collectives(state, block);
         Ok(())
     });
     state.lists.list = list;

@@ -13,6 +13,7 @@ use fampi_core::{engine::platform::PostId, guest::GuestBlock};
 use mpi::ffi::MPI_Request;
 
 use crate::{
+    collective::Running,
     fused::Target,
     recover::Making,
     request::{Handle, key, null},
@@ -58,6 +59,7 @@ impl Block {
 pub(crate) enum Kind {
     Block(Block),
     Making(Box<Making>),
+    Collective(Box<Running>),
     /// Nothing: the place is free.
     Nothing,
 }

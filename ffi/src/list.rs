@@ -3,7 +3,11 @@
 //! First every request is looked up, then all are taken over: a list with one that is refused
 //! changes nothing that the program could see. MPI keeps those that were found.
 
-use fampi_core::{engine::platform::PostId, guest::Part, mpi::Kept};
+use fampi_core::{
+    engine::platform::PostId,
+    guest::{GuestBlock, Part},
+    mpi::Kept,
+};
 use mpi::ffi::MPI_Request;
 
 use crate::{
@@ -22,6 +26,8 @@ pub(crate) struct List {
     places: Vec<usize>,
     /// The program's requests among the parts.
     operations: Vec<(PostId, MPI_Request)>,
+    /// Collectives of ours, by their places among the parts.
+    collectives: Vec<(usize, MPI_Request)>,
     /// Requests of ours, of which none is to be there twice.
     ours: Vec<usize>,
 }
@@ -37,6 +43,7 @@ impl List {
         self.parts.clear();
         self.places.clear();
         self.operations.clear();
+        self.collectives.clear();
         self.ours.clear();
         let name = state.block(block)?.name;
         let State { guest, handles, users, finished, .. } = state;
@@ -52,7 +59,7 @@ impl List {
                     if raw == block {
                         return Err(FAMPI_ERR_REQUEST);
                     }
-                    if self.find_ours(handles, place, raw)? {
+                    if self.find_ours((handles, name), place, raw)? {
                         continue;
                     }
                 }
@@ -72,7 +79,12 @@ impl List {
     }
 
     /// Finds a request of ours; false if it is not.
-    fn find_ours(&mut self, handles: &mut Handles, place: usize, raw: MPI_Request) -> Result<bool> {
+    fn find_ours(
+        &mut self,
+        (handles, block): (&mut Handles, GuestBlock),
+        place: usize,
+        raw: MPI_Request,
+    ) -> Result<bool> {
         match handles.entry(raw) {
             None => {
                 let was_ours = handles.is_freed(raw);
@@ -82,11 +94,30 @@ impl List {
                 self.parts.push(Part::Block(inner.name));
                 self.places.push(place);
             }
+            Some(Entry { kind: Kind::Collective(running), handle, .. }) => {
+                if let Some(number) = running.number_in(block) {
+                    self.collectives.push((self.parts.len(), raw));
+                    self.parts.push(Part::Collective(number));
+                    self.places.push(place);
+                } else if !handle.is_complete() {
+                    return Err(FAMPI_ERR_STATE);
+                }
+            }
             Some(Entry { kind: Kind::Making(making), .. }) if making.outcome() == Some(0) => {}
             Some(_) => return Err(FAMPI_ERR_STATE),
         }
         self.ours.push(key(raw));
         Ok(true)
+    }
+
+    /// The block has been finished: its collectives are where the list has them.
+    pub(crate) fn place_collectives(&mut self, state: &mut State, block: GuestBlock) {
+        for (part, raw) in self.collectives.drain(..) {
+            let number = state.guest.number_of(block, part);
+            if let Some(Entry { kind: Kind::Collective(running), .. }) = state.entry(raw) {
+                running.place(number);
+            }
+        }
     }
 
     /// Makes all that was found parts of the block.

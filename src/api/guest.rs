@@ -19,6 +19,8 @@ use crate::{
         repair::Repair,
     },
     seam::{
+        buffer::AnyBuffer,
+        collective::Collective,
         platform::{DataId, Idle, Lane, Platform, PostId, Progress, UniverseId},
         reduction::Values,
     },
@@ -81,6 +83,8 @@ pub enum Part {
     Message(PostId, Option<Rank>),
     /// An inner block.
     Block(GuestBlock),
+    /// A collective of this block, by what [`Guest::collective`] has given.
+    Collective(usize),
 }
 
 /// What waiting came to.
@@ -165,6 +169,12 @@ impl Guest {
         engine.comm(engine.block(block.0).comm).data
     }
 
+    /// This process's rank, and how many there are.
+    pub fn place(&self, comm: GuestComm) -> (Rank, u32) {
+        let comm = self.engine.comm(comm.0);
+        (comm.me, comm.size())
+    }
+
     /// The name by which reports call it.
     pub fn id(&self, comm: GuestComm) -> CommId {
         self.engine.comm(comm.0).id
@@ -206,10 +216,43 @@ impl Guest {
                     engine.adopt_request(block.0, *post, need_of(*peer));
                 }
                 Part::Block(inner) => engine.adopt_block(block.0, inner.0),
+                Part::Collective(index) => engine.list_collective(block.0, *index),
             }
         }
         engine.finish_adopted(block.0, timeout);
         self.in_mpi = None;
+    }
+
+    /// Starts a collective over the living in a block that is not finished, in place in a buffer of
+    /// this shape; its number in the block.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Collective::check`].
+    pub fn collective(
+        &mut self,
+        block: GuestBlock,
+        collective: Collective,
+        buffer: AnyBuffer,
+    ) -> Result<usize, Error> {
+        let engine = &mut self.engine;
+        let comm = engine.comm(engine.block(block.0).comm);
+        collective.check(comm.me, comm.size(), buffer.elements())?;
+        Ok(engine.post_collective(block.0, collective, buffer))
+    }
+
+    /// The number of the part of this place in the list of a finished block.
+    pub fn number_of(&self, block: GuestBlock, part: usize) -> usize {
+        self.engine.contents(block.0).first_listed() + part
+    }
+
+    /// What a collective has come to, once it is over, and its buffer, which is told once.
+    pub fn take_collective(
+        &mut self,
+        block: GuestBlock,
+        number: usize,
+    ) -> Option<(Progress, Option<AnyBuffer>)> {
+        self.engine.take_collective(block.0, number)
     }
 
     /// The numbers that this process brings to the reduction on the commit of a block, which is
@@ -485,6 +528,11 @@ impl Probe<'_> {
             self.engine.note_foreign_loss(progress);
         }
         progress != Progress::Pending
+    }
+
+    /// Looks at a collective of a block.
+    pub fn collective(&mut self, block: GuestBlock, number: usize) -> bool {
+        self.engine.test_request(block.0, number) != Progress::Pending
     }
 
     /// Looks at a block.

@@ -68,7 +68,9 @@ impl Parts {
             .position(|part| part.elements() == elements.len() && part.as_any().type_id() == kind);
         if let Some(at) = fits {
             let mut part = self.0.swap_remove(at);
-            if !sent || part.load(of, elements.start) {
+            // What is no vector of numbers may know more of its elements than how many there are.
+            let is_plain = !matches!(part, AnyBuffer::Other(_));
+            if !sent && is_plain || part.load(of, elements.start) {
                 return part;
             }
         }

@@ -189,6 +189,17 @@ fn operations_without_elements_are_operations_all_the_same() {
 
 #[test]
 #[serial]
+fn collectives_go_on_over_the_living_until_one_rank_is_left() {
+    for patient in [false, true] {
+        let launch = program("through", 5).limit(120);
+        let run = if patient { launch.variable("PATIENT", &1) } else { launch }.run();
+        let said = said(&run);
+        assert!(said.len() == 1 && said[0].ends_with(": alone"), "{said:?}, {run}");
+    }
+}
+
+#[test]
+#[serial]
 fn survivors_go_on_through_any_number_of_aborts_without_shrinking() {
     let run = program("aftermath", 4).limit(60).run();
     assert_eq!(said(&run), [0, 1, 2].map(|rank| format!("rank {rank}: went on")), "{run}");

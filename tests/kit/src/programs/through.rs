@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use fampi::{Comm, Error, FaultCode, Level, Rank, RankSet, ReduceOp, Tag, Timeout, TryBlock};
+use fampi::{
+    Comm, Error, FaultCode, Level, Outcome, Rank, RankSet, ReduceOp, Tag, Timeout, TryBlock,
+    sim::Draw,
+};
 
 use super::{
     aftermath::end,
@@ -94,7 +97,7 @@ impl State<'_> {
             }
             (false, _) => block.finish(Timeout::Never).wait_local(Timeout::Never),
         };
-        assert!(matches!(ended, Ok(fampi::Outcome::Faulty(_))), "round {seed}");
+        assert!(matches!(ended, Ok(Outcome::Faulty(_))), "round {seed}");
     }
 
     /// A block in which a rank dies, after so many operations have been posted.
@@ -168,5 +171,49 @@ pub fn run_through(comm: &Comm, seed: u64, die: impl Fn()) {
         state.good(round + 2);
         state.rootless();
         state.deadly(round, &die);
+    }
+}
+
+/// Blocks of drawn collectives, in some of which somebody raises a code or leaves, until so many
+/// are committed. Anybody may die at any time. What is committed is right.
+pub fn wander(comm: &Comm, seed: u64, blocks: u32) {
+    comm.set_run_through(true);
+    let size = comm.size() as usize;
+    let (mut committed, mut round) = (0, 0);
+    while committed < blocks {
+        round += 1;
+        assert!(round < 60 * u64::from(blocks), "there is always another fault");
+        let mut draw = Draw(seed << 20 ^ round);
+        let mut block = comm.start(Level::Global).expect("in use");
+        let left_out = block.left_out();
+        let living = (0..size).filter(|rank| !left_out.contains(Rank::from(*rank))).collect();
+        let state = State { comm, me: comm.rank().index(), living };
+        let bad = state.living[draw.below(state.living.len() as u64) as usize] == state.me;
+        let fault = draw.below(6);
+        let mut posted = Vec::new();
+        let result = collectives(draw.word() % 100).take(6).try_for_each(|kind| {
+            let call = state.call(kind, draw.below(1 << 30));
+            let request = call.post(&mut block, state.me)?;
+            posted.push((call, request));
+            let (waits, leaves) = (draw.one_in(3), draw.one_in(4));
+            if waits {
+                block.wait_local(request, Timeout::Never)?;
+            }
+            if bad && fault == 0 && leaves { Err(Error::Raised(9)) } else { Ok(()) }
+        });
+        if bad && fault == 1 {
+            block.raise_error(8);
+        }
+        let ended = match result {
+            Ok(()) => block.finish(Timeout::Never).wait_local(Timeout::Never),
+            Err(error) => block.leave(&error).wait_local(Timeout::Never),
+        };
+        if let Ok(Outcome::Committed(finished)) = ended {
+            committed += 1;
+            for (call, request) in posted {
+                let found = finished.take(request).expect("complete");
+                call.verify(state.me, &found).unwrap_or_else(|wrong| panic!("{wrong}"));
+            }
+        }
     }
 }
