@@ -34,7 +34,7 @@ fn deaths_at_any_moment_leave_right_results_and_nobody_waiting() {
         let size = 2 + draw.below(6) as u32;
         let deaths = draw.below(u64::from(size));
         let crashes = (0..deaths).map(|_| {
-            let who = 1 + draw.below(u64::from(size) - 1) as usize;
+            let who = 1 + draw.below(u64::from(size) - 1) as u32;
             Crash::before_effect(who, 1 + draw.below(400))
         });
         let crashes: Vec<_> = crashes.collect();
