@@ -27,12 +27,13 @@ use alloc::{boxed::Box, rc::Rc, vec, vec::Vec};
 use core::{ops::Range, time::Duration};
 
 use super::{
-    BlockKey, Engine, Need,
+    BlockKey, CommKey, Engine, Need,
     neighbours::{Exchange, Role},
     window::FIRST_WINDOW_TAG,
 };
 use crate::{
     fault::FaultCode,
+    ids::CommId,
     protocol::{
         agreement::FIRST_SHARED_CONTEXT,
         rounds::{self, Act, Move, Pattern, Plan},
@@ -50,6 +51,16 @@ use crate::{
 const NUMBERS: u32 = 64;
 /// Their first tag, above those of copies.
 pub(crate) const FIRST_COLLECTIVE_TAG: u32 = FIRST_WINDOW_TAG - NUMBERS;
+
+/// Longer buffers, in bytes, go by a tree where shorter ones go by recursive doubling.
+const LONG: usize = 4096;
+
+/// The ranks that take part in the collectives of a communicator, as they were asked for last.
+pub(super) struct View {
+    comm: CommId,
+    left_out: usize,
+    ranks: Rc<[Rank]>,
+}
 
 /// What a collective still has to do, beside its messages under way.
 pub(super) struct Course {
@@ -72,7 +83,12 @@ pub(super) struct Course {
 }
 
 impl Course {
-    fn new(collective: Collective, (view, me): (Vec<Rank>, Rank), tag: u32) -> Option<Self> {
+    fn new(
+        collective: Collective,
+        (view, me): (Rc<[Rank]>, Rank),
+        tag: u32,
+        bytes: usize,
+    ) -> Option<Self> {
         let place = |rank: Rank| view.binary_search(&rank).ok();
         let me = place(me)?;
         let root = match collective.root() {
@@ -83,7 +99,9 @@ impl Course {
             Collective::Barrier => Some(Pattern::Barrier),
             Collective::Broadcast { .. } => Some(Pattern::FromRoot(root)),
             Collective::Reduce { .. } => Some(Pattern::ToRoot(root)),
-            Collective::Allreduce { .. } | Collective::ReduceScatter { .. } => Some(Pattern::ToAll),
+            Collective::Allreduce { .. } | Collective::ReduceScatter { .. } => {
+                Some(if bytes > LONG { Pattern::ToAllByTree } else { Pattern::ToAll })
+            }
             Collective::Scan { exclusive, .. } => Some(Pattern::Prefix { exclusive }),
             _ => None,
         };
@@ -95,7 +113,7 @@ impl Course {
             tag,
             direct: plan.is_none(),
             plan: plan.unwrap_or_default(),
-            view: view.into(),
+            view,
             started: 0,
             work: None,
             asked: None,
@@ -159,10 +177,13 @@ impl Engine {
         }
         let state = self.process.comm_mut(comm);
         let number = state.count_collective(context);
-        let (view, me) = (state.view().collect(), state.me);
+        let me = state.me;
+        let view = self.view(comm);
+        let bytes = buffer.elements() * buffer.element_bytes();
         let root = collective.root();
         let mut exchange = Exchange::new(buffer, 2);
-        match Course::new(collective, (view, me), FIRST_COLLECTIVE_TAG + number % NUMBERS) {
+        let tag = FIRST_COLLECTIVE_TAG + number % NUMBERS;
+        match Course::new(collective, (view, me), tag, bytes) {
             Some(course) => exchange.course = Some(Box::new(course)),
             None => exchange.blame(root.unwrap_or(me), FaultCode::ProcessFailed),
         }
@@ -171,6 +192,19 @@ impl Engine {
         self.collectives.push((key, index));
         self.defer_commands(|engine| engine.test_request(key, index));
         index
+    }
+
+    /// The ranks that no report has named dead.
+    fn view(&mut self, comm: CommKey) -> Rc<[Rank]> {
+        let state = self.comm(comm);
+        let (comm, left_out) = (state.wire, state.commit.reported_dead().len());
+        let is_known = |it: &&View| (it.comm, it.left_out) == (comm, left_out);
+        if let Some(known) = self.view.as_ref().filter(is_known) {
+            return known.ranks.clone();
+        }
+        let ranks: Rc<[Rank]> = state.view().collect();
+        self.view = Some(View { comm, left_out, ranks: ranks.clone() });
+        ranks
     }
 
     /// Notes whether a block has an operation now that needs something of every rank.

@@ -116,6 +116,8 @@ pub(crate) struct Engine {
     /// Collectives made of messages that are under way, in the order of their posts: their blocks,
     /// and their requests.
     collectives: Vec<(BlockKey, usize)>,
+    /// Who takes part in them.
+    view: Option<living::View>,
     /// Memory of this rank that others use.
     windows: Vec<WindowState>,
     /// How many windows were made.
@@ -164,6 +166,7 @@ impl Engine {
             draining: SmallVec::new(),
             parts: Parts::default(),
             collectives: Vec::new(),
+            view: None,
             windows: Vec::new(),
             windows_made: 0,
             serving: SmallVec::new(),

@@ -335,7 +335,9 @@ impl Engine {
     /// Goes on with an operation as far as possible. The state of its request.
     pub(super) fn test_exchange(&mut self, key: BlockKey, index: usize, at: usize) -> Progress {
         loop {
-            let pending = self.test_messages(key, at);
+            // Nothing of a round of a collective counts before all of it is over.
+            let all = self.contents(key).exchanges[at].course.is_none();
+            let pending = self.test_messages(key, at, all);
             if let Some((peer, code)) = self.contents(key).exchanges[at].failed(pending) {
                 return self.fail_exchange(key, index, peer, code);
             }
@@ -359,8 +361,9 @@ impl Engine {
         record.state
     }
 
-    /// Looks at all messages of an operation that are under way. True when one still is.
-    fn test_messages(&mut self, key: BlockKey, at: usize) -> bool {
+    /// Looks at the messages of an operation that are under way: at all, or up to the first that
+    /// still is. True when one is.
+    pub(super) fn test_messages(&mut self, key: BlockKey, at: usize, all: bool) -> bool {
         let mut pending = false;
         for number in 0..self.contents(key).exchanges[at].messages.len() {
             let exchange = &self.contents(key).exchanges[at];
@@ -373,6 +376,9 @@ impl Engine {
                 if early { Progress::Pending } else { self.platform.test(post, &mut part) };
             if progress == Progress::Pending {
                 pending = true;
+                if !all {
+                    break;
+                }
                 continue;
             }
             let mut part = part.unwrap_or(AnyBuffer::nothing());

@@ -146,6 +146,7 @@ impl Engine {
         at: usize,
         now: Duration,
     ) -> Hope {
+        self.test_messages(key, at, true);
         let exchange = &mut self.contents_mut(key).exchanges[at];
         let peers: Vec<Rank> = exchange.awaited().collect();
         let Some(course) = &mut exchange.course else { return Hope::Yes };

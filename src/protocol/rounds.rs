@@ -35,6 +35,9 @@ pub enum Pattern {
     ToRoot(usize),
     /// All buffers are combined, for all.
     ToAll,
+    /// The same by the tree, to a root and from there: in twice the rounds, with a message less per
+    /// rank and round, for buffers that take longer than a round.
+    ToAllByTree,
     /// The buffers of the ranks up to each one are combined.
     Prefix {
         /// Without its own.
@@ -79,20 +82,13 @@ pub fn plan(pattern: Pattern, me: usize, count: usize) -> Plan {
                 add(&mut plan, &[before, ((me + step) % count, Act::Send)]);
             }
         }
-        Pattern::FromRoot(root) => {
-            let (parent, children) = tree(root, me, count);
-            parent.into_iter().for_each(|parent| add(&mut plan, &[(parent, Act::Take)]));
-            let sent: SmallVec<[_; 8]> = children.iter().map(|child| (*child, Act::Send)).collect();
-            add(&mut plan, &sent);
-        }
-        Pattern::ToRoot(root) => {
-            let (parent, children) = tree(root, me, count);
-            for child in children.into_iter().rev() {
-                add(&mut plan, &[(child, beside(child, me))]);
-            }
-            parent.into_iter().for_each(|parent| add(&mut plan, &[(parent, Act::Send)]));
-        }
+        Pattern::FromRoot(root) => from_root(&mut plan, root, me, count),
+        Pattern::ToRoot(root) => to_root(&mut plan, root, me, count),
         Pattern::ToAll => double(&mut plan, me, count),
+        Pattern::ToAllByTree => {
+            to_root(&mut plan, 0, me, count);
+            from_root(&mut plan, 0, me, count);
+        }
         Pattern::Prefix { exclusive } => {
             let mut pass = |step: usize, act| {
                 let before = me.checked_sub(step).map(|from| (from, act));
@@ -153,6 +149,23 @@ fn tree(root: usize, me: usize, count: usize) -> (Option<usize>, SmallVec<[usize
         }
     }
     (parent, children)
+}
+
+/// From a root to all.
+fn from_root(plan: &mut Plan, root: usize, me: usize, count: usize) {
+    let (parent, children) = tree(root, me, count);
+    parent.into_iter().for_each(|parent| add(plan, &[(parent, Act::Take)]));
+    let sent: SmallVec<[_; 8]> = children.iter().map(|child| (*child, Act::Send)).collect();
+    add(plan, &sent);
+}
+
+/// From all to a root.
+fn to_root(plan: &mut Plan, root: usize, me: usize, count: usize) {
+    let (parent, children) = tree(root, me, count);
+    for child in children.into_iter().rev() {
+        add(plan, &[(child, beside(child, me))]);
+    }
+    parent.into_iter().for_each(|parent| add(plan, &[(parent, Act::Send)]));
 }
 
 /// Recursive doubling.
@@ -235,9 +248,11 @@ mod tests {
     fn every_buffer_is_combined_once_and_in_order() {
         for count in 1..40 {
             for order in [|turn| turn, |turn: usize| turn * 7919 / 3] {
-                let all = run(Pattern::ToAll, count, order);
-                assert_eq!(flat(&all[0]), all_of(count));
-                assert!(all.iter().all(|it| *it == all[0]), "the grouping is one for all");
+                for pattern in [Pattern::ToAll, Pattern::ToAllByTree] {
+                    let all = run(pattern, count, order);
+                    assert_eq!(flat(&all[0]), all_of(count));
+                    assert!(all.iter().all(|it| *it == all[0]), "the grouping is one for all");
+                }
                 let mut grouped = None;
                 for root in [0, count / 3, count - 1] {
                     let there = run(Pattern::ToRoot(root), count, order)[root].clone();
