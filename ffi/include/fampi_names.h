@@ -45,7 +45,8 @@
 
 /*
  * With FAMPI_NAMES_COLLECTIVES defined before, nonblocking collectives of blocks run over the living
- * in contexts of fampi's own (FAMPI_Iallreduce). All ranks are compiled with it, or none.
+ * in contexts of fampi's own (FAMPI_Iallreduce), on communicators in use. All that starts collectives
+ * in blocks is compiled with it, on all ranks, or nothing is.
  */
 #ifdef FAMPI_NAMES_COLLECTIVES
 #define MPI_Ibarrier FAMPI_Ibarrier

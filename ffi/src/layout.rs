@@ -53,7 +53,7 @@ impl Type {
         // SAFETY: as above.
         done(unsafe { ffi::MPI_Type_get_true_extent(raw, true_low, true_extent) })?;
         let size = usize::try_from(size).map_err(|_| FAMPI_ERR_COUNT)?;
-        let (extent, low, true_low) = (*extent as isize, *low, *true_low);
+        let (extent, low, true_low) = (*extent, *low, *true_low);
         let whole = low == 0 && true_low == 0 && *true_extent as usize == size;
         Ok(Self { raw, size, extent, dense: whole && extent.unsigned_abs() == size })
     }

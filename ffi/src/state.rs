@@ -269,8 +269,9 @@ impl State {
     /// The program frees the block behind this request.
     #[cold]
     fn end_collectives_of(&mut self, raw: ffi::MPI_Request) {
-        let place = self.handles.entry(raw).map(|entry| entry.handle.place());
-        place.into_iter().for_each(|place| self.end_collectives(place));
+        if let Some(place) = self.handles.entry(raw).map(|entry| entry.handle.place()) {
+            self.end_collectives(place);
+        }
     }
 
     /// Before the block at this place is released: its collectives, all of which are over with it,

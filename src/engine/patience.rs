@@ -156,9 +156,13 @@ impl Engine {
                 matches!(stage, Stage::Over | Stage::Failed) && since.min(waited) >= UNDER_WAY
             })
         };
-        let in_vain =
-            peers.into_iter().fold(false, |any, rank| is_gone(self.heard(outer, rank, now)) || any);
-        if in_vain { Hope::No } else { Hope::Yes }
+        let mut hope = Hope::Yes;
+        for rank in peers {
+            if is_gone(self.heard(outer, rank, now)) {
+                hope = Hope::No;
+            }
+        }
+        hope
     }
 
     /// What hope there is for what waits for this rank.

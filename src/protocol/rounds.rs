@@ -154,7 +154,9 @@ fn tree(root: usize, me: usize, count: usize) -> (Option<usize>, SmallVec<[usize
 /// From a root to all.
 fn from_root(plan: &mut Plan, root: usize, me: usize, count: usize) {
     let (parent, children) = tree(root, me, count);
-    parent.into_iter().for_each(|parent| add(plan, &[(parent, Act::Take)]));
+    if let Some(parent) = parent {
+        add(plan, &[(parent, Act::Take)]);
+    }
     let sent: SmallVec<[_; 8]> = children.iter().map(|child| (*child, Act::Send)).collect();
     add(plan, &sent);
 }
@@ -165,7 +167,9 @@ fn to_root(plan: &mut Plan, root: usize, me: usize, count: usize) {
     for child in children.into_iter().rev() {
         add(plan, &[(child, beside(child, me))]);
     }
-    parent.into_iter().for_each(|parent| add(plan, &[(parent, Act::Send)]));
+    if let Some(parent) = parent {
+        add(plan, &[(parent, Act::Send)]);
+    }
 }
 
 /// Recursive doubling.
@@ -241,7 +245,7 @@ mod tests {
     }
 
     fn all_of(count: usize) -> String {
-        (0..count).map(|me| format!("{me}.")).collect()
+        (0..count).map(|me| format!("{me}.")).collect::<Vec<_>>().concat()
     }
 
     #[test]

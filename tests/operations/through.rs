@@ -23,7 +23,7 @@ fn collectives_go_on_over_the_living_until_one_rank_is_left() {
             let simulation = Simulation::new(size).seed(seed).latency(latency);
             let report = simulation.time_limit(Duration::from_secs(100)).run_world(move |world| {
                 world.set_patience(patience);
-                run_through(&world, seed, || sim::crash());
+                run_through(&world, seed, sim::crash);
                 world.finalize();
             });
             let ended =

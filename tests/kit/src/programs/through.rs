@@ -81,22 +81,18 @@ impl State<'_> {
             }
             let _ = self.call(kind, seed + 100).post(&mut block, self.me).expect("the right shape");
         }
-        let ended = match (bad, seed % 3) {
-            (true, 0) => {
+        let ended = if bad && seed % 3 == 1 {
+            block.leave(&Error::Raised(7))
+        } else {
+            if bad {
                 block.raise_error(7);
-                block.finish(Timeout::Never).wait_local(Timeout::Never)
             }
-            (true, 1) => block.leave(&Error::Raised(7)).wait_local(Timeout::Never),
-            (true, _) => {
-                block.raise_error(7);
-                block.finish(Timeout::Never).wait_local(Timeout::Never)
-            }
-            // What it lacks is late.
-            (false, 2) => {
-                block.finish(Timeout::After(Duration::from_millis(20))).wait_local(Timeout::Never)
-            }
-            (false, _) => block.finish(Timeout::Never).wait_local(Timeout::Never),
+            // What the others wait for in vain is late.
+            let is_late = !bad && seed % 3 == 2;
+            let limit = Timeout::After(Duration::from_millis(20));
+            block.finish(if is_late { limit } else { Timeout::Never })
         };
+        let ended = ended.wait_local(Timeout::Never);
         assert!(matches!(ended, Ok(Outcome::Faulty(_))), "round {seed}");
     }
 
