@@ -286,7 +286,7 @@ int FAMPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
  started last there and is not finished: give the request to its finish. Ranks that a report has
  named dead (`FAMPI_Comm_known_failed`) are left out: nothing of theirs is combined, and parts of
  a buffer that would come from them are not written. If the root is one of them, or another rank
- dies, the request fails with `FAMPI_ERR_PROC_FAILED`, and its block is faulty; the next block
+ dies, the request fails with `FAMPI_ERR_PROC_FAILED_SOFT`, and its block is faulty; the next block
  goes on without the dead. A rank that leaves the block, or gives the operation up, ends it for
  all. After a faulty block nothing of it meets a later operation. What was cut short has written
  nothing.
