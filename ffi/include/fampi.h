@@ -284,22 +284,22 @@ int FAMPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
 
  All ranks start such operations on a communicator in the same order, in the block that was
  started last there and is not finished: give the request to its finish. Ranks that a report has
- named dead (`FAMPI_Comm_known_failed`) are left out: nothing of theirs is combined, and parts of
- a buffer that would come from them are not written. If the root is one of them, or another rank
- dies, the request fails with `FAMPI_ERR_PROC_FAILED_SOFT`, and its block is faulty; the next block
- goes on without the dead. A rank that leaves the block, or gives the operation up, ends it for
- all. After a faulty block nothing of it meets a later operation. What was cut short has written
- nothing.
+ named dead (`FAMPI_Comm_known_failed`) are left out: nothing of theirs is combined, and parts
+ of a buffer that would come from them are not written. If the root is one of them, or another
+ rank dies, the request fails with `FAMPI_ERR_PROC_FAILED_SOFT`, and its block is faulty; the
+ next block goes on without the dead. A rank that leaves the block, or gives the operation up,
+ ends it for all. After a faulty block nothing of it meets a later operation. What was cut short
+ has written nothing.
 
- The buffers are read at once, and written when the request is complete. Elements are combined in
- the order of ranks, grouped in a way that the number of living ranks decides. Types of reductions
- are MPI's own, or have no gaps. The request is one of fampi's, for every call of MPI and of
- fampi. It goes on in calls of both, and no code can be raised in it.
+ The buffers are read at once, and written when the request is complete. Elements are combined
+ in the order of ranks, grouped in a way that the number of living ranks and the length decide.
+ Types of reductions are MPI's own, or have no gaps. The request is one of fampi's, for every
+ call of MPI and of fampi. It goes on in calls of both, and no code can be raised in it.
 
  Outside of blocks, and on a communicator that is not in use, this is `MPI_Iallreduce` itself.
 
- Returns as `MPI_Iallreduce`; `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts that
- do not fit each other.
+ Returns as `MPI_Iallreduce`; `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts
+ that do not fit each other.
 
  Pointers:
 
