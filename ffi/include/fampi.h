@@ -196,7 +196,7 @@
 /*
  The greatest tag of `FAMPI_Isend`, `FAMPI_Issend` and `FAMPI_Irecv`.
  */
-#define FAMPI_MAX_TAG 32634
+#define FAMPI_MAX_TAG 32570
 
 /*
  A recovery in which replacements take the failed ranks: spares of the launch first, then new
@@ -274,6 +274,147 @@ int FAMPI_Has_feature(const char *name,
  variable.
  */
 int FAMPI_Doctor(char *text, int size, int *length);
+
+/*
+ `MPI_Ibarrier` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Ibarrier`.
+ */
+int FAMPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
+
+/*
+ `MPI_Iallreduce` over the living ranks of a communicator, in a context of fampi's own.
+
+ All ranks start such operations on a communicator in the same order, in the block that was
+ started last there and is not finished: give the request to its finish. Ranks that a report has
+ named dead (`FAMPI_Comm_known_failed`) are left out: nothing of theirs is combined, and parts
+ of a buffer that would come from them are not written. If the root is one of them, or another
+ rank dies, the request fails with `FAMPI_ERR_PROC_FAILED_SOFT`, and its block is faulty; the
+ next block goes on without the dead. A rank that leaves the block, or gives the operation up,
+ ends it for all. After a faulty block nothing of it meets a later operation. What was cut short
+ has written nothing.
+
+ The buffers are read at once, and written when the request is complete. Elements are combined
+ in the order of ranks, grouped in a way that the number of living ranks and the length decide.
+ Types of reductions are MPI's own, or have no gaps. The request is one of fampi's, for every
+ call of MPI and of fampi. It goes on in calls of both, and no code can be raised in it.
+
+ Outside of blocks, and on a communicator that is not in use, this is `MPI_Iallreduce` itself.
+
+ Returns as `MPI_Iallreduce`; `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts
+ that do not fit each other.
+
+ Pointers:
+
+ As `MPI_Iallreduce`.
+ */
+int FAMPI_Iallreduce(const void *sendbuf,
+                     void *recvbuf,
+                     int count,
+                     MPI_Datatype datatype,
+                     MPI_Op op,
+                     MPI_Comm comm,
+                     MPI_Request *request);
+
+/*
+ `MPI_Iscan` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Iscan`.
+ */
+int FAMPI_Iscan(const void *sendbuf,
+                void *recvbuf,
+                int count,
+                MPI_Datatype datatype,
+                MPI_Op op,
+                MPI_Comm comm,
+                MPI_Request *request);
+
+/*
+ `MPI_Iexscan` over the living, as `FAMPI_Iallreduce`. The first living rank's
+ buffer is not written.
+
+ Pointers:
+
+ As `MPI_Iexscan`.
+ */
+int FAMPI_Iexscan(const void *sendbuf,
+                  void *recvbuf,
+                  int count,
+                  MPI_Datatype datatype,
+                  MPI_Op op,
+                  MPI_Comm comm,
+                  MPI_Request *request);
+
+/*
+ `MPI_Iallgather` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Iallgather`.
+ */
+int FAMPI_Iallgather(const void *sendbuf,
+                     int sendcount,
+                     MPI_Datatype sendtype,
+                     void *recvbuf,
+                     int recvcount,
+                     MPI_Datatype recvtype,
+                     MPI_Comm comm,
+                     MPI_Request *request);
+
+/*
+ `MPI_Iallgatherv` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Iallgatherv`.
+ */
+int FAMPI_Iallgatherv(const void *sendbuf,
+                      int sendcount,
+                      MPI_Datatype sendtype,
+                      void *recvbuf,
+                      const int *recvcounts,
+                      const int *displs,
+                      MPI_Datatype recvtype,
+                      MPI_Comm comm,
+                      MPI_Request *request);
+
+/*
+ `MPI_Ialltoall` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Ialltoall`.
+ */
+int FAMPI_Ialltoall(const void *sendbuf,
+                    int sendcount,
+                    MPI_Datatype sendtype,
+                    void *recvbuf,
+                    int recvcount,
+                    MPI_Datatype recvtype,
+                    MPI_Comm comm,
+                    MPI_Request *request);
+
+/*
+ `MPI_Ialltoallv` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Ialltoallv`.
+ */
+int FAMPI_Ialltoallv(const void *sendbuf,
+                     const int *sendcounts,
+                     const int *sdispls,
+                     MPI_Datatype sendtype,
+                     void *recvbuf,
+                     const int *recvcounts,
+                     const int *rdispls,
+                     MPI_Datatype recvtype,
+                     MPI_Comm comm,
+                     MPI_Request *request);
 
 /*
  Sets a timeout to so many seconds, fractions included. 0 is `FAMPI_TIMEOUT_POLL`, infinity and
@@ -798,6 +939,107 @@ int FAMPI_Comm_irebuild(MPI_Comm comm,
  The pointers are null, or to variables that live until the request is complete.
  */
 int FAMPI_Comm_irebuild_join(MPI_Comm aux_intercomm, MPI_Comm *newcomm, MPI_Request *request);
+
+/*
+ `MPI_Ibcast` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Ibcast`.
+ */
+int FAMPI_Ibcast(void *buffer,
+                 int count,
+                 MPI_Datatype datatype,
+                 int root,
+                 MPI_Comm comm,
+                 MPI_Request *request);
+
+/*
+ `MPI_Ireduce` over the living, as `FAMPI_Iallreduce`. Combined in the order of ranks, whatever
+ the root.
+
+ Pointers:
+
+ As `MPI_Ireduce`.
+ */
+int FAMPI_Ireduce(const void *sendbuf,
+                  void *recvbuf,
+                  int count,
+                  MPI_Datatype datatype,
+                  MPI_Op op,
+                  int root,
+                  MPI_Comm comm,
+                  MPI_Request *request);
+
+/*
+ `MPI_Igather` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Igather`.
+ */
+int FAMPI_Igather(const void *sendbuf,
+                  int sendcount,
+                  MPI_Datatype sendtype,
+                  void *recvbuf,
+                  int recvcount,
+                  MPI_Datatype recvtype,
+                  int root,
+                  MPI_Comm comm,
+                  MPI_Request *request);
+
+/*
+ `MPI_Igatherv` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Igatherv`.
+ */
+int FAMPI_Igatherv(const void *sendbuf,
+                   int sendcount,
+                   MPI_Datatype sendtype,
+                   void *recvbuf,
+                   const int *recvcounts,
+                   const int *displs,
+                   MPI_Datatype recvtype,
+                   int root,
+                   MPI_Comm comm,
+                   MPI_Request *request);
+
+/*
+ `MPI_Iscatter` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Iscatter`.
+ */
+int FAMPI_Iscatter(const void *sendbuf,
+                   int sendcount,
+                   MPI_Datatype sendtype,
+                   void *recvbuf,
+                   int recvcount,
+                   MPI_Datatype recvtype,
+                   int root,
+                   MPI_Comm comm,
+                   MPI_Request *request);
+
+/*
+ `MPI_Iscatterv` over the living, as `FAMPI_Iallreduce`.
+
+ Pointers:
+
+ As `MPI_Iscatterv`.
+ */
+int FAMPI_Iscatterv(const void *sendbuf,
+                    const int *sendcounts,
+                    const int *displs,
+                    MPI_Datatype sendtype,
+                    void *recvbuf,
+                    int recvcount,
+                    MPI_Datatype recvtype,
+                    int root,
+                    MPI_Comm comm,
+                    MPI_Request *request);
 
 /*
  Starts processes, and links them to the ranks of `comm`, a shrunken communicator, for

@@ -43,6 +43,28 @@
 #define MPI_Irecv FAMPI_Irecv
 #endif
 
+/*
+ * With FAMPI_NAMES_COLLECTIVES defined before, nonblocking collectives of blocks run over the living
+ * in contexts of fampi's own (FAMPI_Iallreduce), on communicators in use. All that starts collectives
+ * in blocks is compiled with it, on all ranks, or nothing is.
+ */
+#ifdef FAMPI_NAMES_COLLECTIVES
+#define MPI_Ibarrier FAMPI_Ibarrier
+#define MPI_Ibcast FAMPI_Ibcast
+#define MPI_Ireduce FAMPI_Ireduce
+#define MPI_Iallreduce FAMPI_Iallreduce
+#define MPI_Iscan FAMPI_Iscan
+#define MPI_Iexscan FAMPI_Iexscan
+#define MPI_Igather FAMPI_Igather
+#define MPI_Igatherv FAMPI_Igatherv
+#define MPI_Iscatter FAMPI_Iscatter
+#define MPI_Iscatterv FAMPI_Iscatterv
+#define MPI_Iallgather FAMPI_Iallgather
+#define MPI_Iallgatherv FAMPI_Iallgatherv
+#define MPI_Ialltoall FAMPI_Ialltoall
+#define MPI_Ialltoallv FAMPI_Ialltoallv
+#endif
+
 /* The authors' codes: finish has no limit, finish_local has one. */
 #define MPI_Tryblock_start FAMPI_TryBlock_start
 #define MPI_Tryblock_finish(tb, count, requests) \

@@ -281,6 +281,7 @@ pub(crate) fn finish(
             state.guest.fuse(block, values);
         }
         state.guest.finish(block, &list.parts, limit);
+        list.place_collectives(state, block);
         std::mem::swap(&mut state.block(tb_request)?.parts, &mut list.parts);
         Ok(())
     });

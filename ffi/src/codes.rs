@@ -85,7 +85,7 @@ pub const FAMPI_PROMPT: c_int = 0;
 pub const FAMPI_PATIENT: c_int = 1;
 
 /// The greatest tag of `FAMPI_Isend`, `FAMPI_Issend` and `FAMPI_Irecv`.
-pub const FAMPI_MAX_TAG: c_int = 32_634;
+pub const FAMPI_MAX_TAG: c_int = 32_570;
 
 const _: () = assert!(FAMPI_MAX_TAG.cast_unsigned() == MAX_TAG);
 

@@ -185,7 +185,7 @@ fn operation(op: MPI_Op) -> Option<Operation> {
 }
 
 /// True for `MPI_IN_PLACE`, which is one of these in every MPI, and never an address.
-fn is_in_place(pointer: *const c_void) -> bool {
+pub(crate) fn is_in_place(pointer: *const c_void) -> bool {
     matches!(pointer.addr(), 1 | usize::MAX)
 }
 

@@ -12,6 +12,7 @@ use fampi_core::{
 use mpi::ffi::MPI_Request;
 
 use crate::{
+    collective::Running,
     fused::Target,
     recover::Making,
     request::{Handle, key, null},
@@ -57,6 +58,7 @@ impl Block {
 pub(crate) enum Kind {
     Block(Block),
     Making(Box<Making>),
+    Collective(Box<Running>),
     /// Nothing: the place is free.
     Nothing,
 }

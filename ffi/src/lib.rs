@@ -11,7 +11,9 @@
 //! fused    reductions on the commit         about     version, features, diagnosis
 //! world    a world that survives            pool      who holds which rank of it
 //! calls    what these two call
-//! list     what a block is finished with
+//! list     what a block is finished with      message   messages in lanes of fampi's own
+//! layout   parts in the program's memory      collective collectives over the living
+//! rooted   those with a root                  alike     the others
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -28,13 +30,16 @@
 #![allow(non_snake_case, non_camel_case_types)]
 
 pub mod about;
+pub mod alike;
 pub mod block;
 pub mod callbacks;
 mod calls;
 pub mod codes;
+pub mod collective;
 pub mod copies;
 pub mod fused;
 pub mod handles;
+mod layout;
 mod list;
 pub mod message;
 mod origin;
@@ -43,6 +48,7 @@ mod pool;
 pub mod query;
 pub mod recover;
 pub mod request;
+pub mod rooted;
 pub mod spawn;
 pub mod standard;
 pub mod state;

@@ -5,7 +5,7 @@
 //! were found.
 
 use fampi_core::{
-    guest::Part,
+    guest::{GuestBlock, Part},
     mpi::{Kept, MpiPlatform},
 };
 use mpi::ffi::MPI_Request;
@@ -25,6 +25,8 @@ pub(crate) struct List {
     pub(crate) parts: Vec<Part>,
     /// For each part its place in the list, if one of them has another number there.
     places: Vec<usize>,
+    /// Collectives of ours, by their places among the parts.
+    collectives: Vec<(usize, MPI_Request)>,
     /// Requests of ours, of which none is to be there twice.
     ours: Vec<usize>,
 }
@@ -40,6 +42,7 @@ impl List {
     ) -> Result<()> {
         self.parts.clear();
         self.places.clear();
+        self.collectives.clear();
         self.ours.clear();
         let found = self.find(state, block, requests);
         self.ours.sort_unstable();
@@ -81,7 +84,7 @@ impl List {
                     if raw == block {
                         return Err(FAMPI_ERR_REQUEST);
                     }
-                    if self.find_ours(handles, place, raw)? {
+                    if self.find_ours((handles, name), place, raw)? {
                         continue;
                     }
                 }
@@ -115,7 +118,12 @@ impl List {
     }
 
     /// Finds a request of ours; false if it is not.
-    fn find_ours(&mut self, handles: &mut Handles, place: usize, raw: MPI_Request) -> Result<bool> {
+    fn find_ours(
+        &mut self,
+        (handles, block): (&mut Handles, GuestBlock),
+        place: usize,
+        raw: MPI_Request,
+    ) -> Result<bool> {
         match handles.entry(raw) {
             None => {
                 let was_ours = handles.is_freed(raw);
@@ -125,11 +133,29 @@ impl List {
                 let part = Part::Block(inner.name);
                 self.add(place, part);
             }
+            Some(Entry { kind: Kind::Collective(running), handle, .. }) => {
+                if let Some(number) = running.number_in(block) {
+                    self.collectives.push((self.parts.len(), raw));
+                    self.add(place, Part::Collective(number));
+                } else if !handle.is_complete() {
+                    return Err(FAMPI_ERR_STATE);
+                }
+            }
             Some(Entry { kind: Kind::Making(making), .. }) if making.outcome() == Some(0) => {}
             Some(_) => return Err(FAMPI_ERR_STATE),
         }
         self.ours.push(key(raw));
         Ok(true)
+    }
+
+    /// The block has been finished: its collectives are where the list has them.
+    pub(crate) fn place_collectives(&mut self, state: &mut State, block: GuestBlock) {
+        for (part, raw) in self.collectives.drain(..) {
+            let number = state.guest.number_of(block, part);
+            if let Some(Entry { kind: Kind::Collective(running), .. }) = state.entry(raw) {
+                running.place(number);
+            }
+        }
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct State {
     pub(crate) finished: ffi::MPI_Request,
     /// MPI tells us when it waits.
     is_called_back: bool,
+    /// The program has started collectives through us.
+    pub(crate) collectives: bool,
     /// To make lists of.
     pub(crate) lists: Lists,
     /// The types of numbers that reductions had.
@@ -178,6 +180,7 @@ impl State {
             handles: Handles::default(),
             users: Users::default(),
             finished,
+            collectives: false,
             lists: Lists::default(),
             is_called_back,
             numbers: Vec::new(),
@@ -227,6 +230,7 @@ impl State {
 
     /// The program has freed the request of ours at this place.
     fn let_go(&mut self, place: u32) {
+        self.end_collectives(place);
         let Self { guest, handles, .. } = self;
         if let Kind::Block(block) = &mut handles.at(place).kind {
             guest.release(block.name);
@@ -240,6 +244,9 @@ impl State {
     #[allow(clippy::inline_always)]
     #[inline(always)]
     pub(crate) fn free(&mut self, slot: &mut ffi::MPI_Request) -> bool {
+        if self.collectives {
+            self.end_collectives_of(*slot);
+        }
         let Self { guest, handles, .. } = self;
         let entry = handles.entry(*slot).filter(|entry| entry.handle.is_to_be_announced());
         let Some(Entry { kind, handle, held }) = entry else { return false };
@@ -257,6 +264,28 @@ impl State {
         }
         *slot = null();
         true
+    }
+
+    /// The program frees the block behind this request.
+    #[cold]
+    fn end_collectives_of(&mut self, raw: ffi::MPI_Request) {
+        if let Some(place) = self.handles.entry(raw).map(|entry| entry.handle.place()) {
+            self.end_collectives(place);
+        }
+    }
+
+    /// Before the block at this place is released: its collectives, all of which are over with it,
+    /// are told what they came to.
+    fn end_collectives(&mut self, place: u32) {
+        if self.collectives
+            && let Kind::Block(block) = &self.handles.at(place).kind
+        {
+            let name = block.name;
+            if self.guest.verdict(name).is_none() {
+                self.guest.leave_block(name);
+            }
+            self.settle();
+        }
     }
 
     /// The communicator in use, if it is.
@@ -462,12 +491,16 @@ fn forget_parts(guest: &mut Guest, block: &mut Block) {
 }
 
 /// Completes a request whose end is known.
-fn settle_entry(guest: &Guest, entry: &mut Entry) {
+fn settle_entry(guest: &mut Guest, entry: &mut Entry) {
     let code = match &mut entry.kind {
         Kind::Block(block) => code_of(guest, block, entry.held),
         Kind::Making(making) => {
             entry.handle.tell(empty_status());
             making.outcome()
+        }
+        Kind::Collective(running) => {
+            entry.handle.tell(empty_status());
+            running.outcome(guest)
         }
         Kind::Nothing => None,
     };

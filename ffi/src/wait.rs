@@ -24,6 +24,7 @@ use crate::{
 pub(crate) enum Awaited {
     Operation(PostId),
     Block(GuestBlock),
+    Collective(GuestBlock, usize),
     Making,
 }
 
@@ -50,6 +51,7 @@ fn awaited(state: &mut State, requests: &[MPI_Request], found: &mut Vec<Awaited>
                 _ if entry.handle.is_complete() => {}
                 Kind::Block(block) => found.push(Awaited::Block(block.name)),
                 Kind::Making(_) => found.push(Awaited::Making),
+                Kind::Collective(running) => found.push(running.awaited()),
                 Kind::Nothing => {}
             }
         } else if let Some(post) = state.operation(*raw)?
@@ -122,6 +124,7 @@ fn wait_for(
             left.retain(|what| match what {
                 Awaited::Operation(post) => !probe.request(*post),
                 Awaited::Block(block) => !probe.block(*block),
+                Awaited::Collective(block, number) => !probe.collective(*block, *number),
                 Awaited::Making => false,
             });
             left.is_empty() || much == Much::One && left.len() < before
@@ -138,7 +141,7 @@ fn messages(state: &mut State, requests: &[MPI_Request], left: &[Awaited]) -> (V
     let found: Vec<_> = found.map(|it| (it.comm, it.peer, it.post)).collect();
     let is_foreign = |what: &Awaited| match what {
         Awaited::Operation(post) => !found.iter().any(|(.., message)| message == post),
-        Awaited::Block(_) | Awaited::Making => false,
+        Awaited::Block(_) | Awaited::Collective(..) | Awaited::Making => false,
     };
     let foreign = left.iter().any(is_foreign);
     (found, foreign)

@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     fault::FaultCode,
     native::Element,
-    rank::Rank,
+    rank::{Rank, RankSet},
     seam::{
         buffer::{AnyBuffer, Buffer},
         entry::Entry,
@@ -73,6 +73,22 @@ impl TryBlock {
     /// [`Comm::set_patience`]: super::Comm::set_patience
     pub fn set_patience(&mut self, patience: Patience) {
         self.engine().borrow_mut().block_mut(self.key).patience = patience;
+    }
+
+    /// Says whether the collectives of this block run over the living, whatever
+    /// [`Comm::set_run_through`] says. All ranks say the same.
+    ///
+    /// [`Comm::set_run_through`]: super::Comm::set_run_through
+    pub fn set_run_through(&mut self, on: bool) {
+        self.engine().borrow_mut().block_mut(self.key).run_through = on;
+    }
+
+    /// The ranks that the collectives of this block leave out, if it runs through: those that
+    /// reports have named dead before it was started. In blocks that are committed the same on all
+    /// ranks.
+    pub fn left_out(&self) -> RankSet {
+        let engine = self.engine().borrow();
+        engine.comm(engine.block(self.key).comm).commit.reported_dead().clone()
     }
 
     /// Sends a buffer (`MPI_Isend`, MPI 4.1 §3.7.2). It comes back when the request is complete.

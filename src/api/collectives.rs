@@ -5,15 +5,14 @@
 //! afterwards it holds the result. What a rank neither gives nor gets may be anything before and
 //! is as it was afterwards, except where it is said to be unspecified.
 
-use super::{Request, TryBlock};
+use super::{Request, RequestId, TryBlock};
 use crate::{
-    engine::Need,
     error::Error,
     native::Element,
     rank::Rank,
     seam::{
+        buffer::AnyBuffer,
         collective::{Collective, Parts},
-        platform::Operation,
         reduction::ReduceWith,
     },
 };
@@ -51,6 +50,16 @@ fn counted(counts: &[usize]) -> Parts {
 /// A receiving buffer for equal parts is easily made of a part: `[1, 2].repeat(n)`. Those with a
 /// `v` and `ireduce_scatter` are the same with a count for each rank.
 ///
+/// After a report of a death they are refused, with [`FaultCode::ProcessFailed`], unless the block
+/// *runs through* ([`crate::Comm::set_run_through`], [`TryBlock::set_run_through`]): then they go
+/// on over the ranks that no report has named dead, [`TryBlock::left_out`] says without whom. Ranks
+/// and counts are those of the whole communicator. Nothing is combined for who is left out, what
+/// stands in its place of a buffer stays as it is, and an operation whose root it is fails with
+/// [`FaultCode::ProcessFailed`]. If another rank dies the operation fails, as does its block, and
+/// the next block goes on without that one, too.
+///
+/// [`FaultCode::ProcessFailed`]: crate::FaultCode::ProcessFailed
+///
 /// # Errors
 ///
 /// A buffer, or counts, of the wrong shape are an error at once and nothing is started:
@@ -61,7 +70,7 @@ fn counted(counts: &[usize]) -> Parts {
 impl TryBlock {
     /// Enters a barrier (`MPI_Ibarrier`, MPI 4.1 §6.12.1).
     pub fn ibarrier(&mut self) -> Request<u8> {
-        self.post(Need::All, &Operation::Collective(Collective::Barrier), Vec::<u8>::new())
+        self.post_collective(Collective::Barrier, Vec::<u8>::new())
     }
 
     /// Broadcasts the root's buffer into everybody's (`MPI_Ibcast`, §6.12.2), all of the same
@@ -276,6 +285,16 @@ impl TryBlock {
     ) -> Result<Request<T>, Error> {
         let (me, size) = self.place();
         collective.check(me, size, buffer.len())?;
-        Ok(self.post(Need::All, &Operation::Collective(collective), buffer))
+        Ok(self.post_collective(collective, buffer))
+    }
+
+    fn post_collective<T: Element>(
+        &mut self,
+        collective: Collective,
+        buffer: Vec<T>,
+    ) -> Request<T> {
+        let mut engine = self.engine().borrow_mut();
+        let index = engine.post_collective(self.key, collective, AnyBuffer::of(buffer));
+        Request::of(RequestId { block: self.key, index })
     }
 }

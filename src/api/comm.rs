@@ -110,6 +110,17 @@ impl Comm {
         self.engine().borrow_mut().comm_mut(self.key()).patience = patience;
     }
 
+    /// Says whether the collectives of blocks that this rank starts from now on run over the
+    /// living (Bland 2012, §IV: *run-through*), see [`TryBlock`]'s operations of all ranks. At
+    /// first they do not: after a death a collective is an error until the communicator is whole
+    /// again.
+    ///
+    /// Local. All ranks say the same. Without a report of a death nothing differs. A communicator
+    /// that is derived from this one does not begin so.
+    pub fn set_run_through(&self, on: bool) {
+        self.engine().borrow_mut().comm_mut(self.key()).run_through = on;
+    }
+
     /// Starts a block: local, no message (`MPI_TryBlock_start`, paper §3.1). For
     /// [`Level::Global`] and [`Level::WithCollective`] every living rank does so, in the same order
     /// and with the same level.

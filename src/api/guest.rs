@@ -15,12 +15,15 @@ use crate::{
     rank::{Rank, RankSet},
     recovery::copies::FIRST_COPY_TAG,
     seam::{
+        buffer::AnyBuffer,
+        collective::Collective,
         platform::{DataId, Idle, Lane, Platform, PostId, Progress, UniverseId},
         reduction::Values,
     },
     timeout::Timeout,
 };
 
+mod copies;
 mod recover;
 
 pub use recover::{Repairing, Shrinking, Task};
@@ -81,6 +84,8 @@ pub enum Part {
     Elsewhere(PostId),
     /// An inner block.
     Block(GuestBlock),
+    /// A collective of this block, by what [`Guest::collective`] has given.
+    Collective(usize),
 }
 
 impl Part {
@@ -89,7 +94,7 @@ impl Part {
     pub fn post(&self) -> Option<PostId> {
         match self {
             Self::Request(post) | Self::Message(post, _) | Self::Elsewhere(post) => Some(*post),
-            Self::Block(_) => None,
+            Self::Block(_) | Self::Collective(_) => None,
         }
     }
 }
@@ -165,6 +170,12 @@ impl Guest {
         engine.comm(engine.block(block.0).comm).data
     }
 
+    /// This process's rank, and how many there are.
+    pub fn place(&self, comm: GuestComm) -> (Rank, u32) {
+        let comm = self.engine.comm(comm.0);
+        (comm.me, comm.size())
+    }
+
     /// The name by which reports call it.
     pub fn id(&self, comm: GuestComm) -> CommId {
         self.engine.comm(comm.0).id
@@ -207,6 +218,10 @@ impl Guest {
                 }
                 Part::Elsewhere(post) => engine.adopt_request(block.0, *post, Need::Nobody),
                 Part::Block(inner) => engine.adopt_block(block.0, inner.0),
+                Part::Collective(index) => {
+                    engine.list_collective(block.0, *index);
+                    engine.note_collective(block.0);
+                }
             }
         }
         if engine.needs_no_collective(block.0) {
@@ -224,6 +239,38 @@ impl Guest {
     /// True for a block that is faulty if it has none.
     pub fn needs_collective(&self, block: GuestBlock) -> bool {
         self.engine.block(block.0).level == Level::WithCollective
+    }
+
+    /// Starts a collective over the living in a block that is not finished, in place in a buffer of
+    /// this shape; its number in the block.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Collective::check`].
+    pub fn collective(
+        &mut self,
+        block: GuestBlock,
+        collective: Collective,
+        buffer: AnyBuffer,
+    ) -> Result<usize, Error> {
+        let engine = &mut self.engine;
+        let comm = engine.comm(engine.block(block.0).comm);
+        collective.check(comm.me, comm.size(), buffer.elements())?;
+        Ok(engine.post_collective(block.0, collective, buffer))
+    }
+
+    /// The number of the part of this place in the list of a finished block.
+    pub fn number_of(&self, block: GuestBlock, part: usize) -> usize {
+        self.engine.contents(block.0).first_listed() + part
+    }
+
+    /// What a collective has come to, once it is over, and its buffer, which is told once.
+    pub fn take_collective(
+        &mut self,
+        block: GuestBlock,
+        number: usize,
+    ) -> Option<(Progress, Option<AnyBuffer>)> {
+        self.engine.take_collective(block.0, number)
     }
 
     /// The numbers that this process brings to the reduction on the commit of a block, which is
@@ -327,59 +374,6 @@ impl Guest {
         self.engine.contents(block.0).used.iter().copied().map(GuestComm).collect()
     }
 
-    /// Protects bytes of this process in a block that is not finished: a copy goes to the partner
-    /// rank, and counts with the block's commit. All ranks do so, in the same order.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotComplete`] when an earlier block of the communicator is not finished, nothing
-    /// has happened then; otherwise those of [`crate::TryBlock::protect`]. After
-    /// [`Error::LengthChanged`] this process has left the block.
-    pub fn protect(&mut self, block: GuestBlock, slot: u32, state: &[u8]) -> Result<(), Error> {
-        let engine = self.settled_before(block)?;
-        let done = engine.protect(block.0, slot, state);
-        if let Err(Error::LengthChanged { .. }) = done {
-            // The others wait for a copy that will not come.
-            engine.leave_block(block.0, FaultCode::LeftBlock);
-        }
-        done
-    }
-
-    /// Brings back the bytes that the last commit protected. All ranks do so, in the same order.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::protect`], and those of [`crate::TryBlock::restore`].
-    pub fn restore(&mut self, block: GuestBlock, slot: u32) -> Result<Vec<u8>, Error> {
-        self.settled_before(block)?.restore(block.0, slot)
-    }
-
-    /// The bytes of a rank that a shrink has left out, if this process keeps their copy.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`crate::TryBlock::inherit`].
-    pub fn inherit(
-        &mut self,
-        block: GuestBlock,
-        slot: u32,
-    ) -> Result<Option<(Rank, Vec<u8>)>, Error> {
-        self.engine.inherit(block.0, slot)
-    }
-
-    /// Copies of one block are made when those of the blocks before it are decided: what a rank
-    /// sends depends on them.
-    fn settled_before(&mut self, block: GuestBlock) -> Result<&mut Engine, Error> {
-        let engine = &mut self.engine;
-        let settled = engine.settle_before(block.0);
-        let interrupted = engine.is_interrupted(block.0);
-        match (settled, interrupted) {
-            (true, _) => Ok(engine),
-            (false, true) => Err(Error::Request(FaultCode::Interrupted)),
-            (false, false) => Err(Error::NotComplete),
-        }
-    }
-
     /// The faults of this rank's requests, by their place in the block.
     pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
         let engine = &self.engine;
@@ -457,6 +451,11 @@ impl Probe<'_> {
             self.engine.note_foreign_loss(progress);
         }
         progress != Progress::Pending
+    }
+
+    /// Looks at a collective of a block.
+    pub fn collective(&mut self, block: GuestBlock, number: usize) -> bool {
+        self.engine.test_request(block.0, number) != Progress::Pending
     }
 
     /// Looks at a block.

@@ -87,6 +87,11 @@ impl Contents {
         }
     }
 
+    /// The first of the requests of the list that the block was finished with.
+    pub(crate) fn first_listed(&self) -> usize {
+        self.first_listed
+    }
+
     /// Pending requests are faults at this moment, or earlier if that is due.
     pub(super) fn bring_deadline(&mut self, moment: Duration) {
         self.deadline = Some(self.deadline.map_or(moment, |deadline| deadline.min(moment)));

@@ -122,7 +122,7 @@ impl Engine {
             Chosen::Needing(dead) => {
                 let needs = |contents: &Contents, need| match need {
                     Need::Peer(peer) => peer == dead,
-                    Need::Anybody | Need::All => true,
+                    Need::Anybody | Need::All | Need::Living(_) => true,
                     Need::Neighbours(at) => contents.exchanges[at as usize].needs(dead),
                     Need::Nobody | Need::Inner(_) | Need::Foreign => false,
                 };

@@ -53,7 +53,7 @@ impl Engine {
     pub(crate) fn prepare_for_guest(&mut self, key: CommKey) {
         let comm = self.comm_mut(key);
         (comm.context, comm.settled_context) = (FIRST_SHARED_CONTEXT, FIRST_SHARED_CONTEXT);
-        comm.patience = Patience::Patient;
+        (comm.patience, comm.run_through) = (Patience::Patient, true);
         self.tag_bits.free_locals();
     }
 
@@ -91,6 +91,35 @@ impl Engine {
     pub(crate) fn listed(&self, key: BlockKey) -> &[Record] {
         let contents = self.contents(key);
         contents.records.get(contents.first_listed..).unwrap_or(&[])
+    }
+
+    /// Makes a collective that was posted in this block before one of the list, at the end of it.
+    pub(crate) fn list_collective(&mut self, key: BlockKey, index: usize) {
+        let Self { contents, collectives, .. } = self;
+        let records = &mut contents[key.slot()].records;
+        let at = records.len();
+        let before = &mut records[index];
+        let (need, state, buffer) = (before.need, before.state, before.take_any());
+        before.need = Need::Nobody;
+        before.end_at_once(0);
+        let record = records.add(need);
+        record.state = state;
+        if let Some(buffer) = buffer {
+            record.give(buffer);
+        }
+        if let Some(known) = collectives.iter_mut().find(|known| **known == (key, index)) {
+            known.1 = at;
+        }
+    }
+
+    /// What a collective has come to, once it is over, and its buffer.
+    pub(crate) fn take_collective(
+        &mut self,
+        key: BlockKey,
+        index: usize,
+    ) -> Option<(Progress, Option<AnyBuffer>)> {
+        let record = &mut self.contents_mut(key).records[index];
+        record.is_over().then(|| (record.state, record.take_any()))
     }
 
     /// The same for a block, which stays its owner's, too.

@@ -10,6 +10,7 @@
 //! | `block` | an open block and its requests |
 //! | `copies` | copies of states, which are valid with the commit of their block |
 //! | `farewell` | leaves the job with all others |
+//! | `living` | collectives over the living, made of messages |
 //! | `messages` | names messages on the wire, and starts them |
 //! | `metrics` | counts what is rare, and tells those who listen |
 //! | `neighbours` | operations among neighbours, made of messages |
@@ -27,6 +28,7 @@ mod copies;
 mod execute;
 mod farewell;
 mod guest;
+mod living;
 mod messages;
 mod metrics;
 mod neighbours;
@@ -57,6 +59,7 @@ use crate::{
 };
 use block::Contents;
 pub(crate) use copies::{Copies, Own, PendingCopy, Slot};
+pub(crate) use living::FIRST_COLLECTIVE_TAG;
 pub(crate) use messages::MAX_USER_TAG;
 use messages::TagBits;
 use metrics::Tally;
@@ -64,7 +67,7 @@ pub(crate) use neighbours::Edge;
 use neighbours::Parts;
 pub(crate) use progress::{Span, Waited};
 use window::WindowState;
-pub(crate) use window::{Access, FIRST_WINDOW_TAG, WindowId};
+pub(crate) use window::{Access, WindowId};
 
 // Bindings and tests, which drive the engine, find the seam here, too.
 pub(crate) use crate::protocol::process::{BlockKey, CommKey, Communicator, Need, Phase, Source};
@@ -110,6 +113,11 @@ pub(crate) struct Engine {
     draining: SmallVec<[BlockKey; 4]>,
     /// Buffers for the messages of operations among neighbours.
     parts: Parts,
+    /// Collectives made of messages that are under way, in the order of their posts: their blocks,
+    /// and their requests.
+    collectives: Vec<(BlockKey, usize)>,
+    /// Who takes part in them.
+    view: Option<living::View>,
     /// Memory of this rank that others use.
     windows: Vec<WindowState>,
     /// How many windows were made.
@@ -157,6 +165,8 @@ impl Engine {
             contents: Vec::new(),
             draining: SmallVec::new(),
             parts: Parts::default(),
+            collectives: Vec::new(),
+            view: None,
             windows: Vec::new(),
             windows_made: 0,
             serving: SmallVec::new(),

@@ -15,20 +15,22 @@
 //! **Assumes** that each message sent is expected: if this rank sends to a neighbour twice, that
 //! one receives from this rank twice, in the same order. MPI keeps messages with one tag in order.
 //!
-//! An access to a window ([`super::window`]) is such a request, too, with an answer.
+//! An access to a window ([`super::window`]) is such a request, too, with an answer; and so is a
+//! collective over the living ([`super::living`]), whose messages go in rounds.
 //!
 //! Reference: MPI 4.1 §8.6 and §8.7.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 
-use super::{BlockKey, Engine, MAX_USER_TAG, Need, window::FIRST_WINDOW_TAG};
+use super::{BlockKey, Engine, MAX_USER_TAG, Need, living::Course, window::FIRST_WINDOW_TAG};
 use crate::{
     fault::{FaultCode, class},
     rank::Rank,
     seam::{
         buffer::{AnyBuffer, Buffer},
         platform::{Operation, Post, PostId, Posted, Progress},
+        reduction::Reduction,
     },
 };
 
@@ -66,7 +68,9 @@ impl Parts {
             .position(|part| part.elements() == elements.len() && part.as_any().type_id() == kind);
         if let Some(at) = fits {
             let mut part = self.0.swap_remove(at);
-            if !sent || part.load(of, elements.start) {
+            // What is no vector of numbers may know more of its elements than how many there are.
+            let is_plain = !matches!(part, AnyBuffer::Other(_));
+            if !sent && is_plain || part.load(of, elements.start) {
                 return part;
             }
         }
@@ -88,6 +92,8 @@ pub(super) enum Role {
     Sent,
     /// It brings the elements of this part of the buffer.
     Received(Range<usize>),
+    /// It brings elements that are combined with the whole buffer, and stand before them, or after.
+    Combined { before: bool },
     /// It asks for an answer.
     Question,
     /// One word, a class of MPI, which is 0 if all is well. It comes before what is received.
@@ -96,7 +102,7 @@ pub(super) enum Role {
 
 impl Role {
     fn is_elements(&self) -> bool {
-        matches!(self, Self::Sent | Self::Received(_))
+        matches!(self, Self::Sent | Self::Received(_) | Self::Combined { .. })
     }
 }
 
@@ -111,8 +117,10 @@ struct Message {
 /// An operation made of messages.
 pub(super) struct Exchange {
     /// The application's, as long as the operation is not over.
-    buffer: Option<AnyBuffer>,
+    pub(super) buffer: Option<AnyBuffer>,
     messages: Vec<Message>,
+    /// What comes after these messages, if it is a collective.
+    pub(super) course: Option<Box<Course>>,
     /// Who is to blame, if not all came as expected.
     failure: Option<(Rank, FaultCode)>,
 }
@@ -120,7 +128,8 @@ pub(super) struct Exchange {
 impl Exchange {
     /// One without messages, so far.
     pub(super) fn new(buffer: AnyBuffer, messages: usize) -> Self {
-        Self { buffer: Some(buffer), messages: Vec::with_capacity(messages), failure: None }
+        let messages = Vec::with_capacity(messages);
+        Self { buffer: Some(buffer), messages, course: None, failure: None }
     }
 
     /// True when something with this rank is not over.
@@ -132,14 +141,46 @@ impl Exchange {
         self.messages.iter().map(|message| message.peer)
     }
 
+    /// The ranks with which something is not over.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = Rank> + '_ {
+        let pending = self.messages.iter().filter(|message| message.post.is_some());
+        pending.map(|message| message.peer)
+    }
+
+    /// Who is to blame.
+    pub(super) fn blamed(&self) -> Option<Rank> {
+        self.failure.map(|(peer, _)| peer)
+    }
+
+    /// The buffer that messages take elements from, and bring them to.
+    fn held(&mut self) -> Option<&mut AnyBuffer> {
+        let own = self.course.as_mut().and_then(|course| course.work.as_mut());
+        own.or(self.buffer.as_mut())
+    }
+
+    /// All messages so far are over, and others follow.
+    pub(super) fn begin_round(&mut self) {
+        self.messages.clear();
+    }
+
     /// Notes that a message is over, and whether it came as expected.
-    fn note(&mut self, number: usize, progress: Progress, part: &dyn Buffer) {
+    fn note(&mut self, number: usize, progress: Progress, part: &mut dyn Buffer) {
         let message = &mut self.messages[number];
         message.post = None;
-        let code = match (progress, &message.role, &mut self.buffer) {
+        let role = message.role.clone();
+        let reduction = self.course.as_ref().and_then(|course| course.reduction);
+        let code = match (progress, role, self.held()) {
             (Progress::Failed(code), ..) => code,
             (Progress::Complete(status), Role::Received(place), Some(buffer)) => {
                 if status.elements == place.len() && buffer.fill(place.start, part) {
+                    return;
+                }
+                FaultCode::Mpi(class::TRUNCATE)
+            }
+            (Progress::Complete(status), Role::Combined { before }, Some(buffer)) => {
+                if status.elements == buffer.elements()
+                    && reduction.is_some_and(|it| combine(it, &mut **buffer, part, before))
+                {
                     return;
                 }
                 FaultCode::Mpi(class::TRUNCATE)
@@ -155,7 +196,7 @@ impl Exchange {
     }
 
     /// Of two failures the first one tells more, but a death more than what followed from it.
-    fn blame(&mut self, peer: Rank, code: FaultCode) {
+    pub(super) fn blame(&mut self, peer: Rank, code: FaultCode) {
         let known = self
             .failure
             .filter(|(_, known)| known.is_process_failure() || !code.is_process_failure());
@@ -210,7 +251,7 @@ impl Engine {
         for Edge { peer, elements } in sent {
             self.add_part(key, &mut exchange, (*peer, TAG), elements, false);
         }
-        self.add_exchange(key, exchange)
+        self.add_exchange(key, exchange, Need::Neighbours)
     }
 
     /// Starts a message that takes elements of the buffer to somebody, or brings them.
@@ -222,9 +263,21 @@ impl Engine {
         elements: &Range<usize>,
         receives: bool,
     ) {
-        let Some(buffer) = &exchange.buffer else { return };
-        let part = self.parts.take(&**buffer, elements, !receives);
         let role = if receives { Role::Received(elements.clone()) } else { Role::Sent };
+        self.add_elements(key, exchange, to_whom, role, elements);
+    }
+
+    /// The same, for a message of elements with this role.
+    pub(super) fn add_elements(
+        &mut self,
+        key: BlockKey,
+        exchange: &mut Exchange,
+        to_whom: (Rank, u32),
+        role: Role,
+        elements: &Range<usize>,
+    ) {
+        let Some(buffer) = exchange.held() else { return };
+        let part = self.parts.take(&**buffer, elements, matches!(role, Role::Sent));
         self.add_message(key, exchange, to_whom, role, part);
     }
 
@@ -239,7 +292,7 @@ impl Engine {
     ) {
         let tag = self.wire_tag(key, tag);
         let operation = match role {
-            Role::Received(_) | Role::Answer => {
+            Role::Received(_) | Role::Combined { .. } | Role::Answer => {
                 Operation::Receive { from: Some(peer), tag: Some(tag) }
             }
             Role::Sent | Role::Question => Operation::Send { to: peer, tag, synchronous: false },
@@ -261,10 +314,15 @@ impl Engine {
     }
 
     /// The next request of the block is an operation whose messages were started.
-    pub(super) fn add_exchange(&mut self, key: BlockKey, exchange: Exchange) -> usize {
+    pub(super) fn add_exchange(
+        &mut self,
+        key: BlockKey,
+        exchange: Exchange,
+        need: impl Fn(u32) -> Need,
+    ) -> usize {
         let failure = exchange.failure;
         let contents = self.contents_mut(key);
-        let need = Need::Neighbours(contents.exchanges.len() as u32);
+        let need = need(contents.exchanges.len() as u32);
         contents.exchanges.push(exchange);
         let index = contents.records.len();
         contents.records.add(need);
@@ -274,8 +332,38 @@ impl Engine {
         index
     }
 
-    /// Looks at all messages of an operation that are under way. The state of its request.
-    pub(super) fn test_neighbours(&mut self, key: BlockKey, index: usize, at: usize) -> Progress {
+    /// Goes on with an operation as far as possible. The state of its request.
+    pub(super) fn test_exchange(&mut self, key: BlockKey, index: usize, at: usize) -> Progress {
+        loop {
+            // Nothing of a round of a collective counts before all of it is over.
+            let all = self.contents(key).exchanges[at].course.is_none();
+            let pending = self.test_messages(key, at, all);
+            if let Some((peer, code)) = self.contents(key).exchanges[at].failed(pending) {
+                return self.fail_exchange(key, index, peer, code);
+            }
+            if pending {
+                return Progress::Pending;
+            }
+            match self.start_round(key, at) {
+                Some(true) => {}
+                Some(false) => return Progress::Pending,
+                None => break,
+            }
+        }
+        let contents = self.contents_mut(key);
+        let buffer = contents.exchanges[at].buffer.take();
+        let record = &mut contents.records[index];
+        if let Some(buffer) = buffer {
+            let elements = buffer.elements();
+            record.give(buffer);
+            record.end_at_once(elements);
+        }
+        record.state
+    }
+
+    /// Looks at the messages of an operation that are under way: at all, or up to the first that
+    /// still is. True when one is.
+    pub(super) fn test_messages(&mut self, key: BlockKey, at: usize, all: bool) -> bool {
         let mut pending = false;
         for number in 0..self.contents(key).exchanges[at].messages.len() {
             let exchange = &self.contents(key).exchanges[at];
@@ -288,27 +376,19 @@ impl Engine {
                 if early { Progress::Pending } else { self.platform.test(post, &mut part) };
             if progress == Progress::Pending {
                 pending = true;
+                if !all {
+                    break;
+                }
                 continue;
             }
-            let part = part.unwrap_or(AnyBuffer::nothing());
+            let mut part = part.unwrap_or(AnyBuffer::nothing());
             let exchange = &mut self.contents_mut(key).exchanges[at];
-            exchange.note(number, progress, &*part);
+            exchange.note(number, progress, &mut *part);
             if exchange.messages[number].role.is_elements() {
                 self.parts.keep(part);
             }
         }
-        let exchange = &mut self.contents_mut(key).exchanges[at];
-        if let Some((peer, code)) = exchange.failed(pending) {
-            return self.fail_exchange(key, index, peer, code);
-        }
-        let done = if pending { None } else { exchange.buffer.take() };
-        let record = &mut self.contents_mut(key).records[index];
-        if let Some(buffer) = done {
-            let elements = buffer.elements();
-            record.give(buffer);
-            record.end_at_once(elements);
-        }
-        record.state
+        pending
     }
 
     /// The operation failed with one of its messages. The state of its request.
@@ -329,7 +409,10 @@ impl Engine {
     /// Gives up what is under way of a request, if it is one among neighbours; its buffer is the
     /// application's again.
     pub(super) fn end_exchange(&mut self, key: BlockKey, index: usize) {
-        let Need::Neighbours(at) = self.contents(key).records[index].need else { return };
+        let (Need::Neighbours(at) | Need::Living(at)) = self.contents(key).records[index].need
+        else {
+            return;
+        };
         let exchange = &mut self.contents[key.slot()].exchanges[at as usize];
         for post in exchange.take_posts() {
             self.platform.abandon(Post::Kept(post), None);
@@ -340,6 +423,21 @@ impl Engine {
             record.end_as(record.state);
         }
     }
+}
+
+/// Combines what has come with what is there; false if it is not of the same length.
+fn combine(
+    reduction: Reduction,
+    own: &mut dyn Buffer,
+    come: &mut dyn Buffer,
+    before: bool,
+) -> bool {
+    if before {
+        reduction.combine(come, own);
+        return true;
+    }
+    reduction.combine(own, come);
+    own.fill(0, come)
 }
 
 /// What a message of words says.

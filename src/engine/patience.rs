@@ -118,8 +118,10 @@ impl Engine {
                 let hopes = others.into_iter().map(|rank| self.hope_of(outer, rank, now));
                 hopes.min().unwrap_or(Hope::No)
             }
+            Need::Living(at) => self.hope_of_collective((key, outer), at as usize, now),
             Need::Neighbours(at) => {
-                let peers: Vec<Rank> = self.contents(key).exchanges[at as usize].peers().collect();
+                let exchange = &self.contents(key).exchanges[at as usize];
+                let peers: Vec<Rank> = exchange.awaited().collect();
                 let hopes = peers.into_iter().map(|rank| self.hope_of(outer, rank, now));
                 hopes.max().filter(|hope| *hope == Hope::No).unwrap_or(Hope::Yes)
             }
@@ -136,27 +138,56 @@ impl Engine {
         hopes.max().filter(|hope| *hope == Hope::No).unwrap_or(Hope::Yes)
     }
 
+    /// What hope there is for a collective over the living: a rank goes on with its part until it
+    /// votes. A round that has just begun may have its messages on the way.
+    fn hope_of_collective(
+        &mut self,
+        (key, outer): (BlockKey, BlockKey),
+        at: usize,
+        now: Duration,
+    ) -> Hope {
+        self.test_messages(key, at, true);
+        let exchange = &mut self.contents_mut(key).exchanges[at];
+        let peers: Vec<Rank> = exchange.awaited().collect();
+        let Some(course) = &mut exchange.course else { return Hope::Yes };
+        let waited = now.saturating_sub(*course.asked.get_or_insert(now));
+        let is_gone = |heard: Option<(Stage, Duration)>| {
+            heard.is_some_and(|(stage, since)| {
+                matches!(stage, Stage::Over | Stage::Failed) && since.min(waited) >= UNDER_WAY
+            })
+        };
+        let mut hope = Hope::Yes;
+        for rank in peers {
+            if is_gone(self.heard(outer, rank, now)) {
+                hope = Hope::No;
+            }
+        }
+        hope
+    }
+
     /// What hope there is for what waits for this rank.
     fn hope_of(&mut self, key: BlockKey, rank: Rank, now: Duration) -> Hope {
-        if rank == self.comm(self.block(key).comm).me {
-            return Hope::Yes;
+        match self.heard(key, rank, now) {
+            Some((Stage::Over | Stage::Failed, waited)) if waited >= UNDER_WAY => Hope::No,
+            Some((Stage::Posted, waited)) if waited >= IN_TRANSFER => Hope::No,
+            Some((_, waited)) if waited >= UNDER_WAY => Hope::IfMatched,
+            _ => Hope::Yes,
         }
-        let Some(stage) = self.call(|process, out| process.how_far(key, rank, out)) else {
-            return Hope::Yes;
-        };
+    }
+
+    /// How far a rank is in a block, and how long that has been known; it is asked if it was not.
+    fn heard(&mut self, key: BlockKey, rank: Rank, now: Duration) -> Option<(Stage, Duration)> {
+        if rank == self.comm(self.block(key).comm).me {
+            return None;
+        }
+        let stage = self.call(|process, out| process.how_far(key, rank, out))?;
         let heard = &mut self.contents_mut(key).heard;
         let known = heard.iter().position(|it| (it.rank, it.stage) == (rank, stage));
         let since = known.map_or(now, |at| heard[at].since);
         if known.is_none() {
             heard.push(Heard { rank, stage, since });
         }
-        let waited = now.saturating_sub(since);
-        match stage {
-            Stage::Over | Stage::Failed if waited >= UNDER_WAY => Hope::No,
-            Stage::Posted if waited >= IN_TRANSFER => Hope::No,
-            _ if waited >= UNDER_WAY => Hope::IfMatched,
-            _ => Hope::Yes,
-        }
+        Some((stage, now.saturating_sub(since)))
     }
 
     /// True when some rank has ended its part of a block with faults, and that was a while ago:

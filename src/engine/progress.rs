@@ -108,6 +108,9 @@ impl Engine {
                 busy |= self.serve_windows();
             }
         }
+        if !self.collectives.is_empty() {
+            self.advance_collectives();
+        }
         if !self.draining.is_empty() {
             self.drain_all();
         }

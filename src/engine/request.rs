@@ -33,9 +33,7 @@ impl Engine {
             self.settle_block(key);
         }
         if let Operation::Collective(collective) = operation {
-            let size = self.comm(self.block(key).comm).size();
-            let needs_all = collective.needs_every_rank(size, buffer.elements());
-            self.contents_mut(key).has_synchronised |= needs_all;
+            self.note_synchronising(key, collective, buffer.elements());
         }
         if let Operation::Receive { from, tag } = *operation
             && self.defers(key, from, tag)
@@ -134,7 +132,9 @@ impl Engine {
         }
         match record.need {
             Need::Inner(inner) => return self.test_inner(key, index, inner),
-            Need::Neighbours(at) => return self.test_neighbours(key, index, at as usize),
+            Need::Neighbours(at) | Need::Living(at) => {
+                return self.test_exchange(key, index, at as usize);
+            }
             _ => {}
         }
         if !self.contents(key).deferred.is_empty() {

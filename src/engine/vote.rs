@@ -200,6 +200,7 @@ impl Engine {
                     let dead = self.comm(self.block(key).comm).commit.dead();
                     contents.exchanges[at as usize].peers().find(|peer| dead.contains(*peer))
                 }
+                Need::Living(at) => contents.exchanges[at as usize].blamed(),
                 _ => None,
             };
             self.process.blame(key, code, peer)

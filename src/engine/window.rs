@@ -32,7 +32,7 @@ use core::{
 use std::hash::DefaultHasher;
 
 use super::{
-    BlockKey, CommKey, Engine, MAX_USER_TAG,
+    BlockKey, CommKey, Engine, MAX_USER_TAG, Need,
     neighbours::{Exchange, Role},
     service::Staged,
 };
@@ -239,7 +239,7 @@ impl Engine {
             let words = AnyBuffer::of(question.to_words());
             self.add_message(key, &mut exchange, (target, QUESTION), Role::Question, words);
         }
-        Ok(self.add_exchange(key, exchange))
+        Ok(self.add_exchange(key, exchange, Need::Neighbours))
     }
 
     /// What was committed while the application had borrowed the memory of a window is there now.

@@ -18,7 +18,7 @@
 use alloc::{vec, vec::Vec};
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, FIRST_WINDOW_TAG, Need, Own, PendingCopy, Slot},
+    engine::{BlockKey, CommKey, Engine, FIRST_COLLECTIVE_TAG, Need, Own, PendingCopy, Slot},
     error::Error,
     fault::{Fault, FaultCode, FaultReport},
     native::Element,
@@ -34,7 +34,7 @@ use crate::{
 /// Number of states that can be protected, and of user tags that carry them.
 pub const MAX_SLOTS: u32 = 64;
 /// Tags of users are below this one; those behind the copies are of windows and neighbours.
-pub(crate) const FIRST_COPY_TAG: u32 = FIRST_WINDOW_TAG - 2 * MAX_SLOTS;
+pub(crate) const FIRST_COPY_TAG: u32 = FIRST_COLLECTIVE_TAG - 2 * MAX_SLOTS;
 
 /// Beside the tag on which a copy goes to its keeper, the one on which it tells its length, or
 /// comes home. Two ranks that are each other's partner send both ways at once.

@@ -73,6 +73,11 @@ pub enum Reduction {
         /// It, as MPI calls it.
         foreign: Foreign,
     },
+    /// One that the buffers know, for collectives made of messages.
+    OfBuffers {
+        /// It, as a function on buffers.
+        combine: fn(&dyn Buffer, &mut dyn Buffer),
+    },
 }
 
 impl Reduction {
@@ -80,7 +85,7 @@ impl Reduction {
     pub fn combine(&self, left: &dyn Buffer, right: &mut dyn Buffer) {
         match self {
             Self::Predefined { op, combine } => combine(left, right, *op),
-            Self::User { combine, .. } => combine(left, right),
+            Self::User { combine, .. } | Self::OfBuffers { combine } => combine(left, right),
         }
     }
 

@@ -100,6 +100,7 @@ fn disturbed_call(kind: Kind, size: u32, bad: u32, seed: u64) -> Call {
         kind,
         size: size as usize,
         root,
+        left_out: 0,
         seed,
         longest: if seed.is_multiple_of(2) { 9000 } else { 5 },
     }
@@ -183,6 +184,17 @@ fn operations_without_elements_are_operations_all_the_same() {
     for ranks in 1..=4 {
         let program = program("operations without elements", ranks);
         all_say(&program, ranks, "nothing went everywhere");
+    }
+}
+
+#[test]
+#[serial]
+fn collectives_go_on_over_the_living_until_one_rank_is_left() {
+    for patient in [false, true] {
+        let launch = program("through", 5).limit(120);
+        let run = if patient { launch.variable("PATIENT", &1) } else { launch }.run();
+        let said = said(&run);
+        assert!(said.len() == 1 && said[0].ends_with(": alone"), "{said:?}, {run}");
     }
 }
 

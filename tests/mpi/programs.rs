@@ -10,10 +10,13 @@ use std::{
 };
 
 use fampi::{
-    BlockOptions, Codes, Color, Error, FaultCode, Finished, Level, Outcome, Pending, Placement,
-    Rank, ReduceOp, Tag, Timeout, Tried, TryBlock, World,
+    BlockOptions, Codes, Color, Error, FaultCode, Finished, Level, Outcome, Patience, Pending,
+    Placement, Rank, ReduceOp, Tag, Timeout, Tried, TryBlock, World,
 };
-use fampi_kit::programs::aftermath::{self, Receive};
+use fampi_kit::programs::{
+    aftermath::{self, Receive},
+    through::run_through,
+};
 use mpi::{
     collective::SystemOperation,
     traits::{Communicator as _, CommunicatorCollectives as _},
@@ -49,6 +52,7 @@ fn run_in(world: World, name: &str) -> Ended {
         "rounds" => rounds(world),
         "deaths" => deaths(world),
         "aftermath" => after_a_death(world),
+        "through" => through(world),
         "fused" => fused::deaths(world),
         "leaves" => farewells::leaves(world),
         "codes" => farewells::codes(world),
@@ -109,6 +113,14 @@ pub(crate) fn wait(mut pending: Pending) -> Result<Finished, Error> {
             Outcome::TimedOut(pending) => pending,
         };
     }
+}
+
+/// Rank after rank dies, and the collectives of the others go on.
+fn through(world: World) -> Ended {
+    let patient = std::env::var_os("PATIENT").is_some();
+    world.set_patience(if patient { Patience::Patient } else { Patience::Prompt });
+    run_through(&world, 0, || die());
+    say(world, "alone")
 }
 
 /// One of four ranks dies, and the others go on.

@@ -85,7 +85,14 @@ impl Tested {
         let gives = matches!(kind, Kind::Bcast | Kind::Scatter | Kind::Scatterv | Kind::Barrier);
         let root = if gives { BAD } else { 0 } as usize;
         let longest = if seed.is_multiple_of(2) { 4 } else { LONG as u64 };
-        Call { kind, size: size as usize, root: root.min(size as usize - 1), seed, longest }
+        Call {
+            kind,
+            size: size as usize,
+            root: root.min(size as usize - 1),
+            left_out: 0,
+            seed,
+            longest,
+        }
     }
 
     fn post(self, comm: &Comm, block: &mut TryBlock, seed: u64) -> Result<Posted, Error> {

@@ -18,6 +18,7 @@ mod patience;
 mod requests;
 mod runs;
 mod sections;
+mod through;
 mod told;
 mod transactions;
 mod windows;

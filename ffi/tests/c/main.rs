@@ -94,6 +94,14 @@ fn no_strangers_death_ends_a_receive_of_a_local_block() {
 }
 
 #[test]
+fn collectives_go_on_over_the_living_whatever_dies_and_whatever_was_aborted() {
+    let through = program(&["tests/programs/through.c"], Link::Shared, &[]);
+    for (what, living) in [("plain", 5), ("kinds", 4), ("deaths", 1), ("soft", 1)] {
+        expect(&Launch::new(&through, 5).words([what]), living, ": passed");
+    }
+}
+
+#[test]
 fn a_death_that_mpi_is_not_told_of_keeps_nobody_in_the_end_of_mpi() {
     let ends = program(&["tests/programs/ends.c"], Link::Shared, &[]);
     for place in ["unknown", "init", "block", "late", "finished", "last", "finalize"] {

@@ -7,8 +7,9 @@ use std::{cell::RefCell, ffi::c_int};
 
 use mpi::ffi;
 
-use super::library::{Checked, check};
+use super::library::{Checked, Refusal, check};
 use crate::{
+    fault::class::OP,
     native::Foreign,
     seam::reduction::{ReduceOp, Reduction},
 };
@@ -23,6 +24,7 @@ pub(in crate::mpi) fn operation(reduction: &Reduction) -> Checked<ffi::MPI_Op> {
     match reduction {
         Reduction::Predefined { op, .. } => Ok(predefined(*op)),
         Reduction::User { foreign, .. } => users(*foreign),
+        Reduction::OfBuffers { .. } => Err(Refusal { call: "reduction", class: OP }),
     }
 }
 

@@ -49,7 +49,9 @@ pub enum Level {
     /// costs what it costs for [`Self::Global`]. A barrier at the end of a block is never needed:
     /// nobody has a verdict before all have come.
     ///
-    /// No collective works on a communicator with a dead rank, so recovery takes [`Self::Global`].
+    /// On a communicator with a dead rank a collective works only if it runs over the living
+    /// ([`set_run_through`](crate::Comm::set_run_through)); otherwise recovery takes
+    /// [`Self::Global`].
     WithCollective,
 }
 
@@ -116,12 +118,22 @@ pub enum Need {
     All,
     /// The ranks of the exchange of this number in the block.
     Neighbours(u32),
+    /// All ranks that no report has named dead: the exchange of this number is a collective among
+    /// them.
+    Living(u32),
     /// No other rank: a file.
     Nobody,
     /// The verdict of an inner block.
     Inner(BlockKey),
     /// The application started the operation itself, and knows.
     Foreign,
+}
+
+impl Need {
+    /// True for a collective: all ranks start theirs in the same order.
+    pub const fn is_of_all(self) -> bool {
+        matches!(self, Self::All | Self::Living(_))
+    }
 }
 
 /// A block.
@@ -140,6 +152,8 @@ pub struct Block {
     pub context: u32,
     /// What a death does to its requests.
     pub patience: Patience,
+    /// Its collectives leave out the ranks that reports have named dead.
+    pub run_through: bool,
     /// Faults that this rank found, until it votes.
     pub faults: Vec<Fault>,
     /// What this rank reports if it has no other fault, which is a fault unless all ranks do.
@@ -168,6 +182,7 @@ impl Block {
             scope: NO_BLOCK,
             context: 0,
             patience: Patience::Prompt,
+            run_through: false,
             faults: Vec::new(),
             proviso: None,
             values: Held::NOTHING,
@@ -202,6 +217,7 @@ impl Process {
         (block.comm, block.level, block.context) = (comm, level, state.context);
         (block.phase, block.proviso, block.detached) = (Phase::Open, None, false);
         (block.patience, block.objects) = (state.patience, false);
+        block.run_through = state.run_through;
         if !level.is_agreed() {
             block.scope = NO_BLOCK;
             return key;

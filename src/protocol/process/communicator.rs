@@ -51,6 +51,10 @@ pub struct Communicator {
     pub stages: Stages,
     /// What a death does to blocks that start now.
     pub patience: Patience,
+    /// Collectives of blocks that start now leave out the ranks that reports have named dead.
+    pub run_through: bool,
+    /// A context, and how many collectives made of messages were started in it.
+    pub collectives: (u32, u32),
     /// The platform's communicator for operations; `None` for the communicator of a whole universe,
     /// which carries none.
     pub data: Option<DataId>,
@@ -103,6 +107,8 @@ impl Communicator {
             interrupts: Interrupts::new(me, size),
             stages: Stages::default(),
             patience: Patience::Prompt,
+            run_through: false,
+            collectives: (0, 0),
             data,
             context: 0,
             settled_context: 1,
@@ -136,6 +142,21 @@ impl Communicator {
     /// this rank there would meet the one that was given up.
     pub fn lost_collective(&self, context: u32) -> Option<FaultCode> {
         self.lost.filter(|(lost, _)| *lost == context).map(|(_, cause)| cause)
+    }
+
+    /// The ranks that no report has named dead: the same on all of them in blocks of one context.
+    pub fn view(&self) -> impl Iterator<Item = Rank> + '_ {
+        let all = (0..self.size()).map(Rank::new);
+        all.filter(|rank| !self.commit.reported_dead().contains(*rank))
+    }
+
+    /// The number of the next collective made of messages among those of its context, which all
+    /// ranks start in the same order.
+    pub fn count_collective(&mut self, context: u32) -> u32 {
+        let (of, known) = self.collectives;
+        let number = if of == context { known } else { 0 };
+        self.collectives = (context, number + 1);
+        number
     }
 
     /// True when ranks are dead of which no report has told.

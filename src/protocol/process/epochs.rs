@@ -115,7 +115,7 @@ impl Process {
         let bereaved = old.members.iter().any(|member| dead.contains(member));
         (fresh.derived, fresh.context) = (old.derived, context_after(old.context, bereaved));
         (fresh.settled_context, fresh.handles) = (old.settled_context, old.handles);
-        fresh.patience = old.patience;
+        (fresh.patience, fresh.run_through) = (old.patience, old.run_through);
         fresh.epoch = Some(by);
         let context = fresh.context;
         let mut old = core::mem::replace(self.comm_mut(key), fresh);

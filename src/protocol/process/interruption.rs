@@ -15,7 +15,7 @@ impl Process {
     pub fn doom(&self, key: BlockKey, need: Need) -> Option<FaultCode> {
         let block = self.block(key);
         let state = self.comm(block.comm);
-        if need == Need::All && state.lost_collective(block.context).is_some() {
+        if need.is_of_all() && state.lost_collective(block.context).is_some() {
             return Some(FaultCode::Interrupted);
         }
         if state.is_quiet() && self.interrupted.is_empty() {
@@ -30,7 +30,7 @@ impl Process {
             Need::Peer(peer) => state.commit.dead().contains(peer),
             Need::All => !state.commit.dead().is_empty(),
             // It may be the dead who was to send; once all know that, it is the user's risk.
-            Need::Anybody => state.has_unreported_deaths(),
+            Need::Anybody | Need::Living(_) => state.has_unreported_deaths(),
             // Asked for each of their messages.
             Need::Neighbours(_) | Need::Nobody | Need::Inner(_) | Need::Foreign => false,
         };
@@ -93,11 +93,11 @@ impl Process {
         let is_agreed = block.level.is_agreed();
         let elsewhere = code == FaultCode::Interrupted && is_agreed;
         // A message of a local block matches no other block; a collective matches the next one.
-        if is_agreed || need == Need::All {
+        if is_agreed || need.is_of_all() {
             self.comm_mut(comm).tainted = Some(context);
         }
         // Who died is in the report by the detector.
-        if need == Need::All && !is_agreed && !code.is_process_failure() {
+        if need.is_of_all() && !is_agreed && !code.is_process_failure() {
             self.comm_mut(comm).lost = Some((context, code));
         }
         if let (true, Need::Peer(peer)) = (code.is_process_failure(), need) {
@@ -107,9 +107,14 @@ impl Process {
         }
         // What was given up in a patient block is the affair of those who ask how far this rank is,
         // which nobody can for requests of which nobody knows whom they need.
-        let spreads = code.is_process_failure() || elsewhere;
+        // A collective over the living that one rank gives up ends nowhere; of a death all hear.
+        let is_broken = matches!(need, Need::Living(_))
+            && is_agreed
+            && !code.is_process_failure()
+            && code != FaultCode::TimedOut;
+        let spreads = code.is_process_failure() || elsewhere || is_broken;
         let died = code.is_process_failure() && self.is_patient(key);
-        let asked_about = need != Need::Foreign && (died || self.must_ask(key));
+        let asked_about = need != Need::Foreign && !is_broken && (died || self.must_ask(key));
         if spreads && !asked_about {
             self.flood_if_open(comm, scope, out);
         }

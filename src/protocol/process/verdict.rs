@@ -293,7 +293,9 @@ impl Process {
         let needed = match need {
             Need::Peer(peer) => dead(peer),
             Need::Neighbours(_) => { peers }.any(dead),
-            Need::Anybody | Need::All | Need::Foreign => block.report.faults().iter().any(died),
+            Need::Anybody | Need::All | Need::Living(_) | Need::Foreign => {
+                block.report.faults().iter().any(died)
+            }
             Need::Nobody | Need::Inner(_) => false,
         };
         if needed { FaultCode::ProcessFailed } else { FaultCode::Interrupted }

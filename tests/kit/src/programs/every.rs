@@ -100,6 +100,8 @@ pub struct Call {
     pub kind: Kind,
     pub size: usize,
     pub root: usize,
+    /// A bit for each rank that the operation leaves out, which is not the root.
+    pub left_out: u64,
     pub seed: u64,
     /// Elements beyond this many are drawn no more.
     pub longest: u64,
@@ -177,9 +179,19 @@ impl Call {
         (0..self.size).flat_map(|to| self.part(from, to)).collect()
     }
 
-    /// What all have for one rank, part by part.
+    /// What all have for one rank, part by part; in the place of who is left out what stands there.
     fn parts_for(&self, to: usize) -> Vec<u64> {
-        (0..self.size).flat_map(|from| self.part(from, to)).collect()
+        let part = |from| match self.kind {
+            _ if self.has(from) => self.part(from, to),
+            Kind::Alltoall => self.part(to, from),
+            _ => vec![7; self.count(from, to)],
+        };
+        (0..self.size).flat_map(part).collect()
+    }
+
+    /// True for a rank that takes part.
+    fn has(&self, rank: usize) -> bool {
+        self.left_out >> rank & 1 == 0
     }
 
     fn with(&self) -> With {
@@ -197,7 +209,7 @@ impl Call {
         let step = |left: Vec<u64>, right: Vec<u64>| {
             left.into_iter().zip(right).map(|(left, right)| combine(left, right)).collect()
         };
-        ranks.map(of).reduce(step).expect("not empty")
+        ranks.filter(|rank| self.has(*rank)).map(of).reduce(step).expect("not empty")
     }
 
     /// A buffer with room for parts of these lengths, and this rank's own at its place.
@@ -239,7 +251,7 @@ impl Call {
             Kind::Reduce if is_root => self.combined(0..self.size, own),
             Kind::Allreduce => self.combined(0..self.size, own),
             Kind::Scan => self.combined(0..me + 1, own),
-            Kind::Exscan if me > 0 => self.combined(0..me, own),
+            Kind::Exscan if (0..me).any(|rank| self.has(rank)) => self.combined(0..me, own),
             Kind::ReduceScatterBlock | Kind::ReduceScatter => {
                 self.combined(0..self.size, |rank| self.part(rank, me))
             }
@@ -365,7 +377,7 @@ pub fn post_all(
 ) -> Result<Vec<(Call, Request<u64>)>, Error> {
     let mut posted = Vec::new();
     for kind in KINDS {
-        let call = Call { kind, size, root, seed, longest };
+        let call = Call { kind, size, root, left_out: 0, seed, longest };
         posted.push((call, call.post(block, me)?));
     }
     Ok(posted)

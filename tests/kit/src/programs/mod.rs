@@ -7,3 +7,4 @@ pub mod cells;
 pub mod every;
 pub mod lattice;
 pub mod planes;
+pub mod through;

@@ -251,7 +251,8 @@ impl Run<'_> {
         for _ in 0..3 {
             let kind = KINDS[draw.below(KINDS.len() as u64) as usize];
             let (root, longest) = (draw.below(size as u64) as usize, 1 + draw.below(800));
-            let call = Call { kind, size, root, seed: draw.word() ^ self.attempt, longest };
+            let seed = draw.word() ^ self.attempt;
+            let call = Call { kind, size, root, left_out: 0, seed, longest };
             posted.push((call, call.post(block, me)?));
         }
         for (call, request) in posted {

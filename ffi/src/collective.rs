@@ -1,0 +1,358 @@
+//! Collectives of fampi's own, over the living ranks of a communicator of the program.
+//!
+//! They are made of messages in contexts of fampi's own, which go on in every call of fampi and
+//! while MPI waits. What an aborted block has left behind meets no later one; a rank that a report
+//! has named dead is left out; any other death, and a rank that leaves the block, ends them.
+
+use std::ffi::{c_int, c_void};
+
+use fampi_core::{
+    Rank,
+    engine::{
+        buffer::AnyBuffer,
+        collective::{Collective, Parts},
+        platform::Progress,
+    },
+    guest::{Guest, GuestBlock},
+};
+use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request};
+
+use crate::{
+    block::put,
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL},
+    fused::is_in_place,
+    layout::{Operands, Piece, Type},
+    state::{Kind, Result, State, enter},
+    wait::Awaited,
+};
+
+/// A collective that is under way, or over.
+pub(crate) struct Running {
+    block: GuestBlock,
+    /// Its number in the block.
+    number: usize,
+    out: Out,
+}
+
+/// What is written when it is complete.
+enum Out {
+    /// These pieces, from these bytes of the buffer on.
+    Pieces(Vec<(usize, Piece)>),
+    /// So many bytes of what was combined.
+    Combined(*mut c_void, usize),
+}
+
+impl Running {
+    /// Its code, once it is over; the first time the program gets what has come.
+    pub(crate) fn outcome(&mut self, guest: &mut Guest) -> Option<c_int> {
+        let (progress, buffer) = guest.take_collective(self.block, self.number)?;
+        Some(match progress {
+            Progress::Complete(_) => self.write(buffer).err().unwrap_or(0),
+            Progress::Failed(code) => code.number(),
+            Progress::Pending => return None,
+        })
+    }
+
+    fn write(&self, buffer: Option<AnyBuffer>) -> Result<()> {
+        let Some(buffer) = buffer else { return Ok(()) };
+        let any = buffer.as_any();
+        match &self.out {
+            Out::Pieces(pieces) => {
+                let bytes = any.downcast_ref::<Vec<u8>>().ok_or(FAMPI_ERR_INTERNAL)?;
+                for (from, piece) in pieces {
+                    let part = bytes.get(*from..from + piece.bytes).ok_or(FAMPI_ERR_INTERNAL)?;
+                    // SAFETY: the program keeps the buffer until the request is complete.
+                    unsafe { piece.unpack(part) }?;
+                }
+            }
+            Out::Combined(to, bytes) => {
+                let operands = any.downcast_ref::<Operands>().ok_or(FAMPI_ERR_INTERNAL)?;
+                let from = operands.bytes().get(..*bytes).ok_or(FAMPI_ERR_INTERNAL)?;
+                if !from.is_empty() {
+                    // SAFETY: as above.
+                    unsafe { to.cast::<u8>().copy_from(from.as_ptr(), from.len()) };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a wait looks at.
+    pub(crate) fn awaited(&self) -> Awaited {
+        Awaited::Collective(self.block, self.number)
+    }
+
+    /// Its number, if it is one of this block.
+    pub(crate) fn number_in(&self, block: GuestBlock) -> Option<usize> {
+        (self.block == block).then_some(self.number)
+    }
+
+    /// From now on it has this number.
+    pub(crate) fn place(&mut self, number: usize) {
+        self.number = number;
+    }
+}
+
+/// Who calls, and where.
+pub(crate) struct Place {
+    block: GuestBlock,
+    pub(crate) me: usize,
+    /// For each rank whether it takes part.
+    living: Vec<bool>,
+}
+
+/// An operation that is about to start.
+pub(crate) struct Start {
+    collective: Collective,
+    buffer: AnyBuffer,
+    out: Out,
+}
+
+impl Start {
+    /// What moves nothing.
+    pub(crate) fn barrier() -> Self {
+        let (collective, buffer) = (Collective::Barrier, AnyBuffer::nothing());
+        Self { collective, buffer, out: Out::Pieces(Vec::new()) }
+    }
+}
+
+impl Place {
+    /// The first rank that takes part.
+    pub(crate) fn first(&self) -> usize {
+        self.living.iter().position(|living| *living).unwrap_or(self.me)
+    }
+}
+
+/// Starts a collective in the block that was started last on the communicator; by a call of MPI if
+/// there is none.
+pub(crate) fn start(
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+    of_mpi: impl Fn() -> c_int,
+    ours: impl Fn(&Place) -> Result<Start>,
+) -> c_int {
+    enter(|state| {
+        if request.is_null() {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let Some((state, place)) = state.as_mut().and_then(|state| place(state, comm)) else {
+            let code = of_mpi();
+            return if code == 0 { Ok(()) } else { Err(code) };
+        };
+        let Start { collective, buffer, out } = ours(&place)?;
+        state.handles.announce();
+        let number = state.guest.collective(place.block, collective, buffer);
+        let number = number.map_err(|_| FAMPI_ERR_ARG)?;
+        let running = Box::new(Running { block: place.block, number, out });
+        state.collectives = true;
+        let made = state.handles.add(Kind::Collective(running))?;
+        state.settle();
+        // SAFETY: our caller's promise, that of the function of the interface.
+        unsafe { put(request, made) }
+    })
+}
+
+fn place(state: &mut State, comm: MPI_Comm) -> Option<(&mut State, Place)> {
+    let known = state.known(comm)?;
+    let block = state.guest.last_open(known)?;
+    let (me, size) = state.guest.place(known);
+    let dead = state.guest.known_failed(known);
+    let living = (0..size).map(|rank| !dead.contains(Rank::new(rank))).collect();
+    Some((state, Place { block, me: me.index(), living }))
+}
+
+pub(crate) fn root_of(place: &Place, root: c_int) -> Result<Rank> {
+    let known = usize::try_from(root).ok().filter(|root| *root < place.living.len());
+    known.map(Rank::from).ok_or(ffi::MPI_ERR_ROOT.cast_signed())
+}
+
+/// The parts of a buffer, one for each rank.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) address: *mut c_void,
+    pub(crate) datatype: MPI_Datatype,
+    pub(crate) counts: Counts,
+}
+
+/// How many elements they have, and where they stand.
+#[derive(Clone, Copy)]
+pub(crate) enum Counts {
+    /// This many each, one after the other.
+    Even(c_int),
+    /// Counts and displacements, an array of each.
+    Each(*const c_int, *const c_int),
+}
+
+impl Rows {
+    /// The part of each rank.
+    ///
+    /// # Safety
+    ///
+    /// The arrays are null or have a number for each.
+    unsafe fn pieces(self, ranks: usize) -> Result<Vec<Piece>> {
+        let kind = Type::of(self.datatype)?;
+        let piece = |rank: usize| {
+            let (count, place) = match self.counts {
+                Counts::Even(count) => (count, rank as isize * count as isize),
+                Counts::Each(counts, places) if !counts.is_null() && !places.is_null() => {
+                    // SAFETY: not null, and the rest is our caller's promise.
+                    let count = unsafe { counts.wrapping_add(rank).read() };
+                    // SAFETY: as above.
+                    (count, unsafe { places.wrapping_add(rank).read() } as isize)
+                }
+                Counts::Each(..) => return Err(FAMPI_ERR_ARG),
+            };
+            kind.at(kind.beyond(self.address, place), count)
+        };
+        (0..ranks).map(piece).collect()
+    }
+}
+
+/// Numbers of bytes of parts.
+fn lengths(pieces: &[Piece]) -> Parts {
+    Parts::Counts(pieces.iter().map(|piece| piece.bytes).collect())
+}
+
+/// Pieces with the places where they stand in a buffer of ours, one after the other from there on.
+fn placed(pieces: &[Piece], from: usize) -> impl Iterator<Item = (usize, Piece)> + '_ {
+    pieces.iter().scan(from, |place, piece| {
+        let at = *place;
+        *place += piece.bytes;
+        Some((at, *piece))
+    })
+}
+
+/// Those of the ranks that take part.
+fn of_living(
+    place: &Place,
+    placed: impl Iterator<Item = (usize, Piece)>,
+    but: Option<usize>,
+) -> Vec<(usize, Piece)> {
+    let counts = |rank: usize| place.living[rank] && Some(rank) != but;
+    placed.enumerate().filter(|(rank, _)| counts(*rank)).map(|(_, it)| it).collect()
+}
+
+fn total(pieces: &[Piece]) -> usize {
+    pieces.iter().map(|piece| piece.bytes).sum()
+}
+
+/// A buffer of this length with these pieces in it.
+///
+/// # Safety
+///
+/// The program's memory has them.
+pub(crate) unsafe fn packed(
+    length: usize,
+    pieces: impl IntoIterator<Item = (usize, Piece)>,
+) -> Result<AnyBuffer> {
+    let mut bytes = vec![0_u8; length];
+    for (at, piece) in pieces {
+        let room = bytes.get_mut(at..at + piece.bytes).ok_or(ffi::MPI_ERR_COUNT.cast_signed())?;
+        // SAFETY: our caller's promise.
+        unsafe { piece.pack(room) }?;
+    }
+    Ok(AnyBuffer::of(bytes))
+}
+
+/// A reduction of a buffer as a whole, which is given back if `takes` says so.
+///
+/// # Safety
+///
+/// The program's buffers have so many elements.
+pub(crate) unsafe fn combining(
+    (sendbuf, recvbuf): (*const c_void, *mut c_void),
+    elements: Piece,
+    (op, takes): (MPI_Op, bool),
+    collective: Collective,
+) -> Result<Start> {
+    let mut operands = Operands::of(&elements, op)?;
+    let from = if is_in_place(sendbuf) { recvbuf.cast_const() } else { sendbuf };
+    // SAFETY: our caller's promise.
+    unsafe { operands.load(from) };
+    let bytes = if takes { operands.bytes().len() } else { 0 };
+    Ok(Start { collective, buffer: AnyBuffer::of(operands), out: Out::Combined(recvbuf, bytes) })
+}
+
+/// Gathers at a root, or at all.
+///
+/// # Safety
+///
+/// As for the functions of the interface.
+pub(crate) unsafe fn gathering(
+    place: &Place,
+    own: (*const c_void, c_int, MPI_Datatype),
+    rows: Rows,
+    collective: impl Fn(Parts) -> Collective,
+) -> Result<Start> {
+    // SAFETY: our caller's promise.
+    let pieces = unsafe { rows.pieces(place.living.len()) }?;
+    let in_place = is_in_place(own.0);
+    let (at, mine) = placed(&pieces, 0).nth(place.me).ok_or(FAMPI_ERR_INTERNAL)?;
+    let given = if in_place { mine } else { Type::of(own.2)?.at(own.0.cast_mut(), own.1)? };
+    let but = in_place.then_some(place.me);
+    // SAFETY: our caller's promise.
+    let buffer = unsafe { packed(total(&pieces), [(at, given)]) }?;
+    let out = Out::Pieces(of_living(place, placed(&pieces, 0), but));
+    Ok(Start { collective: collective(lengths(&pieces)), buffer, out })
+}
+
+/// What a rank gives to a root, or gets from it.
+///
+/// # Safety
+///
+/// As for the functions of the interface.
+pub(crate) unsafe fn alone(
+    elements: (*mut c_void, c_int, MPI_Datatype),
+    gives: bool,
+    collective: Collective,
+) -> Result<Start> {
+    let piece = Type::of(elements.2)?.at(elements.0, elements.1)?;
+    // SAFETY: our caller's promise.
+    let buffer = unsafe { packed(piece.bytes, gives.then_some((0, piece))) }?;
+    let out = Out::Pieces(if gives { Vec::new() } else { vec![(0, piece)] });
+    Ok(Start { collective, buffer, out })
+}
+
+/// Scatters from this rank.
+///
+/// # Safety
+///
+/// As for the functions of the interface.
+pub(crate) unsafe fn scattering(
+    place: &Place,
+    rows: Rows,
+    own: (*mut c_void, c_int, MPI_Datatype),
+    root: Rank,
+) -> Result<Start> {
+    // SAFETY: our caller's promise.
+    let pieces = unsafe { rows.pieces(place.living.len()) }?;
+    let (at, _) = placed(&pieces, 0).nth(place.me).ok_or(FAMPI_ERR_INTERNAL)?;
+    // SAFETY: our caller's promise.
+    let buffer = unsafe { packed(total(&pieces), placed(&pieces, 0)) }?;
+    let out = if is_in_place(own.0) {
+        Vec::new()
+    } else {
+        vec![(at, Type::of(own.2)?.at(own.0, own.1)?)]
+    };
+    let collective = Collective::Scatter { root, parts: lengths(&pieces) };
+    Ok(Start { collective, buffer, out: Out::Pieces(out) })
+}
+
+/// Exchanges parts among all.
+///
+/// # Safety
+///
+/// As for the functions of the interface.
+pub(crate) unsafe fn exchanging(place: &Place, sent: Rows, received: Rows) -> Result<Start> {
+    let sent = if is_in_place(sent.address) { received } else { sent };
+    // SAFETY: our caller's promise.
+    let sent = unsafe { sent.pieces(place.living.len()) }?;
+    // SAFETY: as above.
+    let received = unsafe { received.pieces(place.living.len()) }?;
+    let (first, all) = (total(&sent), total(&sent) + total(&received));
+    // SAFETY: as above.
+    let buffer = unsafe { packed(all, placed(&sent, 0)) }?;
+    let out = Out::Pieces(of_living(place, placed(&received, first), None));
+    let collective = Collective::Exchange { sent: lengths(&sent), received: lengths(&received) };
+    Ok(Start { collective, buffer, out })
+}
