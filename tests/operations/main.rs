@@ -20,6 +20,7 @@ mod runs;
 mod sections;
 mod told;
 mod transactions;
+mod whole;
 mod windows;
 
 use fampi::{Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, sim::Simulation};
