@@ -7,9 +7,9 @@ use crate::{all_say, program};
 #[test]
 #[serial]
 fn rows_and_columns_survive_the_death_of_each_rank_at_random_moments() {
-    for spares in [0, 12] {
-        let launch = program("lattice", 6).spares(spares).variable("DEATHS", &12).limit(120);
-        all_say(&launch, 6, "all places are right");
+    for (ranks, spares, deaths) in [(4, 0, 6), (6, 0, 12), (6, 12, 12), (8, 4, 8), (9, 0, 6)] {
+        let launch = program("lattice", ranks).spares(spares).variable("DEATHS", &deaths);
+        all_say(&launch.limit(120), ranks, "all places are right");
     }
 }
 

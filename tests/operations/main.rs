@@ -21,6 +21,7 @@ mod sections;
 mod through;
 mod told;
 mod transactions;
+mod whole;
 mod windows;
 
 use fampi::{Error, Exchange, Level, Outcome, Rank, ReduceOp, Timeout, World, sim::Simulation};

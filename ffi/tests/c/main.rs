@@ -1,6 +1,7 @@
 //! The C interface on real ranks: programs in C and C++ are built, launched and killed.
 
 mod build;
+mod grids;
 mod handles;
 mod papers;
 mod porting;

@@ -32,7 +32,7 @@ static int rank, size;
 
 #define OK(call) EXPECT(FAMPI_SUCCESS, call)
 
-static void begin(int *argc, char ***argv)
+static inline void begin(int *argc, char ***argv)
 {
   MPI_Init(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
