@@ -42,6 +42,30 @@ enum Out {
     Combined(*mut c_void, usize),
 }
 
+impl State {
+    /// The program frees the block behind this request.
+    #[cold]
+    pub(crate) fn end_collectives_of(&mut self, raw: ffi::MPI_Request) {
+        if let Some(place) = self.handles.entry(raw).map(|entry| entry.handle.place()) {
+            self.end_collectives(place);
+        }
+    }
+
+    /// Before the block at this place is released: its collectives, all of which are over with it,
+    /// are told what they came to.
+    pub(crate) fn end_collectives(&mut self, place: u32) {
+        if self.collectives
+            && let Kind::Block(block) = &self.handles.at(place).kind
+        {
+            let name = block.name;
+            if self.guest.verdict(name).is_none() {
+                self.guest.leave_block(name);
+            }
+            self.settle();
+        }
+    }
+}
+
 impl Running {
     /// Its code, once it is over; the first time the program gets what has come.
     pub(crate) fn outcome(&mut self, guest: &mut Guest) -> Option<c_int> {

@@ -267,28 +267,6 @@ impl State {
         true
     }
 
-    /// The program frees the block behind this request.
-    #[cold]
-    fn end_collectives_of(&mut self, raw: ffi::MPI_Request) {
-        if let Some(place) = self.handles.entry(raw).map(|entry| entry.handle.place()) {
-            self.end_collectives(place);
-        }
-    }
-
-    /// Before the block at this place is released: its collectives, all of which are over with it,
-    /// are told what they came to.
-    fn end_collectives(&mut self, place: u32) {
-        if self.collectives
-            && let Kind::Block(block) = &self.handles.at(place).kind
-        {
-            let name = block.name;
-            if self.guest.verdict(name).is_none() {
-                self.guest.leave_block(name);
-            }
-            self.settle();
-        }
-    }
-
     /// The communicator in use, if it is.
     #[inline]
     pub(crate) fn known(&self, raw: ffi::MPI_Comm) -> Option<GuestComm> {

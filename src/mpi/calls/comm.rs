@@ -130,6 +130,24 @@ impl Comm {
         Rank::new(self.rank)
     }
 
+    pub(super) fn group(&self) -> Checked<Group> {
+        // SAFETY: reading a constant that MPI's library defines.
+        let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+        // SAFETY: our handle is live; the result is a variable of ours.
+        check("MPI_Comm_group", unsafe { ffi::MPI_Comm_group(self.raw(), &raw mut group) })?;
+        Ok(Group(group))
+    }
+
+    /// `MPI_Comm_create_group`: a communicator of these ranks, in this order; they alone call it.
+    pub(in crate::mpi) fn of_ranks(&self, ranks: &[u32], tag: u32) -> Checked<Self> {
+        let part = self.group()?.part(ranks)?;
+        let _inside = inside::creation();
+        let (mut raw, tag) = (null(), tag.cast_signed());
+        // SAFETY: our handle and the group are live; the result is a variable of ours.
+        let code = unsafe { ffi::MPI_Comm_create_group(self.raw(), part.0, tag, &raw mut raw) };
+        Self::made("MPI_Comm_create_group", code, raw)?.ok_or(absent("MPI_Comm_create_group"))
+    }
+
     /// Number of processes (of our own side, for a link between two groups).
     pub(in crate::mpi) fn size(&self) -> u32 {
         self.size

@@ -1,14 +1,10 @@
-//! Groups of processes: who is where in which communicator, and communicators of a part.
+//! Groups of processes: who is where in which communicator.
 
 use std::ffi::c_int;
 
 use mpi::ffi;
 
-use super::{
-    comm::{Comm, absent, null},
-    inside,
-    library::{Checked, check},
-};
+use super::library::{Checked, check};
 use crate::rank::Rank;
 
 /// A group of MPI, which is freed with this.
@@ -36,7 +32,7 @@ impl Group {
     }
 
     /// The processes at these positions, in this order.
-    fn part(&self, ranks: &[u32]) -> Checked<Self> {
+    pub(super) fn part(&self, ranks: &[u32]) -> Checked<Self> {
         let ranks: Vec<c_int> = ranks.iter().map(|rank| rank.cast_signed()).collect();
         // SAFETY: reading a constant that MPI's library defines.
         let mut part = unsafe { ffi::RSMPI_GROUP_NULL };
@@ -52,25 +48,5 @@ impl Drop for Group {
     fn drop(&mut self) {
         // SAFETY: ours alone, and used no more; a refusal only leaks it.
         let _ = unsafe { ffi::MPI_Group_free(&raw mut self.0) };
-    }
-}
-
-impl Comm {
-    pub(super) fn group(&self) -> Checked<Group> {
-        // SAFETY: reading a constant that MPI's library defines.
-        let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
-        // SAFETY: our handle is live; the result is a variable of ours.
-        check("MPI_Comm_group", unsafe { ffi::MPI_Comm_group(self.raw(), &raw mut group) })?;
-        Ok(Group(group))
-    }
-
-    /// `MPI_Comm_create_group`: a communicator of these ranks, in this order; they alone call it.
-    pub(in crate::mpi) fn of_ranks(&self, ranks: &[u32], tag: u32) -> Checked<Self> {
-        let part = self.group()?.part(ranks)?;
-        let _inside = inside::creation();
-        let (mut raw, tag) = (null(), tag.cast_signed());
-        // SAFETY: our handle and the group are live; the result is a variable of ours.
-        let code = unsafe { ffi::MPI_Comm_create_group(self.raw(), part.0, tag, &raw mut raw) };
-        Self::made("MPI_Comm_create_group", code, raw)?.ok_or(absent("MPI_Comm_create_group"))
     }
 }

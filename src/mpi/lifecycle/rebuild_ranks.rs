@@ -8,10 +8,10 @@
 //! others, and in a group   the root tells the members ─ a communicator of these alone
 //! ```
 //!
-//! Until the root says *go* nobody is in a call of MPI that waits for others. Each step has a tag of
-//! its own communicator: the first over a link has number 0, others have their age. After the first
-//! one a replacement knows which others the dead was in, and joins them from the oldest on, whichever
-//! comes first.
+//! Until the root says *go* nobody is in a call of MPI that waits for others. Each step has a tag
+//! of its own communicator: the first over a link has number 0, others have their age. After the
+//! first one a replacement knows which others the dead was in, and joins them from the oldest on,
+//! whichever comes first.
 //!
 //! Whoever gets an error revokes what all have, so that nobody waits for it.
 
@@ -363,8 +363,8 @@ impl Gathering {
         Ok(())
     }
 
-    /// `None` while something is under way; otherwise who has sent the last message, if one has come.
-    /// A receive that a death has disturbed goes on if that is allowed.
+    /// `None` while something is under way; otherwise who has sent the last message, if one has
+    /// come. A receive that a death has disturbed goes on if that is allowed.
     fn settle(&mut self, mut goes_on: impl FnMut() -> bool) -> Checked<Option<Option<Rank>>> {
         let mut from = None;
         while let Some((request, _)) = self.pending.last_mut() {
