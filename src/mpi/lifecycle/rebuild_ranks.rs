@@ -15,6 +15,8 @@
 //!
 //! Whoever gets an error revokes what all have, so that nobody waits for it.
 
+use std::task::Poll;
+
 use mpi::ffi;
 
 use super::{groups, spawn};
@@ -150,14 +152,14 @@ impl MpiPlatform {
             can_lose
         });
         let over = over.and_then(|over| match (over, seat, gathering.root) {
-            (Some(root @ Some(_)), Seat::Replacement, None) => {
+            (Poll::Ready(root @ Some(_)), Seat::Replacement, None) => {
                 gathering.root = root;
                 let tag = tag(gathering.number, GO);
                 // SAFETY: the memory is kept until this is over, or leaked.
                 gathering.post(&comm, 4, |comm, wire| unsafe { receive(comm, wire, root, tag) })?;
                 Ok(false)
             }
-            (over, ..) => Ok(over.is_some()),
+            (over, ..) => Ok(over.is_ready()),
         });
         over.map_err(|refusal| groups::failed(refusal, &[comm], self.ulfm))
     }
@@ -363,22 +365,22 @@ impl Gathering {
         Ok(())
     }
 
-    /// `None` while something is under way; otherwise who has sent the last message, if one has
+    /// Pending while something is under way; otherwise who has sent the last message, if one has
     /// come. A receive that a death has disturbed goes on if that is allowed.
-    fn settle(&mut self, mut goes_on: impl FnMut() -> bool) -> Checked<Option<Option<Rank>>> {
+    fn settle(&mut self, mut goes_on: impl FnMut() -> bool) -> Checked<Poll<Option<Rank>>> {
         let mut from = None;
         while let Some((request, _)) = self.pending.last_mut() {
             match request.test() {
-                Ok(None) => return Ok(None),
+                Ok(None) => return Ok(Poll::Pending),
                 Ok(Some(done)) => from = done.source(),
                 Err(refusal) if refusal.class == PROC_FAILED_PENDING && goes_on() => {
-                    return Ok(None);
+                    return Ok(Poll::Pending);
                 }
                 Err(refusal) => return Err(refusal),
             }
             self.pending.pop();
         }
-        Ok(Some(from))
+        Ok(Poll::Ready(from))
     }
 }
 
