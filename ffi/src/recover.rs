@@ -13,15 +13,14 @@
 use std::ffi::c_int;
 
 use fampi_core::{
-    Rank, RankSet,
     guest::{Guest, GuestComm, Repairing, Shrinking, Task},
-    mpi::{Bridge, Gathering, Seat, Survivor},
+    mpi::Seat,
 };
 use mpi::ffi::{self, MPI_Comm, MPI_Request};
 
 use crate::{
     block::{list, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, of_error},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, of_error},
     query::known_failed,
     state::{Entry, Kind, Result, State, enter},
 };
@@ -36,17 +35,14 @@ enum Stage {
     Shrink(Shrinking),
     /// Of a communicator that was never in use, and has lost processes.
     ShrinkUnused(MPI_Comm),
-    /// Not all are there: of the communicator that is rebuilt, at a survivor.
-    Gather(Plan, Option<GuestComm>),
     Rebuild(Repairing, Plan),
     Over(c_int),
 }
 
 /// What a rebuild is told, and the handle that it has made.
 struct Plan {
-    bridge: Bridge,
+    link: MPI_Comm,
     seat: Seat,
-    gathering: Gathering,
     made: Option<MPI_Comm>,
 }
 
@@ -86,28 +82,6 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> Stage {
         Stage::ShrinkUnused(comm) => {
             Stage::Over(shrink_unused(state, comm, target).err().unwrap_or(0))
         }
-        Stage::Gather(mut plan, failed) => {
-            let Plan { bridge, seat, gathering, .. } = &mut plan;
-            // SAFETY: the bridge is live, as the program has promised.
-            let there =
-                state.guest.with_mpi(|mpi| unsafe { mpi.is_gathered(*bridge, seat, gathering) });
-            match there {
-                Ok(false) => Stage::Gather(plan, failed),
-                Ok(true) => {
-                    let repairing = failed
-                        .map_or_else(Guest::enter_repair, |failed| state.guest.repair(failed));
-                    step(state, Stage::Rebuild(repairing, plan), target)
-                }
-                Err(error) => {
-                    if let Some(failed) = failed {
-                        // The others wait for this rank's word.
-                        state.guest.refuse_repair(failed);
-                    }
-                    cut(state, *bridge);
-                    Stage::Over(of_error(&error))
-                }
-            }
-        }
         Stage::Rebuild(mut repairing, mut plan) => {
             let over = rebuild(state, &mut repairing, &mut plan, target);
             over.map_or(Stage::Rebuild(repairing, plan), Stage::Over)
@@ -146,7 +120,10 @@ fn rebuild(
     loop {
         match state.guest.next_task(repairing)? {
             Task::Make => repairing.handle_made(make(state, plan)),
-            Task::Cut => cut(state, plan.bridge),
+            Task::Cut => {
+                // SAFETY: the link is live, as the program has promised.
+                state.guest.with_mpi(|mpi| unsafe { mpi.cut(plan.link) });
+            }
             Task::Complete => {
                 let Some(made) = plan.made else { return Some(FAMPI_ERR_CREATION) };
                 // SAFETY: the program keeps the variable until the request is complete.
@@ -158,49 +135,12 @@ fn rebuild(
     }
 }
 
-fn cut(state: &mut State, bridge: Bridge) {
-    // SAFETY: the bridge is live, as the program has promised.
-    state.guest.with_mpi(|mpi| unsafe { mpi.cut(bridge) });
-}
-
 /// The short calls of a rebuild.
 fn make(state: &mut State, plan: &mut Plan) -> Option<GuestComm> {
-    let Plan { bridge, seat, gathering, made } = plan;
-    // SAFETY: the bridge is live, as the program has promised.
-    let seated = state.guest.with_mpi(|mpi| unsafe { mpi.seat(*bridge, seat, gathering) });
-    let (raw, age) = seated.ok()?;
-    *made = Some(raw);
-    let comm = state.comm(raw).ok()?;
-    let data = state.guest.data(comm)?;
-    state.guest.with_mpi(|mpi| mpi.set_age(data, age));
-    Some(comm)
-}
-
-/// Begins a rebuild over a bridge; at a survivor that of a communicator.
-fn begin(
-    state: &mut State,
-    bridge: Bridge,
-    seat: Seat,
-    failed: Option<GuestComm>,
-) -> Result<Stage> {
-    // To mark it again would look like its end.
-    if !bridge.is_one_group && !state.guest.with_mpi(|mpi| mpi.knows_link(bridge.comm)) {
-        state.watch(bridge.comm)?;
-    }
-    // SAFETY: the bridge is live, as the program has promised.
-    let gathering = state.guest.with_mpi(|mpi| unsafe { mpi.gather(bridge, &seat) });
-    let gathering = match gathering {
-        Ok(gathering) => gathering,
-        Err(error) => {
-            if let Some(failed) = failed {
-                // The others wait for this rank's word.
-                state.guest.refuse_repair(failed);
-            }
-            return Ok(Stage::Over(of_error(&error)));
-        }
-    };
-    let plan = Plan { bridge, seat, gathering, made: None };
-    Ok(Stage::Gather(plan, failed))
+    // SAFETY: the link is live, as the program has promised.
+    let made = state.guest.with_mpi(|mpi| unsafe { mpi.seat(plan.link, &plan.seat) });
+    plan.made = made.ok();
+    state.comm(plan.made?).ok()
 }
 
 fn add(
@@ -290,13 +230,10 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
     enter(|state| {
         // SAFETY: our caller's promise.
         let ranks = unsafe { list(N_ranks, ranks) }?;
-        if newcomm.is_null() || request.is_null() || !(0..2).contains(&is_local) {
+        if newcomm.is_null() || request.is_null() || is_local != 0 {
             return Err(FAMPI_ERR_ARG);
         }
-        let bridge = bridge_of(aux_intercomm)?;
-        if bridge.is_one_group != (is_local != 0) {
-            return Err(FAMPI_ERR_COMM);
-        }
+        check_link(aux_intercomm)?;
         let state = State::started(state)?;
         let failed = state.comm(comm)?;
         let dead = state.guest.left_out(failed);
@@ -318,11 +255,10 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
         let seats = (me == root).then(|| {
             ranks.iter().zip(dead.iter()).map(|(new, dead)| (*new as u32, dead.number())).collect()
         });
-        let root = Rank::new(root as u32);
-        let data = state.guest.data(failed).ok_or(FAMPI_ERR_INTERNAL)?;
-        let seat = Seat::Survivor(Survivor { failed: data, dead, root, seats });
-        let stage = begin(state, bridge, seat, Some(failed))?;
-        add(state, stage, newcomm, request)
+        let seat = Seat::Survivor { rank: me as u32, seats };
+        let plan = Plan { link: aux_intercomm, seat, made: None };
+        let repairing = state.guest.repair(failed);
+        add(state, Stage::Rebuild(repairing, plan), newcomm, request)
     })
 }
 
@@ -340,16 +276,14 @@ pub(crate) unsafe fn igrow(
     request: *mut MPI_Request,
 ) -> c_int {
     enter(|state| {
-        let bridge = bridge_of(link)?;
+        check_link(link)?;
         let state = State::started(state)?;
         let living = state.comm(comm)?;
         let (me, size) = place_in(comm)?;
         let seats = (me == 0).then(|| (0..new as u32).map(|at| (at, size as u32 + at)).collect());
-        let failed = state.guest.data(living).ok_or(FAMPI_ERR_INTERNAL)?;
-        let (dead, root) = (RankSet::new(), Rank::new(0));
-        let seat = Seat::Survivor(Survivor { failed, dead, root, seats });
-        let stage = begin(state, bridge, seat, Some(living))?;
-        add(state, stage, newcomm, request)
+        let plan = Plan { link, seat: Seat::Survivor { rank: me as u32, seats }, made: None };
+        let repairing = state.guest.repair(living);
+        add(state, Stage::Rebuild(repairing, plan), newcomm, request)
     })
 }
 
@@ -371,16 +305,16 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild_join(
         if newcomm.is_null() || request.is_null() {
             return Err(FAMPI_ERR_ARG);
         }
-        let bridge = bridge_of(aux_intercomm)?;
+        check_link(aux_intercomm)?;
         let state = State::started(state)?;
-        let stage = begin(state, bridge, Seat::Replacement, None)?;
-        add(state, stage, newcomm, request)
+        let plan = Plan { link: aux_intercomm, seat: Seat::Replacement, made: None };
+        add(state, Stage::Rebuild(Guest::enter_repair(), plan), newcomm, request)
     })
 }
 
-/// What a communicator, which MPI knows, is to a rebuild.
-fn bridge_of(raw: MPI_Comm) -> Result<Bridge> {
-    Ok(Bridge { comm: raw, is_one_group: !links_two_groups(raw)? })
+/// MPI knows this handle, and it links two groups.
+fn check_link(raw: MPI_Comm) -> Result<()> {
+    if links_two_groups(raw)? { Ok(()) } else { Err(FAMPI_ERR_COMM) }
 }
 
 pub(crate) fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {

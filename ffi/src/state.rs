@@ -208,7 +208,6 @@ impl State {
     pub(crate) fn clear(&mut self, here: &Here) {
         while let Some(raw) = here.freed_comms.borrow_mut().pop() {
             self.refused.retain(|refused| *refused != raw);
-            self.guest.with_mpi(|mpi| mpi.forget_link(raw));
             if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {
                 let comm = self.comms.swap_remove(at).comm;
                 self.guest.abandon(comm);
@@ -320,11 +319,6 @@ impl State {
         mark(raw, self.attribute)?;
         self.comms.push(Known { raw, comm });
         Ok(())
-    }
-
-    /// Looks when the program frees this communicator.
-    pub(crate) fn watch(&self, raw: ffi::MPI_Comm) -> Result<()> {
-        mark(raw, self.attribute)
     }
 
     /// The entry of a request of ours that the program has not freed.

@@ -42,12 +42,7 @@ pub use self::{
     calls::{comm::communicators, kept::Origin},
     facts::{Facts, facts},
     holdings::Holdings,
-    lifecycle::{
-        adopt::Adopted,
-        rebuild_ranks::{Bridge, Gathering, Seat, Survivor},
-        spawn::Command,
-        watchdog::before_mpi,
-    },
+    lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
     node::trace::record,
     operations::{platform::MpiPlatform, users::Ended, users_requests::Kept, users_table::Spread},
 };

@@ -2,10 +2,7 @@
  * A grid of ROWS x COLUMNS ranks that loses one or two of them, and one or two more at a step of
  * its recovery: world, rows and columns are whole again, each rank in its place.
  *
- * `grids ROWS COLUMNS [link]`, in a folder of its own. With `link` the program recovers by itself,
- * as the paper describes it: new processes that are linked to the survivors join the world, their
- * row and their column, which nobody rebuilds but the members. Otherwise the world is recovered by
- * the library, and rows and columns are split from it again. GRIDS_DEAD names the ranks that die in a good
+ * `grids ROWS COLUMNS`, in a folder of its own. GRIDS_DEAD names the ranks that die in a good
  * block, GRIDS_STEP the step of the recovery at which those of GRIDS_MORE die, GRIDS_HOW how.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -138,173 +135,40 @@ static void check_places(void)
   CHECK(at == me / columns && many == rows);
 }
 
-static int wait_for(MPI_Request *request)
-{
-  int code = FAMPI_Wait_local(request, MPI_STATUS_IGNORE, seconds(30));
-  OK(FAMPI_Request_free(request));
-  return code;
-}
-
-static int join(MPI_Comm link, MPI_Comm *made)
-{
-  MPI_Request request;
-  int code = FAMPI_Comm_irebuild_join(link, made, &request);
-  return code == FAMPI_SUCCESS ? wait_for(&request) : code;
-}
-
-/* Rebuilds a communicator that has lost some of these, of whom the k-th is replaced by the k-th of
- * the new processes; what has lost none stays. */
-static int rebuild(MPI_Comm old, MPI_Group dead, MPI_Comm link, MPI_Comm *made)
-{
-  MPI_Group all, lost;
-  MPI_Request request;
-  int places[16], seats[16], count, k, code = FAMPI_SUCCESS;
-  MPI_Comm_group(old, &all);
-  MPI_Group_intersection(all, dead, &lost);
-  MPI_Group_size(lost, &count);
-  for (k = 0; k < count; k++) places[k] = k;
-  MPI_Group_translate_ranks(lost, count, places, dead, seats);
-  MPI_Group_free(&all);
-  MPI_Group_free(&lost);
-  *made = MPI_COMM_NULL;
-  if (count == 0) return code;
-  code = FAMPI_Comm_irebuild(old, 0, link, count, seats, 0, made, &request);
-  return code == FAMPI_SUCCESS ? wait_for(&request) : code;
-}
-
-/* All who have made something, with those who joined them, agree on whether all have all of it. */
-static int confirm(MPI_Comm next, int code)
-{
-  MPI_Request block;
-  OK(FAMPI_TryBlock_start(next, FAMPI_TRYBLOCK_GLOBAL, &block));
-  if (code != FAMPI_SUCCESS) OK(FAMPI_Request_raise_error(block, NOT_MADE));
-  code = commit(&block, 0, NULL);
-  OK(FAMPI_Request_free(&block));
-  return code;
-}
-
-static void replace(MPI_Comm *old, MPI_Comm made)
-{
-  if (made == MPI_COMM_NULL) return;
-  MPI_Comm_free(old);
-  *old = made;
-}
-
-/* One attempt to complete all three; the same result on all survivors. */
-static int complete(char **argv)
-{
-  MPI_Comm small = MPI_COMM_NULL, link = MPI_COMM_NULL;
-  MPI_Comm next[3] = {MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
-  MPI_Group all, left, dead;
-  MPI_Request request;
-  int count, code, k;
-  OK(FAMPI_Comm_ishrink(world, &small, &request));
-  OK(wait_for(&request));
-  MPI_Comm_group(world, &all);
-  MPI_Comm_group(small, &left);
-  MPI_Group_difference(all, left, &dead);
-  MPI_Group_size(dead, &count);
-  step("spawn");
-  code = FAMPI_Comm_spawn(argv[0], argv + 1, count, MPI_INFO_NULL, small, &link);
-  step("world");
-  if (code == FAMPI_SUCCESS) code = rebuild(world, dead, link, &next[0]);
-  if (code == FAMPI_SUCCESS) {
-    step("row");
-    code = rebuild(row, dead, link, &next[1]);
-    step("column");
-    if (code == FAMPI_SUCCESS) code = rebuild(column, dead, link, &next[2]);
-    step("confirm");
-    code = confirm(next[0], code);
-  }
-  if (code == FAMPI_SUCCESS) {
-    replace(&world, next[0]);
-    replace(&row, next[1]);
-    replace(&column, next[2]);
-  } else {
-    for (k = 0; k < 3; k++) forget(&next[k]);
-  }
-  forget(&link);
-  forget(&small);
-  MPI_Group_free(&all);
-  MPI_Group_free(&left);
-  MPI_Group_free(&dead);
-  return code;
-}
-
-static void recover_by_link(char **argv)
-{
-  int attempt, code = FAMPI_ERR_CREATION;
-  for (attempt = 0; attempt < 6 && code != FAMPI_SUCCESS; attempt++) code = complete(argv);
-  OK(code);
-}
-
-/* The world of a process, with row and column where that is new. */
-static void enter_by_link(void)
-{
-  MPI_Comm link;
-  int code;
-  OK(FAMPI_Comm_get_parent(&link));
-  is_new = link != MPI_COMM_NULL;
-  if (!is_new) {
-    MPI_Comm_dup(MPI_COMM_WORLD, &world);
-    OK(FAMPI_Init(world));
-    return;
-  }
-  code = join(link, &world);
-  if (code != FAMPI_SUCCESS) die();
-  recovers = 1;
-  step("new");
-  code = join(link, &row);
-  step("between");
-  if (code == FAMPI_SUCCESS) code = join(link, &column);
-  if (confirm(world, code) != FAMPI_SUCCESS) die();
-  MPI_Comm_free(&link);
-}
-
-static void recover(char **argv, int is_linked)
-{
-  int before, after;
-  recovers = 1;
-  step("recover");
-  MPI_Comm_rank(world, &before);
-  if (is_linked) {
-    recover_by_link(argv);
-  } else {
-    forget(&row);
-    forget(&column);
-    OK(FAMPI_World_recover(&world));
-  }
-  MPI_Comm_rank(world, &after);
-  CHECK(after == before);
-  step("recovered");
-}
-
 int main(int argc, char **argv)
 {
-  const int is_linked = argc > 3 && strcmp(argv[3], "link") == 0;
-  int rounds = 0, code;
+  int rounds = 0, code, before;
   MPI_Init(&argc, &argv);
   rows = atoi(argv[1]);
   columns = atoi(argv[2]);
-  if (is_linked) enter_by_link();
-  else OK(FAMPI_World_init(FAMPI_RECOVERY_REBUILD, argv, &world, &is_new));
-  recovers = is_new;
-  if (is_new && !is_linked) step("new");
+  OK(FAMPI_World_init(FAMPI_RECOVERY_REBUILD, argv, &world, &is_new));
   MPI_Comm_rank(world, &rank);
+  recovers = is_new;
+  if (is_new) step("new");
   while (rounds < ROUNDS) {
     code = row == MPI_COMM_NULL || column == MPI_COMM_NULL ? derive() : FAMPI_SUCCESS;
     if (code == FAMPI_SUCCESS) {
       check_places();
       code = use_all(&rounds);
     }
-    if (code != FAMPI_SUCCESS) recover(argv, is_linked);
-    else if (rounds == 1 && !is_new && is_named("GRIDS_DEAD", rank)) end_here();
+    if (code == FAMPI_SUCCESS) {
+      if (rounds == 1 && !is_new && is_named("GRIDS_DEAD", rank)) end_here();
+      continue;
+    }
+    forget(&row);
+    forget(&column);
+    recovers = 1;
+    step("recover");
+    MPI_Comm_rank(world, &before);
+    OK(FAMPI_World_recover(&world));
+    MPI_Comm_rank(world, &rank);
+    CHECK(rank == before);
+    step("recovered");
   }
   passed("whole");
   forget(&row);
   forget(&column);
-  if (is_linked) forget(&world);
-  else OK(FAMPI_World_free(&world));
+  OK(FAMPI_World_free(&world));
   MPI_Finalize();
   return 0;
 }

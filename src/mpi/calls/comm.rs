@@ -9,7 +9,6 @@ use std::{
 use mpi::ffi;
 
 use super::{
-    groups::Group,
     inside,
     library::{COUNT, Checked, Refusal, check},
     request::Types,
@@ -73,7 +72,7 @@ pub(in crate::mpi) fn live() -> usize {
     LIVE.with_borrow(Vec::len)
 }
 
-pub(super) fn null() -> ffi::MPI_Comm {
+fn null() -> ffi::MPI_Comm {
     // SAFETY: reading a constant that MPI's library defines.
     unsafe { ffi::RSMPI_COMM_NULL }
 }
@@ -130,24 +129,6 @@ impl Comm {
         Rank::new(self.rank)
     }
 
-    pub(super) fn group(&self) -> Checked<Group> {
-        // SAFETY: reading a constant that MPI's library defines.
-        let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
-        // SAFETY: our handle is live; the result is a variable of ours.
-        check("MPI_Comm_group", unsafe { ffi::MPI_Comm_group(self.raw(), &raw mut group) })?;
-        Ok(Group(group))
-    }
-
-    /// `MPI_Comm_create_group`: a communicator of these ranks, in this order; they alone call it.
-    pub(in crate::mpi) fn of_ranks(&self, ranks: &[u32], tag: u32) -> Checked<Self> {
-        let part = self.group()?.part(ranks)?;
-        let _inside = inside::creation();
-        let (mut raw, tag) = (null(), tag.cast_signed());
-        // SAFETY: our handle and the group are live; the result is a variable of ours.
-        let code = unsafe { ffi::MPI_Comm_create_group(self.raw(), part.0, tag, &raw mut raw) };
-        Self::made("MPI_Comm_create_group", code, raw)?.ok_or(absent("MPI_Comm_create_group"))
-    }
-
     /// Number of processes (of our own side, for a link between two groups).
     pub(in crate::mpi) fn size(&self) -> u32 {
         self.size
@@ -165,11 +146,7 @@ impl Comm {
     }
 
     /// What a creation call gave; a failed one leaves garbage in the handle.
-    pub(super) fn made(
-        call: &'static str,
-        code: c_int,
-        raw: ffi::MPI_Comm,
-    ) -> Checked<Option<Self>> {
+    fn made(call: &'static str, code: c_int, raw: ffi::MPI_Comm) -> Checked<Option<Self>> {
         check(call, code)?;
         // SAFETY: a successful creation call gave the handle; only null means nothing.
         let made = (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()?;
@@ -366,6 +343,14 @@ impl Comm {
         Ok(self.positions_of(part)?.into_iter().eq(all.map(Some)))
     }
 
+    fn group(&self) -> Checked<Group> {
+        // SAFETY: reading a constant that MPI's library defines.
+        let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+        // SAFETY: our handle is live; the result is a variable of ours.
+        check("MPI_Comm_group", unsafe { ffi::MPI_Comm_group(self.raw, &raw mut group) })?;
+        Ok(Group(group))
+    }
+
     /// `MPI_Allgather` of a few numbers from each process.
     pub(in crate::mpi) fn gather_numbers<const N: usize>(
         &self,
@@ -429,7 +414,7 @@ impl Comm {
     }
 }
 
-pub(super) fn absent(call: &'static str) -> Refusal {
+fn absent(call: &'static str) -> Refusal {
     // `MPI_ERR_COMM`: success without a communicator.
     Refusal { call, class: 5 }
 }
@@ -453,6 +438,38 @@ impl Making {
     /// Keeps for ever what MPI may still write to.
     pub(in crate::mpi) fn leak(self) {
         Box::leak(self.handle);
+    }
+}
+
+/// A set of processes; freed with the scope.
+#[derive(Debug)]
+struct Group(ffi::MPI_Group);
+
+impl Group {
+    fn size(&self) -> Checked<usize> {
+        let mut size = 0;
+        // SAFETY: the group lives until our drop; the result is a variable of ours.
+        check("MPI_Group_size", unsafe { ffi::MPI_Group_size(self.0, &raw mut size) })?;
+        Ok(size as usize)
+    }
+
+    /// The positions of our first `count` processes in another group.
+    fn ranks_in(&self, count: usize, other: &Self) -> Checked<Vec<Option<Rank>>> {
+        let own: Vec<c_int> = (0..count as c_int).collect();
+        let mut there = vec![-1; count];
+        let (from, to) = (own.as_ptr(), there.as_mut_ptr());
+        // SAFETY: both arrays have `count` entries; both groups live.
+        check("MPI_Group_translate_ranks", unsafe {
+            ffi::MPI_Group_translate_ranks(self.0, count as c_int, from, other.0, to)
+        })?;
+        Ok(there.into_iter().map(|rank| u32::try_from(rank).ok().map(Rank::new)).collect())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: ours alone, and used no more; a refusal only leaks it.
+        let _ = unsafe { ffi::MPI_Group_free(&raw mut self.0) };
     }
 }
 

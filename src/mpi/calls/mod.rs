@@ -7,7 +7,6 @@ pub(super) mod collectives;
 pub(super) mod comm;
 pub(super) mod expose;
 pub(super) mod files;
-mod groups;
 pub(super) mod inside;
 pub(super) mod kept;
 pub(super) mod library;

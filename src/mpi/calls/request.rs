@@ -46,7 +46,7 @@ impl Done {
         code == 0 && flag != 0
     }
 
-    pub(in crate::mpi) fn source(&self) -> Option<Rank> {
+    pub(super) fn source(&self) -> Option<Rank> {
         u32::try_from(self.0.MPI_SOURCE).ok().map(Rank::new)
     }
 

@@ -96,8 +96,8 @@ impl MpiPlatform {
         let users = unsafe { Comm::from_raw(raw) }?;
         let ulfm = self.ulfm;
         let universe = self.control.next();
-        let met = meet(&users, universe, (ulfm, self.users.newest));
-        let (frames, source, (all, id, age)) = met.map_err(|refusal| {
+        let met = meet(&users, universe, ulfm);
+        let (frames, source, all, id) = met.map_err(|refusal| {
             watcher::forget(universe);
             groups::failed(refusal, &[users], ulfm)
         })?;
@@ -105,7 +105,6 @@ impl MpiPlatform {
         self.control.add(frames, source, all.mailbox, nodes);
         let data = self.add_data(DataComm::bare(source));
         self.users.comms.push((data, universe, users));
-        self.users.set_age(data, age);
         Ok(Adopted { universe, data, place: (users.size(), users.rank()), id: CommId(id) })
     }
 
@@ -179,12 +178,10 @@ impl MpiPlatform {
             watcher::tell(universe, dead.iter().filter_map(place));
         }
         let source = self.shrink_exactly(&old, dead)?;
-        let age = next_age(&source, self.users.newest);
-        let made = age.and_then(|age| Ok((source.duplicate()?, age)));
-        let (users, age) = made.map_err(|refusal| groups::failed(refusal, &[source], ulfm))?;
+        let users =
+            source.duplicate().map_err(|refusal| groups::failed(refusal, &[source], ulfm))?;
         let data = self.add_data(DataComm::bare(source));
         self.users.comms.push((data, universe, users.given_away()));
-        self.users.set_age(data, age);
         Ok(data)
     }
 }
@@ -194,20 +191,16 @@ impl MpiPlatform {
 fn meet(
     users: &Comm,
     universe: UniverseId,
-    (ulfm, newest): (&Ulfm, u32),
-) -> Checked<(Comm, Comm, (Acquaintance, u64, u32))> {
+    ulfm: &Ulfm,
+) -> Checked<(Comm, Comm, Acquaintance, u64)> {
     let made = users.duplicate().and_then(|frames| Ok((frames, users.duplicate()?)));
     let (frames, source) = all_or_nobody(users, ulfm, made)?;
-    let told = tell_of_oneself(&source, universe, newest);
-    Ok((frames, source, all_or_nobody(&source, ulfm, told)?))
+    let (met, name) = all_or_nobody(&source, ulfm, tell_of_oneself(&source, universe))?;
+    Ok((frames, source, met, name))
 }
 
-/// What every process tells the others, the name, and the age.
-fn tell_of_oneself(
-    source: &Comm,
-    universe: UniverseId,
-    newest: u32,
-) -> Checked<(Acquaintance, u64, u32)> {
+/// What every process tells the others, and the name.
+fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance, u64)> {
     let mut met = acquaintance::meet(source)?;
     // The rest takes all of them, too.
     watcher::add(universe, mem::take(&mut met.processes), mem::take(&mut met.wills));
@@ -215,13 +208,7 @@ fn tell_of_oneself(
     let now = now.map_or(0, |now| now.as_nanos() as u64);
     let mut name = (now ^ u64::from(std::process::id()) << 40).to_le_bytes();
     source.spread(&mut name, 0)?;
-    Ok((met, u64::from_le_bytes(name), next_age(source, newest)?))
-}
-
-/// The age of a communicator that is new: greater than all that one of its processes has heard of.
-fn next_age(comm: &Comm, newest: u32) -> Checked<u32> {
-    let left = comm.least(u64::from(u32::MAX - newest))?;
-    Ok(u32::MAX - left as u32 + 1)
+    Ok((met, u64::from_le_bytes(name)))
 }
 
 /// What was made with the others on this communicator, if all living ranks have it. They wait for

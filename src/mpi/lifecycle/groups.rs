@@ -31,7 +31,6 @@ use crate::{
 /// A creation failed here: the others are told by revocation of `common`.
 pub(in crate::mpi) fn failed(refusal: Refusal, common: &[Comm], ulfm: &Ulfm) -> Error {
     tracing::debug!(?refusal, "creation failed");
-    eprintln!("DBG {} {refusal:?}", std::process::id());
     for comm in common {
         comm.revoke(ulfm);
     }

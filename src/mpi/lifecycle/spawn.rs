@@ -366,7 +366,7 @@ fn hear(living: &Comm) -> Checked<i32> {
 }
 
 /// Waits without using a core for long: those that start need it.
-pub(super) fn wait(mut request: Request) -> Checked<()> {
+fn wait(mut request: Request) -> Checked<()> {
     let mut tests = 0_u32;
     while request.test()?.is_none() {
         tests += 1;

@@ -406,43 +406,12 @@ impl Users {
 #[derive(Default)]
 pub(in crate::mpi) struct UsersComms {
     pub(in crate::mpi) comms: Vec<(DataId, UniverseId, Comm)>,
-    /// The age of each: of two that a process is in the one that it had first is the smaller one,
-    /// and what takes the place of another one is as old as that.
-    ages: Vec<(DataId, u32)>,
-    /// The greatest age that this process has heard of.
-    pub(in crate::mpi) newest: u32,
-    pub(in crate::mpi) links: Vec<Linked>,
-}
-
-/// What rebuilds know of a link between survivors and new processes, after a first one over it.
-pub(in crate::mpi) struct Linked {
-    /// The link, the user's.
-    pub(in crate::mpi) raw: ffi::MPI_Comm,
-    /// All of them, the survivors first.
-    pub(in crate::mpi) merged: Comm,
-    /// How many survivors there are.
-    pub(in crate::mpi) survivors: u32,
-    /// At a new process: the ages of the communicators that it is missing from, the next one first.
-    pub(in crate::mpi) lacking: Vec<u32>,
 }
 
 impl UsersComms {
     /// Drops a communicator that the user frees.
     pub(in crate::mpi) fn forget(&mut self, data: DataId) {
         self.comms.retain(|(known, ..)| *known != data);
-        self.ages.retain(|(known, _)| *known != data);
-    }
-
-    /// From now on this is the age of a communicator.
-    pub(in crate::mpi) fn set_age(&mut self, data: DataId, age: u32) {
-        self.ages.retain(|(known, _)| *known != data);
-        self.ages.push((data, age));
-        self.newest = self.newest.max(age);
-    }
-
-    /// The age of a communicator.
-    pub(in crate::mpi) fn age(&self, data: DataId) -> u32 {
-        self.ages.iter().find(|(known, _)| *known == data).map_or(0, |(_, age)| *age)
     }
 
     /// Why operations on a communicator of the user fail, or on any of them.
