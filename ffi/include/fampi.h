@@ -299,7 +299,7 @@ int FAMPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
  The buffers are read at once, and written when the request is complete. Elements are combined
  in the order of ranks, grouped in a way that the number of living ranks and the length decide.
  Types of reductions are MPI's own, or have no gaps. The request is one of fampi's, for every
- call of MPI and of fampi. It goes on in calls of both, and no code can be raised in it.
+ call of MPI and of fampi, and goes on in calls of both.
 
  Outside of blocks, and on a communicator that is not in use, this is `MPI_Iallreduce` itself.
 
@@ -539,9 +539,10 @@ int FAMPI_TryBlock_finish(MPI_Request tb_request,
  No rank is interrupted.
 
  Of a request, `FAMPI_Get_failed_requests` names the place here, and waits return the code once
- the operation is over, whatever MPI made of it. A request that was over when it started cannot
- be named, since MPI has one handle for all of these: most sends of a few bytes, and what has
- `MPI_PROC_NULL`.
+ the operation is over, whatever MPI made of it. A collective of fampi's own (`FAMPI_Iallreduce`
+ and so on) is one of the block in which it was started, in the list or not; the other ranks have
+ its result. A request that was over when it started cannot be named, since MPI has one handle
+ for all of these: most sends of a few bytes, and what has `MPI_PROC_NULL`.
 
  The code is any number but 0, fampi's own (`FAMPI_ERR_TRANSIENT` and `FAMPI_ERR_PERMANENT` are
  for applications) and those of MPI's own classes: no living rank looks dead. What

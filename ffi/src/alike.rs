@@ -36,7 +36,7 @@ pub unsafe extern "C" fn FAMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Reques
 /// The buffers are read at once, and written when the request is complete. Elements are combined
 /// in the order of ranks, grouped in a way that the number of living ranks and the length decide.
 /// Types of reductions are MPI's own, or have no gaps. The request is one of fampi's, for every
-/// call of MPI and of fampi. It goes on in calls of both, and no code can be raised in it.
+/// call of MPI and of fampi, and goes on in calls of both.
 ///
 /// Outside of blocks, and on a communicator that is not in use, this is `MPI_Iallreduce` itself.
 ///

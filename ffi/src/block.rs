@@ -309,9 +309,10 @@ fn has_collective(state: &mut State, block: GuestBlock, requests: &[MPI_Request]
 /// No rank is interrupted.
 ///
 /// Of a request, `FAMPI_Get_failed_requests` names the place here, and waits return the code once
-/// the operation is over, whatever MPI made of it. A request that was over when it started cannot
-/// be named, since MPI has one handle for all of these: most sends of a few bytes, and what has
-/// `MPI_PROC_NULL`.
+/// the operation is over, whatever MPI made of it. A collective of fampi's own (`FAMPI_Iallreduce`
+/// and so on) is one of the block in which it was started, in the list or not; the other ranks have
+/// its result. A request that was over when it started cannot be named, since MPI has one handle
+/// for all of these: most sends of a few bytes, and what has `MPI_PROC_NULL`.
 ///
 /// The code is any number but 0, fampi's own (`FAMPI_ERR_TRANSIENT` and `FAMPI_ERR_PERMANENT` are
 /// for applications) and those of MPI's own classes: no living rank looks dead. What
@@ -323,22 +324,29 @@ fn has_collective(state: &mut State, block: GuestBlock, requests: &[MPI_Request]
 #[unsafe(no_mangle)]
 pub extern "C" fn FAMPI_Request_raise_error(request: MPI_Request, error_code: c_int) -> c_int {
     enter_started(|state| {
-        let block = match state.entry(request) {
+        let is_ours = match state.entry(request) {
             Some(Entry { kind: Kind::Block(block), .. }) if block.finished => {
                 return Err(FAMPI_ERR_STATE);
             }
-            Some(Entry { kind: Kind::Block(block), .. }) => Some(block.name),
+            Some(Entry { kind: Kind::Block(_) | Kind::Collective(_), .. }) => true,
             Some(_) => return Err(FAMPI_ERR_REQUEST),
-            None => None,
+            None => false,
         };
-        if block.is_none() && !state.may_be_named(request) {
+        if !is_ours && !state.may_be_named(request) {
             return Err(FAMPI_ERR_REQUEST);
         }
         if !may_be_raised(error_code) {
             return Err(FAMPI_ERR_ARG);
         }
-        let Some(block) = block else { return state.raise_in(request, error_code) };
-        state.guest.raise(block, error_code);
+        let State { guest, handles, .. } = state;
+        match handles.entry(request) {
+            Some(Entry { kind: Kind::Collective(running), handle, .. }) => {
+                running.raise(guest, error_code)?;
+                handle.fail(error_code);
+            }
+            Some(Entry { kind: Kind::Block(block), .. }) => guest.raise(block.name, error_code),
+            _ => state.raise_in(request, error_code)?,
+        }
         Ok(())
     })
 }

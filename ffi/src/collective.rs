@@ -19,7 +19,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request};
 
 use crate::{
     block::put,
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, FAMPI_ERR_STATE},
     fused::is_in_place,
     layout::{Operands, Piece, Type},
     state::{Kind, Result, State, enter},
@@ -32,6 +32,8 @@ pub(crate) struct Running {
     /// Its number in the block.
     number: usize,
     out: Out,
+    /// The code that the program has raised in it.
+    raised: Option<c_int>,
 }
 
 /// What is written when it is complete.
@@ -71,10 +73,19 @@ impl Running {
     pub(crate) fn outcome(&mut self, guest: &mut Guest) -> Option<c_int> {
         let (progress, buffer) = guest.take_collective(self.block, self.number)?;
         Some(match progress {
-            Progress::Complete(_) => self.write(buffer).err().unwrap_or(0),
-            Progress::Failed(code) => code.number(),
+            Progress::Complete(_) => self.write(buffer).err().or(self.raised).unwrap_or(0),
+            Progress::Failed(code) => self.raised.unwrap_or(code.number()),
             Progress::Pending => return None,
         })
+    }
+
+    /// Records a fault of the program in it.
+    pub(crate) fn raise(&mut self, guest: &mut Guest, code: c_int) -> Result<()> {
+        if !guest.raise_in_collective(self.block, self.number, code) {
+            return Err(FAMPI_ERR_STATE);
+        }
+        self.raised.get_or_insert(code);
+        Ok(())
     }
 
     fn write(&self, buffer: Option<AnyBuffer>) -> Result<()> {
@@ -167,7 +178,7 @@ pub(crate) fn start(
         state.handles.announce();
         let number = state.guest.collective(place.block, collective, buffer);
         let number = number.map_err(|_| FAMPI_ERR_ARG)?;
-        let running = Box::new(Running { block: place.block, number, out });
+        let running = Box::new(Running { block: place.block, number, out, raised: None });
         state.collectives = true;
         let made = state.handles.add(Kind::Collective(running))?;
         state.settle();

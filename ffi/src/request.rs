@@ -156,6 +156,13 @@ impl Handle {
         }
     }
 
+    /// What is complete has failed with this error, unless it has one.
+    pub(crate) fn fail(&mut self, error: c_int) {
+        if self.complete && self.ticket.error.get() == 0 {
+            self.ticket.error.set(error);
+        }
+    }
+
     /// What MPI says about the operation that it stands for, before it is complete.
     pub(crate) fn tell(&mut self, status: ffi::MPI_Status) {
         if !self.complete {

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Level, Need, Patience, Span, Waited},
+    engine::{BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Span, Waited},
     error::Error,
     fault::{FaultCode, FaultReport},
     ids::CommId,
@@ -289,6 +289,16 @@ impl Guest {
         self.engine.raise(block.0, FaultCode::Application(code));
     }
 
+    /// Records a fault of this process in a collective of a block; false if that is finished.
+    pub fn raise_in_collective(&mut self, block: GuestBlock, number: usize, code: i32) -> bool {
+        let current = self.engine.process.current(block.0);
+        let is_open = current.is_some_and(|block| block.phase == Phase::Open);
+        if is_open {
+            self.engine.raise_in(block.0, number, FaultCode::Application(code));
+        }
+        is_open
+    }
+
     /// Makes a block faulty and ends the waits of all that are in it.
     pub fn interrupt(&mut self, block: GuestBlock) {
         let engine = &mut self.engine;
@@ -376,13 +386,15 @@ impl Guest {
 
     /// The faults of this rank's requests, by their place in the block.
     pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
-        let engine = &self.engine;
+        let contents = self.engine.contents(block.0);
         // Partner copies are not in the list.
-        let failed = engine.listed(block.0).iter().enumerate().filter_map(|(index, record)| {
-            match record.state {
-                Progress::Failed(code) => Some((index, code)),
-                _ => None,
-            }
+        let first = contents.first_listed();
+        let raised = |index| contents.raised.iter().find(|(known, _)| *known == first + index);
+        let listed = self.engine.listed(block.0).iter().enumerate();
+        let failed = listed.filter_map(|(index, record)| match (raised(index), record.state) {
+            (Some((_, code)), _) => Some((index, *code)),
+            (None, Progress::Failed(code)) => Some((index, code)),
+            _ => None,
         });
         failed.collect()
     }

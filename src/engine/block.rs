@@ -57,6 +57,8 @@ pub(crate) struct Contents {
     pub(super) probing: Option<(Need, bool)>,
     /// How far other ranks are in it.
     pub(super) heard: Vec<Heard>,
+    /// The codes that the application has raised in requests, with the indices of these.
+    pub(crate) raised: Vec<(usize, FaultCode)>,
     /// Slots of partner copies that become valid when the block commits.
     pub(crate) copies: Vec<super::PendingCopy>,
 }
@@ -83,6 +85,7 @@ impl Contents {
             deadline: None,
             probing: None,
             heard: Vec::new(),
+            raised: Vec::new(),
             copies: Vec::new(),
         }
     }
@@ -206,6 +209,7 @@ impl Engine {
         contents.deferred.clear();
         contents.heard.clear();
         contents.used.clear();
+        contents.raised.clear();
         if !contents.copies.is_empty() {
             contents.copies.clear();
         }

@@ -110,6 +110,9 @@ impl Engine {
         if let Some(known) = collectives.iter_mut().find(|known| **known == (key, index)) {
             known.1 = at;
         }
+        for (raised, _) in &mut contents[key.slot()].raised {
+            *raised = if *raised == index { at } else { *raised };
+        }
     }
 
     /// What a collective has come to, once it is over, and its buffer.

@@ -89,6 +89,16 @@ impl Engine {
         self.process.raise(key, code);
     }
 
+    /// Records a fault of this rank in a request of a block that is open; the first counts. The
+    /// operation goes on, as others may need it.
+    pub(crate) fn raise_in(&mut self, key: BlockKey, index: usize, code: FaultCode) {
+        let raised = &mut self.contents_mut(key).raised;
+        if raised.iter().all(|(known, _)| *known != index) {
+            raised.push((index, code));
+            self.raise(key, code);
+        }
+    }
+
     /// Tests the requests of a finished block up to one that is pending; votes when all are over.
     pub(super) fn drain(&mut self, key: BlockKey) {
         self.defer_commands(|engine| {

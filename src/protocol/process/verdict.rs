@@ -24,14 +24,18 @@ impl Process {
 
     /// Records a fault in a block that concerns another rank.
     pub fn raise_about(&mut self, key: BlockKey, rank: Rank, code: FaultCode) {
+        self.taint(key);
+        let comm = self.comm(self.block(key).comm).id;
+        self.block_mut(key).faults.push(Fault { comm, rank, code });
+    }
+
+    /// A block has a fault: if it is agreed on, no block commits in its data context any more.
+    pub fn taint(&mut self, key: BlockKey) {
         let block = self.block(key);
-        let (comm, context, is_agreed) = (block.comm, block.context, block.level.is_agreed());
-        let state = self.comm_mut(comm);
-        if is_agreed {
-            state.tainted = Some(context);
+        let (comm, context) = (block.comm, block.context);
+        if block.level.is_agreed() {
+            self.comm_mut(comm).tainted = Some(context);
         }
-        let fault = Fault { comm: state.id, rank, code };
-        self.block_mut(key).faults.push(fault);
     }
 
     /// Records that a block inside of this one was faulty, and that the fault was not handled; with
@@ -44,12 +48,8 @@ impl Process {
         };
         let told = self.block(inner).report.faults().iter();
         let told: Vec<Fault> = told.filter(|fault| !is_error(fault.code)).copied().collect();
-        let outer = self.block(key);
-        let (own, level, context) = (outer.comm, outer.level, outer.context);
-        let rank = self.comm(own).me;
-        if level.is_agreed() {
-            self.comm_mut(own).tainted = Some(context);
-        }
+        self.taint(key);
+        let rank = self.comm(self.block(key).comm).me;
         let faults = &mut self.block_mut(key).faults;
         faults.push(Fault { comm, rank, code: FaultCode::InnerBlock });
         faults.extend(told);
