@@ -334,7 +334,7 @@ impl TryBlock {
         from: Source,
         tag: TagSelector,
     ) -> Result<(Option<Rank>, Option<u32>), Error> {
-        self.engine().borrow().on_the_wire(self.key, (from.rank(), tag.checked()?))
+        self.engine().borrow().blocks.on_the_wire(self.key, (from.rank(), tag.checked()?))
     }
 
     pub(super) fn index(&self, request: RequestId) -> Result<usize, Error> {

@@ -143,9 +143,7 @@ impl Comm {
         if engine.comm(self.key()).retired {
             return None;
         }
-        if let Some(pulse) = engine.pulse {
-            pulse.begin();
-        }
+        engine.begin_work();
         Some(engine.start_block(self.key(), level))
     }
 

@@ -8,12 +8,13 @@
 use core::time::Duration;
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Span, Waited},
+    engine::{
+        BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Span, Waited, tags::FIRST_COPY,
+    },
     error::Error,
     fault::{FaultCode, FaultReport},
     ids::CommId,
     rank::{Rank, RankSet},
-    recovery::copies::FIRST_COPY_TAG,
     seam::{
         buffer::AnyBuffer,
         collective::Collective,
@@ -46,7 +47,7 @@ struct InMpi {
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The greatest tag that the program may give to a message in a lane of [`Guest::lane`].
-pub const MAX_TAG: u32 = FIRST_COPY_TAG - 1;
+pub const MAX_TAG: u32 = FIRST_COPY - 1;
 
 /// What a message needs with this peer, or with one that nobody knows.
 fn need_of(peer: Option<Rank>) -> Need {
@@ -161,7 +162,7 @@ impl Guest {
 
     /// How many bits of such a tag are not the program's: those below.
     pub fn tag_bits(&self) -> u32 {
-        self.engine.tag_bits()
+        self.engine.blocks.tag_bits()
     }
 
     /// The data communicator of a block.
@@ -208,24 +209,28 @@ impl Guest {
     pub fn finish(&mut self, block: GuestBlock, parts: &[Part], timeout: Timeout) {
         let engine = &mut self.engine;
         if !parts.is_empty() {
-            engine.begin_list(block.0);
+            engine.contents_mut(block.0).begin_list();
         }
         for part in parts {
             match part {
-                Part::Request(post) => engine.adopt_request(block.0, *post, Need::Foreign),
-                Part::Message(post, peer) => {
-                    engine.adopt_request(block.0, *post, need_of(*peer));
+                Part::Request(post) => {
+                    engine.contents_mut(block.0).adopt_request(*post, Need::Foreign);
                 }
-                Part::Elsewhere(post) => engine.adopt_request(block.0, *post, Need::Nobody),
+                Part::Message(post, peer) => {
+                    engine.contents_mut(block.0).adopt_request(*post, need_of(*peer));
+                }
+                Part::Elsewhere(post) => {
+                    engine.contents_mut(block.0).adopt_request(*post, Need::Nobody);
+                }
                 Part::Block(inner) => engine.adopt_block(block.0, inner.0),
                 Part::Collective(index) => {
                     engine.list_collective(block.0, *index);
-                    engine.note_collective(block.0);
+                    engine.contents_mut(block.0).note_collective();
                 }
             }
         }
         if engine.needs_no_collective(block.0) {
-            engine.note_collective(block.0);
+            engine.contents_mut(block.0).note_collective();
         }
         engine.finish_adopted(block.0, timeout);
         self.in_mpi = None;
@@ -233,7 +238,7 @@ impl Guest {
 
     /// Says of a block, which is finished next, that it has its collective.
     pub fn note_collective(&mut self, block: GuestBlock) {
-        self.engine.note_collective(block.0);
+        self.engine.contents_mut(block.0).note_collective();
     }
 
     /// True for a block that is faulty if it has none.
@@ -270,7 +275,7 @@ impl Guest {
         block: GuestBlock,
         number: usize,
     ) -> Option<(Progress, Option<AnyBuffer>)> {
-        self.engine.take_collective(block.0, number)
+        self.engine.contents_mut(block.0).take_collective(number)
     }
 
     /// The numbers that this process brings to the reduction on the commit of a block, which is
@@ -386,17 +391,8 @@ impl Guest {
 
     /// The faults of this rank's requests, by their place in the block.
     pub fn failed_requests(&self, block: GuestBlock) -> Vec<(usize, FaultCode)> {
-        let contents = self.engine.contents(block.0);
         // Partner copies are not in the list.
-        let first = contents.first_listed();
-        let raised = |index| contents.raised.iter().find(|(known, _)| *known == first + index);
-        let listed = self.engine.listed(block.0).iter().enumerate();
-        let failed = listed.filter_map(|(index, record)| match (raised(index), record.state) {
-            (Some((_, code)), _) => Some((index, *code)),
-            (None, Progress::Failed(code)) => Some((index, code)),
-            _ => None,
-        });
-        failed.collect()
+        self.engine.contents(block.0).faults_of_list().collect()
     }
 
     /// Leaves a block that is not finished: it is faulty.

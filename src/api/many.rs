@@ -120,7 +120,7 @@ impl TryBlock {
             (peer.max(*other_peer), tag.max(*other_tag))
         };
         let (peer, tag) = messages.iter().fold((Rank::new(0), Tag(0)), greatest);
-        engine.member(self.key, peer)?;
+        engine.blocks.member(self.key, peer)?;
         tag.checked()?;
         let first = engine.contents(self.key).records.len();
         engine.post_messages(self.key, way, messages, |(buffer, peer, tag)| {

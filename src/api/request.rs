@@ -3,10 +3,9 @@
 use core::marker::PhantomData;
 
 use crate::{
-    engine::{BlockKey, MAX_USER_TAG},
+    engine::{BlockKey, tags::FIRST_COPY},
     error::Error,
     rank::Rank,
-    recovery::copies::FIRST_COPY_TAG,
 };
 
 /// The tag of a message, from 0 to [`Tag::MAX`]. Messages match within their block only.
@@ -16,7 +15,7 @@ pub struct Tag(pub u32);
 impl Tag {
     /// The greatest tag: 15 bits, which is what MPI promises, less those that partner copies,
     /// windows and operations among neighbours use.
-    pub const MAX: Self = Self(FIRST_COPY_TAG - 1);
+    pub const MAX: Self = Self(FIRST_COPY - 1);
 
     #[inline]
     pub(super) fn checked(self) -> Result<u32, Error> {
@@ -26,8 +25,6 @@ impl Tag {
         Ok(self.0)
     }
 }
-
-const _: () = assert!(Tag::MAX.0 < MAX_USER_TAG, "the copies' tags follow the users'");
 
 /// Whom a receive listens to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -210,5 +210,5 @@ fn result(engine: &Engine, state: Progress) -> Result<Status, Error> {
 /// A status with the user's own tag in it.
 pub(super) fn public_status(engine: &Engine, status: platform::Status) -> Status {
     let platform::Status { source, tag, elements, cancelled } = status;
-    Status { source, tag: super::Tag(engine.user_tag(tag)), elements, cancelled }
+    Status { source, tag: super::Tag(engine.blocks.user_tag(tag)), elements, cancelled }
 }

@@ -1,142 +1,37 @@
-//! What is in a block: its requests and what they need; and the end of its life in the engine.
+//! The life of blocks: they start, their requests drain, the rank votes, the decision comes.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::{
-    Engine, Need, Span, neighbours::Exchange, patience::Heard, probe::Deferred, service::Service,
+    BlockKey, CommKey, Engine, Level, Need, Phase, Progress, Span,
+    contents::{Contents, lane_of},
+    exchange::Exchange,
+    metrics,
 };
 use crate::{
-    fault::{FaultCode, FaultReport},
-    protocol::process::{Block, BlockKey, CommKey, Level, Phase},
-    seam::{
-        platform::{Lane, MessageId, Post},
-        record::Records,
-    },
+    fault::{Fault, FaultCode, FaultReport},
+    protocol::{fused::Values, process::Block},
+    seam::{entry::Entry, platform::Post, record::Record},
+    timeout::Timeout,
 };
 
-/// What the engine keeps for a block, in the same place of its table as the block has in the table
-/// of the process.
-pub(crate) struct Contents {
-    /// What the tags of its messages have in common.
-    pub(super) tag_scope: u32,
-    /// The number of ranks of its communicator.
-    pub(super) size: u32,
-    /// Where its messages run, if its communicator carries any.
-    pub(super) lane: Lane,
-    /// The value of [`Engine::news`] with which messages could start at once.
-    pub(super) open_since: u64,
-    pub(crate) records: Records,
-    /// The operations among neighbours, and the accesses to windows of others.
-    pub(super) exchanges: Vec<Exchange>,
-    /// The accesses of others to windows of this rank.
-    pub(super) service: Option<Box<Service>>,
-    /// The first of the requests that the application has started itself, which are the last.
-    pub(super) first_listed: usize,
-    /// How many records from the first on are over.
-    pub(super) first_pending: usize,
-    /// True when one of these has failed.
-    pub(super) has_failed: bool,
-    /// The communicators of blocks inside of it, where they are others than its own.
-    pub(crate) used: SmallVec<[CommKey; 2]>,
-    /// True when one of its operations needs something of every rank.
-    pub(super) has_synchronised: bool,
-    /// Receives that wait for a probe to match their messages, in the order of their posts.
-    pub(super) deferred: Vec<Deferred>,
-    /// Messages that a probe has matched and that were not received.
-    pub(super) messages: Vec<MessageId>,
-    /// The limit of finish: how long a wait has to last for the pending requests to be faults.
-    pub(super) limit: Option<Duration>,
-    /// When a wait looked at the clock for the first time since finish.
-    pub(super) first_wait: Option<Duration>,
-    /// When the pending requests become faults for another reason.
-    pub(super) deadline: Option<Duration>,
-    /// What a probe waits for, and whether it waits in vain.
-    pub(super) probing: Option<(Need, bool)>,
-    /// How far other ranks are in it.
-    pub(super) heard: Vec<Heard>,
-    /// The codes that the application has raised in requests, with the indices of these.
-    pub(crate) raised: Vec<(usize, FaultCode)>,
-    /// Slots of partner copies that become valid when the block commits.
-    pub(crate) copies: Vec<super::PendingCopy>,
-}
-
-impl Contents {
-    fn new() -> Self {
-        Self {
-            tag_scope: 0,
-            size: 0,
-            lane: Lane::NOWHERE,
-            open_since: 0,
-            records: Records::default(),
-            exchanges: Vec::new(),
-            service: None,
-            first_listed: usize::MAX,
-            first_pending: 0,
-            has_failed: false,
-            used: SmallVec::new(),
-            has_synchronised: false,
-            deferred: Vec::new(),
-            messages: Vec::new(),
-            limit: None,
-            first_wait: None,
-            deadline: None,
-            probing: None,
-            heard: Vec::new(),
-            raised: Vec::new(),
-            copies: Vec::new(),
-        }
-    }
-
-    /// The first of the requests of the list that the block was finished with.
-    pub(crate) fn first_listed(&self) -> usize {
-        self.first_listed
-    }
-
-    /// Pending requests are faults at this moment, or earlier if that is due.
-    pub(super) fn bring_deadline(&mut self, moment: Duration) {
-        self.deadline = Some(self.deadline.map_or(moment, |deadline| deadline.min(moment)));
-    }
-
-    /// When pending requests are late in this wait, if they can be.
-    pub(super) fn late_in(&self, span: Span) -> Option<Duration> {
-        span.passes(self.limit?, self.first_wait.unwrap_or(span.began()))
-    }
-
-    /// True when no request can change any more.
-    #[inline]
-    pub(super) fn is_drained(&mut self) -> bool {
-        for record in self.records[self.first_pending..].iter().take_while(|it| it.is_over()) {
-            self.has_failed |= !record.is_complete();
-            self.first_pending += 1;
-        }
-        self.first_pending == self.records.len()
-    }
-}
+/// How long a rank whose collective failed waits to learn who died before it votes.
+const WHO_DIED: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Starts a block: local, no message.
     #[inline]
     pub(crate) fn start_block(&mut self, comm: CommKey, level: Level) -> BlockKey {
         let state = self.process.comm(comm);
-        let tag_scope = self.tag_bits.scope_of(level, state.next_block, state.context);
+        let scope = self.blocks.tags.scope_of(level, state.next_block, state.context);
         let (size, lane) = (state.size(), lane_of(state));
         let key = self.process.start_block(comm, level);
-        if self.contents.len() == key.slot() {
-            self.contents.push(Contents::new());
+        self.blocks.start(key, scope, size, lane);
+        if level.is_agreed() {
+            self.windows.serve(key, comm);
         }
-        let contents = &mut self.contents[key.slot()];
-        (contents.tag_scope, contents.size, contents.lane) = (tag_scope, size, lane);
-        (contents.open_since, contents.first_pending) = (0, 0);
-        contents.first_listed = usize::MAX;
-        (contents.has_failed, contents.has_synchronised) = (false, false);
-        (contents.limit, contents.first_wait, contents.deadline) = (None, None, None);
-        if level.is_agreed() && self.windows.iter().any(|window| window.is_of(comm)) {
-            self.serving.push(key);
-        }
-        self.tell_often(|engine| engine.start_entry(key));
+        self.tell_often(|engine| metrics::started(&engine.process, key));
         key
     }
 
@@ -153,13 +48,13 @@ impl Engine {
     #[inline]
     pub(crate) fn contents(&self, key: BlockKey) -> &Contents {
         debug_assert!(self.process.current(key).is_some(), "a block is used by its handle only");
-        &self.contents[key.slot()]
+        self.blocks.at(key)
     }
 
     #[inline]
     pub(crate) fn contents_mut(&mut self, key: BlockKey) -> &mut Contents {
         debug_assert!(self.process.current(key).is_some(), "a block is used by its handle only");
-        &mut self.contents[key.slot()]
+        self.blocks.at_mut(key)
     }
 
     /// A handle is gone. With the last one the block is released now, or as soon as it is decided.
@@ -184,11 +79,11 @@ impl Engine {
     /// Returns a decided block's place in the table; operations that never ended go to quarantine.
     #[inline]
     pub(super) fn release(&mut self, key: BlockKey) {
-        if !self.contents[key.slot()].messages.is_empty() {
+        if !self.blocks.at(key).messages.is_empty() {
             self.drop_messages(key);
         }
         let left = self.process.has_left();
-        let contents = &mut self.contents[key.slot()];
+        let contents = self.blocks.at_mut(key);
         let complete = !contents.has_failed && contents.first_pending == contents.records.len();
         contents.records.clear(complete, |post, buffer| {
             if left {
@@ -216,6 +111,225 @@ impl Engine {
         self.process.release(key);
     }
 
+    /// Ends the attempt at a block: it votes as soon as its requests are over. Repeated, while
+    /// requests are pending, it only moves the deadline.
+    #[inline]
+    pub(crate) fn finish_block(&mut self, key: BlockKey, timeout: Timeout) {
+        if self.lacks_collective(key) {
+            return self.leave_block(key, FaultCode::NoCollective);
+        }
+        self.drain_and_vote(key, timeout);
+    }
+
+    /// True when others may wait in an operation that this rank will not take part in, although it
+    /// said it would. In a block that is doomed already nobody waits.
+    #[inline]
+    fn lacks_collective(&self, key: BlockKey) -> bool {
+        let block = self.block(key);
+        block.level == Level::WithCollective
+            && !self.contents(key).has_synchronised
+            && block.phase == Phase::Open
+            && !self.comm(block.comm).interrupts.contains(block.scope)
+    }
+
+    #[inline]
+    pub(super) fn drain_and_vote(&mut self, key: BlockKey, timeout: Timeout) {
+        if !self.contents(key).messages.is_empty() {
+            self.drop_messages(key);
+        }
+        let drained = self.contents_mut(key).is_drained();
+        let block = self.block_mut(key);
+        match block.phase {
+            Phase::Open if drained && block.faults.is_empty() => {
+                block.phase = Phase::Draining;
+                self.vote(key);
+            }
+            Phase::Open | Phase::Draining => {
+                if block.phase == Phase::Open {
+                    block.phase = Phase::Draining;
+                    self.blocks.draining.push(key);
+                    self.call(|process, out| process.posted(key, out));
+                }
+                let contents = self.contents_mut(key);
+                // The moment of zero is zero: what is left is the limit.
+                (contents.limit, contents.deadline) = (timeout.deadline(Duration::ZERO), None);
+                contents.first_wait = None;
+                self.drain(key);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the attempt at a global block with values for a reduction over all ranks, which holds
+    /// up every rank until all have come to it.
+    pub(crate) fn finish_fused(&mut self, key: BlockKey, values: &Values, timeout: Timeout) {
+        self.block_mut(key).values.set(values);
+        self.contents_mut(key).has_synchronised = true;
+        self.finish_block(key, timeout);
+    }
+
+    /// The result of the fused reduction of a committed block.
+    pub(crate) fn fused(&self, key: BlockKey) -> Option<&Values> {
+        self.process.fused(key)
+    }
+
+    /// Leaves a block early: pending requests are given up, the vote is *no*, and the others are
+    /// told not to wait for this rank.
+    #[inline]
+    pub(crate) fn leave_block(&mut self, key: BlockKey, code: FaultCode) {
+        self.call(|process, out| process.leave_block(key, code, out));
+    }
+
+    /// Records a fault of this rank in a block.
+    pub(crate) fn raise(&mut self, key: BlockKey, code: FaultCode) {
+        self.process.raise(key, code);
+    }
+
+    /// Records a fault of this rank in a request of a block that is open; the first counts. The
+    /// operation goes on, as others may need it.
+    pub(crate) fn raise_in(&mut self, key: BlockKey, index: usize, code: FaultCode) {
+        let raised = &mut self.contents_mut(key).raised;
+        if raised.iter().all(|(known, _)| *known != index) {
+            raised.push((index, code));
+            self.raise(key, code);
+        }
+    }
+
+    /// Tests the requests of a finished block up to one that is pending; votes when all are over.
+    pub(super) fn drain(&mut self, key: BlockKey) {
+        self.defer_commands(|engine| {
+            if engine.block(key).phase == Phase::Draining
+                && engine.test_in_order(key)
+                && engine.knows_who_died(key)
+            {
+                engine.vote(key);
+            }
+        });
+    }
+
+    /// Tests requests up to one that is pending. True when there is none.
+    fn test_in_order(&mut self, key: BlockKey) -> bool {
+        loop {
+            let Self { platform, blocks, .. } = self;
+            let contents = blocks.at_mut(key);
+            let settled = platform.settle(&mut contents.records[contents.first_pending..]);
+            contents.first_pending += settled.complete;
+            let first = contents.first_pending;
+            if settled.failed {
+                contents.has_failed = true;
+                self.after_failures(key, first);
+                continue;
+            }
+            let Some(record) = contents.records.get(first) else { return true };
+            if record.is_over() {
+                contents.has_failed = true;
+                contents.first_pending += 1;
+            } else if record.is_under_way() || self.test_request(key, first) == Progress::Pending {
+                return false;
+            }
+        }
+    }
+
+    /// Pending requests of a finished block become faults in a wait that goes on beyond the limit
+    /// of finish, or beyond another deadline that the block has.
+    ///
+    /// A wait with the same limit ends first, however often the application waits, and however long
+    /// it does something else between; so does one that only looks.
+    pub(super) fn check_deadline(&mut self, key: BlockKey, now: Duration, span: Span) {
+        if self.block(key).phase != Phase::Draining {
+            return;
+        }
+        let contents = self.contents_mut(key);
+        contents.first_wait.get_or_insert(now);
+        let late = contents.late_in(span);
+        let due = contents.deadline.filter(|moment| span.goes_beyond(*moment));
+        if !late.into_iter().chain(due).any(|moment| now >= moment) {
+            return;
+        }
+        if contents.is_drained() {
+            self.vote(key);
+        } else {
+            self.fail_pending(key, FaultCode::TimedOut, |_, _| true);
+            self.drain(key);
+        }
+    }
+
+    /// A failed collective does not say who died. The detector will, in a moment; a report that
+    /// names nobody would help nobody.
+    fn knows_who_died(&mut self, key: BlockKey) -> bool {
+        let contents = self.contents(key);
+        if !contents.has_failed {
+            return true;
+        }
+        let process_failure = |state| match state {
+            Progress::Failed(code) => code.is_process_failure(),
+            _ => false,
+        };
+        let blamed = contents.records.iter().any(|record| process_failure(record.state));
+        if !blamed || !self.comm(self.block(key).comm).commit.dead().is_empty() {
+            return true;
+        }
+        let moment = self.platform.now() + WHO_DIED;
+        self.contents_mut(key).bring_deadline(moment);
+        false
+    }
+
+    /// All requests are over: a local block has its verdict, a global one votes.
+    #[inline]
+    fn vote(&mut self, key: BlockKey) {
+        self.blocks.end_draining(key);
+        let faults = self.collect_faults(key);
+        if self.block(key).level.is_agreed() {
+            self.tell_often(|engine| Entry::Voted { block: engine.block(key).serial });
+        }
+        if let Some(committed) = self.call(|process, out| process.vote(key, faults, out)) {
+            self.conclude(key, committed);
+        }
+    }
+
+    /// The faults that follow from the requests, if there are any requests.
+    #[inline]
+    fn collect_faults(&mut self, key: BlockKey) -> Option<Vec<Fault>> {
+        let contents = self.contents(key);
+        if contents.records.is_empty() {
+            return None;
+        }
+        let failed = if contents.has_failed { &contents.records[..] } else { &[] };
+        debug_assert!(contents.has_failed || contents.records.iter().all(Record::is_complete));
+        let blame = |record: &Record| {
+            let Progress::Failed(code) = record.state else { return None };
+            let peer = match record.need {
+                Need::Peer(peer) => Some(peer),
+                Need::Neighbours(at) => {
+                    let dead = self.comm(self.block(key).comm).commit.dead();
+                    contents.exchanges[at as usize].peers().find(|peer| dead.contains(*peer))
+                }
+                Need::Living(at) => contents.exchanges[at as usize].blamed(),
+                _ => None,
+            };
+            self.process.blame(key, code, peer)
+        };
+        Some(failed.iter().filter_map(blame).collect())
+    }
+
+    /// Tells the requests that were cut short and needed a dead rank as what they are: whether this
+    /// rank heard of the death or of the interruption first makes no difference.
+    #[cold]
+    pub(super) fn blame_the_dead(&mut self, key: BlockKey) {
+        let Self { process, blocks, .. } = self;
+        let contents = blocks.at_mut(key);
+        for record in contents.records.iter_mut() {
+            if record.state == Progress::Failed(FaultCode::Interrupted) {
+                let exchange = match record.need {
+                    Need::Neighbours(at) => Some(&contents.exchanges[at as usize]),
+                    _ => None,
+                };
+                let peers = exchange.into_iter().flat_map(Exchange::peers);
+                record.state = Progress::Failed(process.cause_of(key, record.need, peers));
+            }
+        }
+    }
+
     /// The verdict, once the block is decided: whether it is committed.
     #[inline]
     pub(crate) fn verdict(&self, key: BlockKey) -> Option<bool> {
@@ -226,10 +340,4 @@ impl Engine {
     pub(crate) fn report(&self, key: BlockKey) -> &FaultReport {
         &self.block(key).report
     }
-}
-
-/// Where messages of blocks run that start now on a communicator.
-#[inline]
-pub(super) fn lane_of(comm: &crate::protocol::process::Communicator) -> Lane {
-    comm.data.map_or(Lane::NOWHERE, |data| Lane { data, context: comm.context })
 }

@@ -2,8 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::{BlockKey, CommKey, Engine};
-use crate::seam::buffer::AnyBuffer;
+use crate::{
+    protocol::process::CommKey,
+    seam::{buffer::AnyBuffer, record::Records},
+};
 
 /// The copies that this process keeps.
 #[derive(Default)]
@@ -68,23 +70,25 @@ impl Copies {
         });
         &mut self.slots[at]
     }
-}
 
-impl Engine {
-    /// The block is decided: what it carried is valid, or is forgotten.
-    pub(super) fn settle_copies(&mut self, key: BlockKey, committed: bool) {
-        let comm = self.block(key).comm;
-        // A program that owns its MPI rebuilds each of its communicators.
-        let whole = self.job.roster.origins.is_empty() || self.comm(comm).is_world();
-        for copy in core::mem::take(&mut self.contents_mut(key).copies) {
-            let mut take = |index: usize| self.contents_mut(key).records[index].take_any();
+    /// Makes what a block carried valid, or forgets it. `records` are those of the block, and
+    /// `whole` is true when a rebuild of its communicator can bring the states back.
+    pub(super) fn settle(
+        &mut self,
+        pending: Vec<PendingCopy>,
+        records: &mut Records,
+        (comm, whole): (CommKey, bool),
+        committed: bool,
+    ) {
+        for copy in pending {
+            let mut take = |index: usize| records[index].take_any();
             let kept = copy.kept.and_then(&mut take);
             let own = match copy.own {
                 Own::Sent(index) | Own::Received(index) => take(index),
                 Own::Here(own) => own,
                 Own::Unchanged => None,
             };
-            let slot = self.copies.slot(copy.slot);
+            let slot = self.slot(copy.slot);
             if !committed {
                 slot.idle.extend(own.into_iter().chain(kept));
                 slot.idle.truncate(2);

@@ -11,7 +11,7 @@
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
 
-use super::{BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Waited, block::lane_of};
+use super::{BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Waited, contents::lane_of};
 use crate::{
     error::Error,
     ids::{BlockId, CommId},
@@ -54,14 +54,14 @@ impl Engine {
         let comm = self.comm_mut(key);
         (comm.context, comm.settled_context) = (FIRST_SHARED_CONTEXT, FIRST_SHARED_CONTEXT);
         (comm.patience, comm.run_through) = (Patience::Patient, true);
-        self.tag_bits.free_locals();
+        self.blocks.tags.free_locals();
     }
 
     /// Where messages of ours run on a guest's communicator, and the tag there for one of the
     /// guest's. It is one of the attempt at the block that was started last, and not of that block
     /// alone: the guest gives them to blocks later.
     pub(crate) fn guests_lane(&self, key: CommKey, tag: u32) -> (Lane, u32) {
-        let bits = self.tag_bits;
+        let bits = self.blocks.tags;
         let last = self.process.last_open(key).map(|block| self.block(block));
         let (context, scope) = match last {
             Some(block) if !block.level.is_agreed() => {
@@ -75,57 +75,16 @@ impl Engine {
         (Lane { context, ..lane_of(self.comm(key)) }, bits.on_the_wire(tag, scope))
     }
 
-    /// The requests that the application has started itself come next in this block.
-    pub(crate) fn begin_list(&mut self, key: BlockKey) {
-        let contents = self.contents_mut(key);
-        contents.first_listed = contents.records.len();
-    }
-
-    /// Makes a request that somebody else started the next one of a block.
-    #[inline]
-    pub(crate) fn adopt_request(&mut self, key: BlockKey, post: PostId, need: Need) {
-        self.contents_mut(key).records.adopt(need, post);
-    }
-
-    /// What became of the requests of a block that somebody else started, in their order.
-    pub(crate) fn listed(&self, key: BlockKey) -> &[Record] {
-        let contents = self.contents(key);
-        contents.records.get(contents.first_listed..).unwrap_or(&[])
-    }
-
     /// Makes a collective that was posted in this block before one of the list, at the end of it.
     pub(crate) fn list_collective(&mut self, key: BlockKey, index: usize) {
-        let Self { contents, collectives, .. } = self;
-        let records = &mut contents[key.slot()].records;
-        let at = records.len();
-        let before = &mut records[index];
-        let (need, state, buffer) = (before.need, before.state, before.take_any());
-        before.need = Need::Nobody;
-        before.end_at_once(0);
-        let record = records.add(need);
-        record.state = state;
-        if let Some(buffer) = buffer {
-            record.give(buffer);
-        }
-        if let Some(known) = collectives.iter_mut().find(|known| **known == (key, index)) {
+        let at = self.contents_mut(key).move_to_end(index);
+        let mut known = self.exchanges.collectives.iter_mut();
+        if let Some(known) = known.find(|known| **known == (key, index)) {
             known.1 = at;
         }
-        for (raised, _) in &mut contents[key.slot()].raised {
-            *raised = if *raised == index { at } else { *raised };
-        }
     }
 
-    /// What a collective has come to, once it is over, and its buffer.
-    pub(crate) fn take_collective(
-        &mut self,
-        key: BlockKey,
-        index: usize,
-    ) -> Option<(Progress, Option<AnyBuffer>)> {
-        let record = &mut self.contents_mut(key).records[index];
-        record.is_over().then(|| (record.state, record.take_any()))
-    }
-
-    /// The same for a block, which stays its owner's, too.
+    /// Makes a block the next request of another one. It stays its owner's, too.
     pub(crate) fn adopt_block(&mut self, key: BlockKey, inner: BlockKey) {
         self.block_mut(inner).held += 1;
         self.nest(key, inner);
@@ -134,12 +93,7 @@ impl Engine {
     /// What this rank brings to the reduction on the commit of a block, which is finished next.
     pub(crate) fn fuse(&mut self, key: BlockKey, values: Values) {
         self.block_mut(key).values.set(&values);
-        self.note_collective(key);
-    }
-
-    /// A block that is finished next has an operation that needs all ranks.
-    pub(crate) fn note_collective(&mut self, key: BlockKey) {
-        self.contents_mut(key).has_synchronised = true;
+        self.contents_mut(key).note_collective();
     }
 
     /// Ends the attempt at a block whose requests were adopted, perhaps after its end was clear.
@@ -147,7 +101,7 @@ impl Engine {
     pub(crate) fn finish_adopted(&mut self, key: BlockKey, timeout: Timeout) {
         let open = self.block(key).phase == Phase::Open;
         self.finish_block(key, timeout);
-        if open && self.draining.contains(&key) {
+        if open && self.blocks.draining.contains(&key) {
             self.drain_adopted(key);
         }
     }
@@ -217,7 +171,7 @@ impl Engine {
             let send = Operation::Send { to, tag, synchronous: false };
             self.post(key, Need::Peer(to), &send, AnyBuffer::of(words[..many * width].to_vec()));
             self.wait_request(key, news, Timeout::Never);
-            self.succeeded(key, news)?;
+            self.contents(key).succeeded(news)?;
             words.extend(self.contents_mut(key).records.take::<u64>(news).into_iter().flatten());
             known += many;
         }
@@ -262,15 +216,15 @@ impl Engine {
         (messages, foreign): (Vec<(CommKey, Need, PostId)>, bool),
         mut done: impl FnMut(&mut Self) -> bool,
     ) -> Waited {
-        (self.awaited, self.awaits_foreign) = (messages, foreign);
+        (self.waiting.messages, self.waiting.foreign) = (messages, foreign);
         let mut doomed = false;
         let over = self.wait(timeout, Idle::Busy, |engine| {
             // What ended because of the doom is over all the same.
             doomed = engine.inside_a_doomed_block(foreign);
             done(engine) || doomed
         });
-        self.awaited.clear();
-        self.awaits_foreign = false;
+        self.waiting.messages.clear();
+        self.waiting.foreign = false;
         match (over, doomed) {
             (true, true) if done(self) => Waited::Decided,
             (true, false) => Waited::Decided,
@@ -281,7 +235,7 @@ impl Engine {
 
     /// True for a message of ours that is waited for, of which it is known what it needs.
     pub(crate) fn is_awaited_message(&self, post: PostId) -> bool {
-        self.awaited.iter().any(|(.., awaited)| *awaited == post)
+        self.waiting.messages.iter().any(|(.., awaited)| *awaited == post)
     }
 
     /// A request failed, outside of any `finish`.

@@ -23,135 +23,26 @@
 //! Their numbers are in the tags. When the numbers begin anew, a collective waits for the one
 //! before that had its number; messages with one tag come in their order.
 
-use alloc::{boxed::Box, rc::Rc, vec, vec::Vec};
-use core::{ops::Range, time::Duration};
+use alloc::boxed::Box;
 
 use super::{
-    BlockKey, CommKey, Engine, Need,
-    neighbours::{Exchange, Role},
-    window::FIRST_WINDOW_TAG,
+    BlockKey, Engine, Need,
+    course::Course,
+    exchange::{Exchange, Role},
+    tags,
 };
 use crate::{
     fault::FaultCode,
-    ids::CommId,
     protocol::{
         agreement::FIRST_SHARED_CONTEXT,
-        rounds::{self, Act, Move, Pattern, Plan},
+        rounds::{Act, Move},
     },
-    rank::Rank,
     seam::{
         buffer::AnyBuffer,
         collective::Collective,
         platform::{Operation, Progress},
-        reduction::Reduction,
     },
 };
-
-/// So many collectives have tags of their own.
-const NUMBERS: u32 = 64;
-/// Their first tag, above those of copies.
-pub(crate) const FIRST_COLLECTIVE_TAG: u32 = FIRST_WINDOW_TAG - NUMBERS;
-
-/// Longer buffers, in bytes, go by a tree where shorter ones go by recursive doubling.
-const LONG: usize = 4096;
-
-/// The ranks that take part in the collectives of a communicator, as they were asked for last.
-pub(super) struct View {
-    comm: CommId,
-    left_out: usize,
-    ranks: Rc<[Rank]>,
-}
-
-/// What a collective still has to do, beside its messages under way.
-pub(super) struct Course {
-    collective: Collective,
-    /// What combines the elements, if they are combined.
-    pub(super) reduction: Option<Reduction>,
-    /// Who takes part, and this rank's place among them.
-    view: Rc<[Rank]>,
-    me: usize,
-    tag: u32,
-    /// The moves, if the whole buffer goes in rounds, and how many of them have started.
-    plan: Plan,
-    started: usize,
-    /// Parts of the buffer go directly from each rank to each, and have not started.
-    direct: bool,
-    /// What the rounds work on instead of the application's buffer, which stays as it is.
-    pub(super) work: Option<AnyBuffer>,
-    /// When this rank has asked for the first time how far those are whom the present round needs.
-    pub(super) asked: Option<Duration>,
-}
-
-impl Course {
-    fn new(
-        collective: Collective,
-        (view, me): (Rc<[Rank]>, Rank),
-        tag: u32,
-        bytes: usize,
-    ) -> Option<Self> {
-        let place = |rank: Rank| view.binary_search(&rank).ok();
-        let me = place(me)?;
-        let root = match collective.root() {
-            Some(root) => place(root)?,
-            None => me,
-        };
-        let pattern = match collective {
-            Collective::Barrier => Some(Pattern::Barrier),
-            Collective::Broadcast { .. } => Some(Pattern::FromRoot(root)),
-            Collective::Reduce { .. } => Some(Pattern::ToRoot(root)),
-            Collective::Allreduce { .. } | Collective::ReduceScatter { .. } => {
-                Some(if bytes > LONG { Pattern::ToAllByTree } else { Pattern::ToAll })
-            }
-            Collective::Scan { exclusive, .. } => Some(Pattern::Prefix { exclusive }),
-            _ => None,
-        };
-        let plan = pattern.map(|pattern| rounds::plan(pattern, me, view.len()));
-        Some(Self {
-            reduction: collective.reduction().copied(),
-            collective,
-            me,
-            tag,
-            direct: plan.is_none(),
-            plan: plan.unwrap_or_default(),
-            view,
-            started: 0,
-            work: None,
-            asked: None,
-        })
-    }
-
-    /// True when this rank combines what it gives with what others give, on their way to the root.
-    fn passes_on(&self) -> bool {
-        let combines = self.plan.iter().any(|it| it.act != Act::Send);
-        self.collective.root().is_some_and(|root| root != self.view[self.me])
-            && self.reduction.is_some()
-            && combines
-    }
-
-    /// The moves of the next round; none after the last.
-    fn next_round(&mut self) -> Plan {
-        let rest = &self.plan[self.started..];
-        let length = rest.iter().position(|it| it.ends_round).map_or(0, |at| at + 1);
-        self.started += length;
-        self.asked = None;
-        rest[..length].iter().copied().collect()
-    }
-
-    /// The ranks of the communicator with which parts are exchanged: from whom, and to whom.
-    fn partners(&self) -> [Vec<Rank>; 2] {
-        let own = self.view[self.me];
-        let (after, before) = (&self.view[self.me + 1..], &self.view[..self.me]);
-        let others = || after.iter().chain(before).copied().collect::<Vec<_>>();
-        let is_root = self.collective.root() == Some(own);
-        match self.collective {
-            Collective::Gather { .. } if is_root => [others(), Vec::new()],
-            Collective::Gather { root, .. } => [Vec::new(), vec![root]],
-            Collective::Scatter { .. } if is_root => [Vec::new(), others()],
-            Collective::Scatter { root, .. } => [vec![root], Vec::new()],
-            _ => [others(), others()],
-        }
-    }
-}
 
 impl Engine {
     /// Posts a collective as the next request of a block.
@@ -178,33 +69,20 @@ impl Engine {
         let state = self.process.comm_mut(comm);
         let number = state.count_collective(context);
         let me = state.me;
-        let view = self.view(comm);
+        let view = self.exchanges.view(self.process.comm(comm));
         let bytes = buffer.elements() * buffer.element_bytes();
         let root = collective.root();
         let mut exchange = Exchange::new(buffer, 2);
-        let tag = FIRST_COLLECTIVE_TAG + number % NUMBERS;
+        let tag = tags::FIRST_COLLECTIVE + number % tags::COLLECTIVES;
         match Course::new(collective, (view, me), tag, bytes) {
             Some(course) => exchange.course = Some(Box::new(course)),
             None => exchange.blame(root.unwrap_or(me), FaultCode::ProcessFailed),
         }
         exchange.prepare(self.contents(key).size as usize);
         let index = self.add_exchange(key, exchange, Need::Living);
-        self.collectives.push((key, index));
+        self.exchanges.collectives.push((key, index));
         self.defer_commands(|engine| engine.test_request(key, index));
         index
-    }
-
-    /// The ranks that no report has named dead.
-    fn view(&mut self, comm: CommKey) -> Rc<[Rank]> {
-        let state = self.comm(comm);
-        let (comm, left_out) = (state.wire, state.commit.reported_dead().len());
-        let is_known = |it: &&View| (it.comm, it.left_out) == (comm, left_out);
-        if let Some(known) = self.view.as_ref().filter(is_known) {
-            return known.ranks.clone();
-        }
-        let ranks: Rc<[Rank]> = state.view().collect();
-        self.view = Some(View { comm, left_out, ranks: ranks.clone() });
-        ranks
     }
 
     /// Notes whether a block has an operation now that needs something of every rank.
@@ -223,13 +101,13 @@ impl Engine {
     pub(super) fn advance_collectives(&mut self) {
         self.defer_commands(|engine| {
             let mut at = 0;
-            while let Some(&(key, index)) = engine.collectives.get(at) {
+            while let Some(&(key, index)) = engine.exchanges.collectives.get(at) {
                 let goes_on = engine.process.current(key).is_some()
                     && engine.test_request(key, index) == Progress::Pending;
                 if goes_on {
                     at += 1;
                 } else {
-                    engine.collectives.remove(at);
+                    engine.exchanges.collectives.remove(at);
                 }
             }
         });
@@ -289,56 +167,18 @@ impl Engine {
             self.process.current(*key).is_some()
                 && self.contents(*key).records.get(*index).is_some_and(|it| !it.is_over())
         };
-        let mut under_way = self.collectives.iter().filter(known).filter_map(|(key, index)| {
-            let Need::Living(at) = self.contents(*key).records[*index].need else { return None };
-            Some((*key, at as usize))
-        });
+        let mut under_way =
+            self.exchanges.collectives.iter().filter(known).filter_map(|(key, index)| {
+                let Need::Living(at) = self.contents(*key).records[*index].need else {
+                    return None;
+                };
+                Some((*key, at as usize))
+            });
         let older = under_way.by_ref().take_while(|it| *it != (key, at));
         let mut same = older.filter(|(key, at)| {
             let course = self.contents(*key).exchanges[*at].course.as_ref();
             self.block(*key).comm == comm && course.is_some_and(|it| it.tag == tag)
         });
         same.next().is_some()
-    }
-}
-
-impl Exchange {
-    /// A rank that passes on what it has combined keeps its buffer as it is.
-    fn prepare(&mut self, size: usize) {
-        let Some(course) = &mut self.course else { return };
-        if let (true, Some(buffer)) = (course.passes_on(), &self.buffer) {
-            course.work = Some(buffer.copy(0, buffer.elements()));
-        }
-        if let (Collective::Exchange { .. }, Some(buffer)) = (&course.collective, &mut self.buffer)
-        {
-            let me = course.view[course.me].index();
-            let elements = buffer.elements();
-            let from = course.collective.given(me, me, size, elements);
-            let to = course.collective.taken(me, me, size, elements);
-            let own = buffer.copy(from.start, from.len());
-            buffer.fill(to.start, &*own);
-        }
-    }
-
-    /// Which elements come from another rank, or go there.
-    fn part(&self, peer: Rank, size: usize, receives: bool) -> Range<usize> {
-        let elements = self.buffer.as_ref().map_or(0, AnyBuffer::elements);
-        let Some(course) = &self.course else { return 0..0 };
-        let (peer, me) = (peer.index(), course.view[course.me].index());
-        if receives {
-            course.collective.taken(peer, me, size, elements)
-        } else {
-            course.collective.given(peer, me, size, elements)
-        }
-    }
-
-    /// All rounds are over.
-    fn conclude(&mut self, size: usize) {
-        let (Some(course), Some(buffer)) = (&self.course, &mut self.buffer) else { return };
-        if let Collective::ReduceScatter { parts, .. } = &course.collective {
-            let own = parts.range(course.view[course.me].index(), size, buffer.elements());
-            let part = buffer.copy(own.start, own.len());
-            buffer.fill(0, &*part);
-        }
     }
 }

@@ -6,139 +6,22 @@
 use core::slice;
 
 use super::{
-    BlockKey, CommKey, Engine, Level, Need,
-    block::{Contents, lane_of},
+    BlockKey, CommKey, Engine, Need,
+    contents::{Contents, lane_of},
 };
 use crate::{
     error::Error,
-    ids::BlockId,
-    protocol::agreement::FIRST_SHARED_CONTEXT,
     rank::Rank,
     seam::{
         buffer::{AnyBuffer, Buffer},
-        platform::{Envelope, Found, LEAST_MAX_TAG, Operation, Status, Way},
+        platform::{Envelope, Found, Operation, Status, Way},
     },
 };
-
-/// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
-const USER_TAG_BITS: u32 = 15;
-/// The greatest tag of a user.
-pub(crate) const MAX_USER_TAG: u32 = (1 << USER_TAG_BITS) - 1;
-
-/// How the bits of a tag on the wire are used.
-///
-/// ```text
-/// user's tag (15) │ local (1) │ block (the rest)                 in a context of its own
-/// user's tag (15) │ local (1) │ context (a third) │ block        in a shared context
-/// ```
-///
-/// So a message of one block does not match a receive of another: not that of the agreed block in
-/// which a local one runs, and, in a context that is shared with aborted attempts, not theirs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TagBits {
-    /// How many bits are left beside the user's tag.
-    scope: u32,
-    /// Messages of local blocks belong to no attempt at an agreed one.
-    free_locals: bool,
-}
-
-impl TagBits {
-    /// For tags up to this one.
-    ///
-    /// # Panics
-    ///
-    /// When these leave no room beside the user's.
-    pub(super) fn new(max_tag: u32) -> Self {
-        assert!(max_tag >= LEAST_MAX_TAG, "MPI has tags up to {max_tag}, which is too few");
-        let scope = (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS;
-        Self { scope, free_locals: false }
-    }
-
-    /// From now on the messages of local blocks have a scope of their own.
-    pub(super) fn free_locals(&mut self) {
-        self.free_locals = true;
-    }
-
-    /// The scope of the messages of all local blocks: nobody agrees on how many there were, nor on
-    /// what was aborted beside them.
-    pub(super) const fn scope_of_locals(self) -> u32 {
-        1 << (self.scope - 1) | ((1 << self.shared_block()) - 1)
-    }
-
-    /// True for a message that belongs to no attempt.
-    fn is_free(self, wire: u32) -> bool {
-        self.free_locals && wire & ((1 << self.scope) - 1) == self.scope_of_locals()
-    }
-
-    /// The tag on the wire of a message of this scope.
-    pub(super) const fn on_the_wire(self, tag: u32, scope: u32) -> u32 {
-        tag << self.scope | scope
-    }
-
-    /// How many bits of a tag name the shared context.
-    const fn context(self) -> u32 {
-        (self.scope - 1) / 3
-    }
-
-    /// How many bits of a tag name the block in a shared context.
-    const fn shared_block(self) -> u32 {
-        self.scope - 1 - self.context()
-    }
-
-    /// What the tags of a block's messages have in common: all but the user's part.
-    pub(super) fn scope_of(self, level: Level, number: BlockId, context: u32) -> u32 {
-        let local = u32::from(level == Level::Local) << (self.scope - 1);
-        let number = number.0 as u32;
-        local
-            | if context < FIRST_SHARED_CONTEXT {
-                number & ((1 << (self.scope - 1)) - 1)
-            } else {
-                let bits = self.shared_block();
-                self.shared_context(context) << bits | number & ((1 << bits) - 1)
-            }
-    }
-
-    /// The part of a tag that names this shared context.
-    fn shared_context(self, context: u32) -> u32 {
-        context & ((1 << self.context()) - 1)
-    }
-
-    /// True when a tag on the wire names an older shared context than this one.
-    ///
-    /// Only so many contexts can be told apart as there are numbers in the tag: those that come
-    /// next, whose messages may be early, are the first half of them.
-    pub(super) fn is_older(self, wire: u32, context: u32) -> bool {
-        let behind = self.shared_context(wire >> self.shared_block()).wrapping_sub(context);
-        !self.is_free(wire) && self.shared_context(behind) >= 1 << (self.context() - 1)
-    }
-
-    /// True when a tag on the wire names this shared context.
-    pub(super) fn is_of(self, wire: u32, context: u32) -> bool {
-        self.is_free(wire)
-            || self.shared_context(wire >> self.shared_block()) == self.shared_context(context)
-    }
-}
 
 /// So many messages are given to the platform at once.
 const AT_ONCE: usize = 32;
 
 impl Engine {
-    /// The tag on the wire of a block's message.
-    #[inline]
-    pub(crate) fn wire_tag(&self, key: BlockKey, tag: u32) -> u32 {
-        tag << self.tag_bits.scope | self.contents(key).tag_scope
-    }
-
-    /// How many bits of a tag on the wire are not the user's.
-    pub(crate) fn tag_bits(&self) -> u32 {
-        self.tag_bits.scope
-    }
-
-    /// The user's part of a tag on the wire.
-    pub(crate) fn user_tag(&self, wire: u32) -> u32 {
-        wire >> self.tag_bits.scope
-    }
-
     /// Takes in what aborted attempts have left behind in a shared context, so that its senders
     /// get their buffers back, and the tags can be used again.
     ///
@@ -150,7 +33,7 @@ impl Engine {
         if state.data.is_none() || !self.process.voted().is_empty() {
             return;
         }
-        let (bits, lane, context) = (self.tag_bits, lane_of(state), state.context);
+        let (bits, lane, context) = (self.blocks.tags, lane_of(state), state.context);
         while let Ok(Some(Found { status, .. })) = self.platform.probe(lane, (None, None), None)
             && let Status { source: Some(from), tag: wire, .. } = status
             && !bits.is_of(wire, context)
@@ -172,12 +55,12 @@ impl Engine {
         (peer, tag): (Rank, u32),
         buffer: B,
     ) -> Result<usize, Error> {
-        let (peer, tag) = (self.member(key, peer)?, self.wire_tag(key, tag));
+        let (peer, tag) = (self.blocks.member(key, peer)?, self.blocks.wire_tag(key, tag));
         if !self.is_open(key) {
             return Ok(self.post_with_care(key, way, Envelope { peer, tag }, buffer));
         }
-        let Self { platform, contents, .. } = self;
-        let Contents { records, lane, .. } = &mut contents[key.slot()];
+        let Self { platform, blocks, .. } = self;
+        let Contents { records, lane, .. } = blocks.at_mut(key);
         let (index, record) = records.load(Need::Peer(peer), buffer);
         if !platform.start(*lane, way, &[Envelope { peer, tag }], slice::from_mut(record)) {
             self.after_failure(key, index);
@@ -208,7 +91,7 @@ impl Engine {
         messages: &mut [M],
         take: impl Fn(&mut M) -> (B, Rank, u32),
     ) {
-        let (bare, bits) = (self.wire_tag(key, 0), self.tag_bits.scope);
+        let (bare, bits) = (self.blocks.wire_tag(key, 0), self.blocks.tags.bits());
         for messages in messages.chunks_mut(AT_ONCE) {
             if !self.is_open(key) {
                 for message in messages {
@@ -218,8 +101,8 @@ impl Engine {
                 }
                 continue;
             }
-            let Self { platform, contents, .. } = self;
-            let Contents { records, lane, .. } = &mut contents[key.slot()];
+            let Self { platform, blocks, .. } = self;
+            let Contents { records, lane, .. } = blocks.at_mut(key);
             let mut envelopes = [Envelope { peer: Rank::new(0), tag: 0 }; AT_ONCE];
             let envelopes = &mut envelopes[..messages.len()];
             let first = records.len();
@@ -247,7 +130,7 @@ impl Engine {
         envelope: (Option<Rank>, Option<u32>),
         buffer: B,
     ) -> Result<usize, Error> {
-        let (from, tag) = self.on_the_wire(key, envelope)?;
+        let (from, tag) = self.blocks.on_the_wire(key, envelope)?;
         let need = from.map_or(Need::Anybody, Need::Peer);
         let operation = Operation::Receive { from, tag };
         Ok(self.post(key, need, &operation, AnyBuffer::of(buffer)))
@@ -257,7 +140,7 @@ impl Engine {
     /// its context is there, nobody has died, and nothing is interrupted.
     #[inline]
     fn is_open(&mut self, key: BlockKey) -> bool {
-        self.contents(key).open_since == self.news || self.is_open_now(key)
+        self.contents(key).open_since == self.commands.calls || self.is_open_now(key)
     }
 
     /// The same after news, or for the first message of a block.
@@ -270,28 +153,8 @@ impl Engine {
             && comm.is_quiet()
             && self.process.is_undisturbed();
         if is_open {
-            self.contents_mut(key).open_since = self.news;
+            self.contents_mut(key).open_since = self.commands.calls;
         }
         is_open
-    }
-
-    /// What a receive accepts, as it is on the wire.
-    pub(crate) fn on_the_wire(
-        &self,
-        key: BlockKey,
-        (from, tag): (Option<Rank>, Option<u32>),
-    ) -> Result<(Option<Rank>, Option<u32>), Error> {
-        let from = match from {
-            Some(rank) => Some(self.member(key, rank)?),
-            None => None,
-        };
-        Ok((from, tag.map(|tag| self.wire_tag(key, tag))))
-    }
-
-    /// This rank, if the block's communicator has it.
-    #[inline]
-    pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
-        let size = self.contents(key).size;
-        if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
     }
 }

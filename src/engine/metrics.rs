@@ -1,25 +1,25 @@
-//! States what happens to this process, and counts it.
+//! Counts what is rare, and names what happens for those who listen.
 //!
 //! The numbers are events of the crate `tracing` with the target `fampi::metrics`.
 //!
 //! What is counted is rare, or known anyway, so a run without faults pays nothing for it. The
 //! crate's documentation has the table of the events.
 
-use tracing::level_filters::LevelFilter;
-
-use super::{BlockKey, CommKey, Engine, Source};
+use super::job::Job;
 use crate::{
-    protocol::process::Address,
+    protocol::process::{Address, BlockKey, CommKey, Communicator, Process, Source},
     rank::{Rank, RankSet},
     seam::{
-        entry::{self, CommName, Entry},
-        trace,
+        entry::{CommName, Entry},
+        platform::Platform,
+        pulse::Pulse,
     },
 };
 
-/// What is counted until this process leaves.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
+/// What this process shows of itself to others.
+pub(super) struct Metrics {
+    /// Where a watchdog looks whether this process makes progress.
+    pub(super) pulse: Option<Pulse>,
     /// Blocks that did not commit.
     pub(super) faulty: u64,
     /// Processes, by their numbers in the job, whose deaths were counted.
@@ -27,85 +27,76 @@ pub(super) struct Tally {
     deaths: u64,
 }
 
-impl Engine {
-    /// A process is dead. One that is in several universes counts once.
-    pub(super) fn note_death(&mut self, (universe, process): Address, source: Source) {
-        let number = self.numbers_of(universe).get(process.index()).copied();
-        let comms = self.process.comms().map(|key| self.comm(key));
+impl Metrics {
+    pub(super) fn new(pulse: Option<Pulse>) -> Self {
+        Self { pulse, faulty: 0, dead: RankSet::default(), deaths: 0 }
+    }
+
+    /// Counts a death: a process that is in several universes counts once.
+    pub(super) fn count_death(
+        &mut self,
+        (universe, dead): Address,
+        source: Source,
+        (process, job, platform): (&Process, &Job, &dyn Platform),
+    ) -> Entry {
+        let number = job.numbers_of(universe).get(dead.index()).copied();
+        let comms = process.comms().map(|key| process.comm(key));
         let both = comms.filter(|comm| comm.universe == universe && comm.data.is_some());
-        let ranks = both.filter_map(|comm| Some((comm.me, comm.rank_of(process)?))).collect();
-        let is_new = number.is_none_or(|number| self.tally.dead.insert(Rank::new(number)));
-        self.tally.deaths += u64::from(is_new);
+        let ranks = both.filter_map(|comm| Some((comm.me, comm.rank_of(dead)?))).collect();
+        let is_new = number.is_none_or(|number| self.dead.insert(Rank::new(number)));
+        self.deaths += u64::from(is_new);
         let source = is_new.then(|| {
-            self.platform.who_told(universe, process).unwrap_or(match source {
+            platform.who_told(universe, dead).unwrap_or(match source {
                 Source::Platform => "mpi",
                 Source::Request => "request",
                 Source::Ranks => "ranks",
             })
         });
-        self.tell(&Entry::Died { process: number, rank: process, source, ranks });
+        Entry::Died { process: number, rank: dead, source, ranks }
     }
 
-    /// This process leaves.
-    pub(crate) fn sum_up(&self) {
-        let rank = self.job.world.map(|world| self.comm(world).me.number());
-        let (blocks, open) = (self.process.started(), self.process.undecided() as u64);
-        let Tally { faulty, deaths, .. } = self.tally;
+    /// The sums of this process, which leaves.
+    pub(super) fn sums(&self, process: &Process, job: &Job) -> Entry {
+        let rank = job.world.map(|world| process.comm(world).me.number());
+        let (blocks, open) = (process.started(), process.undecided() as u64);
+        let Self { faulty, deaths, .. } = *self;
         let committed = blocks.saturating_sub(faulty + open);
-        let generation = self.job.roster.generation;
-        self.tell(&Entry::Left { rank, generation, blocks, committed, faulty, deaths });
+        let generation = job.roster.generation;
+        Entry::Left { rank, generation, blocks, committed, faulty, deaths }
     }
 }
 
-impl Engine {
-    /// States what happens, which is rare.
-    pub(crate) fn tell(&self, entry: &Entry) {
-        // The trace of a process ends when it has left.
-        if self.process.has_left() {
-            entry.emit();
-        } else {
-            entry::tell(entry);
-        }
-    }
+/// The entry of a block that has started.
+pub(super) fn started(process: &Process, key: BlockKey) -> Entry {
+    let block = process.block(key);
+    let comm = name_of(process, block.comm);
+    Entry::Started { block: block.serial, number: block.scope, level: block.level, comm }
+}
 
-    /// States what happens in every block, if that is recorded or has a subscriber.
-    #[inline]
-    pub(super) fn tell_often(&self, entry: impl FnOnce(&Self) -> Entry) {
-        if trace::is_recorded() || LevelFilter::current() == LevelFilter::TRACE {
-            self.tell(&entry(self));
-        }
+/// The name of a communicator for those who listen.
+pub(super) fn name_of(process: &Process, key: CommKey) -> CommName {
+    let comm: &Communicator = process.comm(key);
+    match comm.data {
+        None => CommName::Universe,
+        Some(_) if comm.is_world() => CommName::World,
+        Some(_) => CommName::Other(comm.id.0),
     }
+}
 
-    pub(super) fn start_entry(&self, key: BlockKey) -> Entry {
-        let block = self.block(key);
-        let comm = self.comm_name(block.comm);
-        Entry::Started { block: block.serial, number: block.scope, level: block.level, comm }
-    }
-
-    pub(super) fn comm_name(&self, key: CommKey) -> CommName {
-        let comm = self.comm(key);
-        match comm.data {
-            None => CommName::Universe,
-            Some(_) if comm.is_world() => CommName::World,
-            Some(_) => CommName::Other(comm.id.0),
-        }
-    }
-
-    /// The place of this process in the roster of the job.
-    pub(crate) fn place_entry(&self) -> Entry {
-        let roster = &self.job.roster;
-        let me = self.job.universe.map(|key| self.comm(key).me);
-        let rank = me.and_then(|me| roster.rank_of(me));
-        let role = match rank {
-            None => "spare",
-            Some(_) if self.job.replacement => "replacement",
-            Some(_) => "rank",
-        };
-        Entry::Placed {
-            process: me.and_then(|me| roster.processes.get(me.index()).copied()),
-            rank: rank.map(|rank| (rank, roster.origins[rank.index()])),
-            generation: roster.generation,
-            role,
-        }
+/// The place of this process in the roster of the job.
+pub(super) fn place(process: &Process, job: &Job) -> Entry {
+    let roster = &job.roster;
+    let me = job.universe.map(|key| process.comm(key).me);
+    let rank = me.and_then(|me| roster.rank_of(me));
+    let role = match rank {
+        None => "spare",
+        Some(_) if job.replacement => "replacement",
+        Some(_) => "rank",
+    };
+    Entry::Placed {
+        process: me.and_then(|me| roster.processes.get(me.index()).copied()),
+        rank: rank.map(|rank| (rank, roster.origins[rank.index()])),
+        generation: roster.generation,
+        role,
     }
 }

@@ -4,30 +4,46 @@
 //! and deaths to that one, tests requests, says when those of a block are over, and carries out
 //! what the process commands.
 //!
+//! An engine has ten parts: the process, the platform, the commands of the one for the other, and
+//! those of the first table. Files of the second table drive them, and have no state of their own.
+//!
+//! | part | what it holds |
+//! |---|---|
+//! | `contents` | what is in the blocks: requests, limits, what was heard of others |
+//! | `copies` | copies of states, which are valid with the commit of their block |
+//! | `course` | the rounds of a collective over the living |
+//! | `exchange` | operations made of messages: parts of buffers, and who is to blame |
+//! | `job` | who is who in the job, and how this process came to it |
+//! | `metrics` | counts of what is rare, and the entries for those who listen |
+//! | `tags` | tags on the wire: what they name, and which are taken |
+//! | `wait` | the present wait of the application, and when it looks at what |
+//! | `window` | memory that others put into, get from and accumulate in |
+//!
 //! | file | what it does |
 //! |---|---|
+//! | `access` | posts accesses to windows of others, and serves those of others |
+//! | `block` | the life of a block: it starts, drains, votes and ends |
 //! | `execute` | carries out the commands of the process |
-//! | `block` | an open block and its requests |
-//! | `copies` | copies of states, which are valid with the commit of their block |
 //! | `farewell` | leaves the job with all others |
+//! | `guest` | blocks over requests that the application has started itself |
 //! | `living` | collectives over the living, made of messages |
-//! | `messages` | names messages on the wire, and starts them |
-//! | `metrics` | counts what is rare, and tells those who listen |
-//! | `neighbours` | operations among neighbours, made of messages |
-//! | `guest` | blocks over requests that somebody else started |
+//! | `messages` | starts messages with one peer |
+//! | `neighbours` | starts and tests operations made of messages |
 //! | `patience` | asks the living for whom patient blocks wait |
 //! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
 //! | `request` | posts, tests and ends the requests of a block |
-//! | `service` | what a block does for accesses of others to windows of this rank |
-//! | `vote` | ends blocks: drains requests, votes, notes decisions |
-//! | `window` | memory that others put into, get from and accumulate in |
 
+mod access;
 mod block;
+mod contents;
 mod copies;
+mod course;
+mod exchange;
 mod execute;
 mod farewell;
 mod guest;
+mod job;
 mod living;
 mod messages;
 mod metrics;
@@ -36,37 +52,39 @@ mod patience;
 mod probe;
 mod progress;
 mod request;
-mod service;
-mod vote;
+pub(crate) mod tags;
+mod wait;
 mod window;
 
 use alloc::{boxed::Box, collections::VecDeque, rc::Rc, vec::Vec};
-use core::{cell::RefCell, time::Duration};
+use core::cell::RefCell;
 
-use smallvec::SmallVec;
+use tracing::level_filters::LevelFilter;
 
 use crate::{
     ids::{BlockId, CommId},
     protocol::{
-        process::{Command, Process},
-        roster::Roster,
+        codec,
+        fused::Values,
+        message::{Message, Yes},
+        process::{Address, Command, Outlet, Process},
     },
     rank::Rank,
     seam::{
-        platform::{DataId, Platform, PostId, Setup, UniverseId},
-        pulse::Pulse,
+        entry::{self, Entry},
+        platform::{DataId, Outgoing, Platform, UniverseId},
+        trace,
     },
 };
-use block::Contents;
-pub(crate) use copies::{Copies, Own, PendingCopy, Slot};
-pub(crate) use living::FIRST_COLLECTIVE_TAG;
-pub(crate) use messages::MAX_USER_TAG;
-use messages::TagBits;
-use metrics::Tally;
-pub(crate) use neighbours::Edge;
-use neighbours::Parts;
-pub(crate) use progress::{Span, Waited};
-use window::WindowState;
+use contents::Blocks;
+pub(crate) use copies::{Own, PendingCopy, Slot};
+pub(crate) use exchange::Edge;
+use exchange::Exchanges;
+use job::Job;
+use metrics::Metrics;
+use wait::{Pace, Waiting};
+pub(crate) use wait::{Span, Waited};
+use window::Windows;
 pub(crate) use window::{Access, WindowId};
 
 // Bindings and tests, which drive the engine, find the seam here, too.
@@ -78,114 +96,71 @@ pub use crate::seam::{buffer, collective, platform, reduction};
 /// The engine as its users share it.
 pub(crate) type Shared = Rc<RefCell<Engine>>;
 
-/// What a process knows about the job beside its communicators.
-#[derive(Default)]
-pub(crate) struct Job {
-    /// The communicator of the newest universe, which carries recoveries.
-    pub(crate) universe: Option<CommKey>,
-    pub(crate) world: Option<CommKey>,
-    /// The communicators derived below the world from those that we are in, by their paths in the
-    /// roster; `None` where we are no member.
-    pub(crate) children: Vec<(Vec<u32>, Option<CommKey>)>,
-    pub(crate) roster: Roster,
-    /// This process stands in for one that failed; true from the moment it holds the rank on.
-    pub(crate) replacement: bool,
-    /// A communicator is being made.
-    pub(crate) creating: bool,
-    /// The others have ended their part in the job.
-    pub(crate) dismissed: bool,
-    /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
-    pub(crate) protected_steps: u64,
-}
-
 /// Drives the process: what it decides is done on the platform.
 pub(crate) struct Engine {
+    /// The world that this process is in.
     pub(crate) platform: Box<dyn Platform>,
     /// The communicators and blocks of this process, and what follows from what happens to them.
     pub(crate) process: Process,
     /// What the process has decided and is still to be done.
-    commands: VecDeque<Command>,
-    /// True while commands are carried out.
-    executing: bool,
-    /// What is in the blocks of the process, in the places that these have there.
-    contents: Vec<Contents>,
-    /// Blocks that were finished and whose requests are not all over.
-    draining: SmallVec<[BlockKey; 4]>,
-    /// Buffers for the messages of operations among neighbours.
-    parts: Parts,
-    /// Collectives made of messages that are under way, in the order of their posts: their blocks,
-    /// and their requests.
-    collectives: Vec<(BlockKey, usize)>,
-    /// Who takes part in them.
-    view: Option<living::View>,
+    commands: Commands,
+    /// The requests of the blocks.
+    pub(crate) blocks: Blocks,
+    /// What operations made of messages have in common.
+    exchanges: Exchanges,
     /// Memory of this rank that others use.
-    windows: Vec<WindowState>,
-    /// How many windows were made.
-    windows_made: u64,
-    /// Undecided blocks in which others may access windows of this rank.
-    serving: SmallVec<[BlockKey; 4]>,
-    /// Incremented when messages may not start any more in a block in which they could before.
-    news: u64,
-    /// The job's numbers of the processes of each universe.
-    numbers: Vec<(UniverseId, Vec<u32>)>,
-    /// Who is who in the newest universe.
+    windows: Windows,
+    /// What this process knows about its job, and the copies of states that it keeps.
     pub(crate) job: Job,
-    pub(crate) copies: Copies,
-    tally: Tally,
-    turns: u32,
-    /// Where a watchdog looks whether this process makes progress.
-    pub(crate) pulse: Option<Pulse>,
-    /// What does not change in the world of this process.
-    pub(crate) setup: Setup,
-    tests_per_turn: u32,
-    /// How tags on the wire are made.
-    tag_bits: TagBits,
-    /// When all requests of the draining blocks are looked at again.
-    next_look: Duration,
-    /// Messages of the application's own that it waits for before it has given them to a block,
-    /// with their communicators.
-    awaited: Vec<(CommKey, Need, PostId)>,
-    /// The application waits for requests that it has started itself.
-    awaits_foreign: bool,
-    /// When the living are asked again how far they are.
-    next_question: Duration,
-    /// The wait of the application of which the present one is a step.
-    span: Option<Span>,
+    /// What the application waits for at present.
+    waiting: Waiting,
+    /// When a wait looks at what.
+    pace: Pace,
+    /// What this process shows of itself to others.
+    metrics: Metrics,
 }
 
 impl Engine {
-    /// An engine that knows nobody yet.
+    /// An engine without communicators.
     pub(crate) fn new(mut platform: Box<dyn Platform>) -> Self {
         let (setup, pulse) = (platform.setup(), platform.observe(true));
         Self {
             process: Process::new(setup.shape),
             platform,
-            commands: VecDeque::new(),
-            executing: false,
-            contents: Vec::new(),
-            draining: SmallVec::new(),
-            parts: Parts::default(),
-            collectives: Vec::new(),
-            view: None,
-            windows: Vec::new(),
-            windows_made: 0,
-            serving: SmallVec::new(),
-            news: 1,
-            numbers: Vec::new(),
-            job: Job::default(),
-            copies: Copies::default(),
-            tally: Tally::default(),
-            turns: 0,
-            pulse,
-            setup,
-            tests_per_turn: progress::tests_per_turn(setup.patience),
-            tag_bits: TagBits::new(setup.max_tag),
-            next_look: Duration::ZERO,
-            awaited: Vec::new(),
-            awaits_foreign: false,
-            next_question: Duration::ZERO,
-            span: None,
+            commands: Commands::new(),
+            blocks: Blocks::new(setup.max_tag),
+            exchanges: Exchanges::default(),
+            windows: Windows::default(),
+            job: Job::new(setup.origin),
+            waiting: Waiting::default(),
+            pace: Pace::new(setup.patience),
+            metrics: Metrics::new(pulse),
         }
+    }
+
+    /// A call of the process, and all that it commands. A call that a command makes only adds to
+    /// the queue.
+    #[inline]
+    pub(crate) fn call<R>(&mut self, call: impl FnOnce(&mut Process, &mut Out<'_>) -> R) -> R {
+        self.commands.calls += 1;
+        let result = call(&mut self.process, &mut self.commands.outlet(&mut *self.platform));
+        if self.commands.are_due() {
+            self.execute();
+        }
+        result
+    }
+
+    /// Does something whose commands are carried out when it is over, so that no block it looks at
+    /// ends meanwhile.
+    #[inline]
+    pub(super) fn defer_commands<R>(&mut self, doing: impl FnOnce(&mut Self) -> R) -> R {
+        let outer = self.commands.defer(true);
+        let result = doing(self);
+        self.commands.defer(outer);
+        if self.commands.are_due() {
+            self.execute();
+        }
+        result
     }
 
     /// Registers a communicator: `members[rank]` is the process in the universe, `me` our rank.
@@ -204,25 +179,13 @@ impl Engine {
 
     /// Does without the observer of this node, as if it had none, or with it again.
     pub(crate) fn set_observed(&mut self, observed: bool) {
-        self.pulse = self.platform.observe(observed);
-    }
-
-    /// Gives each process of a universe its number in the job.
-    pub(crate) fn number_processes(&mut self, universe: UniverseId, processes: &[u32]) {
-        self.numbers.retain(|(known, _)| *known != universe);
-        self.numbers.push((universe, processes.to_vec()));
-    }
-
-    /// The job's numbers of the processes of a universe, by their ranks there.
-    fn numbers_of(&self, universe: UniverseId) -> &[u32] {
-        let known = self.numbers.iter().find(|(known, _)| *known == universe);
-        known.map_or(&[], |(_, numbers)| numbers)
+        self.metrics.pulse = self.platform.observe(observed);
     }
 
     /// The job's numbers of the processes of a communicator, in the order of its ranks.
     pub(crate) fn processes(&self, key: CommKey) -> Vec<u32> {
         let comm = self.comm(key);
-        let numbers = self.numbers_of(comm.universe);
+        let numbers = self.job.numbers_of(comm.universe);
         comm.members.iter().filter_map(|member| numbers.get(member.index()).copied()).collect()
     }
 
@@ -257,8 +220,8 @@ impl Engine {
     /// This process leaves: what handles that are left ask for is refused from now on.
     pub(crate) fn close_comms(&mut self) {
         self.process.close();
-        self.serving.clear();
-        self.news += 1;
+        self.windows.serving.clear();
+        self.commands.calls += 1;
     }
 
     #[inline]
@@ -269,5 +232,108 @@ impl Engine {
     #[inline]
     pub(crate) fn comm_mut(&mut self, key: CommKey) -> &mut Communicator {
         self.process.comm_mut(key)
+    }
+
+    /// A block starts: this process makes progress from now on.
+    #[inline]
+    pub(crate) fn begin_work(&self) {
+        if let Some(pulse) = self.metrics.pulse {
+            pulse.begin();
+        }
+    }
+
+    /// States what happens, which is rare.
+    pub(crate) fn tell(&self, entry: &Entry) {
+        // The trace of a process ends when it has left.
+        if self.process.has_left() {
+            entry.emit();
+        } else {
+            entry::tell(entry);
+        }
+    }
+
+    /// States what happens in every block, if that is recorded or has a subscriber.
+    #[inline]
+    fn tell_often(&self, entry: impl FnOnce(&Self) -> Entry) {
+        if trace::is_recorded() || LevelFilter::current() == LevelFilter::TRACE {
+            self.tell(&entry(self));
+        }
+    }
+
+    /// States the place of this process in the roster of the job.
+    pub(crate) fn tell_place(&self) {
+        self.tell(&metrics::place(&self.process, &self.job));
+    }
+
+    /// States the sums of this process, which leaves.
+    pub(crate) fn sum_up(&self) {
+        self.tell(&self.metrics.sums(&self.process, &self.job));
+    }
+}
+
+/// What the process has decided and is still to be done.
+#[derive(Default)]
+struct Commands {
+    queue: VecDeque<Command>,
+    /// True while commands are carried out, or wait until something else is over.
+    deferred: bool,
+    /// How often the process was called, or closed: after that messages may not start any more in
+    /// a block in which they could before.
+    calls: u64,
+}
+
+impl Commands {
+    fn new() -> Self {
+        Self { calls: 1, ..Self::default() }
+    }
+
+    /// Where the effects of a call of the process go.
+    #[inline]
+    fn outlet<'a>(&'a mut self, platform: &'a mut dyn Platform) -> Out<'a> {
+        Out { platform, queue: &mut self.queue }
+    }
+
+    /// True when there are commands that may be carried out now.
+    #[inline]
+    fn are_due(&self) -> bool {
+        !self.queue.is_empty() && !self.deferred
+    }
+
+    /// Defers commands, or does not any more; gives what was so before.
+    #[inline]
+    fn defer(&mut self, deferred: bool) -> bool {
+        core::mem::replace(&mut self.deferred, deferred)
+    }
+
+    fn next(&mut self) -> Option<Command> {
+        self.queue.pop_front()
+    }
+}
+
+/// The effects of a call of the process on their way.
+pub(crate) struct Out<'a> {
+    platform: &'a mut dyn Platform,
+    queue: &'a mut VecDeque<Command>,
+}
+
+impl Outlet for Out<'_> {
+    #[inline]
+    fn send(&mut self, (universe, to): Address, comm: CommId, message: &Message) {
+        self.platform.send(universe, to, Outgoing::Frame(&codec::encode(comm, message)));
+    }
+
+    #[inline]
+    fn send_yes(&mut self, (universe, to): Address, comm: CommId, yes: Yes) {
+        self.platform.send(universe, to, Outgoing::Yes(comm, &yes));
+    }
+
+    #[inline]
+    fn send_fused(&mut self, (universe, to): Address, comm: CommId, yes: Yes, values: &Values) {
+        self.platform.send(universe, to, Outgoing::Fused(comm, &yes, values));
+    }
+
+    #[inline]
+    fn command(&mut self, command: Command) {
+        self.queue.push_back(command);
     }
 }

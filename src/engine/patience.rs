@@ -10,20 +10,10 @@ use core::time::Duration;
 use super::{BlockKey, Engine, Need, Phase, Progress};
 use crate::{fault::FaultCode, protocol::stages::Stage, rank::Rank, seam::platform::Post};
 
-/// How often the living are asked, or their answers looked at.
-const ASK_PERIOD: Duration = Duration::from_millis(5);
 /// How long what was sent may be under way when its sender has come to the end of its part.
 const UNDER_WAY: Duration = Duration::from_millis(10);
 /// How long two ranks may be in the middle of a message when both have posted all that they post.
 const IN_TRANSFER: Duration = Duration::from_secs(1);
-
-/// A stage that another rank has reached in a block, and when this one has heard of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
-    rank: Rank,
-    stage: Stage,
-    since: Duration,
-}
 
 /// What may be concluded from how far others are.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -42,8 +32,8 @@ impl Engine {
         if !self.process.is_bereaved() {
             return None;
         }
-        if now < self.next_question {
-            return Some(self.next_question);
+        if now < self.pace.next_question {
+            return Some(self.pace.next_question);
         }
         let patient = self.process.patient_blocks();
         for (key, outer) in &patient {
@@ -53,11 +43,11 @@ impl Engine {
             }
         }
         self.ask_for_the_awaited(now);
-        if patient.is_empty() && self.awaited.is_empty() && !self.awaits_foreign {
+        let waiting = &self.waiting;
+        if patient.is_empty() && waiting.messages.is_empty() && !waiting.foreign {
             return None;
         }
-        self.next_question = now + ASK_PERIOD;
-        Some(self.next_question)
+        Some(self.pace.ask_later(now))
     }
 
     /// The same for what waits in one block, whose ranks are asked how far they are in another.
@@ -82,8 +72,8 @@ impl Engine {
     /// The same for the messages of the application's own that it waits for before it has given
     /// them to a block.
     fn ask_for_the_awaited(&mut self, now: Duration) {
-        for at in 0..self.awaited.len() {
-            let (comm, need, post) = self.awaited[at];
+        for at in 0..self.waiting.messages.len() {
+            let (comm, need, post) = self.waiting.messages[at];
             let Some(block) = self.process.innermost(comm) else { continue };
             let why = match self.hope((block, block), need, now) {
                 Hope::Yes => continue,
@@ -98,7 +88,7 @@ impl Engine {
     /// The same for the blocks that were started inside of an open one.
     fn ask_for_those_inside(&mut self, key: BlockKey, now: Duration) {
         if self.block(key).phase == Phase::Open {
-            if self.awaits_foreign && self.has_somebody_failed(key, now) {
+            if self.waiting.foreign && self.has_somebody_failed(key, now) {
                 return self.cut_foreign(key);
             }
             let mut inside = self.process.undecided_inside(key).into_iter();
@@ -181,13 +171,7 @@ impl Engine {
             return None;
         }
         let stage = self.call(|process, out| process.how_far(key, rank, out))?;
-        let heard = &mut self.contents_mut(key).heard;
-        let known = heard.iter().position(|it| (it.rank, it.stage) == (rank, stage));
-        let since = known.map_or(now, |at| heard[at].since);
-        if known.is_none() {
-            heard.push(Heard { rank, stage, since });
-        }
-        Some((stage, now.saturating_sub(since)))
+        Some((stage, self.contents_mut(key).hear(rank, stage, now)))
     }
 
     /// True when some rank has ended its part of a block with faults, and that was a while ago:
@@ -196,10 +180,7 @@ impl Engine {
         for rank in self.process.living_others(key) {
             self.hope_of(key, rank, now);
         }
-        let heard = &self.contents(key).heard;
-        let failed =
-            |it: &Heard| it.stage == Stage::Failed && now.saturating_sub(it.since) >= IN_TRANSFER;
-        heard.iter().any(failed)
+        self.contents(key).has_heard_of_failure(now, IN_TRANSFER)
     }
 
     /// Ends requests of which nobody knows whom they need: the block is as a prompt one.

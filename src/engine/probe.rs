@@ -8,7 +8,10 @@
 //! A matched message belongs to its block: it is received in it, or dropped with its end, so that
 //! its sender does not wait and nothing of it is met by a later block.
 
-use super::{BlockKey, Engine, Need, block::Contents};
+use super::{
+    BlockKey, Engine, Need,
+    contents::{Contents, Deferred},
+};
 use crate::{
     fault::FaultCode,
     protocol::agreement::FIRST_SHARED_CONTEXT,
@@ -19,31 +22,6 @@ use crate::{
     },
     timeout::Timeout,
 };
-
-/// A receive that waits for a probe to match its message.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deferred {
-    /// Which request of its block it is.
-    index: usize,
-    from: Option<Rank>,
-    /// The tag on the wire.
-    tag: Option<u32>,
-}
-
-impl Deferred {
-    fn matches(&self, message: Status) -> bool {
-        (self.from.is_none() || self.from == message.source)
-            && self.tag.is_none_or(|tag| tag == message.tag)
-    }
-}
-
-impl Contents {
-    /// Takes a request out of those that wait for a probe; false if it is none of them.
-    pub(super) fn forget_deferred(&mut self, index: usize) -> bool {
-        let at = self.deferred.iter().position(|receive| receive.index == index);
-        at.map(|at| self.deferred.remove(at)).is_some()
-    }
-}
 
 impl Engine {
     /// Waits for a message; `None` when the timeout came first.
@@ -118,11 +96,11 @@ impl Engine {
                 let Status { source: Some(from), tag: wire, .. } = seen.status else {
                     return Ok(None);
                 };
-                if self.tag_bits.is_of(wire, lane.context) {
+                if self.blocks.tags.is_of(wire, lane.context) {
                     envelope = (Some(from), Some(wire));
                     break;
                 }
-                let older = self.tag_bits.is_older(wire, lane.context);
+                let older = self.blocks.tags.is_older(wire, lane.context);
                 if !older || !self.drop_peeked(lane, (from, wire)) {
                     return Ok(None);
                 }
@@ -179,8 +157,8 @@ impl Engine {
             let Some(mut buffer) = records[next.index].unload() else { return };
             let found = self.probe_once(lane, (next.from, next.tag), &mut *buffer);
             self.contents_mut(key).records[next.index].give(buffer);
-            let Self { platform, contents, .. } = self;
-            let Contents { records, deferred, .. } = &mut contents[key.slot()];
+            let Self { platform, blocks, .. } = self;
+            let Contents { records, deferred, .. } = blocks.at_mut(key);
             match found {
                 Ok(None) => at += 1,
                 Ok(Some((message, status))) => {

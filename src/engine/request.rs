@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{BlockKey, CommKey, Engine, Need, block::Contents};
+use super::{BlockKey, CommKey, Engine, Need, contents::Contents};
 use crate::{
     error::Error,
     fault::FaultCode,
@@ -140,8 +140,8 @@ impl Engine {
         if !self.contents(key).deferred.is_empty() {
             self.match_deferred(key);
         }
-        let Self { platform, contents, .. } = self;
-        let record = &mut contents[key.slot()].records[index];
+        let Self { platform, blocks, .. } = self;
+        let record = &mut blocks.at_mut(key).records[index];
         platform.look(record);
         match record.state {
             Progress::Failed(_) => self.fail(key, index),
@@ -246,8 +246,8 @@ impl Engine {
 
     /// Asks the platform to end a receive, which has failed with this code, or successfully.
     pub(super) fn ask_to_end(&mut self, key: BlockKey, index: usize, why: Option<FaultCode>) {
-        let Self { platform, contents, .. } = self;
-        if let Some(post) = contents[key.slot()].records[index].post_mut() {
+        let Self { platform, blocks, .. } = self;
+        if let Some(post) = blocks.at_mut(key).records[index].post_mut() {
             platform.cancel(post, why);
         }
     }
@@ -289,15 +289,6 @@ impl Engine {
         matches!(state, Progress::Complete(status) if status.cancelled)
     }
 
-    /// An error unless the request is complete.
-    pub(crate) fn succeeded(&self, key: BlockKey, index: usize) -> Result<(), Error> {
-        match self.contents(key).records[index].state {
-            Progress::Complete(_) => Ok(()),
-            Progress::Failed(code) => Err(Error::Request(code)),
-            Progress::Pending => Err(Error::WaitTimedOut),
-        }
-    }
-
     /// Brings the buffer of a request that is over to its record.
     ///
     /// # Errors
@@ -334,8 +325,8 @@ impl Engine {
         if self.process.has_left() {
             return false;
         }
-        let Self { platform, contents, .. } = self;
-        let record = &mut contents[key.slot()].records[index];
+        let Self { platform, blocks, .. } = self;
+        let record = &mut blocks.at_mut(key).records[index];
         let was_under_way = record.is_under_way();
         platform.look(record);
         was_under_way && !record.is_under_way()
@@ -344,13 +335,8 @@ impl Engine {
     /// This process ends: nobody hears what becomes of its messages.
     pub(crate) fn give_up_requests(&mut self) {
         for key in self.process.used_blocks() {
-            let Self { platform, contents, .. } = self;
-            contents[key.slot()].records.give_up(|post, buffer| platform.abandon(post, buffer));
+            let Self { platform, blocks, .. } = self;
+            blocks.at_mut(key).records.give_up(|post, buffer| platform.abandon(post, buffer));
         }
     }
-}
-
-/// False for the end of an inner block.
-pub(super) fn is_operation(_: &Contents, need: Need) -> bool {
-    !matches!(need, Need::Inner(_))
 }

@@ -2,7 +2,7 @@
 //!
 //! MPI's own windows do not survive a death (the documentation of the crate has the
 //! measurements). Here an access is a request of a block that is made of messages, like those
-//! among neighbours, and a turn of the target's engine serves it ([`super::service`]):
+//! among neighbours, and a turn of the target's engine serves it ([`super::access`]):
 //!
 //! ```text
 //! origin                                                    target
@@ -28,57 +28,38 @@ use alloc::{rc::Rc, vec, vec::Vec};
 use core::{
     cell::RefCell,
     hash::{Hash as _, Hasher as _},
+    ops::Range,
 };
 use std::hash::DefaultHasher;
 
-use super::{
-    BlockKey, CommKey, Engine, MAX_USER_TAG, Need,
-    neighbours::{Exchange, Role},
-    service::Staged,
-};
+use smallvec::SmallVec;
+
+use super::exchange::Parts;
 use crate::{
     error::Error,
+    fault::{FaultCode, class},
+    protocol::process::{BlockKey, CommKey},
     rank::Rank,
     seam::{
         buffer::{AnyBuffer, Buffer},
+        platform::{PostId, Progress},
         reduction::{ReduceOp, Reduction},
     },
 };
-
-/// The tags of windows, between those of copies and that of neighbours.
-pub(crate) const FIRST_WINDOW_TAG: u32 = MAX_USER_TAG - 4;
-/// Words that say what an origin wants.
-pub(super) const QUESTION: u32 = FIRST_WINDOW_TAG;
-/// Elements from an origin.
-pub(super) const GIVEN: u32 = FIRST_WINDOW_TAG + 1;
-/// One word from a target.
-pub(super) const ANSWER: u32 = FIRST_WINDOW_TAG + 2;
-/// Elements from a target.
-pub(super) const GOTTEN: u32 = FIRST_WINDOW_TAG + 3;
 
 /// Names a window of this process, never another one again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct WindowId(u64);
 
 /// What a process knows of a window of its own.
-pub(super) struct WindowState {
-    pub(super) id: WindowId,
+struct WindowState {
+    id: WindowId,
     comm: CommKey,
     number: u32,
     /// The application has it, too, and borrows it between blocks. The length never changes.
-    pub(super) memory: Rc<RefCell<dyn Buffer>>,
+    memory: Rc<RefCell<dyn Buffer>>,
     /// Committed while the application had borrowed it.
-    pub(super) late: Vec<Staged>,
-}
-
-impl WindowState {
-    pub(super) fn is_of(&self, comm: CommKey) -> bool {
-        self.comm == comm
-    }
-
-    pub(super) fn is_named(&self, comm: CommKey, number: u64) -> bool {
-        self.comm == comm && u64::from(self.number) == number
-    }
+    late: Vec<Staged>,
 }
 
 /// What an access does to the elements of the window.
@@ -128,7 +109,7 @@ pub(super) struct Question {
 impl Question {
     pub(super) const WORDS: usize = 6;
 
-    fn to_words(self) -> Vec<u64> {
+    pub(super) fn to_words(self) -> Vec<u64> {
         let [at, elements, bytes] = [self.at, self.elements, self.bytes].map(|it| it as u64);
         vec![self.window, self.access.to_word(), at, elements, bytes, self.kind]
     }
@@ -148,109 +129,200 @@ pub(super) fn kind(buffer: &dyn Buffer) -> u64 {
     hasher.finish()
 }
 
-impl Engine {
+/// The memory of this rank that others use.
+#[derive(Default)]
+pub(super) struct Windows {
+    known: Vec<WindowState>,
+    /// How many windows were made.
+    made: u64,
+    /// Undecided blocks in which others may access these windows.
+    pub(super) serving: SmallVec<[BlockKey; 4]>,
+}
+
+impl Windows {
     /// Lets the other ranks of a communicator use this memory, in blocks that are not decided.
     ///
     /// # Errors
     ///
-    /// [`Error::Abandoned`], [`Error::WindowExists`].
-    pub(crate) fn add_window(
+    /// [`Error::WindowExists`].
+    pub(super) fn add(
         &mut self,
-        comm: CommKey,
-        number: u32,
+        (comm, number): (CommKey, u32),
         memory: Rc<RefCell<dyn Buffer>>,
+        open: &[BlockKey],
     ) -> Result<WindowId, Error> {
-        if self.comm(comm).retired {
-            return Err(Error::Abandoned);
-        }
-        if self.windows.iter().any(|known| known.is_named(comm, number.into())) {
+        if self.named(comm, number.into()).is_some() {
             return Err(Error::WindowExists { number });
         }
-        let id = WindowId(self.windows_made);
-        self.windows_made += 1;
-        self.windows.push(WindowState { id, comm, number, memory, late: Vec::new() });
-        for key in self.comm(comm).open.clone() {
-            if !self.serving.contains(&key) {
-                self.serving.push(key);
+        let id = WindowId(self.made);
+        self.made += 1;
+        self.known.push(WindowState { id, comm, number, memory, late: Vec::new() });
+        for key in open {
+            if !self.serving.contains(key) {
+                self.serving.push(*key);
             }
         }
         Ok(id)
     }
 
     /// Others find this window no more.
-    pub(crate) fn remove_window(&mut self, id: WindowId) {
-        self.windows.retain(|window| window.id != id);
+    pub(super) fn remove(&mut self, id: WindowId) {
+        self.known.retain(|window| window.id != id);
     }
 
-    /// The window of this number on the communicator of a block, whatever epoch that is of.
-    pub(super) fn window_of(&self, comm: CommKey, number: u64) -> Option<&WindowState> {
-        let comm = self.comm(comm).present.unwrap_or(comm);
-        self.windows.iter().find(|window| window.is_named(comm, number))
-    }
-
-    /// Posts an access to another rank's part of a window as the next request of a block. What
-    /// the target does not like is a fault of the request.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchRank`], [`Error::NotGlobal`], [`Error::ForeignWindow`],
-    /// [`Error::NoSuchReduction`].
-    pub(crate) fn post_access(
-        &mut self,
-        key: BlockKey,
-        id: WindowId,
-        (target, at): (Rank, usize),
-        access: Access,
-        buffer: AnyBuffer,
-    ) -> Result<usize, Error> {
-        let target = self.member(key, target)?;
-        let block = self.block(key);
-        if !block.level.is_agreed() {
-            return Err(Error::NotGlobal);
+    /// Others may use the windows of this communicator in the block, if there are any.
+    #[inline]
+    pub(super) fn serve(&mut self, key: BlockKey, comm: CommKey) {
+        if self.known.iter().any(|window| window.comm == comm) {
+            self.serving.push(key);
         }
-        let here = self.comm(block.comm).present.unwrap_or(block.comm);
-        let window = self.windows.iter().find(|known| known.id == id && known.is_of(here));
-        let window = u64::from(window.ok_or(Error::ForeignWindow)?.number);
-        if let Access::Accumulate(op) = access
-            && Reduction::predefined(op, buffer.element()).is_none()
+    }
+
+    /// The block is decided.
+    #[inline]
+    pub(super) fn end_serving(&mut self, key: BlockKey) {
+        if !self.serving.is_empty() {
+            self.serving.retain(|served| *served != key);
+        }
+    }
+
+    /// The number of a window, if it is one of this communicator.
+    pub(super) fn number(&self, id: WindowId, comm: CommKey) -> Option<u64> {
+        let window = self.known.iter().find(|known| known.id == id && known.comm == comm);
+        Some(window?.number.into())
+    }
+
+    fn named(&self, comm: CommKey, number: u64) -> Option<&WindowState> {
+        let is_it = |it: &&WindowState| it.comm == comm && u64::from(it.number) == number;
+        self.known.iter().find(is_it)
+    }
+
+    fn get(&self, id: WindowId) -> Option<&WindowState> {
+        self.known.iter().find(|known| known.id == id)
+    }
+
+    /// The window that an origin means, or the class of MPI that says why it cannot be used so.
+    pub(super) fn find(&self, comm: CommKey, question: &Question) -> Result<WindowId, i32> {
+        let window = self.named(comm, question.window).ok_or(class::WIN)?;
+        // Waiting inside of a loan cannot end it: better a fault than a wait for ever.
+        let memory = window.memory.try_borrow().map_err(|_| class::RMA_SYNC)?;
+        if kind(&*memory) != question.kind {
+            return Err(class::TYPE);
+        }
+        if let Access::Accumulate(op) = question.access
+            && Reduction::predefined(op, memory.element()).is_none()
         {
-            return Err(Error::NoSuchReduction);
+            return Err(class::OP);
         }
-        let (elements, bytes) = (buffer.elements(), buffer.element_bytes());
-        let question = Question { window, access, at, elements, bytes, kind: kind(&*buffer) };
-        self.settle_block(key);
-        let mut exchange = Exchange::new(buffer, 3);
-        self.add_message(
-            key,
-            &mut exchange,
-            (target, ANSWER),
-            Role::Answer,
-            AnyBuffer::of(vec![0_u64]),
-        );
-        let (tag, receives) = match access {
-            Access::Get => (GOTTEN, true),
-            Access::Put | Access::Accumulate(_) => (GIVEN, false),
-        };
-        // What follows a message that could not start would be taken for its own.
-        if !exchange.has_failed() {
-            self.add_part(key, &mut exchange, (target, tag), &(0..elements), receives);
-        }
-        if !exchange.has_failed() {
-            let words = AnyBuffer::of(question.to_words());
-            self.add_message(key, &mut exchange, (target, QUESTION), Role::Question, words);
-        }
-        Ok(self.add_exchange(key, exchange, Need::Neighbours))
+        let end = question.at.checked_add(question.elements);
+        let fits = end.is_some_and(|end| end <= memory.elements());
+        if fits { Ok(window.id) } else { Err(class::RMA_RANGE) }
     }
 
-    /// What was committed while the application had borrowed the memory of a window is there now.
-    pub(crate) fn settle_windows(&mut self) {
-        for window in &mut self.windows {
-            if let Ok(mut memory) = window.memory.try_borrow_mut() {
-                window
-                    .late
-                    .drain(..)
-                    .for_each(|staged| self.parts.keep(staged.apply(&mut *memory)));
+    /// A buffer for the elements of an access; bytes, if they are refused.
+    pub(super) fn room_for(
+        &self,
+        window: Result<WindowId, i32>,
+        question: &Question,
+        parts: &mut Parts,
+    ) -> AnyBuffer {
+        let &Question { at, elements, bytes, .. } = question;
+        let known = window.ok().and_then(|id| self.get(id));
+        match known.and_then(|known| known.memory.try_borrow().ok()) {
+            Some(memory) => parts.take(&*memory, &(at..at + elements), false),
+            None => AnyBuffer::of(vec![0_u8; bytes.saturating_mul(elements)]),
+        }
+    }
+
+    /// A copy of these elements of a window, or the class of MPI that says why there is none.
+    pub(super) fn read(
+        &self,
+        id: WindowId,
+        elements: &Range<usize>,
+        parts: &mut Parts,
+    ) -> Result<AnyBuffer, i32> {
+        let window = self.get(id).ok_or(class::WIN)?;
+        let memory = window.memory.try_borrow().map_err(|_| class::RMA_SYNC)?;
+        Ok(parts.take(&*memory, elements, true))
+    }
+
+    /// The block of these accesses is committed: writes what they put.
+    pub(super) fn commit(&mut self, mut staged: Vec<Staged>, parts: &mut Parts) {
+        // Stable: what one origin put stays in the order of its questions.
+        staged.sort_by_key(|staged| staged.origin);
+        for staged in staged {
+            let window = self.known.iter_mut().find(|known| known.id == staged.window);
+            if let Some(window) = window {
+                window.late.push(staged);
             }
+        }
+        self.settle(parts);
+    }
+
+    /// Writes what was committed while the application had borrowed the memory of a window.
+    pub(super) fn settle(&mut self, parts: &mut Parts) {
+        for window in &mut self.known {
+            if let Ok(mut memory) = window.memory.try_borrow_mut() {
+                window.late.drain(..).for_each(|staged| parts.keep(staged.apply(&mut *memory)));
+            }
+        }
+    }
+}
+
+/// What others want of this rank in one block.
+#[derive(Default)]
+pub(super) struct Service {
+    /// The question that is being received.
+    pub(super) asked: Option<(Rank, PostId)>,
+    /// Accesses without an answer, in the order of their questions.
+    pub(super) due: Vec<Due>,
+    /// Messages to origins that are under way.
+    pub(super) answers: Vec<PostId>,
+    pub(super) staged: Vec<Staged>,
+}
+
+/// An access that waits for its elements, or for earlier ones of the same rank.
+pub(super) struct Due {
+    pub(super) origin: Rank,
+    pub(super) question: Question,
+    /// The window, or the class of the refusal.
+    pub(super) window: Result<WindowId, i32>,
+    /// Where its elements are received, if it has some.
+    pub(super) given: Option<PostId>,
+}
+
+/// What the commit does to a window.
+pub(super) struct Staged {
+    pub(super) origin: Rank,
+    pub(super) window: WindowId,
+    pub(super) at: usize,
+    /// Nothing for a put.
+    pub(super) op: Option<ReduceOp>,
+    pub(super) part: AnyBuffer,
+}
+
+impl Staged {
+    /// Does it; gives the buffer of the elements back.
+    fn apply(mut self, memory: &mut dyn Buffer) -> AnyBuffer {
+        let reduction = self.op.and_then(|op| Reduction::predefined(op, memory.element()));
+        if let Some(reduction) = reduction {
+            let before = memory.copy(self.at, self.part.elements());
+            reduction.combine(&*before, &mut *self.part);
+        }
+        let fits = memory.fill(self.at, &*self.part);
+        debug_assert!(fits, "it was looked at before the answer");
+        self.part
+    }
+}
+
+impl Due {
+    /// An error with the class of MPI that says why the elements have not come as announced.
+    pub(super) fn arrived(&self, progress: Progress) -> Result<(), i32> {
+        match progress {
+            Progress::Complete(status) if status.elements == self.question.elements => Ok(()),
+            Progress::Complete(_) => Err(class::TRUNCATE),
+            Progress::Failed(FaultCode::Mpi(class)) => Err(class),
+            Progress::Failed(_) | Progress::Pending => Err(class::OTHER),
         }
     }
 }

@@ -18,7 +18,7 @@
 use alloc::{vec, vec::Vec};
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, FIRST_COLLECTIVE_TAG, Need, Own, PendingCopy, Slot},
+    engine::{BlockKey, CommKey, Engine, Need, Own, PendingCopy, Slot, tags},
     error::Error,
     fault::{Fault, FaultCode, FaultReport},
     native::Element,
@@ -31,16 +31,11 @@ use crate::{
     timeout::Timeout,
 };
 
-/// Number of states that can be protected, and of user tags that carry them.
-pub const MAX_SLOTS: u32 = 64;
-/// Tags of users are below this one; those behind the copies are of windows and neighbours.
-pub(crate) const FIRST_COPY_TAG: u32 = FIRST_COLLECTIVE_TAG - 2 * MAX_SLOTS;
-
 /// Beside the tag on which a copy goes to its keeper, the one on which it tells its length, or
 /// comes home. Two ranks that are each other's partner send both ways at once.
 const HOME: u32 = 1;
-/// Behind those of all states: the one on which guests tell what they have.
-pub(super) const WORDS: u32 = 2 * MAX_SLOTS;
+
+pub use crate::engine::tags::MAX_SLOTS;
 
 impl Engine {
     /// Copies a state into the block: to the partner, and from the rank whose partner we are.
@@ -57,7 +52,7 @@ impl Engine {
         // not count, and the state may have been taken out already.
         let is_last = self.block(key).proviso == Some(FaultCode::NotAllDone);
         let partnership = self.partnership();
-        let slot = self.copies.slot(number);
+        let slot = self.job.copies.slot(number);
         let version = partnership.next_version(slot.version, commits);
         // Lengths count once a commit has made them known on both sides.
         let again = slot.over == Some(comm);
@@ -83,7 +78,7 @@ impl Engine {
                 Some(elements) => elements,
                 None => self.exchange_lengths(key, number, own_elements, partner, ward)?,
             };
-            let kept = blank::<T>(&mut self.copies.slot(number).idle, elements);
+            let kept = blank::<T>(&mut self.job.copies.slot(number).idle, elements);
             copy.kept_elements = Some(elements);
             copy.kept = Some(self.receive_copy(key, 2 * number, ward, AnyBuffer::of(kept)));
             copy.own = Own::Sent(self.send_copy(key, 2 * number, partner, AnyBuffer::of(own)));
@@ -104,7 +99,7 @@ impl Engine {
         number: u32,
     ) -> Result<Vec<T>, Error> {
         let comm = self.block(key).comm;
-        let over = self.copies.slot(number).over;
+        let over = self.job.copies.slot(number).over;
         if !self.partnership().has_replacements(self, comm, over) {
             return self.own_state_here(key, number);
         }
@@ -140,7 +135,7 @@ impl Engine {
             let buffer = vec![T::default(); own_elements as usize];
             let index = self.receive_copy(key, HOME + 2 * number, partner, AnyBuffer::of(buffer));
             self.wait_request(key, index, Timeout::Never);
-            self.succeeded(key, index)?;
+            self.contents(key).succeeded(index)?;
             copy.own = Own::Received(index);
         } else if partner_lacks {
             let own = self.own_state::<T>(number);
@@ -162,9 +157,9 @@ impl Engine {
     /// state and its length, the same of the copy that it keeps.
     fn versions(&mut self, key: BlockKey, number: u32) -> Result<(u64, Vec<u64>), Error> {
         let comm = self.block(key).comm;
-        let &mut Slot { whole, over, .. } = self.copies.slot(number);
+        let &mut Slot { whole, over, .. } = self.job.copies.slot(number);
         let is_like = whole && self.partnership().is_like(self, comm, over);
-        let slot = self.copies.slot(number);
+        let slot = self.job.copies.slot(number);
         let kept_elements = slot.kept_elements.unwrap_or(0) as u64;
         let own_elements = slot.own_elements as u64;
         // Survivors that inherited and have other partners now cannot serve the whole world.
@@ -206,7 +201,7 @@ impl Engine {
 
     /// The state of the last commit, where every rank has its own: after a shrink.
     fn own_state_here<T: Element>(&mut self, key: BlockKey, number: u32) -> Result<Vec<T>, Error> {
-        if self.copies.slot(number).version == 0 {
+        if self.job.copies.slot(number).version == 0 {
             self.raise(key, FaultCode::NothingProtected);
             return Err(Error::NothingProtected);
         }
@@ -219,7 +214,7 @@ impl Engine {
         key: BlockKey,
         number: u32,
     ) -> Result<Option<(Rank, Vec<T>)>, Error> {
-        let Some(over) = self.copies.slot(number).over else { return Ok(None) };
+        let Some(over) = self.job.copies.slot(number).over else { return Ok(None) };
         let comm = self.block(key).comm;
         let ward = self.partners(over).1.filter(|ward| self.has_gone(*ward, over, comm));
         let Some(ward) = ward else { return Ok(None) };
@@ -230,7 +225,7 @@ impl Engine {
     /// Why the states of ranks that are not in `comm` any more cannot all be inherited: nobody has
     /// copies, or a rank is gone with its partner. The same on all ranks of `comm`.
     pub(crate) fn lost_to(&self, comm: CommKey) -> Option<Error> {
-        let Some(over) = self.copies.slots.iter().find_map(|slot| slot.over) else {
+        let Some(over) = self.job.copies.slots.iter().find_map(|slot| slot.over) else {
             return Some(Error::NothingProtected);
         };
         let gone = |rank: Rank| self.has_gone(rank, over, comm);
@@ -248,11 +243,11 @@ impl Engine {
     }
 
     fn own_state<T: Element>(&mut self, number: u32) -> Option<Vec<T>> {
-        self.copies.slot(number).own.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
+        self.job.copies.slot(number).own.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
     }
 
     fn kept_state<T: Element>(&mut self, number: u32) -> Option<Vec<T>> {
-        self.copies.slot(number).kept.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
+        self.job.copies.slot(number).kept.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
     }
 
     /// The rank that keeps the copy of a rank of the world.
@@ -272,7 +267,7 @@ impl Engine {
     }
 
     fn copy_tag(&self, key: BlockKey, offset: u32) -> u32 {
-        self.wire_tag(key, FIRST_COPY_TAG + offset)
+        self.blocks.wire_tag(key, tags::FIRST_COPY + offset)
     }
 
     /// The length of a state is told to the partner when the state is first protected.
@@ -290,7 +285,7 @@ impl Engine {
         let send = Operation::Send { to: partner, tag, synchronous: false };
         self.post(key, Need::Peer(partner), &send, AnyBuffer::of(vec![mine as u64]));
         self.wait_request(key, theirs, Timeout::Never);
-        self.succeeded(key, theirs)?;
+        self.contents(key).succeeded(theirs)?;
         let buffer = self.contents(key).records[theirs].buffer();
         let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
         Ok(words.map_or(0, |words| words[0] as usize))
@@ -304,7 +299,7 @@ impl Engine {
         let gather = Operation::Collective(Collective::Allgather { parts: Parts::Even });
         let index = self.post(key, Need::All, &gather, AnyBuffer::of(all));
         self.wait_request(key, index, Timeout::Never);
-        self.succeeded(key, index)?;
+        self.contents(key).succeeded(index)?;
         let buffer = self.contents(key).records[index].buffer();
         let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
         words.cloned().ok_or(Error::NoSuchRequest)

@@ -19,7 +19,7 @@ impl Engine {
     /// of the launch, after the rebuild that needs it for spares and replacements. A spare that
     /// nobody ever needs, or that is too few, does not return; its process ends successfully.
     pub(crate) fn launch(&mut self) -> Result<(), Error> {
-        match self.setup.origin {
+        match self.job.origin {
             Origin::Launched { rank, size, spares, .. } => {
                 if spares >= size {
                     return Err(Error::Unsupported(alloc::format!(
@@ -42,7 +42,7 @@ impl Engine {
     /// A process that was spawned waits for its welcome for a limited time only: those who
     /// spawned it may all have failed to reach it. It then dies visibly, in case they did not.
     fn serve(&mut self, mut rebuild: Rebuild) -> Result<(), Error> {
-        let spawned = self.setup.origin == Origin::Spawned;
+        let spawned = self.job.origin == Origin::Spawned;
         loop {
             let mut result = None;
             let universe = self.job.universe.map(|key| self.comm(key).me);

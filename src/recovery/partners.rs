@@ -3,9 +3,8 @@
 
 use alloc::vec::Vec;
 
-use super::copies::{FIRST_COPY_TAG, WORDS};
 use crate::{
-    engine::{BlockKey, CommKey, Engine},
+    engine::{BlockKey, CommKey, Engine, tags},
     error::Error,
     rank::Rank,
 };
@@ -84,7 +83,7 @@ impl Partners for OfProgram {
     }
 
     fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
-        let tag = engine.wire_tag(key, FIRST_COPY_TAG + WORDS);
+        let tag = engine.blocks.wire_tag(key, tags::WORDS);
         engine.pass_words(key, mine, tag)
     }
 }

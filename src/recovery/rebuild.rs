@@ -223,7 +223,7 @@ impl Rebuild {
         let attempt = self.course.handshake().attempts();
         let (planned, spawn) = roster.rebuilt(comm.size(), dead, self.placement, attempt);
         let spawns =
-            matches!(engine.setup.origin, Origin::Spawned | Origin::Launched { spawns: true, .. });
+            matches!(engine.job.origin, Origin::Spawned | Origin::Launched { spawns: true, .. });
         if spawn > 0 && !spawns && !planted!(SpawnWhereNoneMay) {
             let dead =
                 roster.members.iter().filter(|member| dead.contains(**member)).count() as u32;
@@ -354,7 +354,7 @@ impl Next {
         let size = roster.members.len() + roster.spares.len();
         let everybody: Vec<Rank> = (0..size).map(Rank::from).collect();
         let key = engine.register(roster.universe_id(), universe, everybody, me, None);
-        engine.number_processes(universe, &roster.processes);
+        engine.job.number_processes(universe, &roster.processes);
         if let Some(old) = engine.job.universe {
             let old = engine.comm(old).universe;
             for comm in engine.comms_of(old) {
@@ -372,7 +372,7 @@ impl Next {
         engine.job.children.clear();
         engine.job.world = None;
         engine.job.roster = roster;
-        engine.tell(&engine.place_entry());
+        engine.tell_place();
     }
 
     /// The attempt failed: processes that are only in the new universe are told to go.

@@ -106,8 +106,8 @@ fn forbidden_arrows_are_found_however_they_are_written() {
     assert_eq!(count("src/protocol/commit.rs", "use crate::{rank::{Rank}, ids::BlockId};"), 0);
     assert_eq!(count("src/protocol/mod.rs", "type C = super::engine::Level;"), 1);
     assert_eq!(count("src/protocol/commit.rs", "use super::super::error::Error;"), 1);
-    assert_eq!(count("src/engine/vote.rs", "fn f(w: &crate::World) {}"), 1);
-    assert_eq!(count("src/engine/vote.rs", "use crate::recovery::Job;"), 1);
+    assert_eq!(count("src/engine/block.rs", "fn f(w: &crate::World) {}"), 1);
+    assert_eq!(count("src/engine/block.rs", "use crate::recovery::Job;"), 1);
     assert_eq!(count("src/seam/buffer.rs", "use crate::mpi::Flight;"), 1);
     assert_eq!(count("src/recovery/mod.rs", "use crate::{Element, api::World};"), 1);
     assert_eq!(count("src/mpi/mod.rs", "use crate::{error::Error, sim::Sim};"), 1);

@@ -17,6 +17,8 @@ use source::{Source, body_end, line_of, words};
 const MAX_COLUMNS: usize = 100;
 const MAX_FILE_LINES: usize = 500;
 const MAX_FUNCTION_LINES: usize = 70;
+/// The parts of the engine have types of their own, each with what only it needs.
+const MAX_ENGINE_FIELDS: usize = 10;
 
 /// Names that say nothing about what is in a module.
 const EMPTY_NAMES: [&str; 5] = ["utils", "helpers", "common", "manager", "misc"];
@@ -30,10 +32,11 @@ const MACHINE_FOLDERS: [&str; 5] = ["work", "root", "home", "tmp", "Users"];
 /// What is wrong with a file. Rust only, except for [`machine_paths`].
 type Check = fn(&Source) -> Vec<String>;
 
-const RUST_CHECKS: [(&str, Check); 8] = [
+const RUST_CHECKS: [(&str, Check); 9] = [
     ("a line is too long", wide_lines),
     ("a file is too long", long_files),
     ("a function is too long", long_functions),
+    ("the engine has too many fields", large_engine),
     ("a module's name says nothing", empty_names),
     ("unfinished work has no issue", unnumbered_marks),
     ("`unsafe` stands outside of src/mpi, src/native and ffi", stray_unsafe),
@@ -64,6 +67,14 @@ fn long_functions(source: &Source) -> Vec<String> {
         }
     }
     found
+}
+
+fn large_engine(source: &Source) -> Vec<String> {
+    let Some((_, body)) = source.code.split_once("struct Engine {") else { return Vec::new() };
+    let body = &body[..body.find('}').unwrap_or(body.len())];
+    // No field has a type with a colon that stands alone.
+    let fields = body.replace("::", "").matches(':').count();
+    (fields > MAX_ENGINE_FIELDS).then(|| format!("{fields} fields")).into_iter().collect()
 }
 
 fn empty_names(source: &Source) -> Vec<String> {
@@ -211,6 +222,16 @@ fn a_function_of_71_lines_is_too_long() {
     };
     assert_eq!(complaints(long_functions, "src/rank.rs", &function(70)), 0);
     assert_eq!(complaints(long_functions, "src/rank.rs", &function(71)), 1);
+}
+
+#[test]
+fn an_engine_of_11_fields_is_too_large() {
+    let engine = |fields: usize| {
+        let field = "/// One: of many.\n pub(crate) part: Box<dyn seam::Part>,\n";
+        format!("pub(crate) struct Engine {{{}}}\nstruct Other {{ a: u8 }}", field.repeat(fields))
+    };
+    assert_eq!(complaints(large_engine, "src/engine/mod.rs", &engine(10)), 0);
+    assert_eq!(complaints(large_engine, "src/engine/mod.rs", &engine(11)), 1);
 }
 
 #[test]

@@ -10,7 +10,8 @@ const ROOMS: [&str; 8] =
     ["node", "calls", "openmpi5", "this_mpi", "deaths", "transport", "operations", "lifecycle"];
 
 /// Folders whose files do not import each other in a circle.
-const WITHOUT_CIRCLES: [&str; 4] = ["src/mpi/", "src/native/", "src/recovery/", "src/seam/"];
+const WITHOUT_CIRCLES: [&str; 5] =
+    ["src/engine/", "src/mpi/", "src/native/", "src/recovery/", "src/seam/"];
 
 /// Where the path of a file leads to, seen from `src`: its modules.
 fn modules_of(path: &str) -> Option<Vec<&str>> {

@@ -1,4 +1,4 @@
-//! What a block of this rank does for accesses of other ranks to its windows ([`super::window`]).
+//! Accesses to windows ([`super::window`]): posted by origins, and served by their targets.
 //!
 //! In each turn of the engine, whatever this rank waits for, the blocks on communicators with
 //! windows are looked after until they are decided, also when this rank has voted: others vote
@@ -8,73 +8,30 @@
 //! is got is the memory as it is. Nothing that fails here is a fault of this rank's: whoever asked
 //! has one of its own, or is dead.
 
-use alloc::{vec, vec::Vec};
+use alloc::{rc::Rc, vec, vec::Vec};
+use core::cell::RefCell;
 
 use smallvec::SmallVec;
 
 use super::{
-    BlockKey, CommKey, Engine,
-    neighbours::words,
-    window::{ANSWER, Access, GIVEN, GOTTEN, QUESTION, Question, WindowId, kind},
+    BlockKey, CommKey, Engine, Need,
+    exchange::{Exchange, Role, words},
+    tags::{ANSWER, GIVEN, GOTTEN, QUESTION},
+    window::{Access, Due, Question, Service, Staged, WindowId, kind},
 };
 use crate::{
-    fault::{FaultCode, class},
+    error::Error,
+    fault::class,
     rank::Rank,
     seam::{
         buffer::{AnyBuffer, Buffer},
         platform::{Found, Lane, Operation, Post, PostId, Posted, Progress, Unneeded},
-        reduction::{ReduceOp, Reduction},
+        reduction::Reduction,
     },
 };
 
 /// Questions that a block takes in one turn, at most.
 const QUESTIONS_PER_TURN: usize = 32;
-
-/// What others want of this rank in one block.
-#[derive(Default)]
-pub(super) struct Service {
-    /// The question that is being received.
-    asked: Option<(Rank, PostId)>,
-    /// Accesses without an answer, in the order of their questions.
-    due: Vec<Due>,
-    /// Messages to origins that are under way.
-    answers: Vec<PostId>,
-    staged: Vec<Staged>,
-}
-
-/// An access that waits for its elements, or for earlier ones of the same rank.
-struct Due {
-    origin: Rank,
-    question: Question,
-    /// The window, or the class of the refusal.
-    window: Result<WindowId, i32>,
-    /// Where its elements are received, if it has some.
-    given: Option<PostId>,
-}
-
-/// What the commit does to a window.
-pub(super) struct Staged {
-    origin: Rank,
-    window: WindowId,
-    at: usize,
-    /// Nothing for a put.
-    op: Option<ReduceOp>,
-    part: AnyBuffer,
-}
-
-impl Staged {
-    /// Does it; gives the buffer of the elements back.
-    pub(super) fn apply(mut self, memory: &mut dyn Buffer) -> AnyBuffer {
-        let reduction = self.op.and_then(|op| Reduction::predefined(op, memory.element()));
-        if let Some(reduction) = reduction {
-            let before = memory.copy(self.at, self.part.elements());
-            reduction.combine(&*before, &mut *self.part);
-        }
-        let fits = memory.fill(self.at, &*self.part);
-        debug_assert!(fits, "it was looked at before the answer");
-        self.part
-    }
-}
 
 /// Where a block's messages are.
 #[derive(Clone, Copy)]
@@ -85,12 +42,98 @@ struct Place {
 }
 
 impl Engine {
+    /// Lets the other ranks of a communicator use this memory, in blocks that are not decided.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Abandoned`], [`Error::WindowExists`].
+    pub(crate) fn add_window(
+        &mut self,
+        comm: CommKey,
+        number: u32,
+        memory: Rc<RefCell<dyn Buffer>>,
+    ) -> Result<WindowId, Error> {
+        let state = self.process.comm(comm);
+        if state.retired {
+            return Err(Error::Abandoned);
+        }
+        self.windows.add((comm, number), memory, &state.open)
+    }
+
+    /// Others find this window no more.
+    pub(crate) fn remove_window(&mut self, id: WindowId) {
+        self.windows.remove(id);
+    }
+
+    /// The communicator that has the windows of this one, whatever epoch that is of.
+    fn window_comm(&self, comm: CommKey) -> CommKey {
+        self.comm(comm).present.unwrap_or(comm)
+    }
+
+    /// Posts an access to another rank's part of a window as the next request of a block. What
+    /// the target does not like is a fault of the request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRank`], [`Error::NotGlobal`], [`Error::ForeignWindow`],
+    /// [`Error::NoSuchReduction`].
+    pub(crate) fn post_access(
+        &mut self,
+        key: BlockKey,
+        id: WindowId,
+        (target, at): (Rank, usize),
+        access: Access,
+        buffer: AnyBuffer,
+    ) -> Result<usize, Error> {
+        let target = self.blocks.member(key, target)?;
+        let block = self.block(key);
+        if !block.level.is_agreed() {
+            return Err(Error::NotGlobal);
+        }
+        let window = self.windows.number(id, self.window_comm(block.comm));
+        let window = window.ok_or(Error::ForeignWindow)?;
+        if let Access::Accumulate(op) = access
+            && Reduction::predefined(op, buffer.element()).is_none()
+        {
+            return Err(Error::NoSuchReduction);
+        }
+        let (elements, bytes) = (buffer.elements(), buffer.element_bytes());
+        let question = Question { window, access, at, elements, bytes, kind: kind(&*buffer) };
+        self.settle_block(key);
+        let mut exchange = Exchange::new(buffer, 3);
+        self.add_message(
+            key,
+            &mut exchange,
+            (target, ANSWER),
+            Role::Answer,
+            AnyBuffer::of(vec![0_u64]),
+        );
+        let (tag, receives) = match access {
+            Access::Get => (GOTTEN, true),
+            Access::Put | Access::Accumulate(_) => (GIVEN, false),
+        };
+        // What follows a message that could not start would be taken for its own.
+        if !exchange.has_failed() {
+            self.add_part(key, &mut exchange, (target, tag), &(0..elements), receives);
+        }
+        if !exchange.has_failed() {
+            let words = AnyBuffer::of(question.to_words());
+            self.add_message(key, &mut exchange, (target, QUESTION), Role::Question, words);
+        }
+        Ok(self.add_exchange(key, exchange, Need::Neighbours))
+    }
+
+    /// Writes what was committed while the application had borrowed the memory of a window.
+    pub(crate) fn settle_windows(&mut self) {
+        self.windows.settle(&mut self.exchanges.parts);
+    }
+
     /// Looks after the blocks in which others may use windows of this rank. False when there was
     /// nothing to do.
     pub(super) fn serve_windows(&mut self) -> bool {
         let mut busy = false;
-        for at in 0..self.serving.len() {
-            let key = self.serving[at];
+        for at in 0..self.windows.serving.len() {
+            let key = self.windows.serving[at];
             let block = self.block(key);
             let (comm, context) = (block.comm, block.context);
             let Some(data) = self.comm(comm).data else { continue };
@@ -111,7 +154,7 @@ impl Engine {
 
     /// Receives what others want. A question is short, so it is there when it is matched.
     fn take_questions(&mut self, place: Place, service: &mut Service) -> bool {
-        let envelope = (None, Some(self.wire_tag(place.block, QUESTION)));
+        let envelope = (None, Some(self.blocks.wire_tag(place.block, QUESTION)));
         for taken in 0..QUESTIONS_PER_TURN {
             if service.asked.is_none() {
                 // After a death the platform may refuse, until it knows that we know; when the
@@ -147,11 +190,11 @@ impl Engine {
 
     /// Looks whether an access can be done, and receives its elements in any case.
     fn admit(&mut self, place: Place, origin: Rank, question: Question) -> Due {
-        let mut window = self.find_window(place.comm, &question);
+        let mut window = self.windows.find(self.window_comm(place.comm), &question);
         let mut given = None;
         if question.access != Access::Get {
-            let room = self.room_for(&window, &question);
-            let tag = Some(self.wire_tag(place.block, GIVEN));
+            let room = self.windows.room_for(window, &question, &mut self.exchanges.parts);
+            let tag = Some(self.blocks.wire_tag(place.block, GIVEN));
             let operation = Operation::Receive { from: Some(origin), tag };
             given = self.start_service(place, &operation, room);
             if given.is_none() {
@@ -159,34 +202,6 @@ impl Engine {
             }
         }
         Due { origin, question, window, given }
-    }
-
-    /// The window that an origin means, or the class of MPI that says why it cannot be used so.
-    fn find_window(&self, comm: CommKey, question: &Question) -> Result<WindowId, i32> {
-        let window = self.window_of(comm, question.window).ok_or(class::WIN)?;
-        // Waiting inside of a loan cannot end it: better a fault than a wait for ever.
-        let memory = window.memory.try_borrow().map_err(|_| class::RMA_SYNC)?;
-        if kind(&*memory) != question.kind {
-            return Err(class::TYPE);
-        }
-        if let Access::Accumulate(op) = question.access
-            && Reduction::predefined(op, memory.element()).is_none()
-        {
-            return Err(class::OP);
-        }
-        let end = question.at.checked_add(question.elements);
-        let fits = end.is_some_and(|end| end <= memory.elements());
-        if fits { Ok(window.id) } else { Err(class::RMA_RANGE) }
-    }
-
-    /// A buffer for the elements of an access; bytes, if they are refused.
-    fn room_for(&mut self, window: &Result<WindowId, i32>, question: &Question) -> AnyBuffer {
-        let &Question { at, elements, bytes, .. } = question;
-        let known = self.windows.iter().find(|known| *window == Ok(known.id));
-        match known.and_then(|known| known.memory.try_borrow().ok()) {
-            Some(memory) => self.parts.take(&*memory, &(at..at + elements), false),
-            None => AnyBuffer::of(vec![0_u8; bytes.saturating_mul(elements)]),
-        }
     }
 
     /// Answers what has its elements, each origin in the order of its questions.
@@ -231,14 +246,13 @@ impl Engine {
         let class = match (access.window, what, part) {
             (Err(class), ..) => class,
             (Ok(window), Access::Get, _) => {
-                let known = self.windows.iter().find(|known| known.id == window);
-                match known.map(|known| known.memory.try_borrow()) {
-                    Some(Ok(memory)) => {
-                        gotten = self.parts.take(&*memory, &(at..at + elements), true);
+                let parts = &mut self.exchanges.parts;
+                match self.windows.read(window, &(at..at + elements), parts) {
+                    Ok(part) => {
+                        gotten = part;
                         0
                     }
-                    Some(Err(_)) => class::RMA_SYNC,
-                    None => class::WIN,
+                    Err(class) => class,
                 }
             }
             (Ok(window), what, Some(part)) => {
@@ -262,7 +276,7 @@ impl Engine {
         (to, tag): (Rank, u32),
         part: AnyBuffer,
     ) {
-        let tag = self.wire_tag(place.block, tag);
+        let tag = self.blocks.wire_tag(place.block, tag);
         let operation = Operation::Send { to, tag, synchronous: false };
         service.answers.extend(self.start_service(place, &operation, part));
     }
@@ -278,7 +292,7 @@ impl Engine {
             Ok(Posted::Running(post)) => Some(post),
             // Of these only sends.
             Ok(Posted::Complete(_, part)) => {
-                self.parts.keep(part);
+                self.exchanges.parts.keep(part);
                 None
             }
             Err(_) => None,
@@ -289,36 +303,15 @@ impl Engine {
     #[cold]
     pub(super) fn end_service(&mut self, key: BlockKey, committed: bool) {
         let Some(service) = self.contents_mut(key).service.take() else { return };
-        let Service { asked, due, answers, mut staged } = *service;
+        let Service { asked, due, answers, staged } = *service;
         let posts = due.iter().filter_map(|access| access.given).chain(answers);
         for post in posts.chain(asked.map(|(_, post)| post)) {
             if !self.process.has_left() {
                 self.platform.abandon(Post::Kept(post), None);
             }
         }
-        if !committed {
-            return;
-        }
-        // Stable: what one origin put stays in the order of its questions.
-        staged.sort_by_key(|staged| staged.origin);
-        for staged in staged {
-            let window = self.windows.iter_mut().find(|known| known.id == staged.window);
-            if let Some(window) = window {
-                window.late.push(staged);
-            }
-        }
-        self.settle_windows();
-    }
-}
-
-impl Due {
-    /// Whether its elements have come as announced, or the class that says why not.
-    fn arrived(&self, progress: Progress) -> Result<(), i32> {
-        match progress {
-            Progress::Complete(status) if status.elements == self.question.elements => Ok(()),
-            Progress::Complete(_) => Err(class::TRUNCATE),
-            Progress::Failed(FaultCode::Mpi(class)) => Err(class),
-            Progress::Failed(_) | Progress::Pending => Err(class::OTHER),
+        if committed {
+            self.windows.commit(staged, &mut self.exchanges.parts);
         }
     }
 }

@@ -1,0 +1,333 @@
+//! What is in the blocks of a process: their requests, and what these need.
+
+use alloc::{boxed::Box, vec::Vec};
+use core::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::{copies::PendingCopy, exchange::Exchange, tags::TagBits, wait::Span, window::Service};
+use crate::{
+    error::Error,
+    fault::FaultCode,
+    protocol::{
+        process::{BlockKey, CommKey, Communicator, Need},
+        stages::Stage,
+    },
+    rank::Rank,
+    seam::{
+        buffer::AnyBuffer,
+        platform::{Lane, MessageId, PostId, Progress, Status},
+        record::Records,
+    },
+};
+
+/// The contents of all blocks of a process, and how their messages are named on the wire.
+pub(crate) struct Blocks {
+    /// The contents of each block, in the place that the block has in the table of the process.
+    pub(super) table: Vec<Contents>,
+    /// Blocks that were finished and whose requests are not all over.
+    pub(super) draining: SmallVec<[BlockKey; 4]>,
+    pub(super) tags: TagBits,
+}
+
+impl Blocks {
+    pub(super) fn new(max_tag: u32) -> Self {
+        Self { table: Vec::new(), draining: SmallVec::new(), tags: TagBits::new(max_tag) }
+    }
+
+    #[inline]
+    pub(super) fn at(&self, key: BlockKey) -> &Contents {
+        &self.table[key.slot()]
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, key: BlockKey) -> &mut Contents {
+        &mut self.table[key.slot()]
+    }
+
+    /// Makes room for a block that has just started.
+    #[inline]
+    pub(super) fn start(&mut self, key: BlockKey, scope: u32, size: u32, lane: Lane) {
+        if self.table.len() == key.slot() {
+            self.table.push(Contents::new());
+        }
+        self.at_mut(key).restart(scope, size, lane);
+    }
+
+    /// The block does not drain any more.
+    #[inline]
+    pub(super) fn end_draining(&mut self, key: BlockKey) {
+        if !self.draining.is_empty() {
+            self.draining.retain(|draining| *draining != key);
+        }
+    }
+
+    /// The next moment at which a request of a draining block is late.
+    pub(super) fn next_deadline(&self, span: Span) -> Option<Duration> {
+        let contents = self.draining.iter().map(|key| self.at(*key));
+        contents.flat_map(|it| it.deadline.into_iter().chain(it.late_in(span))).min()
+    }
+
+    /// How many bits of a tag on the wire are not the user's.
+    pub(crate) fn tag_bits(&self) -> u32 {
+        self.tags.bits()
+    }
+
+    /// The user's part of a tag on the wire.
+    pub(crate) fn user_tag(&self, wire: u32) -> u32 {
+        wire >> self.tags.bits()
+    }
+
+    /// The tag on the wire of a block's message.
+    #[inline]
+    pub(crate) fn wire_tag(&self, key: BlockKey, tag: u32) -> u32 {
+        self.tags.on_the_wire(tag, self.at(key).tag_scope)
+    }
+
+    /// This rank, if the block's communicator has it.
+    #[inline]
+    pub(crate) fn member(&self, key: BlockKey, rank: Rank) -> Result<Rank, Error> {
+        let size = self.at(key).size;
+        if rank.number() < size { Ok(rank) } else { Err(Error::NoSuchRank { rank, size }) }
+    }
+
+    /// What a receive accepts, as it is on the wire.
+    pub(crate) fn on_the_wire(
+        &self,
+        key: BlockKey,
+        (from, tag): (Option<Rank>, Option<u32>),
+    ) -> Result<(Option<Rank>, Option<u32>), Error> {
+        let from = match from {
+            Some(rank) => Some(self.member(key, rank)?),
+            None => None,
+        };
+        Ok((from, tag.map(|tag| self.wire_tag(key, tag))))
+    }
+}
+
+/// What the engine keeps for a block, in the same place of its table as the block has in the table
+/// of the process.
+pub(crate) struct Contents {
+    /// What the tags of its messages have in common.
+    pub(super) tag_scope: u32,
+    /// The number of ranks of its communicator.
+    pub(super) size: u32,
+    /// Where its messages run, if its communicator carries any.
+    pub(super) lane: Lane,
+    /// The value of `Commands::calls` with which messages could start at once.
+    pub(super) open_since: u64,
+    pub(crate) records: Records,
+    /// The operations among neighbours, and the accesses to windows of others.
+    pub(super) exchanges: Vec<Exchange>,
+    /// The accesses of others to windows of this rank.
+    pub(super) service: Option<Box<Service>>,
+    /// The first of the requests that the application has started itself, which are the last.
+    pub(super) first_listed: usize,
+    /// How many records from the first on are over.
+    pub(super) first_pending: usize,
+    /// True when one of these has failed.
+    pub(super) has_failed: bool,
+    /// The communicators of blocks inside of it, where they are others than its own.
+    pub(crate) used: SmallVec<[CommKey; 2]>,
+    /// True when one of its operations needs something of every rank.
+    pub(super) has_synchronised: bool,
+    /// Receives that wait for a probe to match their messages, in the order of their posts.
+    pub(super) deferred: Vec<Deferred>,
+    /// Messages that a probe has matched and that were not received.
+    pub(super) messages: Vec<MessageId>,
+    /// The limit of finish: how long a wait has to last for the pending requests to be faults.
+    pub(super) limit: Option<Duration>,
+    /// When a wait looked at the clock for the first time since finish.
+    pub(super) first_wait: Option<Duration>,
+    /// When the pending requests become faults for another reason.
+    pub(super) deadline: Option<Duration>,
+    /// What a probe waits for, and whether it waits in vain.
+    pub(super) probing: Option<(Need, bool)>,
+    /// How far other ranks are in it.
+    pub(super) heard: Vec<Heard>,
+    /// The codes that the application has raised in requests, with the indices of these.
+    pub(super) raised: Vec<(usize, FaultCode)>,
+    /// Slots of partner copies that become valid when the block commits.
+    pub(crate) copies: Vec<PendingCopy>,
+}
+
+impl Contents {
+    fn new() -> Self {
+        Self {
+            tag_scope: 0,
+            size: 0,
+            lane: Lane::NOWHERE,
+            open_since: 0,
+            records: Records::default(),
+            exchanges: Vec::new(),
+            service: None,
+            first_listed: usize::MAX,
+            first_pending: 0,
+            has_failed: false,
+            used: SmallVec::new(),
+            has_synchronised: false,
+            deferred: Vec::new(),
+            messages: Vec::new(),
+            limit: None,
+            first_wait: None,
+            deadline: None,
+            probing: None,
+            heard: Vec::new(),
+            raised: Vec::new(),
+            copies: Vec::new(),
+        }
+    }
+
+    /// Makes this the contents of a block that has just started.
+    #[inline]
+    fn restart(&mut self, tag_scope: u32, size: u32, lane: Lane) {
+        (self.tag_scope, self.size, self.lane) = (tag_scope, size, lane);
+        (self.open_since, self.first_pending) = (0, 0);
+        self.first_listed = usize::MAX;
+        (self.has_failed, self.has_synchronised) = (false, false);
+        (self.limit, self.first_wait, self.deadline) = (None, None, None);
+    }
+
+    /// Makes the requests that the application has started itself the next ones of the block.
+    pub(crate) fn begin_list(&mut self) {
+        self.first_listed = self.records.len();
+    }
+
+    /// Makes a request that the application has started itself the next one of the block.
+    #[inline]
+    pub(crate) fn adopt_request(&mut self, post: PostId, need: Need) {
+        self.records.adopt(need, post);
+    }
+
+    /// The first of the requests of the list that the block was finished with.
+    pub(crate) fn first_listed(&self) -> usize {
+        self.first_listed
+    }
+
+    /// Makes a request the last one; its new index. In its place stays one that is complete.
+    pub(super) fn move_to_end(&mut self, index: usize) -> usize {
+        let at = self.records.len();
+        let before = &mut self.records[index];
+        let (need, state, buffer) = (before.need, before.state, before.take_any());
+        before.need = Need::Nobody;
+        before.end_at_once(0);
+        let record = self.records.add(need);
+        record.state = state;
+        if let Some(buffer) = buffer {
+            record.give(buffer);
+        }
+        for (raised, _) in &mut self.raised {
+            *raised = if *raised == index { at } else { *raised };
+        }
+        at
+    }
+
+    /// The faults of the requests of the list, by their places in it.
+    pub(crate) fn faults_of_list(&self) -> impl Iterator<Item = (usize, FaultCode)> + '_ {
+        let raised = |index| {
+            let index = self.first_listed + index;
+            self.raised.iter().find(|(known, _)| *known == index).map(|(_, code)| *code)
+        };
+        let failed = |state| if let Progress::Failed(code) = state { Some(code) } else { None };
+        let listed = self.records.get(self.first_listed..).unwrap_or(&[]).iter().enumerate();
+        listed.filter_map(move |(index, record)| {
+            Some((index, raised(index).or_else(|| failed(record.state))?))
+        })
+    }
+
+    /// The block has an operation now that needs all ranks.
+    pub(crate) fn note_collective(&mut self) {
+        self.has_synchronised = true;
+    }
+
+    /// The result of a collective, once it is over, and its buffer.
+    pub(crate) fn take_collective(
+        &mut self,
+        index: usize,
+    ) -> Option<(Progress, Option<AnyBuffer>)> {
+        let record = &mut self.records[index];
+        record.is_over().then(|| (record.state, record.take_any()))
+    }
+
+    /// An error unless the request is complete.
+    pub(crate) fn succeeded(&self, index: usize) -> Result<(), Error> {
+        match self.records[index].state {
+            Progress::Complete(_) => Ok(()),
+            Progress::Failed(code) => Err(Error::Request(code)),
+            Progress::Pending => Err(Error::WaitTimedOut),
+        }
+    }
+
+    /// Takes a request out of those that wait for a probe; false if it is none of them.
+    pub(super) fn forget_deferred(&mut self, index: usize) -> bool {
+        let at = self.deferred.iter().position(|receive| receive.index == index);
+        at.map(|at| self.deferred.remove(at)).is_some()
+    }
+
+    /// Notes that a rank has reached this stage in the block. How long that has been known.
+    pub(super) fn hear(&mut self, rank: Rank, stage: Stage, now: Duration) -> Duration {
+        let known = self.heard.iter().find(|it| (it.rank, it.stage) == (rank, stage));
+        let since = known.map_or(now, |it| it.since);
+        if known.is_none() {
+            self.heard.push(Heard { rank, stage, since });
+        }
+        now.saturating_sub(since)
+    }
+
+    /// True when it has been known for so long that a rank has ended its part with faults.
+    pub(super) fn has_heard_of_failure(&self, now: Duration, long: Duration) -> bool {
+        let failed = |it: &Heard| it.stage == Stage::Failed && now.saturating_sub(it.since) >= long;
+        self.heard.iter().any(failed)
+    }
+
+    /// Pending requests are faults at this moment, or earlier if that is due.
+    pub(super) fn bring_deadline(&mut self, moment: Duration) {
+        self.deadline = Some(self.deadline.map_or(moment, |deadline| deadline.min(moment)));
+    }
+
+    /// When pending requests are late in this wait, if they can be.
+    pub(super) fn late_in(&self, span: Span) -> Option<Duration> {
+        span.passes(self.limit?, self.first_wait.unwrap_or(span.began()))
+    }
+
+    /// True when no request can change any more.
+    #[inline]
+    pub(super) fn is_drained(&mut self) -> bool {
+        for record in self.records[self.first_pending..].iter().take_while(|it| it.is_over()) {
+            self.has_failed |= !record.is_complete();
+            self.first_pending += 1;
+        }
+        self.first_pending == self.records.len()
+    }
+}
+
+/// A receive that waits for a probe to match its message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deferred {
+    /// Which request of its block it is.
+    pub(super) index: usize,
+    pub(super) from: Option<Rank>,
+    /// The tag on the wire.
+    pub(super) tag: Option<u32>,
+}
+
+impl Deferred {
+    pub(super) fn matches(&self, message: Status) -> bool {
+        (self.from.is_none() || self.from == message.source)
+            && self.tag.is_none_or(|tag| tag == message.tag)
+    }
+}
+
+/// A stage that another rank has reached in a block, and when this one has heard of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    rank: Rank,
+    stage: Stage,
+    since: Duration,
+}
+
+/// Where messages of blocks run that start now on a communicator.
+#[inline]
+pub(super) fn lane_of(comm: &Communicator) -> Lane {
+    comm.data.map_or(Lane::NOWHERE, |data| Lane { data, context: comm.context })
+}
