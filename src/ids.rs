@@ -1,4 +1,5 @@
-//! Names that all ranks derive alike, without a message: communicators, blocks, ballots.
+//! Names that all ranks derive alike, without a message: communicators, blocks, ballots; and keys of
+//! the tables of a process.
 
 /// Identifies a communicator on all its ranks.
 ///
@@ -43,6 +44,45 @@ pub struct UniverseId(pub u32);
 /// A data communicator known to this process, by its number in the platform.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct DataId(pub u32);
+
+/// A communicator in the table of its process.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct CommKey(usize);
+
+impl CommKey {
+    /// The communicator at this place of the table.
+    pub const fn new(at: usize) -> Self {
+        Self(at)
+    }
+
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.0
+    }
+}
+
+/// Names a block in the table of its process, by its slot and how often that was used before;
+/// outdated after the block was released. Both in eight bytes, so that handles travel in registers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct BlockKey([u32; 2]);
+
+impl BlockKey {
+    #[inline]
+    pub(crate) const fn new(slot: usize, generation: u32) -> Self {
+        Self([slot as u32, generation])
+    }
+
+    /// The block's place in the table.
+    #[inline]
+    pub const fn slot(self) -> usize {
+        self.0[0] as usize
+    }
+
+    #[inline]
+    pub(crate) const fn generation(self) -> u32 {
+        self.0[1]
+    }
+}
 
 /// Numbers the synchronising blocks of one communicator in the order of their start.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

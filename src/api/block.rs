@@ -1,8 +1,8 @@
 //! A `TryBlock` that is open: operations go in here.
 
-use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector};
+use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector, request};
 use crate::{
-    engine::{BlockKey, Engine, Level, Need, Patience, Shared},
+    engine::{BlockKey, Level, Need, Patience, Shared},
     error::Error,
     fault::FaultCode,
     native::Element,
@@ -172,7 +172,7 @@ impl TryBlock {
     #[inline]
     pub fn take<T: Element>(&mut self, request: Request<T>) -> Result<Vec<T>, Error> {
         let index = self.index(request.id)?;
-        take(&mut self.engine().borrow_mut(), self.key, index)
+        request::take(&mut self.engine().borrow_mut(), self.key, index)
     }
 
     /// Protects a state of this rank: a copy of it goes to the partner rank, and is valid with
@@ -356,29 +356,4 @@ impl Drop for TryBlock {
             engine.detach(self.key);
         }
     }
-}
-
-/// Takes a buffer out of a block as the vector that it is.
-// A vector that is returned goes through memory once more.
-#[allow(clippy::inline_always)]
-#[inline(always)]
-pub(super) fn take<T: Element>(
-    engine: &mut Engine,
-    key: BlockKey,
-    index: usize,
-) -> Result<Vec<T>, Error> {
-    match engine.contents_mut(key).records.take(index) {
-        Some(vector) => Ok(vector),
-        None => fetch(engine, key, index),
-    }
-}
-
-#[inline(never)]
-pub(super) fn fetch<T: Element>(
-    engine: &mut Engine,
-    key: BlockKey,
-    index: usize,
-) -> Result<Vec<T>, Error> {
-    engine.fetch_buffer(key, index)?;
-    engine.contents_mut(key).records.take(index).ok_or(Error::NoSuchRequest)
 }

@@ -2,7 +2,7 @@
 
 use alloc::rc::Rc;
 
-use super::{BlockOptions, Finished, Forming, Tried, TryBlock};
+use super::{BlockOptions, Finished, Tried, TryBlock};
 use crate::{
     engine::{BlockKey, CommKey, Level, Patience, Remembered, Shared},
     error::Error,
@@ -271,5 +271,79 @@ impl std::fmt::Debug for Comm {
         let engine = self.engine().borrow();
         let comm = engine.comm(self.key());
         write!(f, "Comm({:#x}, rank {} of {})", comm.id.0, comm.me, comm.size())
+    }
+}
+
+/// A derived communicator in the making, see [`Comm::isplit`], [`Comm::idup`], [`Comm::icreate`],
+/// [`Comm::ishrink`], [`super::Grid::isub`], [`super::Finished::duplicate`].
+///
+/// Wait for it to its end: the others wait for this rank, and as long as it is not over no other
+/// communicator can be made here ([`Error::CreationPending`]), not even by a rebuild.
+#[must_use = "the communicator is made in `wait_local`"]
+pub struct Forming {
+    parent: Comm,
+    work: Work,
+}
+
+enum Work {
+    Creation(Creation),
+    /// It was there before.
+    Done(CommKey),
+}
+
+/// What waiting for a derived communicator came to.
+pub enum Formed {
+    /// The communicator.
+    Comm(Comm),
+    /// This rank had no colour.
+    None,
+    /// Not made within the wait's timeout; wait again.
+    TimedOut(Forming),
+}
+
+impl Formed {
+    /// The communicator, if there is one.
+    pub fn into_comm(self) -> Option<Comm> {
+        match self {
+            Self::Comm(comm) => Some(comm),
+            _ => None,
+        }
+    }
+}
+
+impl Forming {
+    pub(super) fn new(parent: Comm, creation: Creation) -> Self {
+        Self { parent, work: Work::Creation(creation) }
+    }
+
+    /// A communicator that is there already.
+    pub(super) fn made(parent: Comm, child: CommKey) -> Self {
+        Self { parent, work: Work::Done(child) }
+    }
+
+    /// Waits until the communicator is made.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Left`] when a rank has left the job; [`Error::CreationFailed`] when somebody died
+    /// meanwhile, [`Error::RecoveryExhausted`] when a shrink was disturbed too often; the same on
+    /// all living ranks.
+    pub fn wait_local(mut self, timeout: Timeout) -> Result<Formed, Error> {
+        let shared: Shared = self.parent.engine().clone();
+        let creation = match &mut self.work {
+            Work::Creation(creation) => creation,
+            Work::Done(child) => return Ok(Formed::Comm(Comm::new(&shared, *child))),
+        };
+        let mut engine = shared.borrow_mut();
+        let result =
+            engine.wait_steps(timeout, |engine| (creation.step(engine), creation.awaits()));
+        if result.is_some() {
+            engine.job.creating = false;
+        }
+        drop(engine);
+        Ok(match result {
+            None => Formed::TimedOut(self),
+            Some(made) => made?.map_or(Formed::None, |key| Formed::Comm(Comm::new(&shared, key))),
+        })
     }
 }

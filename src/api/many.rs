@@ -2,7 +2,7 @@
 
 use core::{marker::PhantomData, mem};
 
-use super::{Finished, Request, RequestId, Tag, TryBlock, block};
+use super::{Finished, Request, RequestId, Tag, TryBlock, request};
 use crate::{
     engine::{BlockKey, Engine},
     error::Error,
@@ -174,7 +174,7 @@ fn take_all<T: Element>(
         let buffers = messages[at..].iter_mut().map(|(buffer, ..)| buffer);
         at += engine.contents_mut(key).records.take_many(first + at, buffers);
         if let Some((buffer, ..)) = messages.get_mut(at) {
-            match block::fetch(engine, key, first + at) {
+            match request::fetch(engine, key, first + at) {
                 Ok(taken) => *buffer = taken,
                 Err(error) => result = result.and(Err(error)),
             }

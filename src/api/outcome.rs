@@ -1,13 +1,11 @@
 //! How blocks end.
 
-use super::{Comm, Request, RequestId, Status, block, wait::public_status};
+use super::{Request, RequestId, Status, request};
 use crate::{
     engine::{BlockKey, Level, Progress, Shared, Waited},
     error::Error,
-    fault::{Codes, Fault, FaultCode, FaultReport},
-    ids::CommId,
+    fault::{FaultCode, FaultReport},
     native::Element,
-    rank::RankSet,
     timeout::Timeout,
 };
 
@@ -152,7 +150,7 @@ impl Finished {
     ///
     /// Go by this one, not by what `restore` returned here: a rank that was interrupted got another
     /// error from it, and whoever died since may have been the only one that knew. Of what the
-    /// closure of [`Comm::try_block`] returns, [`Tried::Faulty`] has made sure.
+    /// closure of [`Comm::try_block`](super::Comm::try_block) returns, [`Tried::Faulty`] has made sure.
     pub fn agreed_error(&self) -> Option<Error> {
         let report = self.report();
         self.engine.borrow().agreed_error(&report)
@@ -173,13 +171,13 @@ impl Finished {
         if request.id.block != self.key {
             return Err(Error::NoSuchRequest);
         }
-        block::take(&mut self.engine.borrow_mut(), self.key, request.id.index)
+        request::take(&mut self.engine.borrow_mut(), self.key, request.id.index)
     }
 
     /// What a completed request tells; `None` when it did not complete.
     pub fn status(&self, request: impl Into<RequestId>) -> Option<Status> {
         match self.state(request.into())? {
-            Progress::Complete(status) => Some(public_status(&self.engine.borrow(), status)),
+            Progress::Complete(status) => Some(Status::of(&self.engine.borrow(), status)),
             _ => None,
         }
     }
@@ -196,67 +194,6 @@ impl Finished {
         let engine = self.engine.borrow();
         let belongs = request.block == self.key;
         belongs.then(|| engine.contents(self.key).records[request.index].state)
-    }
-
-    /// The requests of this rank that did not complete, with these codes, as indices in the order
-    /// in which they were posted (`MPI_Get_failed_requests`).
-    pub fn failed_requests(&self, codes: Codes<'_>) -> Vec<usize> {
-        let engine = self.engine.borrow();
-        let records = engine.contents(self.key).records.iter().enumerate();
-        let failed = records.filter_map(|(index, record)| match record.state {
-            Progress::Failed(code) if codes.matches(code) => Some(index),
-            _ => None,
-        });
-        failed.collect()
-    }
-
-    /// The communicators with a new fault of these codes (`MPI_Get_failed_communicators`); compare
-    /// with [`Comm::id`]. A death counts for each communicator in use in the block that has the
-    /// process: its own, and those of blocks inside of it that this rank is a member of.
-    pub fn failed_communicators(&self, codes: Codes<'_>) -> Vec<CommId> {
-        let report = self.report();
-        let engine = self.engine.borrow();
-        let own = engine.block(self.key).comm;
-        let died = |it: &&Fault| it.code.is_process_failure() && codes.matches(it.code);
-        let of_own = report.faults().iter().filter(|it| it.comm == engine.comm(own).id);
-        let dead: RankSet = of_own.filter(died).map(|fault| fault.rank).collect();
-        let used = engine.contents(self.key).used.iter();
-        let bereaved = used.filter(|comm| !engine.process.places(own, &dead, **comm).is_empty());
-        let mut failed = report.failed_communicators(codes);
-        failed.extend(bereaved.map(|comm| engine.comm(*comm).id));
-        failed.sort_unstable();
-        failed.dedup();
-        failed
-    }
-
-    /// The ranks of `comm` with a fault of these codes (`MPI_Get_failed_group`): the dead for
-    /// process failures, those whose state is gone for [`FaultCode::StateLost`], the ranks that
-    /// reported it for other codes.
-    ///
-    /// The dead are all that the block's own communicator has lost, whichever report named them
-    /// first: so many processes does a recovery replace; for another communicator those of them
-    /// that it has.
-    ///
-    /// The fault of an inner block names the communicator of that one, and the rank that handed it
-    /// on is one of both: it is in the group for either. The faults of the inner report are there
-    /// as well, for all ranks of the outer block.
-    pub fn failed_group(&self, codes: Codes<'_>, comm: &Comm) -> RankSet {
-        let report = self.report();
-        let engine = self.engine.borrow();
-        let (own, asked) = (engine.comm(engine.block(self.key).comm), engine.comm(comm.key()));
-        let faults = report.faults().iter().filter(|fault| codes.matches(fault.code));
-        let rank = |fault: &Fault| match fault.code {
-            FaultCode::InnerBlock if asked.id == own.id => Some(fault.rank),
-            _ if asked.id != fault.comm => None,
-            FaultCode::InnerBlock => asked.rank_of(*own.members.get(fault.rank.index())?),
-            _ => Some(fault.rank),
-        };
-        let mut group: RankSet = faults.filter_map(rank).collect();
-        if codes.matches(FaultCode::ProcessFailed) {
-            let block = engine.block(self.key).comm;
-            group.union_with(&engine.process.places(block, report.known_failed(), comm.key()));
-        }
-        group
     }
 
     /// The level that the block was started with.

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Request, RequestId, Source, Status, TagSelector, TryBlock, wait::public_status};
+use super::{Request, RequestId, Source, Status, TagSelector, TryBlock};
 use crate::{
     engine::BlockKey,
     error::Error,
@@ -73,7 +73,7 @@ impl TryBlock {
         let found = engine.probe(self.key, envelope, &mut like, timeout);
         let (id, status) = found.map_err(Error::Request)?.ok_or(Error::WaitTimedOut)?;
         let from = status.source.or(envelope.0).ok_or(Error::NoSuchRequest)?;
-        let status = public_status(&engine, status);
+        let status = Status::of(&engine, status);
         Ok(Message { block: self.key, id, from, status, element: PhantomData })
     }
 

@@ -3,9 +3,11 @@
 use core::marker::PhantomData;
 
 use crate::{
-    engine::{BlockKey, tags::FIRST_COPY},
+    engine::{BlockKey, Engine, tags::FIRST_COPY},
     error::Error,
+    native::Element,
     rank::Rank,
+    seam::platform,
 };
 
 /// The tag of a message, from 0 to [`Tag::MAX`]. Messages match within their block only.
@@ -95,6 +97,14 @@ pub struct Status {
     pub cancelled: bool,
 }
 
+impl Status {
+    /// The status of a request, with the user's own tag in it.
+    pub(super) fn of(engine: &Engine, status: platform::Status) -> Self {
+        let platform::Status { source, tag, elements, cancelled } = status;
+        Self { source, tag: Tag(engine.blocks.user_tag(tag)), elements, cancelled }
+    }
+}
+
 /// A request of a block, with the type of its buffer's elements. The buffer belongs to the
 /// request until it is taken; see [`super::TryBlock::take`] and [`super::Finished::take`].
 #[derive(Debug)]
@@ -160,4 +170,29 @@ impl<T> From<&Request<T>> for RequestId {
     fn from(request: &Request<T>) -> Self {
         request.id
     }
+}
+
+/// Takes a buffer out of a block as the vector that it is.
+// A vector that is returned goes through memory once more.
+#[allow(clippy::inline_always)]
+#[inline(always)]
+pub(super) fn take<T: Element>(
+    engine: &mut Engine,
+    key: BlockKey,
+    index: usize,
+) -> Result<Vec<T>, Error> {
+    match engine.contents_mut(key).records.take(index) {
+        Some(vector) => Ok(vector),
+        None => fetch(engine, key, index),
+    }
+}
+
+#[inline(never)]
+pub(super) fn fetch<T: Element>(
+    engine: &mut Engine,
+    key: BlockKey,
+    index: usize,
+) -> Result<Vec<T>, Error> {
+    engine.fetch_buffer(key, index)?;
+    engine.contents_mut(key).records.take(index).ok_or(Error::NoSuchRequest)
 }

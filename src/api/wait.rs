@@ -5,7 +5,7 @@ use crate::{
     engine::{Engine, Progress},
     error::Error,
     fault::FaultCode,
-    seam::platform::{self, Idle},
+    seam::platform::Idle,
     timeout::Timeout,
 };
 
@@ -140,7 +140,7 @@ impl TryBlock {
             at += 1;
             match state {
                 Progress::Complete(status) if failure.is_none() => {
-                    over.push((*request, public_status(&engine, status)));
+                    over.push((*request, Status::of(&engine, status)));
                     false
                 }
                 Progress::Failed(_) => false,
@@ -201,14 +201,8 @@ impl TryBlock {
 
 fn result(engine: &Engine, state: Progress) -> Result<Status, Error> {
     match state {
-        Progress::Complete(status) => Ok(public_status(engine, status)),
+        Progress::Complete(status) => Ok(Status::of(engine, status)),
         Progress::Failed(code) => Err(Error::Request(code)),
         Progress::Pending => Err(Error::WaitTimedOut),
     }
-}
-
-/// A status with the user's own tag in it.
-pub(super) fn public_status(engine: &Engine, status: platform::Status) -> Status {
-    let platform::Status { source, tag, elements, cancelled } = status;
-    Status { source, tag: super::Tag(engine.blocks.user_tag(tag)), elements, cancelled }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{Comm, Rebuilding, recover::Rebuilt};
+use super::Comm;
 use crate::{
     engine::{Engine, Shared},
     error::Error,
@@ -139,5 +139,46 @@ impl Deref for World {
 
     fn deref(&self) -> &Comm {
         &self.comm
+    }
+}
+
+/// A rebuild under way, see [`World::irebuild`].
+#[must_use = "the rebuild happens in `wait_local`"]
+pub struct Rebuilding {
+    shared: Shared,
+    rebuild: Box<Rebuild>,
+}
+
+/// What waiting for a rebuild came to.
+pub enum Rebuilt {
+    /// The world, complete again.
+    World(World),
+    /// Not ready within the wait's timeout; wait again.
+    TimedOut(Rebuilding),
+}
+
+impl Rebuilding {
+    pub(super) fn new(shared: Shared, rebuild: Rebuild) -> Self {
+        Self { shared, rebuild: Box::new(rebuild) }
+    }
+
+    /// Waits until the world is complete again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Left`] when a rank has left the job, [`Error::RecoveryExhausted`] when further
+    /// failures disturbed it too often, and [`Error::TooFewSpares`]; the same on all living ranks.
+    pub fn wait_local(mut self, timeout: Timeout) -> Result<Rebuilt, Error> {
+        let rebuild = &mut self.rebuild;
+        let mut engine = self.shared.borrow_mut();
+        let result = engine.wait_steps(timeout, |engine| (rebuild.step(engine), rebuild.awaits()));
+        drop(engine);
+        match result {
+            None => Ok(Rebuilt::TimedOut(self)),
+            Some(result) => {
+                result?;
+                Ok(Rebuilt::World(World::of(&self.shared)))
+            }
+        }
     }
 }

@@ -10,8 +10,8 @@ use crate::{
     error::Error,
     fault::FaultCode,
     protocol::{
+        message::Stage,
         process::{BlockKey, CommKey, Communicator, Need},
-        stages::Stage,
     },
     rank::Rank,
     seam::{

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{BlockKey, Engine, Need, Phase, Progress};
-use crate::{fault::FaultCode, protocol::stages::Stage, rank::Rank, seam::platform::Post};
+use crate::{fault::FaultCode, protocol::message::Stage, rank::Rank, seam::platform::Post};
 
 /// How long what was sent may be under way when its sender has come to the end of its part.
 const UNDER_WAY: Duration = Duration::from_millis(10);

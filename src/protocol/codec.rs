@@ -20,8 +20,7 @@ use smallvec::SmallVec;
 use super::{
     agreement::{Contribution, Decision, Tally},
     fused::{MAX_VALUES, Values, words_of},
-    message::{Fused, Message, Slow, Yes},
-    stages::Stage,
+    message::{Fused, Message, Slow, Stage, Yes},
 };
 use crate::{
     fault::{Fault, FaultCode},

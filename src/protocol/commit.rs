@@ -78,8 +78,7 @@ use crate::{
     ids::{BlockId, CommId},
     rank::{Rank, RankSet},
 };
-use block::{Block, Decided};
-use fast::Fast;
+use block::{Block, Decided, Fast};
 use fusion::Fusion;
 use routes::{Route, Way};
 use window::Window;

@@ -3,7 +3,6 @@
 use super::{
     agreement::{Contribution, Decision},
     fused::Values,
-    stages::Stage,
 };
 use crate::{
     ids::{Ballot, BlockId},
@@ -31,6 +30,17 @@ pub enum Message {
     Reached(BlockId, Stage),
     /// The sender gave the communicator up and would be waited for in silence.
     Retired,
+}
+
+/// How far a rank is in a block.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Stage {
+    /// It starts no more operations there.
+    Posted,
+    /// Its operations there are over.
+    Over,
+    /// They are over, and it has found faults.
+    Failed,
 }
 
 /// The fixed-size message of the fast path.

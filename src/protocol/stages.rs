@@ -21,19 +21,12 @@
 
 use alloc::vec::Vec;
 
-use super::{Effects, message::Message, planted::planted};
+use super::{
+    Effects,
+    message::{Message, Stage},
+    planted::planted,
+};
 use crate::{ids::BlockId, rank::Rank};
-
-/// How far a rank is in a block.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Stage {
-    /// It starts no more operations there.
-    Posted,
-    /// Its operations there are over.
-    Over,
-    /// They are over, and it has found faults.
-    Failed,
-}
 
 impl Stage {
     /// True for the last that a rank reaches.

@@ -8,11 +8,13 @@
 use alloc::vec::Vec;
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine},
+    engine::{BlockKey, CommKey, Engine, Span},
     error::Error,
     fault::{Fault, FaultCode},
     protocol::handshake::{Handshake, Order},
     rank::RankSet,
+    seam::platform::Idle,
+    timeout::Timeout,
 };
 
 /// A handshake, what it has asked for, and the commit that it waits for.
@@ -109,4 +111,37 @@ impl Course {
 /// A rank lives, and takes no part in what follows.
 fn is_departure(code: FaultCode) -> bool {
     matches!(code, FaultCode::Finalized(_) | FaultCode::Abandoned)
+}
+
+impl Engine {
+    /// Waits for step after step; `None` when the timeout came first.
+    pub(crate) fn wait_steps<R>(
+        &mut self,
+        timeout: Timeout,
+        mut step: impl FnMut(&mut Self) -> (Option<R>, BlockKey),
+    ) -> Option<R> {
+        let began = self.platform.now();
+        let deadline = match timeout {
+            Timeout::After(_) => timeout.deadline(began),
+            _ => None,
+        };
+        let span = Span::new(began, timeout);
+        loop {
+            let (result, awaits) = step(self);
+            if result.is_some() {
+                return result;
+            }
+            let left = deadline.map_or(timeout, |deadline| {
+                Timeout::After(deadline.saturating_sub(self.platform.now()))
+            });
+            let happened = self.within(span, |engine| {
+                engine.wait(left, Idle::Busy, |engine| {
+                    engine.verdict(awaits).is_some() || engine.job.dismissed
+                })
+            });
+            if !happened {
+                return None;
+            }
+        }
+    }
 }

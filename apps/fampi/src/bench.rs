@@ -1,6 +1,5 @@
 //! `fampi bench`: measurements on real ranks, one launch for each number of ranks.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::refusal::whole;
 use crate::report;
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::{self, Csv, Row};
+use crate::sheet::{self, Csv, Options, Row};
 use crate::workspace::Workspace;
 
 /// A measurement takes seconds; one that takes this long hangs.
@@ -45,20 +44,6 @@ pub(crate) enum Benchmark {
     Noise(disturbance::Options),
     /// From a death to the report, to a shrunken or rebuilt world, and to restored data
     Recovery(recovery::Options),
-}
-
-#[derive(Args)]
-pub(crate) struct Options {
-    /// Numbers of ranks to measure with
-    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2,4,8",
-          value_parser = launcher::ranks, allow_negative_numbers = true)]
-    pub(crate) ranks: Vec<u32>,
-    /// Write the rows to this file, too
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-    /// For the measuring program
-    #[arg(last = true, value_name = "ARGS")]
-    pub(crate) arguments: Vec<String>,
 }
 
 /// A measurement that can be made on several nodes.

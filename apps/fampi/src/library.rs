@@ -18,7 +18,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fampi_kit::median::median;
 
-use crate::bench::Options;
 use crate::cargo::{self, Program};
 use crate::install;
 use crate::installation::Installation;
@@ -27,6 +26,7 @@ use crate::progress::Step;
 use crate::refusal::Stopped;
 use crate::session::{self, End, Script};
 use crate::setup;
+use crate::sheet::Options;
 use crate::sheet::{self, Csv, Row};
 use crate::workspace::Workspace;
 

@@ -5,7 +5,6 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -13,38 +12,22 @@ use std::path::Path;
 use rustix::fs::Access;
 
 use crate::cargo::Program;
+use crate::refusal::Stopped;
 use crate::workspace::Workspace;
 
-/// A program that cannot be started: one sentence, and the exit status that a shell gives.
-#[derive(Debug)]
-pub(crate) struct NoProgram {
-    pub(crate) status: u8,
-    sentence: String,
+fn missing(sentence: String) -> Stopped {
+    Stopped { status: 127, sentence }
 }
 
-impl NoProgram {
-    fn missing(sentence: String) -> Self {
-        Self { status: 127, sentence }
-    }
-
-    fn not_executable(sentence: String) -> Self {
-        Self { status: 126, sentence }
-    }
+fn not_executable(sentence: String) -> Stopped {
+    Stopped { status: 126, sentence }
 }
-
-impl fmt::Display for NoProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence)
-    }
-}
-
-impl std::error::Error for NoProgram {}
 
 /// Our program of this name, to be built; none when a file is meant, which then can be started.
 pub(crate) fn find<'a>(
     workspace: &Workspace,
     word: &'a OsStr,
-) -> Result<Option<Program<'a>>, NoProgram> {
+) -> Result<Option<Program<'a>>, Stopped> {
     if word.as_encoded_bytes().contains(&b'/') {
         return check(Path::new(word)).map(|()| None);
     }
@@ -68,8 +51,8 @@ pub(crate) fn find<'a>(
     .map(|()| None)
 }
 
-fn unknown(workspace: &Workspace, word: &OsStr) -> NoProgram {
-    NoProgram::missing(format!(
+fn unknown(workspace: &Workspace, word: &OsStr) -> Stopped {
+    missing(format!(
         "there is no program `{}`: give the path of a file, a name on PATH, or one of ours ({})",
         word.display(),
         workspace.programs().join(", ")
@@ -77,24 +60,24 @@ fn unknown(workspace: &Workspace, word: &OsStr) -> NoProgram {
 }
 
 /// Makes sure that the kernel can start this file.
-fn check(file: &Path) -> Result<(), NoProgram> {
+fn check(file: &Path) -> Result<(), Stopped> {
     let name = file.display();
     if !file.exists() {
         let from = if file.is_relative() { ", which begins in the current folder" } else { "" };
         let sentence = format!("there is no program {name}: check its path{from}");
-        return Err(NoProgram::missing(sentence));
+        return Err(missing(sentence));
     }
     if !file.is_file() {
         let sentence = format!("{name} is no file that can be started: name a program");
-        return Err(NoProgram::not_executable(sentence));
+        return Err(not_executable(sentence));
     }
     if !is_executable(file) {
         let sentence = format!("{name} is not executable: if it is a program, `chmod +x {name}`");
-        return Err(NoProgram::not_executable(sentence));
+        return Err(not_executable(sentence));
     }
     if is_text_without_interpreter(file) {
         let sentence = format!("{name} is a script that names no interpreter: begin it with #!");
-        return Err(NoProgram::not_executable(sentence));
+        return Err(not_executable(sentence));
     }
     Ok(())
 }

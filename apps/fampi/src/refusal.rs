@@ -6,8 +6,6 @@ use std::str::FromStr;
 
 use clap::error::{ContextKind, ErrorKind};
 
-use crate::program::NoProgram;
-
 /// A command line that cannot be meant: exit status 2.
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
@@ -20,7 +18,7 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-/// Something that was ended before its end: the exit status of that, and a sentence.
+/// Something that did not start, or was ended before its end: an exit status, and a sentence.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(crate) status: u8,
@@ -51,10 +49,9 @@ where
 
 /// The exit status of the tool itself that goes with an error.
 pub(crate) fn status(error: &anyhow::Error) -> u8 {
-    let missing = error.downcast_ref::<NoProgram>().map(|error| error.status);
     let stopped = error.downcast_ref::<Stopped>().map(|error| error.status);
     let misuse = error.is::<Misuse>().then_some(2);
-    missing.or(stopped).or(misuse).unwrap_or(1)
+    stopped.or(misuse).unwrap_or(1)
 }
 
 /// What the parser refused, in one sentence. Help was asked for: prints it, with the exit status.

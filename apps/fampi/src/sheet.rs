@@ -5,8 +5,26 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::launcher;
 
 pub(crate) type Row = Vec<String>;
+
+/// What a measurement is told.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Numbers of ranks to measure with
+    #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2,4,8",
+          value_parser = launcher::ranks, allow_negative_numbers = true)]
+    pub(crate) ranks: Vec<u32>,
+    /// Write the rows to this file, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// For the measuring program
+    #[arg(last = true, value_name = "ARGS")]
+    pub(crate) arguments: Vec<String>,
+}
 
 /// The file that a measurement goes to, if there is to be one.
 #[derive(Debug)]

@@ -1,15 +1,17 @@
 //! What a rank knows of one block.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, vec::Vec};
 
-use super::{fast::Fast, fusion::Fusion, slow::Gathering};
+use super::fusion::Fusion;
 use crate::{
     ids::{Ballot, BlockId},
     protocol::{
-        agreement::{Decision, Vote},
+        agreement::{Contribution, Decision, Vote},
         fused::Values,
+        nodes::NodeExchange,
         planted::planted,
     },
+    rank::{Rank, RankSet},
 };
 
 /// One block, from the first news of it until all living ranks have decided it.
@@ -39,8 +41,52 @@ impl Decided {
     }
 }
 
+/// The fast path of a block.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Fast {
+    /// Not voted yet; steps whose messages came early, all in one view.
+    Open { steps: u64, view: u64, floor: BlockId },
+    /// Not voted yet, and early messages came from different views.
+    Torn,
+    /// Voted *yes*; combining.
+    Exchanging { exchange: NodeExchange, view: u64, floor: BlockId },
+    /// Decided, or promised to the slow path.
+    Left,
+}
+
 impl Fast {
     const UNKNOWN: Self = Self::Open { steps: 0, view: 0, floor: BlockId(u64::MAX) };
+}
+
+/// What a rank has gathered for one block under one ballot.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Gathering {
+    pub(super) ballot: Ballot,
+    /// Neighbours in the tree that were asked under this ballot.
+    pub(super) asked: RankSet,
+    pub(super) contributions: Vec<(Rank, Contribution)>,
+    /// The parent that has our contribution.
+    pub(super) sent_to: Option<Rank>,
+}
+
+impl Gathering {
+    pub(super) fn new(ballot: Ballot) -> Self {
+        Self { ballot, asked: RankSet::new(), contributions: Vec::new(), sent_to: None }
+    }
+
+    /// A lower root died: start again under the next one.
+    pub(super) fn raise(&mut self, ballot: Ballot) {
+        if self.ballot < ballot {
+            self.ballot = ballot;
+            self.asked.clear();
+            self.contributions.clear();
+            self.sent_to = None;
+        }
+    }
+
+    pub(super) fn contributed(&self, rank: Rank) -> bool {
+        self.contributions.iter().any(|(from, _)| *from == rank)
+    }
 }
 
 impl Block {

@@ -1,30 +1,11 @@
 //! The fast path of a commit: *yes* to everybody in log n steps, with values if there are any.
 
-use super::{Commit, Decided};
+use super::{Commit, Decided, Fast};
 use crate::{
     ids::BlockId,
-    protocol::{
-        Effects,
-        fused::Values,
-        message::Yes,
-        nodes::{Move, NodeExchange},
-        planted::planted,
-    },
+    protocol::{Effects, fused::Values, message::Yes, nodes::Move, planted::planted},
     rank::Rank,
 };
-
-/// The fast path of a block.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(super) enum Fast {
-    /// Not voted yet; steps whose messages came early, all in one view.
-    Open { steps: u64, view: u64, floor: BlockId },
-    /// Not voted yet, and early messages came from different views.
-    Torn,
-    /// Voted *yes*; combining.
-    Exchanging { exchange: NodeExchange, view: u64, floor: BlockId },
-    /// Decided, or promised to the slow path.
-    Left,
-}
 
 impl Commit {
     /// A message of the fast path; the same as [`Self::handle_message`] with it.

@@ -1,8 +1,8 @@
 //! The slow path of a commit: gather from the tree's living ranks, decide at the root, relay.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::boxed::Box;
 
-use super::{Block, Commit, Decided, Fast};
+use super::{Block, Commit, Decided, Fast, block::Gathering};
 use crate::{
     ids::{Ballot, BlockId},
     protocol::{
@@ -14,37 +14,6 @@ use crate::{
     },
     rank::{Rank, RankSet},
 };
-
-/// What a rank has gathered for one block under one ballot.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Gathering {
-    ballot: Ballot,
-    /// Neighbours in the tree that were asked under this ballot.
-    asked: RankSet,
-    contributions: Vec<(Rank, Contribution)>,
-    /// The parent that has our contribution.
-    sent_to: Option<Rank>,
-}
-
-impl Gathering {
-    fn new(ballot: Ballot) -> Self {
-        Self { ballot, asked: RankSet::new(), contributions: Vec::new(), sent_to: None }
-    }
-
-    /// A lower root died: start again under the next one.
-    fn raise(&mut self, ballot: Ballot) {
-        if self.ballot < ballot {
-            self.ballot = ballot;
-            self.asked.clear();
-            self.contributions.clear();
-            self.sent_to = None;
-        }
-    }
-
-    fn contributed(&self, rank: Rank) -> bool {
-        self.contributions.iter().any(|(from, _)| *from == rank)
-    }
-}
 
 impl Commit {
     /// Promises never to decide this block by the fast path, and asks the others.

@@ -7,10 +7,10 @@
 
 use alloc::vec::Vec;
 
-use super::{CommKey, Patience, Process};
+use super::Process;
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
-    ids::BlockId,
+    ids::{BlockId, BlockKey, CommKey},
     protocol::fused::Held,
     rank::Rank,
 };
@@ -63,31 +63,19 @@ impl Level {
     }
 }
 
+/// What a death does to the requests of a block that did not need the dead.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Patience {
+    /// They are ended, on all ranks, so that recovery begins at once.
+    #[default]
+    Prompt,
+    /// They go on, until they are complete or their peer has ended its part of the block. All ranks
+    /// recover when the last request is over.
+    Patient,
+}
+
 /// The number of a block that nobody agrees on.
 pub const NO_BLOCK: BlockId = BlockId(u64::MAX);
-
-/// Names a block in the table of its process, by its slot and how often that was used before;
-/// outdated after the block was released. Both in eight bytes, so that handles travel in registers.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct BlockKey([u32; 2]);
-
-impl BlockKey {
-    #[inline]
-    pub(super) const fn new(slot: usize, generation: u32) -> Self {
-        Self([slot as u32, generation])
-    }
-
-    /// The block's place in the table.
-    #[inline]
-    pub const fn slot(self) -> usize {
-        self.0[0] as usize
-    }
-
-    #[inline]
-    const fn generation(self) -> u32 {
-        self.0[1]
-    }
-}
 
 /// How far a block is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -4,29 +4,13 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use super::{BlockKey, Patience};
+use super::Patience;
 use crate::{
     fault::FaultCode,
-    ids::{BlockId, CommId, DataId, UniverseId},
+    ids::{BlockId, BlockKey, CommId, CommKey, DataId, UniverseId},
     protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts, stages::Stages},
     rank::Rank,
 };
-
-/// A communicator in the table of its process.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct CommKey(usize);
-
-impl CommKey {
-    /// The communicator at this place of the table.
-    pub const fn new(at: usize) -> Self {
-        Self(at)
-    }
-
-    #[inline]
-    pub(super) const fn index(self) -> usize {
-        self.0
-    }
-}
 
 /// What a process knows of one communicator.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

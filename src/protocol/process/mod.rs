@@ -48,10 +48,9 @@ use smallvec::SmallVec;
 
 use self::universe::Universe;
 pub use self::{
-    block::{Block, BlockKey, Level, NO_BLOCK, Need, Phase},
-    communicator::{CommKey, Communicator},
+    block::{Block, Level, NO_BLOCK, Need, Patience, Phase},
+    communicator::Communicator,
     epochs::Remembered,
-    patience::Patience,
 };
 use super::{
     Effects, Event,
@@ -67,6 +66,8 @@ use crate::{
     ids::{BlockId, CommId, DataId, UniverseId},
     rank::Rank,
 };
+
+pub use crate::ids::{BlockKey, CommKey};
 
 /// Where a process puts the effects of a call.
 pub trait Outlet {

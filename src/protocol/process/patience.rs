@@ -11,19 +11,8 @@
 
 use alloc::vec::Vec;
 
-use super::{BlockKey, CommKey, Events, Outlet, Phase, Process};
-use crate::{ids::BlockId, protocol::stages::Stage, rank::Rank};
-
-/// What a death does to the requests of a block that did not need the dead.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum Patience {
-    /// They are ended, on all ranks, so that recovery begins at once.
-    #[default]
-    Prompt,
-    /// They go on, until they are complete or their peer has ended its part of the block. All ranks
-    /// recover when the last request is over.
-    Patient,
-}
+use super::{BlockKey, CommKey, Events, Outlet, Patience, Phase, Process};
+use crate::{ids::BlockId, protocol::message::Stage, rank::Rank};
 
 impl Process {
     /// True for a block whose waits a death does not end.

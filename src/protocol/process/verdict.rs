@@ -9,8 +9,8 @@ use crate::{
     protocol::{
         agreement::{Decision, FIRST_SHARED_CONTEXT, Vote},
         fused::{Held, Values},
+        message::Stage,
         planted::planted,
-        stages::Stage,
     },
     rank::Rank,
 };

@@ -1,0 +1,69 @@
+//! States of an application that a run protects and restores.
+
+use super::TryBlock;
+use crate::{error::Error, native::Element, recovery::interval::Interval};
+
+/// What a rank must not lose: how it is protected, and how it comes back.
+///
+/// All ranks call these in the same blocks, so each may also communicate. A `Vec` of numbers is a
+/// state in slot 0, which forgets the dead after a shrink.
+pub trait State {
+    /// True when [`Self::inherit`] takes over the states of the dead: then ranks that die
+    /// together with their partner end a run that wants to shrink with [`Error::StateLost`], and
+    /// those that die before the first commit with [`Error::NothingProtected`].
+    const INHERITED: bool = false;
+
+    /// How many steps lie between two copies; asked once when a run begins, on all ranks alike.
+    fn interval(&self) -> Interval {
+        Interval::Every(1)
+    }
+
+    /// Called when the run begins, and when it begins anew since nothing is protected yet. The
+    /// state is as the program has made it, or as steps that did not count have left it.
+    ///
+    /// By default it protects the state, so that this is the first copy. A state that can be made
+    /// again from nothing is made here, and need not be protected before the first step is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::protect`].
+    fn begin(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        self.protect(block)
+    }
+
+    /// Protects the state in a block, by [`TryBlock::protect`] in any number of slots.
+    ///
+    /// # Errors
+    ///
+    /// Whatever it meets in the block; it becomes this rank's vote.
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error>;
+
+    /// Brings back what was protected, by [`TryBlock::restore`]. Before, the state is as a step
+    /// that did not count has left it, or, on a replacement, as the program has made it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::protect`].
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error>;
+
+    /// Called after a shrink and [`Self::restore`], on all ranks, to take over what
+    /// [`TryBlock::inherit`] gives. Without it the states of the dead are dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::protect`].
+    fn inherit(&mut self, _block: &mut TryBlock) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl<T: Element + Default> State for Vec<T> {
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+        block.protect(0, self)
+    }
+
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        *self = block.restore(0)?;
+        Ok(())
+    }
+}
