@@ -1,5 +1,5 @@
-//! Names that all ranks derive alike, without a message: communicators, blocks, ballots; and keys of
-//! the tables of a process.
+//! Names that all ranks derive alike, without a message: communicators, blocks, ballots; and keys
+//! of the tables of a process.
 
 /// Identifies a communicator on all its ranks.
 ///

@@ -149,8 +149,8 @@ impl Finished {
     /// [`Error::NothingProtected`] after [`super::TryBlock::restore`].
     ///
     /// Go by this one, not by what `restore` returned here: a rank that was interrupted got another
-    /// error from it, and whoever died since may have been the only one that knew. Of what the
-    /// closure of [`Comm::try_block`](super::Comm::try_block) returns, [`Tried::Faulty`] has made sure.
+    /// error from it, and a rank that died since may have been the only one that knew. For the
+    /// closure form, [`Tried::Faulty`] carries this error.
     pub fn agreed_error(&self) -> Option<Error> {
         let report = self.report();
         self.engine.borrow().agreed_error(&report)

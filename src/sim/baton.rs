@@ -11,22 +11,31 @@
 
 use std::{
     any::Any,
+    cell::RefCell,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, LockResult, Mutex, MutexGuard},
 };
 
 use super::{
     carrier::{self, Carrier},
-    here,
-    platform::SimPlatform,
     world::{Next, Pid, World},
 };
+
+thread_local! {
+    /// The process that has the baton on this thread.
+    static HERE: RefCell<Option<(Arc<Shared>, Pid)>> = const { RefCell::new(None) };
+}
+
+/// The process of this thread, if it is a simulated one.
+pub(super) fn here() -> Option<(Arc<Shared>, Pid)> {
+    HERE.with_borrow(Clone::clone)
+}
 
 /// What unwinds a process that the world ends: no panic, so no hook prints anything.
 pub(super) struct Marker;
 
 /// The program of every process; it keeps its result itself.
-pub(super) type Program = Box<dyn Fn(SimPlatform) + Send + Sync>;
+pub(super) type Program = Box<dyn Fn(&Arc<Shared>, Pid) + Send + Sync>;
 
 /// What all processes of a simulation share.
 pub(super) struct Shared {
@@ -76,20 +85,18 @@ impl Shared {
         }
         world.chosen = Some(next);
         drop(world);
-        here::leave_for(carrier::suspend);
+        // Others may have this thread meanwhile.
+        let here = HERE.take();
+        carrier::suspend();
+        HERE.set(here);
         self.lock().unwrap_or_else(|_| panic!("{FAILED}"))
     }
 
     /// The life of one process.
     fn live(self: Arc<Self>, me: Pid) {
-        let platform = || SimPlatform::new(Arc::clone(&self), me);
-        let end = catch_unwind(AssertUnwindSafe(|| {
-            here::live(platform(), || {
-                platform().begin();
-                (self.program)(platform());
-            });
-        }));
-        here::forget();
+        HERE.set(Some((Arc::clone(&self), me)));
+        let end = catch_unwind(AssertUnwindSafe(|| (self.program)(&self, me)));
+        HERE.take();
         let panic = end.err().filter(|payload| !payload.is::<Marker>());
         if let Ok(mut world) = self.lock() {
             world.leave(me, panic.as_deref().map(message));

@@ -8,8 +8,10 @@
 
 use super::{
     SimPlatform,
-    data::Post,
-    world::{Pid, World},
+    world::{
+        PROGRAMS_CONTEXT, Pid, World,
+        data::{Handed, Post},
+    },
 };
 use crate::{
     error::Error,
@@ -24,22 +26,6 @@ use crate::{
         },
     },
 };
-
-/// The only context of a communicator of the program.
-pub(super) const PROGRAMS_CONTEXT: u32 = 0;
-
-/// What is known of a request of the program beside its operation.
-#[derive(Default)]
-pub(super) struct Handed {
-    /// How many use it: the program, blocks.
-    uses: u32,
-    /// The communicator of its block.
-    block: Option<DataId>,
-    /// Its block was doomed while it was pending.
-    given_up: Option<FaultCode>,
-    /// What it has failed with, for its block, when the world was asked to end it.
-    cut: Option<FaultCode>,
-}
 
 impl Post {
     /// What a request of the program has come to, for the program and for blocks; nothing for an

@@ -4,37 +4,13 @@
 //! Applications see a world, not the platform under it; these functions reach it from anywhere in
 //! their code. Outside of a simulation they do nothing, so that the same code runs on real ranks.
 
-use std::{cell::RefCell, time::Duration};
+use std::time::Duration;
 
-use super::platform::SimPlatform;
-
-thread_local! {
-    static HERE: RefCell<Option<SimPlatform>> = const { RefCell::new(None) };
-}
-
-/// Sets the process of this thread for as long as `life` takes.
-pub(super) fn live(platform: SimPlatform, life: impl FnOnce()) {
-    HERE.set(Some(platform));
-    life();
-    forget();
-}
-
-/// The process of this thread has ended.
-pub(super) fn forget() {
-    HERE.take();
-}
-
-/// Lets other processes have this thread for as long as `others` takes.
-pub(super) fn leave_for(others: impl FnOnce()) {
-    let me = HERE.take();
-    others();
-    HERE.set(me);
-}
+use super::{baton, platform::SimPlatform};
 
 fn with<T>(ask: impl FnOnce(&SimPlatform) -> T) -> Option<T> {
-    // Not borrowed during the question, in which others may run on this thread.
-    let here = HERE.with_borrow(|here| here.as_ref().map(SimPlatform::again));
-    here.as_ref().map(ask)
+    let (shared, me) = baton::here()?;
+    Some(ask(&SimPlatform::new(shared, me)))
 }
 
 /// The number of the simulated process that calls: its launch position, spawned ones onwards.

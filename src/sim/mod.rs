@@ -42,18 +42,10 @@ use std::{
 
 mod baton;
 mod carrier;
-mod collectives;
-mod data;
 mod draw;
-mod event;
-mod files;
-mod groups;
 mod guest;
 mod here;
-mod matching;
-mod network;
 mod platform;
-mod process;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -63,7 +55,8 @@ pub use draw::Draw;
 pub use here::{compute, compute_until, crash, note, process};
 #[doc(hidden)]
 pub use platform::SimPlatform;
-pub use report::{Counters, Ending, ProcessReport, Report};
+pub use report::{Ending, ProcessReport, Report};
+pub use world::Counters;
 
 use crate::protocol::exchange::Shape;
 use baton::{FAILED, Shared};
@@ -262,9 +255,9 @@ impl Simulation {
         let keep = Arc::clone(&results);
         let shared = Shared::new(
             World::new(self),
-            Box::new(move |platform| {
-                let process = platform.process();
-                let result = program(platform);
+            Box::new(move |shared, process| {
+                SimPlatform::new(Arc::clone(shared), process).begin();
+                let result = program(SimPlatform::new(Arc::clone(shared), process));
                 keep.lock().expect("nobody panics here").insert(process, result);
             }),
         );

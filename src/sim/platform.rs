@@ -10,11 +10,9 @@ use std::{
 
 use super::{
     baton::{FAILED, Marker, Shared},
-    data::MAX_TAG,
-    groups::Parent,
-    guest::PROGRAMS_CONTEXT,
-    process::End,
-    world::{Pid, QUANTUM, Time, World, note},
+    world::{
+        MAX_TAG, PROGRAMS_CONTEXT, Pid, QUANTUM, Time, World, groups::Parent, note, process::End,
+    },
 };
 use crate::{
     error::Error,
@@ -48,11 +46,6 @@ pub struct SimPlatform {
 impl SimPlatform {
     pub(super) fn new(shared: Arc<Shared>, me: Pid) -> Self {
         Self { shared, me }
-    }
-
-    /// Another handle of the same process.
-    pub(super) fn again(&self) -> Self {
-        Self::new(Arc::clone(&self.shared), self.me)
     }
 
     /// The number of this process: its launch position, or the order of spawns after those.

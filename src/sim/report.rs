@@ -2,12 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use super::{
-    data::Post,
-    process::{End, State},
-    world::{Pid, World},
-};
-use crate::seam::platform::{Origin, Progress};
+use super::world::{Counters, Pid, World, process::End};
+use crate::seam::platform::Origin;
 
 /// How a process ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -61,31 +57,6 @@ pub struct ProcessReport<R> {
     pub open_posts: usize,
     /// Buffers given up and not yet let go of when it finalized or finished.
     pub quarantined_buffers: usize,
-}
-
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counters {
-    /// Control frames of the fast path.
-    pub fast_frames: u64,
-    /// All other control frames.
-    pub other_frames: u64,
-    /// Sends of the application.
-    pub data_messages: u64,
-    /// Bytes in them.
-    pub data_bytes: u64,
-    /// Calls of collective operations of the application.
-    pub collectives: u64,
-    /// Collective calls that make communicators or universes, with joins.
-    pub creations: u64,
-    /// How often a process was given the baton.
-    pub turns: u64,
-}
-
-impl Counters {
-    pub(super) fn count_frame(&mut self, fast: bool) {
-        *(if fast { &mut self.fast_frames } else { &mut self.other_frames }) += 1;
-    }
 }
 
 /// The outcome of a simulation. Its `Display` is a summary and, if kept, the transcript.
@@ -174,23 +145,5 @@ impl<R> fmt::Display for Report<R> {
             writeln!(f, "p{pid} {} ({} effects)", process.ending, process.effects)?;
         }
         Ok(())
-    }
-}
-
-impl World {
-    /// What a process waits for, in words.
-    pub(super) fn what_it_waits_for(&self, process: Pid) -> String {
-        let it = &self.processes[process];
-        let mut words = match it.state {
-            State::Blocked(creation) => self.creations[creation].describe(),
-            State::Idle => "idle".to_owned(),
-            State::Ready | State::Running | State::Gone => "busy".to_owned(),
-        };
-        let pending = |post: &&Post| post.progress == Progress::Pending;
-        for post in it.posts.values().filter(pending).take(4) {
-            words += "; ";
-            words += &post.describe();
-        }
-        words
     }
 }

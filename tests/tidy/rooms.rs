@@ -9,14 +9,17 @@ use crate::source::{Source, branches, line_of, words};
 const ROOMS: [&str; 8] =
     ["node", "calls", "openmpi5", "this_mpi", "deaths", "transport", "operations", "lifecycle"];
 
-/// Folders whose files do not import each other in a circle.
-const WITHOUT_CIRCLES: [&str; 5] =
-    ["src/engine/", "src/mpi/", "src/native/", "src/recovery/", "src/seam/"];
+/// Folders in which no file names what a module around it defines while that one names the file.
+/// Elsewhere it may, as every module of Rust sees what is in those around it.
+const APART: [&str; 5] = ["src/engine/", "src/mpi/", "src/native/", "src/recovery/", "src/seam/"];
 
-/// Where the path of a file leads to, seen from `src`: its modules.
-fn modules_of(path: &str) -> Option<Vec<&str>> {
-    let inside = path.strip_prefix("src/")?.strip_suffix(".rs")?;
-    Some(inside.trim_end_matches("/mod").split('/').collect())
+/// The folder of a file's crate, and where the file stands in it: its modules.
+fn modules_of(path: &str) -> Option<(&str, Vec<&str>)> {
+    let begin = if path.starts_with("src/") { 0 } else { path.find("/src/")? + 1 };
+    let (folder, inside) = path.split_at(begin + "src/".len());
+    let inside = inside.strip_suffix(".rs")?.trim_end_matches("/mod");
+    let is_root = ["lib", "main"].contains(&inside);
+    Some((folder, if is_root { Vec::new() } else { inside.split('/').collect() }))
 }
 
 /// The code of a file without its inline tests, which may name what they like.
@@ -66,7 +69,8 @@ fn named<'a>(source: &'a Source, own: &[&'a str]) -> Vec<(usize, Vec<&'a str>)> 
 
 /// What a file of a room names that stands above it.
 pub(crate) fn forbidden_rooms(source: &Source) -> Vec<String> {
-    let Some(own) = modules_of(&source.path).filter(|own| own[0] == "mpi" && own.len() > 1) else {
+    let modules = modules_of(&source.path).filter(|(folder, _)| *folder == "src/");
+    let Some((_, own)) = modules.filter(|(_, own)| own.len() > 1 && own[0] == "mpi") else {
         return Vec::new();
     };
     let Some(floor) = ROOMS.iter().position(|room| *room == own[1]) else {
@@ -85,21 +89,83 @@ pub(crate) fn forbidden_rooms(source: &Source) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// The files that import each other in a circle, or stand between two circles.
-pub(crate) fn circles(project: &[Source]) -> Vec<String> {
-    WITHOUT_CIRCLES.iter().flat_map(|folder| circles_below(folder, project)).collect()
+/// The `use` items of a file: the paths that they name, and whether they hand them on.
+fn imports<'a>(source: &'a Source, own: &[&'a str]) -> Vec<(Vec<&'a str>, bool)> {
+    let code = tested(source);
+    let mut found = Vec::new();
+    for (at, _) in words(code).filter(|(_, word)| *word == "use") {
+        let before = code[..at].rsplit([';', '{', '}']).next().unwrap_or_default();
+        let is_public = words(before).any(|(_, word)| word == "pub");
+        let tree = code[at + "use".len()..].trim_start();
+        let tree = &tree[..tree.find(';').unwrap_or(tree.len())];
+        for leaf in leaves(tree) {
+            let up = leaf.iter().take_while(|name| **name == "super").count();
+            let path = match leaf[0] {
+                "crate" => leaf[1..].to_vec(),
+                "self" => [own, &leaf[1..]].concat(),
+                _ => [&own[..own.len().saturating_sub(up)], &leaf[up..]].concat(),
+            };
+            found.push((path, is_public));
+        }
+    }
+    found
 }
 
-fn circles_below(folder: &str, project: &[Source]) -> Vec<String> {
-    let below = project.iter().filter(|it| it.path.starts_with(folder) && it.is_rust());
-    let files: BTreeMap<Vec<&str>, &Source> =
-        below.filter_map(|it| Some((modules_of(&it.path)?, it))).collect();
-    let mut arrows = BTreeSet::new();
-    for (own, source) in &files {
-        for (_, path) in named(source, own) {
-            let to = (1..=path.len()).rev().find_map(|count| files.get_key_value(&path[..count]));
-            arrows.extend(to.filter(|(to, _)| *to != own).map(|(to, _)| (own, to)));
+/// A file of a crate, as seen by the others.
+struct File<'a> {
+    source: &'a Source,
+    imports: Vec<(Vec<&'a str>, bool)>,
+}
+
+/// The files of a crate, by their modules.
+type Files<'a> = BTreeMap<Vec<&'a str>, File<'a>>;
+
+/// The file that defines what a path names, through all that only hand it on.
+fn definer<'f, 'a>(files: &'f Files<'a>, path: &[&'a str], steps: usize) -> Option<&'f [&'a str]> {
+    let count = (0..=path.len()).rev().find(|count| files.contains_key(&path[..*count]))?;
+    let (modules, file) = files.get_key_value(&path[..count])?;
+    let handed_on = path.get(count).filter(|_| steps > 0).and_then(|name| {
+        let import = file.imports.iter().find(|(import, _)| import.last() == Some(name))?;
+        let longer = [&import.0[..], &path[count + 1..]].concat();
+        definer(files, &longer, steps - 1)
+    });
+    handed_on.or(Some(modules))
+}
+
+/// The files that a file names, by what it takes from them.
+fn arrows_of<'f, 'a>(files: &'f Files<'a>, own: &[&'a str]) -> BTreeSet<&'f [&'a str]> {
+    let file = &files[own];
+    let code = tested(file.source);
+    let is_only_handed_on = |path: &[&str]| {
+        file.imports.iter().any(|(import, is_public)| *is_public && import == path)
+            && path.last().is_none_or(|name| words(code).filter(|(_, it)| it == name).count() < 2)
+    };
+    let paths = named(file.source, own).into_iter().map(|(_, path)| path);
+    let taken = paths.filter(|path| !is_only_handed_on(path));
+    taken.filter_map(|path| definer(files, &path, 8)).filter(|to| *to != own).collect()
+}
+
+/// The files that import each other in a circle, or stand between two circles.
+pub(crate) fn circles(project: &[Source]) -> Vec<String> {
+    let mut crates: BTreeMap<&str, Files<'_>> = BTreeMap::new();
+    for source in project.iter().filter(|it| it.is_rust()) {
+        let Some((folder, modules)) = modules_of(&source.path) else { continue };
+        if folder.starts_with("tests/") || folder == "ffi/src/" {
+            continue;
         }
+        let file = File { source, imports: imports(source, &modules) };
+        crates.entry(folder).or_default().insert(modules, file);
+    }
+    crates.iter().flat_map(|(folder, files)| circles_of(folder, files)).collect()
+}
+
+fn circles_of(folder: &str, files: &Files<'_>) -> Vec<String> {
+    let mut arrows = BTreeSet::new();
+    for (own, file) in files {
+        let is_apart = APART.iter().any(|apart| file.source.path.starts_with(apart));
+        let others = arrows_of(files, own).into_iter();
+        let others = others.filter(|to| is_apart && !to.is_empty() || !own.starts_with(to));
+        arrows.extend(others.map(|to| (&own[..], to)));
     }
     // What imports nothing, or is not imported, is in no circle; so is what only led there.
     loop {
@@ -111,7 +177,8 @@ fn circles_below(folder: &str, project: &[Source]) -> Vec<String> {
         }
     }
     let told = |path: &[&str]| path.join("::");
-    arrows.iter().map(|(from, to)| format!("a circle: {} -> {}", told(from), told(to))).collect()
+    let told = arrows.iter().map(|(from, to)| (told(from), told(to)));
+    told.map(|(from, to)| format!("{folder}: a circle: {from} -> {to}")).collect()
 }
 
 #[test]
@@ -143,4 +210,21 @@ fn a_circle_of_files_is_found_and_what_leads_there_is_not() {
     assert_eq!(count(&leads), 2);
     let child = ("src/mpi/calls/one/child.rs", "use super::B;");
     assert_eq!(count(&[(one, "mod child;\nuse child::A;"), child]), 2);
+    let parent = ("apps/ring/src/one.rs", "mod child;\nuse child::A;");
+    assert_eq!(count(&[parent, ("apps/ring/src/one/child.rs", "use super::B;")]), 0);
+}
+
+#[test]
+fn a_name_that_is_handed_on_leads_to_the_file_that_defines_it() {
+    let count = |face: &str, files: [&str; 2]| {
+        let [one, other] = files;
+        let files = [("src/lib.rs", face), ("src/one.rs", one), ("src/other.rs", other)];
+        circles(&files.map(|(path, text)| Source::new(path, text))).len()
+    };
+    let face = "mod one; mod other;\npub(crate) use other::{A};\npub use one::B;";
+    assert_eq!(count(face, ["use crate::A;", ""]), 0);
+    assert_eq!(count(face, ["use crate::A;", "use super::B;"]), 2);
+    assert_eq!(count(face, ["fn f() -> crate::A { }", "use super::B as C;"]), 2);
+    assert_eq!(count(face, ["use crate::A;", "pub use super::B;"]), 0);
+    assert_eq!(count(face, ["use crate::A;", "pub use super::B;\nfn f() -> B {}"]), 2);
 }

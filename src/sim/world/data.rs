@@ -13,13 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    collectives::Meeting,
-    event::Event,
-    guest::Handed,
-    matching::Port,
-    world::{Pid, Time, World, note},
-};
+use super::{MAX_TAG, Pid, Time, World, collectives::Meeting, event::Event, matching::Port, note};
 use crate::{
     fault::{FaultCode, class},
     ids::mix,
@@ -27,61 +21,68 @@ use crate::{
     rank::Rank,
     seam::{
         buffer::{AnyBuffer, Buffer},
-        platform::{Operation, PostId, Progress, Status},
+        platform::{DataId, Operation, PostId, Progress, Status},
     },
 };
 
-/// Sends of at most this many bytes complete without their receiver.
-pub(super) const EAGER_BYTES: usize = 4096;
-
-/// The greatest tag.
-pub(super) const MAX_TAG: u32 = (1 << 23) - 1;
-
 /// A data communicator, all ranks of it.
-pub(super) struct Comm {
-    pub(super) members: Vec<Pid>,
-    pub(super) sides: Vec<Side>,
+pub(in crate::sim) struct Comm {
+    pub(in crate::sim) members: Vec<Pid>,
+    pub(in crate::sim) sides: Vec<Side>,
     /// Collectives under way, by context and number.
-    pub(super) meetings: BTreeMap<(u32, u32), Meeting>,
+    pub(in crate::sim) meetings: BTreeMap<(u32, u32), Meeting>,
     /// When the last message arrives, by sender and receiver.
-    pub(super) links: BTreeMap<(usize, usize), Time>,
+    pub(in crate::sim) links: BTreeMap<(usize, usize), Time>,
     /// Contexts that all ranks have asked for.
     made: u32,
     /// The rank that certainly gets an error from collectives after the last death.
-    pub(super) victim: Option<usize>,
+    pub(in crate::sim) victim: Option<usize>,
 }
 
 /// One rank's view of a communicator.
 #[derive(Default)]
-pub(super) struct Side {
+pub(in crate::sim) struct Side {
     /// Contexts below are retired by this rank.
-    pub(super) retired: u32,
+    pub(in crate::sim) retired: u32,
     /// Contexts below are over for this rank.
-    pub(super) revoked: u32,
+    pub(in crate::sim) revoked: u32,
     made: u32,
-    pub(super) discarded: bool,
-    pub(super) ports: BTreeMap<u32, Port>,
+    pub(in crate::sim) discarded: bool,
+    pub(in crate::sim) ports: BTreeMap<u32, Port>,
 }
 
 /// An operation under way.
-pub(super) struct Post {
-    pub(super) comm: usize,
-    pub(super) rank: usize,
-    pub(super) context: u32,
-    pub(super) operation: Operation,
-    pub(super) buffer: AnyBuffer,
-    pub(super) progress: Progress,
+pub(in crate::sim) struct Post {
+    pub(in crate::sim) comm: usize,
+    pub(in crate::sim) rank: usize,
+    pub(in crate::sim) context: u32,
+    pub(in crate::sim) operation: Operation,
+    pub(in crate::sim) buffer: AnyBuffer,
+    pub(in crate::sim) progress: Progress,
     /// A send or receive whose other half has been found.
-    pub(super) matched: bool,
+    pub(in crate::sim) matched: bool,
     /// Number of the collective.
-    pub(super) number: u32,
+    pub(in crate::sim) number: u32,
     abandoned: bool,
     /// It is a request of the program, which has handed it over.
-    pub(super) handed: Option<Handed>,
+    pub(in crate::sim) handed: Option<Handed>,
+}
+
+/// What is known of a request of the program beside its operation.
+#[derive(Default)]
+pub(in crate::sim) struct Handed {
+    /// How many use it: the program, blocks.
+    pub(in crate::sim) uses: u32,
+    /// The communicator of its block.
+    pub(in crate::sim) block: Option<DataId>,
+    /// Its block was doomed while it was pending.
+    pub(in crate::sim) given_up: Option<FaultCode>,
+    /// What it has failed with, for its block, when the world was asked to end it.
+    pub(in crate::sim) cut: Option<FaultCode>,
 }
 
 impl Post {
-    pub(super) fn status(&self) -> Status {
+    pub(in crate::sim) fn status(&self) -> Status {
         Status { elements: self.buffer.elements(), ..Status::default() }
     }
 
@@ -101,7 +102,7 @@ impl Post {
         }
     }
 
-    pub(super) fn describe(&self) -> String {
+    pub(in crate::sim) fn describe(&self) -> String {
         let place = format!("in c{} context {}", self.comm, self.context);
         match self.operation {
             Operation::Send { to, tag, .. } => format!("send to {to}, tag {tag}, {place}"),
@@ -124,7 +125,7 @@ impl Post {
 }
 
 impl World {
-    pub(super) fn add_comm(&mut self, members: Vec<Pid>) -> usize {
+    pub(in crate::sim) fn add_comm(&mut self, members: Vec<Pid>) -> usize {
         let side = |_: &Pid| Side { made: 2, ..Side::default() };
         self.comms.push(Comm {
             sides: members.iter().map(side).collect(),
@@ -138,7 +139,7 @@ impl World {
     }
 
     /// Starts an operation at this rank of a communicator.
-    pub(super) fn post(
+    pub(in crate::sim) fn post(
         &mut self,
         me: Pid,
         (comm, rank): (usize, usize),
@@ -188,7 +189,7 @@ impl World {
     }
 
     /// Ends an operation, and fills its buffer with what it receives.
-    pub(super) fn complete(
+    pub(in crate::sim) fn complete(
         &mut self,
         process: Pid,
         id: PostId,
@@ -221,7 +222,7 @@ impl World {
     }
 
     /// Ends a receive that has no message yet, as if nothing had been asked.
-    pub(super) fn cancel(&mut self, me: Pid, id: PostId) {
+    pub(in crate::sim) fn cancel(&mut self, me: Pid, id: PostId) {
         if self.is_cancellable(me, id) {
             let cancelled = Status { cancelled: true, ..Status::default() };
             self.complete(me, id, Progress::Complete(cancelled), None);
@@ -236,7 +237,7 @@ impl World {
     }
 
     /// Gives up an operation: a receive is cancelled, the rest goes on without its owner.
-    pub(super) fn abandon(&mut self, me: Pid, id: PostId) {
+    pub(in crate::sim) fn abandon(&mut self, me: Pid, id: PostId) {
         if self.is_cancellable(me, id) {
             self.complete(me, id, Progress::Failed(FaultCode::Interrupted), None);
         }
@@ -248,7 +249,7 @@ impl World {
     }
 
     /// This rank retires all contexts below `context`.
-    pub(super) fn retire(&mut self, me: Pid, (comm, rank): (usize, usize), context: u32) {
+    pub(in crate::sim) fn retire(&mut self, me: Pid, (comm, rank): (usize, usize), context: u32) {
         if context <= self.comms[comm].sides[rank].retired {
             return;
         }
@@ -285,14 +286,14 @@ impl World {
     }
 
     /// True while a context is not made for this rank and nobody of the communicator is dead.
-    pub(super) fn context_is_coming(&self, comm: usize, rank: usize, context: u32) -> bool {
+    pub(in crate::sim) fn context_is_coming(&self, comm: usize, rank: usize, context: u32) -> bool {
         let group = &self.comms[comm];
         let side = &group.sides[rank];
         let alive = group.members.iter().all(|member| !self.is_dead(*member));
         alive && context >= side.made && context >= side.retired
     }
 
-    pub(super) fn gain_contexts(&mut self, comm: usize, rank: usize, made: u32) {
+    pub(in crate::sim) fn gain_contexts(&mut self, comm: usize, rank: usize, made: u32) {
         let members = &self.comms[comm].members;
         let broken = members.iter().any(|member| self.is_dead(*member));
         if broken && self.draw.chance(2) {
@@ -306,7 +307,7 @@ impl World {
     }
 
     /// Contexts below `context` are over for this rank.
-    pub(super) fn revoke(&mut self, comm: usize, rank: usize, context: u32) {
+    pub(in crate::sim) fn revoke(&mut self, comm: usize, rank: usize, context: u32) {
         let side = &mut self.comms[comm].sides[rank];
         if context <= side.revoked {
             return;
@@ -332,7 +333,7 @@ impl World {
     }
 
     /// Ends an operation without success. As in Open MPI, one of all ranks may not say why.
-    pub(super) fn fail(&mut self, process: Pid, id: PostId, code: FaultCode) {
+    pub(in crate::sim) fn fail(&mut self, process: Pid, id: PostId, code: FaultCode) {
         let post = self.processes[process].posts.get(&id.0);
         let of_all = post.is_some_and(|post| matches!(post.operation, Operation::Collective(_)));
         // Chance of its own: the seed decides the rest as it did without.
@@ -342,7 +343,7 @@ impl World {
     }
 
     /// What MPI itself knows of why operations here fail.
-    pub(super) fn disturbance(
+    pub(in crate::sim) fn disturbance(
         &self,
         me: Pid,
         (comm, rank): (usize, usize),
@@ -357,7 +358,7 @@ impl World {
     }
 
     /// The detector of `observer` has reported a death: what needs the dead ends.
-    pub(super) fn fail_operations(&mut self, observer: Pid, dead: Pid) {
+    pub(in crate::sim) fn fail_operations(&mut self, observer: Pid, dead: Pid) {
         let places = self.processes[observer].datas.clone();
         for (comm, rank) in places.into_iter().flatten() {
             let members = &self.comms[comm].members;
@@ -370,13 +371,13 @@ impl World {
     }
 
     /// True when the process knows that somebody in this communicator is dead.
-    pub(super) fn knows_of_a_death(&self, me: Pid, comm: usize) -> bool {
+    pub(in crate::sim) fn knows_of_a_death(&self, me: Pid, comm: usize) -> bool {
         let knows = &self.processes[me].knows;
         self.comms[comm].members.iter().any(|member| knows.contains(member))
     }
 
     /// Fails a new operation at once when it needs a process known to be dead.
-    pub(super) fn check_partner(&mut self, me: Pid, id: PostId) {
+    pub(in crate::sim) fn check_partner(&mut self, me: Pid, id: PostId) {
         let post = &self.processes[me].posts[&id.0];
         let Some(partner) = post.needs() else { return };
         let partner = self.comms[post.comm].members[partner.index()];
@@ -386,7 +387,7 @@ impl World {
         }
     }
 
-    pub(super) fn discard(&mut self, me: Pid, (comm, rank): (usize, usize)) {
+    pub(in crate::sim) fn discard(&mut self, me: Pid, (comm, rank): (usize, usize)) {
         let side = &mut self.comms[comm].sides[rank];
         side.discarded = true;
         side.ports.clear();
@@ -400,7 +401,7 @@ impl World {
     }
 
     /// Counts what is left when a process ends its part.
-    pub(super) fn count_leftovers(&mut self, me: Pid) {
+    pub(in crate::sim) fn count_leftovers(&mut self, me: Pid) {
         let it = &mut self.processes[me];
         if !it.finalized {
             let abandoned = it.posts.values().filter(|post| post.abandoned).count();

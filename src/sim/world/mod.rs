@@ -4,34 +4,51 @@
 //! ahead of the clock by [`QUANTUM`] at most, less than the shortest latency, so it never sees
 //! anything from the future, and nobody has to be switched to in between.
 
+mod collectives;
+pub(in crate::sim) mod data;
+mod event;
+mod files;
+pub(in crate::sim) mod groups;
+mod matching;
+mod network;
+pub(in crate::sim) mod process;
+
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BinaryHeap},
 };
 
-use super::{
-    Simulation,
-    data::Comm,
-    draw::Draw,
-    event::Event,
-    groups::{Creation, CreationKey, Universe},
-    process::{End, Process, State},
-    report::Counters,
-};
+use super::{Simulation, draw::Draw};
 use crate::{
     ids::mix,
     rank::Rank,
-    seam::{buffer::AnyBuffer, platform::Origin},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{Origin, Progress},
+    },
 };
+use data::{Comm, Post};
+use event::Event;
+use groups::{Creation, CreationKey, Universe};
+use process::{End, Process, State};
 
 /// Nanoseconds of virtual time.
-pub(super) type Time = u64;
+pub(in crate::sim) type Time = u64;
 
 /// A process, by launch position; spawned processes follow.
-pub(super) type Pid = usize;
+pub(in crate::sim) type Pid = usize;
 
 /// How far a process may run ahead of the clock without letting others run.
-pub(super) const QUANTUM: Time = 1000;
+pub(in crate::sim) const QUANTUM: Time = 1000;
+
+/// Sends of at most this many bytes complete without their receiver.
+pub(in crate::sim) const EAGER_BYTES: usize = 4096;
+
+/// The greatest tag.
+pub(in crate::sim) const MAX_TAG: u32 = (1 << 23) - 1;
+
+/// The only context of a communicator of the program.
+pub(in crate::sim) const PROGRAMS_CONTEXT: u32 = 0;
 
 /// Adds a line to the transcript, if one is kept.
 macro_rules! note {
@@ -42,11 +59,11 @@ macro_rules! note {
         }
     };
 }
-pub(super) use note;
+pub(in crate::sim) use note;
 
 /// Who gets the baton.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Next {
+pub(in crate::sim) enum Next {
     Run(Pid),
     Over,
 }
@@ -79,36 +96,61 @@ impl Ord for Entry {
     }
 }
 
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Control frames of the fast path.
+    pub fast_frames: u64,
+    /// All other control frames.
+    pub other_frames: u64,
+    /// Sends of the application.
+    pub data_messages: u64,
+    /// Bytes in them.
+    pub data_bytes: u64,
+    /// Calls of collective operations of the application.
+    pub collectives: u64,
+    /// Collective calls that make communicators or universes, with joins.
+    pub creations: u64,
+    /// How often a process was given the baton.
+    pub turns: u64,
+}
+
+impl Counters {
+    pub(in crate::sim) fn count_frame(&mut self, fast: bool) {
+        *(if fast { &mut self.fast_frames } else { &mut self.other_frames }) += 1;
+    }
+}
+
 /// Everything that is simulated.
-pub(super) struct World {
-    pub(super) settings: Simulation,
-    pub(super) clock: Time,
-    pub(super) draw: Draw,
-    pub(super) processes: Vec<Process>,
-    pub(super) universes: Vec<Universe>,
-    pub(super) comms: Vec<Comm>,
-    pub(super) creations: Vec<Creation>,
-    pub(super) creation_numbers: BTreeMap<CreationKey, usize>,
-    pub(super) creation_calls: BTreeMap<CreationKey, u32>,
+pub(in crate::sim) struct World {
+    pub(in crate::sim) settings: Simulation,
+    pub(in crate::sim) clock: Time,
+    pub(in crate::sim) draw: Draw,
+    pub(in crate::sim) processes: Vec<Process>,
+    pub(in crate::sim) universes: Vec<Universe>,
+    pub(in crate::sim) comms: Vec<Comm>,
+    pub(in crate::sim) creations: Vec<Creation>,
+    pub(in crate::sim) creation_numbers: BTreeMap<CreationKey, usize>,
+    pub(in crate::sim) creation_calls: BTreeMap<CreationKey, u32>,
     /// Contents of files, by path.
-    pub(super) files: BTreeMap<String, AnyBuffer>,
-    pub(super) counters: Counters,
-    pub(super) trace: Option<Vec<(Time, String)>>,
-    pub(super) fingerprint: u64,
+    pub(in crate::sim) files: BTreeMap<String, AnyBuffer>,
+    pub(in crate::sim) counters: Counters,
+    pub(in crate::sim) trace: Option<Vec<(Time, String)>>,
+    pub(in crate::sim) fingerprint: u64,
     /// Who runs next, when a process that suspended has found out already.
-    pub(super) chosen: Option<Next>,
+    pub(in crate::sim) chosen: Option<Next>,
     queue: BinaryHeap<Entry>,
     /// By slot; what has happened leaves its slot to others.
     events: Vec<Option<Event>>,
     vacant: Vec<usize>,
     sequence: u64,
-    pub(super) running: Pid,
-    pub(super) living: usize,
+    pub(in crate::sim) running: Pid,
+    pub(in crate::sim) living: usize,
     stuck: bool,
 }
 
 impl World {
-    pub(super) fn new(settings: Simulation) -> Self {
+    pub(in crate::sim) fn new(settings: Simulation) -> Self {
         let size = settings.ranks + settings.spares;
         let mut world = Self {
             clock: 0,
@@ -143,7 +185,7 @@ impl World {
         world
     }
 
-    pub(super) fn schedule(&mut self, time: Time, event: Event) {
+    pub(in crate::sim) fn schedule(&mut self, time: Time, event: Event) {
         self.sequence += 1;
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.events.push(None);
@@ -164,33 +206,33 @@ impl World {
     }
 
     /// A line of the transcript; asked for by `note!`.
-    pub(super) fn add_line(&mut self, at: Time, line: String) {
+    pub(in crate::sim) fn add_line(&mut self, at: Time, line: String) {
         if let Some(trace) = &mut self.trace {
             trace.push((at, line));
         }
     }
 
-    pub(super) fn latency(&mut self) -> Time {
+    pub(in crate::sim) fn latency(&mut self) -> Time {
         self.draw.within(&self.settings.latency)
     }
 
     /// The time of the running process, or the clock between two turns.
-    pub(super) fn now(&self) -> Time {
+    pub(in crate::sim) fn now(&self) -> Time {
         let running = &self.processes[self.running];
         if running.state == State::Running { running.local } else { self.clock }
     }
 
-    pub(super) fn is_dead(&self, process: Pid) -> bool {
+    pub(in crate::sim) fn is_dead(&self, process: Pid) -> bool {
         self.processes[process].dead
     }
 
     /// True until the process crashes, finishes, exits or is stopped.
-    pub(super) fn is_active(&self, process: Pid) -> bool {
+    pub(in crate::sim) fn is_active(&self, process: Pid) -> bool {
         self.processes[process].end.is_none()
     }
 
     /// Follows the queue up to the next process that can run.
-    pub(super) fn next(&mut self) -> Next {
+    pub(in crate::sim) fn next(&mut self) -> Next {
         if self.living == 0 {
             return Next::Over;
         }
@@ -248,5 +290,23 @@ impl World {
     fn pass_time(&mut self, time: Time, kind: u64, process: Pid) {
         self.clock = self.clock.max(time);
         self.fingerprint = mix(self.fingerprint ^ mix(time) ^ kind << 32 ^ process as u64);
+    }
+}
+
+impl World {
+    /// What a process waits for, in words.
+    pub(in crate::sim) fn what_it_waits_for(&self, process: Pid) -> String {
+        let it = &self.processes[process];
+        let mut words = match it.state {
+            State::Blocked(creation) => self.creations[creation].describe(),
+            State::Idle => "idle".to_owned(),
+            State::Ready | State::Running | State::Gone => "busy".to_owned(),
+        };
+        let pending = |post: &&Post| post.progress == Progress::Pending;
+        for post in it.posts.values().filter(pending).take(4) {
+            words += "; ";
+            words += &post.describe();
+        }
+        words
     }
 }

@@ -12,52 +12,28 @@
 use std::collections::VecDeque;
 
 use super::{
-    data::EAGER_BYTES,
-    event::Event,
-    world::{Pid, Time, World, note},
+    EAGER_BYTES, Pid, Time, World,
+    event::{Event, Message},
+    note,
 };
 use crate::{
     fault::FaultCode,
     rank::Rank,
-    seam::{
-        buffer::AnyBuffer,
-        platform::{Found, MessageId, Operation, PostId, Progress, Status},
-    },
+    seam::platform::{Found, MessageId, Operation, PostId, Progress},
 };
 
 /// What one context of one rank waits for, and what waits for it.
 #[derive(Default)]
-pub(super) struct Port {
+pub(in crate::sim) struct Port {
     /// Receives without a message, in the order of their posts.
-    pub(super) posted: Vec<PostId>,
+    pub(in crate::sim) posted: Vec<PostId>,
     unexpected: VecDeque<Message>,
     /// Number of the next collective.
-    pub(super) collectives: u32,
-}
-
-/// A message under way or unexpected.
-pub(super) struct Message {
-    from: Rank,
-    tag: u32,
-    payload: AnyBuffer,
-    /// The send that completes only with a receive.
-    send: Option<(Pid, PostId)>,
-}
-
-impl Message {
-    fn matches(&self, operation: &Operation) -> bool {
-        let Operation::Receive { from, tag } = *operation else { return false };
-        from.is_none_or(|from| from == self.from) && tag.is_none_or(|tag| tag == self.tag)
-    }
-
-    fn status(&self) -> Status {
-        let elements = self.payload.elements();
-        Status { source: Some(self.from), tag: self.tag, elements, cancelled: false }
-    }
+    pub(in crate::sim) collectives: u32,
 }
 
 impl World {
-    pub(super) fn start_send(
+    pub(in crate::sim) fn start_send(
         &mut self,
         me: Pid,
         id: PostId,
@@ -89,7 +65,7 @@ impl World {
         }
     }
 
-    pub(super) fn start_receive(&mut self, me: Pid, id: PostId) {
+    pub(in crate::sim) fn start_receive(&mut self, me: Pid, id: PostId) {
         let it = &self.processes[me];
         let now = it.local;
         let post = &it.posts[&id.0];
@@ -129,7 +105,7 @@ impl World {
 
     /// The first message that a receive would match, which stays, or is taken for a receive that
     /// names it.
-    pub(super) fn probe(
+    pub(in crate::sim) fn probe(
         &mut self,
         me: Pid,
         (comm, rank, context): (usize, usize, u32),
@@ -158,7 +134,7 @@ impl World {
         Ok(Some(Found { status, message: Some(id) }))
     }
 
-    pub(super) fn start_matched(&mut self, me: Pid, id: PostId, message: MessageId) {
+    pub(in crate::sim) fn start_matched(&mut self, me: Pid, id: PostId, message: MessageId) {
         let now = self.processes[me].local;
         match self.processes[me].matched.remove(&message.0) {
             Some(message) if self.is_deliverable(&message) => self.deliver(me, id, message, now),
@@ -167,7 +143,7 @@ impl World {
     }
 
     /// Drops a matched message.
-    pub(super) fn drop_message(&mut self, me: Pid, message: MessageId) {
+    pub(in crate::sim) fn drop_message(&mut self, me: Pid, message: MessageId) {
         if let Some(message) = self.processes[me].matched.remove(&message.0) {
             self.complete_dropped(&message);
         }
@@ -186,7 +162,13 @@ impl World {
     }
 
     /// A message is there.
-    pub(super) fn arrive(&mut self, comm: usize, context: u32, to: usize, message: Message) {
+    pub(in crate::sim) fn arrive(
+        &mut self,
+        comm: usize,
+        context: u32,
+        to: usize,
+        message: Message,
+    ) {
         let receiver = self.comms[comm].members[to];
         let side = &self.comms[comm].sides[to];
         let comes = self.is_deliverable(&message) || self.is_from_the_dead(&message);

@@ -12,11 +12,7 @@
 
 use std::ops::Range;
 
-use super::{
-    data::EAGER_BYTES,
-    event::Event,
-    world::{Pid, World},
-};
+use super::{EAGER_BYTES, Pid, World, event::Event};
 use crate::{
     fault::{FaultCode, class},
     seam::{
@@ -54,13 +50,13 @@ struct Entry {
 }
 
 /// One collective of all ranks.
-pub(super) struct Meeting {
+pub(in crate::sim) struct Meeting {
     entries: Vec<Option<Entry>>,
     luck: Luck,
 }
 
 impl World {
-    pub(super) fn start_collective(&mut self, me: Pid, id: PostId, collective: Collective) {
+    pub(in crate::sim) fn start_collective(&mut self, me: Pid, id: PostId, collective: Collective) {
         let post = self.processes[me].posts.get_mut(&id.0).expect("just posted");
         let (comm, rank, context) = (post.comm, post.rank, post.context);
         let payload = post.buffer.copy(0, post.buffer.elements());
@@ -173,7 +169,7 @@ impl World {
     }
 
     /// A death is known to this rank: decides what becomes of its calls.
-    pub(super) fn break_collectives(&mut self, comm: usize, rank: usize) {
+    pub(in crate::sim) fn break_collectives(&mut self, comm: usize, rank: usize) {
         let keys: Vec<_> = self.comms[comm].meetings.keys().copied().collect();
         for key in keys {
             self.draw_fate(comm, key, rank);
@@ -245,7 +241,7 @@ impl World {
     }
 
     /// After a death, chooses the rank of each communicator that certainly notices.
-    pub(super) fn choose_victims(&mut self, dead: Pid) {
+    pub(in crate::sim) fn choose_victims(&mut self, dead: Pid) {
         for at in 0..self.comms.len() {
             if !self.comms[at].members.contains(&dead) {
                 continue;

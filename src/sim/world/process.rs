@@ -13,22 +13,21 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
-    Crash, CrashPoint,
+    Pid, Time, World,
     data::Post,
-    event::Event,
+    event::{Event, Message, News},
     files::OpenFile,
-    matching::Message,
-    network::News,
-    world::{Pid, Time, World, note},
+    note,
 };
 use crate::{
     error::Error,
     seam::platform::{Made, Origin},
+    sim::{Crash, CrashPoint},
 };
 
 /// Where a process stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum State {
+pub(in crate::sim) enum State {
     /// It has the baton.
     Running,
     /// It will have the baton when its event comes.
@@ -43,7 +42,7 @@ pub(super) enum State {
 
 /// Why a process ended.
 #[derive(Clone, Debug)]
-pub(super) enum End {
+pub(in crate::sim) enum End {
     Finished,
     Crashed,
     Exited,
@@ -53,57 +52,57 @@ pub(super) enum End {
 
 /// One simulated process.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one machine")]
-pub(super) struct Process {
-    pub(super) origin: Origin,
-    pub(super) state: State,
+pub(in crate::sim) struct Process {
+    pub(in crate::sim) origin: Origin,
+    pub(in crate::sim) state: State,
     /// Set when the process has to end or has ended.
-    pub(super) end: Option<End>,
+    pub(in crate::sim) end: Option<End>,
     /// True from the moment of a crash on; a process that finished is not dead.
-    pub(super) dead: bool,
+    pub(in crate::sim) dead: bool,
     /// Its own time.
-    pub(super) local: Time,
+    pub(in crate::sim) local: Time,
     /// Which of its resume events counts.
-    pub(super) epoch: u64,
+    pub(in crate::sim) epoch: u64,
     /// Something happened since it last was idle.
     news: bool,
     /// Its last poll found something, so there may be more.
-    pub(super) undrained: bool,
+    pub(in crate::sim) undrained: bool,
     until: Option<Time>,
     timer: Option<Time>,
     crash_time: Option<Time>,
     crash_effect: Option<u64>,
-    pub(super) effects: u64,
-    pub(super) ghost_calls: u64,
+    pub(in crate::sim) effects: u64,
+    pub(in crate::sim) ghost_calls: u64,
     /// Fast frames of others than the awaited process stay in the inbox.
-    pub(super) holds_fast: bool,
-    pub(super) inbox: VecDeque<News>,
+    pub(in crate::sim) holds_fast: bool,
+    pub(in crate::sim) inbox: VecDeque<News>,
     /// Deaths that its detector has told it.
-    pub(super) knows: BTreeSet<Pid>,
+    pub(in crate::sim) knows: BTreeSet<Pid>,
     /// By local number: the universe, and whether it is still in use.
-    pub(super) universes: Vec<(usize, bool)>,
+    pub(in crate::sim) universes: Vec<(usize, bool)>,
     /// By local number: communicator and rank in it, until discarded.
-    pub(super) datas: Vec<Option<(usize, usize)>>,
+    pub(in crate::sim) datas: Vec<Option<(usize, usize)>>,
     /// The communicators that are the program's own.
-    pub(super) programs: BTreeSet<usize>,
-    pub(super) posts: BTreeMap<u32, Post>,
-    pub(super) next_post: u32,
+    pub(in crate::sim) programs: BTreeSet<usize>,
+    pub(in crate::sim) posts: BTreeMap<u32, Post>,
+    pub(in crate::sim) next_post: u32,
     /// It has looked for a message that was not there.
-    pub(super) probes: bool,
+    pub(in crate::sim) probes: bool,
     /// Messages that a probe has matched.
-    pub(super) matched: BTreeMap<u32, Message>,
+    pub(in crate::sim) matched: BTreeMap<u32, Message>,
     /// By number.
-    pub(super) files: Vec<OpenFile>,
+    pub(in crate::sim) files: Vec<OpenFile>,
     /// The creation that a spawned process joins.
-    pub(super) born_of: Option<usize>,
-    pub(super) returned: Option<Result<Made, Error>>,
-    pub(super) finalized: bool,
-    pub(super) open_posts: usize,
-    pub(super) quarantined: usize,
+    pub(in crate::sim) born_of: Option<usize>,
+    pub(in crate::sim) returned: Option<Result<Made, Error>>,
+    pub(in crate::sim) finalized: bool,
+    pub(in crate::sim) open_posts: usize,
+    pub(in crate::sim) quarantined: usize,
 }
 
 impl World {
     /// A new process.
-    pub(super) fn add_process(&mut self, origin: Origin, start: Time) -> Pid {
+    pub(in crate::sim) fn add_process(&mut self, origin: Origin, start: Time) -> Pid {
         let me = self.processes.len();
         let mine = |crash: &&Crash| crash.process as usize == me;
         let points = || self.settings.crashes.iter().filter(mine).map(|crash| crash.at);
@@ -157,7 +156,7 @@ impl World {
         me
     }
 
-    pub(super) fn run(&mut self, process: Pid) {
+    pub(in crate::sim) fn run(&mut self, process: Pid) {
         let it = &mut self.processes[process];
         it.state = State::Running;
         it.until = None;
@@ -166,7 +165,7 @@ impl World {
         self.counters.turns += 1;
     }
 
-    pub(super) fn fire_timer(&mut self, process: Pid, time: Time) {
+    pub(in crate::sim) fn fire_timer(&mut self, process: Pid, time: Time) {
         let it = &mut self.processes[process];
         if it.timer != Some(time) {
             return;
@@ -191,7 +190,7 @@ impl World {
     }
 
     /// Lets the process run at `time`, whatever happens before.
-    pub(super) fn make_ready(&mut self, process: Pid, time: Time) {
+    pub(in crate::sim) fn make_ready(&mut self, process: Pid, time: Time) {
         let it = &mut self.processes[process];
         it.state = State::Ready;
         it.epoch += 1;
@@ -201,7 +200,7 @@ impl World {
     }
 
     /// Prepares to wait for news until `until`; false when there is no need to.
-    pub(super) fn fall_idle(&mut self, process: Pid, until: Option<Time>) -> bool {
+    pub(in crate::sim) fn fall_idle(&mut self, process: Pid, until: Option<Time>) -> bool {
         let it = &mut self.processes[process];
         if std::mem::take(&mut it.news) || it.undrained {
             return false;
@@ -219,12 +218,12 @@ impl World {
         true
     }
 
-    pub(super) fn forget_news(&mut self, process: Pid) {
+    pub(in crate::sim) fn forget_news(&mut self, process: Pid) {
         self.processes[process].news = false;
     }
 
     /// Something happened to the process.
-    pub(super) fn wake(&mut self, process: Pid) {
+    pub(in crate::sim) fn wake(&mut self, process: Pid) {
         self.processes[process].news = true;
         if self.processes[process].state == State::Idle {
             self.make_ready(process, self.clock);
@@ -233,7 +232,7 @@ impl World {
 
     /// Counts a call of the running process, and an effect if it is one; the process may die
     /// right before it.
-    pub(super) fn charge(&mut self, process: Pid, is_effect: bool) {
+    pub(in crate::sim) fn charge(&mut self, process: Pid, is_effect: bool) {
         let (cost, calm_from) = (self.settings.call_cost, self.settings.calm_from);
         let it = &mut self.processes[process];
         it.local += cost;
@@ -252,7 +251,7 @@ impl World {
     }
 
     /// The process is dead from now on; it has still to unwind.
-    pub(super) fn die(&mut self, process: Pid, at: Time) {
+    pub(in crate::sim) fn die(&mut self, process: Pid, at: Time) {
         note!(self, at, "p{process} crashes");
         let it = &mut self.processes[process];
         it.end.get_or_insert(End::Crashed);
@@ -270,7 +269,7 @@ impl World {
     }
 
     /// The life of the process has ended.
-    pub(super) fn leave(&mut self, process: Pid, panic: Option<String>) {
+    pub(in crate::sim) fn leave(&mut self, process: Pid, panic: Option<String>) {
         let local = self.processes[process].local;
         if let Some(message) = panic {
             note!(self, local, "p{process} panics: {message}");

@@ -1,17 +1,47 @@
 //! What can happen in the virtual world, and to whom.
 
-use super::{
-    matching::Message,
-    network::News,
-    world::{Pid, World},
-};
-use crate::seam::{
-    buffer::AnyBuffer,
-    platform::{PostId, Progress},
+use super::{Pid, World};
+use crate::{
+    protocol::codec::Frame,
+    rank::Rank,
+    seam::{
+        buffer::AnyBuffer,
+        platform::{Operation, PostId, Progress, Status},
+    },
 };
 
+/// A message under way or unexpected.
+pub(in crate::sim) struct Message {
+    pub(super) from: Rank,
+    pub(super) tag: u32,
+    pub(super) payload: AnyBuffer,
+    /// The send that completes only with a receive.
+    pub(super) send: Option<(Pid, PostId)>,
+}
+
+impl Message {
+    pub(super) fn matches(&self, operation: &Operation) -> bool {
+        let Operation::Receive { from, tag } = *operation else { return false };
+        from.is_none_or(|from| from == self.from) && tag.is_none_or(|tag| tag == self.tag)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let elements = self.payload.elements();
+        Status { source: Some(self.from), tag: self.tag, elements, cancelled: false }
+    }
+}
+
+/// One piece of news in an inbox. It names the universe as the world does: the receiver may not
+/// have returned yet from the call that makes it.
+pub(in crate::sim) struct News {
+    pub(super) universe: usize,
+    pub(super) from: usize,
+    /// `None` when `from` is dead.
+    pub(super) frame: Option<Frame>,
+}
+
 /// Something that happens at a moment of virtual time.
-pub(super) enum Event {
+pub(in crate::sim) enum Event {
     /// A process goes on, unless it was made ready for another moment since.
     Resume { process: Pid, epoch: u64 },
     /// The time until which a process wanted to wait may have come.
@@ -38,7 +68,7 @@ pub(super) enum Event {
 
 impl Event {
     /// The process that it concerns.
-    pub(super) fn process(&self, world: &World) -> Pid {
+    pub(in crate::sim) fn process(&self, world: &World) -> Pid {
         match *self {
             Self::Resume { process, .. }
             | Self::Timer { process }
@@ -58,7 +88,7 @@ impl Event {
 impl World {
     /// Applies an event that lets nobody run by itself. What concerns a process that has ended
     /// is lost.
-    pub(super) fn happen(&mut self, event: Event) {
+    pub(in crate::sim) fn happen(&mut self, event: Event) {
         if !self.is_active(event.process(self)) {
             return;
         }

@@ -9,8 +9,9 @@
 //! What a process sent before its death still arrives; what is sent to a dead process is lost.
 
 use super::{
-    event::Event,
-    world::{Pid, World, note},
+    Pid, World,
+    event::{Event, News},
+    note,
 };
 use crate::{
     protocol::codec::{self, Frame},
@@ -18,18 +19,15 @@ use crate::{
     seam::platform::{Incoming, UniverseId},
 };
 
-/// One piece of news in an inbox. It names the universe as the world does: the receiver may not
-/// have returned yet from the call that makes it.
-pub(super) struct News {
-    universe: usize,
-    from: usize,
-    /// `None` when `from` is dead.
-    frame: Option<Frame>,
-}
-
 impl World {
     /// Sends a frame in a universe that the process knows.
-    pub(super) fn send_frame(&mut self, me: Pid, universe: UniverseId, to: Rank, frame: Frame) {
+    pub(in crate::sim) fn send_frame(
+        &mut self,
+        me: Pid,
+        universe: UniverseId,
+        to: Rank,
+        frame: Frame,
+    ) {
         let (universe, in_use) = self.processes[me].universes[universe.0 as usize];
         if !in_use {
             return;
@@ -50,7 +48,7 @@ impl World {
     }
 
     /// The next news that the process can see while it awaits this fast frame.
-    pub(super) fn take_news(
+    pub(in crate::sim) fn take_news(
         &mut self,
         me: Pid,
         awaits: Option<(UniverseId, Rank)>,
@@ -85,7 +83,7 @@ impl World {
     }
 
     /// The detector of `observer` reports a death.
-    pub(super) fn detect(&mut self, observer: Pid, dead: Pid) {
+    pub(in crate::sim) fn detect(&mut self, observer: Pid, dead: Pid) {
         if !self.processes[observer].knows.insert(dead) {
             return;
         }
@@ -102,7 +100,7 @@ impl World {
     }
 
     /// Puts the death into the inbox if it concerns this universe.
-    pub(super) fn tell_death(&mut self, observer: Pid, universe: usize, dead: Pid) {
+    pub(in crate::sim) fn tell_death(&mut self, observer: Pid, universe: usize, dead: Pid) {
         if let Some(from) = self.universes[universe].members.iter().position(|who| *who == dead) {
             self.processes[observer].inbox.push_back(News { universe, from, frame: None });
         }

@@ -1,9 +1,6 @@
 //! Files in memory: they outlive the processes, and a process may die in the middle of a write.
 
-use super::{
-    event::Event,
-    world::{Pid, Time, World, note},
-};
+use super::{Pid, Time, World, event::Event, note};
 use crate::{
     error::Error,
     fault::class,
@@ -17,7 +14,7 @@ use crate::{
 const DISK_ELEMENTS: u64 = 1 << 20;
 
 /// A file that a process has opened.
-pub(super) struct OpenFile {
+pub(in crate::sim) struct OpenFile {
     path: String,
     mode: FileMode,
     /// When the last access is over; each comes after those before it.
@@ -26,7 +23,7 @@ pub(super) struct OpenFile {
 
 impl World {
     /// Opens a file, and makes it when it is to be written and not there.
-    pub(super) fn open_file(
+    pub(in crate::sim) fn open_file(
         &mut self,
         me: Pid,
         path: &str,
@@ -47,7 +44,12 @@ impl World {
     }
 
     /// The error class of an access that the mode forbids.
-    pub(super) fn file_refusal(&self, me: Pid, access: FileAccess, elements: usize) -> Option<i32> {
+    pub(in crate::sim) fn file_refusal(
+        &self,
+        me: Pid,
+        access: FileAccess,
+        elements: usize,
+    ) -> Option<i32> {
         let end = access.at.saturating_add(elements as u64);
         match self.processes[me].files[access.file.0 as usize].mode {
             FileMode::Read if access.writes => Some(class::READ_ONLY),
@@ -57,7 +59,7 @@ impl World {
     }
 
     /// Starts an access, of which a part may be done at once.
-    pub(super) fn start_file(&mut self, me: Pid, id: PostId, access: FileAccess) {
+    pub(in crate::sim) fn start_file(&mut self, me: Pid, id: PostId, access: FileAccess) {
         let it = &self.processes[me];
         let (now, busy_until) = (it.local, it.files[access.file.0 as usize].busy_until);
         if access.writes && busy_until < now {
@@ -70,7 +72,7 @@ impl World {
     }
 
     /// The rest of an access is done.
-    pub(super) fn finish_file(&mut self, me: Pid, id: PostId) {
+    pub(in crate::sim) fn finish_file(&mut self, me: Pid, id: PostId) {
         let Some(post) = self.processes[me].posts.get(&id.0) else { return };
         let Operation::File(access) = post.operation else { return };
         let room = post.buffer.elements();

@@ -19,11 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    event::Event,
-    process::State,
-    world::{Pid, Time, World, note},
-};
+use super::{Pid, Time, World, event::Event, note, process::State};
 use crate::{
     error::Error,
     rank::{Rank, RankSet},
@@ -31,31 +27,31 @@ use crate::{
 };
 
 /// Processes with a control channel.
-pub(super) struct Universe {
-    pub(super) members: Vec<Pid>,
+pub(in crate::sim) struct Universe {
+    pub(in crate::sim) members: Vec<Pid>,
     /// When the last frame arrives: by sender, receiver, and whether it is fast.
-    pub(super) links: BTreeMap<(usize, usize, bool), Time>,
+    pub(in crate::sim) links: BTreeMap<(usize, usize, bool), Time>,
 }
 
 impl Universe {
-    pub(super) fn new(members: Vec<Pid>) -> Self {
+    pub(in crate::sim) fn new(members: Vec<Pid>) -> Self {
         Self { members, links: BTreeMap::new() }
     }
 
-    pub(super) fn rank_of(&self, process: Pid) -> usize {
+    pub(in crate::sim) fn rank_of(&self, process: Pid) -> usize {
         self.members.iter().position(|member| *member == process).expect("only members know it")
     }
 }
 
 /// What a collective call starts from.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Parent {
+pub(in crate::sim) enum Parent {
     Universe(usize),
     Comm(usize),
 }
 
 /// What a collective call is called.
-pub(super) fn name(request: &Request) -> &'static str {
+pub(in crate::sim) fn name(request: &Request) -> &'static str {
     match request {
         Request::Split { .. } => "split",
         Request::Shrink { .. } => "shrink",
@@ -83,7 +79,7 @@ fn dead(request: &Request) -> Option<&RankSet> {
 }
 
 /// Parent, name of the call, and which call of this kind, or the process that counts its calls.
-pub(super) type CreationKey = (Parent, &'static str, usize);
+pub(in crate::sim) type CreationKey = (Parent, &'static str, usize);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Stage {
@@ -97,7 +93,7 @@ enum Stage {
 }
 
 /// One collective call of all its participants.
-pub(super) struct Creation {
+pub(in crate::sim) struct Creation {
     parent: Parent,
     /// The processes of the parent, in order, and what they asked for.
     members: Vec<Pid>,
@@ -125,7 +121,7 @@ impl Creation {
         at.is_some_and(|at| self.requests[at].is_some())
     }
 
-    pub(super) fn describe(&self) -> String {
+    pub(in crate::sim) fn describe(&self) -> String {
         let parent = match self.parent {
             Parent::Universe(universe) => format!("u{universe}"),
             Parent::Comm(comm) => format!("c{comm}"),
@@ -146,7 +142,7 @@ impl Creation {
 
 impl World {
     /// A process calls; it is blocked afterwards, until [`Self::return_from`].
-    pub(super) fn enter_creation(&mut self, me: Pid, parent: Parent, request: Request) {
+    pub(in crate::sim) fn enter_creation(&mut self, me: Pid, parent: Parent, request: Request) {
         let calls = self.creation_calls.entry((parent, name(&request), me)).or_insert(0);
         *calls += 1;
         let key = (parent, name(&request), *calls as usize);
@@ -176,14 +172,14 @@ impl World {
     }
 
     /// A spawned process calls; it is blocked afterwards.
-    pub(super) fn enter_join(&mut self, me: Pid) {
+    pub(in crate::sim) fn enter_join(&mut self, me: Pid) {
         let at = self.processes[me].born_of.take().expect("no objection");
         self.creations[at].joined += 1;
         self.block(me, at);
     }
 
     /// Why a process may not make this call.
-    pub(super) fn objection(&self, me: Pid, request: &Request) -> Option<&'static str> {
+    pub(in crate::sim) fn objection(&self, me: Pid, request: &Request) -> Option<&'static str> {
         let it = &self.processes[me];
         match request {
             Request::Join => it.born_of.is_none().then_some("was not spawned or has joined before"),
@@ -247,7 +243,7 @@ impl World {
     }
 
     /// The caller's detector has told it of a death: it does not wait any longer for the dead.
-    pub(super) fn fail_creation(&mut self, me: Pid) {
+    pub(in crate::sim) fn fail_creation(&mut self, me: Pid) {
         let State::Blocked(at) = self.processes[me].state else { return };
         let creation = &self.creations[at];
         let knows = &self.processes[me].knows;
@@ -312,7 +308,7 @@ impl World {
     }
 
     /// A call is over for one participant.
-    pub(super) fn return_from(&mut self, me: Pid, at: usize, success: bool) {
+    pub(in crate::sim) fn return_from(&mut self, me: Pid, at: usize, success: bool) {
         if self.processes[me].state != State::Blocked(at) {
             return;
         }
