@@ -73,7 +73,7 @@ impl World {
         let operation = post.operation.clone();
         match self.take_unexpected((comm, rank, context), &operation) {
             Some(message) if self.is_deliverable(&message) => self.deliver(me, id, message, now),
-            // It is for no later message, and ends when the death is known.
+            // It is for no later message, and ends with the death or the revocation.
             Some(_) => self.check_partner(me, id),
             None => {
                 let port = self.comms[comm].sides[rank].ports.entry(context).or_default();
@@ -90,15 +90,8 @@ impl World {
         operation: &Operation,
     ) -> Option<Message> {
         let mut port = self.take_port(comm, rank, context);
-        let mut message = None;
-        let first = |port: &Port| port.unexpected.iter().position(|m| m.matches(operation));
-        while let Some(at) = first(&port) {
-            let found = port.unexpected.remove(at).expect("just found");
-            if self.is_deliverable(&found) || self.is_from_the_dead(&found) {
-                message = Some(found);
-                break;
-            }
-        }
+        let first = port.unexpected.iter().position(|message| message.matches(operation));
+        let message = first.and_then(|at| port.unexpected.remove(at));
         self.comms[comm].sides[rank].ports.insert(context, port);
         message
     }
@@ -171,8 +164,7 @@ impl World {
     ) {
         let receiver = self.comms[comm].members[to];
         let side = &self.comms[comm].sides[to];
-        let comes = self.is_deliverable(&message) || self.is_from_the_dead(&message);
-        if side.discarded || context < side.revoked || !comes {
+        if side.discarded || context < side.revoked {
             return;
         }
         let mut port = self.take_port(comm, to, context);
@@ -203,17 +195,12 @@ impl World {
     }
 
     /// False for a large or synchronous send that is over or whose process is dead: its data
-    /// cannot be fetched any more.
+    /// cannot be fetched any more. Its head keeps its place among the messages.
     fn is_deliverable(&self, message: &Message) -> bool {
         message.send.is_none_or(|(sender, id)| {
             let post = self.processes[sender].posts.get(&id.0);
             post.is_some_and(|post| post.progress == Progress::Pending)
         })
-    }
-
-    /// True for a message whose head has left a process that is dead now.
-    fn is_from_the_dead(&self, message: &Message) -> bool {
-        message.send.is_some_and(|(sender, _)| self.is_dead(sender))
     }
 
     fn deliver(&mut self, receiver: Pid, id: PostId, message: Message, now: Time) {
