@@ -12,7 +12,7 @@ use super::{
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
     protocol::{fused::Values, process::Block},
-    seam::{entry::Entry, platform::Post, record::Record},
+    seam::{entry::Entry, record::Record},
     timeout::Timeout,
 };
 
@@ -94,13 +94,12 @@ impl Engine {
             }
         });
         if !contents.exchanges.is_empty() {
-            for post in contents.exchanges.iter_mut().flat_map(Exchange::take_posts) {
-                if !left {
-                    self.platform.abandon(Post::Kept(post), None);
-                }
+            if !left {
+                self.abandon_messages(key);
             }
-            contents.exchanges.clear();
+            self.blocks.at_mut(key).exchanges.clear();
         }
+        let contents = self.blocks.at_mut(key);
         contents.deferred.clear();
         contents.heard.clear();
         contents.used.clear();

@@ -99,6 +99,7 @@ impl Engine {
             self.metrics.faulty += 1;
             self.blame_the_dead(key);
             if !self.process.has_left() {
+                self.abandon_messages(key);
                 self.reclaim_buffers(key);
             }
         }

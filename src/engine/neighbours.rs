@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     fault::FaultCode,
+    protocol::planted::planted,
     rank::Rank,
     seam::{
         buffer::AnyBuffer,
@@ -211,21 +212,29 @@ impl Engine {
         Progress::Failed(code)
     }
 
-    /// Gives up what is under way of a request, if it is one among neighbours; its buffer is the
-    /// application's again.
+    /// Gives the application its buffer back if the request is one among neighbours. What is under
+    /// way goes on until the block is over: it would meet a later request that does not fail.
     pub(super) fn end_exchange(&mut self, key: BlockKey, index: usize) {
         let (Need::Neighbours(at) | Need::Living(at)) = self.contents(key).records[index].need
         else {
             return;
         };
         let exchange = &mut self.blocks.at_mut(key).exchanges[at as usize];
-        for post in exchange.take_posts() {
-            self.platform.abandon(Post::Kept(post), None);
+        if planted!(GiveUpTheRest) {
+            exchange.take_posts().for_each(|post| self.platform.abandon(Post::Kept(post), None));
         }
         if let Some(buffer) = exchange.buffer.take() {
             let record = &mut self.contents_mut(key).records[index];
             record.give(buffer);
             record.end_as(record.state);
+        }
+    }
+
+    /// Gives up what is under way of all requests among neighbours of a block.
+    pub(super) fn abandon_messages(&mut self, key: BlockKey) {
+        let exchanges = &mut self.blocks.at_mut(key).exchanges;
+        for post in exchanges.iter_mut().flat_map(Exchange::take_posts) {
+            self.platform.abandon(Post::Kept(post), None);
         }
     }
 }

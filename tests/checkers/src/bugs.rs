@@ -83,6 +83,8 @@ fampi_planted::bugs! {
     DrainTheGivenUp,
     /// A block may commit in a data context in which an earlier one has left something behind.
     CommitInTheTainted,
+    /// A request among neighbours that failed gives up the messages of the living, too.
+    GiveUpTheRest,
     /// A death in a universe that is not adopted yet is forgotten.
     DropEarlyDeaths,
     /// Rows are made again by calls of the world, without the spares that vote on them.

@@ -36,11 +36,12 @@ const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
-const IN_THE_ENGINE: [Bug; 15] = [
+const IN_THE_ENGINE: [Bug; 16] = [
     Bug::ForgetTheAsker,
     Bug::DrainTheGivenUp,
     Bug::ForgetTheOvertaken,
     Bug::CommitInTheTainted,
+    Bug::GiveUpTheRest,
     Bug::DropEarlyDeaths,
     Bug::BelieveTheClass,
     Bug::KeepAbortedCopies,
