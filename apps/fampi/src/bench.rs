@@ -36,7 +36,10 @@ pub(crate) enum Benchmark {
     Block(Options),
     /// What blocks cost LULESH, against the plain program in the same run
     #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
-    Lulesh(Options),
+    Lulesh(Spread),
+    /// What blocks cost `MiniFE`, against the plain program in the same run
+    #[command(mut_arg("ranks", |ranks| ranks.default_value("4")))]
+    Minife(Spread),
     /// From a death to the board of the observer, to the last survivor that knows, and to the
     /// agreed report, by several ways to die
     Detect(detect::Options),
@@ -91,16 +94,21 @@ const LULESH: Measurement = Measurement {
     header: &["ranks", "edge", "way", "cycle/ms", "ratio to plain"],
 };
 
+const MINIFE: Measurement = Measurement {
+    program: "overhead",
+    package: Some("minife"),
+    columns: "ranks,edge,way,iteration_ms,ratio_to_plain",
+    header: &["ranks", "edge", "way", "iteration/ms", "ratio to plain"],
+};
+
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
     match benchmark {
         Benchmark::All(options) => report::main(workspace, options),
-        Benchmark::Commit(spread) if spread.nodes.is_empty() => {
-            measure(workspace, &COMMIT, &spread.options)
-        }
-        Benchmark::Commit(spread) => measure_spread(workspace, spread),
+        Benchmark::Commit(spread) => measure_spread(workspace, &COMMIT, spread),
         Benchmark::Library(options) => library::main(workspace, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
-        Benchmark::Lulesh(options) => measure(workspace, &LULESH, options),
+        Benchmark::Lulesh(spread) => measure_spread(workspace, &LULESH, spread),
+        Benchmark::Minife(spread) => measure_spread(workspace, &MINIFE, spread),
         Benchmark::Detect(options) => detect::main(workspace, options),
         Benchmark::Noise(options) => disturbance::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),
@@ -147,13 +155,17 @@ fn launch(command: &Command, of: &str, columns: &str) -> Result<Result<Vec<Row>,
 /// How ranks are placed on nodes.
 const PLACED: [&str; 2] = ["slot", "node"];
 
-/// Measures commits on several nodes: their ranks fill one after the other, then come in turns.
-fn measure_spread(workspace: &Workspace, spread: &Spread) -> Result<u8> {
+/// As [`measure`], on several nodes if that is asked for: their ranks fill one after the other,
+/// then come in turns.
+fn measure_spread(workspace: &Workspace, what: &Measurement, spread: &Spread) -> Result<u8> {
     let Spread { options, nodes, hosts } = spread;
+    if nodes.is_empty() {
+        return measure(workspace, what, options);
+    }
     options.ranks.iter().try_for_each(|&ranks| launcher::check_room(ranks))?;
     let csv = Csv::open(options.csv.as_deref())?;
     let mpi = setup::ensure(workspace)?;
-    let program = cargo::build(workspace, Program::benchmark(COMMIT.program))?;
+    let program = cargo::build(workspace, Program::benchmark(what.program).of(what.package))?;
     let mut rows: Vec<Row> = Vec::new();
     for &number in nodes {
         let nodes = Nodes::new(number, hosts)?;
@@ -163,7 +175,7 @@ fn measure_spread(workspace: &Workspace, spread: &Spread) -> Result<u8> {
                 let mut command = Launcher::with(&mpi, &extra).command(ranks, &program);
                 command.args(&options.arguments);
                 let of = format!("{ranks} ranks on {number} nodes by {placed}");
-                match launch(&nodes.first(command), &of, COMMIT.columns)? {
+                match launch(&nodes.first(command), &of, what.columns)? {
                     Ok(new) => rows.extend(new.into_iter().map(|row| {
                         [number.to_string(), placed.to_owned()].into_iter().chain(row).collect()
                     })),
@@ -176,8 +188,8 @@ fn measure_spread(workspace: &Workspace, spread: &Spread) -> Result<u8> {
             }
         }
     }
-    csv.write(&format!("nodes,placed_by,{}", COMMIT.columns), &rows)?;
-    let header: Vec<&str> = ["nodes", "by"].iter().chain(COMMIT.header).copied().collect();
+    csv.write(&format!("nodes,placed_by,{}", what.columns), &rows)?;
+    let header: Vec<&str> = ["nodes", "by"].iter().chain(what.header).copied().collect();
     println!("{}", sheet::table(&header, &rows));
     Ok(0)
 }

@@ -1,7 +1,9 @@
 //! Several nodes to measure on: hosts that a person names, or name spaces of this machine.
 //!
 //! A name space has a network, an address and a host name of its own, so that messages between two
-//! of them go by TCP, as between machines. Making one takes root and the tool `ip`.
+//! of them go by TCP, as between machines. What runs in it runs on the node's share of the
+//! processors, as on machines: ranks of two nodes share one only if there are more nodes than
+//! processors. Making name spaces takes root and the tool `ip`.
 //!
 //! ```text
 //! fampi-4711-0 ─ eth0 10.77.0.1 ─┐
@@ -21,8 +23,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::refusal::Misuse;
 
-/// How the launcher calls this tool to start a daemon.
-const AGENT: &str = "__agent";
+/// How the launcher calls this tool to start a daemon; the number of nodes follows in this word, as
+/// the launcher passes one.
+const AGENT: &str = "__agent=";
 /// The network between name spaces; nobody outside of them sees it.
 const NETWORK: &str = "10.77.0";
 /// Names of the hosts of a name space: `ip netns exec` shows this folder as `/etc`.
@@ -73,7 +76,7 @@ impl Nodes {
                 .into();
         if matches!(self, Self::Spaces(_)) {
             let tool = env::current_exe().context("cannot find this tool")?;
-            let agent = format!("{} {AGENT}", tool.display());
+            let agent = format!("{} {AGENT}{}", tool.display(), names.len());
             words.extend(
                 ["--prtemca", "plm_ssh_agent", &agent, "--prtemca", "prte_if_include", "eth0"]
                     .map(str::to_owned),
@@ -86,7 +89,7 @@ impl Nodes {
     /// The command, started on the first of the nodes if that is not here.
     pub(crate) fn first(&self, command: Command) -> Command {
         let Self::Spaces(spaces) = self else { return command };
-        let mut on = inside(&spaces.names[0]);
+        let mut on = inside(&spaces.names[0], spaces.names.len());
         on.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -171,23 +174,46 @@ fn ip(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A command in a name space, under its name; what is to run is to be added.
-fn inside(name: &str) -> Command {
+/// A command in one of so many name spaces, under its name and on its processors; what is to run is
+/// to be added.
+fn inside(name: &str, nodes: usize) -> Command {
     let mut command = Command::new("ip");
-    command.args(["netns", "exec", name, "unshare", "--uts", "sh", "-c", UNDER_A_NAME, name]);
+    command.args(["netns", "exec", name]);
+    let node = name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let processors: Vec<String> =
+        share(&allowed(), node, nodes).iter().map(ToString::to_string).collect();
+    if !processors.is_empty() {
+        command.args(["taskset", "--cpu-list", &processors.join(",")]);
+    }
+    command.args(["unshare", "--uts", "sh", "-c", UNDER_A_NAME, name]);
     command
 }
 
-/// Starts a daemon in a name space, if this process was called for that: `__agent HOST COMMAND…`.
-/// It returns at once, as `ssh` does when the daemon goes on by itself.
+/// The processors of the job, in numbers.
+fn allowed() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map_or(Vec::new(), |set| {
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|at| set.is_set(*at)).collect()
+    })
+}
+
+/// The processors of one of so many nodes: an equal part of all of them, or one that it shares with
+/// other nodes.
+fn share(all: &[usize], node: usize, nodes: usize) -> &[usize] {
+    let each = all.len() / nodes.max(1);
+    let (first, number) =
+        if each == 0 { (node % all.len().max(1), 1) } else { (node * each, each) };
+    all.get(first..first + number).unwrap_or_default()
+}
+
+/// Starts a daemon in a name space, if this process was called for that: `__agent=NODES HOST
+/// COMMAND…`. It returns at once, as `ssh` does when the daemon goes on by itself.
 pub(crate) fn start_daemon_if_asked() -> Option<Result<()>> {
     let mut words = env::args().skip(1);
-    if words.next()? != AGENT {
-        return None;
-    }
+    let nodes = words.next()?.strip_prefix(AGENT)?.parse().ok()?;
     let mut words = words.skip_while(|word| word.starts_with('-'));
     let host = words.next()?;
-    let mut command = inside(&host);
+    let mut command = inside(&host, nodes);
     // The words are those of a shell, as for `ssh`.
     command.args(["sh", "-c", &words.collect::<Vec<_>>().join(" ")]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
@@ -210,6 +236,17 @@ mod tests {
     }
 
     #[test]
+    fn each_node_has_processors_of_its_own_as_long_as_there_are_enough() {
+        let shares = |all: &[usize], nodes| -> Vec<Vec<usize>> {
+            (0..nodes).map(|node| share(all, node, nodes).to_vec()).collect()
+        };
+        assert_eq!(shares(&[0, 1, 4, 5, 6], 2), [[0, 1], [4, 5]]);
+        assert_eq!(shares(&[0, 1], 2), [[0], [1]]);
+        assert_eq!(shares(&[3, 7], 3), [[3], [7], [3]]);
+        assert_eq!(shares(&[], 1), [Vec::<usize>::new()], "unknown");
+    }
+
+    #[test]
     fn name_spaces_have_names_and_addresses_and_are_gone_afterwards() {
         if !rustix::process::geteuid().is_root() {
             return eprintln!("skipped: name spaces take root");
@@ -219,12 +256,15 @@ mod tests {
             Err(error) => return eprintln!("skipped: {error:#}"),
         };
         let name = spaces.names[1].clone();
-        let said = inside(&name).args(["hostname"]).output().expect("ip");
+        let said = inside(&name, 2).args(["hostname"]).output().expect("ip");
         assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), name);
-        let shown = inside(&name).args(["ip", "addr", "show", "eth0"]).output().expect("ip");
+        let shown = inside(&name, 2).args(["ip", "addr", "show", "eth0"]).output().expect("ip");
         assert!(String::from_utf8_lossy(&shown.stdout).contains("10.77.0.2/24"));
+        let processors = inside(&name, 2).args(["nproc"]).output().expect("coreutils");
+        let number = (allowed().len() / 2).max(1).to_string();
+        assert_eq!(String::from_utf8_lossy(&processors.stdout).trim(), number);
         drop(spaces);
         assert!(!folder(&name).exists());
-        assert!(!inside(&name).arg("true").output().expect("ip").status.success());
+        assert!(!inside(&name, 2).arg("true").output().expect("ip").status.success());
     }
 }

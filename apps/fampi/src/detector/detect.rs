@@ -19,6 +19,7 @@ use clap::builder::PossibleValuesParser;
 use crate::cargo::{self, Program};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
+use crate::nodes::Nodes;
 use crate::plot::{self, Chart, Series, Upwards};
 use crate::progress::Step;
 use crate::refusal::{Misuse, whole};
@@ -91,6 +92,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "WAY,…", value_delimiter = ',', default_values = WAYS,
           hide_default_value = true, value_parser = PossibleValuesParser::new(WAYS))]
     how: Vec<String>,
+    /// Put the ranks on so many nodes in turns: name spaces of this machine, which take root
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = whole(1_u32..=64, "a number of nodes from 1 to 64"))]
+    nodes: Option<u32>,
     /// Write the rows to this file, too, and draw their distribution beside it: the same name with
     /// the endings .svg and .png
     #[arg(long, value_name = "FILE")]
@@ -111,6 +116,8 @@ struct Laboratory<'a> {
     program: PathBuf,
     observer: PathBuf,
     options: &'a Options,
+    /// Where the ranks are, unless all are here.
+    nodes: Option<Nodes>,
     /// For the time of death.
     folder: tempfile::TempDir,
 }
@@ -128,6 +135,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         program: cargo::build(workspace, Program::benchmark("detect"))?,
         observer: cargo::build(workspace, Program::observer().at_its_best())?,
         options,
+        nodes: options.nodes.map(|number| Nodes::new(number, &[])).transpose()?,
         folder: tempfile::tempdir().context("cannot make a temporary folder")?,
     };
     let study = |way, setting| Study { way, setting, deaths: Vec::new(), launches: 0 };
@@ -178,7 +186,7 @@ impl Study<'_> {
     }
 
     fn launch(&mut self, laboratory: &Laboratory<'_>) -> Result<End> {
-        let Laboratory { mpi, program, observer, options, folder } = laboratory;
+        let Laboratory { mpi, program, observer, options, nodes, folder } = laboratory;
         let most = 3 + 2 * options.trials.div_ceil(TRIALS_PER_LAUNCH);
         let (way, told) = (self.way, self.deaths.len());
         if self.launches == most {
@@ -186,7 +194,10 @@ impl Study<'_> {
         }
         self.launches += 1;
         let trials = self.missing(options).min(TRIALS_PER_LAUNCH);
-        let extra = launcher::ignore_statuses();
+        let mut extra = Vec::from(launcher::ignore_statuses());
+        if let Some(nodes) = nodes {
+            extra.extend(nodes.arguments(options.ranks, true)?);
+        }
         let mut command = Launcher::with(mpi, &extra).command(options.ranks, program);
         command.args([way, &trials.to_string()]).arg(folder.path().join("death"));
         let watches = self.setting != Setting::Mpi;
@@ -196,6 +207,9 @@ impl Study<'_> {
             Setting::Watcher | Setting::Mpi => command.env_remove("FAMPI_OBSERVER"),
         };
         command.env("RUST_BACKTRACE", "0");
+        if let Some(nodes) = nodes {
+            command = nodes.first(command);
+        }
         let errors = tempfile::tempfile().context("cannot make a temporary file")?;
         let script = Script {
             timeout: Some(LIMIT),
