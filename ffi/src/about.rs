@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    block::put,
+    arguments::put,
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT},
 };
 

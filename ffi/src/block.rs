@@ -1,63 +1,23 @@
 //! Blocks: start, finish, raise, interrupt; and timeouts.
 
-use std::{ffi::c_int, mem::take, slice, time::Duration};
+use std::{ffi::c_int, mem::take};
 
 use fampi_core::{Level, Timeout, guest::GuestBlock};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
+    arguments::{self, list, put},
     codes::{
-        FAMPI_ERR_ARG, FAMPI_ERR_COUNT, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, FAMPI_TIMEOUT_NEVER,
-        FAMPI_TIMEOUT_POLL, FAMPI_TRYBLOCK_GLOBAL, FAMPI_TRYBLOCK_LOCAL,
-        FAMPI_TRYBLOCK_WITH_COLLECTIVE, FAMPI_Timeout, may_be_raised,
+        FAMPI_ERR_ARG, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, FAMPI_TIMEOUT_NEVER,
+        FAMPI_TRYBLOCK_GLOBAL, FAMPI_TRYBLOCK_LOCAL, FAMPI_TRYBLOCK_WITH_COLLECTIVE, FAMPI_Timeout,
+        Result, may_be_raised,
     },
-    fused::Reduction,
+    handles::{Entry, Kind},
+    numbers::Reduction,
     origin::needs_all,
     request::null,
-    state::{Entry, Kind, Result, State, enter, enter_started},
+    state::{State, enter, enter_started},
 };
-
-/// The timeout that a number stands for.
-pub(crate) fn timeout(nanoseconds: FAMPI_Timeout) -> Result<Timeout> {
-    match nanoseconds {
-        FAMPI_TIMEOUT_POLL => Ok(Timeout::Poll),
-        FAMPI_TIMEOUT_NEVER => Ok(Timeout::Never),
-        nanoseconds => u64::try_from(nanoseconds)
-            .map(|nanoseconds| Timeout::After(Duration::from_nanos(nanoseconds)))
-            .map_err(|_| FAMPI_ERR_ARG),
-    }
-}
-
-/// The list that the program gives as pointer and number.
-///
-/// # Safety
-///
-/// The pointer is null, or to so many values that live, and are nobody else's, for `'a`.
-pub(crate) unsafe fn list<'a, T>(count: c_int, pointer: *mut T) -> Result<&'a mut [T]> {
-    let count = usize::try_from(count).map_err(|_| FAMPI_ERR_COUNT)?;
-    if count == 0 {
-        return Ok(&mut []);
-    }
-    if pointer.is_null() {
-        return Err(FAMPI_ERR_ARG);
-    }
-    // SAFETY: not null, and the rest is our caller's promise.
-    Ok(unsafe { slice::from_raw_parts_mut(pointer, count) })
-}
-
-/// Writes a result.
-///
-/// # Safety
-///
-/// The pointer is null or to a variable of the program.
-pub(crate) unsafe fn put<T>(pointer: *mut T, value: T) -> Result<()> {
-    if pointer.is_null() {
-        return Err(FAMPI_ERR_ARG);
-    }
-    // SAFETY: not null, and the rest is our caller's promise.
-    unsafe { pointer.write(value) };
-    Ok(())
-}
 
 /// Sets a timeout to so many seconds, fractions included. 0 is `FAMPI_TIMEOUT_POLL`, infinity and
 /// what does not fit are `FAMPI_TIMEOUT_NEVER`.
@@ -231,7 +191,7 @@ pub unsafe extern "C" fn FAMPI_TryBlock_finish(
     timeout: FAMPI_Timeout,
 ) -> c_int {
     enter_started(|state| {
-        let limit = self::timeout(timeout)?;
+        let limit = arguments::timeout(timeout)?;
         // SAFETY: our caller's promise.
         let requests = unsafe { list(count, array_of_requests) }?;
         match requests {

@@ -15,13 +15,12 @@ use crate::{
         FAMPI_Init, FAMPI_Request_raise_error, FAMPI_TryBlock_finish, FAMPI_TryBlock_interrupt,
         FAMPI_TryBlock_start,
     },
-    codes::{FAMPI_TIMEOUT_NEVER, FAMPI_TRYBLOCK_GLOBAL, FAMPI_Timeout},
+    codes::{FAMPI_TIMEOUT_NEVER, FAMPI_TRYBLOCK_GLOBAL, FAMPI_Timeout, Result},
     query::{FAMPI_Comm_known_failed, FAMPI_Get_failed_group},
     recover::{FAMPI_Comm_irebuild_join, FAMPI_Comm_ishrink, igrow},
     request::null as no_request,
     spawn::FAMPI_Comm_spawn,
     standard::FAMPI_Request_free,
-    state::Result,
     wait::FAMPI_Wait_local,
 };
 

@@ -8,6 +8,9 @@ use std::ffi::{CStr, c_char, c_int};
 use fampi_core::{Codes, Error, FaultCode, Patience, fault::class_name, guest::MAX_TAG};
 use mpi::ffi;
 
+/// What a function of the interface comes to: success, or the code to return.
+pub(crate) type Result<T> = std::result::Result<T, c_int>;
+
 /// Done. The same number as `MPI_SUCCESS`.
 pub const FAMPI_SUCCESS: c_int = 0;
 

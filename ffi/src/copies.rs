@@ -15,9 +15,9 @@ use fampi_core::{MAX_SLOTS, guest::GuestBlock};
 use mpi::ffi::{self, MPI_Aint, MPI_Datatype, MPI_Request};
 
 use crate::{
-    block::put,
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, of_error},
-    state::{Result, State, enter_started},
+    arguments::put,
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result, of_error},
+    state::{State, enter_started},
 };
 
 /// The block, which is global and not finished.

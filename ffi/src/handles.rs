@@ -6,16 +6,17 @@
 use std::{collections::HashMap, ffi::c_int, hash::BuildHasherDefault};
 
 use fampi_core::{
+    engine::platform::PostId,
     guest::{GuestBlock, Part},
     mpi::Spread,
 };
 use mpi::ffi::MPI_Request;
 
 use crate::{
-    collective::Running,
-    fused::Target,
-    recover::Making,
+    making::Making,
+    numbers::Target,
     request::{Handle, key, null},
+    running::Running,
 };
 
 /// A block and the list that was given to its finish.
@@ -52,6 +53,27 @@ impl Block {
     fn drop_restored(&mut self) {
         self.restored.clear();
     }
+}
+
+/// What of a list belongs to its block. It is empty between calls, and keeps its memory.
+#[derive(Default)]
+pub(crate) struct List {
+    pub(crate) parts: Vec<Part>,
+    /// For each part its place in the list, if one of them has another number there.
+    pub(crate) places: Vec<usize>,
+    /// Collectives of ours, by their places among the parts.
+    pub(crate) collectives: Vec<(usize, MPI_Request)>,
+    /// Requests of ours, of which none is to be there twice.
+    pub(crate) ours: Vec<usize>,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy)]
+pub(crate) enum Awaited {
+    Operation(PostId),
+    Block(GuestBlock),
+    Collective(GuestBlock, usize),
+    Making,
 }
 
 /// What a request of ours stands for.

@@ -24,10 +24,7 @@ use fampi_core::{
 };
 use mpi::ffi::{self, MPI_Aint, MPI_Datatype, MPI_Op};
 
-use crate::{
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT},
-    state::Result,
-};
+use crate::codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, Result};
 
 /// A datatype of the program.
 #[derive(Clone, Copy)]

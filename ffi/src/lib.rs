@@ -1,19 +1,22 @@
 //! The C interface of fampi: blocks over communicators and requests that belong to the program.
 //!
 //! ```text
-//! codes    numbers and their sentences      block     start, finish, raise; timeouts
-//! request  generalized requests of MPI      wait      the local waits
-//! state    communicators, the boundary      handles   the table of these requests
-//! users    the program's own requests       callbacks what MPI calls us for
-//! standard MPI's own calls                  owned     what one thread uses
-//! recover  ishrink, irebuild, join          query     what a decided block says
-//! spawn    new processes, and their start   copies    protect, restore, inherit
-//! fused    reductions on the commit         about     version, features, diagnosis
-//! world    a world that survives            pool      who holds which rank of it
-//! calls    what these two call
-//! list     what a block is finished with      message   messages in lanes of fampi's own
-//! layout   parts in the program's memory      collective collectives over the living
-//! rooted   those with a root                  alike     the others
+//! codes    numbers and their sentences      arguments timeouts, lists, results
+//! owned    what one thread uses             loaded    what happens before the program begins
+//! freed    what was freed since             origin    groups, and where requests came from
+//! request  generalized requests of MPI      users     the program's own requests
+//! layout   parts in the program's memory    running   collectives that are under way
+//! numbers  numbers of reductions            making    communicators in the making
+//! handles  the table of all these requests  state     communicators, the boundary
+//! named    what a handle stands for         list      what a block is finished with
+//! block    start, finish, raise             fused     reductions on the commit
+//! wait     the local waits                  standard  MPI's own calls
+//! message  messages in lanes of our own     copies    protect, restore, inherit
+//! query    what a decided block says        about     version, features, diagnosis
+//! recover  ishrink, irebuild, join          spawn     new processes, and their start
+//! collective collectives over the living    rooted, alike  those with a root, and the others
+//! calls    what the next two call           pool      who holds which rank of a world
+//! world    a world that survives
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -31,17 +34,22 @@
 
 pub mod about;
 pub mod alike;
+mod arguments;
 pub mod block;
-pub mod callbacks;
 mod calls;
 pub mod codes;
 pub mod collective;
 pub mod copies;
+mod freed;
 pub mod fused;
 pub mod handles;
 mod layout;
 mod list;
+mod loaded;
+mod making;
 pub mod message;
+mod named;
+mod numbers;
 mod origin;
 mod owned;
 mod pool;
@@ -49,6 +57,7 @@ pub mod query;
 pub mod recover;
 pub mod request;
 pub mod rooted;
+mod running;
 pub mod spawn;
 pub mod standard;
 pub mod state;

@@ -6,30 +6,18 @@
 
 use fampi_core::{
     guest::{GuestBlock, Part},
-    mpi::{Kept, MpiPlatform},
+    mpi::Kept,
 };
 use mpi::ffi::MPI_Request;
 
 use crate::{
-    codes::{FAMPI_ERR_REQUEST, FAMPI_ERR_STATE},
-    handles::Handles,
+    codes::{FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result},
+    handles::{Entry, Handles, Kind, List},
     origin,
     request::{key, null},
-    state::{Entry, Kind, Result, State},
-    users,
+    state::State,
+    users::{self, forget},
 };
-
-/// What of a list belongs to its block. It is empty between calls, and keeps its memory.
-#[derive(Default)]
-pub(crate) struct List {
-    pub(crate) parts: Vec<Part>,
-    /// For each part its place in the list, if one of them has another number there.
-    places: Vec<usize>,
-    /// Collectives of ours, by their places among the parts.
-    collectives: Vec<(usize, MPI_Request)>,
-    /// Requests of ours, of which none is to be there twice.
-    ours: Vec<usize>,
-}
 
 impl List {
     /// Finds what the requests stand for, and makes all of it parts of the block; MPI keeps those
@@ -157,9 +145,4 @@ impl List {
             }
         }
     }
-}
-
-/// A block that had these parts is no more, or has none of them.
-pub(crate) fn forget(mpi: &mut MpiPlatform, parts: &[Part]) {
-    mpi.forget_requests(parts.iter().filter_map(Part::post));
 }

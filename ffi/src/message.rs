@@ -5,29 +5,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use fampi_core::{
-    Rank,
-    engine::platform::PostId,
-    guest::{GuestBlock, GuestComm, MAX_TAG},
-};
+use fampi_core::{Rank, guest::MAX_TAG};
 use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Request};
 
 use crate::{
-    block::put,
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM},
-    state::{Result, State, enter},
+    arguments::put,
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, Result},
+    state::{State, enter},
 };
-
-/// A message that the program has started through us.
-#[derive(Clone, Copy)]
-pub(crate) struct Message {
-    pub(crate) comm: GuestComm,
-    /// The block that it belongs to.
-    pub(crate) block: Option<GuestBlock>,
-    /// The rank that it is sent to or received from; nothing for a receive from any source.
-    pub(crate) peer: Option<Rank>,
-    pub(crate) post: PostId,
-}
 
 /// What a message is started with, but for its buffer.
 #[derive(Clone, Copy)]

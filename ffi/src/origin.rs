@@ -12,7 +12,7 @@ use fampi_core::{
 };
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
-use crate::state::Result;
+use crate::codes::{FAMPI_ERR_COMM, Result};
 
 /// The processes of a communicator.
 struct Group(MPI_Group);
@@ -100,4 +100,26 @@ pub(crate) fn needs_all(mpi: &MpiPlatform, raw: MPI_Request, own: MPI_Comm) -> b
         Origin::Collective(comm) => comm == own || is_part(own, comm) == Ok(true),
         _ => false,
     }
+}
+
+/// The rank of this process in a communicator, and the number of its ranks.
+pub(crate) fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {
+    let (mut me, mut size) = (0, 0);
+    // SAFETY: the communicator is in use; the results are ours.
+    let rank = unsafe { ffi::MPI_Comm_rank(comm, &raw mut me) };
+    // SAFETY: as above.
+    let count = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
+    if rank == 0 && count == 0 { Ok((me, size)) } else { Err(FAMPI_ERR_COMM) }
+}
+
+/// Whether a communicator has two groups; an error for what is no communicator.
+pub(crate) fn links_two_groups(raw: MPI_Comm) -> Result<bool> {
+    // SAFETY: reading a constant that MPI's library defines.
+    if raw.0.is_null() || raw == unsafe { ffi::RSMPI_COMM_NULL } {
+        return Err(FAMPI_ERR_COMM);
+    }
+    let mut flag = 0;
+    // SAFETY: the result is ours; that the handle is one of MPI's is the program's promise.
+    let code = unsafe { ffi::MPI_Comm_test_inter(raw, &raw mut flag) };
+    if code == 0 { Ok(flag != 0) } else { Err(FAMPI_ERR_COMM) }
 }

@@ -25,10 +25,9 @@ use crate::{
     calls,
     codes::{
         FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_TIMEOUT, FAMPI_TIMEOUT_NEVER,
-        FAMPI_TIMEOUT_POLL,
+        FAMPI_TIMEOUT_POLL, Result,
     },
-    recover::place_in,
-    state::Result,
+    origin::place_in,
 };
 
 /// How often a recovery begins again.

@@ -9,10 +9,11 @@ use fampi_core::{
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
 use crate::{
-    block::{list, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE},
+    arguments::{list, put},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result},
+    handles::Kind,
     origin::{comm_of, is_part, places},
-    state::{Kind, Result, State, enter, enter_started},
+    state::{State, enter, enter_started},
 };
 
 /// The report of a block, which is the program's until `FAMPI_Report_free`.

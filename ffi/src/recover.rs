@@ -13,52 +13,20 @@
 use std::ffi::c_int;
 
 use fampi_core::{
-    guest::{Guest, GuestComm, Repairing, Shrinking, Task},
+    guest::{Guest, GuestComm, Repairing, Task},
     mpi::Seat,
 };
-use mpi::ffi::{self, MPI_Comm, MPI_Request};
+use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
-    block::{list, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, of_error},
+    arguments::{list, put},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, Result, of_error},
+    handles::{Entry, Kind},
+    making::{Making, Plan, Stage},
+    origin::{links_two_groups, place_in},
     query::known_failed,
-    state::{Entry, Kind, Result, State, enter},
+    state::{State, enter},
 };
-
-/// A communicator in the making, and where the program wants its handle.
-pub(crate) struct Making {
-    stage: Stage,
-    target: *mut MPI_Comm,
-}
-
-enum Stage {
-    Shrink(Shrinking),
-    /// Of a communicator that was never in use, and has lost processes.
-    ShrinkUnused(MPI_Comm),
-    Rebuild(Repairing, Plan),
-    Over(c_int),
-}
-
-/// What a rebuild is told, and the handle that it has made.
-struct Plan {
-    link: MPI_Comm,
-    seat: Seat,
-    made: Option<MPI_Comm>,
-}
-
-impl Making {
-    fn kind(stage: Stage, target: *mut MPI_Comm) -> Kind {
-        Kind::Making(Box::new(Self { stage, target }))
-    }
-
-    /// The return code, once it is over.
-    pub(crate) fn outcome(&self) -> Option<c_int> {
-        match self.stage {
-            Stage::Over(code) => Some(code),
-            _ => None,
-        }
-    }
-}
 
 /// Goes on with a communicator in the making as far as possible.
 pub(crate) fn advance(state: &mut State, raw: MPI_Request) {
@@ -149,7 +117,7 @@ fn add(
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    let made = state.handles.add(Making::kind(stage, newcomm))?;
+    let made = state.handles.add(Kind::Making(Box::new(Making { stage, target: newcomm })))?;
     // SAFETY: our callers' promise, asked for null before.
     unsafe { put(request, made) }
 }
@@ -315,25 +283,4 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild_join(
 /// MPI knows this handle, and it links two groups.
 fn check_link(raw: MPI_Comm) -> Result<()> {
     if links_two_groups(raw)? { Ok(()) } else { Err(FAMPI_ERR_COMM) }
-}
-
-pub(crate) fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {
-    let (mut me, mut size) = (0, 0);
-    // SAFETY: the communicator is in use; the results are ours.
-    let rank = unsafe { ffi::MPI_Comm_rank(comm, &raw mut me) };
-    // SAFETY: as above.
-    let count = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
-    if rank == 0 && count == 0 { Ok((me, size)) } else { Err(FAMPI_ERR_COMM) }
-}
-
-/// Whether a communicator has two groups; an error for what is no communicator.
-pub(crate) fn links_two_groups(raw: ffi::MPI_Comm) -> Result<bool> {
-    // SAFETY: reading a constant that MPI's library defines.
-    if raw.0.is_null() || raw == unsafe { ffi::RSMPI_COMM_NULL } {
-        return Err(FAMPI_ERR_COMM);
-    }
-    let mut flag = 0;
-    // SAFETY: the result is ours; that the handle is one of MPI's is the program's promise.
-    let code = unsafe { ffi::MPI_Comm_test_inter(raw, &raw mut flag) };
-    if code == 0 { Ok(flag != 0) } else { Err(FAMPI_ERR_COMM) }
 }

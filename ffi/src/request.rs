@@ -15,7 +15,7 @@ use std::{
 
 use mpi::ffi;
 
-use crate::callbacks::note_freed;
+use crate::freed::note_freed;
 
 /// What MPI is told about a request of ours when it asks. MPI knows its address from the start of
 /// the request until it frees it; for the next request it is used again.

@@ -4,39 +4,17 @@
 //! started waits in `MPI_Init`. Here one rank calls it alone, while the others wait in a way that
 //! ends; each process watches its own start, from the moment at which this library is loaded.
 
-use std::{
-    ffi::{CStr, c_char, c_int},
-    hint::black_box,
-    panic::catch_unwind,
-};
+use std::ffi::{CStr, c_char, c_int};
 
-use fampi_core::{
-    Error,
-    mpi::{Command, before_mpi},
-};
+use fampi_core::{Error, mpi::Command};
 use mpi::ffi::{self, MPI_Comm, MPI_Info};
 
 use crate::{
-    block::put,
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, of_error},
-    recover::place_in,
-    state::{Result, State, enter},
+    arguments::put,
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, Result, of_error},
+    origin::place_in,
+    state::{State, enter},
 };
-
-/// When the library is loaded, before the program begins.
-extern "C" fn loaded() {
-    // Without a watch a start is what it was.
-    drop(catch_unwind(before_mpi));
-}
-
-#[used]
-#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
-static LOADED: extern "C" fn() = loaded;
-
-/// Makes a program that has this library in it take the variable above, too.
-pub(crate) fn keep() {
-    black_box(&LOADED);
-}
 
 /// Starts processes, and links them to the ranks of `comm`, a shrunken communicator, for
 /// `FAMPI_Comm_irebuild` or `MPI_Intercomm_merge`. All its ranks call it. Rank 0 gives what to

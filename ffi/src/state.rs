@@ -6,39 +6,31 @@
 use std::{
     any::Any,
     cell::{Cell, RefCell},
-    ffi::c_int,
+    ffi::{c_int, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use fampi_core::{
     Rank,
-    engine::platform::PostId,
     guest::{Guest, GuestComm},
     mpi::MpiPlatform,
 };
 use mpi::ffi;
 
-pub(crate) use crate::handles::{Block, Entry, Kind};
 use crate::{
-    callbacks::{attribute, comm_is_freed, mark, mpi_ends, mpi_is_waiting},
     codes::{
-        FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE,
-        FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, of_error,
+        FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST,
+        FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, Result, of_error,
     },
-    fused::Number,
-    handles::Handles,
-    list::{self, List},
-    message::Message,
+    freed::{FREED, Freed, attribute, comm_is_freed, mark},
+    handles::{Awaited, Block, Entry, Handles, Kind, List},
+    loaded,
+    numbers::Number,
+    origin::links_two_groups,
     owned::Owned,
-    recover::links_two_groups,
     request::{empty_status, null, repeats},
-    spawn,
     users::{self, Users},
-    wait::Awaited,
 };
-
-/// What a function of the interface comes to: success, or the code to return.
-pub(crate) type Result<T> = std::result::Result<T, c_int>;
 
 /// A communicator in use.
 #[derive(Clone, Copy)]
@@ -76,29 +68,14 @@ pub(crate) struct State {
 }
 
 /// What belongs to the thread that calls us.
-pub(crate) struct Here {
+struct Here {
     /// What every call returns: after a panic, or when MPI is being finalised. 0 until then.
     closed: Cell<c_int>,
-    pub(crate) state: RefCell<Option<State>>,
-    /// Something was freed since somebody looked, or all is over: to be seen to before a call.
-    pub(crate) news: Cell<bool>,
-    /// Places of requests that MPI has freed since somebody looked.
-    pub(crate) freed: RefCell<Vec<u32>>,
-    /// The program's requests that it has freed since somebody looked.
-    pub(crate) freed_by_program: RefCell<Vec<ffi::MPI_Request>>,
-    /// Communicators that the program has freed since somebody looked.
-    pub(crate) freed_comms: RefCell<Vec<ffi::MPI_Comm>>,
+    state: RefCell<Option<State>>,
 }
 
 /// Not dropped at the end: that would be late for MPI.
-pub(crate) static HERE: Owned<Here> = Owned::new(Here {
-    closed: Cell::new(0),
-    state: RefCell::new(None),
-    news: Cell::new(false),
-    freed: RefCell::new(Vec::new()),
-    freed_by_program: RefCell::new(Vec::new()),
-    freed_comms: RefCell::new(Vec::new()),
-});
+static HERE: Owned<Here> = Owned::new(Here { closed: Cell::new(0), state: RefCell::new(None) });
 
 /// Runs the body of a function; its result becomes the return code.
 ///
@@ -109,34 +86,40 @@ pub(crate) static HERE: Owned<Here> = Owned::new(Here {
 #[inline(always)]
 pub(crate) fn enter(mut body: impl FnMut(&mut Option<State>) -> Result<()>) -> c_int {
     let body = &mut body;
-    let Some(here) = HERE.get() else { return FAMPI_ERR_THREAD };
-    let guarded = catch_unwind(AssertUnwindSafe(|| enter_here(here, body)));
-    guarded.map_or_else(|panic| close(here, &panic), |done| done.err().unwrap_or(0))
+    let (Some(here), Some(freed)) = (HERE.get(), FREED.get()) else { return FAMPI_ERR_THREAD };
+    let guarded = catch_unwind(AssertUnwindSafe(|| enter_here(here, freed, body)));
+    guarded.map_or_else(|panic| fail(&panic), |done| done.err().unwrap_or(0))
 }
 
 /// A panic was caught: nothing goes on after it.
 #[cold]
-fn close(here: &Here, _: &Box<dyn Any + Send>) -> c_int {
-    here.close(FAMPI_ERR_INTERNAL);
+fn fail(_: &Box<dyn Any + Send>) -> c_int {
+    close(FAMPI_ERR_INTERNAL);
     FAMPI_ERR_INTERNAL
 }
 
+/// From now on every call returns this code.
+pub(crate) fn close(code: c_int) {
+    if let (Some(here), Some(freed)) = (HERE.get(), FREED.get()) {
+        here.closed.set(code);
+        freed.news.set(true);
+    }
+}
+
 #[inline]
-fn enter_here(here: &Here, body: &mut impl FnMut(&mut Option<State>) -> Result<()>) -> Result<()> {
+fn enter_here(
+    here: &Here,
+    freed: &Freed,
+    body: &mut impl FnMut(&mut Option<State>) -> Result<()>,
+) -> Result<()> {
     let mut state = here.state.try_borrow_mut().map_err(|_| here.refusal())?;
-    if here.news.get() {
-        here.see_to_news(&mut state)?;
+    if freed.news.get() {
+        here.see_to_news(freed, &mut state)?;
     }
     body(&mut state)
 }
 
 impl Here {
-    /// From now on every call returns this code.
-    pub(crate) fn close(&self, code: c_int) {
-        self.closed.set(code);
-        self.news.set(true);
-    }
-
     /// For a call that comes while another one is going on.
     #[cold]
     fn refusal(&self) -> c_int {
@@ -144,13 +127,13 @@ impl Here {
     }
 
     #[cold]
-    fn see_to_news(&self, state: &mut Option<State>) -> Result<()> {
+    fn see_to_news(&self, freed: &Freed, state: &mut Option<State>) -> Result<()> {
         if self.closed.get() != 0 {
             return Err(self.closed.get());
         }
         if let Some(state) = state.as_mut() {
-            self.news.set(false);
-            state.clear(self);
+            freed.news.set(false);
+            state.clear(freed);
         }
         Ok(())
     }
@@ -164,7 +147,7 @@ pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c
 
 impl State {
     fn new() -> Result<Self> {
-        spawn::keep();
+        loaded::keep();
         let platform = MpiPlatform::guest().map_err(|error| {
             eprintln!("fampi: {error}");
             of_error(&error)
@@ -205,8 +188,8 @@ impl State {
 
     /// Takes off the tables what the program has freed.
     #[cold]
-    pub(crate) fn clear(&mut self, here: &Here) {
-        while let Some(raw) = here.freed_comms.borrow_mut().pop() {
+    fn clear(&mut self, freed: &Freed) {
+        while let Some(raw) = freed.comms.borrow_mut().pop() {
             self.refused.retain(|refused| *refused != raw);
             if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {
                 let comm = self.comms.swap_remove(at).comm;
@@ -216,16 +199,16 @@ impl State {
                 }
             }
         }
-        while let Some(place) = here.freed.borrow_mut().pop() {
+        while let Some(place) = freed.requests.borrow_mut().pop() {
             self.let_go(place);
             self.handles.give_back(place);
         }
-        let mut freed = here.freed_by_program.take();
-        if !freed.is_empty() {
-            self.guest.with_mpi(|mpi| freed.iter().for_each(|raw| mpi.free_request(*raw)));
-            freed.clear();
+        let mut requests = freed.by_program.take();
+        if !requests.is_empty() {
+            self.guest.with_mpi(|mpi| requests.iter().for_each(|raw| mpi.free_request(*raw)));
+            requests.clear();
         }
-        here.freed_by_program.replace(freed);
+        freed.by_program.replace(requests);
     }
 
     /// The program has freed the request of ours at this place.
@@ -343,88 +326,6 @@ impl State {
         if twice { Err(FAMPI_ERR_REQUEST) } else { Ok(()) }
     }
 
-    /// The operation behind a request of the program's own, which MPI keeps from now on; nothing
-    /// for one that was over when it started, which is one request for all of these.
-    pub(crate) fn operation(&mut self, raw: ffi::MPI_Request) -> Result<Option<PostId>> {
-        let Self { guest, handles, finished, .. } = self;
-        if raw == *finished {
-            return Ok(None);
-        }
-        if handles.is_freed(raw) {
-            return Err(FAMPI_ERR_REQUEST);
-        }
-        guest.with_mpi(|mpi| users::adopt(mpi, raw, users::kind_of(mpi, raw))).map(Some)
-    }
-
-    /// True for a request of the program's own that is no other one's, too.
-    pub(crate) fn may_be_named(&mut self, raw: ffi::MPI_Request) -> bool {
-        let is_known = self.user(raw).is_some();
-        raw != null() && raw != self.finished && (is_known || !self.handles.was_freed(raw))
-    }
-
-    /// Records that a request of the program's own has failed.
-    pub(crate) fn raise_in(&mut self, raw: ffi::MPI_Request, code: c_int) -> Result<()> {
-        let post = self.operation(raw)?.ok_or(FAMPI_ERR_REQUEST)?;
-        let raised = self.guest.with_mpi(|mpi| mpi.raise_in_request(post, code));
-        if raised { Ok(()) } else { Err(FAMPI_ERR_STATE) }
-    }
-
-    /// The operation behind a request of the program's own that MPI keeps for us.
-    fn user(&mut self, raw: ffi::MPI_Request) -> Option<PostId> {
-        self.guest.with_mpi(|mpi| mpi.find_request(raw))
-    }
-
-    /// The message of ours behind a request, if it is one.
-    pub(crate) fn message(&mut self, raw: ffi::MPI_Request) -> Option<Message> {
-        let Self { guest, users, .. } = self;
-        guest.with_mpi(|mpi| mpi.find_request(raw).and_then(|post| users.message(mpi, post)))
-    }
-
-    /// True for a request that we made, or that MPI keeps for us.
-    pub(crate) fn knows(&mut self, raw: ffi::MPI_Request) -> bool {
-        self.entry(raw).is_some() || self.user(raw).is_some()
-    }
-
-    /// Status and code of a request that is over, as far as is known; null is over.
-    pub(crate) fn outcome(&mut self, raw: ffi::MPI_Request) -> Option<(ffi::MPI_Status, c_int)> {
-        if raw == null() || raw == self.finished {
-            return Some((empty_status(), 0));
-        }
-        if let Some(entry) = self.entry(raw) {
-            return entry.handle.outcome();
-        }
-        let post = self.user(raw)?;
-        users::outcome(&mut self.guest, post)
-    }
-
-    /// The program frees a request that MPI has to free: one that is not over does so later.
-    #[inline(never)]
-    pub(crate) fn leave(&mut self, raw: ffi::MPI_Request) {
-        let Some(entry) = self.handles.entry(raw) else { return };
-        entry.held = entry.handle.is_complete();
-        if let Kind::Block(block) = &entry.kind
-            && !block.finished
-        {
-            self.guest.leave_block(block.name);
-            self.settle();
-        }
-    }
-
-    /// Frees a request that is over; one that can be started again stays.
-    #[inline(never)]
-    pub(crate) fn release(&mut self, slot: &mut ffi::MPI_Request) {
-        if self.entry(*slot).is_none()
-            && let Some(post) = self.user(*slot)
-            && users::is_persistent(&mut self.guest, post)
-        {
-            return;
-        }
-        if !self.free(slot) {
-            // SAFETY: complete; the program has given it to us to be freed.
-            unsafe { ffi::MPI_Request_free(slot) };
-        }
-    }
-
     /// Completes the requests of ours whose end is known. MPI is to hear of it when it waits; at
     /// once if it does not call us.
     pub(crate) fn settle(&mut self) {
@@ -442,6 +343,40 @@ impl State {
             self.settle();
         }
     }
+}
+
+/// `MPI_Finalize` deletes the attributes of `MPI_COMM_SELF` first: the moment to leave.
+unsafe extern "C" fn mpi_ends(_: ffi::MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    let (Some(here), Some(freed)) = (HERE.get(), FREED.get()) else { return 0 };
+    let left = catch_unwind(AssertUnwindSafe(|| {
+        if let Ok(mut state) = here.state.try_borrow_mut()
+            && let Some(mut state) = state.take()
+        {
+            state.clear(freed);
+            state.handles.close();
+            state.guest.with_mpi(MpiPlatform::close_requests);
+            state.guest.leave();
+            std::mem::forget(state); // It may not touch MPI any more.
+        }
+    }));
+    close(FAMPI_ERR_UNSUPPORTED);
+    c_int::from(left.is_err())
+}
+
+/// MPI waits inside a call of its own: our blocks go on meanwhile.
+extern "C" fn mpi_is_waiting() -> c_int {
+    let Some(here) = HERE.get() else { return 0 };
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        if let Ok(mut state) = here.state.try_borrow_mut()
+            && let Some(state) = state.as_mut()
+            && state.handles.unheard() > 0
+        {
+            state.guest.progress_in_mpi();
+            state.settle();
+            state.handles.announce();
+        }
+    }));
+    0
 }
 
 /// The code of a block, once it is decided, whose result the program gets if it has it still.
@@ -464,7 +399,7 @@ fn write_result(guest: &Guest, block: &mut Block) {
 /// The list of a block that was freed.
 #[inline(never)]
 fn forget_parts(guest: &mut Guest, block: &mut Block) {
-    guest.with_mpi(|mpi| list::forget(mpi, &block.parts));
+    guest.with_mpi(|mpi| users::forget(mpi, &block.parts));
     block.parts.clear();
 }
 

@@ -9,15 +9,27 @@ use std::ffi::c_int;
 use fampi_core::{
     FaultCode, Rank,
     engine::platform::{DataId, PostId},
-    guest::{Guest, GuestComm},
+    guest::{Guest, GuestBlock, GuestComm, Part},
     mpi::{Kept, MpiPlatform},
 };
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use crate::{
-    callbacks::note_freed_by_program, codes::FAMPI_ERR_REQUEST, message::Message, request::null,
-    state::Result,
+    codes::{FAMPI_ERR_REQUEST, Result},
+    freed::note_freed_by_program,
+    request::null,
 };
+
+/// A message that the program has started through us.
+#[derive(Clone, Copy)]
+pub(crate) struct Message {
+    pub(crate) comm: GuestComm,
+    /// The block that it belongs to.
+    pub(crate) block: Option<GuestBlock>,
+    /// The rank that it is sent to or received from; nothing for a receive from any source.
+    pub(crate) peer: Option<Rank>,
+    pub(crate) post: PostId,
+}
 
 /// What is known of the requests of the program that MPI does not know.
 #[derive(Default)]
@@ -104,4 +116,9 @@ pub(crate) fn outcome(guest: &mut Guest, post: PostId) -> Option<(MPI_Status, c_
 /// True for an operation that is over, of a request that can be started again.
 pub(crate) fn is_persistent(guest: &mut Guest, post: PostId) -> bool {
     guest.with_mpi(|mpi| mpi.ended(post)).is_some_and(|ended| ended.is_persistent)
+}
+
+/// A block that had these parts is no more, or has none of them.
+pub(crate) fn forget(mpi: &mut MpiPlatform, parts: &[Part]) {
+    mpi.forget_requests(parts.iter().filter_map(Part::post));
 }

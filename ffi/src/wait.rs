@@ -4,29 +4,22 @@ use std::{ffi::c_int, time::Duration};
 
 use fampi_core::{
     Timeout,
-    engine::platform::{Platform as _, PostId},
-    guest::{Guest, GuestBlock, Wait, Waiting},
+    engine::platform::Platform as _,
+    guest::{Guest, Wait, Waiting},
 };
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use crate::{
-    block::{list, put, timeout},
+    arguments::{list, put, timeout},
     codes::{
         FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_STATE, FAMPI_ERR_TIMEOUT, FAMPI_Timeout,
+        Result,
     },
+    handles::{Awaited, Entry, Kind},
     request::{empty_status, null},
-    state::{Entry, Kind, Result, State, code_of, enter},
+    state::{State, code_of, enter},
     users,
 };
-
-/// What is waited for.
-#[derive(Clone, Copy)]
-pub(crate) enum Awaited {
-    Operation(PostId),
-    Block(GuestBlock),
-    Collective(GuestBlock, usize),
-    Making,
-}
 
 /// How much of a list has to be over.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -51,7 +44,9 @@ fn awaited(state: &mut State, requests: &[MPI_Request], found: &mut Vec<Awaited>
                 _ if entry.handle.is_complete() => {}
                 Kind::Block(block) => found.push(Awaited::Block(block.name)),
                 Kind::Making(_) => found.push(Awaited::Making),
-                Kind::Collective(running) => found.push(running.awaited()),
+                Kind::Collective(running) => {
+                    found.push(Awaited::Collective(running.block, running.number))
+                }
                 Kind::Nothing => {}
             }
         } else if let Some(post) = state.operation(*raw)?

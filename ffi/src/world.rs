@@ -23,17 +23,18 @@ use std::{
 use mpi::ffi::MPI_Comm;
 
 use crate::{
-    block::put,
+    arguments::put,
     calls,
     codes::{
         FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_STATE,
         FAMPI_ERR_THREAD, FAMPI_RECOVERY_MERGE, FAMPI_RECOVERY_REBUILD, FAMPI_RECOVERY_SHRINK,
+        Result,
     },
+    origin::place_in,
     owned::Owned,
     pool::{self, Entry, Pool},
-    recover::place_in,
     spawn::{link_to_parents, texts},
-    state::{HERE, Result},
+    state,
 };
 
 /// The world of this process.
@@ -54,9 +55,7 @@ fn with_world(body: impl FnOnce(&mut Option<World>) -> Result<()>) -> c_int {
     }));
     guarded.map_or_else(
         |_| {
-            if let Some(here) = HERE.get() {
-                here.close(FAMPI_ERR_INTERNAL);
-            }
+            state::close(FAMPI_ERR_INTERNAL);
             FAMPI_ERR_INTERNAL
         },
         |done| done.err().unwrap_or(0),
