@@ -45,7 +45,7 @@ fn awaited(state: &mut State, requests: &[MPI_Request], found: &mut Vec<Awaited>
                 Kind::Block(block) => found.push(Awaited::Block(block.name)),
                 Kind::Making(_) => found.push(Awaited::Making),
                 Kind::Collective(running) => {
-                    found.push(Awaited::Collective(running.block, running.number))
+                    found.push(Awaited::Collective(running.block, running.number));
                 }
                 Kind::Nothing => {}
             }

@@ -5,15 +5,12 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use fampi::sim::{Crash, Draw, Report};
-
-use super::{
-    checks::{self, Log},
-    program::Program,
-    rounds,
-    setting::Setting,
-    tally::Tally,
+use fampi::{
+    CommId,
+    sim::{Crash, Draw},
 };
+
+use super::{oracle::End, setting::Setting};
 
 /// How the job answers deaths.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -82,6 +79,21 @@ pub struct Job {
     pub rows: bool,
 }
 
+/// A block: its communicator, and its number there by order of start.
+pub type Name = (CommId, u64);
+
+/// What one process saw.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    pub ends: Vec<(Name, End)>,
+    /// A receive, a sum or a state that was not what it must be.
+    pub wrong: Option<String>,
+    pub gave_up: Option<fampi::Error>,
+    pub recoveries: u64,
+    pub replacement: bool,
+    pub rounds_done: u64,
+}
+
 /// What jobs have when nobody says how many ranks.
 pub const RANKS: RangeInclusive<u32> = 2..=16;
 
@@ -141,66 +153,6 @@ impl Job {
             setting.detection = [0, 1 + draw.below(60)];
         }
         self
-    }
-
-    /// The whole story, with a transcript if it is to be told.
-    pub fn report(&self, told: bool) -> Report<Log> {
-        let job = self.clone();
-        self.setting.simulation(told).run_world(move |world| rounds::run(world, &job))
-    }
-}
-
-impl Program for Job {
-    const HAPPENS: &[(&'static str, u64)] = &[
-        ("commits", 100),
-        ("faulty blocks", 100),
-        ("deaths", 100),
-        ("recoveries", 100),
-        ("replacements at work", 100),
-        ("refused for want of spares", 0),
-    ];
-    const TEST: &str = "one_job";
-
-    fn drawn_from(seed: u64) -> Self {
-        Self::drawn_among(seed, &RANKS)
-    }
-
-    fn run(&self, told: bool) -> Result<Tally, String> {
-        let report = self.report(told);
-        if told {
-            println!("{report}");
-        }
-        checks::check(self, &report)
-    }
-
-    fn setting(&mut self) -> &mut Setting {
-        &mut self.setting
-    }
-
-    fn simpler(&self) -> Vec<Self> {
-        let mut simpler = Vec::new();
-        let mut add = |change: &dyn Fn(&mut Self)| {
-            let mut job = self.clone();
-            change(&mut job);
-            simpler.extend((job.calm < job.work.len()).then_some(job));
-        };
-        for at in 0..self.work.len() {
-            add(&|job| _ = job.work.remove(at));
-        }
-        add(&|job| job.calm = 0);
-        add(&|job| job.slow = None);
-        add(&|job| job.rows = false);
-        add(&|job| job.depth = 1);
-        add(&|job| job.outstanding = 2);
-        simpler
-    }
-
-    fn described(&self) -> String {
-        format!("cargo fampi sim --job '{self}'")
-    }
-
-    fn repeated(seed: u64) -> String {
-        format!("cargo fampi sim --seed {seed}")
     }
 }
 

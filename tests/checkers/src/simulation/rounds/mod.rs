@@ -13,8 +13,7 @@ use fampi::{
 use fampi_kit::programs::every::{Call, KINDS};
 
 use crate::simulation::{
-    checks::Log,
-    job::{Answer, Job, Work},
+    job::{Answer, Job, Log, Work},
     oracle::End,
 };
 
