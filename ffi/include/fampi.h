@@ -910,7 +910,7 @@ int FAMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
  `MPI_Comm_spawn`, and `MPI_Intercomm_merge` where it is used instead of this, are the program's
  own calls: MPI may not come back from them when a process dies in their middle.
 
- Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
+ Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process died meanwhile: shrink
  and spawn again; and on all others when `root` has given another number than that of the failed
  ranks, which is `FAMPI_ERR_ARG` of this call there. It returns that also for `is_local` 1;
  `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
@@ -1238,8 +1238,8 @@ int FAMPI_World_init(int recovery,
                      int *is_replacement);
 
 /*
- Replaces the world after a faulty block on it, where somebody has died. All living ranks call it
- after the same block, as the verdict and the report are the same on all of them; it blocks.
+ Replaces the world after a faulty block on it, where a process has died. All living ranks call
+ it after the same block, as the verdict and the report are the same on all of them; it blocks.
 
  Where no block on the world has named a dead rank nothing happens, and the world is the same: it
  can be called after every faulty block. Otherwise `world` becomes the next one, and the old one

@@ -130,7 +130,7 @@ impl Handles {
         self.older(raw)
     }
 
-    /// The same for any but the newest.
+    /// Finds any request but the newest.
     #[inline(never)]
     fn older(&mut self, raw: MPI_Request) -> Option<&mut Entry> {
         let place = self.by_key.get(&key(raw))?;
@@ -176,7 +176,7 @@ impl Handles {
         Ok(entry.handle.raw)
     }
 
-    /// The same when MPI has to make the request.
+    /// Adds a block whose request MPI has to make.
     #[inline(never)]
     fn add_new_block(&mut self, name: GuestBlock) -> Result<MPI_Request, c_int> {
         let place = self.free_blocks.pop();
@@ -293,7 +293,7 @@ impl Handles {
         used.swap(at.expect("MPI has a request that is in use"), self.used - 1);
     }
 
-    /// The same for anything else, whose request is kept with its place.
+    /// Frees a place that is no block, whose request is kept with it.
     pub(crate) fn give_back_unheard(&mut self, place: u32) {
         self.bring_last(place);
         self.hear(self.used - 1);

@@ -48,7 +48,7 @@ const NEEDED: c_int = 1003;
 /// Where a recovery begins.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Entry {
-    /// Somebody has died.
+    /// A process has died.
     Shrink,
     /// This process is new, and knows nothing yet.
     New,
@@ -217,7 +217,7 @@ impl Pool {
         made.map(|()| world)
     }
 
-    /// Tells the spares that somebody has died.
+    /// Tells the spares that a process has died.
     pub(crate) fn wake(&self) -> Result<()> {
         self.call_spares(NEEDED)
     }

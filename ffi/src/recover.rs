@@ -174,7 +174,7 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 /// `MPI_Comm_spawn`, and `MPI_Intercomm_merge` where it is used instead of this, are the program's
 /// own calls: MPI may not come back from them when a process dies in their middle.
 ///
-/// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when somebody died meanwhile: shrink
+/// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process died meanwhile: shrink
 /// and spawn again; and on all others when `root` has given another number than that of the failed
 /// ranks, which is `FAMPI_ERR_ARG` of this call there. It returns that also for `is_local` 1;
 /// `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.

@@ -113,7 +113,7 @@ fn own_link(state: &mut State) -> Result<Option<MPI_Comm>> {
     link.map_err(|error| of_error(&error))
 }
 
-/// The same, in a call of its own.
+/// The link of a process that was started by [`FAMPI_Comm_spawn`], asked for in a call of its own.
 pub(crate) fn link_to_parents() -> Result<Option<MPI_Comm>> {
     let mut link = None;
     let code = enter(|state| {

@@ -139,7 +139,7 @@ impl Here {
     }
 }
 
-/// The same for functions that need a first block, or a first communicator, before.
+/// Runs the body of a function that needs a first block, or a first communicator, before.
 #[inline]
 pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c_int {
     enter(|state| body(state.as_mut().ok_or(FAMPI_ERR_REQUEST)?))
@@ -336,7 +336,7 @@ impl State {
         }
     }
 
-    /// The same after a wait for a block, which is mostly the only request.
+    /// Completes the other requests after a wait for a block, which is mostly the only one.
     #[inline]
     pub(crate) fn settle_others(&mut self) {
         if self.handles.unheard() > 1 || !self.is_called_back {

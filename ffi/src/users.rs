@@ -68,7 +68,7 @@ pub(crate) fn adopt(mpi: &mut MpiPlatform, raw: MPI_Request, kind: Kept) -> Resu
     }
 }
 
-/// The same for a message of a list, of a block on this communicator, that is not kept.
+/// The operation behind a message of a list, of a block on this communicator, that is not kept.
 #[inline]
 pub(crate) fn adopt_listed(
     mpi: &mut MpiPlatform,

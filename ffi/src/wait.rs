@@ -95,7 +95,7 @@ fn wait(
     waited
 }
 
-/// The same, for those of the list that are not over.
+/// Waits for those requests of a list that are not over.
 fn wait_for(
     state: &mut State,
     requests: &mut [MPI_Request],
@@ -142,7 +142,7 @@ fn messages(state: &mut State, requests: &[MPI_Request], left: &[Awaited]) -> (V
     (found, foreign)
 }
 
-/// The same when a communicator in the making is among them, which goes on in its own steps.
+/// Waits for requests with a communicator in the making among them, which goes on in its own steps.
 fn wait_making(
     state: &mut State,
     requests: &[MPI_Request],
@@ -284,7 +284,7 @@ pub(crate) unsafe fn wait_all(
     })
 }
 
-/// The same with what was checked before.
+/// Waits for requests that were checked before.
 ///
 /// # Safety
 ///
@@ -316,7 +316,7 @@ unsafe fn wait_here(
     unsafe { wait_list(state, requests, statuses, limit, release) }
 }
 
-/// The same for a list, apart from the short way of a single block.
+/// Waits for a list of requests, apart from the short way of a single block.
 ///
 /// # Safety
 ///

@@ -3,7 +3,7 @@
 //! ```text
 //! FAMPI_World_init      a world; on a replacement the one that it takes part in from now on
 //!   blocks on it …      faulty, the same on all living ranks
-//! FAMPI_World_recover   the next one, where somebody has died
+//! FAMPI_World_recover   the next one, where a process has died
 //! FAMPI_World_free      the end of it, and of the spares
 //! ```
 //!
@@ -164,8 +164,8 @@ fn leave(pool: Option<Pool>) -> ! {
     exit(0)
 }
 
-/// Replaces the world after a faulty block on it, where somebody has died. All living ranks call it
-/// after the same block, as the verdict and the report are the same on all of them; it blocks.
+/// Replaces the world after a faulty block on it, where a process has died. All living ranks call
+/// it after the same block, as the verdict and the report are the same on all of them; it blocks.
 ///
 /// Where no block on the world has named a dead rank nothing happens, and the world is the same: it
 /// can be called after every faulty block. Otherwise `world` becomes the next one, and the old one

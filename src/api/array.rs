@@ -138,7 +138,7 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// Those of sections of arrays, and [`Error::ArrayInUse`] while somebody reads the array.
+    /// Those of sections of arrays, and [`Error::ArrayInUse`] while an operation reads the array.
     pub fn irecv_section<T: Element, const N: usize>(
         &mut self,
         array: &Array<T, N>,

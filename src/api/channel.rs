@@ -52,7 +52,8 @@ impl<T: Element> Channel<T> {
         Self::new(buffer, Way::Send { to, tag, synchronous: false })
     }
 
-    /// The same; each start is complete only when its receive has started (`MPI_Ssend_init`).
+    /// A buffer to be sent again and again, each time complete only when its receive has started
+    /// (`MPI_Ssend_init`).
     pub fn ssend_init(buffer: Vec<T>, to: Rank, tag: Tag) -> Self {
         Self::new(buffer, Way::Send { to, tag, synchronous: true })
     }

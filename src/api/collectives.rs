@@ -73,7 +73,7 @@ impl TryBlock {
         self.post_collective(Collective::Barrier, Vec::<u8>::new())
     }
 
-    /// Broadcasts the root's buffer into everybody's (`MPI_Ibcast`, §6.12.2), all of the same
+    /// Broadcasts the root's buffer into those of all ranks (`MPI_Ibcast`, §6.12.2), which have one
     /// length.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl TryBlock {
         self.collective(Collective::Broadcast { root }, buffer)
     }
 
-    /// Gathers everybody's part, of the same length on all ranks, in rank order at the root
+    /// Gathers a part of each rank, of the same length on all, in rank order at the root
     /// (`MPI_Igather`, §6.12.3). The root's buffer has a place for each rank and its own part at
     /// its own place; the others' buffers are their parts.
     ///
@@ -138,7 +138,7 @@ impl TryBlock {
         self.collective(Collective::Scatter { root, parts: counted(counts) }, buffer)
     }
 
-    /// Gathers everybody's part, of the same length on all ranks, in rank order on all ranks
+    /// Gathers a part of each rank, of the same length on all, in rank order on all ranks
     /// (`MPI_Iallgather`, §6.12.5). This rank's part stands at its place.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl TryBlock {
         self.collective(Collective::Exchange { sent, received }, buffer)
     }
 
-    /// Combines everybody's buffers, element by element, at the root (`MPI_Ireduce`, §6.12.7).
+    /// Combines the buffers of all ranks, element by element, at the root (`MPI_Ireduce`, §6.12.7).
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl TryBlock {
         self.collective(Collective::Reduce { root, reduction: op.reduction()? }, buffer)
     }
 
-    /// Combines everybody's buffers, element by element, on all ranks (`MPI_Iallreduce`,
+    /// Combines the buffers of all ranks, element by element, on all ranks (`MPI_Iallreduce`,
     /// §6.12.8).
     ///
     /// # Errors
@@ -216,7 +216,7 @@ impl TryBlock {
         self.collective(Collective::Allreduce { reduction: op.reduction()? }, buffer)
     }
 
-    /// Combines everybody's buffers and gives each rank one of the equal parts of the result
+    /// Combines the buffers of all ranks and gives each rank one of the equal parts of the result
     /// (`MPI_Ireduce_scatter_block`, §6.12.9): its part is in front, the rest is unspecified.
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl TryBlock {
         self.collective(Collective::ReduceScatter { parts: Parts::Even, reduction }, buffer)
     }
 
-    /// Combines everybody's buffers and gives each rank the part of its count of the result
+    /// Combines the buffers of all ranks and gives each rank the part of its count of the result
     /// (`MPI_Ireduce_scatter`, §6.12.10): its part is in front, the rest is unspecified. The
     /// counts are the same on all ranks.
     ///

@@ -325,7 +325,7 @@ impl Forming {
     ///
     /// # Errors
     ///
-    /// [`Error::Left`] when a rank has left the job; [`Error::CreationFailed`] when somebody died
+    /// [`Error::Left`] when a rank has left the job; [`Error::CreationFailed`] when a process died
     /// meanwhile, [`Error::RecoveryExhausted`] when a shrink was disturbed too often; the same on
     /// all living ranks.
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Formed, Error> {

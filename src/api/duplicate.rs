@@ -45,7 +45,7 @@ impl Finished {
     /// Starts to make the duplicate of `comm`, the block's communicator, that this block has
     /// committed. All ranks do so, once, in the same order as other creations.
     ///
-    /// If somebody dies meanwhile it is an error on all living ranks, as for every creation. What
+    /// If a process dies meanwhile it is an error on all living ranks, as for every creation. What
     /// was committed exists all the same: of the world, a rebuild makes it, and it is then the
     /// last of [`crate::World::children`].
     ///

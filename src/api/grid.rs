@@ -202,7 +202,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// As [`Self::isub`], and [`Error::CreationFailed`] when somebody died meanwhile.
+    /// As [`Self::isub`], and [`Error::CreationFailed`] when a process died meanwhile.
     pub fn sub(&self, kept: &[bool]) -> Result<Comm, Error> {
         let formed = self.isub(kept)?.wait_local(Timeout::Never)?;
         formed.into_comm().ok_or(Error::CreationFailed)

@@ -106,7 +106,7 @@ fn edges(
 
 /// # Operations among neighbours
 ///
-/// Every rank of the communicator that is somebody's neighbour calls them, in the same order in
+/// Every rank of the communicator that is a neighbour of another one calls them, in one order in
 /// every block ([`Neighbours`], or [`crate::Grid::neighbours`]). One buffer goes in and the same
 /// buffer comes back: what this rank sends, which stays as it is, and then, part by part in the
 /// order of the sources, what it receives. A part beyond the border of a grid has its place and

@@ -16,7 +16,7 @@ use crate::{
 /// A pending block that is dropped is decided all the same, only nobody here looks at it.
 #[must_use = "the verdict is not known before the block was waited for"]
 pub struct Pending {
-    /// Nothing once somebody else has the block.
+    /// Nothing once another handle has the block.
     engine: Option<Shared>,
     key: BlockKey,
 }

@@ -63,12 +63,12 @@ use crate::{
 /// ```
 /// # use fampi::{Error, Level, Rank, ReduceOp, Timeout, sim::Simulation};
 /// # let report = Simulation::new(4).run_world(|world| -> Result<Vec<u64>, Error> {
-/// // Everybody counts what everybody has seen, in two cells of rank 0.
+/// // Every rank counts what all have seen, in two cells of rank 0.
 /// let counts = world.window(0, vec![0_u64; 2])?;
 /// let mut block = world.start(Level::Global)?;
 /// block.raccumulate(&counts, Rank::new(0), 1, vec![10], ReduceOp::Sum)?;
 /// let outcome = block.finish(Timeout::seconds(5.0)).wait_local(Timeout::Never)?;
-/// // All four are there, or, if somebody has died, none.
+/// // All four are there, or, if a process has died, none.
 /// # drop(outcome);
 /// let found = counts.read(<[u64]>::to_vec);
 /// # drop(counts);

@@ -104,7 +104,7 @@ impl Parts {
 /// What a message is for.
 #[derive(Clone, Debug)]
 pub(super) enum Role {
-    /// It takes elements to somebody.
+    /// It takes elements to a peer.
     Sent,
     /// It brings the elements of this part of the buffer.
     Received(Range<usize>),

@@ -1,4 +1,4 @@
-//! Blocks of a program that owns its MPI: communicators and requests that somebody else made.
+//! Blocks of a program that owns its MPI: over communicators and requests that it made itself.
 //!
 //! Of such a request nothing is known but how to test it: not its peer, not its communicator. A
 //! death in the block's communicator therefore dooms a global block with such requests: it is
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// The words of all ranks, in their order, by messages in log n rounds: a guest has no
-    /// communicator for each context, on which a collective that somebody missed does no harm.
+    /// communicator for each context, on which a collective that one rank missed does no harm.
     ///
     /// ```text
     /// round k  rank r ── the words of r, r−1, … (2ᵏ ranks) ──▶ rank r + 2ᵏ

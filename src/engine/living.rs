@@ -131,7 +131,7 @@ impl Engine {
         started.then_some(true)
     }
 
-    /// The same for an exchange that is not in its place; false when there is no further round.
+    /// Starts the next round of an exchange that is not in its place; false when there is none.
     fn start_round_of(&mut self, key: BlockKey, exchange: &mut Exchange) -> bool {
         let Some(course) = &mut exchange.course else { return false };
         let tag = course.tag;

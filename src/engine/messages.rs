@@ -143,7 +143,8 @@ impl Engine {
         self.contents(key).open_since == self.commands.calls || self.is_open_now(key)
     }
 
-    /// The same after news, or for the first message of a block.
+    /// Finds out whether messages of a block can start at once: for the first message, and after
+    /// each call of the process.
     #[inline(never)]
     fn is_open_now(&mut self, key: BlockKey) -> bool {
         let block = self.block(key);

@@ -60,7 +60,7 @@ impl Engine {
         self.add_exchange(key, exchange, Need::Neighbours)
     }
 
-    /// Starts a message that takes elements of the buffer to somebody, or brings them.
+    /// Starts a message that takes elements of the buffer to a peer, or brings them from there.
     pub(super) fn add_part(
         &mut self,
         key: BlockKey,
@@ -73,7 +73,7 @@ impl Engine {
         self.add_elements(key, exchange, to_whom, role, elements);
     }
 
-    /// The same, for a message of elements with this role.
+    /// Starts a message of elements with this role.
     pub(super) fn add_elements(
         &mut self,
         key: BlockKey,

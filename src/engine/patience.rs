@@ -50,7 +50,7 @@ impl Engine {
         Some(self.pace.ask_later(now))
     }
 
-    /// The same for what waits in one block, whose ranks are asked how far they are in another.
+    /// Ends what waits in vain in one block, whose ranks are asked how far they are in another.
     fn ask_for(&mut self, key: BlockKey, outer: BlockKey, now: Duration) {
         for index in self.contents(key).first_pending..self.contents(key).records.len() {
             if self.test_request(key, index) == Progress::Pending {
@@ -69,8 +69,8 @@ impl Engine {
         }
     }
 
-    /// The same for the messages of the application's own that it waits for before it has given
-    /// them to a block.
+    /// Ends messages of the application's own that wait in vain, and that it has not given to a
+    /// block.
     fn ask_for_the_awaited(&mut self, now: Duration) {
         for at in 0..self.waiting.messages.len() {
             let (comm, need, post) = self.waiting.messages[at];
@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// The same for the blocks that were started inside of an open one.
+    /// Dooms the blocks inside of an open one whose verdicts are waited for in vain.
     fn ask_for_those_inside(&mut self, key: BlockKey, now: Duration) {
         if self.block(key).phase == Phase::Open {
             if self.waiting.foreign && self.has_somebody_failed(key, now) {

@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// Waits for the verdict on a block, or until it is clear that an outer block, in which this
-    /// rank waits, is doomed: somebody may have left it without ever starting the inner one.
+    /// rank waits, is doomed: a rank may have left it without ever starting the inner one.
     #[inline]
     pub(crate) fn wait_block(&mut self, key: BlockKey, timeout: Timeout) -> Waited {
         let mut doomed = false;

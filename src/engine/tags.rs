@@ -132,3 +132,19 @@ impl TagBits {
             || self.shared_context(wire >> self.shared_block()) == self.shared_context(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tag_beyond_those_of_users_has_one_use() {
+        let copies = FIRST_COPY..FIRST_COPY + 2 * MAX_SLOTS;
+        let collectives = FIRST_COLLECTIVE..FIRST_COLLECTIVE + COLLECTIVES;
+        let others = [WORDS, QUESTION, GIVEN, ANSWER, GOTTEN, NEIGHBOURS];
+        let mut used: alloc::vec::Vec<u32> = copies.chain(collectives).chain(others).collect();
+        used.sort_unstable();
+        assert!(used.into_iter().eq(FIRST_COPY..1 << USER_TAG_BITS));
+        assert_eq!(FIRST_COPY - 1, 32_570, "the greatest tag that users are promised");
+    }
+}

@@ -66,7 +66,7 @@ impl Vote {
 /// What a rank, or a whole subtree, brings to the slow path.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Contribution {
-    /// Somebody in the subtree has decided already; the result must be the same.
+    /// A rank of the subtree has decided already; the result must be the same.
     Decided(Decision),
     /// Nobody in the subtree has decided, and all of them promised not to do so by the fast path
     /// or under a lower ballot.

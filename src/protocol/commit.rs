@@ -1,6 +1,6 @@
 //! Commit: all living ranks reach the same verdict on a block.
 //!
-//! Intuition: say *yes* to everybody in log n rounds, and if that works nobody needs to say more.
+//! Intuition: say *yes* to all ranks in log n rounds, and if that works nobody needs to say more.
 //! Whoever sees trouble stops saying *yes*, for ever, and asks everybody what they know; as nobody
 //! who was asked can slip away by the first way any more, the answers settle the matter.
 //!

@@ -1,7 +1,7 @@
 //! The exchange of the fast path: recursive multiplying among the positions of a view.
 //!
 //! In each round positions in groups of k all tell each other what they have combined; after
-//! logₖ n rounds everybody has combined everybody. Groups of two are recursive doubling. A wider
+//! logₖ n rounds every rank has combined all votes. Groups of two are recursive doubling. A wider
 //! group costs more messages and saves rounds, which is worth it where a message is cheaper than
 //! a wait: among the ranks of a node, in the first round. So few positions that one group can hold
 //! them need one round. Otherwise those at or above the largest power of two fold into a core

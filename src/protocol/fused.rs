@@ -1,6 +1,6 @@
 //! Fused reductions: a few numbers that ride on the votes of a block, and their combination.
 //!
-//! Intuition: the exchange of the fast path already brings something of everybody to everybody;
+//! Intuition: the exchange of the fast path already brings something of every rank to every rank;
 //! numbers that come along are reduced for nothing.
 //!
 //! ```text

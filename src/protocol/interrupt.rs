@@ -83,7 +83,7 @@ impl Interrupts {
         }
     }
 
-    /// True when no block is interrupted that somebody may still be in.
+    /// True when no block is interrupted that a rank may still be in.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()

@@ -14,7 +14,7 @@ use crate::{
 pub enum Message {
     /// Fast path: all votes combined by the sender so far are *yes*.
     Yes(Yes),
-    /// The same with values of a fused reduction.
+    /// Fast path: as [`Self::Yes`], with values of a fused reduction.
     Fused(Fused),
     /// Slow path: contribute to this block under this ballot.
     Ask(Slow),

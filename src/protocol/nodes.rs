@@ -34,7 +34,7 @@ pub struct Seat {
     pub members: u32,
 }
 
-/// Somebody whom a rank exchanges with.
+/// A rank, or a node, that a rank exchanges with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Peer {
     /// The head of a node.
@@ -217,7 +217,7 @@ impl NodeExchange {
         true
     }
 
-    /// Somebody whose message the exchange waits for.
+    /// A rank whose message the exchange waits for.
     #[inline]
     pub fn awaits(&self, seat: Seat) -> Option<Peer> {
         match self.stage {

@@ -115,7 +115,7 @@ impl Brought {
         self.steps.iter().find(|(known, _)| *known == step).map(|(_, parts)| parts)
     }
 
-    /// Notes that somebody has such parts, and sends them to the rank by this step.
+    /// Notes that a rank has such parts, and sends them to the rank by this step.
     fn note(&mut self, parts: &Parts, step: Option<u8>) -> Option<()> {
         self.most = self.most.max(parts.0.len());
         if let Some(step) = step {

@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 /// What moves where.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Pattern {
-    /// Nothing moves; nobody is done before all have begun.
+    /// Nothing moves; no rank is done before all have begun.
     Barrier,
     /// The buffer of the rank at this position goes to all.
     FromRoot(usize),
@@ -35,8 +35,8 @@ pub enum Pattern {
     ToRoot(usize),
     /// All buffers are combined, for all.
     ToAll,
-    /// The same by the tree, to a root and from there: in twice the rounds, with a message less per
-    /// rank and round, for buffers that take longer than a round.
+    /// All buffers are combined by the tree, to a root and from there: in twice the rounds, with a
+    /// message less per rank and round, for buffers that take longer than a round.
     ToAllByTree,
     /// The buffers of the ranks up to each one are combined.
     Prefix {
@@ -54,7 +54,7 @@ pub enum Act {
     Take,
     /// Receives, and combines what has come with what it has: the other's stands before its own.
     CombineBefore,
-    /// The same, but the other's stands after its own.
+    /// Receives, and combines what it has with what has come: its own stands before the other's.
     CombineAfter,
 }
 

@@ -80,7 +80,7 @@ impl Stages {
         }
     }
 
-    /// True when somebody wants to know how far this rank is.
+    /// True when another rank wants to know how far this rank is.
     #[inline]
     pub fn has_askers(&self) -> bool {
         !self.askers.is_empty()

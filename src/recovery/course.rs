@@ -61,7 +61,7 @@ impl Course {
     }
 
     /// The verdict of that commit, once there is one, and once only. Without a commit there is
-    /// nothing that somebody could object to.
+    /// nothing that a rank could object to.
     pub(super) fn verdict(&mut self, engine: &mut Engine) -> Option<bool> {
         let Some(key) = self.awaits else { return Some(true) };
         let committed = engine.verdict(key)?;

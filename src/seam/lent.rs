@@ -114,7 +114,7 @@ impl<T: Element, const N: usize> Lent<T, N> {
     /// # Errors
     ///
     /// [`Error::OutsideOfArray`], [`Error::SectionInUse`]; [`Error::ArrayInUse`] for what is to be
-    /// written while somebody reads the array.
+    /// written while an operation reads the array.
     pub fn claim(
         self: &Arc<Self>,
         ranges: [Range<usize>; N],

@@ -106,9 +106,9 @@ impl Outgoing<'_> {
 pub enum Incoming {
     /// A frame from a process of this universe.
     Frame(UniverseId, Rank, Frame),
-    /// The same for a message of the fast path that the platform has decoded on the spot.
+    /// A message of the fast path that the platform has decoded on the spot.
     Yes(UniverseId, Rank, CommId, Yes),
-    /// The same for one with values, which [`Platform::values`] has until the next poll.
+    /// A message of the fast path with values, which [`Platform::values`] has until the next poll.
     Fused(UniverseId, Rank, CommId, Yes),
     /// A process of this universe died. Told once per universe and process.
     Failure(UniverseId, Rank),
@@ -364,12 +364,12 @@ pub trait Platform: Any {
         take: Option<&mut dyn Buffer>,
     ) -> Result<Option<Found>, FaultCode>;
 
-    /// True while a context is being made that will come unless somebody dies. Makes progress.
+    /// True while a context is being made that will come unless a process dies. Makes progress.
     fn awaits_context(&mut self, data: DataId, context: u32) -> bool;
 
     /// Retires all contexts below `context`: their pending operations end with
     /// [`FaultCode::Interrupted`], here at once and elsewhere soon. Local, repeatable. `refill`
-    /// says that everybody in it is alive, as far as we know, so that others can be made.
+    /// says that all of its processes are alive, as far as we know, so that others can be made.
     fn retire_contexts(&mut self, data: DataId, context: u32, refill: bool);
 
     /// Why an operation here has failed when MPI's class does not say it: its context is over, a

@@ -1,4 +1,4 @@
-//! Signs of progress: words that the thread of the engine writes and somebody else looks at.
+//! Signs of progress: words that the thread of the engine writes and a watchdog looks at.
 //!
 //! What counts as progress, and who is hung without it, is for those who look to say.
 

@@ -95,7 +95,7 @@ impl Record {
         }
     }
 
-    /// The same with its buffer, which is the message's.
+    /// The message in flight, with its buffer, for MPI to change.
     #[cfg(feature = "mpi")]
     #[inline]
     pub(crate) fn flight_mut(&mut self) -> Option<(&mut Flight, &mut AnyBuffer)> {
@@ -118,7 +118,7 @@ impl Record {
         self.post = Some(post);
     }
 
-    /// An operation of somebody else, with a buffer of somebody else.
+    /// An operation of the application's own, with a buffer of its own.
     #[inline]
     pub(crate) fn adopt(&mut self, id: PostId) {
         if self.buffer.is_some() {
@@ -148,7 +148,8 @@ impl Record {
         }
     }
 
-    /// The same, or why it has not; then the buffer is here again, and the answer is false.
+    /// Notes whether the operation has started; if not, the buffer is here again, and the answer is
+    /// false.
     pub(crate) fn note_start(&mut self, posted: Result<Posted, (FaultCode, AnyBuffer)>) -> bool {
         match posted {
             Ok(posted) => {
@@ -173,7 +174,7 @@ impl Record {
         self.end(Progress::Complete(Status { elements, ..Status::default() }));
     }
 
-    /// The same for one that has moved all that is in the buffer.
+    /// Ends an operation that has moved all that is in the buffer.
     #[cfg(feature = "mpi")]
     #[inline]
     pub(crate) fn end_whole(&mut self) {
@@ -199,12 +200,12 @@ impl Record {
         }
     }
 
-    /// The same; a failure that is known stays.
+    /// Ends the operation in this state, unless it is over: a failure that is known stays.
     pub(crate) fn end_as(&mut self, state: Progress) {
         self.end(if self.is_over() { self.state } else { state });
     }
 
-    /// Its buffer, which somebody else had.
+    /// Gives the record its buffer back, which the platform had.
     pub(crate) fn give(&mut self, buffer: AnyBuffer) {
         self.buffer = Some(buffer);
     }
@@ -265,7 +266,7 @@ impl Records {
         records
     }
 
-    /// The next request, with an operation and a buffer of somebody else.
+    /// The next request, with an operation and a buffer of the application's own.
     #[inline]
     pub(crate) fn adopt(&mut self, need: Need, id: PostId) {
         self.taken += 1;

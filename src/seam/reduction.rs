@@ -63,7 +63,7 @@ pub enum Reduction {
     Predefined {
         /// Which.
         op: ReduceOp,
-        /// The same as a function on buffers, for worlds without MPI.
+        /// This operation as a function on buffers, for worlds without MPI.
         combine: fn(&dyn Buffer, &mut dyn Buffer, ReduceOp),
     },
     /// One of the user.

@@ -37,7 +37,7 @@ pub struct Pattern {
     pub steps: SmallVec<[Step; 3]>,
 }
 
-/// The same again and again.
+/// A step of a pattern: what is inside of it, repeated at equal distances.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Step {
     /// How often.

@@ -376,7 +376,7 @@ impl Platform for SimPlatform {
             match (is_programs, refill) {
                 (false, _) => world.retire(self.me, place, context.min(FIRST_SHARED_CONTEXT)),
                 (true, false) => world.revoke_programs(self.me, data, place),
-                // Everybody lives: nothing is revoked.
+                // All live: nothing is revoked.
                 (true, true) => {}
             }
         }

@@ -114,7 +114,7 @@ impl<R> Report<R> {
         self.processes.iter().filter_map(|process| process.ending.finished())
     }
 
-    /// The same, after making sure that no process panicked or was stuck.
+    /// What the programs returned, after making sure that no process panicked or was stuck.
     ///
     /// # Panics
     ///

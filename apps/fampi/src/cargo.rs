@@ -98,12 +98,12 @@ impl<'a> Program<'a> {
         Self { flag: "--bench", kind: "bench", ..Self::application(name) }.at_its_best()
     }
 
-    /// The same as it is measured, or installed.
+    /// Builds it as it is measured, or installed.
     pub(crate) fn at_its_best(self) -> Self {
         Self { profile: BEST, ..self }
     }
 
-    /// The same of another package.
+    /// A program of another package.
     pub(crate) fn of(self, package: Option<&'static str>) -> Self {
         Self { package, ..self }
     }

@@ -62,7 +62,7 @@ impl Guard {
 
     /// Nothing of the session is left, and its number is not free yet.
     pub(crate) fn dismiss(mut self) {
-        // A guard that somebody else has ended has nothing to do either.
+        // A guard that another process has ended has nothing to do either.
         let _ = self.tell(OVER);
     }
 

@@ -62,7 +62,7 @@ impl<'a> Launcher<'a> {
         command
     }
 
-    /// The same without the flags of fault tolerance, as a person might start it.
+    /// A launch without the flags of fault tolerance, as a person might start it.
     pub(crate) fn plain_command(&self, processes: u32, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.plain(processes, &[]);
         command.args(self.extra).arg(program);

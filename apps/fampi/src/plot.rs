@@ -13,7 +13,7 @@ use plotters::style::{FontStyle, register_font};
 /// Width and height of a chart in pixels.
 const SIZE: (u32, u32) = (900, 600);
 
-/// The same letters on every machine, also where no font is installed.
+/// Letters that look alike on every machine, also where no font is installed.
 pub(crate) fn register_letters() {
     static FONT: Once = Once::new();
     FONT.call_once(|| {

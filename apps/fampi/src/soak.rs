@@ -11,7 +11,7 @@
 //! | outcome | meaning |
 //! |---|---|
 //! | undisturbed | nobody died; the result is right |
-//! | recovered | somebody died; the result is right |
+//! | recovered | a process died; the result is right |
 //! | refused | the run ended with a sentence that says why, and with no result |
 //! | unstarted | the launcher could not start a job, or a process died before MPI had started |
 //! | hang, wrong, crash, leak | a bug: no end in time, another result, no reason, too much left |

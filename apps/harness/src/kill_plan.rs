@@ -18,7 +18,7 @@ pub enum Mode {
     Exit,
     /// A panic that nobody catches.
     Panic,
-    /// SIGSTOP: alive for the system, silent for everybody else.
+    /// SIGSTOP: alive for the system, silent for all others.
     Stop,
 }
 

@@ -159,7 +159,7 @@ impl Comm {
         self
     }
 
-    /// This communicator, which is somebody else's from now on.
+    /// This communicator, which another owner has from now on.
     pub(in crate::mpi) fn given_away(self) -> Self {
         LIVE.with_borrow_mut(|live| live.retain(|known| known.raw != self.raw));
         self
@@ -402,7 +402,7 @@ impl Comm {
         Ok(least)
     }
 
-    /// `MPI_Bcast` of bytes whose number everybody knows.
+    /// `MPI_Bcast` of bytes whose number all ranks know.
     pub(in crate::mpi) fn spread(&self, bytes: &mut [u8], root: u32) -> Checked<()> {
         let _inside = inside::creation();
         let count = bytes.len() as c_int;

@@ -68,15 +68,15 @@ pub(in crate::mpi) fn creation() -> Lasting {
     last(CREATION)
 }
 
-/// Entry of a call that everybody has agreed to make and that takes milliseconds, or for ever when
-/// somebody dies in it: shrink, agree, the link of old and new processes. One more death, that of
+/// Entry of a call that all ranks have agreed to make and that takes milliseconds, or for ever when
+/// a process dies in it: shrink, agree, the link of old and new processes. One more death, that of
 /// a replacement if there is one, frees the others.
 pub(in crate::mpi) fn meeting(is_replacement: bool) -> Lasting {
     last(if is_replacement { JOINING } else { MEETING })
 }
 
 /// Entry of `MPI_Init`. In a replacement its launch is given up before its root is. The launch of
-/// a job may take its time, but when somebody dies in it the others would wait for ever.
+/// a job may take its time, but when a process dies in it the others would wait for ever.
 pub(in crate::mpi) fn starting() -> Inside {
     enter(STARTING)
 }

@@ -124,7 +124,7 @@ impl Request {
         Self(unsafe { ffi::RSMPI_REQUEST_NULL })
     }
 
-    /// Takes a request that somebody else started.
+    /// Takes a request that the application has started.
     ///
     /// # Safety
     ///
@@ -155,7 +155,7 @@ impl Request {
         Ok(self.test_with(Some(&mut done))?.then_some(done))
     }
 
-    /// The same with a status that stays where it is, or without one.
+    /// Tests a request with a status that stays where it is, or without one.
     #[inline]
     pub(in crate::mpi) fn test_with(&mut self, done: Option<&mut Done>) -> Checked<bool> {
         let _inside = inside::ordinary();

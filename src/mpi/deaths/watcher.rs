@@ -70,7 +70,7 @@ struct Watched {
     _descriptor: OwnedFd,
 }
 
-/// Somebody to be told dead.
+/// A process to be told dead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Death {
     name: Name,

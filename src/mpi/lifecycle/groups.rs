@@ -114,7 +114,7 @@ impl MpiPlatform {
         Ok(Derived { data: data.map(|data| self.add_data(data)), table })
     }
 
-    /// The living of `comm`, when they are all but `dead`: everybody gets the same answer.
+    /// The living of `comm`, when they are all but `dead`: all get one answer.
     pub(in crate::mpi) fn shrink_exactly(
         &mut self,
         comm: &Comm,
@@ -187,7 +187,7 @@ impl MpiPlatform {
         })
     }
 
-    /// The part of a regroup that everybody does, new processes included: a control channel, and
+    /// The part of a regroup that all processes do, new ones included: a control channel, and
     /// what all have brought.
     pub(in crate::mpi) fn settle_universe(
         &mut self,

@@ -214,7 +214,7 @@ fn link_to_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checke
     Ok(link)
 }
 
-/// The result, if everybody living has one.
+/// The result, if all living processes have one.
 fn confirm(old: &Comm, ulfm: &Ulfm, made: Checked<Comm>) -> Checked<Comm> {
     old.acknowledge_failures(ulfm);
     let all = old.unanimous(ulfm, made.is_ok());

@@ -5,12 +5,12 @@
 //! context 0   ┐ made with the communicator
 //! context 1   ┘
 //! context k   duplicated from the source in the background once context k − 2 is retired and
-//!             everybody is alive
+//!             all ranks are alive
 //! ```
 //!
 //! Contexts are made in the order of their numbers, one at a time, so all ranks make the same
 //! duplicates in the same order, whenever each of them retires what. While a member is dead none
-//! is made any more: a duplicate needs everybody. Shared contexts are for that time, from
+//! is made any more: a duplicate needs all ranks. Shared contexts are for that time, from
 //! [`FIRST_SHARED_CONTEXT`] on: their messages run on the source, which is never revoked, and on
 //! which nothing else runs that a receive could match.
 //!
@@ -37,7 +37,7 @@ use crate::{
 const FREE_AFTER: usize = 3;
 /// Contexts that another rank has started are completed within this time, or never.
 const COMPLETE_WITHIN: Duration = Duration::from_secs(5);
-/// A context that everybody has started is made within this time.
+/// A context that all ranks have started is made within this time.
 const SETTLE_WITHIN: Duration = Duration::from_millis(500);
 
 /// One context.
@@ -79,7 +79,7 @@ impl DataComm {
         }
     }
 
-    /// One without contexts: operations run on a communicator that somebody else made. What is
+    /// One without contexts: operations run on a communicator that the program made. What is
     /// posted here is on the source, whatever the context.
     pub(in crate::mpi) fn bare(source: Comm) -> Self {
         let contexts = Vec::new();
@@ -253,7 +253,7 @@ impl DataComm {
         self.making.is_some()
     }
 
-    /// True when everybody in it is alive, as far as MPI knows.
+    /// True when all of its processes are alive, as far as MPI knows.
     pub(in crate::mpi) fn is_healthy(&self, ulfm: &Ulfm) -> bool {
         matches!(self.source.failed(ulfm, usize::MAX, |_| {}), Ok(0))
     }

@@ -216,7 +216,7 @@ impl Flights {
         }
     }
 
-    /// The same for what is no vector of numbers.
+    /// Starts a message whose buffer is no vector of numbers.
     #[inline(never)]
     fn launch_other(
         &mut self,
@@ -239,7 +239,7 @@ impl Flights {
         }
     }
 
-    /// The same for a buffer as MPI sees it, which is that of the record.
+    /// Starts a message whose buffer, that of the record, is described as MPI sees it.
     #[allow(clippy::inline_always)]
     #[inline(always)]
     fn launch_seen(

@@ -86,7 +86,7 @@ impl MpiPlatform {
         }
     }
 
-    /// The same for what is no message with a peer, up to the next that is.
+    /// Ends requests that are over and no messages with a peer, up to the next that is one.
     fn settle_others(&mut self, records: &mut [Record]) -> Settled {
         let mut complete = 0;
         while let Some(record) = records.get_mut(complete)

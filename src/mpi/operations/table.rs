@@ -3,7 +3,7 @@
 //! MPI forgets a request when it is over, an operation stays in its slot until somebody has been
 //! told what it came to. One that was given up stays until MPI has let go of it. Messages of blocks
 //! take no slot while their blocks want them ([`in_flight`](super::in_flight)), unless they start
-//! while somebody is dead, or while their context is still being made.
+//! while a process is dead, or while their context is still being made.
 //!
 //! **Guarantees.** A buffer is let go of only after MPI has let go of it.
 
@@ -114,7 +114,7 @@ impl Own {
             Ok(false) => Progress::Pending,
             Ok(true) => self.kind.moved(&done, self.elements, Ok(self.element)),
             Err(refusal) if !request.is_over() => {
-                // Somebody else may still send; MPI wants to hear that we know of the death.
+                // Another rank may still send; MPI wants to hear that we know of the death.
                 if let Some(comm) = self.comm.filter(|_| refusal.class == PROC_FAILED_PENDING) {
                     comm.acknowledge_failures(ulfm);
                 }

@@ -8,7 +8,7 @@ use crate::mpi::{
     this_mpi::{self, inject_failure},
 };
 
-/// Everybody in a universe, by rank.
+/// The processes of a universe, by rank.
 #[derive(Debug)]
 pub(in crate::mpi) struct Acquaintance {
     pub(in crate::mpi) processes: Vec<Process>,

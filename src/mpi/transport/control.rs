@@ -43,7 +43,7 @@ const LOOK_EVERY: u32 = 4;
 const LOOK_EVERY_CROWDED: u32 = 64;
 /// Looks between two questions for deaths and two rounds through what is pending.
 const CHORES_EVERY: u32 = 4;
-/// The same for polls of any result.
+/// Polls with any result between two looks at everything else.
 const LOOK_ANYWAY_EVERY: u32 = 256;
 
 /// A send that MPI has not finished yet.

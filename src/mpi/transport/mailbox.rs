@@ -270,7 +270,7 @@ impl Mailbox {
         true
     }
 
-    /// The same with values.
+    /// Sends a message with values to a neighbour; false when there is no way to it.
     #[inline]
     pub(in crate::mpi) fn send_fused(
         &mut self,

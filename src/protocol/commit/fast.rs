@@ -1,4 +1,4 @@
-//! The fast path of a commit: *yes* to everybody in log n steps, with values if there are any.
+//! The fast path of a commit: *yes* to all ranks in log n steps, with values if there are any.
 
 use super::{Commit, Decided, Fast};
 use crate::{

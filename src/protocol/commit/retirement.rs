@@ -31,7 +31,7 @@ impl Commit {
 
     /// Makes sure that a rank which gave up is asked about every block: who waits for it in the
     /// fast path may say nothing to it before, and what it says may stay unread as long as this
-    /// rank awaits somebody else.
+    /// rank awaits another one.
     pub(super) fn tell_retired(&self, out: &mut impl Effects) {
         if self.retired.is_some() && !planted!(SlipAway) {
             let Route { seat, shape, .. } = self.route;

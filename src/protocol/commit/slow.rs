@@ -22,7 +22,7 @@ impl Commit {
         self.advance(id, out);
     }
 
-    /// Somebody asks for the decision, and may bring the contribution of its subtree.
+    /// A rank asks for the decision, and may bring the contribution of its subtree.
     pub(super) fn handle_ask(
         &mut self,
         from: Rank,
@@ -129,7 +129,7 @@ impl Commit {
         }
     }
 
-    /// What our subtree contributes, as soon as it is complete or somebody in it has decided.
+    /// What our subtree contributes, as soon as it is complete or a rank of it has decided.
     fn combine(&self, id: BlockId, children: &[Rank]) -> Option<Contribution> {
         let block = self.blocks.at(id);
         if let Some(decision) = block.decision()

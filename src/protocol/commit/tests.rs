@@ -173,7 +173,7 @@ fn a_late_child_learns_the_old_decision() {
     ranks.vote(1, Vote::yes(0));
     ranks.vote(2, Vote::yes(0));
     ranks.vote(3, Vote::yes(0));
-    // Everybody but rank 3 hears everybody.
+    // All ranks but rank 3 hear all.
     let (late, rest): (Vec<_>, Vec<_>) =
         ranks.links.drain(..).partition(|(_, to, _)| *to == Rank::new(3));
     ranks.links = rest;

@@ -46,7 +46,7 @@ impl Window {
         &self.places[self.place(id)]
     }
 
-    /// The same, to change it.
+    /// A block of the window, to be changed.
     #[inline]
     pub(super) fn at_mut(&mut self, id: BlockId) -> &mut Block {
         assert!(self.holds(id), "block {id:?} is forgotten, or nobody spoke of it");

@@ -40,7 +40,7 @@ pub enum Level {
     /// the block is faulty.
     ///
     /// The paper lets such a block commit as soon as all of its own operations are complete here,
-    /// as the collective shows that everybody was alive, and agree only when one of them fails:
+    /// as the collective shows that every rank was alive, and agree only when one of them fails:
     /// right *with a certain probability*, since the collective can be complete on some ranks and
     /// not on others. Here it is always right: a block of this level has the verdict and the
     /// report of a [`Self::Global`] one. The commit rides on the reduction that a block ends with:

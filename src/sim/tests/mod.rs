@@ -120,7 +120,7 @@ fn wait(platform: &mut SimPlatform, post: PostId) -> Progress {
     }
 }
 
-/// The same with a limit; pending afterwards means that the limit came first.
+/// Waits with a limit; pending afterwards means that the limit came first.
 fn wait_until(platform: &mut SimPlatform, post: PostId, limit: Duration) -> Progress {
     while platform.now() < limit && platform.progress_of(post) == Progress::Pending {
         platform.idle(Some(limit), Idle::Busy);

@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// The same for a process that does not know yet: it fails later, when it does.
+    /// Fails a call of a process that does not know of the death yet: later, when it does.
     fn draw_fate_late(&mut self, comm: usize, key: (u32, u32), rank: usize) {
         let fate = self.fate(comm, key, rank);
         let meeting = self.comms[comm].meetings.get_mut(&key).expect("under way");

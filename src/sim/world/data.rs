@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// True when the process knows that somebody in this communicator is dead.
+    /// True when the process knows that a process of this communicator is dead.
     pub(in crate::sim) fn knows_of_a_death(&self, me: Pid, comm: usize) -> bool {
         let knows = &self.processes[me].knows;
         self.comms[comm].members.iter().any(|member| knows.contains(member))

@@ -83,7 +83,7 @@ pub(in crate::sim) type CreationKey = (Parent, &'static str, usize);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Stage {
-    /// Not everybody is here.
+    /// Participants are missing.
     Open,
     /// The new processes have not all joined.
     Joining,
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Everybody is here: makes what was asked for, spawns, or fails.
+    /// All participants are here: makes what was asked for, spawns, or fails.
     fn close(&mut self, at: usize, now: Time) {
         let creation = &self.creations[at];
         let (members, first) = (&creation.members, creation.first().expect("all have entered"));

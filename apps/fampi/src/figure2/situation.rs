@@ -15,7 +15,7 @@ pub(super) struct Application {
     pub(super) phase: &'static str,
 }
 
-/// When somebody dies.
+/// When a process dies.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     First,
