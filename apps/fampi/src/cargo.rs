@@ -79,6 +79,12 @@ impl<'a> Program<'a> {
         Self { flag: "--bin", package, ..Self::application("fampi-observer") }
     }
 
+    /// The launcher of our own, built alone: it does not know MPI.
+    pub(crate) fn node() -> Self {
+        let package = Some("fampi-node");
+        Self { flag: "--bin", package, ..Self::application("fampi-node") }
+    }
+
     /// What is preloaded into the launcher.
     pub(crate) fn mender() -> Self {
         Self { kind: "cdylib", ..Self::application("fampi-prterun") }

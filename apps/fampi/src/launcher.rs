@@ -2,8 +2,11 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
+
+use clap::ValueEnum;
 
 use crate::installation::{Facts, Installation};
 use crate::refusal::{Misuse, whole};
@@ -38,25 +41,47 @@ pub(crate) fn check_room(processes: u32) -> Result<(), Misuse> {
     Err(Misuse(format!("{processes} processes are too many for {machine}: launch up to {most}")))
 }
 
+/// Who starts the ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Open MPI's, which ends the job when a node is lost
+    #[default]
+    Mpirun,
+    /// Ours, under which a job survives the loss of any node
+    Node,
+}
+
 /// How to start programs on several ranks.
 #[derive(Debug)]
 pub(crate) struct Launcher<'a> {
     mpi: &'a Installation,
+    /// The launcher of our own, if it is to be used.
+    own: Option<PathBuf>,
     /// For the launcher itself, after ours: a host file, an output folder.
     extra: &'a [String],
 }
 
 impl<'a> Launcher<'a> {
     pub(crate) fn new(mpi: &'a Installation) -> Self {
-        Self { mpi, extra: &[] }
+        Self { mpi, own: None, extra: &[] }
     }
 
     pub(crate) fn with(mpi: &'a Installation, extra: &'a [String]) -> Self {
-        Self { mpi, extra }
+        Self { mpi, own: None, extra }
+    }
+
+    /// By the launcher of our own, if it was built.
+    pub(crate) fn by(self, own: Option<PathBuf>) -> Self {
+        Self { own, ..self }
     }
 
     /// `program` on `processes` ranks, not started yet; its arguments are to be added.
     pub(crate) fn command(&self, processes: u32, program: impl AsRef<OsStr>) -> Command {
+        if let Some(own) = &self.own {
+            let mut command = self.by_own(own, processes);
+            command.arg("--").arg(program);
+            return command;
+        }
         let mut command = self.plain(processes, &flags(&self.mpi.facts));
         command.args(self.extra).arg(program);
         command
@@ -66,6 +91,23 @@ impl<'a> Launcher<'a> {
     pub(crate) fn plain_command(&self, processes: u32, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.plain(processes, &[]);
         command.args(self.extra).arg(program);
+        command
+    }
+
+    /// Our own launcher; the program is to be added.
+    fn by_own(&self, own: &PathBuf, processes: u32) -> Command {
+        let mut command = Command::new(own);
+        let prefix = std::path::absolute(&self.mpi.prefix).unwrap_or(self.mpi.prefix.clone());
+        command.arg("launch").arg("--mpi").arg(prefix);
+        command.args(["-n", &processes.to_string()]);
+        if let Some(mender) = self.mpi.mender() {
+            command.arg("--preload").arg(mender);
+        }
+        command.args(self.extra);
+        command.env("UCX_MEM_EVENTS", "n").env("OMPI_MCA_mpi_ft_enable", "1");
+        for (name, value) in parameters(&self.mpi.facts) {
+            command.env(format!("OMPI_MCA_{name}"), value);
+        }
         command
     }
 
@@ -88,10 +130,10 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// The flags that make the launched ranks survive each other.
-pub(crate) fn flags(facts: &Facts) -> Vec<String> {
+/// The parameters of Open MPI with which ranks survive each other.
+fn parameters(facts: &Facts) -> [(&'static str, &'static str); 5] {
     let collectives = if facts.cuda_collectives { "^han,cuda" } else { "^han" };
-    let parameters = [
+    [
         // After a failure the synchronous finalize hangs in every fifth run.
         ("async_mpi_finalize", "1"),
         // The only transports that report a dead peer; the others cost a second at each spawn.
@@ -102,9 +144,13 @@ pub(crate) fn flags(facts: &Facts) -> Vec<String> {
         // With the default tree all survivors were seen to wait for ever when a process died in
         // the agreement inside a shrink; with a star, so far, never.
         ("coll_ftagree_era_topology", "2"),
-    ];
+    ]
+}
+
+/// The flags that make the launched ranks survive each other.
+pub(crate) fn flags(facts: &Facts) -> Vec<String> {
     let mut flags = vec!["--with-ft".to_owned(), "ulfm".to_owned()];
-    for (name, value) in parameters {
+    for (name, value) in parameters(facts) {
         flags.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
     }
     flags
@@ -137,6 +183,23 @@ mod tests {
              --mca coll ^han --mca coll_ftagree_era_topology 2 --oversubscribe -n 6 program nx=30"
         );
         assert!(command.get_envs().any(|(name, _)| name == "UCX_MEM_EVENTS"));
+    }
+
+    #[test]
+    fn the_launcher_of_our_own_gets_the_same_parameters() {
+        let mpi = mpi(false);
+        let launcher = Launcher::new(&mpi).by(Some("fampi-node".into()));
+        let command = launcher.command(6, "program");
+        assert_eq!(command.get_program(), "fampi-node");
+        let line = words(&command);
+        assert!(line.starts_with("launch --mpi ") && line.ends_with(" -n 6 -- program"), "{line}");
+        let variables: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)))
+            .collect();
+        for expected in [("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_mpi_ft_enable", "1")] {
+            assert!(variables.contains(&expected), "{variables:?}");
+        }
     }
 
     #[test]

@@ -86,10 +86,47 @@ impl Nodes {
         Ok(words)
     }
 
+    /// Arguments of the launcher of our own that fill the nodes one after the other, so that a rank
+    /// and the one that is half of all ranks behind it, its partner, are on different nodes.
+    pub(crate) fn own_arguments(&self, ranks: u32) -> Result<Vec<String>> {
+        let names = match self {
+            Self::Hosts(names) | Self::Spaces(Spaces { names, .. }) => names,
+        };
+        let number = names.len() as u32;
+        let hosts = names.iter().zip(0..).filter_map(|(name, at)| {
+            let slots = ranks / number + u32::from(at < ranks % number);
+            (slots > 0).then(|| format!("{name}:{slots}"))
+        });
+        let mut words = vec!["--hosts".to_owned(), hosts.collect::<Vec<_>>().join(",")];
+        if let Self::Spaces(_) = self {
+            let tool = env::current_exe().context("cannot find this tool")?;
+            words.push("--agent".to_owned());
+            words.push(format!("{} {AGENT}{number}", tool.display()));
+        }
+        Ok(words)
+    }
+
+    /// The command, started where all nodes can be reached: it outlives each of them.
+    pub(crate) fn beside(&self, command: Command) -> Command {
+        let Self::Spaces(spaces) = self else { return command };
+        let mut beside = spaces.inside(&spaces.switch, &command);
+        beside.env("OMPI_MCA_btl_tcp_if_include", "eth0");
+        beside
+    }
+
     /// The command, started on the first of the nodes if that is not here.
     pub(crate) fn first(&self, command: Command) -> Command {
         let Self::Spaces(spaces) = self else { return command };
-        let mut on = inside(&spaces.names[0], spaces.names.len());
+        spaces.inside(&spaces.names[0], &command)
+    }
+}
+
+impl Spaces {
+    /// The command in one of these name spaces.
+    fn inside(&self, name: &str, command: &Command) -> Command {
+        // What is on no node is there for all of them, and may use all processors.
+        let nodes = if *name == self.switch { 1 } else { self.names.len() };
+        let mut on = inside(name, nodes);
         on.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -99,9 +136,7 @@ impl Nodes {
         }
         on
     }
-}
 
-impl Spaces {
     fn make(number: u32) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!(Misuse(
@@ -116,6 +151,9 @@ impl Spaces {
         ip(&["netns", "add", switch])?;
         ip(&["-n", switch, "link", "add", "bridge", "type", "bridge"])?;
         ip(&["-n", switch, "link", "set", "bridge", "up"])?;
+        ip(&["-n", switch, "link", "set", "lo", "up"])?;
+        let last = format!("{NETWORK}.254/24");
+        ip(&["-n", switch, "addr", "add", &last, "dev", "bridge"])?;
         let lines = spaces.names.iter().zip(1..).map(|(name, at)| format!("{NETWORK}.{at} {name}"));
         let hosts = format!("127.0.0.1 localhost\n{}\n", lines.collect::<Vec<_>>().join("\n"));
         for (name, at) in spaces.names.iter().zip(1..) {
@@ -129,6 +167,8 @@ impl Spaces {
             ip(&["-n", name, "addr", "add", &address, "dev", "eth0"])?;
             ip(&["-n", name, "link", "set", "lo", "up"])?;
             ip(&["-n", name, "link", "set", "eth0", "up"])?;
+        }
+        for name in spaces.names.iter().chain([switch]) {
             let folder = folder(name);
             fs::create_dir_all(&folder)
                 .and_then(|()| fs::write(folder.join("hosts"), &hosts))
@@ -231,6 +271,8 @@ mod tests {
         let words = nodes.arguments(5, false).expect("hosts").join(" ");
         assert_eq!(words, "--bind-to none --map-by slot --host a:3,b:3");
         assert!(nodes.arguments(4, true).expect("hosts").join(" ").contains("--map-by node"));
+        let words = nodes.own_arguments(5).expect("hosts").join(" ");
+        assert_eq!(words, "--hosts a:3,b:2");
         let refused = Nodes::new(4, &hosts).expect_err("too few");
         assert_eq!(refused.to_string(), "4 nodes are more than the 3 of --hosts: name more");
     }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cargo::{self, Program};
-use crate::launcher::{self, Launcher};
+use crate::launcher::{self, Kind, Launcher};
 use crate::nodes::Nodes;
 use crate::plan::{self, Kill, When};
 use crate::program;
@@ -53,8 +53,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = patience,
           allow_negative_numbers = true)]
     hung: Option<f64>,
-    /// Put the ranks on so many nodes in turns: name spaces of this machine, each with a network of
-    /// its own, which take root
+    /// Who starts the ranks
+    #[arg(long, value_enum, default_value_t)]
+    launcher: Kind,
+    /// The hosts, and how many ranks each takes, in this order; needs --launcher node
+    #[arg(long, value_name = "HOST:N,…", conflicts_with = "nodes")]
+    hosts: Option<String>,
+    /// Starts a daemon on a host: called as `COMMAND HOST WORDS…`, may return at once; `ssh`
+    /// without it
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    agent: Option<String>,
+    /// Put the ranks on so many nodes, in turns, or by --launcher node one node after the other:
+    /// name spaces of this machine, each with a network of its own, which take root
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = whole(1_u32..=64, "a number of nodes from 1 to 64"))]
     nodes: Option<u32>,
@@ -88,14 +98,35 @@ fn say_who_was_spared(kills: &[Kill]) {
     }
 }
 
+impl Options {
+    /// Refuses what cannot be launched.
+    fn check(&self, processes: u32) -> Result<(), Misuse> {
+        if self.hosts.is_some() && self.launcher == Kind::Mpirun {
+            let advice = "--hosts is for our own launcher: add --launcher node, or name them by \
+                          --launcher-flag=--host --launcher-flag=a:2,b:4";
+            return Err(Misuse(advice.to_owned()));
+        }
+        if self.launcher_flags.is_empty() && self.hosts.is_none() {
+            // Otherwise there may be more machines.
+            launcher::check_room(processes)?;
+        }
+        plan::check(&self.kills, self.ranks, self.spares)
+    }
+
+    /// What our own launcher is told of the hosts.
+    fn host_arguments(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for (flag, value) in [("--hosts", &self.hosts), ("--agent", &self.agent)] {
+            words.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
+        }
+        words
+    }
+}
+
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let begun = Instant::now();
     let processes = options.ranks.saturating_add(options.spares);
-    if options.launcher_flags.is_empty() {
-        // Otherwise there may be more machines.
-        launcher::check_room(processes)?;
-    }
-    plan::check(&options.kills, options.ranks, options.spares)?;
+    options.check(processes)?;
     let (word, arguments) = options.program.split_first().expect("required by the parser");
     let own = program::find(workspace, word)?;
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
@@ -108,12 +139,15 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let reports = Reports::new()?;
     let trace = target.as_ref().map(|target| Folder::below(target.folder())).transpose()?;
 
+    let node = (options.launcher == Kind::Node).then(|| build(Program::node())).transpose()?;
     let nodes = options.nodes.map(|number| Nodes::new(number, &[])).transpose()?;
     let mut flags = options.launcher_flags.clone();
-    if let Some(nodes) = &nodes {
-        flags.extend(nodes.arguments(processes, true)?);
+    match &nodes {
+        Some(nodes) if node.is_some() => flags.extend(nodes.own_arguments(processes)?),
+        Some(nodes) => flags.extend(nodes.arguments(processes, true)?),
+        None => flags.extend(options.host_arguments()),
     }
-    let launcher = Launcher::with(&mpi, &flags);
+    let launcher = Launcher::with(&mpi, &flags).by(node.clone());
     let program = built.as_ref().map_or(word.as_os_str(), |file| file.as_os_str());
     let mut command = launcher.command(processes, program);
     command.args(arguments);
@@ -126,7 +160,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         command.env(trace::VARIABLE, trace.path());
     }
     if let Some(nodes) = &nodes {
-        command = nodes.first(command);
+        command = if node.is_some() { nodes.beside(command) } else { nodes.first(command) };
     }
     let traced = trace.as_ref().map(Folder::path);
     let leftovers: Vec<&Path> = [reports.path()].into_iter().chain(traced).collect();

@@ -56,8 +56,8 @@ impl Workspace {
     }
 
     pub(crate) fn has_application(&self, name: &str) -> bool {
-        // These two are no programs for ranks.
-        !["fampi", "detector"].contains(&name)
+        // These are no programs for ranks.
+        !["fampi", "detector", "node"].contains(&name)
             && self.root.join("apps").join(name).join("src/main.rs").is_file()
     }
 

@@ -35,7 +35,7 @@ const ON_DESCRIPTOR: c_short = 0x02 | 0x04;
 const PERSISTENT: c_short = 0x10;
 /// `event_del` and its kind.
 type Delete = unsafe extern "C" fn(Event) -> c_int;
-const LAUNCHERS: [&[u8]; 4] = [b"mpirun", b"mpiexec", b"prterun", b"prted"];
+const LAUNCHERS: [&[u8]; 5] = [b"mpirun", b"mpiexec", b"prterun", b"prted", b"fampi-node"];
 
 const FILE: &[u8] = b"libfampi_prterun.so";
 
@@ -93,7 +93,7 @@ extern "C" fn begin() {
     }
     LAUNCHER.store(process::id(), Ordering::Relaxed);
     // `mpirun` becomes `prterun`, which is to be mended; what that starts is not.
-    if name.starts_with(b"prte")
+    if !name.starts_with(b"mpi")
         && let Some(preloaded) = env::var_os("LD_PRELOAD")
     {
         let others = preloaded.as_bytes().split(|byte| b": ".contains(byte));

@@ -28,7 +28,7 @@ const SIZE: &str = "OMPI_COMM_WORLD_SIZE";
 
 /// How many of a job are on this node, as the launcher of Open MPI 5 says it.
 const LOCAL_SIZE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
-const LAUNCHERS: [&str; 3] = ["prterun", "prted", "mpirun"];
+const LAUNCHERS: [&str; 4] = ["prterun", "prted", "mpirun", "fampi-node"];
 /// How long there must have been no more, and fewer than there should be.
 const CERTAIN: Duration = Duration::from_secs(10);
 /// Between two counts.

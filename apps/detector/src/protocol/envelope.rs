@@ -37,7 +37,7 @@ use crate::planted::planted;
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 1 + 8 + 8 + 8;
 /// Bytes of a signature.
-pub(super) const TAG_BYTES: usize = 16;
+pub const TAG_BYTES: usize = 16;
 
 /// The most bytes of a packet; every network carries so many in one piece.
 pub const MAX_PACKET: usize = HEADER_BYTES + codec::MAX_BYTES + TAG_BYTES;
@@ -56,6 +56,27 @@ impl Secret {
     /// The bytes, for those who hand them on where nobody else can read them.
     pub const fn reveal(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// A secret that only this one and these parts lead to.
+    #[must_use]
+    pub fn derive(&self, parts: &[&[u8]]) -> Self {
+        Self(self.signed(parts).finalize().into_bytes().into())
+    }
+
+    /// A signature over these parts, which the reader has to tell apart by their lengths.
+    pub fn sign(&self, parts: &[&[u8]]) -> [u8; TAG_BYTES] {
+        let tag = self.signed(parts).finalize().into_bytes();
+        core::array::from_fn(|at| tag[at])
+    }
+
+    /// True when whoever signed these parts knows the secret.
+    pub fn has_signed(&self, parts: &[&[u8]], tag: &[u8; TAG_BYTES]) -> bool {
+        self.signed(parts).verify_truncated_left(tag).is_ok()
+    }
+
+    fn signed(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        parts.iter().fold(self.key(), Hmac::chain_update)
     }
 
     /// The key under which this secret signs.

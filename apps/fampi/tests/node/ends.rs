@@ -1,0 +1,106 @@
+//! How runs end on one node, and launches that cannot succeed.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::network::stale_folders;
+use crate::{fampi, said, text};
+
+fn run(options: &[&str], script: &str) -> Output {
+    fampi(options).args(["--", "sh", "-c", script]).output().expect("the tool starts")
+}
+
+/// Whether `sleep` is alive with this argument.
+fn sleeps(time: &str) -> bool {
+    let processes = fs::read_dir("/proc").expect("Linux").flatten();
+    processes
+        .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
+        .any(|line| line == format!("sleep\0{time}\0").as_bytes())
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "still waiting until {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_status_of_a_rank_is_passed_on() {
+    assert_eq!(run(&["-n", "2"], "exit 0").status.code(), Some(0));
+    assert_eq!(run(&["-n", "2"], "exit 5").status.code(), Some(5));
+    assert_eq!(run(&["-n", "1"], "kill -9 $$").status.code(), Some(137));
+}
+
+#[test]
+fn lines_of_a_rank_come_in_its_order_and_all_of_them() {
+    let script = "for i in $(seq 2000); do echo $PMIX_RANK $i; done; echo last >&2";
+    let output = run(&["-n", "3"], script);
+    let all = text(&output.stdout);
+    for rank in 0..3 {
+        let lines: Vec<u32> = all
+            .lines()
+            .filter_map(|line| line.strip_prefix(&format!("{rank} "))?.parse().ok())
+            .collect();
+        assert_eq!(lines, (1..=2000).collect::<Vec<_>>(), "rank {rank}");
+    }
+    assert_eq!(text(&output.stderr).matches("last").count(), 3, "{}", said(&output));
+}
+
+#[test]
+fn a_time_limit_and_a_signal_end_every_process() {
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(["run", "--launcher", "node", "-n", "2", "--timeout", "1", "--"]);
+    let output = tool.args(["sleep", "1000.0625"]).output().expect("the tool starts");
+    assert_eq!(output.status.code(), Some(124), "{}", said(&output));
+    assert!(!sleeps("1000.0625"));
+    for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
+        let mut tool = fampi(&["-n", "2", "--", "sleep", "1000.1875"]);
+        let mut tool = tool.stderr(Stdio::null()).spawn().expect("the tool starts");
+        wait_until("the ranks run", || sleeps("1000.1875"));
+        let asked = Command::new("kill").args([signal, &tool.id().to_string()]).status();
+        assert!(asked.expect("kill starts").success());
+        assert_eq!(tool.wait().expect("waited for").code(), Some(status));
+        assert!(!sleeps("1000.1875"));
+    }
+    assert_eq!(stale_folders(), [""; 0]);
+}
+
+#[test]
+fn the_end_of_the_tool_itself_is_the_end_of_its_ranks() {
+    let mut tool = fampi(&["-n", "2", "--", "sleep", "1000.3125"]);
+    let mut tool = tool.stderr(Stdio::null()).spawn().expect("the tool starts");
+    wait_until("the ranks run", || sleeps("1000.3125"));
+    tool.kill().expect("killed");
+    tool.wait().expect("waited for");
+    wait_until("all are gone", || !sleeps("1000.3125"));
+}
+
+#[test]
+fn what_cannot_be_launched_is_said_in_a_sentence() {
+    let host = ["-n", "2", "--hosts", "no-such-host.invalid:2", "--", "true"];
+    let output = fampi(&host).output().expect("the tool starts");
+    assert!(!output.status.success());
+    let told = text(&output.stderr);
+    assert!(told.contains("there is no host no-such-host.invalid"), "{told}");
+
+    let agent = ["-n", "2", "--hosts", "localhost:2", "--agent", "false", "--", "true"];
+    let output = fampi(&agent).output().expect("the tool starts");
+    assert!(!output.status.success());
+    let told = text(&output.stderr);
+    assert!(told.contains("no daemon on localhost: exit status: 1"), "{told}");
+
+    // The tool has found it, and it is gone when the daemon starts it.
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("program");
+    fs::write(&program, "#!/no/such/interpreter\n").expect("written");
+    let executable = Command::new("chmod").arg("+x").arg(&program).status();
+    assert!(executable.expect("chmod").success());
+    let output = fampi(&["-n", "2", "--"]).arg(&program).output().expect("the tool starts");
+    assert_eq!(output.status.code(), Some(127), "{}", said(&output));
+    let told = text(&output.stderr);
+    assert!(told.contains("the job did not start: rank"), "{told}");
+}

@@ -1,0 +1,138 @@
+//! Nodes are lost in the middle of a solve, and no digit changes.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use crate::network::{Job, What, has_name_spaces};
+use crate::{application, fampi, said, text};
+
+/// The last line, with the digits of the result, of a run that ended in order.
+#[track_caller]
+fn digits(output: &Output) -> String {
+    assert!(output.status.success(), "{}", said(output));
+    text(&output.stdout).lines().last().expect("a result").to_owned()
+}
+
+/// `MiniFE` on so many ranks, long enough to be hit.
+fn minife(nodes: u32, ranks: u32) -> Job {
+    let program = application("minife");
+    let program = program.to_str().expect("a path");
+    Job::start(nodes, ranks, &[], &[program, "nx=50", "yaml=none"])
+}
+
+fn of_six() -> &'static str {
+    static DIGITS: OnceLock<String> = OnceLock::new();
+    DIGITS.get_or_init(|| digits(&minife(3, 6).finish()))
+}
+
+#[test]
+fn each_of_three_nodes_is_lost_the_first_included_and_no_digit_changes() {
+    if !has_name_spaces() {
+        return;
+    }
+    for node in 0..3 {
+        let mut job = minife(3, 6);
+        job.read_until("iteration 20");
+        job.lose(node, What::Everything);
+        let output = job.finish();
+        assert_eq!(digits(&output), of_six(), "node {node}");
+        let told = text(&output.stderr);
+        assert!(told.contains(&format!("-{node} is lost, with 2 processes")), "{told}");
+        assert!(text(&output.stdout).contains("After 1 recovery"), "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_daemon_alone_or_all_ranks_of_a_node_alone_are_lost_and_no_digit_changes() {
+    if !has_name_spaces() {
+        return;
+    }
+    for (what, is_node) in [(What::Daemon, true), (What::Ranks, false)] {
+        let mut job = minife(3, 6);
+        job.read_until("iteration 20");
+        job.lose(0, what);
+        let output = job.finish();
+        assert_eq!(digits(&output), of_six(), "{what:?}");
+        let told = text(&output.stderr);
+        assert_eq!(told.contains("is lost, with"), is_node, "{told}");
+    }
+}
+
+#[test]
+fn a_second_node_is_lost_while_the_first_loss_is_mended() {
+    if !has_name_spaces() {
+        return;
+    }
+    let alone = digits(&minife(4, 4).finish());
+    for later in [5, 30, 90] {
+        let mut job = minife(4, 4);
+        job.read_until("iteration 20");
+        job.lose(0, What::Everything);
+        thread::sleep(Duration::from_millis(later));
+        job.lose(1, What::Everything);
+        assert_eq!(digits(&job.finish()), alone, "{later} ms later");
+    }
+}
+
+#[test]
+fn lulesh_loses_a_node_and_no_digit_changes() {
+    if !has_name_spaces() {
+        return;
+    }
+    let program = application("lulesh");
+    let words = [program.to_str().expect("a path"), "s=8", "i=300"];
+    let digest = |output: &Output| {
+        assert!(output.status.success(), "{}", said(output));
+        let all = text(&output.stdout);
+        let word = all.split_whitespace().find(|word| word.starts_with("digest="));
+        word.expect("a digest").to_owned()
+    };
+    let alone = digest(&Job::start(4, 8, &[], &words).finish());
+    let job = Job::start(4, 8, &[], &words);
+    job.wait_for_daemon(1);
+    thread::sleep(Duration::from_millis(1500));
+    job.lose(1, What::Everything);
+    let output = job.finish();
+    assert_eq!(digest(&output), alone);
+    assert!(text(&output.stderr).contains("-1 is lost, with 2 processes"), "{}", said(&output));
+}
+
+#[test]
+fn a_node_that_is_lost_while_the_job_starts_ends_it_with_a_sentence_or_is_survived() {
+    if !has_name_spaces() {
+        return;
+    }
+    for later in [0, 40, 80, 160] {
+        let job = minife(3, 6);
+        job.wait_for_daemon(1);
+        thread::sleep(Duration::from_millis(later));
+        job.lose(1, What::Everything);
+        let output = job.finish();
+        let is_told = text(&output.stderr).contains("the job did not start");
+        let is_fine = output.status.success() && digits(&output) == of_six();
+        assert!(is_fine || (!output.status.success() && is_told), "{later} ms: {}", said(&output));
+    }
+}
+
+/// A C program that was built with the compiler of the MPI.
+fn told() -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("told");
+    let mut compiler = Command::new(root.join("target/mpi/bin/mpicc"));
+    compiler.arg("-o").arg(&program);
+    compiler.arg(root.join("apps/fampi/tests/node/told.c"));
+    assert!(compiler.status().expect("a compiler").success());
+    program
+}
+
+#[test]
+fn a_rank_that_leaves_by_exit_with_a_status_is_told_to_mpi() {
+    let output = fampi(&["-n", "4", "--"]).arg(told()).output().expect("the tool starts");
+    let line = text(&output.stdout);
+    // `MPIX_ERR_PROC_FAILED`.
+    assert!(line.contains("class 75 after"), "{}", said(&output));
+    println!("{}", line.trim());
+}

@@ -1,0 +1,32 @@
+//! The launcher of our own: jobs that lose nodes and processes, launches that cannot succeed, and
+//! that nothing is left of either. Nodes are name spaces of this machine, which take root.
+
+mod ends;
+mod loss;
+mod network;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// `fampi run` by the launcher of our own.
+fn fampi(options: &[&str]) -> Command {
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(["run", "--launcher", "node", "--timeout", "60"]).args(options);
+    tool.stdin(Stdio::null());
+    tool
+}
+
+/// An application, as the tests have built it; or its name, and the tool builds it.
+fn application(name: &str) -> PathBuf {
+    let built = Path::new(env!("CARGO_BIN_EXE_fampi")).with_file_name(name);
+    if built.is_file() { built } else { name.into() }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// All that a run has said, for a person.
+fn said(output: &Output) -> String {
+    format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
+}

@@ -1,0 +1,144 @@
+//! Nodes of a run on name spaces, which are to be lost.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::fampi;
+
+/// Several of these jobs at once would only be slower.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A run on nodes that can be lost.
+pub(crate) struct Job {
+    tool: Child,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// What is lost of a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum What {
+    Everything,
+    Daemon,
+    Ranks,
+}
+
+/// True where there can be name spaces; otherwise the reason is printed.
+pub(crate) fn has_name_spaces() -> bool {
+    let name = format!("fampi-probe-{}", std::process::id());
+    let made = Command::new("ip").args(["netns", "add", &name]).output();
+    let made = made.is_ok_and(|made| made.status.success());
+    if made {
+        let gone = Command::new("ip").args(["netns", "delete", &name]).status();
+        assert!(gone.expect("ip").success());
+    } else {
+        eprintln!("skipped: name spaces take root and iproute2");
+    }
+    made
+}
+
+impl Job {
+    /// Starts a program on so many ranks of so many nodes.
+    pub(crate) fn start(nodes: u32, ranks: u32, options: &[&str], program: &[&str]) -> Self {
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
+        let mut command = fampi(&["--nodes", &nodes, "-n", &ranks]);
+        command.args(options).arg("--").args(program);
+        let tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Self { tool: tool.expect("the tool starts"), _alone: alone }
+    }
+
+    fn pids(&self, node: u32) -> Vec<String> {
+        let name = format!("fampi-{}-{node}", self.tool.id());
+        let found = Command::new("ip").args(["netns", "pids", &name]).output().expect("ip");
+        String::from_utf8_lossy(&found.stdout).split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Waits until a node has a daemon.
+    pub(crate) fn wait_for_daemon(&self, node: u32) {
+        let begun = Instant::now();
+        while !self.pids(node).iter().any(|pid| is_daemon(pid)) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "no daemon on node {node}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// A node is lost, or a part of it.
+    pub(crate) fn lose(&self, node: u32, what: What) {
+        let pids = self.pids(node);
+        let lost = pids.iter().filter(|pid| match what {
+            What::Everything => true,
+            What::Daemon => is_daemon(pid),
+            What::Ranks => is_rank(pid),
+        });
+        let lost: Vec<&String> = lost.collect();
+        if lost.is_empty() {
+            // The job is over already: how it ended is judged later.
+            return eprintln!("node {node} has nothing to lose");
+        }
+        let killed = Command::new("kill").arg("-9").args(lost).stderr(Stdio::null()).status();
+        killed.expect("kill");
+    }
+
+    /// Reads until a line begins so; gives what was read.
+    pub(crate) fn read_until(&mut self, start: &str) -> String {
+        let mut output = BufReader::with_capacity(1, self.tool.stdout.take().expect("piped"));
+        let mut read = String::new();
+        loop {
+            let at = read.len();
+            let more = output.read_line(&mut read).expect("text");
+            assert!(more > 0, "no line begins with {start}: {read}{}", self.errors());
+            if read[at..].starts_with(start) {
+                break;
+            }
+        }
+        self.tool.stdout = Some(output.into_inner());
+        read
+    }
+
+    fn errors(&mut self) -> String {
+        let mut errors = String::new();
+        if let Some(mut pipe) = self.tool.stderr.take() {
+            let _ = pipe.read_to_string(&mut errors);
+        }
+        errors
+    }
+
+    /// Waits for the end; nothing is left of it.
+    pub(crate) fn finish(self) -> Output {
+        let id = self.tool.id();
+        let output = self.tool.wait_with_output().expect("waited for");
+        let spaces = Command::new("ip").args(["netns", "list"]).output().expect("ip");
+        let spaces = String::from_utf8_lossy(&spaces.stdout).into_owned();
+        assert!(!spaces.contains(&format!("fampi-{id}-")), "{spaces}");
+        assert_eq!(stale_folders(), [""; 0]);
+        output
+    }
+}
+
+fn is_daemon(pid: &str) -> bool {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let serves = words.split(|byte| *byte == 0).nth(1).is_some_and(|word| word == b"serve");
+    name.trim() == "fampi-node" && serves
+}
+
+fn is_rank(pid: &str) -> bool {
+    let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    variables.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"PMIX_RANK="))
+}
+
+/// The folders of daemons that are gone.
+pub(crate) fn stale_folders() -> Vec<String> {
+    let is_gone = |name: &str| {
+        let process = name.strip_prefix("fampi-node-").and_then(|rest| rest.split('-').next());
+        process.is_some_and(|process| !fs::exists(format!("/proc/{process}")).unwrap_or(true))
+    };
+    let folders = [std::env::temp_dir(), "/dev/shm".into()];
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| is_gone(name)).collect()
+}

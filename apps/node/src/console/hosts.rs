@@ -1,0 +1,177 @@
+//! The hosts of a job, and how their daemons are started.
+
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+
+use anyhow::{Context as _, Result, bail};
+use fampi_detector::protocol::envelope::Secret;
+
+use crate::daemon::write_secret;
+
+/// A host, and how many processes it takes: `a`, `b:4`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct HostSlots {
+    /// Its name.
+    pub(super) name: String,
+    /// How many processes it takes.
+    pub(super) slots: u32,
+}
+
+impl FromStr for HostSlots {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, slots) = text.split_once(':').unwrap_or((text, "1"));
+        let slots = slots.parse().ok().filter(|slots| *slots > 0);
+        match slots.filter(|_| !name.is_empty() && !name.starts_with('-')) {
+            Some(slots) => Ok(Self { name: name.to_owned(), slots }),
+            None => Err("write HOST or HOST:PROCESSES, as in node1:4".to_owned()),
+        }
+    }
+}
+
+/// How daemons are started.
+#[derive(Debug)]
+pub(super) struct Starter {
+    /// Calls `COMMAND HOST WORDS…`; none if the one daemon is a child of ours.
+    pub(super) agent: Option<Vec<String>>,
+    /// The prefix of the MPI.
+    pub(super) mpi: PathBuf,
+    /// A library to be preloaded into daemons.
+    pub(super) preload: Option<PathBuf>,
+    /// Processors that each node has.
+    pub(super) cores: Option<u32>,
+}
+
+/// The file that holds the secret; removed in the end.
+#[derive(Debug)]
+pub(super) struct KeyFile(pub(super) PathBuf);
+
+impl KeyFile {
+    /// Writes the secret down where only this user can read it.
+    pub(super) fn write(secret: &Secret) -> Result<Self> {
+        let path = env::temp_dir().join(format!("fampi-key-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        file.write_all(write_secret(secret).as_bytes())?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The address under which this host is seen by another one.
+pub(super) fn own_address(host: &str) -> Result<IpAddr> {
+    let found = (host, 9).to_socket_addrs().ok().and_then(|mut all| all.find(SocketAddr::is_ipv4));
+    let Some(there) = found else { bail!("there is no host {host}: its name has no address") };
+    // Nothing is sent: the system only chooses the way.
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("no socket")?;
+    socket.connect(there).with_context(|| format!("there is no way to {host}"))?;
+    Ok(socket.local_addr().context("no address")?.ip())
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./:=,@%+-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+impl Starter {
+    /// Starts the daemon of a node, which then calls the console at this address.
+    pub(super) fn start(
+        &self,
+        node: u32,
+        host: &str,
+        console: SocketAddr,
+        key: &Path,
+        secret: &Secret,
+    ) -> Result<Child> {
+        let program = env::current_exe().context("cannot find this program")?;
+        let mpi = self.mpi.display().to_string();
+        let mut variables =
+            vec![("PMIX_PREFIX".to_owned(), mpi.clone()), ("OPAL_PREFIX".to_owned(), mpi.clone())];
+        if let Some(preload) = &self.preload {
+            variables.push(("LD_PRELOAD".to_owned(), preload.display().to_string()));
+        }
+        let mut words = vec![
+            "serve".to_owned(),
+            format!("--console={console}"),
+            format!("--node={node}"),
+            format!("--mpi={mpi}"),
+            format!("--key={}", key.display()),
+        ];
+        words.extend(self.cores.map(|cores| format!("--cores={cores}")));
+        let mut command = match &self.agent {
+            None => {
+                let mut command = Command::new(&program);
+                command.args(words).envs(variables);
+                command
+            }
+            Some(agent) => {
+                let (first, rest) = agent.split_first().context("--agent names no command")?;
+                let mut command = Command::new(first);
+                command.args(rest).arg(host).arg("env");
+                let variables = variables.iter().map(|(name, value)| format!("{name}={value}"));
+                let program = program.display().to_string();
+                command.args(variables.chain([program]).chain(words).map(|word| quoted(&word)));
+                command
+            }
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let name = command.get_program().to_owned();
+        let mut child =
+            command.spawn().with_context(|| format!("cannot start {}", name.to_string_lossy()))?;
+        if let Some(mut input) = child.stdin.take() {
+            // Who reads the file does not need it.
+            let _ = input.write_all(write_secret(secret).as_bytes());
+        }
+        Ok(child)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_say_how_many_processes_they_take() {
+        let host = |name: &str, slots| Ok(HostSlots { name: name.to_owned(), slots });
+        assert_eq!("a".parse(), host("a", 1));
+        assert_eq!("node1:4".parse(), host("node1", 4));
+        for wrong in ["", ":4", "a:0", "a:x", "-o:1"] {
+            assert!(wrong.parse::<HostSlots>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("--node=3"), "--node=3");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_host_without_a_name_is_told() {
+        let refused = own_address("no-such-host.invalid").expect_err("no host");
+        assert!(refused.to_string().contains("there is no host no-such-host.invalid"));
+        assert!(own_address("127.0.0.1").expect("this one").is_loopback());
+    }
+}

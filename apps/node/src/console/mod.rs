@@ -1,0 +1,383 @@
+//! The console: starts the daemons of a job, prints what its processes print, and ends with its
+//! status. It takes no part in what the daemons decide.
+
+mod hosts;
+mod printer;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use fampi_detector::protocol::envelope::Secret;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::place;
+use crate::poll::Poll;
+use crate::protocol::Report;
+use crate::protocol::channel::CONSOLE;
+use crate::protocol::orders::{MAX_BYTES, Order, Place, Plan, Word};
+use crate::protocol::placement;
+use crate::protocol::space::{Program, Space};
+use crate::wire::Link;
+use hosts::{HostSlots, KeyFile, Starter, own_address};
+use printer::Printer;
+
+/// How long the daemons have to start and to find each other.
+const START: Duration = Duration::from_secs(60);
+/// How long they have to leave when all is over.
+const LEAVING: Duration = Duration::from_secs(2);
+/// Signals and agents are looked for so often.
+const TURN: Duration = Duration::from_millis(50);
+const LISTENER: u64 = 0;
+
+/// What is to be launched.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The prefix of the MPI, which holds bin and lib
+    #[arg(long, value_name = "PREFIX")]
+    mpi: PathBuf,
+    /// Processes to start
+    #[arg(short = 'n', long, value_name = "N")]
+    processes: u32,
+    /// The hosts, and how many processes each takes, which are put there in this order; without it
+    /// all are here
+    #[arg(long, value_name = "HOST:N,…", value_delimiter = ',')]
+    hosts: Vec<HostSlots>,
+    /// Starts a daemon: called as `COMMAND HOST WORDS…`, may return at once; `ssh` without it
+    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    agent: Option<String>,
+    /// Put the processes on the hosts in turns
+    #[arg(long)]
+    in_turns: bool,
+    /// Processors that each host has for this job, where that is not all that it has
+    #[arg(long, value_name = "N")]
+    cores: Option<u32>,
+    /// Preload this library into the daemons
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+/// A daemon, as the console sees it.
+#[derive(Debug, Default)]
+struct Node {
+    name: String,
+    slots: u32,
+    /// What started it.
+    starter: Option<Child>,
+    link: Option<u64>,
+    address: Option<SocketAddr>,
+    is_ready: bool,
+    is_lost: bool,
+    /// Its loss has been told.
+    is_reported: bool,
+    over: Option<(u8, Option<String>)>,
+}
+
+/// The console of a job.
+#[derive(Debug)]
+struct Console {
+    poll: Poll,
+    listener: TcpListener,
+    secret: Secret,
+    nodes: Vec<Node>,
+    links: BTreeMap<u64, Link>,
+    last: u64,
+    printer: Printer,
+    signal: Arc<AtomicUsize>,
+    /// Where others see this host.
+    outside: Option<IpAddr>,
+    complaint: Option<String>,
+    /// All is over: who is gone now has left.
+    is_leaving: bool,
+}
+
+/// Launches a job; its exit status.
+pub fn main(options: &Options) -> Result<u8> {
+    let mut secret = [0; 32];
+    rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
+        .context("the system has no random numbers")?;
+    let mut job = [0; 4];
+    rustix::rand::getrandom(&mut job, rustix::rand::GetRandomFlags::empty())
+        .context("the system has no random numbers")?;
+    let job = u32::from_le_bytes(job);
+    let mut console = Console::new(options, Secret::new(secret))?;
+    let status = console.run(options, &format!("fampi-{job:08x}@1"));
+    console.conclude();
+    place::remove_stale();
+    status
+}
+
+impl Console {
+    fn new(options: &Options, secret: Secret) -> Result<Self> {
+        let poll = Poll::new()?;
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot listen")?;
+        listener.set_nonblocking(true).context("cannot listen")?;
+        poll.add(&listener, LISTENER)?;
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            let value = number.unsigned_abs() as usize;
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)
+                .context("cannot watch for signals")?;
+        }
+        let node = |host: &HostSlots| Node {
+            name: host.name.clone(),
+            slots: host.slots,
+            ..Node::default()
+        };
+        let mut nodes: Vec<Node> = options.hosts.iter().map(node).collect();
+        if nodes.is_empty() {
+            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            nodes.push(Node { name, slots: options.processes, ..Node::default() });
+        }
+        Ok(Self {
+            poll,
+            listener,
+            secret,
+            nodes,
+            links: BTreeMap::new(),
+            last: LISTENER,
+            printer: Printer::default(),
+            signal,
+            outside: None,
+            complaint: None,
+            is_leaving: false,
+        })
+    }
+
+    fn run(&mut self, options: &Options, job: &str) -> Result<u8> {
+        let key = KeyFile::write(&self.secret)?;
+        self.start_daemons(options, &key)?;
+        let deadline = Instant::now() + START;
+        self.wait_until(deadline, |node| node.address.is_some())?;
+        let plan = self.plan(options, job)?;
+        for node in 0..self.nodes.len() {
+            self.send(node, &Order::Plan(Box::new(plan.clone())));
+        }
+        self.wait_until(deadline, |node| node.is_ready)?;
+        drop(key);
+        for node in 0..self.nodes.len() {
+            self.send(node, &Order::Go);
+        }
+        self.serve()
+    }
+
+    fn start_daemons(&mut self, options: &Options, key: &KeyFile) -> Result<()> {
+        let ssh = || ["ssh", "-o", "BatchMode=yes"].map(str::to_owned).to_vec();
+        let agent = options
+            .agent
+            .as_ref()
+            .map(|agent| agent.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let agent = (!options.hosts.is_empty()).then(|| agent.unwrap_or_else(ssh));
+        let starter = Starter {
+            agent,
+            mpi: options.mpi.clone(),
+            preload: options.preload.clone(),
+            cores: options.cores,
+        };
+        let port = self.listener.local_addr().context("no port")?.port();
+        let mut addresses = Vec::new();
+        for node in &self.nodes {
+            let here = || Ok(IpAddr::from(Ipv4Addr::LOCALHOST));
+            let address = if starter.agent.is_some() { own_address(&node.name) } else { here() }?;
+            addresses.push(address);
+        }
+        self.outside = addresses.iter().copied().find(|address| !address.is_loopback());
+        for (at, address) in addresses.into_iter().enumerate() {
+            let node = &mut self.nodes[at];
+            let console = SocketAddr::new(address, port);
+            let started = starter.start(at as u32, &node.name, console, &key.0, &self.secret);
+            let name = &node.name;
+            node.starter =
+                Some(started.with_context(|| format!("no daemon can be started on {name}"))?);
+        }
+        Ok(())
+    }
+
+    /// The plan of a job whose daemons are all here.
+    fn plan(&self, options: &Options, job: &str) -> Result<Plan> {
+        let mut nodes = Vec::new();
+        for node in &self.nodes {
+            let address = node.address.context("a daemon that is not here")?;
+            nodes.push(Place { name: node.name.clone(), slots: node.slots, address });
+        }
+        let rooms: Vec<_> = nodes.iter().map(Place::room).collect();
+        let folder = std::env::current_dir().context("the working folder is gone")?;
+        let program = Program {
+            words: options.program.clone(),
+            environment: Vec::new(),
+            folder: folder.to_string_lossy().into_owned(),
+        };
+        let places = placement::of_launch(options.processes, &rooms, options.in_turns);
+        let space = Space { name: job.to_owned(), places, spawner: None, port: None, program };
+        let environment = settings::environment(&options.mpi);
+        let beat_milliseconds = settings::beat_milliseconds()?;
+        Ok(Plan { nodes, space, beat_milliseconds, environment })
+    }
+
+    /// Waits until this holds for all nodes; an error if one of them cannot get there.
+    fn wait_until(&mut self, deadline: Instant, holds: impl Fn(&Node) -> bool) -> Result<()> {
+        while !self.nodes.iter().all(&holds) {
+            self.turn()?;
+            if let Some(complaint) = self.complaint.take() {
+                bail!("the job did not start: {complaint}");
+            }
+            if let Some(node) = self.nodes.iter().find(|node| node.is_lost) {
+                bail!("the job did not start: the daemon on {} has ended", node.name);
+            }
+            for node in &mut self.nodes {
+                let ended = node.starter.as_mut().and_then(|it| it.try_wait().ok().flatten());
+                let failed = ended.filter(|status| !status.success() && node.link.is_none());
+                if let Some(status) = failed {
+                    bail!("the job did not start: no daemon on {}: {status}", node.name);
+                }
+            }
+            let signal = self.signal.load(Ordering::Relaxed);
+            if signal != 0 {
+                bail!("the job did not start: signal {signal} has come");
+            }
+            if Instant::now() >= deadline {
+                let late = self.nodes.iter().find(|node| !holds(node));
+                let name = late.map_or("", |node| node.name.as_str());
+                let limit = START.as_secs();
+                bail!("the job did not start: {name} has not answered after {limit} s");
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints and waits until all is over; the exit status.
+    fn serve(&mut self) -> Result<u8> {
+        let mut asked = 0;
+        while !self.nodes.iter().all(|node| node.is_lost || node.over.is_some()) {
+            self.turn()?;
+            let signal = self.signal.load(Ordering::Relaxed);
+            if signal != 0 && asked == 0 {
+                asked = signal;
+                for node in 0..self.nodes.len() {
+                    self.send(node, &Order::End(128_u8.saturating_add(signal as u8)));
+                }
+            }
+            if let Some(complaint) = self.complaint.take() {
+                eprintln!("fampi-node: {complaint}");
+            }
+        }
+        let overs = || self.nodes.iter().filter(|it| !it.is_lost).filter_map(|it| it.over.as_ref());
+        if let Some(why) = overs().find_map(|(_, why)| why.as_ref()) {
+            eprintln!("fampi-node: {why}");
+        }
+        let status = overs().map(|(status, _)| *status).max();
+        if status.is_none() {
+            eprintln!("fampi-node: all nodes are lost");
+        }
+        Ok(status.unwrap_or(1))
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        for number in self.poll.wait(TURN)? {
+            if number == LISTENER {
+                while let Ok((stream, _)) = self.listener.accept() {
+                    let link = Link::accept(stream, CONSOLE, &self.secret, MAX_BYTES)?;
+                    self.last += 1;
+                    self.poll.add(&link, self.last)?;
+                    self.links.insert(self.last, link);
+                }
+            } else {
+                self.hear(number);
+            }
+        }
+        for (number, link) in &mut self.links {
+            link.flush();
+            if let Some(writable) = link.take_change() {
+                self.poll.set_writable(&*link, *number, writable)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, number: u64) {
+        let Some(mut link) = self.links.remove(&number) else { return };
+        link.read();
+        let at = link.peer().map(|peer| peer.node.0 as usize);
+        let known = at.filter(|at| {
+            self.nodes.get(*at).is_some_and(|it| it.link.is_none_or(|link| link == number))
+        });
+        if let Some(at) = known {
+            self.nodes[at].link = Some(number);
+            while let Some(word) = link.take() {
+                self.obey(at, word, &link);
+            }
+        }
+        let is_stranger = link.peer().is_some() && known.is_none();
+        if link.is_closed() || is_stranger {
+            self.poll.remove(&link);
+            if let Some(at) = known {
+                self.nodes[at].is_lost |= self.nodes[at].over.is_none();
+            }
+        } else {
+            self.links.insert(number, link);
+        }
+    }
+
+    fn obey(&mut self, at: usize, word: Word, link: &Link) {
+        let node = &mut self.nodes[at];
+        match word {
+            Word::Here(_, port) => {
+                let seen = link.address().map(|address| address.ip()).ok();
+                let outside = self.outside;
+                let ip = seen.map(|ip| if ip.is_loopback() { outside.unwrap_or(ip) } else { ip });
+                node.address = ip.map(|ip| SocketAddr::new(ip, port));
+            }
+            Word::Ready => node.is_ready = true,
+            Word::Output(printed) => self.printer.print(printed),
+            Word::Report(Report::Over(status, why)) => node.over = Some((status, why)),
+            Word::Report(Report::Busy) => node.over = None,
+            Word::Report(Report::Lost(lost, processes)) => {
+                let Some(lost) = self.nodes.get_mut(lost as usize) else { return };
+                // Each daemon tells of it.
+                if !std::mem::replace(&mut lost.is_reported, true) && !self.is_leaving {
+                    lost.is_lost = true;
+                    eprintln!("fampi-node: {} is lost, with {processes} processes", lost.name);
+                }
+            }
+            Word::Failed(why) => self.complaint = Some(format!("{}: {why}", node.name)),
+        }
+    }
+
+    fn send(&mut self, at: usize, order: &Order) {
+        let link = self.nodes[at].link.and_then(|number| self.links.get_mut(&number));
+        if let Some(link) = link {
+            link.send(order);
+        }
+    }
+
+    /// Lets the daemons leave.
+    fn conclude(&mut self) {
+        self.is_leaving = true;
+        for node in 0..self.nodes.len() {
+            self.send(node, &Order::Leave);
+        }
+        let deadline = Instant::now() + LEAVING;
+        while !self.links.is_empty() && Instant::now() < deadline && self.turn().is_ok() {}
+        std::mem::take(&mut self.printer).finish();
+        self.links.clear();
+        for node in &mut self.nodes {
+            // One that was a child of ours has left; an agent that stays is not waited for.
+            if let Some(starter) = &mut node.starter
+                && !matches!(starter.try_wait(), Ok(Some(_)))
+            {
+                let _ = starter.kill();
+                let _ = starter.wait();
+            }
+        }
+    }
+}

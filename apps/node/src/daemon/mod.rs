@@ -1,0 +1,97 @@
+//! The daemon of a node: drives the machine of `protocol`, serves the ranks of its node, and is
+//! linked with the daemons of all others.
+//!
+//! ```text
+//! wait for events or the next deadline
+//! what other daemons have sent   ─▶ machine
+//! requests of ranks (PMIx)       ─▶ machine      before the ends of processes: who is done says so
+//! ends of processes              ─▶ machine
+//! silence                        ─▶ machine      not after a turn that came late
+//! ```
+//!
+//! A daemon ends with its console for now, and its processes end with it, as the kernel sees to.
+
+mod children;
+mod job;
+mod links;
+mod ranks;
+mod service;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use fampi_detector::protocol::envelope::Secret;
+
+/// What a daemon is told when it is started.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Where the console listens
+    #[arg(long)]
+    pub console: SocketAddr,
+    /// The number of this node
+    #[arg(long)]
+    pub node: u32,
+    /// The prefix of the MPI
+    #[arg(long)]
+    pub mpi: PathBuf,
+    /// Holds the secret of the job; where there is no such file, it comes on standard input
+    #[arg(long)]
+    pub key: PathBuf,
+    /// Processors that the processes of this node may use; all of them without it
+    #[arg(long)]
+    pub cores: Option<u32>,
+}
+
+/// Bytes of a secret, in hexadecimal digits.
+const DIGITS: usize = 64;
+
+/// A secret, as it is written down.
+pub fn write_secret(secret: &Secret) -> String {
+    let digits = secret.reveal().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+}
+
+fn read_secret(path: &Path) -> Result<Secret> {
+    let mut text = String::new();
+    match File::open(path) {
+        Ok(file) => file.take(DIGITS as u64).read_to_string(&mut text),
+        Err(_) => io::stdin().take(DIGITS as u64).read_to_string(&mut text),
+    }
+    .with_context(|| format!("cannot read {}", path.display()))?;
+    let mut secret = [0; DIGITS / 2];
+    ensure!(
+        text.len() == DIGITS && text.is_ascii(),
+        "{} is not there, and no secret comes on standard input: let the command that starts \
+         daemons hand on its standard input, or set TMPDIR to a folder that all hosts share",
+        path.display()
+    );
+    for (at, byte) in secret.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).context("no secret")?;
+    }
+    Ok(Secret::new(secret))
+}
+
+/// Serves until the job is over.
+pub fn main(options: &Options) -> Result<()> {
+    let secret = read_secret(&options.key)?;
+    service::Service::start(options, &secret)?.run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_as_it_was_written() {
+        let secret = Secret::new(std::array::from_fn(|at| (at * 7) as u8));
+        let path = std::env::temp_dir().join(format!("fampi-node-key-{}", std::process::id()));
+        std::fs::write(&path, write_secret(&secret)).expect("written");
+        let read = read_secret(&path);
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(read.expect("a secret").reveal(), secret.reveal());
+    }
+}

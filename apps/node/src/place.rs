@@ -1,0 +1,100 @@
+//! The folders of a daemon: one for the sockets and files of its ranks, one in memory for what they
+//! share. Both are named by the daemon's process, and go with it.
+//!
+//! A daemon that is killed leaves them; the next one that starts, and the console, remove what
+//! belongs to a process of this user that is gone.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+const PREFIX: &str = "fampi-node-";
+/// Where the system keeps files in memory.
+const MEMORY: &str = "/dev/shm";
+
+/// The folders of this process; removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// For sockets and files.
+    pub(crate) files: PathBuf,
+    /// For shared memory, where there is such a thing.
+    pub(crate) memory: Option<PathBuf>,
+}
+
+impl Place {
+    /// Makes them, and removes those of daemons that are gone.
+    pub(crate) fn make() -> Result<Self> {
+        remove_stale();
+        let own = std::process::id();
+        let started = started(own).context("this process cannot see itself: is /proc there?")?;
+        let name = format!("{PREFIX}{own}-{started}");
+        let files = make_below(&std::env::temp_dir(), &name)?;
+        let memory = make_below(Path::new(MEMORY), &name).ok();
+        Ok(Self { files, memory })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for folder in [Some(&self.files), self.memory.as_ref()].into_iter().flatten() {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+fn make_below(above: &Path, name: &str) -> Result<PathBuf> {
+    let folder = above.join(name);
+    let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// When a process was started, in ticks since the machine was: tells apart two processes that had
+/// one number. Nothing for a process that has ended.
+fn started(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in parentheses, can hold anything.
+    let mut words = stat[stat.rfind(')')? + 1..].split_whitespace();
+    let state = words.next()?;
+    let started = words.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(started)
+}
+
+/// Removes the folders of daemons of this user that are gone.
+pub(crate) fn remove_stale() {
+    for above in [std::env::temp_dir(), MEMORY.into()] {
+        for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+            let Some((Ok(process), Ok(began))) =
+                numbers.map(|(process, began)| (process.parse(), began.parse::<u64>()))
+            else {
+                continue;
+            };
+            let user = rustix::process::geteuid().as_raw();
+            let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == user);
+            if is_ours && started(process) != Some(began) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_go_with_their_process_and_those_of_the_dead_are_removed() {
+        let own = Place::make().expect("folders");
+        let dead = std::env::temp_dir().join(format!("{PREFIX}{}-1", std::process::id()));
+        fs::create_dir_all(dead.join("inside")).expect("made");
+        remove_stale();
+        assert!(own.files.is_dir() && !dead.exists());
+        let files = own.files.clone();
+        drop(own);
+        assert!(!files.exists());
+    }
+}

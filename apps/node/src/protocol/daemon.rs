@@ -1,0 +1,487 @@
+//! The daemon of a node: what its ranks ask and other daemons tell goes in, what is to be done
+//! comes out.
+
+mod settle;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Answer, Effect, Effects, Failure, Node, Process, Report, Ticket,
+    collective::{Collectives, Kind},
+    directory::{Directory, Entry, EntryId, Lookup},
+    membership::Membership,
+    message::{Fact, Message, News},
+    placement::{self, Room},
+    space::{End, Exit, Known, Program, Space, Spaces},
+};
+
+/// A request of this node that is answered when all others have heard of it.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Pending {
+    ticket: Ticket,
+    /// Who has not.
+    missing: BTreeSet<Node>,
+    /// One of them could not follow.
+    failed: bool,
+    /// The namespace that is being started, if one is.
+    space: Option<String>,
+}
+
+/// What a process of another node is asked for.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Asked {
+    /// By a rank of this node.
+    Here(Ticket, Process),
+    /// By a daemon, under its number, for a process of this node.
+    There(Node, u64, Process),
+}
+
+/// What a process wants to be started.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Wish {
+    /// How many processes.
+    pub processes: u32,
+    /// The nodes to choose from, by their names; all if there are none.
+    pub hosts: Vec<String>,
+    /// Where they meet who starts them.
+    pub port: Option<String>,
+    /// What each of them executes.
+    pub program: Program,
+}
+
+/// The daemon of a node.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Daemon {
+    rooms: Vec<Room>,
+    members: Membership,
+    spaces: Spaces,
+    collectives: Collectives,
+    directory: Directory,
+    pending: BTreeMap<u64, Pending>,
+    asked: BTreeMap<u64, Asked>,
+    /// Of news and of questions: the last number given.
+    number: u64,
+    /// The last news heard of each origin.
+    heard: BTreeMap<u32, u64>,
+    /// The job ends with this status, for this reason.
+    ending: Option<(u8, String)>,
+    /// What the person was told last.
+    said: Report,
+    /// All others take this node for lost.
+    has_left: bool,
+}
+
+impl Daemon {
+    /// The daemon of this node.
+    pub fn new(me: Node, rooms: Vec<Room>) -> Self {
+        let members = Membership::new(me, rooms.len() as u32);
+        Self {
+            rooms,
+            members,
+            spaces: Spaces::default(),
+            collectives: Collectives::default(),
+            directory: Directory::default(),
+            pending: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            number: 0,
+            heard: BTreeMap::new(),
+            ending: None,
+            said: Report::Busy,
+            has_left: false,
+        }
+    }
+
+    /// What is known of the nodes.
+    pub const fn members(&self) -> &Membership {
+        &self.members
+    }
+
+    /// What is known of namespaces.
+    pub const fn spaces(&self) -> &Spaces {
+        &self.spaces
+    }
+
+    /// The first namespace of the job, of which all daemons are told.
+    pub fn handle_launch(&mut self, space: Space, out: &mut Effects) {
+        self.admit(space, None, out);
+        self.settle(out);
+    }
+
+    /// The processes of this node of a namespace have been started, or it could not be.
+    pub fn handle_started(&mut self, name: &str, is_started: bool, out: &mut Effects) {
+        let Some(known) = self.spaces.get(name) else { return };
+        if let Some((origin, number)) = known.came {
+            self.hear(self.members.me(), origin, number, is_started, out);
+        }
+        self.settle(out);
+    }
+
+    /// A process of this node has found its server.
+    pub fn handle_connected(&mut self, process: &Process, out: &mut Effects) {
+        if let Some(known) = self.spaces.get_mut(&process.space) {
+            known.note_connected(process.rank);
+        }
+        self.settle(out);
+    }
+
+    /// A process of this node is done with MPI.
+    pub fn handle_finalized(&mut self, process: &Process) {
+        if let Some(known) = self.spaces.get_mut(&process.space) {
+            known.note_finalized(process.rank);
+        }
+    }
+
+    /// A process of this node has ended.
+    pub fn handle_exit(&mut self, process: &Process, exit: Exit, out: &mut Effects) {
+        let Some(known) = self.spaces.get(&process.space) else { return };
+        let end = known.judge(process.rank, exit);
+        if known.end_of(process.rank).is_none() {
+            self.tell(Fact::Ended(process.clone(), end), out);
+        }
+        self.settle(out);
+    }
+
+    /// A process of this node wants the job to end. One that was spawned and has not met its
+    /// spawner yet belongs to nobody else: it ends with those that were started with it.
+    pub fn handle_abort(&mut self, process: &Process, status: i32, why: &str, out: &mut Effects) {
+        let joined = self.spaces.get(&process.space).is_none_or(|known| known.joined);
+        if joined {
+            let status = u8::try_from(status & 0xff).ok().filter(|it| *it != 0).unwrap_or(1);
+            let why = why.trim();
+            let reason = if why.is_empty() { String::new() } else { format!(": {why}") };
+            let sentence = format!("rank {} has aborted the job{reason}", process.rank);
+            self.tell(Fact::Ending(status, sentence), out);
+        } else {
+            self.tell(Fact::Dropped(process.space.clone()), out);
+        }
+        self.settle(out);
+    }
+
+    /// The person wants the job to end.
+    pub fn handle_end(&mut self, status: u8, out: &mut Effects) {
+        self.tell(Fact::Ending(status, String::new()), out);
+        self.settle(out);
+    }
+
+    /// The processes of this node that take part in a meeting are there.
+    pub fn handle_meeting(
+        &mut self,
+        kind: Kind,
+        who: Vec<Process>,
+        data: Vec<u8>,
+        ticket: Ticket,
+        out: &mut Effects,
+    ) {
+        let me = self.members.me();
+        let part = data.clone();
+        let key = self.collectives.handle_arrival(me, kind, who, data, ticket);
+        let places = self.spaces.expand(&key.who);
+        let nodes = places.filter_map(|(known, rank)| known.space.node_of(rank));
+        let nodes: BTreeSet<Node> = nodes.collect();
+        for node in self.members.others().filter(|node| nodes.contains(node)) {
+            out.push(Effect::Send(node, Message::Part(key.clone(), part.clone())));
+        }
+        self.settle(out);
+    }
+
+    /// A rank of this node needs what a process has to say.
+    pub fn handle_question(&mut self, of: Process, ticket: Ticket, out: &mut Effects) {
+        let node = self.spaces.get(&of.space).and_then(|known| known.space.node_of(of.rank));
+        let lives = self.spaces.end_of(&of).is_none();
+        match node.filter(|node| *node != self.members.me() && lives) {
+            Some(node) => {
+                self.number += 1;
+                out.push(Effect::Send(node, Message::Ask(self.number, of.clone())));
+                self.asked.insert(self.number, Asked::Here(ticket, of));
+            }
+            None => out.push(Effect::Answer(ticket, Answer::Bytes(Err(Failure::NotFound)))),
+        }
+        self.settle(out);
+    }
+
+    /// What a process of this node has to say, as [`Effect::Ask`] wanted.
+    pub fn handle_data(&mut self, number: u64, data: Result<Vec<u8>, Failure>, out: &mut Effects) {
+        if let Some(Asked::There(node, theirs, _)) = self.asked.remove(&number) {
+            out.push(Effect::Send(node, Message::Say(theirs, data)));
+        }
+    }
+
+    /// A process of this node publishes values under keys.
+    pub fn handle_publication(
+        &mut self,
+        publisher: &Process,
+        values: Vec<(String, Vec<u8>)>,
+        once: bool,
+        ticket: Ticket,
+        out: &mut Effects,
+    ) {
+        if values.is_empty() {
+            out.push(Effect::Answer(ticket, Answer::Done(Ok(()))));
+            return;
+        }
+        // All of them have to be heard of, the last one is waited for: news stay in order.
+        let me = self.members.me().0;
+        for (key, value) in values {
+            let id = EntryId(me, self.number + 1);
+            let publisher = publisher.clone();
+            self.tell(Fact::Published(Entry { id, key, publisher, value, once }), out);
+        }
+        self.answer_when_heard(ticket, None);
+        self.settle(out);
+    }
+
+    /// A process takes back what it has published.
+    pub fn handle_withdrawal(
+        &mut self,
+        publisher: &Process,
+        keys: &[String],
+        ticket: Ticket,
+        out: &mut Effects,
+    ) {
+        let ids = self.directory.of(publisher, keys);
+        self.tell(Fact::Removed(ids), out);
+        self.answer_when_heard(ticket, None);
+        self.settle(out);
+    }
+
+    /// A process of this node looks for values.
+    pub fn handle_lookup(&mut self, lookup: Lookup, out: &mut Effects) {
+        self.directory.wait(lookup);
+        self.settle(out);
+    }
+
+    /// A process of this node starts others.
+    pub fn handle_spawn(
+        &mut self,
+        spawner: Process,
+        wish: Wish,
+        ticket: Ticket,
+        out: &mut Effects,
+    ) {
+        let Wish { processes, hosts, port, program } = wish;
+        let places =
+            placement::of_spawn(processes, &self.rooms, &self.members, &self.spaces, &hosts);
+        let Some(places) = places.filter(|_| self.ending.is_none()) else {
+            out.push(Effect::Answer(ticket, Answer::Spawned(Err(Failure::NotStarted))));
+            return self.settle(out);
+        };
+        let job = self.spaces.iter().next().map_or("", |known| known.space.name.as_str());
+        let job = job.split('@').next().unwrap_or_default();
+        let name = format!("{job}@s{}.{}", self.members.me().0, self.number + 1);
+        let space = Space { name: name.clone(), places, spawner: Some(spawner), port, program };
+        self.tell(Fact::Spawned(space), out);
+        self.answer_when_heard(ticket, Some(name));
+        self.settle(out);
+    }
+
+    /// The link to a node has ended: its daemon is dead.
+    pub fn handle_closed(&mut self, node: Node, out: &mut Effects) {
+        self.lose(node, true, out);
+    }
+
+    /// A node has not been heard of for a while; it may be us who cannot hear.
+    pub fn handle_quiet(&mut self, node: Node, out: &mut Effects) {
+        self.members.note_quiet(node);
+        if !self.members.may_go_on() {
+            self.leave(out);
+        }
+    }
+
+    /// A node was heard of again.
+    pub fn handle_heard(&mut self, node: Node) {
+        self.members.note_heard(node);
+    }
+
+    /// A node has been silent for so long that it has stopped itself, if it lives.
+    pub fn handle_silence(&mut self, node: Node, out: &mut Effects) {
+        self.lose(node, false, out);
+    }
+
+    fn lose(&mut self, node: Node, is_proved: bool, out: &mut Effects) {
+        if !self.members.is_lost(node) && !self.has_left {
+            self.tell(Fact::Lost(node.0, is_proved), out);
+        }
+        self.settle(out);
+    }
+
+    /// A message of another daemon. What a lost node still says counts for nothing; news of it that
+    /// others pass on do.
+    pub fn handle_message(&mut self, from: Node, message: Message, out: &mut Effects) {
+        if self.members.is_lost(from) || self.has_left {
+            return;
+        }
+        match message {
+            Message::Beat => {}
+            Message::News(news) => self.handle_news(news, out),
+            Message::Heard(number, followed) => {
+                self.hear(from, self.members.me(), number, followed, out);
+            }
+            Message::Part(key, data) => self.collectives.handle_part(from, key, data),
+            Message::Ask(theirs, of) => {
+                let here = self.spaces.get(&of.space).and_then(|it| it.space.node_of(of.rank));
+                if here == Some(self.members.me()) && self.spaces.end_of(&of).is_none() {
+                    self.number += 1;
+                    out.push(Effect::Ask(of.clone(), self.number));
+                    self.asked.insert(self.number, Asked::There(from, theirs, of));
+                } else {
+                    let nothing = Message::Say(theirs, Err(Failure::NotFound));
+                    out.push(Effect::Send(from, nothing));
+                }
+            }
+            Message::Say(number, data) => {
+                if let Some(Asked::Here(ticket, _)) = self.asked.remove(&number) {
+                    out.push(Effect::Answer(ticket, Answer::Bytes(data)));
+                }
+            }
+        }
+        self.settle(out);
+    }
+
+    /// Passes news on that are new, and acts.
+    fn handle_news(&mut self, news: News, out: &mut Effects) {
+        let last = self.heard.entry(news.origin).or_default();
+        if news.number <= *last || Node(news.origin) == self.members.me() {
+            return;
+        }
+        *last = news.number;
+        for node in self.members.others().filter(|node| node.0 != news.origin) {
+            out.push(Effect::Send(node, Message::News(news.clone())));
+        }
+        self.follow(news.fact, Node(news.origin), news.number, out);
+    }
+
+    /// Tells all others, and acts.
+    fn tell(&mut self, fact: Fact, out: &mut Effects) {
+        self.number += 1;
+        let news = News { origin: self.members.me().0, number: self.number, fact };
+        for node in self.members.others() {
+            out.push(Effect::Send(node, Message::News(news.clone())));
+        }
+        self.follow(news.fact, self.members.me(), news.number, out);
+    }
+
+    /// The ticket is answered when all that live have followed what was told last.
+    fn answer_when_heard(&mut self, ticket: Ticket, space: Option<String>) {
+        let mut missing: BTreeSet<Node> = self.members.others().collect();
+        // What is published is published here at once; what is started takes a moment.
+        if space.is_some() {
+            missing.insert(self.members.me());
+        }
+        let pending = Pending { ticket, missing, failed: false, space };
+        self.pending.insert(self.number, pending);
+    }
+
+    /// A node has followed what this one, or another one, told.
+    fn hear(&mut self, who: Node, origin: Node, number: u64, followed: bool, out: &mut Effects) {
+        if origin != self.members.me() {
+            if !self.members.is_lost(origin) {
+                out.push(Effect::Send(origin, Message::Heard(number, followed)));
+            }
+        } else if let Some(pending) = self.pending.get_mut(&number) {
+            pending.missing.remove(&who);
+            pending.failed |= !followed;
+        }
+    }
+
+    /// Acts on what happened.
+    fn follow(&mut self, fact: Fact, origin: Node, number: u64, out: &mut Effects) {
+        let me = self.members.me();
+        match fact {
+            // Heard when its processes have been started.
+            Fact::Spawned(space) => return self.admit(space, Some((origin, number)), out),
+            Fact::Dropped(name) => self.drop_space(&name, out),
+            Fact::Ended(process, end) => self.end(&[(process, end)], out),
+            Fact::Lost(node, is_proved) => {
+                let node = Node(node);
+                if is_proved {
+                    self.members.note_dead(node);
+                } else {
+                    self.members.note_quiet(node);
+                }
+                if node == me {
+                    return self.leave(out);
+                }
+                if self.members.note_lost(node) {
+                    let lost = self.spaces.living_on(node);
+                    out.push(Effect::Report(Report::Lost(node.0, lost.len() as u32)));
+                    let ends: Vec<_> = lost.into_iter().map(|it| (it, End::Lost)).collect();
+                    self.end(&ends, out);
+                }
+                if !self.members.may_go_on() {
+                    return self.leave(out);
+                }
+            }
+            Fact::Published(entry) => self.directory.add(entry),
+            Fact::Removed(ids) => self.directory.remove(&ids),
+            Fact::Ending(status, why) => {
+                let is_first = self.ending.is_none();
+                // Several daemons may say so: all come to the same.
+                self.ending = self.ending.take().max(Some((status, why)));
+                if is_first {
+                    out.push(Effect::Kill(self.spaces.living_on(me)));
+                }
+            }
+        }
+        if origin != me {
+            self.hear(me, origin, number, true, out);
+        }
+    }
+
+    /// Takes a namespace in: its processes that belong here are to be started.
+    fn admit(&mut self, space: Space, came: Option<(Node, u64)>, out: &mut Effects) {
+        let spawner = space.spawner.clone();
+        let name = space.name.clone();
+        let Some(known) = self.spaces.add(Known::new(space.clone(), came)) else { return };
+        let lost: Vec<(Process, End)> = known
+            .living()
+            .filter(|(_, node)| self.members.is_lost(*node))
+            .map(|(rank, _)| (known.space.process(rank), End::Lost))
+            .collect();
+        out.push(Effect::Start(space));
+        self.end(&lost, out);
+        // Who started it died before this was heard of.
+        if self.ending.is_some() || spawner.is_some_and(|it| self.spaces.end_of(&it).is_some()) {
+            self.drop_space(&name, out);
+        }
+    }
+
+    /// These processes have ended: those that died are told to the ranks, in one event.
+    fn end(&mut self, ends: &[(Process, End)], out: &mut Effects) {
+        let mut dead = Vec::new();
+        for (process, end) in ends {
+            let Some(known) = self.spaces.get_mut(&process.space) else { continue };
+            if known.note_end(process.rank, *end) && end.is_death() {
+                dead.push(process.clone());
+            }
+        }
+        if dead.is_empty() {
+            return;
+        }
+        let orphans = |known: &&Known| {
+            !known.joined && known.space.spawner.as_ref().is_some_and(|it| dead.contains(it))
+        };
+        let orphans: Vec<String> =
+            self.spaces.iter().filter(orphans).map(|known| known.space.name.clone()).collect();
+        out.push(Effect::Tell(dead));
+        for name in &orphans {
+            self.drop_space(name, out);
+        }
+    }
+
+    /// Ends what is left of a namespace on this node.
+    fn drop_space(&self, name: &str, out: &mut Effects) {
+        let Some(known) = self.spaces.get(name) else { return };
+        let here = known.living().filter(|(_, node)| *node == self.members.me());
+        let here: Vec<Process> = here.map(|(rank, _)| known.space.process(rank)).collect();
+        if !here.is_empty() {
+            out.push(Effect::Kill(here));
+        }
+    }
+
+    fn leave(&mut self, out: &mut Effects) {
+        if !self.has_left {
+            self.has_left = true;
+            out.push(Effect::Leave);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What can be answered, told or ended now: looked at after each turn.
+
+use super::super::{
+    ALL, Answer, Effect, Effects, Failure, Report,
+    collective::Kind,
+    directory::EntryId,
+    message::{Fact, Message},
+    space::End,
+};
+use super::{Asked, Daemon, Pending};
+
+impl Daemon {
+    /// Answers what can be answered now.
+    pub(super) fn settle(&mut self, out: &mut Effects) {
+        if self.has_left {
+            return;
+        }
+        self.settle_meetings(out);
+        self.settle_lookups(out);
+        self.settle_questions(out);
+        self.settle_pending(out);
+        self.settle_launch(out);
+        self.settle_end(out);
+    }
+
+    fn settle_meetings(&mut self, out: &mut Effects) {
+        while let Some((key, ticket, answer)) = self.collectives.take_over(&self.spaces) {
+            let is_done = !matches!(answer, Answer::Done(Err(_)) | Answer::Bytes(Err(_)));
+            for process in key.who.iter().filter(|_| is_done) {
+                let Some(known) = self.spaces.get_mut(&process.space) else { continue };
+                let met_others = key.who.iter().any(|it| it.space != process.space);
+                known.joined |= key.kind == Kind::Connect && met_others;
+                known.fences += u32::from(key.kind == Kind::Fence && process.rank == ALL);
+            }
+            out.push(Effect::Answer(ticket, answer));
+        }
+    }
+
+    fn settle_lookups(&mut self, out: &mut Effects) {
+        while let Some((lookup, found)) = self.directory.take_ready() {
+            let read: Vec<EntryId> =
+                found.iter().filter(|entry| entry.once).map(|entry| entry.id).collect();
+            let found = if found.is_empty() { Err(Failure::NotFound) } else { Ok(found) };
+            out.push(Effect::Answer(lookup.ticket, Answer::Found(found)));
+            if !read.is_empty() {
+                self.tell(Fact::Removed(read), out);
+            }
+        }
+        // Who started them, or one of them, is dead: nobody publishes there any more.
+        let spaces = &self.spaces;
+        let is_hopeless = |key: &str| {
+            spaces.iter().any(|known| {
+                let is_its = known.space.port.as_ref().is_some_and(|it| key.starts_with(it));
+                let spawner = known.space.spawner.as_ref();
+                let is_gone = || spawner.is_some_and(|it| spaces.end_of(it).is_some());
+                is_its && (known.has_lost() || is_gone())
+            })
+        };
+        while let Some(lookup) = self.directory.take_hopeless(is_hopeless) {
+            out.push(Effect::Answer(lookup.ticket, Answer::Found(Err(Failure::Lost))));
+        }
+    }
+
+    fn settle_questions(&mut self, out: &mut Effects) {
+        let (spaces, members) = (&self.spaces, &self.members);
+        self.asked.retain(|_, asked| {
+            let (Asked::Here(_, of) | Asked::There(_, _, of)) = &*asked;
+            let is_over = spaces.end_of(of).is_some();
+            match asked {
+                Asked::Here(ticket, _) if is_over => {
+                    out.push(Effect::Answer(*ticket, Answer::Bytes(Err(Failure::Lost))));
+                }
+                Asked::There(node, theirs, _) if is_over => {
+                    out.push(Effect::Send(*node, Message::Say(*theirs, Err(Failure::Lost))));
+                }
+                Asked::There(node, ..) if members.is_lost(*node) => return false,
+                _ => {}
+            }
+            !is_over
+        });
+    }
+
+    fn settle_pending(&mut self, out: &mut Effects) {
+        let members = &self.members;
+        let is_heard = |it: &Pending| it.missing.iter().all(|node| members.is_lost(*node));
+        let heard = self.pending.iter().filter(|(_, it)| is_heard(it));
+        let heard: Vec<u64> = heard.map(|(number, _)| *number).collect();
+        for number in heard {
+            let Some(pending) = self.pending.remove(&number) else { continue };
+            let answer = match pending.space {
+                None => Answer::Done(Ok(())),
+                Some(name) if pending.failed => {
+                    self.tell(Fact::Dropped(name), out);
+                    Answer::Spawned(Err(Failure::NotStarted))
+                }
+                Some(name) => Answer::Spawned(Ok(name)),
+            };
+            out.push(Effect::Answer(pending.ticket, answer));
+        }
+    }
+
+    /// Ends a job that cannot start: a process ended before all had started MPI together.
+    fn settle_launch(&mut self, out: &mut Effects) {
+        let Some(known) = self.spaces.iter().next().filter(|_| self.ending.is_none()) else {
+            return;
+        };
+        let waits = self.collectives.waiting().any(|key| key.who.iter().any(|it| it.rank == ALL));
+        let cause = known.ends().find(|(_, end)| match end {
+            End::NotStarted => true,
+            End::Finished(_) => waits && !known.has_started(),
+            _ => known.uses_mpi() && !known.has_started(),
+        });
+        let Some((rank, end)) = cause else { return };
+        let how = match end {
+            End::Finished(status) | End::Exited(status) => format!("ended with status {status}"),
+            End::Killed(signal) => format!("was killed by signal {signal}"),
+            End::NotStarted => "could not be started".to_owned(),
+            End::Lost => "was lost with its node".to_owned(),
+        };
+        let sentence = format!("the job did not start: rank {rank} {how}");
+        self.tell(Fact::Ending(end.status().max(1), sentence), out);
+    }
+
+    fn settle_end(&mut self, out: &mut Effects) {
+        let starts = self.pending.values().any(|pending| pending.space.is_some());
+        let is_over = self.spaces.are_over() && !starts && self.spaces.iter().next().is_some();
+        let said = match &self.ending {
+            _ if !is_over => Report::Busy,
+            Some((status, why)) => {
+                Report::Over(*status, Some(why.clone()).filter(|why| !why.is_empty()))
+            }
+            None => Report::Over(self.spaces.status(), None),
+        };
+        if self.said != said {
+            self.said = said.clone();
+            out.push(Effect::Report(said));
+        }
+    }
+}

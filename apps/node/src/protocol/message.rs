@@ -1,0 +1,109 @@
+//! What daemons send each other, and its bytes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Failure, Process,
+    collective::Key,
+    directory::{Entry, EntryId},
+    space::{End, Space},
+};
+
+/// The most bytes of a message: what all ranks of a node say in a fence is the longest.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// What one daemon sends another one.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum Message {
+    /// A sign of life.
+    Beat,
+    /// News, for all.
+    News(News),
+    /// These news of yours have been heard here, and followed if so.
+    Heard(u64, bool),
+    /// The part of a collective that comes from this node.
+    Part(Key, Vec<u8>),
+    /// What does this process of yours have to say? It is wanted under this number.
+    Ask(u64, Process),
+    /// What was asked for under this number.
+    Say(u64, Result<Vec<u8>, Failure>),
+}
+
+/// News with their origin, which counts its own.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub struct News {
+    /// The node that tells them.
+    pub origin: u32,
+    /// Which of its news this is, from 1.
+    pub number: u64,
+    /// What happened.
+    pub fact: Fact,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum Fact {
+    /// These processes are being started.
+    Spawned(Space),
+    /// A spawn has failed: what was started of it is to end.
+    Dropped(String),
+    /// A process has ended.
+    Ended(Process, End),
+    /// A node is lost; true if its death is proved.
+    Lost(u32, bool),
+    /// A process has published this.
+    Published(Entry),
+    /// This is not published any more.
+    Removed(Vec<EntryId>),
+    /// The job is to end with this status, for this reason.
+    Ending(u8, String),
+}
+
+/// The bytes of a message.
+///
+/// # Panics
+///
+/// Never: of what is sent here, all can be written.
+pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    postcard::to_extend(message, Vec::new()).expect("it has no type that cannot be written")
+}
+
+/// The message in these bytes, if they are one and no more.
+pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    let (message, rest) = postcard::take_from_bytes(bytes).ok()?;
+    rest.is_empty().then_some(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_journey() {
+        let process = Process { space: "job@1".into(), rank: 7 };
+        let fact = Fact::Ended(process.clone(), End::Killed(9));
+        for message in [
+            Message::Beat,
+            Message::News(News { origin: 3, number: 9, fact }),
+            Message::Say(4, Err(Failure::Lost)),
+            Message::Ask(5, process),
+        ] {
+            let bytes = encode(&message);
+            assert_eq!(decode::<Message>(&bytes), Some(message));
+            assert_eq!(decode::<Message>(&[bytes, vec![0]].concat()), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_from_outside_are_a_message_or_none(
+            bytes in prop::collection::vec(any::<u8>(), 0..300)
+        ) {
+            if let Some(message) = decode::<Message>(&bytes) {
+                prop_assert!(decode::<Message>(&encode(&message)) == Some(message));
+            }
+        }
+    }
+}

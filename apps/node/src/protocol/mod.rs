@@ -1,0 +1,116 @@
+//! What the daemons of a job decide, and nothing of how it is done: no clock, no network, no MPI.
+//!
+//! ```text
+//!  rank ─ request ─▶ daemon ── part of a fence ────────▶ daemons of the others that take part
+//!                      │ ───── news, passed on by all ─▶ all daemons: started, ended, lost,
+//!                      │                                  published
+//!                      ◀────── acknowledged ─────────── each of them that lives
+//!  rank ◀─ answer ─────┘
+//! ```
+//!
+//! No daemon is special. News are passed on by each daemon that hears them for the first time,
+//! before it acts: what one living daemon knows all of them learn, also when its origin dies while
+//! it tells. On each link they stay in order, so those of one origin are learned in their order.
+//!
+//! **Guarantees.** A request of a rank is answered as long as its node lives: whatever it waits for
+//! arrives, or is known to be gone. A process or node that was lost stays so, on all nodes.
+//!
+//! **Assumes** that a link between two living daemons loses nothing and keeps the order, and that
+//! its end tells the end of the other one.
+//!
+//! Reference: the daemons that mend their own routing and stamp their messages, of Zhong et al.,
+//! *Runtime Level Failure Detection and Propagation in HPC Systems* (2019), §3; here each knows
+//! each.
+
+pub mod channel;
+pub mod collective;
+pub mod daemon;
+pub mod directory;
+pub mod membership;
+pub mod message;
+pub mod orders;
+pub mod placement;
+pub mod space;
+
+pub use fampi_detector::protocol::Node;
+use serde::{Deserialize, Serialize};
+
+use message::Message;
+use space::Space;
+
+/// A process: its number among those that were started together.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct Process {
+    /// The namespace: what was started together.
+    pub space: String,
+    /// Its number there; [`ALL`] stands for all of them.
+    pub rank: u32,
+}
+
+/// The rank that stands for all processes of a namespace.
+pub const ALL: u32 = u32::MAX - 1;
+
+/// A request of a rank that has to be answered.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ticket(pub u64);
+
+/// Why a request fails.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum Failure {
+    /// There is no such thing.
+    NotFound,
+    /// A process that has to take part is gone.
+    Lost,
+    /// The program could not be started.
+    NotStarted,
+    /// It cannot be done here.
+    NotSupported,
+}
+
+/// What a request comes to.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Answer {
+    /// It is done, or failed.
+    Done(Result<(), Failure>),
+    /// Bytes: of a fence, or of a process.
+    Bytes(Result<Vec<u8>, Failure>),
+    /// What was looked for.
+    Found(Result<Vec<directory::Entry>, Failure>),
+    /// The new namespace.
+    Spawned(Result<String, Failure>),
+}
+
+/// What a daemon wants done, in order.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Effect {
+    /// Send this; to a node that is lost it need not arrive.
+    Send(Node, Message),
+    /// Answer a rank of this node.
+    Answer(Ticket, Answer),
+    /// Make a namespace known to the ranks of this node, and start its processes that belong here.
+    Start(Space),
+    /// Ask a process of this node what it has to say, and hand that in with this number.
+    Ask(Process, u64),
+    /// Tell the ranks of this node, in one event, that these are dead.
+    Tell(Vec<Process>),
+    /// Kill these processes of this node.
+    Kill(Vec<Process>),
+    /// Tell the person who waits for the job.
+    Report(Report),
+    /// The others take this node for lost: end its processes, and leave.
+    Leave,
+}
+
+/// Where effects go.
+pub type Effects = Vec<Effect>;
+
+/// What the person who waits for the job is told.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum Report {
+    /// A node is lost, with so many processes.
+    Lost(u32, u32),
+    /// All processes have ended: the exit status, and what is to be said of it.
+    Over(u8, Option<String>),
+    /// After all, more processes have been started.
+    Busy,
+}

@@ -1,0 +1,91 @@
+//! What the console, which waits for the job, and the daemons say to each other.
+//!
+//! ```text
+//! daemon ── here ──────▶ console     it runs, and others can reach it at this port
+//! daemon ◀── plan ────── console     the nodes, and what is to be started
+//! daemon ── ready ─────▶ console     it is linked with all others
+//! daemon ◀── go ──────── console
+//! daemon ── output, reports ▶ console
+//! daemon ◀── end, leave ─ console
+//! ```
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Report, placement::Room, space::Space};
+
+/// The most bytes of an order or a word: what a rank has printed is shorter.
+pub const MAX_BYTES: usize = 16 << 20;
+
+/// What a daemon says.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Word {
+    /// It runs, on a machine of this name, and listens at this port.
+    Here(String, u16),
+    /// It is linked with all others.
+    Ready,
+    /// A process has printed this.
+    Output(Printed),
+    /// What happened.
+    Report(Report),
+    /// It cannot go on, for this reason.
+    Failed(String),
+}
+
+/// What a process has printed.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Printed {
+    /// Its namespace.
+    pub space: String,
+    /// Its rank there.
+    pub rank: u32,
+    /// On standard error, not output.
+    pub is_error: bool,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What the console says.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Order {
+    /// The nodes, and what is to be started.
+    Plan(Box<Plan>),
+    /// Start it.
+    Go,
+    /// End it, with this status.
+    End(u8),
+    /// All is over.
+    Leave,
+}
+
+/// The nodes of a job, in their order, and what is to be started.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Plan {
+    /// The nodes.
+    pub nodes: Vec<Place>,
+    /// What to start.
+    pub space: Space,
+    /// Milliseconds between signs of life.
+    pub beat_milliseconds: u32,
+    /// Variables that Open MPI needs, for all processes of the job.
+    pub environment: Vec<(String, String)>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Place {
+    /// Its host name.
+    pub name: String,
+    /// How many processes it is meant for.
+    pub slots: u32,
+    /// Where its daemon listens.
+    pub address: SocketAddr,
+}
+
+impl Place {
+    /// What placement needs to know of it.
+    pub fn room(&self) -> Room {
+        Room { name: self.name.clone(), slots: self.slots }
+    }
+}

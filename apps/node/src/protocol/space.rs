@@ -1,0 +1,274 @@
+//! Namespaces: processes that were started together, where they are, and how they ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{ALL, Node, Process};
+
+/// What is started: a program on some processes.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub struct Space {
+    /// Its name, which no other one of the job has.
+    pub name: String,
+    /// The node of each rank.
+    pub places: Vec<u32>,
+    /// Who started it, if a process did.
+    pub spawner: Option<Process>,
+    /// The port at which its processes meet who started them: what is published under it is of use
+    /// only as long as both sides live.
+    pub port: Option<String>,
+    /// What to start.
+    pub program: Program,
+}
+
+/// A program, as it is started.
+#[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub struct Program {
+    /// The file, and its arguments.
+    pub words: Vec<String>,
+    /// Variables beside those of the job: name and value.
+    pub environment: Vec<(String, String)>,
+    /// Where to start it.
+    pub folder: String,
+}
+
+impl Space {
+    /// The node of a rank.
+    pub fn node_of(&self, rank: u32) -> Option<Node> {
+        self.places.get(rank as usize).copied().map(Node)
+    }
+
+    /// The ranks of a node.
+    pub fn ranks_on(&self, node: Node) -> impl Iterator<Item = u32> + '_ {
+        let ranks = (0..).zip(&self.places);
+        ranks.filter(move |(_, place)| **place == node.0).map(|(rank, _)| rank)
+    }
+
+    /// One of its processes.
+    pub fn process(&self, rank: u32) -> Process {
+        Process { space: self.name.clone(), rank }
+    }
+}
+
+/// How a process came to its end.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum End {
+    /// In order, with this status.
+    Finished(u8),
+    /// With this status, without having been done.
+    Exited(u8),
+    /// By this signal.
+    Killed(u8),
+    /// It was never started.
+    NotStarted,
+    /// With its node.
+    Lost,
+}
+
+impl End {
+    /// True if others have to be told.
+    pub const fn is_death(self) -> bool {
+        !matches!(self, Self::Finished(_))
+    }
+
+    /// The exit status that says as much in a shell.
+    pub const fn status(self) -> u8 {
+        match self {
+            Self::Finished(status) | Self::Exited(status) => status,
+            Self::Killed(signal) => 128_u8.saturating_add(signal),
+            Self::NotStarted => 127,
+            Self::Lost => 1,
+        }
+    }
+}
+
+/// How a process of this node ended, as its parent is told.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Exit {
+    /// By itself.
+    Status(u8),
+    /// By this signal.
+    Signal(u8),
+    /// Its program could not be executed.
+    NotStarted,
+}
+
+/// What is known of a namespace.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Known {
+    /// What was started.
+    pub space: Space,
+    /// The number of the news by which it came, and their origin, if it was spawned.
+    pub came: Option<(Node, u64)>,
+    /// How processes ended.
+    ends: BTreeMap<u32, End>,
+    /// Processes of this node that have found their server.
+    connected: BTreeSet<u32>,
+    /// Processes of this node that are done with MPI.
+    finalized: BTreeSet<u32>,
+    /// Fences of all its processes that were completed here.
+    pub fences: u32,
+    /// It has met who started it, or nobody had to be met.
+    pub joined: bool,
+}
+
+/// Fences in which the processes of a namespace start MPI together.
+const FENCES_OF_THE_START: u32 = 2;
+
+impl Known {
+    /// A namespace that was just started.
+    pub fn new(space: Space, came: Option<(Node, u64)>) -> Self {
+        let joined = space.spawner.is_none();
+        Self {
+            space,
+            came,
+            ends: BTreeMap::new(),
+            connected: BTreeSet::new(),
+            finalized: BTreeSet::new(),
+            fences: 0,
+            joined,
+        }
+    }
+
+    /// How this process ended, if it did.
+    pub fn end_of(&self, rank: u32) -> Option<End> {
+        self.ends.get(&rank).copied()
+    }
+
+    /// A process has ended; false if that is known, or there is no such process. How it ended
+    /// before its node was lost may be heard of late, and is what counts.
+    pub fn note_end(&mut self, rank: u32, end: End) -> bool {
+        if rank as usize >= self.space.places.len() {
+            return false;
+        }
+        match self.ends.get(&rank) {
+            None | Some(End::Lost) => self.ends.insert(rank, end).is_none(),
+            Some(_) => false,
+        }
+    }
+
+    /// A process of this node has found its server.
+    pub fn note_connected(&mut self, rank: u32) {
+        self.connected.insert(rank);
+    }
+
+    /// A process of this node is done with MPI.
+    pub fn note_finalized(&mut self, rank: u32) {
+        self.finalized.insert(rank);
+    }
+
+    /// What the end of a process of this node means: one that never found its server uses no MPI,
+    /// and its status is its own affair.
+    pub fn judge(&self, rank: u32, exit: Exit) -> End {
+        match exit {
+            Exit::Signal(signal) => End::Killed(signal),
+            Exit::NotStarted => End::NotStarted,
+            Exit::Status(status) => {
+                let is_done = self.finalized.contains(&rank) || !self.connected.contains(&rank);
+                if is_done { End::Finished(status) } else { End::Exited(status) }
+            }
+        }
+    }
+
+    /// True when processes of this node have found their server.
+    pub fn uses_mpi(&self) -> bool {
+        !self.connected.is_empty()
+    }
+
+    /// True when its processes have started MPI together. Those of one node meet there without us:
+    /// then it is true when all of them have found their server.
+    pub fn has_started(&self) -> bool {
+        self.fences >= FENCES_OF_THE_START || self.connected.len() == self.space.places.len()
+    }
+
+    /// Its processes that have not ended, and their nodes.
+    pub fn living(&self) -> impl Iterator<Item = (u32, Node)> + '_ {
+        let all = (0..).zip(self.space.places.iter().copied().map(Node));
+        all.filter(|(rank, _)| !self.ends.contains_key(rank))
+    }
+
+    /// Those that have ended, and how.
+    pub fn ends(&self) -> impl Iterator<Item = (u32, End)> + '_ {
+        self.ends.iter().map(|(rank, end)| (*rank, *end))
+    }
+
+    /// True when a process of it is dead.
+    pub fn has_lost(&self) -> bool {
+        self.ends.values().any(|end| end.is_death())
+    }
+}
+
+/// All namespaces of a job, in the order in which this node heard of them.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Spaces(Vec<Known>);
+
+impl Spaces {
+    /// One more; nothing if there is one of that name.
+    pub fn add(&mut self, known: Known) -> Option<&mut Known> {
+        if self.get(&known.space.name).is_some() {
+            return None;
+        }
+        self.0.push(known);
+        self.0.last_mut()
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<&Known> {
+        self.0.iter().find(|known| known.space.name == name)
+    }
+
+    /// The one of this name, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Known> {
+        self.0.iter_mut().find(|known| known.space.name == name)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Known> {
+        self.0.iter()
+    }
+
+    /// How a process ended, if it did.
+    pub fn end_of(&self, process: &Process) -> Option<End> {
+        self.get(&process.space)?.end_of(process.rank)
+    }
+
+    /// All of a list of processes, of which some may stand for whole namespaces.
+    pub fn expand<'a>(&'a self, who: &'a [Process]) -> impl Iterator<Item = (&'a Known, u32)> {
+        who.iter().filter_map(|it| Some((self.get(&it.space)?, it.rank))).flat_map(
+            |(known, rank)| {
+                let size = known.space.places.len() as u32;
+                let ranks = if rank == ALL { 0..size } else { rank..(rank + 1).min(size) };
+                ranks.map(move |rank| (known, rank))
+            },
+        )
+    }
+
+    /// How many living processes a node has.
+    pub fn load_of(&self, node: Node) -> u32 {
+        let living = self.0.iter().flat_map(Known::living);
+        living.filter(|(_, place)| *place == node).count() as u32
+    }
+
+    /// The processes of a node that have not ended.
+    pub fn living_on(&self, node: Node) -> Vec<Process> {
+        let of = |known: &Known| {
+            let here = known.living().filter(|(_, place)| *place == node);
+            here.map(|(rank, _)| known.space.process(rank)).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+
+    /// True when no process is left.
+    pub fn are_over(&self) -> bool {
+        self.0.iter().all(|known| known.living().next().is_none())
+    }
+
+    /// The exit status of a job that ended by itself: the highest of those that ended in order, or
+    /// that of the first death.
+    pub fn status(&self) -> u8 {
+        let ends = || self.0.iter().flat_map(Known::ends).map(|(_, end)| end);
+        let finished = ends().filter(|end| !end.is_death()).map(End::status).max();
+        finished.or_else(|| ends().next().map(End::status)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,180 @@
+//! A connection that carries the frames of a [`Channel`], and never waits.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use fampi_detector::protocol::{Host, envelope::Secret};
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::channel::{Channel, Nonce};
+use crate::protocol::message::{decode, encode};
+
+/// How long a machine may take to accept a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+
+/// Our end of a connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: TcpStream,
+    channel: Channel,
+    unsent: Vec<u8>,
+    /// Bytes at the front of them that have been sent.
+    sent: usize,
+    /// The other end is gone, or no process of the job.
+    is_closed: bool,
+    /// Whoever waits for the connection has been told that there is something to send.
+    is_waited: bool,
+}
+
+fn nonce() -> Result<Nonce> {
+    let mut nonce = Nonce::default();
+    rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
+        .context("the system has no random numbers")?;
+    Ok(nonce)
+}
+
+impl Link {
+    /// Calls another process of the job. Frames have at most so many bytes.
+    pub(crate) fn call(
+        at: SocketAddr,
+        me: Host,
+        peer: Host,
+        secret: &Secret,
+        most: usize,
+    ) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&at, PATIENCE)
+            .with_context(|| format!("cannot connect to {at}"))?;
+        let mut hello = Vec::new();
+        let channel = Channel::call(me, peer, secret.clone(), nonce()?, most, &mut hello);
+        let mut link = Self::of(stream, channel)?;
+        link.unsent = hello;
+        link.flush();
+        Ok(link)
+    }
+
+    /// Somebody has called.
+    pub(crate) fn accept(
+        stream: TcpStream,
+        me: Host,
+        secret: &Secret,
+        most: usize,
+    ) -> Result<Self> {
+        Self::of(stream, Channel::listen(me, secret.clone(), nonce()?, most))
+    }
+
+    fn of(stream: TcpStream, channel: Channel) -> Result<Self> {
+        stream.set_nonblocking(true).context("a connection that waits")?;
+        stream.set_nodelay(true).context("a connection that delays")?;
+        let unsent = Vec::new();
+        Ok(Self { stream, channel, unsent, sent: 0, is_closed: false, is_waited: false })
+    }
+
+    /// Who is at the other end, once it has proved that.
+    pub(crate) fn peer(&self) -> Option<Host> {
+        self.channel.peer()
+    }
+
+    /// Where the other end is.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    /// True when the other end is gone.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) const fn backlog(&self) -> usize {
+        self.unsent.len() - self.sent
+    }
+
+    /// True when whether there is something to send has changed since the last call.
+    pub(crate) fn take_change(&mut self) -> Option<bool> {
+        let waits = self.backlog() > 0 && !self.is_closed;
+        let changed = waits != self.is_waited;
+        self.is_waited = waits;
+        changed.then_some(waits)
+    }
+
+    /// Sends this, or keeps it until there is room.
+    pub(crate) fn send(&mut self, message: &impl Serialize) {
+        if self.is_closed {
+            return;
+        }
+        self.channel.seal(&encode(message), &mut self.unsent);
+        self.flush();
+    }
+
+    /// Sends what there is room for.
+    pub(crate) fn flush(&mut self) {
+        while self.sent < self.unsent.len() && !self.is_closed {
+            match self.stream.write(&self.unsent[self.sent..]) {
+                Ok(0) => self.is_closed = true,
+                Ok(written) => self.sent += written,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // What has come before is read first: its end will be seen there.
+                Err(_) => {
+                    self.unsent.clear();
+                    self.sent = 0;
+                }
+            }
+        }
+        if self.sent == self.unsent.len() {
+            self.unsent.clear();
+            self.sent = 0;
+        } else if self.sent >= CHUNK {
+            self.unsent.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Takes what has come; afterwards [`take`](Self::take) gives the messages.
+    pub(crate) fn read(&mut self) {
+        let mut bytes = vec![0; CHUNK];
+        while !self.is_closed {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.is_closed = true,
+                Ok(read) => {
+                    let taken = self.channel.handle_bytes(&bytes[..read], &mut self.unsent);
+                    self.is_closed |= taken.is_err();
+                    if read < CHUNK {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.is_closed = true,
+            }
+        }
+        self.flush();
+    }
+
+    /// The next message that has come.
+    pub(crate) fn take<T: for<'a> Deserialize<'a>>(&mut self) -> Option<T> {
+        match self.channel.take_frame() {
+            Ok(Some(body)) => {
+                let message = decode(&body);
+                self.is_closed |= message.is_none();
+                message
+            }
+            Ok(None) => None,
+            Err(_) => {
+                self.is_closed = true;
+                None
+            }
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

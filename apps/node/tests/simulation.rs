@@ -1,0 +1,405 @@
+//! Daemons on a simulated network lose nodes and processes at random moments, also while they tell
+//! of something: no request of a living rank stays without an answer, all living daemons know the
+//! same in the end, and each tells its ranks of each death once.
+//!
+//! `FAMPI_SEEDS` says how many runs; a run that fails prints its seed, which repeats it when it is
+//! `FAMPI_SEED`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use fampi_kit::seeds::{each_seed, number};
+use fampi_node::protocol::{
+    ALL, Answer, Effect, Effects, Node, Process, Report, Ticket,
+    collective::Kind,
+    daemon::{Daemon, Wish},
+    directory::Lookup,
+    message::Message,
+    placement::Room,
+    space::{Exit, Program, Space},
+};
+
+const SEEDS: u64 = 20_000;
+/// Steps of the program of all ranks.
+const STEPS: u32 = 8;
+
+/// `SplitMix64`.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % sides as u64) as usize
+    }
+}
+
+/// What travels from one node to another.
+#[derive(Clone, Debug)]
+enum Travelling {
+    Message(Message),
+    Closed,
+}
+
+/// A node with its daemon, and its ranks as one program.
+#[derive(Debug)]
+struct Station {
+    daemon: Daemon,
+    lives: bool,
+    /// The step that its ranks of the launch are in.
+    step: u32,
+    /// What they wait for.
+    waiting: BTreeMap<Ticket, &'static str>,
+    answered: BTreeSet<Ticket>,
+    tickets: u64,
+    /// Processes that run here.
+    running: BTreeSet<Process>,
+    told: BTreeSet<Process>,
+    over: Option<u8>,
+    /// Spawns that a process of this node has asked for, and their ports.
+    ports: BTreeMap<Ticket, (String, Process)>,
+}
+
+struct World {
+    dice: Dice,
+    stations: Vec<Station>,
+    cables: BTreeMap<(usize, usize), VecDeque<Travelling>>,
+    /// What daemons want done.
+    wanted: VecDeque<(usize, Effect)>,
+    is_performing: bool,
+    losses: usize,
+    kills: usize,
+    from_start: bool,
+}
+
+fn everybody(space: &str) -> Process {
+    Process { space: space.to_owned(), rank: ALL }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let nodes = 2 + dice.roll(4);
+        let per_node = 1 + dice.roll(2);
+        let rooms: Vec<Room> =
+            (0..nodes).map(|at| Room { name: format!("n{at}"), slots: 2 }).collect();
+        let places = (0..nodes * per_node).map(|rank| (rank / per_node) as u32).collect();
+        let space = Space {
+            name: "job@1".into(),
+            places,
+            spawner: None,
+            port: None,
+            program: Program::default(),
+        };
+        let station = |at: usize| Station {
+            daemon: Daemon::new(Node(at as u32), rooms.clone()),
+            lives: true,
+            step: 0,
+            waiting: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            tickets: 0,
+            running: BTreeSet::new(),
+            told: BTreeSet::new(),
+            over: None,
+            ports: BTreeMap::new(),
+        };
+        let losses = dice.roll(nodes);
+        let kills = dice.roll(3);
+        let from_start = dice.roll(4) == 0;
+        let stations = (0..nodes).map(station).collect();
+        let cables = BTreeMap::new();
+        let (wanted, is_performing) = (VecDeque::new(), false);
+        let mut world =
+            Self { dice, stations, cables, wanted, is_performing, losses, kills, from_start };
+        for at in 0..nodes {
+            world.drive(at, |daemon, out| daemon.handle_launch(space.clone(), out));
+            let here: Vec<Process> = world.stations[at].running.iter().cloned().collect();
+            for process in here {
+                world.drive(at, |daemon, out| daemon.handle_connected(&process, out));
+            }
+        }
+        world
+    }
+
+    /// One turn of a daemon, and what it wants done, in the order in which it was wanted.
+    fn drive(&mut self, at: usize, turn: impl FnOnce(&mut Daemon, &mut Effects)) {
+        let mut out = Effects::new();
+        turn(&mut self.stations[at].daemon, &mut out);
+        self.wanted.extend(out.into_iter().map(|effect| (at, effect)));
+        if std::mem::replace(&mut self.is_performing, true) {
+            return;
+        }
+        while let Some((at, effect)) = self.wanted.pop_front() {
+            self.perform(at, effect);
+        }
+        self.is_performing = false;
+    }
+
+    fn perform(&mut self, at: usize, effect: Effect) {
+        match effect {
+            Effect::Send(to, message) => {
+                let cable = self.cables.entry((at, to.0 as usize)).or_default();
+                cable.push_back(Travelling::Message(message));
+            }
+            Effect::Answer(ticket, answer) => self.answer(at, ticket, answer),
+            Effect::Start(space) => self.start(at, &space),
+            Effect::Ask(process, number) => {
+                if self.stations[at].running.contains(&process) {
+                    self.drive(at, |it, out| it.handle_data(number, Ok(vec![1]), out));
+                }
+            }
+            Effect::Tell(dead) => {
+                for process in dead {
+                    assert!(self.stations[at].told.insert(process.clone()), "{process:?} twice");
+                }
+            }
+            Effect::Kill(processes) => {
+                for process in processes {
+                    self.kill(at, &process, 15);
+                }
+            }
+            Effect::Report(Report::Over(status, _)) => self.stations[at].over = Some(status),
+            Effect::Report(Report::Busy) => self.stations[at].over = None,
+            Effect::Report(Report::Lost(..)) => {}
+            Effect::Leave => self.lose(at),
+        }
+    }
+
+    fn kill(&mut self, at: usize, process: &Process, signal: u8) {
+        if self.stations[at].running.remove(process) {
+            self.drive(at, |it, out| it.handle_exit(process, Exit::Signal(signal), out));
+        }
+    }
+
+    /// A namespace is started here; its first process publishes where it is met.
+    fn start(&mut self, at: usize, space: &Space) {
+        let here: Vec<Process> =
+            space.ranks_on(Node(at as u32)).map(|rank| space.process(rank)).collect();
+        self.stations[at].running.extend(here.iter().cloned());
+        self.drive(at, |it, out| it.handle_started(&space.name, true, out));
+        let Some(port) = &space.port else { return };
+        for process in &here {
+            self.drive(at, |it, out| it.handle_connected(process, out));
+        }
+        if let Some(first) = here.first().filter(|first| first.rank == 0) {
+            let values = vec![(format!("{port}:accept"), vec![at as u8])];
+            let ticket = self.ticket(at, "publish");
+            self.drive(at, |it, out| it.handle_publication(first, values, true, ticket, out));
+        }
+        // The ranks of a node enter together: with the spawner, if it is here.
+        let spawner = space.spawner.clone().expect("spawned");
+        if !here.is_empty() && !self.stations[at].running.contains(&spawner) {
+            self.connect(at, spawner, &space.name);
+        }
+    }
+
+    fn connect(&mut self, at: usize, spawner: Process, space: &str) {
+        let who = vec![spawner, everybody(space)];
+        let ticket = self.ticket(at, "connect");
+        self.drive(at, |it, out| it.handle_meeting(Kind::Connect, who, vec![], ticket, out));
+    }
+
+    fn ticket(&mut self, at: usize, what: &'static str) -> Ticket {
+        let station = &mut self.stations[at];
+        station.tickets += 1;
+        let ticket = Ticket(station.tickets);
+        station.waiting.insert(ticket, what);
+        ticket
+    }
+
+    fn answer(&mut self, at: usize, ticket: Ticket, answer: Answer) {
+        let station = &mut self.stations[at];
+        assert!(station.answered.insert(ticket), "answered twice");
+        station.waiting.remove(&ticket);
+        let port = station.ports.remove(&ticket);
+        if let (Some((port, spawner)), Answer::Spawned(Ok(space))) = (port, answer) {
+            // A dead process asks for nothing more.
+            if !station.running.contains(&spawner) {
+                return;
+            }
+            let ticket = self.ticket(at, "lookup");
+            let keys = vec![format!("{port}:accept")];
+            self.drive(at, |it, out| {
+                it.handle_lookup(Lookup { ticket, keys, waits: true }, out);
+            });
+            self.connect(at, spawner, &space);
+        }
+    }
+
+    /// The first living rank of the launch on this node.
+    fn first_here(&self, at: usize) -> Option<Process> {
+        self.stations[at].running.iter().find(|it| it.space == "job@1").cloned()
+    }
+
+    /// The ranks of a node go on to their next step.
+    fn step(&mut self, at: usize) {
+        let step = self.stations[at].step;
+        self.stations[at].step += 1;
+        let Some(first) = self.first_here(at) else { return };
+        match step {
+            0..=3 | 6 => {
+                let kind = if step == 3 { Kind::Disconnect } else { Kind::Fence };
+                let ticket = self.ticket(at, "meeting");
+                let data = vec![at as u8];
+                self.drive(at, |it, out| {
+                    it.handle_meeting(kind, vec![everybody("job@1")], data, ticket, out);
+                });
+            }
+            4 if at.is_multiple_of(2) => {
+                let ticket = self.ticket(at, "spawn");
+                let port = format!("port{at}");
+                self.stations[at].ports.insert(ticket, (port.clone(), first.clone()));
+                let processes = 1 + self.dice.roll(3) as u32;
+                let wish = Wish { processes, port: Some(port), ..Wish::default() };
+                self.drive(at, |it, out| it.handle_spawn(first, wish, ticket, out));
+            }
+            _ => {
+                let ranks = self.stations[at].daemon.spaces().get("job@1").expect("launched");
+                let rank = self.dice.roll(ranks.space.places.len()) as u32;
+                let of = Process { space: "job@1".into(), rank };
+                let ticket = self.ticket(at, "question");
+                self.drive(at, |it, out| it.handle_question(of, ticket, out));
+            }
+        }
+    }
+
+    /// A node is gone: of what it has sent a part still arrives.
+    fn lose(&mut self, at: usize) {
+        if !std::mem::replace(&mut self.stations[at].lives, false) {
+            return;
+        }
+        self.stations[at].running.clear();
+        for to in (0..self.stations.len()).filter(|to| *to != at) {
+            let cable = self.cables.entry((at, to)).or_default();
+            let left = self.dice.roll(cable.len() + 1);
+            cable.truncate(left);
+            cable.push_back(Travelling::Closed);
+        }
+    }
+
+    fn may_lose(&self) -> bool {
+        self.from_start || self.stations.iter().all(|it| it.step > 2 && it.waiting.is_empty())
+    }
+
+    /// One thing happens; false when nothing can any more.
+    fn turn(&mut self) -> bool {
+        // Once all have started MPI together, any moment is one.
+        self.from_start |= self.may_lose();
+        if self.from_start && self.dice.roll(12) == 0 {
+            self.harm();
+        }
+        let full: Vec<(usize, usize)> =
+            self.cables.iter().filter(|(_, it)| !it.is_empty()).map(|(ends, _)| *ends).collect();
+        let ready = |it: &Station| it.lives && it.waiting.is_empty() && it.step < STEPS;
+        let ready: Vec<usize> =
+            (0..self.stations.len()).filter(|at| ready(&self.stations[*at])).collect();
+        let choices = full.len() + ready.len();
+        if choices == 0 {
+            return false;
+        }
+        let choice = self.dice.roll(choices);
+        if let Some((from, to)) = full.get(choice).copied() {
+            let next = self.cables.get_mut(&(from, to)).and_then(VecDeque::pop_front);
+            let node = Node(from as u32);
+            if self.stations[to].lives {
+                match next.expect("not empty") {
+                    Travelling::Message(message) => {
+                        self.drive(to, |it, out| it.handle_message(node, message, out));
+                    }
+                    Travelling::Closed => self.drive(to, |it, out| it.handle_closed(node, out)),
+                }
+            }
+        } else {
+            self.step(ready[choice - full.len()]);
+        }
+        true
+    }
+
+    fn harm(&mut self) {
+        let at = self.dice.roll(self.stations.len());
+        let living = self.stations.iter().filter(|it| it.lives).count();
+        if !self.stations[at].lives {
+            return;
+        }
+        if self.losses > 0 && living > 1 && self.dice.roll(2) == 0 {
+            self.losses -= 1;
+            self.lose(at);
+        } else if self.kills > 0 && !self.stations[at].running.is_empty() {
+            self.kills -= 1;
+            let which = self.dice.roll(self.stations[at].running.len());
+            let process = self.stations[at].running.iter().nth(which).expect("there").clone();
+            self.kill(at, &process, 9);
+        }
+    }
+
+    fn living(&self) -> impl Iterator<Item = (usize, &Station)> {
+        self.stations.iter().enumerate().filter(|(_, it)| it.lives)
+    }
+
+    /// How each process has ended, as a daemon knows it.
+    fn ends(station: &Station) -> BTreeMap<String, Vec<bool>> {
+        let spaces = station.daemon.spaces().iter();
+        let ends = |known: &fampi_node::protocol::space::Known| {
+            (0..known.space.places.len() as u32).map(|rank| known.end_of(rank).is_some()).collect()
+        };
+        spaces.map(|known| (known.space.name.clone(), ends(known))).collect()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (at, station) in self.living() {
+            // Who has no rank left has nobody who waits.
+            if !station.waiting.is_empty() && !station.running.is_empty() {
+                return Err(format!("node {at} waits for {:?}", station.waiting));
+            }
+            let (first, known) = (self.living().next().expect("one lives").1, Self::ends(station));
+            if known != Self::ends(first) {
+                return Err(format!("node {at} knows {known:?}, others {:?}", Self::ends(first)));
+            }
+        }
+        Ok(())
+    }
+
+    /// All that still run are killed: the job is over, and all daemons say so.
+    fn finish(&mut self) -> Result<(), String> {
+        for at in 0..self.stations.len() {
+            let running: Vec<Process> = self.stations[at].running.iter().cloned().collect();
+            for process in running {
+                self.kill(at, &process, 9);
+            }
+        }
+        (self.losses, self.kills) = (0, 0);
+        while self.turn() {}
+        let overs: Vec<Option<u8>> = self.living().map(|(_, it)| it.over).collect();
+        if overs.iter().any(|over| over.is_none() || *over != overs[0]) {
+            return Err(format!("over: {overs:?}"));
+        }
+        Ok(())
+    }
+}
+
+fn run(seed: u64) -> Result<(), String> {
+    let mut world = World::new(seed);
+    let mut turns = 0;
+    while world.turn() {
+        turns += 1;
+        if turns > 20_000 {
+            return Err("it does not come to rest".to_owned());
+        }
+    }
+    world.check()?;
+    world.finish()
+}
+
+#[test]
+fn whatever_is_lost_each_request_is_answered_and_all_daemons_agree() {
+    if let Some(seed) = number("FAMPI_SEED") {
+        return run(seed).expect("in order");
+    }
+    let seeds = number("FAMPI_SEEDS").unwrap_or(SEEDS);
+    if let Err((seed, why)) = each_seed(0, seeds, run) {
+        panic!(
+            "FAMPI_SEED={seed} cargo test --release --package fampi-node --test simulation: {why}"
+        );
+    }
+}
