@@ -18,5 +18,5 @@ pub(super) use super::openmpi5::{
     request_origin::origin,
     romio::choose as prepare_files,
     shared_machine::yield_when_idle,
-    unreported_exit, version, was_spawned,
+    spawn_lookup, unreported_exit, version, was_spawned,
 };

@@ -6,8 +6,11 @@ mod handles;
 mod papers;
 mod porting;
 mod recoveries;
+mod storm;
 mod valgrind;
 mod watch;
+
+use std::time::Duration;
 
 use build::{Link, compiles, program};
 use fampi_kit::launch::{Launch, Run};
@@ -134,6 +137,15 @@ fn a_death_while_a_replacement_starts_leaves_no_orphan_and_the_next_attempt_work
             expect(&launch, 4, ": complete again");
         }
     }
+}
+
+#[test]
+fn a_new_process_that_dies_before_it_has_started_is_missed_at_once() {
+    let spawns = program(&["tests/programs/spawns.c"], Link::Shared, &[]);
+    let run = expect(&Launch::new(&spawns, 4).words(["new"]), 4, ": complete again");
+    // A call of MPI may last for ten seconds. Whoever is held up longer counts as failed.
+    assert!(run.took < Duration::from_secs(8), "{run}");
+    assert!(!run.errors.contains("did not return"), "{run}");
 }
 
 #[test]

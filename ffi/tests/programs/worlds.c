@@ -49,6 +49,11 @@ int MPI_Comm_spawn(const char *command, char **argv, int most, MPI_Info info, in
   AROUND(PMPI_Comm_spawn(command, argv, most, info, root, comm, made, codes));
 }
 
+int MPI_Comm_accept(const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *made)
+{
+  AROUND(PMPI_Comm_accept(port, info, root, comm, made));
+}
+
 int MPI_Group_translate_ranks(MPI_Group from, int count, const int *ranks, MPI_Group to, int *out)
 {
   AROUND(PMPI_Group_translate_ranks(from, count, ranks, to, out));

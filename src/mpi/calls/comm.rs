@@ -1,17 +1,12 @@
 //! Communicators: a checked call for each thing that we do with one.
 
-use std::{
-    cell::RefCell,
-    ffi::{c_int, c_void},
-    ptr,
-};
+use std::{cell::RefCell, ffi::c_int, ptr};
 
 use mpi::ffi;
 
 use super::{
     inside,
-    library::{COUNT, Checked, Refusal, check},
-    request::Types,
+    library::{Checked, Refusal, check},
     ulfm::Ulfm,
 };
 use crate::{
@@ -172,6 +167,16 @@ impl Comm {
         // SAFETY: our handle is live; the result is a variable of ours.
         let code = unsafe { ffi::MPI_Comm_dup(self.raw, &raw mut raw) };
         Self::made("MPI_Comm_dup", code, raw)?.ok_or(absent("MPI_Comm_dup"))
+    }
+
+    /// `MPI_Comm_dup_with_info`: a duplicate that has these hints.
+    pub(in crate::mpi) fn duplicate_with(&self, hints: ffi::MPI_Info) -> Checked<Self> {
+        let _inside = inside::creation();
+        let mut raw = null();
+        // SAFETY: both handles are live; the result is a variable of ours.
+        let code = unsafe { ffi::MPI_Comm_dup_with_info(self.raw, hints, &raw mut raw) };
+        let call = "MPI_Comm_dup_with_info";
+        Self::made(call, code, raw)?.ok_or(absent(call))
     }
 
     /// `MPI_Comm_idup`: the new handle appears in the box when the request is complete.
@@ -349,68 +354,6 @@ impl Comm {
         // SAFETY: our handle is live; the result is a variable of ours.
         check("MPI_Comm_group", unsafe { ffi::MPI_Comm_group(self.raw, &raw mut group) })?;
         Ok(Group(group))
-    }
-
-    /// `MPI_Allgather` of a few numbers from each process.
-    pub(in crate::mpi) fn gather_numbers<const N: usize>(
-        &self,
-        mine: [u64; N],
-    ) -> Checked<Vec<[u64; N]>> {
-        let _inside = inside::creation();
-        let mut all = vec![[0; N]; self.size as usize];
-        let (own, target) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
-        let (count, kind) = (N as c_int, Types::u64());
-        // SAFETY: `all` has room for `count` numbers of each process; our handle is live.
-        check("MPI_Allgather", unsafe {
-            ffi::MPI_Allgather(own, count, kind, target, count, kind, self.raw)
-        })?;
-        Ok(all)
-    }
-
-    /// `MPI_Allgatherv` of some bytes from each process: all of them, in the order of processes.
-    pub(in crate::mpi) fn gather_bytes(&self, mine: &[u8]) -> Checked<Vec<u8>> {
-        let lengths = self.gather_numbers([mine.len() as u64])?;
-        let total: u64 = lengths.iter().map(|[length]| *length).sum();
-        if c_int::try_from(total).is_err() {
-            return Err(Refusal { call: "MPI_Allgatherv", class: COUNT });
-        }
-        let counts: Vec<c_int> = lengths.iter().map(|[length]| *length as c_int).collect();
-        let before = |at: usize| counts[..at].iter().sum();
-        let places: Vec<c_int> = (0..counts.len()).map(before).collect();
-        let mut all = vec![0; total as usize];
-        let _inside = inside::creation();
-        let (own, count, kind) = (mine.as_ptr().cast(), mine.len() as c_int, Types::bytes());
-        let (to, counts, places) = (all.as_mut_ptr().cast(), counts.as_ptr(), places.as_ptr());
-        // SAFETY: counts and places are as many as processes, and what they say fits into `all`.
-        check("MPI_Allgatherv", unsafe {
-            ffi::MPI_Allgatherv(own, count, kind, to, counts, places, kind, self.raw)
-        })?;
-        Ok(all)
-    }
-
-    /// `MPI_Allreduce` with the minimum.
-    pub(in crate::mpi) fn least(&self, mine: u64) -> Checked<u64> {
-        let _inside = inside::creation();
-        let mut least = u64::MAX;
-        let (own, target) = ((&raw const mine).cast(), (&raw mut least).cast());
-        // SAFETY: reading a constant that MPI's library defines.
-        let minimum = unsafe { ffi::RSMPI_MIN };
-        // SAFETY: both buffers are one number; our handle is live.
-        check("MPI_Allreduce", unsafe {
-            ffi::MPI_Allreduce(own, target, 1, Types::u64(), minimum, self.raw)
-        })?;
-        Ok(least)
-    }
-
-    /// `MPI_Bcast` of bytes whose number all ranks know.
-    pub(in crate::mpi) fn spread(&self, bytes: &mut [u8], root: u32) -> Checked<()> {
-        let _inside = inside::creation();
-        let count = bytes.len() as c_int;
-        let (address, root) = (bytes.as_mut_ptr().cast(), root.cast_signed());
-        // SAFETY: the slice has `count` bytes; our handle is live.
-        check("MPI_Bcast", unsafe {
-            ffi::MPI_Bcast(address, count, Types::bytes(), root, self.raw)
-        })
     }
 }
 

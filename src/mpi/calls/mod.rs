@@ -7,6 +7,7 @@ pub(super) mod collectives;
 pub(super) mod comm;
 pub(super) mod expose;
 pub(super) mod files;
+pub(super) mod gather;
 pub(super) mod inside;
 pub(super) mod kept;
 pub(super) mod library;

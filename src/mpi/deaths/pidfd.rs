@@ -47,6 +47,18 @@ impl Ends {
     }
 }
 
+/// Kills the process that has this number, if it is the one that is meant.
+pub(in crate::mpi) fn kill(pid: u64, is_meant: impl FnOnce() -> bool) {
+    let Ok(process) = open(pid as libc::pid_t) else { return };
+    // It keeps the number as long as it lives, and the descriptor is of no other one.
+    if is_meant() {
+        let none = std::ptr::null::<libc::siginfo_t>();
+        let (call, fd) = (libc::SYS_pidfd_send_signal, process.as_raw_fd());
+        // SAFETY: the descriptor is open; no information goes with the signal.
+        unsafe { libc::syscall(call, fd, libc::SIGKILL, none, 0) };
+    }
+}
+
 /// A descriptor of the process that has this number now.
 fn open(pid: libc::pid_t) -> io::Result<OwnedFd> {
     // SAFETY: the call takes two numbers and gives a new descriptor.

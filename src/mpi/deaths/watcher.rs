@@ -70,6 +70,9 @@ struct Watched {
     _descriptor: OwnedFd,
 }
 
+/// Processes that were started last, before they are in a universe.
+const NEWCOMERS: UniverseId = UniverseId(u32::MAX - 1);
+
 /// A process to be told dead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Death {
@@ -236,6 +239,12 @@ pub(in crate::mpi) fn add_launch() {
     }
     add(LAUNCH, known, Vec::new());
     report(Some(ended));
+}
+
+/// Watches processes that were started, and no longer those of the time before that.
+pub(in crate::mpi) fn add_newcomers(processes: Vec<Process>) {
+    forget(NEWCOMERS);
+    add(NEWCOMERS, processes, Vec::new());
 }
 
 fn start() -> Watcher {

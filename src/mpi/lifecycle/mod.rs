@@ -4,6 +4,7 @@
 //! start, interop, adopt       enters the job: by itself, by rsmpi, in a program that owns its MPI
 //! origin                      who has started this process
 //! groups, spawn               communicators made together with others, and new processes
+//! newcomers                   new processes are watched while they start
 //! rebuild_ranks               survivors and new processes of a user's communicator become one
 //! chores                      what is done now and then while the engine waits
 //! watchdog                    no call of MPI lasts for ever
@@ -15,6 +16,7 @@ pub(super) mod chores;
 pub(super) mod exit;
 pub(super) mod groups;
 pub(super) mod interop;
+pub(super) mod newcomers;
 pub(super) mod origin;
 pub(super) mod rebuild_ranks;
 pub(super) mod spawn;

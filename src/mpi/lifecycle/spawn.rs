@@ -7,9 +7,11 @@
 //! survivors   (wait for the word of the root) ─ link ─ merge ─ control, roster
 //! ```
 //!
-//! A death before the word of the root, or after the second merge, leads to an error here and to
-//! another attempt. In the few milliseconds between, Open MPI's creation of a link can wait for
-//! ever; the watchdog then ends a replacement, or the root, which frees the others.
+//! When a new process dies in its `MPI_Init`, the root sees it ([`newcomers`]) and starts others
+//! at once. A death later, before the word of the root, or after the second merge, leads to an
+//! error here and to another attempt. In the few milliseconds between, Open MPI's creation of a
+//! link can wait for ever; the watchdog then ends a replacement, or the root, which frees the
+//! others.
 //!
 //! **Assumes** that the root does not die in the middle of `MPI_Comm_spawn`: the launcher of Open
 //! MPI 5.0.9 can crash then, and the job with it. Spares have no such moment.
@@ -24,7 +26,7 @@ use std::{
 use mpi::ffi;
 
 use super::{
-    groups,
+    groups, newcomers,
     origin::{PARENT_VARIABLE, Starter, starter},
     watchdog,
 };
@@ -40,7 +42,10 @@ use crate::{
         deaths::watcher,
         node::{environment, process::node_name},
         operations::platform::MpiPlatform,
-        this_mpi,
+        this_mpi::{
+            self,
+            spawn_lookup::{self, Spawning},
+        },
         transport::wire::Wire,
     },
     native::Request,
@@ -58,6 +63,8 @@ const GO: i32 = 0;
 const SPAWN: i32 = 50;
 /// Class `MPI_ERR_ARG`.
 const ARG: i32 = 13;
+/// How often processes are started in the place of those that die at once.
+const STARTS: u32 = 3;
 /// Busy tests before a waiting process leaves its core to those that start.
 const BUSY_TESTS: u32 = 200;
 
@@ -86,6 +93,10 @@ impl MpiPlatform {
         common: &mut Vec<Comm>,
     ) -> Result<Comm, Error> {
         let ulfm = self.ulfm;
+        let hints = Information::for_links();
+        let own = hints.and_then(|hints| living.duplicate_with(hints.0));
+        let own = own.map_err(|refusal| groups::failed(refusal, common, ulfm))?;
+        common.push(own);
         let root = living.rank() == Rank::new(0);
         let (bridge, word) = if root {
             let began = Instant::now();
@@ -102,12 +113,13 @@ impl MpiPlatform {
         // What failed long ago may have locked it since.
         this_mpi::before_creation();
         let linked = word.and_then(|word| match word {
-            GO => living.link(bridge.as_ref(), 1),
+            GO => own.link(bridge.as_ref(), 1),
             class => Err(Refusal { call: "MPI_Comm_spawn", class }),
         });
         common.extend(bridge);
         if linked.is_err_and(|refusal| refusal.call != "MPI_Comm_spawn") {
             // Others may be inside the call, and wait for this rank.
+            own.revoke(ulfm);
             living.revoke(ulfm);
         }
         let linked = confirm(old, ulfm, linked);
@@ -258,19 +270,47 @@ impl Program {
         let arguments = std::env::args_os().skip(1).map(text).collect::<Result<_, _>>()?;
         Ok(Self { file, arguments, count, information: Information::for_replacements()? })
     }
+
+    /// Its arguments for MPI, with a null pointer at the end. They live as long as this.
+    fn words(&self) -> Vec<*mut c_char> {
+        let words = self.arguments.iter().map(|argument| argument.as_ptr().cast_mut());
+        words.chain([comm::nothing()]).collect()
+    }
 }
 
-/// `MPI_Comm_spawn`, by this process alone.
+/// `MPI_Comm_spawn`, by this process alone. It is done again when a new process dies in it.
 fn spawn(started: &Program) -> Checked<Comm> {
-    let Program { file, arguments, count, information } = started;
-    let count = *count;
-    let mut pointers: Vec<*mut c_char> =
-        arguments.iter().map(|argument| argument.as_ptr().cast_mut()).collect();
-    pointers.push(comm::nothing());
+    let mut pointers = started.words();
+    // On `MPI_COMM_SELF` itself MPI agrees about failures with all processes of the world.
+    let alone = Comm::alone()?.duplicate()?;
+    for _ in 0..STARTS {
+        let Some(spawning) = Spawning::new() else { return spawn_at_once(started) };
+        let _inside = inside::spawning();
+        let (made, living) = newcomers::watched(&spawning, || {
+            let (count, info) = (started.count.cast_signed(), started.information.0);
+            let words = pointers.as_mut_ptr();
+            // SAFETY: the list ends with null; all live here.
+            unsafe { spawning.start(&started.file, words, count, info) }?;
+            spawning.link(alone.raw())
+        });
+        if let Some(living) = living {
+            watcher::add_newcomers(living);
+            // SAFETY: the call succeeded and gave a link that lives until `free_all`.
+            return made.and_then(|made| unsafe { Comm::from_raw(made) }).map(Comm::remembered);
+        }
+        tracing::debug!(?made, "a new process died while it started");
+    }
+    Err(Refusal { call: "MPI_Comm_spawn", class: PROC_FAILED })
+}
+
+/// The same where it cannot be watched.
+fn spawn_at_once(started: &Program) -> Checked<Comm> {
+    let Program { file, count, information, .. } = started;
+    let mut pointers = started.words();
     let alone = Comm::alone()?;
     // SAFETY: reading a constant that MPI's library defines.
     let mut made = unsafe { ffi::RSMPI_COMM_NULL };
-    let mut codes: Vec<c_int> = vec![0; count as usize];
+    let mut codes: Vec<c_int> = vec![0; *count as usize];
     let (count, info) = (count.cast_signed(), information.0);
     let (command, list) = (file.as_ptr(), pointers.as_mut_ptr());
     let inside = inside::spawning();
@@ -299,7 +339,16 @@ impl Information {
         if let Ok(folder) = std::env::current_dir() {
             made.set("wdir", folder.as_os_str().as_bytes())?;
         }
-        made.set("PMIX_ENVAR", environment().as_bytes())?;
+        made.set_all_of_replacements()?;
+        Ok(made)
+    }
+
+    /// Those for a communicator that is to be linked to another one ([`spawn_lookup`]).
+    fn for_links() -> Checked<Self> {
+        let mut made = Self(comm::no_info());
+        // SAFETY: the result is a variable of ours.
+        check("MPI_Info_create", unsafe { ffi::MPI_Info_create(&raw mut made.0) })?;
+        made.set(spawn_lookup::COLLECTIVES, spawn_lookup::WITHOUT_DIVISION)?;
         Ok(made)
     }
 
@@ -315,8 +364,14 @@ impl Information {
         let mut made = Self(comm::no_info());
         // SAFETY: not null, so live, says our caller; the result is a variable of ours.
         check("MPI_Info_dup", unsafe { ffi::MPI_Info_dup(theirs, &raw mut made.0) })?;
-        made.set("PMIX_ENVAR", environment().as_bytes())?;
+        made.set_all_of_replacements()?;
         Ok(made)
+    }
+
+    /// What a new process needs to know, and that it is not to end the job when it cannot start.
+    fn set_all_of_replacements(&mut self) -> Checked<()> {
+        self.set("PMIX_ENVAR", environment().as_bytes())?;
+        self.set("mpi_initial_errhandler", b"mpi_errors_return")
     }
 
     fn set(&self, key: &str, value: &[u8]) -> Checked<()> {

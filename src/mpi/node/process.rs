@@ -44,6 +44,29 @@ pub(in crate::mpi) fn exists(pid: libc::pid_t) -> bool {
     !(refused && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH))
 }
 
+/// The children of a process, those that have ended and were not looked at yet included; `None`
+/// where the kernel does not list them.
+pub(in crate::mpi) fn children(parent: u32) -> Option<Vec<u64>> {
+    let mut all = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{parent}/task")).ok()? {
+        let list = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+        all.extend(list.split_whitespace().filter_map(|pid| pid.parse::<u64>().ok()));
+    }
+    Some(all)
+}
+
+/// True for a process that has this parent and has not ended.
+pub(in crate::mpi) fn is_living_child(pid: u64, parent: u32) -> bool {
+    fs::read(format!("/proc/{pid}/stat")).is_ok_and(|stat| shows_living_child(&stat, parent))
+}
+
+/// True when this is what the kernel says of such a process.
+pub(in crate::mpi) fn shows_living_child(stat: &[u8], parent: u32) -> bool {
+    let Some(mut words) = words_of_stat(stat) else { return false };
+    let is_living = words.next().is_some_and(|state| !matches!(state, "Z" | "X"));
+    is_living && words.next() == Some(&*parent.to_string())
+}
+
 /// How many processors this node has.
 pub(in crate::mpi) fn processors() -> usize {
     // SAFETY: the call takes a number.

@@ -18,11 +18,11 @@
 
 use std::{env, fs, str, time::Duration};
 
-use crate::mpi::node::process::words_of_stat;
+use crate::mpi::node::process::shows_living_child;
 
 /// What the launcher tells each process: the name of the job, and its rank there.
-const JOB: &str = "PMIX_NAMESPACE";
-const RANK: &str = "PMIX_RANK";
+pub(in crate::mpi) const JOB: &str = "PMIX_NAMESPACE";
+pub(in crate::mpi) const RANK: &str = "PMIX_RANK";
 /// How many ranks the job has.
 const SIZE: &str = "OMPI_COMM_WORLD_SIZE";
 
@@ -89,7 +89,7 @@ fn number(name: &str) -> Option<usize> {
 }
 
 /// The launcher whose child this process is.
-fn launcher() -> Option<u32> {
+pub(in crate::mpi) fn launcher() -> Option<u32> {
     let parent = std::os::unix::process::parent_id();
     let name = fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
     LAUNCHERS.contains(&name.trim()).then_some(parent)
@@ -114,7 +114,7 @@ impl Launched {
         }
         let mut processes = vec![None; size];
         for (pid, stat) in stats() {
-            if !is_living_child(&stat, launcher) {
+            if !shows_living_child(&stat, launcher) {
                 continue;
             }
             // One that cannot be read may be any of them.
@@ -143,7 +143,7 @@ fn rank_in(environment: &[u8], job: &str) -> Option<usize> {
 
 /// How many living children a process has.
 fn children(parent: u32) -> usize {
-    stats().filter(|(_, stat)| is_living_child(stat, parent)).count()
+    stats().filter(|(_, stat)| shows_living_child(stat, parent)).count()
 }
 
 /// All processes, with what the kernel says of each.
@@ -151,12 +151,6 @@ fn stats() -> impl Iterator<Item = (u64, Vec<u8>)> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
     numbers.filter_map(|pid| Some((pid, fs::read(format!("/proc/{pid}/stat")).ok()?)))
-}
-
-fn is_living_child(stat: &[u8], parent: u32) -> bool {
-    let Some(mut words) = words_of_stat(stat) else { return false };
-    let is_living = words.next().is_some_and(|state| !matches!(state, "Z" | "X"));
-    is_living && words.next() == Some(&*parent.to_string())
 }
 
 #[cfg(test)]
@@ -190,10 +184,10 @@ mod tests {
 
     #[test]
     fn children_are_told_by_their_parent_and_state() {
-        assert!(is_living_child(b"12 (a) b (c) S 7 1 2", 7));
-        assert!(!is_living_child(b"12 (S 7) S 8 1 2", 7));
-        assert!(!is_living_child(b"12 (a) Z 7 1 2", 7));
-        assert!(!is_living_child(b"12 (a", 7));
+        assert!(shows_living_child(b"12 (a) b (c) S 7 1 2", 7));
+        assert!(!shows_living_child(b"12 (S 7) S 8 1 2", 7));
+        assert!(!shows_living_child(b"12 (a) Z 7 1 2", 7));
+        assert!(!shows_living_child(b"12 (a", 7));
     }
 
     #[test]
@@ -211,10 +205,12 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("`sleep`");
         let stat = format!("/proc/{}/stat", child.id());
         // Other tests of this process have children, too.
-        assert!(children(own) >= 1 && is_living_child(&fs::read(&stat).expect("a process"), own));
+        assert!(
+            children(own) >= 1 && shows_living_child(&fs::read(&stat).expect("a process"), own)
+        );
         child.kill().expect("ours");
         child.wait().expect("ours");
-        assert!(!fs::read(&stat).is_ok_and(|stat| is_living_child(&stat, own)));
+        assert!(!fs::read(&stat).is_ok_and(|stat| shows_living_child(&stat, own)));
         let mut own = Siblings::new();
         assert!(own.launcher.is_none() && own.dead(CERTAIN).is_none());
     }

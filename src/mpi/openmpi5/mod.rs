@@ -18,6 +18,8 @@
 //! - a message to a freed communicator reaches a later one with its number, so old ones are kept
 //!   for a while; a revocation of a duplicate under way ends the process, so it is completed, or
 //!   forgotten: `operations/contexts.rs`;
+//! - a blocking collective that a death cuts short frees the sends that it has started, and one of
+//!   these that fails later ends the job: `calls/gather.rs`, which has non-blocking ones;
 //! - the launcher can crash when the root of `MPI_Comm_spawn` dies in it: mended nowhere, but
 //!   spares have no such moment.
 
@@ -33,6 +35,7 @@ pub(super) mod null_comm_refcount;
 pub(super) mod request_origin;
 pub(super) mod romio;
 pub(super) mod shared_machine;
+pub(super) mod spawn_lookup;
 pub(super) mod unreported_exit;
 
 use super::calls::library;

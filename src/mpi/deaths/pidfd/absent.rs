@@ -19,3 +19,6 @@ impl Ends {
         match *self {}
     }
 }
+
+/// Nobody is killed whose number may be used again.
+pub(in crate::mpi) fn kill(_: u64, _: impl FnOnce() -> bool) {}
