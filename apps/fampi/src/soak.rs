@@ -265,7 +265,7 @@ impl Soak<'_> {
                 .map_or((Outcome::Recovered, String::new()), |leak| (Outcome::Leak, leak));
         }
         let reason = reason(errors);
-        if count.did_not_start() {
+        if count.was_lost_in_the_start((self.ranks + round.spares) as usize) {
             let said = if reason.is_empty() { last_line(errors) } else { reason };
             (Outcome::Unstarted, said)
         } else if count.cut_short > 0 && count.finished == 0 && reason.is_empty() {

@@ -129,6 +129,13 @@ impl Count {
         self.starting == self.deaths() && self.finished + self.unused == 0
     }
 
+    /// True when the job, of which so many were launched, was over before MPI had started all of
+    /// them: one has died in the middle, which no other survives.
+    pub(crate) fn was_lost_in_the_start(&self, launched: usize) -> bool {
+        let had_others = self.reported > launched || self.finished > 0;
+        self.did_not_start() || (self.starting > 0 && !had_others)
+    }
+
     /// What a person should know of a run in which no rank finished in order.
     fn loss(&self) -> String {
         if self.did_not_start() {
@@ -328,5 +335,14 @@ mod tests {
             Count { reported: 7, starting: 1, finished: 3, unused: 1, cut_short: 1, status: 3 };
         assert_eq!(reports.count(&[12, 13, 15, 99]), expected);
         assert_eq!(expected.deaths(), 3);
+    }
+
+    #[test]
+    fn a_launch_that_lost_some_while_mpi_started_is_told_from_one_that_was_under_way() {
+        let some = Count { starting: 5, ..count(7, 0) };
+        assert!(some.was_lost_in_the_start(7));
+        assert!(!some.was_lost_in_the_start(6), "a replacement may have been starting");
+        assert!(!count(7, 0).was_lost_in_the_start(7), "all were under way");
+        assert!(!Count { starting: 1, ..count(7, 3) }.was_lost_in_the_start(7));
     }
 }
