@@ -301,6 +301,14 @@ int FAMPI_Ibarrier(MPI_Comm comm, MPI_Request *request);
  Types of reductions are MPI's own, or have no gaps. The request is one of fampi's, for every
  call of MPI and of fampi, and goes on in calls of both.
 
+ In a block with `FAMPI_TRYBLOCK_WITH_COLLECTIVE` the last of these that has one to eight
+ numbers, of the types and operations of `FAMPI_TryBlock_finish_allreduce`, rides on the commit,
+ as does a barrier: without a message of its own, complete when the block is decided, and failed
+ in a faulty block, which writes nothing. A rank that waits for it in the block, or tests it, has
+ it before, by the messages of one more exchange, whether others wait for it or not; it may take
+ some calls of `MPI_Test`, and a millisecond in `MPI_Wait`, before that begins. Its bits are
+ those of `FAMPI_TryBlock_finish_allreduce`.
+
  Outside of blocks, and on a communicator that is not in use, this is `MPI_Iallreduce` itself.
 
  Returns as `MPI_Iallreduce`; `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts
@@ -465,6 +473,8 @@ int FAMPI_Init(MPI_Comm comm);
  its message may still come; what is raised in it does not. The ranks agree on one with
  `FAMPI_TRYBLOCK_GLOBAL`, and on one with `FAMPI_TRYBLOCK_WITH_COLLECTIVE`, which has a
  collective of all its ranks in its list, or is ended by one (`FAMPI_TryBlock_finish_allreduce`).
+ The last `FAMPI_Ibarrier`, or `FAMPI_Iallreduce` of up to eight numbers, that was started in it
+ rides on the commit; MPI's own do not, and the commit has its messages beside theirs.
  Where it lacks that, and no process has died, it is faulty on all ranks, with
  `FAMPI_ERR_NO_COLLECTIVE`, and interrupted, as others may wait in theirs.
 

@@ -38,6 +38,14 @@ pub unsafe extern "C" fn FAMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Reques
 /// Types of reductions are MPI's own, or have no gaps. The request is one of fampi's, for every
 /// call of MPI and of fampi, and goes on in calls of both.
 ///
+/// In a block with `FAMPI_TRYBLOCK_WITH_COLLECTIVE` the last of these that has one to eight
+/// numbers, of the types and operations of `FAMPI_TryBlock_finish_allreduce`, rides on the commit,
+/// as does a barrier: without a message of its own, complete when the block is decided, and failed
+/// in a faulty block, which writes nothing. A rank that waits for it in the block, or tests it, has
+/// it before, by the messages of one more exchange, whether others wait for it or not; it may take
+/// some calls of `MPI_Test`, and a millisecond in `MPI_Wait`, before that begins. Its bits are
+/// those of `FAMPI_TryBlock_finish_allreduce`.
+///
 /// Outside of blocks, and on a communicator that is not in use, this is `MPI_Iallreduce` itself.
 ///
 /// Returns as `MPI_Iallreduce`; `FAMPI_ERR_ARG` for a null pointer, a type with gaps, or counts

@@ -91,6 +91,8 @@ pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
 /// its message may still come; what is raised in it does not. The ranks agree on one with
 /// `FAMPI_TRYBLOCK_GLOBAL`, and on one with `FAMPI_TRYBLOCK_WITH_COLLECTIVE`, which has a
 /// collective of all its ranks in its list, or is ended by one (`FAMPI_TryBlock_finish_allreduce`).
+/// The last `FAMPI_Ibarrier`, or `FAMPI_Iallreduce` of up to eight numbers, that was started in it
+/// rides on the commit; MPI's own do not, and the commit has its messages beside theirs.
 /// Where it lacks that, and no process has died, it is faulty on all ranks, with
 /// `FAMPI_ERR_NO_COLLECTIVE`, and interrupted, as others may wait in theirs.
 ///

@@ -19,6 +19,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request};
 use crate::{
     arguments::{is_in_place, put},
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, Result},
+    fused::number,
     handles::Kind,
     layout::{Operands, Piece, Type},
     running::{Out, Running},
@@ -95,7 +96,13 @@ pub(crate) fn start(
             let code = of_mpi();
             return if code == 0 { Ok(()) } else { Err(code) };
         };
-        let Start { collective, buffer, out } = ours(&place)?;
+        let Start { collective, mut buffer, out } = ours(&place)?;
+        if state.guest.needs_collective(place.block)
+            && let Some(operands) = buffer.as_any_mut().downcast_mut::<Operands>()
+            && let Ok(number) = number(state, operands.datatype())
+        {
+            operands.fuse(number);
+        }
         state.handles.announce();
         let number = state.guest.collective(place.block, collective, buffer);
         let number = number.map_err(|_| FAMPI_ERR_ARG)?;

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The type behind a handle, which is looked up once.
-fn number(state: &mut State, datatype: MPI_Datatype) -> Result<Number> {
+pub(crate) fn number(state: &mut State, datatype: MPI_Datatype) -> Result<Number> {
     if let Some((_, number)) = state.numbers.iter().find(|(known, _)| *known == datatype) {
         return Ok(*number);
     }

@@ -18,13 +18,16 @@ use fampi_core::{
     FaultCode,
     engine::{
         buffer::{AnyBuffer, Buffer},
-        reduction::Reduction,
+        reduction::{MAX_VALUES, Reduction, Values},
     },
     native::{Expose, Exposure},
 };
 use mpi::ffi::{self, MPI_Aint, MPI_Datatype, MPI_Op};
 
-use crate::codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, Result};
+use crate::{
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, Result},
+    numbers::{Number, operation},
+};
 
 /// A datatype of the program.
 #[derive(Clone, Copy)]
@@ -142,6 +145,8 @@ pub(crate) struct Operands {
     stride: usize,
     datatype: MPI_Datatype,
     op: MPI_Op,
+    /// The numbers that they are, if a commit can carry them and is to.
+    numbers: Option<(Number, Values)>,
 }
 
 // SAFETY: handles of MPI are the same in all threads, and one thread uses them.
@@ -164,7 +169,7 @@ impl Operands {
         }
         let stride = usize::try_from(kind.extent).map_err(|_| FAMPI_ERR_ARG)?.max(1);
         let bytes = vec![0; stride * count.cast_unsigned() as usize];
-        Ok(Self { bytes, stride, datatype: kind.raw, op })
+        Ok(Self { bytes, stride, datatype: kind.raw, op, numbers: None })
     }
 
     /// Takes the elements of the program, or gives them back.
@@ -184,7 +189,22 @@ impl Operands {
         &self.bytes
     }
 
-    pub(crate) const REDUCTION: Reduction = Reduction::OfBuffers { combine };
+    /// The type of the elements.
+    pub(crate) fn datatype(&self) -> MPI_Datatype {
+        self.datatype
+    }
+
+    /// Makes numbers of this type of the elements, if a commit can carry them.
+    pub(crate) fn fuse(&mut self, number: Number) {
+        let count = self.bytes.len() / self.stride;
+        if let (1..=MAX_VALUES, Some(operation)) = (count, operation(self.op)) {
+            // SAFETY: so many elements of the type are in the vector.
+            let values = unsafe { (number.read)(self.bytes.as_ptr().cast(), count, operation) };
+            self.numbers = values.map(|values| (number, values));
+        }
+    }
+
+    pub(crate) const REDUCTION: Reduction = Reduction::OfBuffers { combine, values, write };
 }
 
 fn is_predefined(datatype: MPI_Datatype) -> Result<bool> {
@@ -215,9 +235,24 @@ fn combine(left: &dyn Buffer, right: &mut dyn Buffer) {
     }
 }
 
+/// The numbers of a buffer.
+fn values(buffer: &dyn Buffer) -> Option<Values> {
+    let operands = buffer.as_any().downcast_ref::<Operands>()?;
+    operands.numbers.as_ref().map(|(_, values)| *values)
+}
+
+/// Overwrites a buffer with what became of its numbers.
+fn write(values: &Values, buffer: &mut dyn Buffer) {
+    let operands = buffer.as_any_mut().downcast_mut::<Operands>();
+    if let Some(Operands { bytes, numbers: Some((number, _)), .. }) = operands {
+        // SAFETY: as many elements of the type are in the vector as were read.
+        unsafe { (number.write)(values, bytes.as_mut_ptr().cast()) };
+    }
+}
+
 impl Operands {
     fn like(&self, bytes: Vec<u8>) -> Self {
-        Self { bytes, ..*self }
+        Self { bytes, numbers: None, ..*self }
     }
 
     fn of_buffer(buffer: &dyn Buffer) -> Option<&[u8]> {
@@ -255,6 +290,7 @@ impl Buffer for Operands {
         let Some(from) = source.bytes.get(at..at + self.bytes.len()) else { return false };
         self.bytes.copy_from_slice(from);
         (self.stride, self.datatype, self.op) = (source.stride, source.datatype, source.op);
+        self.numbers = None;
         true
     }
 

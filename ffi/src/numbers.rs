@@ -34,7 +34,7 @@ impl Target {
 #[derive(Clone, Copy)]
 pub(crate) struct Number {
     pub(crate) read: unsafe fn(*const c_void, usize, Operation) -> Option<Values>,
-    write: unsafe fn(&Values, *mut c_void),
+    pub(crate) write: unsafe fn(&Values, *mut c_void),
 }
 
 /// An operation of MPI.

@@ -46,6 +46,9 @@ struct InMpi {
 /// Between two calls by an MPI that waits there is no longer pause: the program did something else.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// When MPI waits for longer, it may be for a collective that would ride on the commit of a block.
+const LONG_IN_MPI: Duration = Duration::from_millis(1);
+
 /// The greatest tag that the program may give to a message in a lane of [`Guest::lane`].
 pub const MAX_TAG: u32 = FIRST_COPY - 1;
 
@@ -275,7 +278,7 @@ impl Guest {
         block: GuestBlock,
         number: usize,
     ) -> Option<(Progress, Option<AnyBuffer>)> {
-        self.engine.contents_mut(block.0).take_collective(number)
+        self.engine.take_collective(block.0, number)
     }
 
     /// The numbers that this process brings to the reduction on the commit of a block, which is
@@ -435,6 +438,9 @@ impl Guest {
         }
         let now = self.engine.platform.now();
         let began = self.in_mpi.filter(|it| now < it.last + PAUSE).map_or(now, |it| it.began);
+        if now >= began + LONG_IN_MPI {
+            self.engine.want_all_riders();
+        }
         let span = Span::new(began, Timeout::Never);
         self.engine.within(span, |engine| engine.wait(Timeout::Poll, Idle::Busy, |_| false));
         self.in_mpi = Some(InMpi { began, last: now });
@@ -463,7 +469,9 @@ impl Probe<'_> {
 
     /// Looks at a collective of a block.
     pub fn collective(&mut self, block: GuestBlock, number: usize) -> bool {
-        self.engine.test_request(block.0, number) != Progress::Pending
+        self.engine.want(block.0, number);
+        let progress = self.engine.test_request(block.0, number);
+        progress != Progress::Pending && !self.engine.is_riding(block.0, number)
     }
 
     /// Looks at a block.

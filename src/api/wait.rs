@@ -184,8 +184,12 @@ impl TryBlock {
         for request in requests {
             self.index((*request).into())?;
         }
+        let mut engine = self.engine().borrow_mut();
+        for request in requests {
+            engine.want(self.key, (*request).into().index);
+        }
         let mut found = None;
-        self.engine().borrow_mut().wait(timeout, Idle::Busy, |engine| {
+        engine.wait(timeout, Idle::Busy, |engine| {
             let is_over = |request: &R| {
                 engine.test_request(self.key, (*request).into().index) != Progress::Pending
             };

@@ -100,6 +100,8 @@ impl Engine {
             self.blocks.at_mut(key).exchanges.clear();
         }
         let contents = self.blocks.at_mut(key);
+        contents.riders.clear();
+        contents.riding = None;
         contents.deferred.clear();
         contents.heard.clear();
         contents.used.clear();
@@ -135,6 +137,9 @@ impl Engine {
     pub(super) fn drain_and_vote(&mut self, key: BlockKey, timeout: Timeout) {
         if !self.contents(key).messages.is_empty() {
             self.drop_messages(key);
+        }
+        if !self.contents(key).riders.is_empty() && self.block(key).phase == Phase::Open {
+            self.board(key);
         }
         let drained = self.contents_mut(key).is_drained();
         let block = self.block_mut(key);

@@ -18,6 +18,7 @@ use crate::{
         buffer::AnyBuffer,
         platform::{Lane, MessageId, PostId, Progress, Status},
         record::Records,
+        reduction::Reduction,
     },
 };
 
@@ -141,6 +142,9 @@ pub(crate) struct Contents {
     pub(super) first_wait: Option<Duration>,
     /// When the pending requests become faults for another reason.
     pub(super) deadline: Option<Duration>,
+    /// The small collectives, and which of them rides on the commit.
+    pub(super) riders: Vec<Rider>,
+    pub(super) riding: Option<u32>,
     /// What a probe waits for, and whether it waits in vain.
     pub(super) probing: Option<(Need, bool)>,
     /// How far other ranks are in it.
@@ -171,6 +175,8 @@ impl Contents {
             limit: None,
             first_wait: None,
             deadline: None,
+            riders: Vec::new(),
+            riding: None,
             probing: None,
             heard: Vec::new(),
             raised: Vec::new(),
@@ -216,9 +222,9 @@ impl Contents {
         if let Some(buffer) = buffer {
             record.give(buffer);
         }
-        for (raised, _) in &mut self.raised {
-            *raised = if *raised == index { at } else { *raised };
-        }
+        let raised = self.raised.iter_mut().map(|(index, _)| index);
+        let known = self.riders.iter_mut().map(|rider| &mut rider.index);
+        raised.chain(known).filter(|known| **known == index).for_each(|known| *known = at);
         at
     }
 
@@ -299,6 +305,16 @@ impl Contents {
         }
         self.first_pending == self.records.len()
     }
+}
+
+/// A small collective, which rides on the commit of its block.
+pub(super) struct Rider {
+    /// The index of its request.
+    pub(super) index: usize,
+    /// What makes numbers of the buffer, and writes them there; nothing for a barrier.
+    pub(super) reduction: Option<Reduction>,
+    /// The application's, as long as the rider is not over.
+    pub(super) buffer: Option<AnyBuffer>,
 }
 
 /// A receive that waits for a probe to match its message.

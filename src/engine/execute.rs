@@ -65,7 +65,7 @@ impl Engine {
             Chosen::Needing(dead) => {
                 let needs = |contents: &Contents, need| match need {
                     Need::Peer(peer) => peer == dead,
-                    Need::Anybody | Need::All | Need::Living(_) => true,
+                    Need::Anybody | Need::All | Need::Living(_) | Need::Rider(_) => true,
                     Need::Neighbours(at) => contents.exchanges[at as usize].needs(dead),
                     Need::Nobody | Need::Inner(_) | Need::Foreign => false,
                 };
@@ -82,6 +82,9 @@ impl Engine {
         if !self.contents_mut(key).is_drained() {
             // The others have decided it without this rank's vote, as its communicator is over.
             self.fail_pending(key, FaultCode::Interrupted, |_, _| true);
+        }
+        if self.contents(key).riding.is_some() {
+            self.alight(key, committed);
         }
         let contents = self.contents(key);
         let is_served = contents.service.is_some();

@@ -52,6 +52,9 @@ impl Engine {
         collective: Collective,
         buffer: AnyBuffer,
     ) -> usize {
+        if let Some(values) = self.rides(key, &collective, &buffer) {
+            return self.post_rider(key, &collective, &values, buffer);
+        }
         let block = self.block(key);
         if !block.run_through || block.context < FIRST_SHARED_CONTEXT {
             return self.post(key, Need::All, &Operation::Collective(collective), buffer);

@@ -32,6 +32,7 @@
 //! | `patience` | asks the living for whom patient blocks wait |
 //! | `probe` | matches messages before they are received |
 //! | `progress` | polls, dispatches frames and failures, waits |
+//! | `riders` | small collectives, which ride on the commit |
 //! | `request` | posts, tests and ends the requests of a block |
 
 mod access;
@@ -52,6 +53,7 @@ mod patience;
 mod probe;
 mod progress;
 mod request;
+mod riders;
 pub(crate) mod tags;
 mod wait;
 mod window;

@@ -115,9 +115,12 @@ impl Engine {
                 let hopes = peers.into_iter().map(|rank| self.hope_of(outer, rank, now));
                 hopes.max().filter(|hope| *hope == Hope::No).unwrap_or(Hope::Yes)
             }
+            Need::Rider(number) if self.process.is_wanted(key, number) => {
+                self.hope_of_rider(outer, now)
+            }
             Need::Inner(inner) => self.hope_of_inner(outer, inner, now),
             Need::Foreign if self.has_somebody_failed(outer, now) => Hope::No,
-            Need::All | Need::Nobody | Need::Foreign => Hope::Yes,
+            Need::All | Need::Rider(_) | Need::Nobody | Need::Foreign => Hope::Yes,
         }
     }
 
@@ -149,6 +152,19 @@ impl Engine {
         let mut hope = Hope::Yes;
         for rank in peers {
             if is_gone(self.heard(outer, rank, now)) {
+                hope = Hope::No;
+            }
+        }
+        hope
+    }
+
+    /// What hope there is for a small collective that a rank waits for: one that has ended its part
+    /// with faults may never have posted it.
+    fn hope_of_rider(&mut self, outer: BlockKey, now: Duration) -> Hope {
+        let mut hope = Hope::Yes;
+        for rank in self.process.living_others(outer) {
+            let heard = self.heard(outer, rank, now);
+            if heard.is_some_and(|(stage, since)| stage == Stage::Failed && since >= UNDER_WAY) {
                 hope = Hope::No;
             }
         }

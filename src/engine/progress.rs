@@ -142,6 +142,7 @@ impl Engine {
         index: usize,
         timeout: Timeout,
     ) -> Progress {
+        self.want(key, index);
         // A test makes progress, too; news of other things are rare meanwhile.
         let tests = if timeout == Timeout::Poll { 1 } else { self.pace.tests_per_turn };
         self.wait(timeout, Idle::Busy, |engine| {

@@ -135,6 +135,7 @@ impl Engine {
             Need::Neighbours(at) | Need::Living(at) => {
                 return self.test_exchange(key, index, at as usize);
             }
+            Need::Rider(number) => return self.test_rider(key, index, number),
             _ => {}
         }
         if !self.contents(key).deferred.is_empty() {
@@ -241,6 +242,7 @@ impl Engine {
         }
         self.ask_to_end(key, index, Some(code));
         self.end_exchange(key, index);
+        self.end_rider(key, index);
         self.after_failure(key, index);
     }
 

@@ -4,6 +4,8 @@
 //! frame   = comm u64 · kind u8 · body
 //! Yes     = step u8 · block u64 · view u64 · floor u64                      (34 bytes in all)
 //! Fused   = Yes · header u32 · (word u64) per value                          (46 to 102 bytes)
+//! rider   = block u64 · number u32
+//! Ahead   = rider · step u8 · view u64 · values
 //! slow    = block u64 · ballot u32 · set(dead) · [contribution | decision]
 //! set     = count u32 · rank u32 …
 //! values  = header u32 · (word u64) …
@@ -19,8 +21,8 @@ use smallvec::SmallVec;
 
 use super::{
     agreement::{Contribution, Decision, Tally},
-    fused::{MAX_VALUES, Values, words_of},
-    message::{Fused, Message, Slow, Stage, Yes},
+    fused::{Held, MAX_VALUES, Values, words_of},
+    message::{Ahead, Fused, Message, RiderId, Slow, Stage, Yes},
 };
 use crate::{
     fault::{Fault, FaultCode},
@@ -43,6 +45,8 @@ const HOW_FAR: u8 = 9;
 const POSTED: u8 = 10;
 const OVER: u8 = 11;
 const FAILED: u8 = 12;
+const WANTED: u8 = 13;
+const AHEAD: u8 = 14;
 
 /// Bytes of the fast path's message.
 pub const YES_BYTES: usize = 34;
@@ -126,6 +130,20 @@ pub fn encode(comm: CommId, message: &Message) -> Frame {
             });
             put_u64(&mut frame, block.0);
         }
+        Message::Wanted(rider) => {
+            frame.push(WANTED);
+            put_rider(&mut frame, *rider);
+        }
+        Message::Ahead(ahead) => {
+            frame.push(AHEAD);
+            put_rider(&mut frame, ahead.rider);
+            frame.push(ahead.step);
+            put_u64(&mut frame, ahead.view);
+            match ahead.values.get() {
+                Some(values) => put_values(&mut frame, values),
+                None => put_u32(&mut frame, 0),
+            }
+        }
         Message::Retired => frame.push(RETIRED),
     }
     frame
@@ -156,6 +174,8 @@ pub fn decode(frame: &[u8]) -> Option<(CommId, Message)> {
         POSTED => Message::Reached(BlockId(rest.u64()?), Stage::Posted),
         OVER => Message::Reached(BlockId(rest.u64()?), Stage::Over),
         FAILED => Message::Reached(BlockId(rest.u64()?), Stage::Failed),
+        WANTED => Message::Wanted(rest.rider()?),
+        AHEAD => Message::Ahead(rest.ahead()?),
         RETIRED => Message::Retired,
         _ => return None,
     };
@@ -169,6 +189,11 @@ fn put_u32(frame: &mut Frame, word: u32) {
 #[inline]
 fn put_u64(frame: &mut Frame, word: u64) {
     frame.extend_from_slice(&word.to_le_bytes());
+}
+
+fn put_rider(frame: &mut Frame, rider: RiderId) {
+    put_u64(frame, rider.block.0);
+    put_u32(frame, rider.number);
 }
 
 fn put_set(frame: &mut Frame, set: &RankSet) {
@@ -286,6 +311,20 @@ impl Reader<'_> {
         Values::from_words(header, words)
     }
 
+    fn rider(&mut self) -> Option<RiderId> {
+        Some(RiderId { block: BlockId(self.u64()?), number: self.u32()? })
+    }
+
+    fn ahead(&mut self) -> Option<Ahead> {
+        let (rider, step, view) = (self.rider()?, self.u8()?, self.u64()?);
+        let mut values = Held::NOTHING;
+        match self.u32()? {
+            0 => {}
+            header => _ = values.set(&self.values(header)?),
+        }
+        Some(Ahead { rider, step, view, values })
+    }
+
     fn set(&mut self) -> Option<RankSet> {
         (0..self.count(4)?).map(|_| self.u32().map(Rank::new)).collect()
     }
@@ -372,6 +411,9 @@ mod tests {
         let decision = tally.clone().decide(CommId(9));
         let committed =
             Decision { values: Some(Box::new(values)), ..Decision::all_yes(3, BlockId(8)) };
+        let rider = RiderId { block: BlockId(10), number: 2 };
+        let mut held = Held::NOTHING;
+        held.set(&values);
         let yes = Yes { block: BlockId(1), step: 2, view: 3, floor: BlockId(4) };
         vec![
             Message::Yes(yes),
@@ -386,6 +428,9 @@ mod tests {
             Message::Reached(BlockId(7), Stage::Posted),
             Message::Reached(BlockId(8), Stage::Over),
             Message::Reached(BlockId(9), Stage::Failed),
+            Message::Wanted(rider),
+            Message::Ahead(Ahead { rider, step: 3, view: 5, values: Held::NOTHING }),
+            Message::Ahead(Ahead { rider, step: 3, view: 5, values: held }),
             Message::Retired,
         ]
     }

@@ -55,9 +55,9 @@
 
 mod block;
 mod fast;
-mod fusion;
+pub(super) mod fusion;
 mod retirement;
-mod routes;
+pub(super) mod routes;
 mod slow;
 mod window;
 
@@ -268,7 +268,9 @@ impl Commit {
             | Message::Fused(_)
             | Message::Interrupt(_)
             | Message::HowFar(_)
-            | Message::Reached(..) => {}
+            | Message::Reached(..)
+            | Message::Wanted(_)
+            | Message::Ahead(_) => {}
         }
     }
 
@@ -320,6 +322,11 @@ impl Commit {
             }
             _ => None,
         }
+    }
+
+    /// The ranks among which blocks are decided that are finished now.
+    pub fn live(&self) -> &View {
+        &self.view
     }
 
     /// All deaths known here, agreed or not.

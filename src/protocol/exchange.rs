@@ -241,6 +241,11 @@ impl Exchange {
         if missing == 0 { None } else { self.sender(missing.trailing_zeros() as u8) }
     }
 
+    /// The position that folds into this one, if any does.
+    pub(super) fn folds_in(&self) -> Option<u32> {
+        (self.extra && !self.follows()).then(|| self.position + self.core)
+    }
+
     /// True when this position is told the result, and has no part in combining it.
     #[inline]
     const fn follows(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{
     agreement::{Contribution, Decision},
-    fused::Values,
+    fused::{Held, Values},
 };
 use crate::{
     ids::{Ballot, BlockId},
@@ -28,6 +28,10 @@ pub enum Message {
     HowFar(BlockId),
     /// The sender has come so far in the block.
     Reached(BlockId, Stage),
+    /// The sender, or a rank that it has heard of, waits for a rider ahead of the commit.
+    Wanted(RiderId),
+    /// What the sender has combined of a rider, ahead of the commit.
+    Ahead(Ahead),
     /// The sender gave the communicator up and would be waited for in silence.
     Retired,
 }
@@ -74,4 +78,26 @@ pub struct Slow {
     pub ballot: Ballot,
     /// All deaths that the sender knows of; news of a death travel with every message.
     pub dead: RankSet,
+}
+
+/// Names a rider of a communicator: its block, and its place among the riders of that.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct RiderId {
+    /// The block.
+    pub block: BlockId,
+    /// How many riders of the block were posted before.
+    pub number: u32,
+}
+
+/// What a rank has combined of a rider so far, for the receiver's step of the exchange.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Ahead {
+    /// The rider.
+    pub rider: RiderId,
+    /// The step.
+    pub step: u8,
+    /// Fingerprint of the sender's view and of the block's data context.
+    pub view: u64,
+    /// What is combined; nothing for a barrier.
+    pub values: Held,
 }

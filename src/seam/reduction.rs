@@ -45,7 +45,8 @@ impl<T: Reducible> ReduceWith<T> for ReduceOp {
         if !T::fuses(self) {
             return Err(Error::NoSuchReduction);
         }
-        Ok(Reduction::Predefined { op: self, combine: predefined::<T> })
+        let (values, write) = (values::<T>, write::<T>);
+        Ok(Reduction::Predefined { op: self, combine: predefined::<T>, values, write })
     }
 }
 
@@ -65,6 +66,10 @@ pub enum Reduction {
         op: ReduceOp,
         /// This operation as a function on buffers, for worlds without MPI.
         combine: fn(&dyn Buffer, &mut dyn Buffer, ReduceOp),
+        /// The numbers of a buffer, to ride on a commit.
+        values: fn(&dyn Buffer, ReduceOp) -> Option<Values>,
+        /// Overwrites a buffer with what became of them.
+        write: fn(&Values, &mut dyn Buffer),
     },
     /// One of the user.
     User {
@@ -77,6 +82,10 @@ pub enum Reduction {
     OfBuffers {
         /// It, as a function on buffers.
         combine: fn(&dyn Buffer, &mut dyn Buffer),
+        /// The numbers of a buffer, and how they are reduced, to ride on a commit.
+        values: fn(&dyn Buffer) -> Option<Values>,
+        /// Overwrites a buffer with what became of them.
+        write: fn(&Values, &mut dyn Buffer),
     },
 }
 
@@ -84,8 +93,25 @@ impl Reduction {
     /// Combines buffers of one type and length; the right one, of a higher rank, takes the result.
     pub fn combine(&self, left: &dyn Buffer, right: &mut dyn Buffer) {
         match self {
-            Self::Predefined { op, combine } => combine(left, right, *op),
-            Self::User { combine, .. } | Self::OfBuffers { combine } => combine(left, right),
+            Self::Predefined { op, combine, .. } => combine(left, right, *op),
+            Self::User { combine, .. } | Self::OfBuffers { combine, .. } => combine(left, right),
+        }
+    }
+
+    /// The numbers of a buffer, if a commit can carry them.
+    pub fn values(&self, buffer: &dyn Buffer) -> Option<Values> {
+        match self {
+            Self::Predefined { op, values, .. } => values(buffer, *op),
+            Self::OfBuffers { values, .. } => values(buffer),
+            Self::User { .. } => None,
+        }
+    }
+
+    /// Overwrites a buffer with what became of its [`Self::values`].
+    pub fn write(&self, values: &Values, buffer: &mut dyn Buffer) {
+        match self {
+            Self::Predefined { write, .. } | Self::OfBuffers { write, .. } => write(values, buffer),
+            Self::User { .. } => {}
         }
     }
 
@@ -103,6 +129,17 @@ fn predefined<T: Reducible>(left: &dyn Buffer, right: &mut dyn Buffer, op: Reduc
     let (left, right) = typed::<T>(left, right);
     for (left, right) in left.iter().zip(right) {
         *right = left.fuse(*right, op);
+    }
+}
+
+fn values<T: Reducible>(buffer: &dyn Buffer, op: ReduceOp) -> Option<Values> {
+    Values::new(op, buffer.as_any().downcast_ref::<alloc::vec::Vec<T>>()?)
+}
+
+fn write<T: Reducible>(values: &Values, buffer: &mut dyn Buffer) {
+    if let Some(numbers) = buffer.as_any_mut().downcast_mut::<alloc::vec::Vec<T>>() {
+        let words = numbers.iter_mut().zip(values.words());
+        words.for_each(|(number, word)| *number = T::from_word(*word));
     }
 }
 

@@ -132,9 +132,21 @@ fn sum_at_the_end(world: &World) {
     assert_eq!(sum, [world.size(); 8]);
 }
 
-fn sum_inside(world: &World) {
+/// A sum of so many numbers, posted last; some ranks wait for it before the end of the block.
+fn sum_inside(world: &World, numbers: usize, waits: impl Fn(u32) -> bool) {
     let mut block = world.start(Level::WithCollective).expect("in use");
-    block.iallreduce(vec![1_u32; 8], ReduceOp::Sum).expect("a sum");
+    let sum = block.iallreduce(vec![1_u32; numbers], ReduceOp::Sum).expect("a sum");
+    if waits(world.rank().number()) {
+        block.wait_local(sum, Timeout::Never).expect("nobody dies");
+    }
+    let finished = wait(block, Timeout::Never);
+    assert!(finished.is_committed());
+    assert_eq!(finished.take(sum).expect("complete"), vec![world.size(); numbers]);
+}
+
+fn barrier_inside(world: &World) {
+    let mut block = world.start(Level::WithCollective).expect("in use");
+    block.ibarrier();
     assert!(wait(block, Timeout::Never).is_committed());
 }
 
@@ -200,9 +212,30 @@ fn a_commit_that_rides_on_the_collective_of_its_block_sends_no_message_of_its_ow
         let votes = 10 * u64::from(each);
         assert_eq!(of(sum_at_the_end), [votes, 0, 0, 0], "{size} ranks");
         assert_eq!(of(nothing), [votes, 0, 0, 0], "{size} ranks");
+        // Those that are posted ride as well, if they are small enough and no rank waits for them.
+        assert_eq!(of(|it| sum_inside(it, 8, |_| false)), [votes, 0, 0, 0], "{size} ranks");
+        assert_eq!(of(barrier_inside), [votes, 0, 0, 0], "{size} ranks");
         // With a collective of its own there are its messages, too.
-        let [votes_beside, _, _, collectives] = of(sum_inside);
+        let [votes_beside, _, _, collectives] = of(|it| sum_inside(it, 9, |_| false));
         assert_eq!((votes_beside, collectives), (votes, 10 * u64::from(size)), "{size} ranks");
+        // What a rank waits for takes as many messages as a commit, and one for who folds in; of
+        // which some may be left out where the verdict is there before.
+        for (all, waits) in [(true, (|_| true) as fn(u32) -> bool), (false, |rank| rank == 1)] {
+            let of = [5, 15].map(|blocks| {
+                let report = Simulation::new(size).run_world(move |world| {
+                    (0..blocks).for_each(|_| sum_inside(&world, 8, waits));
+                    world.finalize();
+                });
+                messages(report.counters)
+            });
+            let [fast, other, _, collectives] = std::array::from_fn(|at| of[1][at] - of[0][at]);
+            let ahead = votes + 10 * u64::from(size - core);
+            assert_eq!((fast, collectives), (votes, 0), "{size} ranks");
+            assert!(
+                if all { other == ahead } else { (1..=ahead).contains(&other) },
+                "{size} ranks"
+            );
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod many;
 mod parts;
 mod patience;
 mod requests;
+mod riders;
 mod runs;
 mod sections;
 mod through;

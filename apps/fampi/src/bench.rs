@@ -34,6 +34,9 @@ pub(crate) enum Benchmark {
     Library(Options),
     /// The cost of a block with 4 to 2000 requests, against `MPI_Waitall` and a reduction
     Block(Options),
+    /// The cost of collectives over the living, once a rank has died, against MPI's own on a
+    /// shrunken communicator in the same run
+    Living(Options),
     /// What blocks cost LULESH, against the plain program in the same run
     #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
     Lulesh(Spread),
@@ -71,6 +74,8 @@ struct Measurement {
     package: Option<&'static str>,
     columns: &'static str,
     header: &'static [&'static str],
+    /// So many of the ranks that are launched die, beside those to measure with.
+    deaths: u32,
 }
 
 const COMMIT: Measurement = Measurement {
@@ -78,6 +83,7 @@ const COMMIT: Measurement = Measurement {
     package: None,
     columns: "ranks,operation,median_us,ratio_to_iallreduce",
     header: &["ranks", "operation", "median/µs", "ratio to MPI_Iallreduce"],
+    deaths: 0,
 };
 
 const BLOCK: Measurement = Measurement {
@@ -85,6 +91,7 @@ const BLOCK: Measurement = Measurement {
     package: None,
     columns: "ranks,bytes,requests,plain_us,block_us,ratio,all_us,all_ratio",
     header: &["ranks", "bytes", "requests", "plain/µs", "block/µs", "ratio", "at once/µs", "ratio"],
+    deaths: 0,
 };
 
 const LULESH: Measurement = Measurement {
@@ -92,6 +99,15 @@ const LULESH: Measurement = Measurement {
     package: Some("lulesh"),
     columns: "ranks,edge,way,cycle_ms,ratio_to_plain",
     header: &["ranks", "edge", "way", "cycle/ms", "ratio to plain"],
+    deaths: 0,
+};
+
+const LIVING: Measurement = Measurement {
+    program: "living",
+    package: None,
+    columns: "ranks,kind,bytes,shrunk_us,living_us,ratio",
+    header: &["ranks", "collective", "bytes", "shrunken/µs", "over the living/µs", "ratio"],
+    deaths: 1,
 };
 
 const MINIFE: Measurement = Measurement {
@@ -99,6 +115,7 @@ const MINIFE: Measurement = Measurement {
     package: Some("minife"),
     columns: "ranks,edge,way,iteration_ms,ratio_to_plain",
     header: &["ranks", "edge", "way", "iteration/ms", "ratio to plain"],
+    deaths: 0,
 };
 
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
@@ -107,6 +124,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         Benchmark::Commit(spread) => measure_spread(workspace, &COMMIT, spread),
         Benchmark::Library(options) => library::main(workspace, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
+        Benchmark::Living(options) => measure(workspace, &LIVING, options),
         Benchmark::Lulesh(spread) => measure_spread(workspace, &LULESH, spread),
         Benchmark::Minife(spread) => measure_spread(workspace, &MINIFE, spread),
         Benchmark::Detect(options) => detect::main(workspace, options),
@@ -116,15 +134,16 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
 }
 
 fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Result<u8> {
-    options.ranks.iter().try_for_each(|&ranks| launcher::check_room(ranks))?;
+    let launched = |ranks: u32| ranks.saturating_add(what.deaths);
+    options.ranks.iter().try_for_each(|&ranks| launcher::check_room(launched(ranks)))?;
     let csv = Csv::open(options.csv.as_deref())?;
     let mpi = setup::ensure(workspace)?;
     let program = cargo::build(workspace, Program::benchmark(what.program).of(what.package))?;
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
-        let mut command = Launcher::new(&mpi).command(ranks, &program);
+        let mut command = Launcher::new(&mpi).command(launched(ranks), &program);
         command.args(&options.arguments);
-        match launch(&command, &format!("{ranks} ranks"), what.columns)? {
+        match launch(&command, &format!("{ranks} ranks"), what)? {
             Ok(new) => rows.extend(new),
             Err(status) => return Ok(status),
         }
@@ -135,18 +154,23 @@ fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Resu
 }
 
 /// Launches a measuring program: its rows, or the status with which it failed.
-fn launch(command: &Command, of: &str, columns: &str) -> Result<Result<Vec<Row>, u8>> {
+fn launch(command: &Command, of: &str, what: &Measurement) -> Result<Result<Vec<Row>, u8>> {
     let step = Step::begin(format!("measure with {of}"));
     let script = Script { timeout: Some(LIMIT), collect: true, ..Script::default() };
     let finished = session::run(command, script)?;
-    if finished.end != End::Exited(0) {
+    // A launcher that has lost a rank says so by its status.
+    let is_whole = match finished.end {
+        End::Exited(status) => status == 0 || what.deaths > 0,
+        _ => false,
+    };
+    if !is_whole {
         drop(step);
         eprintln!("fampi: the measurement with {of} failed: see above");
         return Ok(Err(finished.end.status()));
     }
-    let rows = sheet::rows_of(&finished.lines, columns);
+    let rows = sheet::rows_of(&finished.lines, what.columns);
     if rows.is_empty() {
-        bail!("the measurement with {of} printed no row of {columns}");
+        bail!("the measurement with {of} printed no row of {}", what.columns);
     }
     step.finish();
     Ok(Ok(rows))
@@ -175,7 +199,7 @@ fn measure_spread(workspace: &Workspace, what: &Measurement, spread: &Spread) ->
                 let mut command = Launcher::with(&mpi, &extra).command(ranks, &program);
                 command.args(&options.arguments);
                 let of = format!("{ranks} ranks on {number} nodes by {placed}");
-                match launch(&nodes.first(command), &of, what.columns)? {
+                match launch(&nodes.first(command), &of, what)? {
                     Ok(new) => rows.extend(new.into_iter().map(|row| {
                         [number.to_string(), placed.to_owned()].into_iter().chain(row).collect()
                     })),

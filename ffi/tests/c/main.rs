@@ -106,6 +106,20 @@ fn collectives_go_on_over_the_living_whatever_dies_and_whatever_was_aborted() {
 }
 
 #[test]
+fn the_last_small_collective_of_a_block_rides_on_its_commit() {
+    // Its own function of MPI goes before that of the library.
+    let riders = program(&["tests/programs/riders.c"], Link::Shared, &["-Wl,--export-dynamic"]);
+    for ranks in [2, 4, 5] {
+        let launch = Launch::new(&riders, ranks).words(["plain"]);
+        expect(&launch, ranks as usize, ": passed").expect_orderly(ranks as usize);
+        expect(&launch.variable("FAMPI_MAILBOX", &"off"), ranks as usize, ": passed");
+    }
+    for when in ["before", "in", "waiting", "after"] {
+        expect(&Launch::new(&riders, 5).words([when]), 4, ": passed");
+    }
+}
+
+#[test]
 fn a_death_that_mpi_is_not_told_of_keeps_nobody_in_the_end_of_mpi() {
     let ends = program(&["tests/programs/ends.c"], Link::Shared, &[]);
     for place in ["unknown", "init", "block", "late", "finished", "last", "finalize"] {

@@ -21,11 +21,11 @@ type Arrived = SmallVec<[(u8, Values); 7]>;
 
 /// The values of one block at one rank.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub(super) struct Fusion {
+pub(in crate::protocol) struct Fusion {
     /// What this rank brings; nothing before it votes.
-    pub(super) own: Held,
+    pub(in crate::protocol) own: Held,
     /// What the exchange has combined so far.
-    pub(super) combined: Held,
+    pub(in crate::protocol) combined: Held,
     /// What came for rounds that are not complete, by step.
     arrived: Arrived,
     /// Which parts are combined so far; nothing where each message brings a whole.
@@ -35,7 +35,7 @@ pub(super) struct Fusion {
 impl Fusion {
     /// Forgets everything but the room for it.
     #[inline]
-    pub(super) fn clear(&mut self) {
+    pub(in crate::protocol) fn clear(&mut self) {
         self.own.clear();
         self.combined.clear();
         self.arrived.clear();
@@ -43,17 +43,17 @@ impl Fusion {
 
     /// See [`Values::fingerprint`].
     #[inline]
-    pub(super) fn fingerprint(&self) -> u64 {
+    pub(in crate::protocol) fn fingerprint(&self) -> u64 {
         self.own.get().map_or(0, Values::fingerprint)
     }
 
     /// Begins an exchange in which a message may bring several parts; this rank brings these.
-    pub(super) fn begin_parts(&mut self, own: &Parts) {
+    pub(in crate::protocol) fn begin_parts(&mut self, own: &Parts) {
         self.parts = own.clone();
     }
 
     #[inline]
-    pub(super) fn vote(&mut self, values: &Values) {
+    pub(in crate::protocol) fn vote(&mut self, values: &Values) {
         self.own.set(values);
         self.combined.set(values);
     }
@@ -61,7 +61,7 @@ impl Fusion {
     /// Notes the values of a step; those of a step come once. Those that a round of two waits for
     /// are combined at once, and there is nothing left to be taken when the round is complete.
     #[inline]
-    pub(super) fn arrive(&mut self, step: u8, values: &Values, completes: bool) {
+    pub(in crate::protocol) fn arrive(&mut self, step: u8, values: &Values, completes: bool) {
         if (completes || planted!(CombineEarly))
             && let Some(combined) = self.combined.get_mut()
         {
@@ -73,7 +73,7 @@ impl Fusion {
 
     /// Combines what came for a round that is complete.
     #[inline]
-    pub(super) fn combine(&mut self, act: Move, way: Way<'_>) {
+    pub(in crate::protocol) fn combine(&mut self, act: Move, way: Way<'_>) {
         if !self.arrived.is_empty() {
             match way {
                 Way::Parts(brought) => self.combine_parts(act, brought),

@@ -37,7 +37,7 @@ enum Parts {
 
 /// How the values of a fused reduction are combined on their way.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way<'a> {
+pub(in crate::protocol) enum Way<'a> {
     /// In the order of the exchange, or in any.
     Plain,
     /// Part by part.

@@ -42,12 +42,20 @@ pub enum Level {
     /// The paper lets such a block commit as soon as all of its own operations are complete here,
     /// as the collective shows that every rank was alive, and agree only when one of them fails:
     /// right *with a certain probability*, since the collective can be complete on some ranks and
-    /// not on others. Here it is always right: a block of this level has the verdict and the
-    /// report of a [`Self::Global`] one. The commit rides on the reduction that a block ends with:
-    /// the two are the same messages, and no more. It cannot ride on one that was posted before
-    /// the end, since what fails after it would be known to nobody; beside such a collective it
-    /// costs what it costs for [`Self::Global`]. A barrier at the end of a block is never needed:
-    /// nobody has a verdict before all have come.
+    /// not on others. Here it is always right, as the collective brings the votes: a block of this
+    /// level has the verdict and the report of a [`Self::Global`] one, and where the collective is
+    /// small its messages and those of the commit are the same, and no more.
+    ///
+    /// That holds for the reduction that a block ends with, and for the last barrier or
+    /// `iallreduce` of up to eight numbers by a [`ReduceOp`](crate::ReduceOp) that is posted in it,
+    /// whatever else is posted after it. Such a one is complete when the block is committed, with
+    /// the bits that `finish_allreduce` gives, and never in a faulty block. It moves nothing before
+    /// the end of the block: to compute while it is under way takes a [`Self::Global`] block. If a
+    /// rank waits for it inside of the block, or asks for it by a test, the ranks exchange it ahead
+    /// of the commit, by as many messages as a commit has, and that rank has the same bits; so it
+    /// is with those that are posted before the last. The others need not wait because one does.
+    /// Beside any other collective a commit costs what it costs for [`Self::Global`]. A barrier at
+    /// the end of a block is never needed: nobody has a verdict before all have come.
     ///
     /// On a communicator with a dead rank a collective works only if it runs over the living
     /// ([`set_run_through`](crate::Comm::set_run_through)); otherwise recovery takes
@@ -109,6 +117,9 @@ pub enum Need {
     /// All ranks that no report has named dead: the exchange of this number is a collective among
     /// them.
     Living(u32),
+    /// All ranks of the view: a small collective of this number in the block, which rides on its
+    /// commit unless a rank waits for it before.
+    Rider(u32),
     /// No other rank: a file.
     Nobody,
     /// The verdict of an inner block.

@@ -8,7 +8,9 @@ use super::Patience;
 use crate::{
     fault::FaultCode,
     ids::{BlockId, BlockKey, CommId, CommKey, DataId, UniverseId},
-    protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts, stages::Stages},
+    protocol::{
+        commit::Commit, exchange::Shape, interrupt::Interrupts, riders::Riders, stages::Stages,
+    },
     rank::Rank,
 };
 
@@ -33,6 +35,8 @@ pub struct Communicator {
     pub interrupts: Interrupts,
     /// How far the others are in its blocks, as far as this rank has asked.
     pub stages: Stages,
+    /// Small collectives of its undecided blocks.
+    pub riders: Riders,
     /// What a death does to blocks that start now.
     pub patience: Patience,
     /// Collectives of blocks that start now leave out the ranks that reports have named dead.
@@ -90,6 +94,7 @@ impl Communicator {
             commit: Commit::new(id, me, size).with_shape(shape),
             interrupts: Interrupts::new(me, size),
             stages: Stages::default(),
+            riders: Riders::default(),
             patience: Patience::Prompt,
             run_through: false,
             collectives: (0, 0),

@@ -30,7 +30,7 @@ impl Process {
             Need::Peer(peer) => state.commit.dead().contains(peer),
             Need::All => !state.commit.dead().is_empty(),
             // It may be the dead who was to send; once all know that, it is the user's risk.
-            Need::Anybody | Need::Living(_) => state.has_unreported_deaths(),
+            Need::Anybody | Need::Living(_) | Need::Rider(_) => state.has_unreported_deaths(),
             // Asked for each of their messages.
             Need::Neighbours(_) | Need::Nobody | Need::Inner(_) | Need::Foreign => false,
         };
@@ -108,7 +108,7 @@ impl Process {
         // What was given up in a patient block is the affair of those who ask how far this rank is,
         // which nobody can for requests of which nobody knows whom they need.
         // A collective over the living that one rank gives up ends nowhere; of a death all hear.
-        let is_broken = matches!(need, Need::Living(_))
+        let is_broken = matches!(need, Need::Living(_) | Need::Rider(_))
             && is_agreed
             && !code.is_process_failure()
             && code != FaultCode::TimedOut;

@@ -26,6 +26,7 @@
 //! | `patience` | blocks in which a death ends only what needed the dead |
 //! | `interruption` | which operations have a chance, and how a doomed block is cut short |
 //! | `epochs` | communicators that start afresh after an abort, and those that are over |
+//! | `riders` | small collectives, which ride on a commit |
 //! | `deaths` | a death, and all that it concerns |
 //!
 //! **Guarantees.** A block has one [`Command::Conclude`]. A death is told to each communicator that
@@ -39,6 +40,7 @@ mod deaths;
 mod epochs;
 mod interruption;
 mod patience;
+mod riders;
 mod universe;
 mod verdict;
 
@@ -292,12 +294,14 @@ impl Process {
         };
         let is_dead = self.comm(key).commit.dead().contains(rank);
         match message {
-            Message::Interrupt(_) | Message::HowFar(_) if is_dead => {}
+            Message::Interrupt(_) | Message::HowFar(_) | Message::Wanted(_) | Message::Ahead(_)
+                if is_dead => {}
             Message::Interrupt(block) => self.flood(key, block, out),
             Message::HowFar(block) => self.answer(key, (rank, block), out),
             Message::Reached(block, stage) => {
                 self.comm_mut(key).stages.handle_answer(rank, block, stage);
             }
+            Message::Wanted(_) | Message::Ahead(_) => self.handle_rider(key, rank, &message, out),
             message => {
                 self.drive(key, out, |commit, out| commit.handle_message(rank, message, out));
             }

@@ -167,6 +167,7 @@ impl Process {
         let faulty = if committed { None } else { state.commit.decision(id) };
         state.interrupts.forget_below(state.commit.base());
         state.stages.forget_below(state.commit.base());
+        state.riders.forget(id, state.commit.base());
         let report = faulty.as_ref().map(|decision| self.take_abort(comm, id, decision, out));
         self.end_open(comm, id, (committed, report), out);
         if let Some(decision) = faulty {
@@ -293,7 +294,7 @@ impl Process {
         let needed = match need {
             Need::Peer(peer) => dead(peer),
             Need::Neighbours(_) => { peers }.any(dead),
-            Need::Anybody | Need::All | Need::Living(_) | Need::Foreign => {
+            Need::Anybody | Need::All | Need::Living(_) | Need::Rider(_) | Need::Foreign => {
                 block.report.faults().iter().any(died)
             }
             Need::Nobody | Need::Inner(_) => false,

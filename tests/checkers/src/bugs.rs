@@ -123,6 +123,12 @@ fampi_planted::bugs! {
     OwnValues,
     /// A decision that the fast path came to is passed on with this rank's own values.
     PassOnOwn,
+    /// A rank does not answer who waits for a rider ahead of the commit, unless it waits, too.
+    WaitInVain,
+    /// A position that folds into another is not told that some rank waits for a rider.
+    LetTheFoldedSleep,
+    /// A rank that had the result of the last rider before it votes does not bring it to the vote.
+    LeaveTheRiderBehind,
     /// Votes with values of different shapes, or without, can be committed.
     MixShapes,
 }

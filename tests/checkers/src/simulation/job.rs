@@ -41,11 +41,13 @@ pub enum Work {
     Collectives,
     /// Windows of each other.
     Accesses,
+    /// Small collectives that ride on the commit.
+    Riders,
 }
 
 impl Work {
     /// Every kind of round, and its name.
-    pub const ALL: [(Self, &'static str); 12] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::Nothing, "nothing"),
         (Self::Ring, "ring"),
         (Self::LongRing, "long-ring"),
@@ -58,6 +60,7 @@ impl Work {
         (Self::Late, "late"),
         (Self::Collectives, "collectives"),
         (Self::Accesses, "accesses"),
+        (Self::Riders, "riders"),
     ];
 }
 

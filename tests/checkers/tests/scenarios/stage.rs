@@ -200,6 +200,10 @@ fn in_words(message: &Message) -> String {
         Message::Interrupt(_) => "interrupt".into(),
         Message::HowFar(block) => format!("how far in {}", block.0),
         Message::Reached(block, stage) => format!("{stage:?} in {}", block.0),
+        Message::Wanted(rider) => format!("wanted {} in {}", rider.number, rider.block.0),
+        Message::Ahead(ahead) => {
+            format!("ahead {} in {}, step {}", ahead.rider.number, ahead.rider.block.0, ahead.step)
+        }
         Message::Retired => "retired".into(),
     }
 }

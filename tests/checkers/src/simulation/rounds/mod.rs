@@ -2,6 +2,7 @@
 
 mod accesses;
 mod fused;
+mod riders;
 
 use std::time::Duration;
 
@@ -159,7 +160,9 @@ impl Run<'_> {
         let number = self.count(comm);
         let window = (work == Work::Accesses).then(|| self.window(comm)).transpose()?;
         comm.set_patience(self.job.setting.at_a_death());
-        let mut block = comm.start(Level::Global)?;
+        let riders = work == Work::Riders;
+        let level = if riders { Level::WithCollective } else { Level::Global };
+        let mut block = comm.start(level)?;
         if let Some((world, _)) = &state {
             let after = [self.round + 1, u64::from(world.origin())];
             if let Err(error) = block.protect(3, &after) {
@@ -180,6 +183,7 @@ impl Run<'_> {
             (Work::Collectives, _) => self.all_ranks(comm, &mut block),
             (Work::Outstanding, _) => return self.outstanding(comm, block, number),
             (Work::Late, _) => return self.late(comm, block, number),
+            (Work::Riders, _) => return self.riders(comm, block, number),
             (Work::Nothing | Work::Row | Work::Accesses, _) => Ok(()),
         };
         match result {
