@@ -135,7 +135,7 @@ fn a_communicator_is_in_use_on_all_living_ranks_or_on_none() {
     for (when, how) in
         [("before", "kill"), ("after", "kill"), ("before", "exit"), ("after", "exit")]
     {
-        let launch = Launch::new(&entry, 9).words([when, how]).ignoring_statuses();
+        let launch = Launch::new(&entry, 12).words([when, how]).ignoring_statuses();
         expect(&launch, 2, ": passed");
     }
 }

@@ -35,22 +35,25 @@ static void perish(void)
 
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *made) { AROUND(PMPI_Comm_dup(comm, made)); }
 
-int MPI_Allgather(const void *from, int count, MPI_Datatype type, void *to, int to_count,
-                  MPI_Datatype to_type, MPI_Comm comm)
+int MPI_Iallgather(const void *from, int count, MPI_Datatype type, void *to, int to_count,
+                   MPI_Datatype to_type, MPI_Comm comm, MPI_Request *request)
 {
-  AROUND(PMPI_Allgather(from, count, type, to, to_count, to_type, comm));
+  AROUND(PMPI_Iallgather(from, count, type, to, to_count, to_type, comm, request));
 }
 
-int MPI_Allreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op,
-                  MPI_Comm comm)
+int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op,
+                   MPI_Comm comm, MPI_Request *request)
 {
-  AROUND(PMPI_Allreduce(from, to, count, type, op, comm));
+  AROUND(PMPI_Iallreduce(from, to, count, type, op, comm, request));
 }
 
-int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm)
+int MPI_Ibcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm,
+               MPI_Request *request)
 {
-  AROUND(PMPI_Bcast(buffer, count, type, root, comm));
+  AROUND(PMPI_Ibcast(buffer, count, type, root, comm, request));
 }
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status) { AROUND(PMPI_Wait(request, status)); }
 
 /* MPI itself gives all the same answer here: there are no errors to be made up. */
 int MPIX_Comm_agree(MPI_Comm comm, int *flag)

@@ -31,7 +31,7 @@ const OBSERVER: &str = env!("CARGO_BIN_EXE_fampi-observer");
 const NODES: u32 = 4;
 const RANKS: u32 = 2 * NODES;
 /// Between two looks at what the observers know.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
 
 /// Runs a command on a node, which is known by its name there and on all others.
 const ON: &str = r#"#!/bin/sh
@@ -177,7 +177,7 @@ fn a_heartbeat_of_10_ms_under_minife_makes_no_false_report() {
     let (mut iterations, mut launches, mut asked) = (0, 0, 0);
     while launches == 0 || began.elapsed() < long.unwrap_or_default() {
         let mut seen = Seen::default();
-        let each = if long.is_some() { 1000 } else { 100 };
+        let each = 1000;
         let run = seen.watch(&cluster.launch(&minife, each));
         run.expect_orderly(RANKS as usize);
         assert_eq!(run.processes, RANKS as usize, "nobody was replaced: {run}");
