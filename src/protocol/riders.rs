@@ -168,7 +168,7 @@ impl Riders {
         }
     }
 
-    /// Another rank waits for a rider, or some other one that it has heard of.
+    /// Another rank waits for a rider, or knows of a rank that does.
     pub fn handle_wanted(&mut self, id: RiderId, among: Among<'_>, out: &mut impl Effects) {
         let rider = self.find_or_add(id, 0);
         rider.wanted = true;

@@ -88,7 +88,7 @@ fn patience(text: &str) -> Result<f64, Misuse> {
     text.parse().ok().filter(|seconds| (0.1..=1e9).contains(seconds)).ok_or_else(wrong)
 }
 
-/// All ranks have finished in order: whoever was to die in an iteration did not.
+/// All ranks have finished in order: a rank that was to die in an iteration did not.
 fn say_who_was_spared(kills: &[Kill]) {
     for Kill { rank, .. } in kills.iter().filter(|it| matches!(it.when, When::Iteration(_))) {
         eprintln!(

@@ -8,7 +8,7 @@
 //! A process that dies in its `MPI_Init` has told nobody that it exists. The launcher on this node
 //! is its parent, and its environment names the port of its spawn: so it is found, and missed.
 //!
-//! **Guarantees.** Nobody is ended who does not belong to this spawn. When one of the new processes
+//! **Guarantees.** Only processes of this spawn are ended. When one of the new processes
 //! of this node has died, all of them have, and the call returns.
 //!
 //! **Assumes** that between its start and its death a process is seen once: the looks are half a

@@ -70,7 +70,7 @@ impl Secret {
         core::array::from_fn(|at| tag[at])
     }
 
-    /// True when whoever signed these parts knows the secret.
+    /// True when the signer of these parts knows the secret.
     pub fn has_signed(&self, parts: &[&[u8]], tag: &[u8; TAG_BYTES]) -> bool {
         self.signed(parts).verify_truncated_left(tag).is_ok()
     }

@@ -44,7 +44,7 @@ fn write(is_error: bool, bytes: &[u8]) {
     if bytes.is_empty() {
         return;
     }
-    // When nobody reads any more the job goes on.
+    // When the reader of the output is gone the job goes on.
     let _ = if is_error {
         io::stderr().lock().write_all(bytes)
     } else {

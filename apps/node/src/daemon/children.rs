@@ -173,8 +173,8 @@ impl Children {
         self.started.values().filter_map(|started| started.ends).min()
     }
 
-    /// While nobody takes what processes print, it is not read: they wait when they have printed
-    /// too much.
+    /// Stops or resumes reading what processes print. While it is not read, they wait when they
+    /// have printed too much.
     pub(super) fn pause(&mut self, poll: &Poll, paused: bool) -> Result<()> {
         if paused == self.is_paused {
             return Ok(());

@@ -214,7 +214,7 @@ impl Links {
         poll: &Poll,
         now: Instant,
     ) -> Result<Vec<(Node, Silence)>> {
-        // While we did not run nobody was heard.
+        // While this daemon did not run it heard no other.
         let was_late = now.duration_since(self.looked) > self.timing.timeout / 2;
         self.looked = now;
         self.callers.retain(|_, (_, since)| now.duration_since(*since) < HANDSHAKE);

@@ -28,7 +28,7 @@ const HELLO_BYTES: usize = WORD.len() + 16 + NONCE_BYTES;
 const PROOF_BYTES: usize = NONCE_BYTES + TAG_BYTES;
 const LENGTH_BYTES: usize = 4;
 
-/// Bytes that nobody can guess, used once.
+/// Unpredictable bytes, used once.
 pub type Nonce = [u8; NONCE_BYTES];
 
 /// The console, which waits for the job, among the nodes.
