@@ -44,7 +44,7 @@ const ALONE: Duration = Duration::from_secs(10);
 const LAUNCHERS_FOLDER: &str = "PRTE_MCA_prte_local_tmpdir_base";
 
 /// What is to happen while a program runs.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Script<'a> {
     /// How many are launched. Once all of them have been seen in the session, a launcher that has
     /// been alone there for a while is ended: that of Open MPI 5 locks itself up at its end, once
@@ -52,6 +52,8 @@ pub(crate) struct Script<'a> {
     pub(crate) ranks: Option<u32>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) kills: &'a [Kill],
+    /// True from the moment on from which the times of the deaths count: the launch without it.
+    pub(crate) has_begun: Option<&'a dyn Fn() -> bool>,
     /// Standard output is collected instead of passed on.
     pub(crate) collect: bool,
     /// All of standard error goes here; otherwise it is passed on without the noise.
@@ -95,6 +97,8 @@ pub(crate) struct Finished {
     pub(crate) outlived: Vec<i32>,
     /// How many ranks were killed by us, as the script says.
     pub(crate) killed: usize,
+    /// How long it took from the moment on from which the times of the deaths count.
+    pub(crate) took: Duration,
 }
 
 /// In a process that [`run`] started to lead a session: makes the session and becomes the program.
@@ -146,14 +150,14 @@ pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished>
     let errors = errors.map(|errors| thread::spawn(|| noise::copy(errors, io::stderr())));
     let session = child.id() as i32;
     release(session, &mut guard)?;
-    let (ended, killed) = supervise(session, begun, &script, &mut signals);
+    let Supervised { ended, killed, took } = supervise(session, begun, &script, &mut signals);
     let outlived = processes::of_session(session).iter().map(|process| process.pid).collect();
     guard::end_what_is_left(session);
     guard.dismiss();
     let end = conclude(&mut child, ended)?;
     errors.and_then(result_of);
     let lines = reader.and_then(result_of).unwrap_or_default();
-    Ok(Finished { end, lines, outlived, killed })
+    Ok(Finished { end, lines, outlived, killed, took })
 }
 
 /// Waits until the leader has made its session, tells the guard, and lets the leader go on.
@@ -200,24 +204,38 @@ fn leader_of(command: &Command) -> Command {
     leader
 }
 
-/// Waits until the launcher has ended, without reaping it. Returns why it was ended by us, if so,
-/// and how many ranks we have killed.
+/// What became of a launcher.
+struct Supervised {
+    /// Why it was ended by us, if so.
+    ended: Option<End>,
+    /// How many ranks we have killed.
+    killed: usize,
+    took: Duration,
+}
+
+/// Waits until the launcher has ended, without reaping it.
 fn supervise(
     session: i32,
     begun: Instant,
     script: &Script<'_>,
     signals: &mut Signals,
-) -> (Option<End>, usize) {
+) -> Supervised {
     let mut deaths = Deaths::planned(script.kills);
     let mut ending: Option<(End, Instant)> = None;
     let mut company = script.ranks.map(Company::of);
+    let mut counting_since = script.has_begun.is_none().then_some(begun);
     while !has_ended(session) {
         let elapsed = begun.elapsed();
         if ending.is_none() && company.as_mut().is_some_and(|ranks| ranks.has_left(session)) {
             forward(session, SIGTERM);
             ending = Some((End::Deserted, Instant::now()));
         }
-        deaths.carry_out(session, elapsed, company.as_mut());
+        if counting_since.is_none() && script.has_begun.is_some_and(|has_begun| has_begun()) {
+            counting_since = Some(Instant::now());
+        }
+        if let Some(since) = counting_since {
+            deaths.carry_out(session, since.elapsed(), company.as_mut());
+        }
         for signal in signals.pending() {
             if ending.is_some() {
                 // Asked a second time: now.
@@ -239,8 +257,9 @@ fn supervise(
         }
         thread::sleep(LOOK_PERIOD);
     }
-    deaths.tell_what_was_not_done(begun.elapsed());
-    (ending.map(|(end, _)| end), deaths.done)
+    let took = counting_since.map_or(Duration::ZERO, |since| since.elapsed());
+    deaths.tell_what_was_not_done(took);
+    Supervised { ended: ending.map(|(end, _)| end), killed: deaths.done, took }
 }
 
 /// The ranks that are to be killed by the clock.

@@ -4,15 +4,16 @@
 //! A round is one launch. Every other one is `ring`, whose processes end themselves by random
 //! signals and exits in random steps, also while they recover or join; the rest are `minife` with a
 //! drawn plan of deaths at iterations and in its phases, and deaths by the clock, which are aimed
-//! by the time that a run without deaths takes ([`round`]). The seed of the first round is told and
-//! each round's follows from it, as far as time can be repeated. Of a round that shows a bug
-//! everything that was said is kept, in a file that its line names.
+//! by the time that a run without deaths takes once MPI has started ([`round`]). The seed of the
+//! first round is told and each round's follows from it, as far as time can be repeated. Of a round
+//! without a right result everything that was said is kept, in a file that its line names.
 //!
 //! | outcome | meaning |
 //! |---|---|
 //! | undisturbed | nobody died; the result is right |
 //! | recovered | a process died; the result is right |
 //! | refused | the run ended with a sentence that says why, and with no result |
+//! | held up | MPI did not return from calls, so that each process counted as dead and said so |
 //! | unstarted | the launcher could not start a job, or a process died before MPI had started |
 //! | hang, wrong, crash, leak | a bug: no end in time, another result, no reason, too much left |
 
@@ -44,6 +45,8 @@ use round::{MOST_SPARES, Round};
 const COLUMNS: &str = "round,program,ranks,spares,seed,deaths,seconds,outcome,reason";
 /// Below the greatest number, as each round takes the next seed.
 const SEEDS_END: u64 = u64::MAX >> 1;
+/// What `--rounds` is to be.
+const ROUNDS: &str = "a number of rounds, 1 or more";
 /// What the library's watchdog says of a rank that MPI does not let go.
 const HELD_UP: &str = "a call of MPI did not return";
 /// A round takes seconds; one that takes this long hangs.
@@ -59,6 +62,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "M", default_value = "60", value_parser = minutes,
           allow_negative_numbers = true)]
     minutes: Duration,
+    /// How many rounds to play at most
+    #[arg(long, value_name = "R", value_parser = whole(1..=SEEDS_END, ROUNDS),
+          allow_negative_numbers = true)]
+    rounds: Option<u64>,
     /// Number of ranks
     #[arg(short = 'n', long, value_name = "N", default_value = "8",
           value_parser = launcher::ranks, allow_negative_numbers = true)]
@@ -88,6 +95,7 @@ enum Outcome {
     Undisturbed,
     Recovered,
     Refused,
+    HeldUp,
     Unstarted,
     Hang,
     Wrong,
@@ -95,10 +103,11 @@ enum Outcome {
     Leak,
 }
 
-const OUTCOMES: [(Outcome, &str); 8] = [
+const OUTCOMES: [(Outcome, &str); 9] = [
     (Outcome::Undisturbed, "undisturbed"),
     (Outcome::Recovered, "recovered"),
     (Outcome::Refused, "refused"),
+    (Outcome::HeldUp, "held up"),
     (Outcome::Unstarted, "unstarted"),
     (Outcome::Hang, "hang"),
     (Outcome::Wrong, "wrong"),
@@ -116,6 +125,11 @@ impl fmt::Display for Outcome {
 impl Outcome {
     fn is_a_bug(self) -> bool {
         matches!(self, Self::Hang | Self::Wrong | Self::Crash | Self::Leak)
+    }
+
+    /// True when the job ended with the right result.
+    fn is_right(self) -> bool {
+        matches!(self, Self::Undisturbed | Self::Recovered)
     }
 }
 
@@ -136,6 +150,8 @@ struct Launched {
     errors: String,
     count: status::Count,
     took: Duration,
+    /// How much of that came after the start of MPI.
+    ran: Duration,
 }
 
 /// The programs, and what they print when nobody dies.
@@ -145,9 +161,9 @@ struct Soak<'a> {
     ring: PathBuf,
     minife: PathBuf,
     minife_digest: String,
-    /// How long a run of `minife` without deaths takes.
+    /// How long a run of `minife` without deaths takes once MPI has started.
     minife_took: Duration,
-    /// For what bugs have said.
+    /// For what was said in rounds without a right result.
     folder: PathBuf,
 }
 
@@ -170,7 +186,11 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let first = options.seed.unwrap_or_else(|| Rng::new().u64(..1 << 32));
     println!("soak: {} ranks, seed {first}", options.ranks);
     let (begun, mut rows, mut all) = (Instant::now(), Vec::<Row>::new(), Vec::<Judged>::new());
-    while begun.elapsed() < options.minutes {
+    let is_over = |rounds: usize| {
+        let enough = options.rounds.is_some_and(|most| rounds as u64 >= most);
+        enough || begun.elapsed() >= options.minutes
+    };
+    while !is_over(all.len()) {
         let seed = first + if options.same { 0 } else { all.len() as u64 };
         let round = Round::drawn_from(seed, options.ranks);
         let name = format!("seed-{seed}-round-{}", all.len());
@@ -187,7 +207,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     csv.write(COLUMNS, &rows)?;
     let status = sum_up(&all, begun.elapsed());
-    if begun.elapsed() < options.minutes {
+    if !is_over(all.len()) {
         println!("soak: interrupted before its time");
         return Ok(status.max(1));
     }
@@ -224,12 +244,13 @@ impl Soak<'_> {
     fn undisturbed(&self) -> Result<(String, Duration)> {
         let launched = self.launch(&Round::undisturbed())?;
         match (launched.end, digest(&launched.lines)) {
-            (End::Exited(0), Some(digest)) => Ok((digest.to_owned(), launched.took)),
+            (End::Exited(0), Some(digest)) => Ok((digest.to_owned(), launched.ran)),
             _ => bail!("minife fails already when nobody dies: {}", reason(&launched.errors)),
         }
     }
 
-    /// Nothing when it was interrupted. What a bug has said is kept in a file of this name.
+    /// Nothing when it was interrupted. What was said in a round without a right result is kept in
+    /// a file of this name.
     fn play(&self, round: &Round, name: &str) -> Result<Option<Judged>> {
         let launched = self.launch(round)?;
         let deaths = launched.count.deaths();
@@ -242,7 +263,7 @@ impl Soak<'_> {
             Outcome::Recovered if deaths == 0 => Outcome::Undisturbed,
             other => other,
         };
-        if outcome.is_a_bug() {
+        if !outcome.is_right() {
             let file = self.folder.join(format!("{name}.log"));
             let text = launched.account(round, self.ranks);
             let shown = workspace::shown(&file);
@@ -278,10 +299,8 @@ impl Soak<'_> {
             (Outcome::Recovered, "nobody was left to print the result".to_owned())
         } else if reason.is_empty() && count.finished == 0 && errors.contains(HELD_UP) {
             // Each that it held up has said so and counted as dead, until nobody was left.
-            (
-                Outcome::Refused,
-                format!("{HELD_UP} on {} processes", errors.matches(HELD_UP).count()),
-            )
+            let processes = errors.matches(HELD_UP).count();
+            (Outcome::HeldUp, format!("{HELD_UP} on {processes} processes"))
         } else if reason.is_empty() {
             (Outcome::Crash, last_line(errors))
         } else {
@@ -294,17 +313,20 @@ impl Soak<'_> {
         let program: &Path = if round.program == "ring" { &self.ring } else { &self.minife };
         let extra = launcher::ignore_statuses();
         let launcher = Launcher::with(self.mpi, &extra);
+        let ranks = self.ranks + round.spares;
         let reports = Reports::new()?;
-        let mut command = launcher.command(self.ranks + round.spares, program);
+        let mut command = launcher.command(ranks, program);
         command.args(&round.words);
         command.env("FAMPI_SPARES", round.spares.to_string()).env("RUST_BACKTRACE", "0");
         command.env(status::VARIABLE, reports.path());
         let mut errors = tempfile::tempfile().context("cannot make a temporary file")?;
+        let has_begun = || reports.count(&[]).running() >= ranks as usize;
         let script = Script {
-            ranks: Some(self.ranks + round.spares),
+            ranks: Some(ranks),
             timeout: Some(LIMIT),
             collect: true,
             kills: &round.kills(self.minife_took),
+            has_begun: Some(&has_begun),
             errors: Some(errors.try_clone().context("cannot use a temporary file")?),
             leftovers: &[reports.path()],
         };
@@ -318,6 +340,7 @@ impl Soak<'_> {
             errors: String::from_utf8_lossy(&text).into_owned(),
             count: reports.count(&finished.outlived),
             took: begun.elapsed(),
+            ran: finished.took,
         })
     }
 }

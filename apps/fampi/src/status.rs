@@ -119,6 +119,11 @@ impl Reports {
 }
 
 impl Count {
+    /// Processes in which MPI has started, also those that have ended.
+    pub(crate) fn running(&self) -> usize {
+        self.reported - self.starting
+    }
+
     /// Processes that did not end in order.
     pub(crate) fn deaths(&self) -> usize {
         self.reported.saturating_sub(self.finished + self.unused)

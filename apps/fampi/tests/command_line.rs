@@ -166,6 +166,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("run -n 2 --trace", "a value is required for '--trace <FILE>'"),
     ("soak --minutes 0", "write a number of minutes above 0"),
     ("soak --minutes nan", "write a number of minutes above 0"),
+    ("soak --rounds 0", "write a number of rounds, 1 or more"),
     ("soak -n 0", "write a number of ranks, 1 or more"),
     ("soak -n 4294967295", "are too many for"),
     ("soak --seed -1", "write a seed, 0 or more"),
