@@ -158,6 +158,7 @@ fn a_storm_of_deaths_and_of_deaths_of_new_processes_is_weathered_and_ends() {
         let (run, deaths) = storm(&program, seed);
         let said = run.output.lines().filter(|line| line.contains(" of 4: weathered ")).count();
         all += 1;
+        assert_eq!(run.left, [""; 0], "after storm {seed}: {run}");
         ended += usize::from(run.status != 124);
         weathered += usize::from(said == RANKS);
         let Deaths { ranks, starting, account } = deaths;
@@ -172,4 +173,14 @@ fn a_storm_of_deaths_and_of_deaths_of_new_processes_is_weathered_and_ends() {
     assert_eq!(ended, all);
     // Some deaths MPI itself does not survive: in the moment in which it links new processes.
     assert!(weathered > 0, "no world has weathered any of {all} storms");
+}
+
+#[test]
+fn what_a_job_leaves_behind_is_seen() {
+    let leave = "setsid sleep 9.25 > /dev/null 2>&1 &
+        touch $TMPDIR/file $OMPI_MCA_btl_sm_backing_directory/memory";
+    let run = Launch::new("sh", 1).words(["-c", leave]).run();
+    let left = |what: &str| run.left.iter().any(|it| it.ends_with(what));
+    assert!(left("(sleep)") && left("/file") && left("/memory"), "{run}");
+    assert_eq!(run.left.len(), 3, "{run}");
 }

@@ -20,8 +20,12 @@ use std::time::{Duration, Instant};
 pub const SURVIVING: &str = "--with-ft ulfm --mca async_mpi_finalize 1 --mca pml ob1 \
     --mca btl self,sm,tcp --mca coll ^han --mca coll_ftagree_era_topology 2";
 const MARK: &str = "FAMPI_TEST_LAUNCH";
+/// Where Linux keeps memory that has a name.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// The most of standard error that is kept: MPI says the same again and again after a death.
 const KEPT_ERROR_BYTES: usize = 1024 * 1024;
+/// How long a process of a job may take to end when its launcher has.
+const MOMENT: Duration = Duration::from_secs(1);
 /// How long a launcher may go on when nobody is left.
 const ALONE: Duration = Duration::from_secs(10);
 
@@ -56,6 +60,9 @@ pub struct Run {
     pub processes: usize,
     /// How many of them ended in order.
     pub orderly: usize,
+    /// The processes that outlived the launcher for longer than a moment, and the files that the
+    /// job left in the folders that it was given: on the disk and in shared memory.
+    pub left: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
@@ -143,9 +150,11 @@ impl Launch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
-        let folder = env::temp_dir().join(format!("fampi-test-{mark}"));
+        let [folder, memory] = [env::temp_dir(), PathBuf::from(SHARED_MEMORY)]
+            .map(|parent| parent.join(format!("fampi-test-{mark}")));
         let reports = folder.join("status");
         fs::create_dir_all(&reports).expect("a temporary folder");
+        fs::create_dir_all(&memory).expect("a folder in shared memory");
         let words = self.command_line();
         let mut command = Command::new("timeout");
         command.args(["-k", "5", &self.limit_seconds.to_string()]).args(&words);
@@ -153,9 +162,7 @@ impl Launch {
         // What launchers and observers leave when they are killed is removed with it, and what MPI
         // always leaves when it has no launcher.
         command.env("TMPDIR", &folder).env("XDG_RUNTIME_DIR", &folder);
-        if self.alone {
-            command.env("OMPI_MCA_btl_sm_backing_directory", &folder);
-        }
+        command.env("OMPI_MCA_btl_sm_backing_directory", &memory);
         command.env("FAMPI_SPARES", self.spares.to_string()).env("UCX_MEM_EVENTS", "n");
         command.env("LD_PRELOAD", mender());
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -170,10 +177,14 @@ impl Launch {
         let errors = read(child.stderr.take().expect("it is piped"), KEPT_ERROR_BYTES);
         let status = self.wait(&mut child, &mark, &reports);
         let took = begun.elapsed();
+        let mut left = outliving(&mark);
         end_what_is_left(&mark);
         let [output, errors] = [output, errors].map(|text| text.join().expect("a reader"));
         let (processes, orderly) = count(&reports);
+        let _ = fs::remove_dir_all(&reports);
+        left.extend([&folder, &memory].into_iter().flat_map(|folder| files_below(folder)));
         let _ = fs::remove_dir_all(&folder);
+        let _ = fs::remove_dir_all(&memory);
         let signal = status.signal().map(|signal| 128 + signal);
         let status = match status.code().or(signal).unwrap_or(1) {
             // `timeout` had to become rude.
@@ -182,7 +193,7 @@ impl Launch {
         };
         let line = self.line(&words);
         let (output, errors) = (output.replace(STRAY, ""), quiet(&errors));
-        Run { line, status, output, errors, processes, orderly, took }
+        Run { line, status, output, errors, processes, orderly, left, took }
     }
 
     /// Waits for the end. The launcher of Open MPI 5 sometimes locks itself up when its ranks have
@@ -261,11 +272,11 @@ impl Run {
 
 impl std::fmt::Display for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { line, status, output, errors, processes, orderly, took } = self;
+        let Self { line, status, output, errors, processes, orderly, left, took } = self;
         write!(
             f,
             "{line}\nstatus {status} after {took:?}, {orderly} of {processes} processes ended in \
-             order\n--- output\n{output}\n--- errors\n{errors}"
+             order, left over: {left:?}\n--- output\n{output}\n--- errors\n{errors}"
         )
     }
 }
@@ -313,6 +324,33 @@ fn quiet(errors: &str) -> String {
         .lines()
         .filter(|line| !(line.trim().is_empty() || line.starts_with("NBC_Progress: an error ")));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The processes of a launch that are there although its launcher ended a moment ago.
+fn outliving(mark: &str) -> Vec<String> {
+    let (entry, begun) = (format!("{MARK}={mark}"), Instant::now());
+    loop {
+        let left = marked(entry.as_bytes());
+        if left.is_empty() || begun.elapsed() >= MOMENT {
+            let name = |process: String| {
+                let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+                format!("process {process} ({})", name.trim())
+            };
+            return left.into_iter().map(name).collect();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// All files below a folder, whose own folders are not listed.
+fn files_below(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.flat_map(|entry| {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder { files_below(&path) } else { vec![path.display().to_string()] }
+    });
+    files.collect()
 }
 
 /// Ends the processes of a launch that outlived it, each by its own number.
