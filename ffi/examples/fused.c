@@ -42,7 +42,10 @@ int main(int argc, char **argv)
       fprintf(stderr, "no block: %s\n", FAMPI_Error_string(code));
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    if (origin == 2 && time > 0.3) raise(SIGKILL);
+    if (origin == 2 && time > 0.3) {
+      fprintf(stderr, "once %d kills itself, on purpose: the others go on\n", origin);
+      raise(SIGKILL);
+    }
     /* The messages of the step would be started here, and given to finish. */
     FAMPI_TryBlock_finish_allreduce(block, 0, NULL, FAMPI_TIMEOUT_NEVER, MPI_IN_PLACE, &next, 1,
                                     MPI_DOUBLE, MPI_MIN);

@@ -47,7 +47,10 @@ int main(int argc, char **argv)
       fprintf(stderr, "no block: %s\n", FAMPI_Error_string(code));
       MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    if (step == 50 && size > 1 && origin == 2) raise(SIGKILL);
+    if (step == 50 && size > 1 && origin == 2) {
+      fprintf(stderr, "rank %d kills itself, on purpose: the others go on\n", rank);
+      raise(SIGKILL);
+    }
     MPI_Irecv(&left, 1, MPI_DOUBLE, (rank + size - 1) % size, 0, world, &requests[0]);
     MPI_Irecv(&right, 1, MPI_DOUBLE, (rank + 1) % size, 1, world, &requests[1]);
     MPI_Isend(&value, 1, MPI_DOUBLE, (rank + 1) % size, 0, world, &requests[2]);

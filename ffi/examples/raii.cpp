@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <iostream>
+#include <string>
 
 namespace {
 
@@ -15,7 +16,10 @@ int step(MPI_Comm world, int number, int rank, int size)
   MPI_Irecv(&got, 1, MPI_INT, (rank + size - 1) % size, 0, world, block.next());
   MPI_Isend(&rank, 1, MPI_INT, (rank + 1) % size, 0, world, block.next());
   if (number == 1 && rank == 1) throw std::runtime_error("bad data");
-  if (number == 2 && rank == 0) raise(SIGKILL);
+  if (number == 2 && rank == 0) {
+    std::cerr << "rank " + std::to_string(rank) + " kills itself, on purpose: the others go on\n";
+    raise(SIGKILL);
+  }
   int ranks = 1;
   block.finish_allreduce(&ranks, 1, MPI_SUM);
   if (block.wait() == fampi::Verdict::Committed) return ranks == size ? 0 : FAMPI_ERR_LEFT;

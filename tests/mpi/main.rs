@@ -5,6 +5,7 @@
 //! judged by what its ranks print and by how they end.
 
 mod adopted;
+mod examples;
 mod farewells;
 mod files;
 mod hung;

@@ -1,6 +1,7 @@
 //! The C interface on real ranks: programs in C and C++ are built, launched and killed.
 
 mod build;
+mod examples;
 mod grids;
 mod handles;
 mod papers;
@@ -200,20 +201,6 @@ fn code_that_was_written_for_the_papers_compiles() {
     assert!(std::process::Command::new(own).status().expect("it starts").success());
     let text = std::fs::read_to_string(build::here().join(source)).expect("a source");
     compiles("signatures.cpp", &text);
-}
-
-#[test]
-fn the_examples_do_what_they_say() {
-    let halo = program(&["examples/halo.c"], Link::Shared, &[]);
-    expect(&Launch::new(&halo, 4), 3, ": done, 1.5000").expect_orderly(3);
-    let steps = program(&["examples/fused.c"], Link::Shared, &[]);
-    let run = expect(&Launch::new(&steps, 4), 3, ": done at ");
-    run.expect_orderly(3);
-    let mut ends = run.output.lines().filter_map(|line| line.split_once(": done at "));
-    let (_, first) = ends.next().expect("three of them");
-    assert!(ends.all(|(_, end)| end == first), "the same steps on all ranks: {run}");
-    let object = program(&["examples/raii.cpp"], Link::Shared, &[]);
-    expect(&Launch::new(&object, 4), 3, "committed 3 of 5").expect_orderly(3);
 }
 
 #[test]

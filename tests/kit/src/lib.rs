@@ -10,3 +10,4 @@ pub mod median;
 #[cfg(feature = "programs")]
 pub mod programs;
 pub mod seeds;
+pub mod traces;
