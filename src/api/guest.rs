@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Span, Waited, tags::FIRST_COPY,
+        BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Span, Waited, contents::FIRST_COPY,
     },
     error::Error,
     fault::{FaultCode, FaultReport},

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use crate::{
-    engine::{BlockKey, Engine, tags::FIRST_COPY},
+    engine::{BlockKey, Engine, contents::FIRST_COPY},
     error::Error,
     native::Element,
     rank::Rank,

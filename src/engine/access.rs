@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 use super::{
     BlockKey, CommKey, Engine, Need,
+    contents::{ANSWER, GIVEN, GOTTEN, QUESTION},
     exchange::{Exchange, Role, words},
-    tags::{ANSWER, GIVEN, GOTTEN, QUESTION},
     window::{Access, Due, Question, Service, Staged, WindowId, kind},
 };
 use crate::{

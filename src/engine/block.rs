@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     fault::{Fault, FaultCode, FaultReport},
-    protocol::{fused::Values, process::Block},
+    protocol::{fused::Values, planted::planted, process::Block},
     seam::{entry::Entry, record::Record},
     timeout::Timeout,
 };
@@ -28,7 +28,7 @@ impl Engine {
         let (size, lane) = (state.size(), lane_of(state));
         let key = self.process.start_block(comm, level);
         self.blocks.start(key, scope, size, lane);
-        if level.is_agreed() {
+        if level.is_agreed() && !self.windows.known.is_empty() {
             self.windows.serve(key, comm);
         }
         self.tell_often(|engine| metrics::started(&engine.process, key));
@@ -343,5 +343,53 @@ impl Engine {
     /// Why a block is faulty, once it is decided.
     pub(crate) fn report(&self, key: BlockKey) -> &FaultReport {
         &self.block(key).report
+    }
+
+    /// Follows the verdict on a block: its copies, its windows, its buffers.
+    pub(super) fn conclude(&mut self, key: BlockKey, committed: bool) {
+        self.blocks.end_draining(key);
+        if !self.windows.serving.is_empty() {
+            self.windows.serving.retain(|served| *served != key);
+        }
+        if !self.contents_mut(key).is_drained() {
+            // The others have decided it without this rank's vote, as its communicator is over.
+            self.fail_pending(key, FaultCode::Interrupted, |_, _| true);
+        }
+        if self.contents(key).riding.is_some() {
+            self.alight(key, committed);
+        }
+        let contents = self.contents(key);
+        let is_served = contents.service.is_some();
+        if !contents.copies.is_empty() {
+            self.settle_copies(key, committed || planted!(KeepAbortedCopies));
+        }
+        if is_served {
+            self.end_service(key, committed || planted!(KeepAbortedPuts));
+        }
+        self.tell_often(|engine| Entry::Ended { block: engine.block(key).serial, committed });
+        if let Some(pulse) = self.metrics.pulse.filter(|_| committed) {
+            pulse.commit();
+        }
+        if !committed {
+            self.metrics.faulty += 1;
+            self.blame_the_dead(key);
+            if !self.process.has_left() {
+                self.abandon_messages(key);
+                self.reclaim_buffers(key);
+            }
+        }
+        if self.process.conclude(key, committed) {
+            self.release(key);
+        }
+    }
+
+    /// The block is decided: what it carried of copies is valid, or is forgotten.
+    fn settle_copies(&mut self, key: BlockKey, committed: bool) {
+        let comm = self.block(key).comm;
+        // A program that owns its MPI rebuilds each of its communicators.
+        let whole = self.job.roster.origins.is_empty() || self.comm(comm).is_world();
+        let Contents { copies, records, .. } = self.blocks.at_mut(key);
+        let pending = core::mem::take(copies);
+        self.job.copies.settle(pending, records, (comm, whole), committed);
     }
 }

@@ -1,26 +1,58 @@
-//! What is in the blocks of a process: their requests, and what these need.
+//! What is in the blocks of a process: their requests, what these need, and the tags of messages.
+//!
+//! The tags on the wire name the blocks of messages, beside the user's part of them:
+//!
+//! ```text
+//! 0 … 32570  │ … 32698 │ 32699 │ … 32762     │ … 32766 │ 32767
+//! users      │ copies  │ words │ collectives │ windows │ neighbours
+//! ```
 
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{copies::PendingCopy, exchange::Exchange, tags::TagBits, wait::Span, window::Service};
+use super::{exchange::Exchange, job::PendingCopy, wait::Span, window::Service};
 use crate::{
     error::Error,
     fault::FaultCode,
+    ids::BlockId,
     protocol::{
+        agreement::FIRST_SHARED_CONTEXT,
         message::Stage,
-        process::{BlockKey, CommKey, Communicator, Need},
+        process::{BlockKey, CommKey, Communicator, Level, Need},
     },
     rank::Rank,
     seam::{
         buffer::AnyBuffer,
-        platform::{Lane, MessageId, PostId, Progress, Status},
+        platform::{LEAST_MAX_TAG, Lane, MessageId, Progress, Status},
         record::Records,
         reduction::Reduction,
     },
 };
+
+/// Bits of the tag on the wire that belong to the user (MPI promises no more than 15).
+const USER_TAG_BITS: u32 = 15;
+/// The tag of all messages among neighbours, the last that the user's bits hold.
+pub(super) const NEIGHBOURS: u32 = (1 << USER_TAG_BITS) - 1;
+/// Elements from the target of an access to a window.
+pub(super) const GOTTEN: u32 = NEIGHBOURS - 1;
+/// One word from the target.
+pub(super) const ANSWER: u32 = GOTTEN - 1;
+/// Elements from the origin of an access.
+pub(super) const GIVEN: u32 = ANSWER - 1;
+/// Words that say what the origin wants.
+pub(super) const QUESTION: u32 = GIVEN - 1;
+/// The number of collectives made of messages that have tags of their own.
+pub(super) const COLLECTIVES: u32 = 63;
+/// The first tag of these collectives.
+pub(super) const FIRST_COLLECTIVE: u32 = QUESTION - COLLECTIVES;
+/// The tag of the words that ranks pass on to all others, one after the other.
+pub(crate) const WORDS: u32 = FIRST_COLLECTIVE - 1;
+/// Number of states that can be protected. Each has two tags.
+pub const MAX_SLOTS: u32 = 64;
+/// The first tag of copies, above those of users.
+pub(crate) const FIRST_COPY: u32 = WORDS - 2 * MAX_SLOTS;
 
 /// The contents of all blocks of a process, and how their messages are named on the wire.
 pub(crate) struct Blocks {
@@ -194,22 +226,6 @@ impl Contents {
         (self.limit, self.first_wait, self.deadline) = (None, None, None);
     }
 
-    /// Makes the requests that the application has started itself the next ones of the block.
-    pub(crate) fn begin_list(&mut self) {
-        self.first_listed = self.records.len();
-    }
-
-    /// Makes a request that the application has started itself the next one of the block.
-    #[inline]
-    pub(crate) fn adopt_request(&mut self, post: PostId, need: Need) {
-        self.records.adopt(need, post);
-    }
-
-    /// The first of the requests of the list that the block was finished with.
-    pub(crate) fn first_listed(&self) -> usize {
-        self.first_listed
-    }
-
     /// Makes a request the last one; its new index. In its place stays one that is complete.
     pub(super) fn move_to_end(&mut self, index: usize) -> usize {
         let at = self.records.len();
@@ -226,19 +242,6 @@ impl Contents {
         let known = self.riders.iter_mut().map(|rider| &mut rider.index);
         raised.chain(known).filter(|known| **known == index).for_each(|known| *known = at);
         at
-    }
-
-    /// The faults of the requests of the list, by their places in it.
-    pub(crate) fn faults_of_list(&self) -> impl Iterator<Item = (usize, FaultCode)> + '_ {
-        let raised = |index| {
-            let index = self.first_listed + index;
-            self.raised.iter().find(|(known, _)| *known == index).map(|(_, code)| *code)
-        };
-        let failed = |state| if let Progress::Failed(code) = state { Some(code) } else { None };
-        let listed = self.records.get(self.first_listed..).unwrap_or(&[]).iter().enumerate();
-        listed.filter_map(move |(index, record)| {
-            Some((index, raised(index).or_else(|| failed(record.state))?))
-        })
     }
 
     /// The block has an operation now that needs all ranks.
@@ -346,4 +349,119 @@ pub(super) struct Heard {
 #[inline]
 pub(super) fn lane_of(comm: &Communicator) -> Lane {
     comm.data.map_or(Lane::NOWHERE, |data| Lane { data, context: comm.context })
+}
+
+/// How the bits of a tag on the wire are used.
+///
+/// ```text
+/// user's tag (15) │ local (1) │ block (the rest)                 in a context of its own
+/// user's tag (15) │ local (1) │ context (a third) │ block        in a shared context
+/// ```
+///
+/// So a message of one block does not match a receive of another: not that of the agreed block in
+/// which a local one runs, and, in a context that is shared with aborted attempts, not theirs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TagBits {
+    /// How many bits are left beside the user's tag.
+    scope: u32,
+    /// Messages of local blocks belong to no attempt at an agreed one.
+    free_locals: bool,
+}
+
+impl TagBits {
+    /// For tags up to this one.
+    ///
+    /// # Panics
+    ///
+    /// When these leave no room beside the user's.
+    pub(super) fn new(max_tag: u32) -> Self {
+        assert!(max_tag >= LEAST_MAX_TAG, "MPI has tags up to {max_tag}, which is too few");
+        let scope = (u64::from(max_tag) + 1).ilog2() - USER_TAG_BITS;
+        Self { scope, free_locals: false }
+    }
+
+    /// How many bits of a tag on the wire are not the user's.
+    pub(super) const fn bits(self) -> u32 {
+        self.scope
+    }
+
+    /// From now on the messages of local blocks have a scope of their own.
+    pub(super) fn free_locals(&mut self) {
+        self.free_locals = true;
+    }
+
+    /// The scope of the messages of all local blocks: nobody agrees on how many there were, nor on
+    /// what was aborted beside them.
+    pub(super) const fn scope_of_locals(self) -> u32 {
+        1 << (self.scope - 1) | ((1 << self.shared_block()) - 1)
+    }
+
+    /// True for a message that belongs to no attempt.
+    fn is_free(self, wire: u32) -> bool {
+        self.free_locals && wire & ((1 << self.scope) - 1) == self.scope_of_locals()
+    }
+
+    /// The tag on the wire of a message of this scope.
+    pub(super) const fn on_the_wire(self, tag: u32, scope: u32) -> u32 {
+        tag << self.scope | scope
+    }
+
+    /// How many bits of a tag name the shared context.
+    const fn context(self) -> u32 {
+        (self.scope - 1) / 3
+    }
+
+    /// How many bits of a tag name the block in a shared context.
+    const fn shared_block(self) -> u32 {
+        self.scope - 1 - self.context()
+    }
+
+    /// What the tags of a block's messages have in common: all but the user's part.
+    pub(super) fn scope_of(self, level: Level, number: BlockId, context: u32) -> u32 {
+        let local = u32::from(level == Level::Local) << (self.scope - 1);
+        let number = number.0 as u32;
+        local
+            | if context < FIRST_SHARED_CONTEXT {
+                number & ((1 << (self.scope - 1)) - 1)
+            } else {
+                let bits = self.shared_block();
+                self.shared_context(context) << bits | number & ((1 << bits) - 1)
+            }
+    }
+
+    /// The part of a tag that names this shared context.
+    fn shared_context(self, context: u32) -> u32 {
+        context & ((1 << self.context()) - 1)
+    }
+
+    /// True when a tag on the wire names an older shared context than this one.
+    ///
+    /// Only so many contexts can be told apart as there are numbers in the tag: those that come
+    /// next, whose messages may be early, are the first half of them.
+    pub(super) fn is_older(self, wire: u32, context: u32) -> bool {
+        let behind = self.shared_context(wire >> self.shared_block()).wrapping_sub(context);
+        !self.is_free(wire) && self.shared_context(behind) >= 1 << (self.context() - 1)
+    }
+
+    /// True when a tag on the wire names this shared context.
+    pub(super) fn is_of(self, wire: u32, context: u32) -> bool {
+        self.is_free(wire)
+            || self.shared_context(wire >> self.shared_block()) == self.shared_context(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tag_beyond_those_of_users_has_one_use() {
+        let copies = FIRST_COPY..FIRST_COPY + 2 * MAX_SLOTS;
+        let collectives = FIRST_COLLECTIVE..FIRST_COLLECTIVE + COLLECTIVES;
+        let others = [WORDS, QUESTION, GIVEN, ANSWER, GOTTEN, NEIGHBOURS];
+        let mut used: alloc::vec::Vec<u32> = copies.chain(collectives).chain(others).collect();
+        used.sort_unstable();
+        assert!(used.into_iter().eq(FIRST_COPY..1 << USER_TAG_BITS));
+        assert_eq!(FIRST_COPY - 1, 32_570, "the greatest tag that users are promised");
+    }
 }

@@ -11,9 +11,13 @@
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
 
-use super::{BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Waited, contents::lane_of};
+use super::{
+    BlockKey, CommKey, Engine, Level, Need, Patience, Phase, Waited,
+    contents::{Contents, lane_of},
+};
 use crate::{
     error::Error,
+    fault::FaultCode,
     ids::{BlockId, CommId},
     protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values},
     rank::Rank,
@@ -256,5 +260,36 @@ impl Engine {
             self.call(|process, out| process.doom_bereaved_blocks(patient_too, out));
         }
         self.process.is_in_a_doomed_block()
+    }
+}
+
+impl Contents {
+    /// Makes the requests that the application has started itself the next ones of the block.
+    pub(crate) fn begin_list(&mut self) {
+        self.first_listed = self.records.len();
+    }
+
+    /// Makes a request that the application has started itself the next one of the block.
+    #[inline]
+    pub(crate) fn adopt_request(&mut self, post: PostId, need: Need) {
+        self.records.adopt(need, post);
+    }
+
+    /// The first of the requests of the list that the block was finished with.
+    pub(crate) fn first_listed(&self) -> usize {
+        self.first_listed
+    }
+
+    /// The faults of the requests of the list, by their places in it.
+    pub(crate) fn faults_of_list(&self) -> impl Iterator<Item = (usize, FaultCode)> + '_ {
+        let raised = |index| {
+            let index = self.first_listed + index;
+            self.raised.iter().find(|(known, _)| *known == index).map(|(_, code)| *code)
+        };
+        let failed = |state| if let Progress::Failed(code) = state { Some(code) } else { None };
+        let listed = self.records.get(self.first_listed..).unwrap_or(&[]).iter().enumerate();
+        listed.filter_map(move |(index, record)| {
+            Some((index, raised(index).or_else(|| failed(record.state))?))
+        })
     }
 }

@@ -1,11 +1,15 @@
-//! What a process knows about its job, beside its communicators.
+//! What a process knows about its job, beside its communicators, and the copies of states that it
+//! keeps, which become valid with the commit of a block.
 
 use alloc::vec::Vec;
 
-use super::copies::Copies;
 use crate::{
     protocol::{process::CommKey, roster::Roster},
-    seam::platform::{Origin, UniverseId},
+    seam::{
+        buffer::AnyBuffer,
+        platform::{Origin, UniverseId},
+        record::Records,
+    },
 };
 
 /// What a process knows about its job, beside its communicators.
@@ -62,5 +66,109 @@ impl Job {
     pub(super) fn numbers_of(&self, universe: UniverseId) -> &[u32] {
         let known = self.numbers.iter().find(|(known, _)| *known == universe);
         known.map_or(&[], |(_, numbers)| numbers)
+    }
+}
+
+/// The copies that this process keeps.
+#[derive(Default)]
+pub(crate) struct Copies {
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// One protected state: ours, and the one that we keep for another rank.
+#[derive(Default)]
+pub(crate) struct Slot {
+    pub(crate) number: u32,
+    /// Number of commits that carried this slot; 0 as long as we have nothing.
+    pub(crate) version: u64,
+    /// The communicator of the last commit, whose ranks are each other's partners.
+    pub(crate) over: Option<CommKey>,
+    /// That communicator was the world, so that a rebuild can bring the state back.
+    pub(crate) whole: bool,
+    pub(crate) own: Option<AnyBuffer>,
+    pub(crate) own_elements: usize,
+    /// The version of the copy that we keep; 0 as long as we have none.
+    pub(crate) kept_version: u64,
+    pub(crate) kept: Option<AnyBuffer>,
+    pub(crate) kept_elements: Option<usize>,
+    /// Buffers of the generation before, to be used again.
+    pub(crate) idle: Vec<AnyBuffer>,
+}
+
+/// What a block will make valid if it commits.
+pub(crate) struct PendingCopy {
+    pub(crate) slot: u32,
+    pub(crate) version: u64,
+    pub(crate) own: Own,
+    pub(crate) own_elements: usize,
+    /// The request that receives the copy we keep.
+    pub(crate) kept: Option<usize>,
+    pub(crate) kept_elements: Option<usize>,
+}
+
+/// Where our own new state is until the commit.
+pub(crate) enum Own {
+    /// In the request that sends it.
+    Sent(usize),
+    /// In the request that receives it back.
+    Received(usize),
+    /// Here: we are our own partner.
+    Here(Option<AnyBuffer>),
+    /// What we have stays valid.
+    Unchanged,
+}
+
+impl Copies {
+    /// True when states were protected on this communicator, whose ranks are partners.
+    pub(crate) fn need(&self, comm: CommKey) -> bool {
+        self.slots.iter().any(|slot| slot.over == Some(comm))
+    }
+
+    pub(crate) fn slot(&mut self, number: u32) -> &mut Slot {
+        let at = self.slots.iter().position(|slot| slot.number == number);
+        let at = at.unwrap_or_else(|| {
+            self.slots.push(Slot { number, ..Slot::default() });
+            self.slots.len() - 1
+        });
+        &mut self.slots[at]
+    }
+
+    /// Makes what a block carried valid, or forgets it. `records` are those of the block, and
+    /// `whole` is true when a rebuild of its communicator can bring the states back.
+    pub(super) fn settle(
+        &mut self,
+        pending: Vec<PendingCopy>,
+        records: &mut Records,
+        (comm, whole): (CommKey, bool),
+        committed: bool,
+    ) {
+        for copy in pending {
+            let mut take = |index: usize| records[index].take_any();
+            let kept = copy.kept.and_then(&mut take);
+            let own = match copy.own {
+                Own::Sent(index) | Own::Received(index) => take(index),
+                Own::Here(own) => own,
+                Own::Unchanged => None,
+            };
+            let slot = self.slot(copy.slot);
+            if !committed {
+                slot.idle.extend(own.into_iter().chain(kept));
+                slot.idle.truncate(2);
+                continue;
+            }
+            slot.version = copy.version;
+            (slot.over, slot.whole, slot.own_elements) = (Some(comm), whole, copy.own_elements);
+            slot.kept_elements = copy.kept_elements.or(slot.kept_elements);
+            if let Some(own) = own {
+                slot.idle.extend(slot.own.replace(own));
+            }
+            if let Some(kept) = kept {
+                slot.kept_version = copy.version;
+                slot.idle.extend(slot.kept.replace(kept));
+            } else if copy.kept.is_none() && slot.kept_version != 0 {
+                slot.kept_version = copy.version;
+            }
+            slot.idle.truncate(2);
+        }
     }
 }

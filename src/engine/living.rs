@@ -27,9 +27,9 @@ use alloc::boxed::Box;
 
 use super::{
     BlockKey, Engine, Need,
+    contents::{COLLECTIVES, FIRST_COLLECTIVE},
     course::Course,
     exchange::{Exchange, Role},
-    tags,
 };
 use crate::{
     fault::FaultCode,
@@ -76,7 +76,7 @@ impl Engine {
         let bytes = buffer.elements() * buffer.element_bytes();
         let root = collective.root();
         let mut exchange = Exchange::new(buffer, 2);
-        let tag = tags::FIRST_COLLECTIVE + number % tags::COLLECTIVES;
+        let tag = FIRST_COLLECTIVE + number % COLLECTIVES;
         match Course::new(collective, (view, me), tag, bytes) {
             Some(course) => exchange.course = Some(Box::new(course)),
             None => exchange.blame(root.unwrap_or(me), FaultCode::ProcessFailed),

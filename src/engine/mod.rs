@@ -9,13 +9,11 @@
 //!
 //! | part | what it holds |
 //! |---|---|
-//! | `contents` | what is in the blocks: requests, limits, what was heard of others |
-//! | `copies` | copies of states, which are valid with the commit of their block |
+//! | `contents` | what is in the blocks: requests, limits, what was heard of others, tags |
 //! | `course` | the rounds of a collective over the living |
 //! | `exchange` | operations made of messages: parts of buffers, and who is to blame |
-//! | `job` | who is who in the job, and how this process came to it |
+//! | `job` | who is who in the job, how this process came to it, the copies of states |
 //! | `metrics` | counts of what is rare, and the entries for those who listen |
-//! | `tags` | tags on the wire: what they name, and which are taken |
 //! | `wait` | the present wait of the application, and when it looks at what |
 //! | `window` | memory that others put into, get from and accumulate in |
 //!
@@ -23,7 +21,6 @@
 //! |---|---|
 //! | `access` | posts accesses to windows of others, and serves those of others |
 //! | `block` | the life of a block: it starts, drains, votes and ends |
-//! | `execute` | carries out the commands of the process |
 //! | `farewell` | leaves the job with all others |
 //! | `guest` | blocks over requests that the application has started itself |
 //! | `living` | collectives over the living, made of messages |
@@ -37,11 +34,9 @@
 
 mod access;
 mod block;
-mod contents;
-mod copies;
+pub(crate) mod contents;
 mod course;
 mod exchange;
-mod execute;
 mod farewell;
 mod guest;
 mod job;
@@ -54,7 +49,6 @@ mod probe;
 mod progress;
 mod request;
 mod riders;
-pub(crate) mod tags;
 mod wait;
 mod window;
 
@@ -64,25 +58,27 @@ use core::cell::RefCell;
 use tracing::level_filters::LevelFilter;
 
 use crate::{
+    fault::FaultCode,
     ids::{BlockId, CommId},
     protocol::{
         codec,
         fused::Values,
         message::{Message, Yes},
-        process::{Address, Command, Outlet, Process},
+        process::{Address, Block, Chosen, Command, Outlet, Process},
     },
     rank::Rank,
     seam::{
         entry::{self, Entry},
-        platform::{DataId, Outgoing, Platform, UniverseId},
+        platform::{DataId, Outgoing, Platform, UniverseId, Unneeded},
         trace,
     },
+    timeout::Timeout,
 };
-use contents::Blocks;
-pub(crate) use copies::{Own, PendingCopy, Slot};
+use contents::{Blocks, Contents};
 pub(crate) use exchange::Edge;
 use exchange::Exchanges;
 use job::Job;
+pub(crate) use job::{Own, PendingCopy, Slot};
 use metrics::Metrics;
 use wait::{Pace, Waiting};
 pub(crate) use wait::{Span, Waited};
@@ -163,6 +159,81 @@ impl Engine {
             self.execute();
         }
         result
+    }
+
+    /// Carries out what the process has decided.
+    #[cold]
+    fn execute(&mut self) {
+        self.commands.defer(true);
+        while let Some(command) = self.commands.next() {
+            match command {
+                Command::Conclude(block, committed) => self.conclude(block, committed),
+                Command::FailRequests(block, code, chosen) => {
+                    self.fail_requests(block, code, chosen);
+                }
+                Command::Interrupted(block) => {
+                    self.tell(&Entry::Interrupted { number: self.block(block).scope });
+                }
+                Command::Finish(block) if self.process.current(block).is_some() => {
+                    self.drain_and_vote(block, Timeout::Poll);
+                }
+                Command::Finish(_) => {}
+                Command::RetireContexts(data, context, refill) => {
+                    self.platform.retire_contexts(data, context, refill);
+                }
+                Command::Aborted(comm, block, report) => {
+                    let me = self.comm(comm).me;
+                    let comm = metrics::name_of(&self.process, comm);
+                    self.tell(&Entry::Agreed { comm, me, block, report });
+                }
+                Command::Died(address, source) => {
+                    let known = (&self.process, &self.job, &*self.platform);
+                    let died = self.metrics.count_death(address, source, known);
+                    self.tell(&died);
+                }
+                Command::Dismissed => self.job.dismissed = true,
+                Command::DiscardUniverse(universe) => {
+                    self.platform.discard(Unneeded::Universe(universe));
+                }
+                Command::DiscardData(data) => self.platform.discard(Unneeded::Data(data)),
+                Command::DiscardStaleMessages(comm) => self.discard_stale_messages(comm),
+            }
+        }
+        self.commands.defer(false);
+    }
+
+    /// Ends the pending requests of a block that were chosen.
+    fn fail_requests(&mut self, key: BlockKey, code: FaultCode, chosen: Chosen) {
+        if !self.process.current(key).is_some_and(Block::is_running) {
+            return;
+        }
+        match chosen {
+            Chosen::All => self.fail_pending(key, code, |_, _| true),
+            Chosen::Operations => {
+                self.fail_pending(key, code, |_, need| !matches!(need, Need::Inner(_)));
+            }
+            Chosen::Needing(dead) => {
+                let needs = |contents: &Contents, need| match need {
+                    Need::Peer(peer) => peer == dead,
+                    Need::Anybody | Need::All | Need::Living(_) | Need::Rider(_) => true,
+                    Need::Neighbours(at) => contents.exchanges[at as usize].needs(dead),
+                    Need::Nobody | Need::Inner(_) | Need::Foreign => false,
+                };
+                self.fail_pending(key, code, needs);
+                self.doubt(key);
+            }
+        }
+    }
+
+    /// Ends the use of what no rank asks for any more.
+    pub(crate) fn sweep(&mut self) {
+        let mut out = self.commands.outlet(&mut *self.platform);
+        self.process.sweep(|key| self.job.copies.need(key), &mut out);
+        if self.commands.are_due() {
+            self.execute();
+        }
+        let process = &self.process;
+        self.job.numbers.retain(|(universe, _)| process.knows(*universe));
     }
 
     /// Registers a communicator: `members[rank]` is the process in the universe, `me` our rank.

@@ -24,8 +24,8 @@ use core::ops::Range;
 
 use super::{
     BlockKey, Engine, Need,
+    contents::NEIGHBOURS,
     exchange::{Edge, Exchange, Message, Role},
-    tags::NEIGHBOURS,
 };
 use crate::{
     fault::FaultCode,

@@ -52,7 +52,7 @@ use crate::{
 pub(crate) struct WindowId(u64);
 
 /// What a process knows of a window of its own.
-struct WindowState {
+pub(super) struct WindowState {
     id: WindowId,
     comm: CommKey,
     number: u32,
@@ -132,7 +132,7 @@ pub(super) fn kind(buffer: &dyn Buffer) -> u64 {
 /// The memory of this rank that others use.
 #[derive(Default)]
 pub(super) struct Windows {
-    known: Vec<WindowState>,
+    pub(super) known: Vec<WindowState>,
     /// How many windows were made.
     made: u64,
     /// Undecided blocks in which others may access these windows.
@@ -171,18 +171,9 @@ impl Windows {
     }
 
     /// Others may use the windows of this communicator in the block, if there are any.
-    #[inline]
     pub(super) fn serve(&mut self, key: BlockKey, comm: CommKey) {
         if self.known.iter().any(|window| window.comm == comm) {
             self.serving.push(key);
-        }
-    }
-
-    /// The block is decided.
-    #[inline]
-    pub(super) fn end_serving(&mut self, key: BlockKey) {
-        if !self.serving.is_empty() {
-            self.serving.retain(|served| *served != key);
         }
     }
 

@@ -3,12 +3,8 @@
 //! the modules that bodies name are empty.
 
 mod facts;
-mod holdings;
 
-pub use self::{
-    facts::{Facts, facts},
-    holdings::Holdings,
-};
+pub use self::facts::{Facts, Holdings, facts};
 
 mod calls {
     pub(super) mod comm {}

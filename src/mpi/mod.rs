@@ -4,7 +4,7 @@
 //! a test checks; no files of them import each other in a circle.
 //!
 //! ```text
-//! mod          what the engine sees; beside it `facts`, `holdings`, `baseline`
+//! mod          what the engine sees; beside it `facts`, `baseline`
 //! lifecycle    start, spawn, communicators made with others, exit, watchdog
 //! operations   what is under way, and the communicators it runs on; the platform itself
 //! transport    frames between processes: by MPI, by memory that those of a node share
@@ -22,7 +22,6 @@ mod baseline;
 mod calls;
 mod deaths;
 mod facts;
-mod holdings;
 mod lifecycle;
 mod node;
 mod openmpi5;
@@ -40,8 +39,7 @@ use operations::contexts::lane_of;
 pub use self::{
     baseline::Baseline,
     calls::{comm::communicators, kept::Origin},
-    facts::{Facts, facts},
-    holdings::Holdings,
+    facts::{Facts, Holdings, facts},
     lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
     node::trace::record,
     operations::{platform::MpiPlatform, users::Ended, users_requests::Kept, users_table::Spread},
@@ -72,6 +70,43 @@ impl MpiPlatform {
         let (operations, quarantined) = self.table.held();
         let operations = operations + self.flights.count();
         Holdings { communicators: calls::comm::live(), operations, quarantined }
+    }
+
+    /// Ends the requests that are over, messages and others.
+    fn settle_all(&mut self, records: &mut [Record]) -> Settled {
+        let mut settled = self.flights.settle(records);
+        loop {
+            let others = self.settle_others(&mut records[settled.complete..]);
+            settled.complete += others.complete;
+            settled.failed |= others.failed;
+            if others.complete == 0 || others.failed {
+                return settled;
+            }
+            let rest = self.flights.settle(&mut records[settled.complete..]);
+            settled.complete += rest.complete;
+            settled.failed |= rest.failed;
+        }
+    }
+
+    /// Ends requests that are over and no messages with a peer, up to the next that is one.
+    fn settle_others(&mut self, records: &mut [Record]) -> Settled {
+        let mut complete = 0;
+        while let Some(record) = records.get_mut(complete)
+            && let (false, Some(id)) = (record.is_over(), record.id())
+        {
+            if self.table.is_whole(id) {
+                // Written in its place: copied after it was put together it would be waited for.
+                record.end_at_once(0);
+                complete += 1;
+                continue;
+            }
+            platform::look(self, record);
+            if !record.is_complete() {
+                return Settled { complete, failed: record.is_over() };
+            }
+            complete += 1;
+        }
+        Settled { complete, failed: false }
     }
 }
 

@@ -53,7 +53,6 @@
 //!
 //! Reference: Hassani et al. 2015, §3.1; ULFM team 2015, "Logarithmic Agreement Routine".
 
-mod block;
 mod fast;
 pub(super) mod fusion;
 mod retirement;
@@ -78,10 +77,9 @@ use crate::{
     ids::{BlockId, CommId},
     rank::{Rank, RankSet},
 };
-use block::{Block, Decided, Fast};
 use fusion::Fusion;
 use routes::{Route, Way};
-use window::Window;
+use window::{Block, Decided, Fast, Window};
 
 /// The commits of all blocks of one communicator, at one rank.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -20,7 +20,6 @@
 //! | [`handshake`] | the steps of a recovery, and what follows deaths in them | Hassani 2015 §3.3 |
 //! | [`roster`] | who holds which rank, before and after a rebuild | Hassani 2015 §3.3 |
 //! | [`interrupt`] | the flood that cuts a doomed block short | ULFM 2015, "Revoke" |
-//! | [`stages`] | how far the others are in a patient block | – |
 //! | [`riders`] | small collectives that ride on a commit, when a rank waits for them before | – |
 //! | [`rounds`] | collectives among some of the ranks, round by round | Thakur 2005 §4 |
 //! | [`message`], [`codec`] | what travels, and its bytes | – |
@@ -41,7 +40,6 @@ pub mod process;
 pub mod riders;
 pub mod roster;
 pub mod rounds;
-pub mod stages;
 pub mod tree;
 pub mod view;
 

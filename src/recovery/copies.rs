@@ -18,7 +18,7 @@
 use alloc::{vec, vec::Vec};
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Need, Own, PendingCopy, Slot, tags},
+    engine::{BlockKey, CommKey, Engine, Need, Own, PendingCopy, Slot, contents},
     error::Error,
     fault::{Fault, FaultCode, FaultReport},
     native::Element,
@@ -35,7 +35,7 @@ use crate::{
 /// comes home. Two ranks that are each other's partner send both ways at once.
 const HOME: u32 = 1;
 
-pub use crate::engine::tags::MAX_SLOTS;
+pub use crate::engine::contents::MAX_SLOTS;
 
 impl Engine {
     /// Copies a state into the block: to the partner, and from the rank whose partner we are.
@@ -267,7 +267,7 @@ impl Engine {
     }
 
     fn copy_tag(&self, key: BlockKey, offset: u32) -> u32 {
-        self.blocks.wire_tag(key, tags::FIRST_COPY + offset)
+        self.blocks.wire_tag(key, contents::FIRST_COPY + offset)
     }
 
     /// The length of a state is told to the partner when the state is first protected.

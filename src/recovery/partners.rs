@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, tags},
+    engine::{BlockKey, CommKey, Engine, contents},
     error::Error,
     rank::Rank,
 };
@@ -83,7 +83,7 @@ impl Partners for OfProgram {
     }
 
     fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
-        let tag = engine.blocks.wire_tag(key, tags::WORDS);
+        let tag = engine.blocks.wire_tag(key, contents::WORDS);
         engine.pass_words(key, mine, tag)
     }
 }

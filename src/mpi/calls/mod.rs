@@ -12,7 +12,6 @@ pub(super) mod inside;
 pub(super) mod kept;
 pub(super) mod library;
 pub(super) mod matched;
-pub(super) mod message;
 pub(super) mod reduce;
 pub(super) mod request;
 pub(super) mod strided;

@@ -3,20 +3,18 @@
 //! ```text
 //! table            operations of ours and of the user, as long as MPI or somebody wants them
 //! in_flight        messages of blocks, in the records that have their buffers
-//! post             starts all other operations
 //! probe            messages that are looked for before they are received
 //! users            requests and communicators of a program that owns its MPI; users_table finds
 //!                  them, users_requests shares them with the program
 //! files            what accesses to files name
 //! contexts         the communicators of operations, some made in advance
-//! platform         all of it in one value
+//! platform         all of it in one value; starts all other operations
 //! ```
 
 pub(super) mod contexts;
 pub(super) mod files;
 pub(super) mod in_flight;
 pub(super) mod platform;
-mod post;
 pub(super) mod probe;
 pub(super) mod table;
 pub(super) mod users;

@@ -2,26 +2,46 @@
 //!
 //! The rooms above put it together, add to it and end it; `mpi/mod.rs` shows it to the engine.
 
-use std::{mem, time::Instant};
+use std::{mem, rc::Rc, time::Instant};
 
 use super::{
-    contexts::DataComm,
+    contexts::{DataComm, lane_of},
     files::Files,
     in_flight::Flights,
     probe::Messages,
-    table::Table,
-    users::{Users, UsersComms},
+    table::{Extra, Own, State, Table},
+    users::UsersComms,
 };
 use crate::{
+    fault::FaultCode,
     mpi::{
-        calls::{comm::Comm, ulfm::Ulfm},
+        calls::{
+            collectives::Layout,
+            comm::{Comm, Handle},
+            inside,
+            library::{BUFFER, COUNT, Refusal},
+            ulfm::Ulfm,
+        },
         transport::control::Control,
     },
+    native::{Exposure, Kind, Request},
     seam::{
-        platform::{self, DataId, Settled, Setup},
-        record::Record,
+        buffer::AnyBuffer,
+        platform::{DataId, FileAccess, Lane, Operation, Posted, Setup},
     },
 };
+
+/// `MPI_ERR_FILE` of Open MPI.
+const FILE: i32 = 30;
+
+/// What was started.
+struct Started {
+    kind: Kind,
+    request: Request,
+    comm: Option<Handle>,
+    /// What it needs beside its buffer.
+    extra: Option<Box<Extra>>,
+}
 
 /// Who ends MPI.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,41 +90,81 @@ impl MpiPlatform {
         }
     }
 
-    /// Ends the requests that are over, messages and others.
-    pub(in crate::mpi) fn settle_all(&mut self, records: &mut [Record]) -> Settled {
-        let mut settled = self.flights.settle(records);
-        loop {
-            let others = self.settle_others(&mut records[settled.complete..]);
-            settled.complete += others.complete;
-            settled.failed |= others.failed;
-            if others.complete == 0 || others.failed {
-                return settled;
-            }
-            let rest = self.flights.settle(&mut records[settled.complete..]);
-            settled.complete += rest.complete;
-            settled.failed |= rest.failed;
+    /// Starts an operation, and has its buffer until it is over.
+    pub(in crate::mpi) fn start_operation(
+        &mut self,
+        lane: Lane,
+        operation: &Operation,
+        mut buffer: AnyBuffer,
+    ) -> Result<Posted, (FaultCode, AnyBuffer)> {
+        let started = buffer.expose().and_then(|exposure| {
+            let started = match operation {
+                Operation::File(access) => self.launch_access(*access, &exposure),
+                _ => self.launch(lane, operation, &exposure),
+            };
+            started.map(|started| (started, exposure))
+        });
+        let (Started { kind, request, comm, extra }, exposure) = match started {
+            Ok(started) => started,
+            Err(code) => return Err((code, buffer)),
+        };
+        let Exposure { elements, element, .. } = exposure;
+        if kind == Kind::Send && request.raw() == self.flights.finished() {
+            return Ok(Posted::Complete(elements, buffer));
         }
+        let lane = if kind == Kind::File { Lane::NOWHERE } else { lane };
+        let (buffer, state) = (Some(buffer), State::Wanted);
+        let own = Own { kind, elements, element, comm, buffer, _extra: extra, state };
+        Ok(Posted::Running(self.table.add(request, lane, own)))
     }
 
-    /// Ends requests that are over and no messages with a peer, up to the next that is one.
-    fn settle_others(&mut self, records: &mut [Record]) -> Settled {
-        let mut complete = 0;
-        while let Some(record) = records.get_mut(complete)
-            && let (false, Some(id)) = (record.is_over(), record.id())
-        {
-            if self.table.users.get(id).is_some_and(Users::is_whole) {
-                // Written in its place: copied after it was put together it would be waited for.
-                record.end_at_once(0);
-                complete += 1;
-                continue;
+    /// Starts an operation on the communicator of a context.
+    fn launch(
+        &mut self,
+        lane: Lane,
+        operation: &Operation,
+        exposure: &Exposure,
+    ) -> Result<Started, FaultCode> {
+        let comm = lane_of(&self.data, lane).ok_or(FaultCode::Interrupted)?;
+        let (mut kind, mut extra) = (Kind::Receive, None);
+        let request = match *operation {
+            Operation::Send { to, tag, synchronous } => {
+                kind = Kind::Send;
+                // SAFETY: the slot keeps the buffer until the request is over.
+                unsafe { Request::send(comm, exposure, to, tag, synchronous, &inside::ordinary()) }
             }
-            platform::look(self, record);
-            if !record.is_complete() {
-                return Settled { complete, failed: record.is_over() };
+            _ if !exposure.writable => return Err(FaultCode::Mpi(BUFFER)),
+            Operation::Receive { from, tag } => {
+                // SAFETY: as above.
+                unsafe { Request::receive(comm, exposure, from, tag, &inside::ordinary()) }
             }
-            complete += 1;
-        }
-        Settled { complete, failed: false }
+            Operation::ReceiveMatched { message, .. } => {
+                let message = self.messages.take(message).ok_or(FaultCode::Interrupted)?;
+                // SAFETY: as above.
+                unsafe { message.receive(*exposure) }
+            }
+            Operation::Collective(ref collective) => {
+                kind = Kind::Plain;
+                let shape = collective.check(comm.rank(), comm.size(), exposure.elements);
+                shape.map_err(|_| FaultCode::Mpi(COUNT))?;
+                let layout = Layout::of(collective).map_err(Refusal::fault)?;
+                let layout = &extra.insert(Box::new(Extra { layout, _file: None })).layout;
+                // SAFETY: the slot keeps buffer and layout until then; the shape was checked.
+                unsafe { Request::collective(comm, *exposure, collective, layout) }
+            }
+            Operation::File(_) => return Err(FaultCode::Mpi(FILE)),
+        };
+        let (request, comm) = (request.map_err(Refusal::fault)?, Some(comm.handle()));
+        Ok(Started { kind, request, comm, extra })
+    }
+
+    /// Starts an access to a file.
+    fn launch_access(&self, access: FileAccess, exposure: &Exposure) -> Result<Started, FaultCode> {
+        let file = self.files.get(access.file).ok_or(FaultCode::Mpi(FILE))?;
+        // SAFETY: the slot keeps buffer and file until the request is over.
+        let request = unsafe { file.start(access, exposure) }.map_err(Refusal::fault)?;
+        let extra = Extra { layout: Layout::default(), _file: Some(Rc::clone(file)) };
+        Ok(Started { kind: Kind::File, request, comm: None, extra: Some(Box::new(extra)) })
     }
 }
 

@@ -22,58 +22,19 @@ use crate::{
         collectives::Layout,
         comm::Handle,
         files::File,
-        library::{PROC_FAILED_PENDING, Refusal},
+        library::PROC_FAILED_PENDING,
         request::{Done, Types, empty_status},
         ulfm::Ulfm,
     },
     native::{Kind, Request},
     seam::{
         buffer::AnyBuffer,
-        platform::{DataId, Lane, PostId, Progress, Status},
+        platform::{DataId, Lane, PostId, Progress},
     },
 };
 
 /// Operations of a revoked communicator are over within 0.5 ms.
 const DRAIN_WITHIN: Duration = Duration::from_millis(2);
-
-impl Kind {
-    /// True when its status says how much has come.
-    #[inline]
-    pub(super) fn is_counted(self) -> bool {
-        matches!(self, Self::File | Self::Receive | Self::Cancelled)
-    }
-
-    /// Asks MPI to end a receive.
-    pub(super) fn cancel(&mut self, request: &mut Request) {
-        if *self == Self::Receive && !request.is_over() {
-            *self = Self::Cancelled;
-            request.cancel();
-        }
-    }
-
-    /// What an operation that is over has moved, of so many elements of this datatype.
-    pub(super) fn moved(
-        self,
-        done: &Done,
-        elements: usize,
-        element: Result<ffi::MPI_Datatype, FaultCode>,
-    ) -> Progress {
-        if self == Self::Cancelled && done.is_cancelled() {
-            return Progress::Complete(Status { cancelled: true, ..Status::default() });
-        }
-        if !self.is_counted() {
-            return Progress::Complete(Status { elements, ..Status::default() });
-        }
-        match element.and_then(|element| done.count(element).map_err(Refusal::fault)) {
-            Ok(elements) if self == Self::File => {
-                Progress::Complete(Status { elements, ..Status::default() })
-            }
-            counted => {
-                counted.map_or_else(Progress::Failed, |it| Progress::Complete(done.told(it)))
-            }
-        }
-    }
-}
 
 /// What MPI may use beside the buffer until the request is over, for the few operations that need
 /// more.
@@ -216,6 +177,12 @@ impl Table {
             *buffer = own.buffer;
         }
         progress
+    }
+
+    /// True for a message of the user that is over, and has not failed. No call is made.
+    #[inline]
+    pub(in crate::mpi) fn is_whole(&mut self, post: PostId) -> bool {
+        self.users.get(post).is_some_and(Users::is_whole)
     }
 
     /// Asks MPI to end a receive, or whatever the user has started. If it has failed for its block,

@@ -22,7 +22,7 @@ use crate::{
             comm::Comm,
             inside,
             library::{PROC_FAILED, REVOKED, Refusal},
-            message,
+            request,
             ulfm::Ulfm,
         },
         deaths,
@@ -265,7 +265,7 @@ impl Control {
         let open = self.universes.iter_mut().flatten().filter(|universe| !universe.revoked).rev();
         for universe in open.take(if chores { usize::MAX } else { 1 }) {
             universe.sweep(&mut self.news);
-            match message::next_message(&universe.control, SLOW) {
+            match request::next_message(&universe.control, SLOW) {
                 Ok(None) => {}
                 Ok(Some((from, bytes))) => {
                     let frame = Frame::from_vec(bytes);

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Block, Commit, Decided, Fast, block::Gathering};
+use super::{Block, Commit, Decided, Fast, window::Gathering};
 use crate::{
     ids::{Ballot, BlockId},
     protocol::{

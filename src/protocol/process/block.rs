@@ -262,6 +262,23 @@ impl Process {
         Some(&self.blocks[key.slot()]).filter(|block| block.generation == key.generation())
     }
 
+    /// True when a block that was started before this one, and that this rank is still in, has
+    /// been interrupted.
+    #[inline]
+    pub fn doomed_around(&self, key: BlockKey) -> bool {
+        self.interrupted.iter().any(|outer| {
+            let current = self.current(*outer).filter(|_| !self.orphans.contains(outer));
+            let serial = self.block(key).serial;
+            current.is_some_and(|outer| outer.phase == Phase::Open && outer.serial < serial)
+        })
+    }
+
+    /// True when no block that is in use was interrupted.
+    #[inline]
+    pub fn is_undisturbed(&self) -> bool {
+        self.interrupted.is_empty()
+    }
+
     /// All blocks that are in use.
     pub fn used_blocks(&self) -> Vec<BlockKey> {
         let used = self.blocks.iter().enumerate().filter(|(_, block)| block.phase != Phase::Free);

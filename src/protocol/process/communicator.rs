@@ -4,13 +4,11 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use super::Patience;
+use super::{Patience, patience::Stages};
 use crate::{
     fault::FaultCode,
     ids::{BlockId, BlockKey, CommId, CommKey, DataId, UniverseId},
-    protocol::{
-        commit::Commit, exchange::Shape, interrupt::Interrupts, riders::Riders, stages::Stages,
-    },
+    protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts, riders::Riders},
     rank::Rank,
 };
 

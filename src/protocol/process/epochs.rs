@@ -277,12 +277,6 @@ impl Process {
         state.open.is_empty() && state.over.is_some_and(passed)
     }
 
-    /// True when [`Self::sweep`] may find something.
-    #[inline]
-    pub fn is_sweep_due(&self) -> bool {
-        self.sweep_due
-    }
-
     /// Frees what is over and asked for by no rank, unless the driver needs it.
     pub fn sweep(&mut self, needed: impl Fn(CommKey) -> bool, out: &mut impl Outlet) {
         self.sweep_due = false;

@@ -47,26 +47,9 @@ impl Process {
         (!state.commit.dead().is_empty()).then_some(FaultCode::ProcessFailed)
     }
 
-    /// True when a block that was started before this one, and that this rank is still in, has
-    /// been interrupted.
-    #[inline]
-    pub fn doomed_around(&self, key: BlockKey) -> bool {
-        self.interrupted.iter().any(|outer| {
-            let current = self.current(*outer).filter(|_| !self.orphans.contains(outer));
-            let serial = self.block(key).serial;
-            current.is_some_and(|outer| outer.phase == Phase::Open && outer.serial < serial)
-        })
-    }
-
     /// True when a block that this process has not finished is doomed.
     pub fn is_interrupted(&self, key: BlockKey) -> bool {
         self.interrupted.contains(&key)
-    }
-
-    /// True when no block that is in use was interrupted.
-    #[inline]
-    pub fn is_undisturbed(&self) -> bool {
-        self.interrupted.is_empty()
     }
 
     /// True when this rank is in a block that is interrupted.

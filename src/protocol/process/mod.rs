@@ -48,12 +48,12 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use smallvec::SmallVec;
 
-use self::universe::Universe;
 pub use self::{
     block::{Block, Level, NO_BLOCK, Need, Patience, Phase},
     communicator::Communicator,
     epochs::Remembered,
 };
+use self::{patience::Stages, universe::Universe};
 use super::{
     Effects, Event,
     commit::Commit,
@@ -61,7 +61,6 @@ use super::{
     fused::Values,
     interrupt::Interrupts,
     message::{Message, Yes},
-    stages::Stages,
 };
 use crate::{
     fault::{FaultCode, FaultReport},
@@ -402,6 +401,12 @@ impl Process {
     #[inline]
     pub fn started(&self) -> u64 {
         self.serial
+    }
+
+    /// True when [`Self::sweep`] may find something.
+    #[inline]
+    pub fn is_sweep_due(&self) -> bool {
+        self.sweep_due
     }
 
     /// True when this process has left the job.
