@@ -22,8 +22,26 @@ impl Digest {
     /// The digest of one number: its place in the whole and its bits.
     #[must_use]
     pub fn of(place: u64, value: f64) -> Self {
+        Self::of_bits(place, value.to_bits())
+    }
+
+    /// The digest of one value that is no `f64`: its place in the whole and its bits.
+    #[must_use]
+    pub const fn of_bits(place: u64, bits: u64) -> Self {
         let position = mix(place.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1));
-        Self(mix(position ^ mix(value.to_bits())))
+        Self(mix(position ^ mix(bits)))
+    }
+
+    /// The digest as a number, which reductions of `u64` add as [`Digest::and`] does.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The digest of this number.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 
     /// The digest of two disjoint parts together.
@@ -52,7 +70,8 @@ impl fmt::Display for Digest {
 }
 
 /// The finalizer of `SplitMix64`: every input bit changes about half of the output bits.
-const fn mix(mut bits: u64) -> u64 {
+#[must_use]
+pub const fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)

@@ -70,19 +70,23 @@ impl<'a> Witness<'a> {
         witness
     }
 
-    /// Rebuilds after a death, repeats after a fault without one, and gives up when the application
-    /// itself has objected, as it would do so again.
+    /// Rebuilds or shrinks after a death, repeats after a fault without one, and gives up when the
+    /// application itself has objected, as it would do so again.
     pub fn policy(&self) -> impl Policy + use<'a> {
-        let Faults { recovery, .. } = self.faults;
-        let rebuild = policy::Rebuild { placement: recovery.placement(), times: PATIENCE };
+        let placement = self.faults.recovery.placement();
         let recovering = Rc::clone(&self.recovering);
         let at_risk = self.end_of_process();
         move |situation: &Situation<'_>| {
             let Recovering { joined, since } = &*recovering;
             since.set(since.get().or_else(|| Some(Instant::now())));
-            let decision = rebuild.decide(situation);
+            let decision = match placement {
+                Some(placement) => policy::Rebuild { placement, times: PATIENCE }.decide(situation),
+                // Each shrink has fewer ranks than the one before: no number of them is too many.
+                None if !situation.dead.is_empty() => Decision::Shrink,
+                None => policy::Retry { times: PATIENCE }.decide(situation),
+            };
             match decision {
-                Decision::Rebuild(_) => {
+                Decision::Rebuild(_) | Decision::Shrink => {
                     joined.set(joined.get() + 1);
                     at_risk(Phase::RECOVERY, joined.get());
                     decision

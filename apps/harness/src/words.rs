@@ -75,6 +75,9 @@ pub enum Recovery {
     Rebuild,
     /// The survivors shrink, and merge with a new process at the end of the ranks.
     Merge,
+    /// The survivors shrink, and share the work of the lost rank out among themselves. Only an
+    /// application whose work can be shared out anew has a word for this.
+    Survivors,
 }
 
 impl Recovery {
@@ -91,12 +94,13 @@ impl Recovery {
         }
     }
 
-    /// Where the replacements go.
+    /// Where the replacements go, if there are any.
     #[must_use]
-    pub const fn placement(self) -> fampi::Placement {
+    pub const fn placement(self) -> Option<fampi::Placement> {
         match self {
-            Self::Rebuild => fampi::Placement::SameRanks,
-            Self::Merge => fampi::Placement::Append,
+            Self::Rebuild => Some(fampi::Placement::SameRanks),
+            Self::Merge => Some(fampi::Placement::Append),
+            Self::Survivors => None,
         }
     }
 }

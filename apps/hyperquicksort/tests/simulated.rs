@@ -1,0 +1,293 @@
+//! `HyperQuickSort` itself on simulated ranks, with deaths cut anywhere by a seed.
+//!
+//! `FAMPI_SEEDS=1000 cargo test --release -p hyperquicksort --test simulated` runs more seeds;
+//! `FAMPI_SEED=42 cargo test --release -p hyperquicksort --test simulated -- one_seed --nocapture`
+//! repeats one, with its transcript.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use fampi::sim::{Crash, Draw, Ending, Report, Simulation, compute, crash};
+use harness::simulated::{agreed, most_effects, number, reproduce};
+use hyperquicksort::options::{Options, Request};
+use hyperquicksort::report::Events;
+use hyperquicksort::resilience::{self, Hooks, SortError};
+
+/// How many seeds run when nobody says how many.
+const SEEDS: u64 = 300;
+/// The first effects of a process belong to the launch, which nobody could recover from.
+const LAUNCH_EFFECTS: u64 = 8;
+const COUNT: &str = "n=1000";
+const DIGEST: &str = "9eaf8470130d4835";
+const STORES: [&str; 3] = ["lineage", "copies", "files"];
+
+/// What must not depend on deaths, and what happened.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    digest: String,
+    events: Option<Events>,
+}
+
+type Sorted = Result<Seen, SortError>;
+
+/// A run with deaths.
+#[derive(Clone, Debug)]
+struct Case {
+    seed: u64,
+    ranks: u32,
+    spares: u32,
+    words: Vec<String>,
+    crashes: Vec<Crash>,
+}
+
+impl Case {
+    /// A run without deaths but those of its words.
+    fn calm(ranks: u32, words: &str) -> Self {
+        let words = words.split_whitespace().map(str::to_owned).collect();
+        Self { seed: 0, ranks, spares: 0, words, crashes: Vec::new() }
+    }
+
+    fn drawn_from(seed: u64) -> Self {
+        let mut draw = Draw(seed);
+        let ranks = draw.one_of(&[2, 3, 4, 4, 5, 8]);
+        let store = draw.one_of(&STORES);
+        let recovery = draw.one_of(&["none", "none", "rebuild"]);
+        let pivot = draw.one_of(&["sample", "medians", "root"]);
+        let owners = draw.one_of(&["balanced", "paper"]);
+        let split = draw.one_of(&["even", "strict"]);
+        let mut case = Self::calm(
+            ranks,
+            &format!(
+                "store={store} recovery={recovery} pivot={pivot} owners={owners} split={split}"
+            ),
+        );
+        (case.seed, case.spares) = (seed, draw.below(2) as u32);
+        let effects = calm_effects(ranks, store);
+        // One rank is left; replacements may be struck, too.
+        let most = u64::from(ranks) - 1;
+        let most = if recovery == "none" { most } else { most.min(3) };
+        let mut struck = Vec::new();
+        for _ in 0..draw.below(most + 1) {
+            let process = draw.below(u64::from(ranks + case.spares)) as u32;
+            if struck.contains(&process) || (recovery == "none" && process >= ranks) {
+                continue;
+            }
+            struck.push(process);
+            let first = if process < ranks { LAUNCH_EFFECTS } else { 1 };
+            case.crashes.push(if process < ranks && draw.below(4) == 0 {
+                Crash::at_time(process, Duration::from_micros(300 + draw.below(3_000)))
+            } else {
+                Crash::before_effect(process, first + draw.below(effects))
+            });
+        }
+        case
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|it| it == word)
+    }
+}
+
+/// How many effects the busiest process has when nobody dies.
+fn calm_effects(ranks: u32, store: &str) -> u64 {
+    static KNOWN: Mutex<BTreeMap<(u32, String), u64>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = || most_effects(&run(&Case::calm(ranks, &format!("store={store}")), false));
+    *known.entry((ranks, store.to_owned())).or_insert_with(run)
+}
+
+fn folder(case: &Case) -> PathBuf {
+    let Case { seed, ranks, .. } = case;
+    let thread = format!("{:?}", std::thread::current().id());
+    let name = format!("lists-{}-{seed}-{ranks}", thread.replace(['(', ')'], ""));
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn run(case: &Case, trace: bool) -> Report<Sorted> {
+    let folder = folder(case);
+    let words = [COUNT.to_owned(), format!("folder={}", folder.display())];
+    let words = words.into_iter().chain(case.words.iter().cloned());
+    let Ok(Request::Run(options)) = Options::parse(words) else { panic!("these are options") };
+    let simulation = Simulation::new(case.ranks).seed(case.seed).spares(case.spares).trace(trace);
+    let simulation = simulation.crashes(case.crashes.iter().copied());
+    let report = simulation.run_world(move |world| {
+        let hooks = Hooks { die: &|_| crash(), pause: &compute, watch: &mut |_| {} };
+        let (world, result) = resilience::sort::<i32>(world, &options, hooks);
+        world.finalize();
+        result.map(|sorted| {
+            sorted.clear();
+            assert_eq!(sorted.summary.wrong, None);
+            Seen { digest: sorted.summary.digest.to_string(), events: sorted.events }
+        })
+    });
+    let _ = std::fs::remove_dir_all(folder);
+    report
+}
+
+/// What is wrong with a run, if something is; else how many died in it.
+fn judge(case: &Case, report: &Report<Sorted>) -> Result<u64, String> {
+    let mut results = report.results();
+    let troubled = results.any(|result| matches!(result, Err(SortError::Trouble(_))));
+    if case.has("store=copies") && troubled {
+        return lost_with_its_copy(case, report);
+    }
+    let (result, deaths) = agreed(report)?;
+    match result {
+        Ok(seen) if seen.digest == DIGEST => Ok(deaths),
+        Ok(seen) => Err(format!("digest: {seen:?}")),
+        Err(error) => Err(format!("the sort was given up: {error}")),
+    }
+}
+
+/// Copies may be lost with the lists: then one rank says so, and all end.
+fn lost_with_its_copy(case: &Case, report: &Report<Sorted>) -> Result<u64, String> {
+    let said = report.results().filter(|it| matches!(it, Err(SortError::Trouble(Some(_)))));
+    let (said, ended) = (said.count(), report.results().count());
+    let troubles = report.results().filter(|it| matches!(it, Err(SortError::Trouble(_))));
+    let deaths = report.processes.iter().filter(|it| matches!(it.ending, Ending::Crashed)).count();
+    let stuck = report.processes.iter().any(|it| matches!(it.ending, Ending::Stuck(_)));
+    // The rank that was to speak may have died after the verdict.
+    let right = said <= 1 && troubles.count() == ended && !stuck;
+    let right = right && deaths > 1 && (said == 1 || deaths > 2);
+    if right { Ok(deaths as u64) } else { Err(format!("{said} of {ended} spoke: {case:?}")) }
+}
+
+#[test]
+fn without_deaths_simulated_ranks_have_the_digest_of_the_specification() {
+    for (ranks, words) in [
+        (1, ""),
+        (2, "store=copies"),
+        (3, "store=files"),
+        (4, "parts=64"),
+        (5, "owners=paper pivot=root split=strict"),
+        (8, "local=comparison pivot=medians repeat=3"),
+    ] {
+        for result in run(&Case::calm(ranks, words), false).expect_orderly() {
+            assert_eq!(result.expect("nobody dies").digest, DIGEST, "{ranks} {words}");
+        }
+    }
+}
+
+#[test]
+fn seeds_of_deaths_anywhere_change_no_digest() {
+    let seeds = number("FAMPI_SEEDS").unwrap_or(SEEDS);
+    let mut deaths = 0;
+    for seed in 0..seeds {
+        let case = Case::drawn_from(seed);
+        deaths += judge(&case, &run(&case, false)).unwrap_or_else(|wrong| {
+            panic!("{wrong}\n{case:?}\n{}", reproduce("hyperquicksort", seed))
+        });
+    }
+    println!("{deaths} deaths in {seeds} runs");
+    assert!(deaths >= seeds / 2, "{deaths}");
+}
+
+#[test]
+fn one_seed() {
+    let Some(seed) = number("FAMPI_SEED") else { return };
+    let case = Case::drawn_from(seed);
+    let report = run(&case, true);
+    println!("{case:#?}\n{report}");
+    if let Err(violation) = judge(&case, &report) {
+        panic!("{violation}\n{}", reproduce("hyperquicksort", seed));
+    }
+}
+
+#[test]
+fn all_but_one_may_die_at_once_or_one_after_the_other() {
+    for store in ["lineage", "files"] {
+        for survivor in 0..8 {
+            let others = (0..8).filter(|rank| *rank != survivor);
+            for at_once in [true, false] {
+                let kill = |(at, rank): (u32, u32)| {
+                    let round = if at_once { 2 } else { 1 + at % 3 };
+                    format!("kill={rank}@exchange:{round} ")
+                };
+                let kills: String = (0..).zip(others.clone()).map(kill).collect();
+                let case = Case::calm(8, &format!("store={store} {kills}"));
+                let results = run(&case, false).expect_orderly();
+                assert_eq!(results.len(), 1);
+                let seen = results[0].as_ref().expect("it is left");
+                assert_eq!(seen.digest, DIGEST, "{case:?}");
+                assert_eq!(seen.events.map(|events| events.lost), Some(7));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_death_at_any_point_costs_what_it_should() {
+    for (store, phase, redone, rebuilt) in [
+        ("lineage", "local", 1, false),
+        ("lineage", "pivot", 1, true),
+        ("lineage", "exchange", 1, true),
+        ("lineage", "merge", 1, true),
+        ("lineage", "store", 1, true),
+        ("lineage", "finish", 1, true),
+        ("copies", "exchange", 1, false),
+        ("files", "exchange", 1, false),
+    ] {
+        let round = if phase == "local" { 1 } else { 2 };
+        let case = Case::calm(4, &format!("store={store} kill=2@{phase}:{round}"));
+        for result in run(&case, false).expect_orderly() {
+            let Seen { digest, events } = result.expect("others are left");
+            let Some(events) = events else { panic!("there are events") };
+            assert_eq!(digest, DIGEST);
+            assert_eq!((events.lost, events.epoch, events.redone), (1, 2, redone), "{case:?}");
+            assert_eq!(events.rebuilt > 0, rebuilt, "{case:?}");
+        }
+    }
+}
+
+#[test]
+fn replacements_take_the_places_of_the_dead() {
+    for (spares, kills) in [
+        (0, "kill=1@merge:2"),
+        (1, "kill=1@merge:2 kill=2@pivot:3"),
+        (2, "kill=0@exchange:1 kill=3@exchange:1 kill=2@recovery:1"),
+        (1, "kill=5@update:1 kill=5@join:1"),
+    ] {
+        for store in STORES {
+            let words = format!("recovery=rebuild store={store} repeat=2 {kills}");
+            let case = Case { spares, ..Case::calm(8, &words) };
+            let results = run(&case, false).expect_orderly();
+            assert!(results.len() >= 8, "{case:?}");
+            for result in results {
+                assert_eq!(result.expect("there are replacements").digest, DIGEST, "{case:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_lost_with_its_copy_ends_the_run_with_one_sentence() {
+    // The list of rank 2 is kept at rank 3.
+    let case = Case::calm(4, "store=copies kill=2@exchange:2 kill=3@exchange:2");
+    let results = run(&case, false).expect_orderly();
+    let said: Vec<_> = results.iter().map(|it| it.clone().unwrap_err().to_string()).collect();
+    assert_eq!(said.len(), 2);
+    assert!(said[0].ends_with("those of parts 2, 3"), "{said:?}");
+    assert_eq!(said[1], "another rank cannot go on");
+}
+
+/// Rank 3 dies while it tells the others its vote, and only rank 0 has heard of it: that one knew
+/// that a round was committed, removed its files of the round before, and died; or it knew that
+/// the sort was over, and removed all files.
+#[test]
+fn a_rank_that_decides_first_and_dies_leaves_the_files_that_the_others_go_back_to() {
+    for (third, first) in (25..50).flat_map(|third| (0..5).map(move |more| (third, third + more))) {
+        let crashes = vec![Crash::before_effect(3, third), Crash::before_effect(0, first)];
+        let case = Case { seed: 146, crashes, ..Case::calm(4, "store=files pivot=root") };
+        judge(&case, &run(&case, false)).unwrap_or_else(|wrong| panic!("{wrong}\n{case:?}"));
+    }
+}
+
+#[test]
+fn equal_seeds_tell_equal_stories() {
+    for seed in 0..4 {
+        let [one, other] = [0; 2].map(|_| run(&Case::drawn_from(seed), false).fingerprint);
+        assert_eq!(one, other, "{}", reproduce("hyperquicksort", seed));
+    }
+}
