@@ -505,6 +505,11 @@ int FAMPI_TryBlock_start(MPI_Comm comm,
  else before. A persistent request is inactive once it is complete, and may be started again; to
  free a copy of it is to free it. A finished block in the list stays its owner's, who frees it.
 
+ A shrink, a rebuild and a join may be in the list while they are pending: waits for the block
+ take their steps. One that fails is a fault of the block, `FAMPI_ERR_CREATION`. One that is
+ pending when the block ends, because that was interrupted or had a limit, stays the program's,
+ which waits for it: it ends alike on all ranks.
+
  A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
  cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any
  request, that goes on beyond `timeout`: a longer wait counts from its beginning, shorter ones
@@ -888,8 +893,9 @@ int FAMPI_Comm_known_failed(MPI_Comm comm, MPI_Group *fgroup);
  Starts to make a communicator of the living ranks, in the same order. All of them call it; a
  block on `comm` that named the dead comes before. One that is not in use when a rank of it dies
  can be shrunk, too, after a block on a communicator with all its processes that named the dead;
- the wait for that one blocks in MPI's own shrink. Progress is made in waits for the request.
- Communicators are made one at a time, in the same order on all ranks.
+ the wait for that one blocks in MPI's own shrink. Progress is made in waits for the request, and
+ for a block whose list has it (`FAMPI_TryBlock_finish`). Communicators are made one at a time,
+ in the same order on all ranks; meanwhile no block is started on `comm`.
 
  `newcomm` is written when the request is complete; the program frees it. Its errors return,
  and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it. A
@@ -904,7 +910,9 @@ int FAMPI_Comm_known_failed(MPI_Comm comm, MPI_Group *fgroup);
 
  The pointers are null, or to variables that live until the request is complete.
  */
-int FAMPI_Comm_ishrink(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request);
+int FAMPI_Comm_ishrink(MPI_Comm comm,
+                       MPI_Comm *newcomm,
+                       MPI_Request *request);
 
 /*
  Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.

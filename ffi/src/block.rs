@@ -153,6 +153,11 @@ fn refuse(state: &mut State, block: GuestBlock, code: c_int) -> Result<()> {
 /// else before. A persistent request is inactive once it is complete, and may be started again; to
 /// free a copy of it is to free it. A finished block in the list stays its owner's, who frees it.
 ///
+/// A shrink, a rebuild and a join may be in the list while they are pending: waits for the block
+/// take their steps. One that fails is a fault of the block, `FAMPI_ERR_CREATION`. One that is
+/// pending when the block ends, because that was interrupted or had a limit, stays the program's,
+/// which waits for it: it ends alike on all ranks.
+///
 /// A request that is not complete after `timeout` is a fault, on all ranks, and a receive is
 /// cancelled then; `FAMPI_TIMEOUT_NEVER` has no limit. It is a fault only in a wait, for any
 /// request, that goes on beyond `timeout`: a longer wait counts from its beginning, shorter ones
@@ -244,6 +249,7 @@ pub(crate) fn finish(
         }
         state.guest.finish(block, &list.parts, limit);
         list.place_collectives(state, block);
+        list.place_makings(state, tb_request)?;
         std::mem::swap(&mut state.block(tb_request)?.parts, &mut list.parts);
         Ok(())
     });

@@ -27,6 +27,9 @@ pub(crate) struct Block {
     pub(crate) places: Vec<usize>,
     /// What was in the list.
     pub(crate) parts: Vec<Part>,
+    /// Communicators that were in the making when it was finished, in its list or in that of a
+    /// block inside of it: a wait for the block takes their steps.
+    pub(crate) makings: Vec<MPI_Request>,
     /// Where the result of a reduction on the commit goes.
     pub(crate) result: Option<Target>,
     /// States that were brought back in it, by their slots.
@@ -35,8 +38,8 @@ pub(crate) struct Block {
 
 impl Block {
     fn new(name: GuestBlock) -> Self {
-        let (places, parts, restored) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, finished: false, places, parts, result: None, restored }
+        let (places, parts, makings) = (Vec::new(), Vec::new(), Vec::new());
+        Self { name, finished: false, places, parts, makings, result: None, restored: Vec::new() }
     }
 
     /// The next one, in the memory of this one.
@@ -44,6 +47,7 @@ impl Block {
         (self.name, self.finished, self.result) = (name, false, None);
         self.places.clear();
         self.parts.clear();
+        self.makings.clear();
         if !self.restored.is_empty() {
             self.drop_restored();
         }
@@ -63,6 +67,10 @@ pub(crate) struct List {
     pub(crate) places: Vec<usize>,
     /// Collectives of ours, by their places among the parts.
     pub(crate) collectives: Vec<(usize, MPI_Request)>,
+    /// Communicators in the making, by their places among the parts.
+    pub(crate) makings: Vec<(usize, MPI_Request)>,
+    /// Those of blocks in the list.
+    pub(crate) inner_makings: Vec<MPI_Request>,
     /// Requests of ours, of which none is to be there twice.
     pub(crate) ours: Vec<usize>,
 }
@@ -238,6 +246,14 @@ impl Handles {
                 look(entry);
             }
         }
+    }
+
+    /// The communicators in the making.
+    pub(crate) fn makings(&self) -> Vec<MPI_Request> {
+        let used = self.unheard[..self.used].iter().map(|place| &self.entries[*place as usize]);
+        let pending = used
+            .filter(|entry| matches!(entry.kind, Kind::Making(_)) && !entry.handle.is_complete());
+        pending.map(|entry| entry.handle.raw).collect()
     }
 
     /// How many requests in use are not complete as far as MPI knows.

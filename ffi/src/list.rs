@@ -31,6 +31,8 @@ impl List {
         self.parts.clear();
         self.places.clear();
         self.collectives.clear();
+        self.makings.clear();
+        self.inner_makings.clear();
         self.ours.clear();
         let found = self.find(state, block, requests);
         self.ours.sort_unstable();
@@ -119,6 +121,7 @@ impl List {
             }
             Some(Entry { kind: Kind::Block(inner), .. }) if inner.finished => {
                 let part = Part::Block(inner.name);
+                self.inner_makings.extend_from_slice(&inner.makings);
                 self.add(place, part);
             }
             Some(Entry { kind: Kind::Collective(running), handle, .. }) => {
@@ -129,11 +132,35 @@ impl List {
                     return Err(FAMPI_ERR_STATE);
                 }
             }
-            Some(Entry { kind: Kind::Making(making), .. }) if making.outcome() == Some(0) => {}
+            Some(Entry { kind: Kind::Making(making), .. }) => match making.outcome() {
+                Some(0) => {}
+                over => {
+                    if over.is_none() {
+                        self.makings.push((self.parts.len(), raw));
+                    }
+                    self.add(place, Part::Making(over.is_some()));
+                }
+            },
             Some(_) => return Err(FAMPI_ERR_STATE),
         }
         self.ours.push(key(raw));
         Ok(true)
+    }
+
+    /// The block has been finished: communicators in the making are told that it waits for them.
+    pub(crate) fn place_makings(&mut self, state: &mut State, raw: MPI_Request) -> Result<()> {
+        if self.makings.is_empty() && self.inner_makings.is_empty() {
+            return Ok(());
+        }
+        let name = state.block(raw)?.name;
+        for (part, making) in &self.makings {
+            if let Some(Entry { kind: Kind::Making(making), .. }) = state.entry(*making) {
+                making.list_in(name, *part);
+            }
+        }
+        let makings = self.makings.iter().map(|(_, raw)| *raw);
+        state.block(raw)?.makings = makings.chain(self.inner_makings.drain(..)).collect();
+        Ok(())
     }
 
     /// The block has been finished: its collectives are where the list has them.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use fampi_core::{
-    guest::{Repairing, Shrinking},
+    guest::{Guest, GuestBlock, Repairing, Shrinking},
     mpi::Seat,
 };
 use mpi::ffi::MPI_Comm;
@@ -12,6 +12,8 @@ use mpi::ffi::MPI_Comm;
 pub(crate) struct Making {
     pub(crate) stage: Stage,
     pub(crate) target: *mut MPI_Comm,
+    /// The finished blocks that wait for it, and which part of them it is.
+    listed: Vec<(GuestBlock, usize)>,
 }
 
 pub(crate) enum Stage {
@@ -30,6 +32,23 @@ pub(crate) struct Plan {
 }
 
 impl Making {
+    pub(crate) fn new(stage: Stage, target: *mut MPI_Comm) -> Self {
+        Self { stage, target, listed: Vec::new() }
+    }
+
+    /// From now on a finished block waits for it, as this part of it.
+    pub(crate) fn list_in(&mut self, block: GuestBlock, part: usize) {
+        self.listed.push((block, part));
+    }
+
+    /// Tells the blocks that wait for it what it has come to, once it is over.
+    pub(crate) fn tell_blocks(&mut self, guest: &mut Guest) {
+        if let Some(code) = self.outcome() {
+            let listed = self.listed.drain(..);
+            listed.for_each(|(block, part)| guest.end_making(block, part, code == 0));
+        }
+    }
+
     /// The return code, once it is over.
     pub(crate) fn outcome(&self) -> Option<c_int> {
         match self.stage {

@@ -117,7 +117,8 @@ fn add(
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    let made = state.handles.add(Kind::Making(Box::new(Making { stage, target: newcomm })))?;
+    state.advance_making = Some(advance);
+    let made = state.handles.add(Kind::Making(Box::new(Making::new(stage, newcomm))))?;
     // SAFETY: our callers' promise, asked for null before.
     unsafe { put(request, made) }
 }
@@ -125,8 +126,9 @@ fn add(
 /// Starts to make a communicator of the living ranks, in the same order. All of them call it; a
 /// block on `comm` that named the dead comes before. One that is not in use when a rank of it dies
 /// can be shrunk, too, after a block on a communicator with all its processes that named the dead;
-/// the wait for that one blocks in MPI's own shrink. Progress is made in waits for the request.
-/// Communicators are made one at a time, in the same order on all ranks.
+/// the wait for that one blocks in MPI's own shrink. Progress is made in waits for the request, and
+/// for a block whose list has it (`FAMPI_TryBlock_finish`). Communicators are made one at a time,
+/// in the same order on all ranks; meanwhile no block is started on `comm`.
 ///
 /// `newcomm` is written when the request is complete; the program frees it. Its errors return,
 /// and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it. A

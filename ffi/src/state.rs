@@ -58,6 +58,8 @@ pub(crate) struct State {
     pub(crate) finished: ffi::MPI_Request,
     /// MPI tells us when it waits.
     is_called_back: bool,
+    /// What goes on with a communicator in the making, once there is one.
+    pub(crate) advance_making: Option<fn(&mut State, ffi::MPI_Request)>,
     /// The program has started collectives through us.
     pub(crate) collectives: bool,
     /// To make lists of.
@@ -163,6 +165,7 @@ impl State {
             handles: Handles::default(),
             users: Users::default(),
             finished,
+            advance_making: None,
             collectives: false,
             lists: Lists::default(),
             is_called_back,
@@ -371,6 +374,9 @@ extern "C" fn mpi_is_waiting() -> c_int {
             && let Some(state) = state.as_mut()
             && state.handles.unheard() > 0
         {
+            if let Some(advance) = state.advance_making {
+                state.handles.makings().into_iter().for_each(|making| advance(state, making));
+            }
             state.guest.progress_in_mpi();
             state.settle();
             state.handles.announce();
@@ -409,6 +415,7 @@ fn settle_entry(guest: &mut Guest, entry: &mut Entry) {
         Kind::Block(block) => code_of(guest, block, entry.held),
         Kind::Making(making) => {
             entry.handle.tell(empty_status());
+            making.tell_blocks(guest);
             making.outcome()
         }
         Kind::Collective(running) => {

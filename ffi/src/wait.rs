@@ -16,6 +16,7 @@ use crate::{
         Result,
     },
     handles::{Awaited, Entry, Kind},
+    recover,
     request::{empty_status, null},
     state::{State, code_of, enter},
     users,
@@ -65,7 +66,7 @@ fn awaited(state: &mut State, requests: &[MPI_Request], found: &mut Vec<Awaited>
 fn wait_block(state: &mut State, raw: MPI_Request, limit: Timeout) -> Option<Result<c_int>> {
     let State { guest, handles, .. } = state;
     let Entry { kind: Kind::Block(block), handle, held } = handles.entry(raw)? else { return None };
-    if !block.finished {
+    if !block.finished || !block.makings.is_empty() {
         return None;
     }
     if let Some(code) = handle.code() {
@@ -107,8 +108,9 @@ fn wait_for(
     if left.is_empty() || much == Much::One && any_over {
         return Ok(Wait::Done);
     }
-    if left.iter().any(|what| matches!(what, Awaited::Making)) {
-        return wait_making(state, requests, left, limit, much);
+    let makings = makings(state, requests);
+    if !makings.is_empty() {
+        return wait_making(state, requests, (left, &makings), limit, much);
     }
     let waited = if let [Awaited::Block(block)] = left[..] {
         state.guest.wait_block(block, limit)
@@ -142,19 +144,43 @@ fn messages(state: &mut State, requests: &[MPI_Request], left: &[Awaited]) -> (V
     (found, foreign)
 }
 
-/// Waits for requests with a communicator in the making among them, which goes on in its own steps.
+/// The communicators in the making that are in a list, or that blocks in it wait for.
+fn makings(state: &mut State, requests: &[MPI_Request]) -> Vec<MPI_Request> {
+    let mut found = Vec::new();
+    for raw in requests {
+        match state.entry(*raw) {
+            Some(Entry { kind: Kind::Making(making), .. }) if making.outcome().is_none() => {
+                found.push(*raw);
+            }
+            Some(Entry { kind: Kind::Block(block), .. }) if !block.makings.is_empty() => {
+                let inside = std::mem::take(&mut block.makings);
+                found.extend(makings(state, &inside));
+                if let Ok(block) = state.block(*raw) {
+                    block.makings = inside;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Waits for requests with communicators in the making among them, or in their blocks, which go on
+/// in their own steps. A block that waits for one ends when a block around it is doomed.
 fn wait_making(
     state: &mut State,
     requests: &[MPI_Request],
-    left: &[Awaited],
+    (left, makings): (&[Awaited], &[MPI_Request]),
     limit: Timeout,
     much: Much,
 ) -> Result<Wait> {
     const STEP: Duration = Duration::from_micros(200);
+    let is_making = |what: &Awaited| matches!(what, Awaited::Making);
+    let ends_early = !left.iter().any(is_making);
     let mut steps = Guest::in_steps(limit);
     loop {
-        for request in requests {
-            crate::recover::advance(state, *request);
+        for making in makings {
+            recover::advance(state, *making);
         }
         for what in left {
             if let Awaited::Operation(post) = what {
@@ -170,8 +196,10 @@ fn wait_making(
         if is_enough {
             return Ok(Wait::Done);
         }
-        if state.guest.step_of_wait(&mut steps, STEP) == Wait::TimedOut {
-            return Ok(Wait::TimedOut);
+        match state.guest.step_of_wait(&mut steps, STEP) {
+            Wait::TimedOut => return Ok(Wait::TimedOut),
+            Wait::Doomed if ends_early => return Ok(Wait::Doomed),
+            _ => {}
         }
     }
 }

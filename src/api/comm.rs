@@ -2,9 +2,12 @@
 
 use alloc::rc::Rc;
 
-use super::{BlockOptions, Finished, Tried, TryBlock};
+use super::{BlockOptions, Finished, Request, RequestId, Tried, TryBlock};
 use crate::{
-    engine::{BlockKey, CommKey, Level, Patience, Remembered, Shared},
+    engine::{
+        BlockKey, CommKey, Level, Patience, Remembered, Shared,
+        making::{Made, Making},
+    },
     error::Error,
     ids::CommId,
     rank::{Rank, RankSet},
@@ -262,7 +265,7 @@ impl Comm {
             return Err(Error::Abandoned);
         }
         let creation = Creation::start(&mut engine, self.key(), kind)?;
-        Ok(Forming::new(self.clone(), creation))
+        Ok(Forming::new(self.clone(), Box::new(creation)))
     }
 }
 
@@ -282,13 +285,7 @@ impl std::fmt::Debug for Comm {
 #[must_use = "the communicator is made in `wait_local`"]
 pub struct Forming {
     parent: Comm,
-    work: Work,
-}
-
-enum Work {
-    Creation(Creation),
-    /// It was there before.
-    Done(CommKey),
+    made: Made,
 }
 
 /// What waiting for a derived communicator came to.
@@ -312,13 +309,13 @@ impl Formed {
 }
 
 impl Forming {
-    pub(super) fn new(parent: Comm, creation: Creation) -> Self {
-        Self { parent, work: Work::Creation(creation) }
+    pub(super) fn new(parent: Comm, making: Box<dyn Making>) -> Self {
+        Self { parent, made: Made::Pending(making) }
     }
 
     /// A communicator that is there already.
     pub(super) fn made(parent: Comm, child: CommKey) -> Self {
-        Self { parent, work: Work::Done(child) }
+        Self { parent, made: Made::Over(Ok(Some(child))) }
     }
 
     /// Waits until the communicator is made.
@@ -330,20 +327,65 @@ impl Forming {
     /// all living ranks.
     pub fn wait_local(mut self, timeout: Timeout) -> Result<Formed, Error> {
         let shared: Shared = self.parent.engine().clone();
-        let creation = match &mut self.work {
-            Work::Creation(creation) => creation,
-            Work::Done(child) => return Ok(Formed::Comm(Comm::new(&shared, *child))),
+        let result = match self.made {
+            Made::Pending(ref mut making) => shared
+                .borrow_mut()
+                .wait_steps(timeout, |engine| (making.advance(engine), making.awaits())),
+            Made::Over(ref result) => Some(result.clone()),
+            Made::Taken => Some(Err(Error::NoSuchRequest)),
         };
-        let mut engine = shared.borrow_mut();
-        let result =
-            engine.wait_steps(timeout, |engine| (creation.step(engine), creation.awaits()));
-        if result.is_some() {
-            engine.job.creating = false;
-        }
-        drop(engine);
         Ok(match result {
             None => Formed::TimedOut(self),
             Some(made) => made?.map_or(Formed::None, |key| Formed::Comm(Comm::new(&shared, key))),
         })
+    }
+}
+
+/// # Communicators in the making
+impl TryBlock {
+    /// Makes the end of a communicator in the making an operation of this block: a shrink, a split,
+    /// a duplicate (paper §3.3: *recovery is a block that can be handled inside a TryBlock*). It
+    /// goes on in each wait of this rank; [`Finished::formed`] gives the communicator.
+    ///
+    /// Its failure is a fault of the block, with [`FaultCode::CreationFailed`], on all ranks. A
+    /// death that it meets is in the report of the block if that is on the communicator that the
+    /// other is made from. All living ranks do so in the same order as they start blocks, and start
+    /// none on that communicator until they have the verdict.
+    ///
+    /// A rebuild cannot be part of a block, as it voids all communicators; its own last step is a
+    /// commit of all that are in the new world.
+    ///
+    /// [`FaultCode::CreationFailed`]: crate::FaultCode::CreationFailed
+    pub fn form(&mut self, forming: Forming) -> Request<Comm> {
+        let index = self.engine().borrow_mut().add_making(self.key, forming.made);
+        Request::of(RequestId { block: self.key, index })
+    }
+}
+
+impl Finished {
+    /// The communicator that was made in the block, once. If the block is faulty it may have been
+    /// made all the same, and is good, or be in the making still ([`Formed::TimedOut`]), as that
+    /// goes on where a block ends early: then all living ranks wait for it. `comm` is any
+    /// communicator of this process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Forming::wait_local`]; [`Error::NoSuchRequest`] the second time, and for any other
+    /// request.
+    pub fn formed(&self, request: Request<Comm>, comm: &Comm) -> Result<Formed, Error> {
+        if request.id.block != self.key {
+            return Err(Error::NoSuchRequest);
+        }
+        let made = self.engine.borrow_mut().take_made(self.key, request.index());
+        match made {
+            Made::Taken => Err(Error::NoSuchRequest),
+            Made::Over(Ok(Some(key))) => {
+                let formed = Comm::new(&self.engine, key);
+                self.engine.borrow_mut().release_comm(key);
+                Ok(Formed::Comm(formed))
+            }
+            Made::Over(over) => over.map(|_| Formed::None),
+            made @ Made::Pending(_) => Ok(Formed::TimedOut(Forming { parent: comm.clone(), made })),
+        }
     }
 }

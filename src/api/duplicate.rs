@@ -71,6 +71,6 @@ impl Finished {
         let creation = Creation::of_block(&mut engine, comm.key())?;
         engine.contents_mut(self.key).records[request.index()].take_any();
         drop(engine);
-        Ok(Forming::new(comm.clone(), creation))
+        Ok(Forming::new(comm.clone(), Box::new(creation)))
     }
 }

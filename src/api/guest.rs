@@ -90,6 +90,9 @@ pub enum Part {
     Block(GuestBlock),
     /// A collective of this block, by what [`Guest::collective`] has given.
     Collective(usize),
+    /// A communicator in the making, of whose end [`Guest::end_making`] tells; or one that has
+    /// failed.
+    Making(bool),
 }
 
 impl Part {
@@ -98,7 +101,7 @@ impl Part {
     pub fn post(&self) -> Option<PostId> {
         match self {
             Self::Request(post) | Self::Message(post, _) | Self::Elsewhere(post) => Some(*post),
-            Self::Block(_) | Self::Collective(_) => None,
+            Self::Block(_) | Self::Collective(_) | Self::Making(_) => None,
         }
     }
 }
@@ -226,6 +229,7 @@ impl Guest {
                     engine.contents_mut(block.0).adopt_request(*post, Need::Nobody);
                 }
                 Part::Block(inner) => engine.adopt_block(block.0, inner.0),
+                Part::Making(failed) => engine.adopt_making(block.0, *failed),
                 Part::Collective(index) => {
                     engine.list_collective(block.0, *index);
                     engine.contents_mut(block.0).note_collective();
@@ -265,6 +269,14 @@ impl Guest {
         let comm = engine.comm(engine.block(block.0).comm);
         collective.check(comm.me, comm.size(), buffer.elements())?;
         Ok(engine.post_collective(block.0, collective, buffer))
+    }
+
+    /// A communicator in the making, which is this part of a finished block, was made, or was not.
+    pub fn end_making(&mut self, block: GuestBlock, part: usize, made: bool) {
+        if self.engine.process.current(block.0).is_some() {
+            let index = self.number_of(block, part);
+            self.engine.end_adopted_making(block.0, index, made);
+        }
     }
 
     /// The number of the part of this place in the list of a finished block.

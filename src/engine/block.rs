@@ -109,6 +109,9 @@ impl Engine {
         if !contents.copies.is_empty() {
             contents.copies.clear();
         }
+        if !contents.made.is_empty() {
+            self.drop_made(key);
+        }
         self.process.release(key);
     }
 

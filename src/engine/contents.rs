@@ -8,7 +8,7 @@
 //! ```
 
 use alloc::{boxed::Box, vec::Vec};
-use core::time::Duration;
+use core::{any::Any, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -60,12 +60,15 @@ pub(crate) struct Blocks {
     pub(super) table: Vec<Contents>,
     /// Blocks that were finished and whose requests are not all over.
     pub(super) draining: SmallVec<[BlockKey; 4]>,
+    /// Requests that are communicators in the making, by their blocks.
+    pub(super) making: Vec<(BlockKey, usize)>,
     pub(super) tags: TagBits,
 }
 
 impl Blocks {
     pub(super) fn new(max_tag: u32) -> Self {
-        Self { table: Vec::new(), draining: SmallVec::new(), tags: TagBits::new(max_tag) }
+        let (table, draining, making) = (Vec::new(), SmallVec::new(), Vec::new());
+        Self { table, draining, making, tags: TagBits::new(max_tag) }
     }
 
     #[inline]
@@ -183,6 +186,9 @@ pub(crate) struct Contents {
     pub(super) heard: Vec<Heard>,
     /// The codes that the application has raised in requests, with the indices of these.
     pub(super) raised: Vec<(usize, FaultCode)>,
+    /// Communicators that are made in it, by the indices of their requests: what they are is known
+    /// where they are taken further.
+    pub(super) made: Vec<(usize, Box<dyn Any>)>,
     /// Slots of partner copies that become valid when the block commits.
     pub(crate) copies: Vec<PendingCopy>,
 }
@@ -212,6 +218,7 @@ impl Contents {
             probing: None,
             heard: Vec::new(),
             raised: Vec::new(),
+            made: Vec::new(),
             copies: Vec::new(),
         }
     }

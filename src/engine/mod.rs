@@ -24,6 +24,7 @@
 //! | `farewell` | leaves the job with all others |
 //! | `guest` | blocks over requests that the application has started itself |
 //! | `living` | collectives over the living, made of messages |
+//! | `making` | communicators that are made inside of blocks |
 //! | `messages` | starts messages with one peer |
 //! | `neighbours` | starts and tests operations made of messages |
 //! | `patience` | asks the living for whom patient blocks wait |
@@ -41,6 +42,7 @@ mod farewell;
 mod guest;
 mod job;
 mod living;
+pub(crate) mod making;
 mod messages;
 mod metrics;
 mod neighbours;
@@ -217,7 +219,7 @@ impl Engine {
                     Need::Peer(peer) => peer == dead,
                     Need::Anybody | Need::All | Need::Living(_) | Need::Rider(_) => true,
                     Need::Neighbours(at) => contents.exchanges[at as usize].needs(dead),
-                    Need::Nobody | Need::Inner(_) | Need::Foreign => false,
+                    Need::Nobody | Need::Inner(_) | Need::Making | Need::Foreign => false,
                 };
                 self.fail_pending(key, code, needs);
                 self.doubt(key);

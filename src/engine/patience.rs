@@ -119,8 +119,8 @@ impl Engine {
                 self.hope_of_rider(outer, now)
             }
             Need::Inner(inner) => self.hope_of_inner(outer, inner, now),
-            Need::Foreign if self.has_somebody_failed(outer, now) => Hope::No,
-            Need::All | Need::Rider(_) | Need::Nobody | Need::Foreign => Hope::Yes,
+            Need::Foreign | Need::Making if self.has_somebody_failed(outer, now) => Hope::No,
+            Need::All | Need::Rider(_) | Need::Nobody | Need::Foreign | Need::Making => Hope::Yes,
         }
     }
 

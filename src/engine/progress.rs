@@ -46,6 +46,9 @@ impl Engine {
         if !self.exchanges.collectives.is_empty() {
             self.advance_collectives();
         }
+        if !self.blocks.making.is_empty() && !self.process.has_left() {
+            self.advance_makings();
+        }
         if !self.blocks.draining.is_empty() {
             self.drain_all();
         }

@@ -136,6 +136,7 @@ impl Engine {
                 return self.test_exchange(key, index, at as usize);
             }
             Need::Rider(number) => return self.test_rider(key, index, number),
+            Need::Making => return record.state,
             _ => {}
         }
         if !self.contents(key).deferred.is_empty() {

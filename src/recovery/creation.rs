@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::{DISTURBED, MAX_ATTEMPTS, course::Course};
 use crate::{
-    engine::{BlockKey, CommKey, Engine},
+    engine::{BlockKey, CommKey, Engine, making::Making},
     error::Error,
     protocol::{
         handshake::{Goal, Handshake, Order},
@@ -88,20 +88,8 @@ impl Creation {
         Self { parent, kind, course, made, left_out, due }
     }
 
-    /// The block whose verdict the next step waits for.
-    pub(crate) fn awaits(&self) -> BlockKey {
-        self.course.awaits()
-    }
-
-    /// Goes on if possible. The result, when there is one, is the same kind on every living rank;
-    /// `None` in it for ranks without a colour.
-    pub(crate) fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
-        let result = self.advance(engine)?;
-        engine.tell(&Entry::Done { work: self.kind.name() });
-        Some(result)
-    }
-
-    fn advance(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+    /// Takes steps up to one that has to wait.
+    fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
         loop {
             let committed = self.course.verdict(engine)?;
             self.course.handle_verdict(committed, 0);
@@ -186,6 +174,19 @@ impl Creation {
                 Some(engine.register(id, universe, members, me.into(), made.data))
             }
         }
+    }
+}
+
+impl Making for Creation {
+    fn advance(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
+        let result = self.step(engine)?;
+        engine.job.creating = false;
+        engine.tell(&Entry::Done { work: self.kind.name() });
+        Some(result)
+    }
+
+    fn awaits(&self) -> BlockKey {
+        self.course.awaits()
     }
 }
 

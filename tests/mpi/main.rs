@@ -8,6 +8,7 @@ mod adopted;
 mod examples;
 mod farewells;
 mod files;
+mod forming;
 mod hung;
 mod interruption;
 mod observer;

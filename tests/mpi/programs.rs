@@ -28,7 +28,7 @@ use signal_hook::{
 use stats_alloc::Region;
 
 use crate::{
-    adopted, farewells, files, hung, interruption, operations, requests, sections, windows,
+    adopted, farewells, files, forming, hung, interruption, operations, requests, sections, windows,
 };
 
 const SOFT: i32 = 7;
@@ -91,6 +91,7 @@ fn run_in(world: World, name: &str) -> Ended {
         "requests left over" => requests::left_over(world),
         "requests with deaths" => requests::with_deaths(world),
         "mixed requests with deaths" => requests::mixed_with_deaths(world),
+        "forming" => forming::with_a_death(world),
         "windows" => windows::all(world),
         "windows of the living" => windows::going_on(world),
         "windows with deaths" => windows::with_deaths(world),

@@ -8,6 +8,7 @@ mod epochs;
 mod farewells;
 mod faults;
 mod files;
+mod forming;
 mod fused;
 mod grids;
 mod inside;

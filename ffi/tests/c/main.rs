@@ -5,6 +5,7 @@ mod examples;
 mod grids;
 mod handles;
 mod papers;
+mod pending;
 mod porting;
 mod recoveries;
 mod storm;

@@ -2,6 +2,7 @@
 
 use super::{Guest, GuestComm};
 use crate::{
+    engine::making::Making as _,
     error::Error,
     recovery::{
         creation::{Creation, Kind},
@@ -57,8 +58,7 @@ impl Guest {
     /// Goes on with it as far as possible.
     pub fn step(&mut self, shrinking: &mut Shrinking) -> Option<Result<GuestComm, Error>> {
         let engine = &mut self.engine;
-        let made = shrinking.creation.step(engine)?;
-        engine.job.creating = false;
+        let made = shrinking.creation.advance(engine)?;
         Some(made.and_then(|key| {
             engine.job.world = key.or(engine.job.world);
             if let Some(key) = key {

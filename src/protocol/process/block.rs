@@ -124,6 +124,8 @@ pub enum Need {
     Nobody,
     /// The verdict of an inner block.
     Inner(BlockKey),
+    /// Commits of a communicator that is being made, which meet deaths by themselves.
+    Making,
     /// The application started the operation itself, and knows.
     Foreign,
 }

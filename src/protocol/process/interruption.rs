@@ -32,7 +32,9 @@ impl Process {
             // It may be the dead who was to send; once all know that, it is the user's risk.
             Need::Anybody | Need::Living(_) | Need::Rider(_) => state.has_unreported_deaths(),
             // Asked for each of their messages.
-            Need::Neighbours(_) | Need::Nobody | Need::Inner(_) | Need::Foreign => false,
+            Need::Neighbours(_) | Need::Nobody | Need::Inner(_) | Need::Making | Need::Foreign => {
+                false
+            }
         };
         hopeless.then_some(FaultCode::ProcessFailed)
     }

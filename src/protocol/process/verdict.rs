@@ -297,7 +297,7 @@ impl Process {
             Need::Anybody | Need::All | Need::Living(_) | Need::Rider(_) | Need::Foreign => {
                 block.report.faults().iter().any(died)
             }
-            Need::Nobody | Need::Inner(_) => false,
+            Need::Nobody | Need::Inner(_) | Need::Making => false,
         };
         if needed { FaultCode::ProcessFailed } else { FaultCode::Interrupted }
     }

@@ -5,6 +5,7 @@ pub mod aftermath;
 pub mod bereaved;
 pub mod cells;
 pub mod every;
+pub mod forming;
 pub mod lattice;
 pub mod planes;
 pub mod through;
