@@ -7,6 +7,7 @@ use crate::{
     fault::FaultCode,
     native::Element,
     rank::{Rank, RankSet},
+    recovery::copies::MAX_SLOTS,
     seam::{
         buffer::{AnyBuffer, Buffer},
         entry::Entry,
@@ -144,7 +145,7 @@ impl TryBlock {
         self.engine().borrow_mut().nest(self.key, inner);
     }
 
-    /// Hands the fault of an inner block, which nobody handled, to this block: a fault that names
+    /// Hands the fault of an inner block, which was not handled, to this block: a fault that names
     /// the inner communicator.
     pub fn escalate(&mut self, inner: &Finished) {
         if !inner.is_committed() {
@@ -190,9 +191,9 @@ impl TryBlock {
     ///
     /// # Panics
     ///
-    /// When `number` is [`crate::MAX_SLOTS`] or more.
+    /// When `number` is [`MAX_SLOTS`] or more.
     pub fn protect<T: Element + Default>(&mut self, number: u32, state: &[T]) -> Result<(), Error> {
-        assert!(number < crate::MAX_SLOTS, "states are numbered below {}", crate::MAX_SLOTS);
+        assert!(number < MAX_SLOTS, "states are numbered below {MAX_SLOTS}");
         let mut engine = self.engine().borrow_mut();
         if !engine.block(self.key).level.is_agreed() {
             return Err(Error::NotGlobal);

@@ -6,6 +6,7 @@ use super::Comm;
 use crate::{
     engine::{Engine, Shared},
     error::Error,
+    rank::Rank,
     recovery::{Placement, rebuild::Rebuild},
     seam::platform::Platform,
     timeout::Timeout,
@@ -57,12 +58,12 @@ impl World {
     }
 
     /// The rank of the launch that a rank stands for.
-    pub fn origin_of(&self, rank: crate::Rank) -> u32 {
+    pub fn origin_of(&self, rank: Rank) -> u32 {
         self.engine().borrow().job.roster.origins[rank.index()]
     }
 
     /// The rank that stands for a rank of the launch.
-    pub fn standing_for(&self, origin: u32) -> crate::Rank {
+    pub fn standing_for(&self, origin: u32) -> Rank {
         self.engine().borrow().job.roster.standing_for(origin)
     }
 

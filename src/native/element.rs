@@ -1,6 +1,6 @@
 //! The types that MPI can send and receive, and what the author of one promises.
 
-use crate::rsmpi::{datatype::DatatypeRef, traits::Equivalence};
+use super::rsmpi::{datatype::DatatypeRef, traits::Equivalence};
 
 /// A type that operations can send and receive: the integers and floating-point numbers, with the
 /// feature `complex` those of `num-complex`, and structures whose author promises the following.

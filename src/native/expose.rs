@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use mpi::{ffi, raw::AsRaw as _};
+use ::mpi::{ffi, raw::AsRaw as _};
 
 use super::element::MpiElement;
 use crate::fault::{FaultCode, class::COUNT};

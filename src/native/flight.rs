@@ -1,6 +1,6 @@
 //! A request of MPI, and what it is good for.
 
-use mpi::ffi;
+use ::mpi::ffi;
 
 /// A request of MPI; null when nothing is under way. Dropping it does not end the operation.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Send,
     /// It tells of a message, and MPI can cancel it.
     Receive,
-    /// The same, and MPI was asked to.
+    /// As `Receive`, and MPI was asked to cancel it.
     Cancelled,
 }
 

@@ -117,6 +117,9 @@ struct File<'a> {
     imports: Vec<(Vec<&'a str>, bool)>,
 }
 
+/// Who imports from whom, by their modules.
+type Arrow<'a> = (&'a [&'a str], &'a [&'a str]);
+
 /// The files of a crate, by their modules.
 type Files<'a> = BTreeMap<Vec<&'a str>, File<'a>>;
 
@@ -145,7 +148,9 @@ fn arrows_of<'f, 'a>(files: &'f Files<'a>, own: &[&'a str]) -> BTreeSet<&'f [&'a
     taken.filter_map(|path| definer(files, &path, 8)).filter(|to| *to != own).collect()
 }
 
-/// The files that import each other in a circle, or stand between two circles.
+/// The files that import each other in a circle, and the rooms of a folder (its files, and its
+/// folders with all that is in them) whose files do so; or that stand between two circles. Rooms
+/// without circles stand one above the other, and no arrow goes up.
 pub(crate) fn circles(project: &[Source]) -> Vec<String> {
     let mut crates: BTreeMap<&str, Files<'_>> = BTreeMap::new();
     for source in project.iter().filter(|it| it.is_rust()) {
@@ -157,25 +162,40 @@ pub(crate) fn circles(project: &[Source]) -> Vec<String> {
 }
 
 fn circles_of(folder: &str, files: &Files<'_>) -> Vec<String> {
-    let mut arrows = BTreeSet::new();
+    let (mut arrows, mut rooms) = (BTreeSet::new(), BTreeSet::new());
     for (own, file) in files {
         let is_apart = APART.iter().any(|apart| file.source.path.starts_with(apart));
-        let others = arrows_of(files, own).into_iter();
-        let others = others.filter(|to| is_apart && !to.is_empty() || !own.starts_with(to));
-        arrows.extend(others.map(|to| (&own[..], to)));
+        for to in arrows_of(files, own) {
+            if is_apart && !to.is_empty() || !own.starts_with(to) {
+                arrows.insert((&own[..], to));
+            }
+            // Of the rooms of a folder, those in which the two files stand.
+            let around = own.iter().zip(to).take_while(|(one, other)| one == other).count();
+            if own.len() > around && to.len() > around {
+                rooms.insert((&own[..=around], &to[..=around]));
+            }
+        }
     }
+    let told = |what: &str, (from, to): (&[&str], &[&str])| {
+        format!("{folder}: a circle{what}: {} -> {}", from.join("::"), to.join("::"))
+    };
+    let of_files = in_circles(arrows);
+    let of_rooms = in_circles(rooms).into_iter().filter(|arrow| !of_files.contains(arrow));
+    let of_rooms: Vec<_> = of_rooms.map(|arrow| told(" of rooms", arrow)).collect();
+    of_files.into_iter().map(|arrow| told("", arrow)).chain(of_rooms).collect()
+}
+
+/// The arrows that are in a circle, or lead from one to another.
+fn in_circles(mut arrows: BTreeSet<Arrow<'_>>) -> BTreeSet<Arrow<'_>> {
     // What imports nothing, or is not imported, is in no circle; so is what only led there.
     loop {
         let (froms, tos): (BTreeSet<_>, BTreeSet<_>) = arrows.iter().copied().unzip();
         let count = arrows.len();
         arrows.retain(|(from, to)| tos.contains(from) && froms.contains(to));
         if arrows.len() == count {
-            break;
+            return arrows;
         }
     }
-    let told = |path: &[&str]| path.join("::");
-    let told = arrows.iter().map(|(from, to)| (told(from), told(to)));
-    told.map(|(from, to)| format!("{folder}: a circle: {from} -> {to}")).collect()
 }
 
 #[test]
@@ -207,6 +227,14 @@ fn a_circle_of_files_is_found_and_what_leads_there_is_not() {
     assert_eq!(count(&leads), 2);
     let child = ("src/mpi/calls/one/child.rs", "use super::B;");
     assert_eq!(count(&[(one, "mod child;\nuse child::A;"), child]), 2);
+    // No file is in a circle, but each room names the other.
+    let rooms = [
+        ("apps/ring/src/a/one.rs", "use crate::b::one::B;"),
+        ("apps/ring/src/a/other.rs", ""),
+        ("apps/ring/src/b/one.rs", ""),
+        ("apps/ring/src/b/other.rs", "fn f() -> crate::a::other::A {}"),
+    ];
+    assert_eq!((count(&rooms), count(&rooms[..3])), (2, 0));
     let parent = ("apps/ring/src/one.rs", "mod child;\nuse child::A;");
     assert_eq!(count(&[parent, ("apps/ring/src/one/child.rs", "use super::B;")]), 0);
 }
