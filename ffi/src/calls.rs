@@ -15,7 +15,7 @@ use crate::{
         FAMPI_Init, FAMPI_Request_raise_error, FAMPI_TryBlock_finish, FAMPI_TryBlock_interrupt,
         FAMPI_TryBlock_start,
     },
-    codes::{FAMPI_TIMEOUT_NEVER, FAMPI_TRYBLOCK_GLOBAL, FAMPI_Timeout, Result},
+    codes::{FAMPI_TIMEOUT_NEVER, FAMPI_TRYBLOCK_GLOBAL, FAMPI_Timeout, Result, done},
     query::{FAMPI_Comm_known_failed, FAMPI_Get_failed_group},
     recover::{FAMPI_Comm_irebuild_join, FAMPI_Comm_ishrink, igrow},
     request::null as no_request,
@@ -23,10 +23,6 @@ use crate::{
     standard::FAMPI_Request_free,
     wait::FAMPI_Wait_local,
 };
-
-fn checked(code: c_int) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(code) }
-}
 
 pub(crate) fn no_comm() -> MPI_Comm {
     // SAFETY: reading a constant that MPI's library defines.
@@ -42,13 +38,13 @@ pub(crate) fn all() -> MPI_Comm {
 pub(crate) fn duplicate(comm: MPI_Comm) -> Result<MPI_Comm> {
     let mut made = no_comm();
     // SAFETY: live; the result is ours.
-    checked(unsafe { ffi::MPI_Comm_dup(comm, &raw mut made) })?;
+    done(unsafe { ffi::MPI_Comm_dup(comm, &raw mut made) })?;
     Ok(made)
 }
 
 /// Takes a communicator into use.
 pub(crate) fn enter(comm: MPI_Comm) -> Result<()> {
-    checked(FAMPI_Init(comm))
+    done(FAMPI_Init(comm))
 }
 
 /// The part of a communicator with the ranks that have a place, in the order of these; nothing for
@@ -59,7 +55,7 @@ pub(crate) fn split(comm: MPI_Comm, place: Option<c_int>) -> Result<Option<MPI_C
     let nowhere = unsafe { ffi::RSMPI_UNDEFINED };
     let (color, key) = place.map_or((nowhere, 0), |place| (0, place));
     // SAFETY: live; the result is ours.
-    checked(unsafe { ffi::MPI_Comm_split(comm, color, key, &raw mut made) })?;
+    done(unsafe { ffi::MPI_Comm_split(comm, color, key, &raw mut made) })?;
     Ok((made != no_comm()).then_some(made))
 }
 
@@ -75,7 +71,7 @@ fn group_of(comm: MPI_Comm) -> Result<MPI_Group> {
     // SAFETY: reading a constant that MPI's library defines.
     let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
     // SAFETY: live; the result is ours.
-    checked(unsafe { ffi::MPI_Comm_group(comm, &raw mut group) })?;
+    done(unsafe { ffi::MPI_Comm_group(comm, &raw mut group) })?;
     Ok(group)
 }
 
@@ -98,7 +94,7 @@ pub(crate) fn ranks_that_are_in(
     let code = unsafe { ffi::MPI_Group_translate_ranks(from, ranks, given, to, taken) };
     free_group(from);
     free_group(to);
-    checked(code)?;
+    done(code)?;
     // SAFETY: reading a constant that MPI's library defines.
     let nowhere = unsafe { ffi::RSMPI_UNDEFINED };
     Ok(found.into_iter().map(|rank| rank != nowhere).collect())
@@ -108,31 +104,31 @@ pub(crate) fn ranks_that_are_in(
 pub(crate) fn start_block(comm: MPI_Comm) -> Result<MPI_Request> {
     let mut block = no_request();
     // SAFETY: the result is ours.
-    checked(unsafe { FAMPI_TryBlock_start(comm, FAMPI_TRYBLOCK_GLOBAL, &raw mut block) })?;
+    done(unsafe { FAMPI_TryBlock_start(comm, FAMPI_TRYBLOCK_GLOBAL, &raw mut block) })?;
     Ok(block)
 }
 
 /// Makes a block faulty with a code.
 pub(crate) fn raise(block: MPI_Request, code: c_int) -> Result<()> {
-    checked(FAMPI_Request_raise_error(block, code))
+    done(FAMPI_Request_raise_error(block, code))
 }
 
 /// Ends the waits of all ranks in a block.
 pub(crate) fn interrupt(block: MPI_Request) -> Result<()> {
-    checked(FAMPI_TryBlock_interrupt(block))
+    done(FAMPI_TryBlock_interrupt(block))
 }
 
 /// Finishes a block with these requests.
 pub(crate) fn finish(block: MPI_Request, requests: &mut [MPI_Request]) -> Result<()> {
     let (count, list) = (requests.len() as c_int, requests.as_mut_ptr());
     // SAFETY: a list of live requests, as long as told.
-    checked(unsafe { FAMPI_TryBlock_finish(block, count, list, FAMPI_TIMEOUT_NEVER) })
+    done(unsafe { FAMPI_TryBlock_finish(block, count, list, FAMPI_TIMEOUT_NEVER) })
 }
 
 /// Waits for a request, which stays.
 pub(crate) fn wait(request: &mut MPI_Request, timeout: FAMPI_Timeout) -> Result<()> {
     // SAFETY: a live request; a null pointer means that its status is not wanted.
-    checked(unsafe { FAMPI_Wait_local(request, null_mut(), timeout) })
+    done(unsafe { FAMPI_Wait_local(request, null_mut(), timeout) })
 }
 
 pub(crate) fn free_request(request: &mut MPI_Request) {
@@ -156,19 +152,19 @@ pub(crate) fn has_lost_ranks(comm: MPI_Comm) -> Result<bool> {
 fn has_members(give: impl FnOnce(*mut MPI_Group) -> c_int) -> Result<bool> {
     // SAFETY: reading a constant that MPI's library defines.
     let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
-    checked(give(&raw mut group))?;
+    done(give(&raw mut group))?;
     let mut size = 0;
     // SAFETY: the group is ours, and so is the result.
     let code = unsafe { ffi::MPI_Group_size(group, &raw mut size) };
     free_group(group);
-    checked(code)?;
+    done(code)?;
     Ok(size > 0)
 }
 
 /// Waits for a communicator in the making.
 fn made_by(start: impl FnOnce(*mut MPI_Comm, *mut MPI_Request) -> c_int) -> Result<MPI_Comm> {
     let (mut made, mut request) = (no_comm(), no_request());
-    checked(start(&raw mut made, &raw mut request))?;
+    done(start(&raw mut made, &raw mut request))?;
     let over = wait(&mut request, FAMPI_TIMEOUT_NEVER);
     free_request(&mut request);
     over.map(|()| made)
@@ -202,7 +198,7 @@ pub(crate) fn spawn(comm: MPI_Comm, words: &[CString], count: c_int) -> Result<M
     let no_hints = unsafe { ffi::RSMPI_INFO_NULL };
     let (rest, made) = (rest.as_mut_ptr(), &raw mut link);
     // SAFETY: texts and a list of texts with a null pointer at its end.
-    checked(unsafe { FAMPI_Comm_spawn(program, rest, count, no_hints, comm, made) })?;
+    done(unsafe { FAMPI_Comm_spawn(program, rest, count, no_hints, comm, made) })?;
     Ok(link)
 }
 
@@ -217,7 +213,7 @@ pub(crate) fn greatest(comm: MPI_Comm, mine: &[c_int], all: &mut [c_int]) -> Res
     let max = unsafe { ffi::RSMPI_MAX };
     let (count, started) = (mine.len() as c_int, &raw mut request);
     // SAFETY: both lists have so many numbers, and stay, as our caller promises.
-    checked(unsafe { ffi::MPI_Iallreduce(given, taken, count, numbers, max, comm, started) })?;
+    done(unsafe { ffi::MPI_Iallreduce(given, taken, count, numbers, max, comm, started) })?;
     Ok(request)
 }
 

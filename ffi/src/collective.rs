@@ -18,7 +18,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request};
 
 use crate::{
     arguments::{is_in_place, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, Result},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, Result, done},
     fused::number,
     handles::Kind,
     layout::{Operands, Piece, Type},
@@ -93,8 +93,7 @@ pub(crate) fn start(
             return Err(FAMPI_ERR_ARG);
         }
         let Some((state, place)) = state.as_mut().and_then(|state| place(state, comm)) else {
-            let code = of_mpi();
-            return if code == 0 { Ok(()) } else { Err(code) };
+            return done(of_mpi());
         };
         let Start { collective, mut buffer, out } = ours(&place)?;
         if state.guest.needs_collective(place.block)
@@ -124,6 +123,7 @@ fn place(state: &mut State, comm: MPI_Comm) -> Option<(&mut State, Place)> {
     Some((state, Place { block, me: me.index(), living }))
 }
 
+/// The rank of this number.
 pub(crate) fn root_of(place: &Place, root: c_int) -> Result<Rank> {
     let known = usize::try_from(root).ok().filter(|root| *root < place.living.len());
     known.map(Rank::from).ok_or(ffi::MPI_ERR_ROOT.cast_signed())
@@ -276,17 +276,42 @@ pub(crate) unsafe fn alone(
     Ok(Start { collective, buffer, out })
 }
 
-/// Scatters from this rank.
+/// Gathers at this root.
 ///
 /// # Safety
 ///
 /// As for the functions of the interface.
-pub(crate) unsafe fn scattering(
-    place: &Place,
+pub(crate) unsafe fn gathering_at(
+    (place, root): (&Place, c_int),
+    own: (*const c_void, c_int, MPI_Datatype),
+    rows: Rows,
+) -> Result<Start> {
+    let root = root_of(place, root)?;
+    if root.index() == place.me {
+        // SAFETY: our caller's promise.
+        return unsafe { gathering(place, own, rows, |parts| Collective::Gather { root, parts }) };
+    }
+    let collective = Collective::Gather { root, parts: Parts::Even };
+    // SAFETY: our caller's promise.
+    unsafe { alone((own.0.cast_mut(), own.1, own.2), true, collective) }
+}
+
+/// Scatters from this root.
+///
+/// # Safety
+///
+/// As for the functions of the interface.
+pub(crate) unsafe fn scattering_from(
+    (place, root): (&Place, c_int),
     rows: Rows,
     own: (*mut c_void, c_int, MPI_Datatype),
-    root: Rank,
 ) -> Result<Start> {
+    let root = root_of(place, root)?;
+    if root.index() != place.me {
+        let collective = Collective::Scatter { root, parts: Parts::Even };
+        // SAFETY: our caller's promise.
+        return unsafe { alone(own, false, collective) };
+    }
     // SAFETY: our caller's promise.
     let pieces = unsafe { rows.pieces(place.living.len()) }?;
     let (at, _) = placed(&pieces, 0).nth(place.me).ok_or(FAMPI_ERR_INTERNAL)?;

@@ -7,7 +7,10 @@ use std::{
 
 use mpi::ffi;
 
-use crate::{codes::Result, owned::Owned};
+use crate::{
+    codes::{Result, done},
+    owned::Owned,
+};
 
 /// What was freed since the last call of fampi, to be taken off its tables before the next one.
 pub(crate) struct Freed {
@@ -88,5 +91,5 @@ pub(crate) fn attribute(delete: Delete) -> Result<c_int> {
 pub(crate) fn mark(comm: ffi::MPI_Comm, attribute: c_int) -> Result<()> {
     // SAFETY: the communicator is live, the attribute ours; no value is needed.
     let code = unsafe { ffi::MPI_Comm_set_attr(comm, attribute, std::ptr::null_mut()) };
-    if code == 0 { Ok(()) } else { Err(code) }
+    done(code)
 }

@@ -25,7 +25,7 @@ use fampi_core::{
 use mpi::ffi::{self, MPI_Aint, MPI_Datatype, MPI_Op};
 
 use crate::{
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, Result},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, Result, done},
     numbers::{Number, operation},
 };
 
@@ -68,10 +68,6 @@ impl Type {
     pub(crate) fn beyond(self, address: *mut c_void, elements: isize) -> *mut c_void {
         address.wrapping_byte_offset(elements * self.extent)
     }
-}
-
-fn done(code: c_int) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(code) }
 }
 
 /// Elements in the memory of the program.
@@ -161,7 +157,7 @@ unsafe impl Expose for Operands {
 
 impl Operands {
     /// Room for these elements: of a type without gaps, or one of MPI's own, whose gaps belong to
-    /// nobody.
+    /// no rank.
     pub(crate) fn of(piece: &Piece, op: MPI_Op) -> Result<Self> {
         let Piece { kind, count, .. } = *piece;
         if !kind.dense && !is_predefined(kind.raw)? {

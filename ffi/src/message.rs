@@ -10,7 +10,7 @@ use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Request};
 
 use crate::{
     arguments::put,
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, Result},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, done},
     state::{State, enter},
 };
 
@@ -54,11 +54,6 @@ fn start(
         // SAFETY: our caller's promise, that of the function of the interface.
         unsafe { put(request, raw) }
     })
-}
-
-/// What a call of MPI has come to.
-fn done(code: c_int) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(code) }
 }
 
 /// `MPI_Isend` in a lane of fampi's own, which the receiver takes by `FAMPI_Irecv`.

@@ -2,11 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use fampi_core::engine::collective::{Collective, Parts};
+use fampi_core::engine::collective::Collective;
 use mpi::ffi::{self, MPI_Comm, MPI_Datatype, MPI_Op, MPI_Request};
 
 use crate::{
-    collective::{Counts, Rows, alone, combining, gathering, root_of, scattering, start},
+    collective::{Counts, Rows, alone, combining, gathering_at, root_of, scattering_from, start},
     layout::{Operands, Type},
 };
 
@@ -89,18 +89,10 @@ pub unsafe extern "C" fn FAMPI_Igather(
         )
     };
     start(comm, request, of_mpi, |place| {
-        let root = root_of(place, root)?;
-        let own = (sendbuf.cast_mut(), sendcount, sendtype);
-        if root.index() != place.me {
-            let collective = Collective::Gather { root, parts: Parts::Even };
-            // SAFETY: our caller's promise.
-            return unsafe { alone(own, true, collective) };
-        }
         let counts = Counts::Even(recvcount);
         let rows = Rows { address: recvbuf, datatype: recvtype, counts };
-        let collective = |parts| Collective::Gather { root, parts };
         // SAFETY: our caller's promise.
-        unsafe { gathering(place, (sendbuf, own.1, own.2), rows, collective) }
+        unsafe { gathering_at((place, root), (sendbuf, sendcount, sendtype), rows) }
     })
 }
 
@@ -130,18 +122,10 @@ pub unsafe extern "C" fn FAMPI_Igatherv(
         )
     };
     start(comm, request, of_mpi, |place| {
-        let root = root_of(place, root)?;
-        let own = (sendbuf.cast_mut(), sendcount, sendtype);
-        if root.index() != place.me {
-            let collective = Collective::Gather { root, parts: Parts::Even };
-            // SAFETY: our caller's promise.
-            return unsafe { alone(own, true, collective) };
-        }
         let counts = Counts::Each(recvcounts, displs);
         let rows = Rows { address: recvbuf, datatype: recvtype, counts };
-        let collective = |parts| Collective::Gather { root, parts };
         // SAFETY: our caller's promise.
-        unsafe { gathering(place, (sendbuf, own.1, own.2), rows, collective) }
+        unsafe { gathering_at((place, root), (sendbuf, sendcount, sendtype), rows) }
     })
 }
 
@@ -169,17 +153,10 @@ pub unsafe extern "C" fn FAMPI_Iscatter(
         )
     };
     start(comm, request, of_mpi, |place| {
-        let root = root_of(place, root)?;
-        let own = (recvbuf, recvcount, recvtype);
-        if root.index() != place.me {
-            let collective = Collective::Scatter { root, parts: Parts::Even };
-            // SAFETY: our caller's promise.
-            return unsafe { alone(own, false, collective) };
-        }
         let counts = Counts::Even(sendcount);
         let rows = Rows { address: sendbuf.cast_mut(), datatype: sendtype, counts };
         // SAFETY: our caller's promise.
-        unsafe { scattering(place, rows, own, root) }
+        unsafe { scattering_from((place, root), rows, (recvbuf, recvcount, recvtype)) }
     })
 }
 
@@ -209,16 +186,9 @@ pub unsafe extern "C" fn FAMPI_Iscatterv(
         )
     };
     start(comm, request, of_mpi, |place| {
-        let root = root_of(place, root)?;
-        let own = (recvbuf, recvcount, recvtype);
-        if root.index() != place.me {
-            let collective = Collective::Scatter { root, parts: Parts::Even };
-            // SAFETY: our caller's promise.
-            return unsafe { alone(own, false, collective) };
-        }
         let counts = Counts::Each(sendcounts, displs);
         let rows = Rows { address: sendbuf.cast_mut(), datatype: sendtype, counts };
         // SAFETY: our caller's promise.
-        unsafe { scattering(place, rows, own, root) }
+        unsafe { scattering_from((place, root), rows, (recvbuf, recvcount, recvtype)) }
     })
 }

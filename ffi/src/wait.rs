@@ -13,7 +13,7 @@ use crate::{
     arguments::{list, put, timeout},
     codes::{
         FAMPI_ERR_ARG, FAMPI_ERR_INTERRUPTED, FAMPI_ERR_STATE, FAMPI_ERR_TIMEOUT, FAMPI_Timeout,
-        Result,
+        Result, done,
     },
     handles::{Awaited, Entry, Kind},
     recover,
@@ -338,7 +338,7 @@ unsafe fn wait_here(
         if release {
             state.release(slot);
         }
-        return if code == 0 { Ok(()) } else { Err(code) };
+        return done(code);
     }
     // SAFETY: our caller's promise.
     unsafe { wait_list(state, requests, statuses, limit, release) }
@@ -436,7 +436,7 @@ pub unsafe extern "C" fn FAMPI_Waitany_local(
                 unsafe { put(index, at as c_int) }?;
                 // SAFETY: as above.
                 unsafe { put_status(status, found) };
-                return if code == 0 { Ok(()) } else { Err(code) };
+                return done(code);
             }
         }
         // SAFETY: our caller's promise, and reading a constant that MPI's library defines.
