@@ -86,9 +86,9 @@ fn measure(world: &World, baseline: &mut Baseline, load: Load) -> Result<[f64; 3
     let mut times = [(); 3].map(|()| Vec::with_capacity(batches));
     for batch in 0..batches + batches / 10 {
         for turn in 0..times.len() {
-            // Nobody always comes after the same other one, whose memory is in the caches.
+            // No way always comes after one other, whose memory is in the caches.
             let way = (batch + turn) % times.len();
-            // Everybody starts together.
+            // All ranks start together.
             baseline.allreduce()?;
             let began = Instant::now();
             for _ in 0..repeats {
@@ -113,7 +113,7 @@ struct Exchange<'a> {
     ring: [Rank; 2],
     buffers: Vec<Buffer>,
     requests: Vec<Request<u32>>,
-    /// The same once more, to be posted at once.
+    /// The messages once more, to be posted at once.
     received: Vec<(Buffer, Rank, Tag)>,
     sent: Vec<(Buffer, Rank, Tag)>,
 }
@@ -153,7 +153,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// The same with a call for all that are received, and one for all that are sent.
+    /// A block with one call for all that are received, and one for all that are sent.
     fn block_of_all(&mut self) -> Result<(), Error> {
         let mut block = self.world.start(Level::Global)?;
         let coming = block.irecv_all(&mut self.received)?;

@@ -14,7 +14,7 @@ use fampi_kit::median::median;
 const BATCH: u32 = 1000;
 /// Batches of each operation, unless the first argument says otherwise.
 const BATCHES: usize = 60;
-/// Nobody waits for so long.
+/// Longer than any wait here.
 const SECOND: Timeout = Timeout::After(Duration::from_secs(1));
 
 type Operation<'a> = (&'static str, Box<dyn FnMut() -> Result<(), Error> + 'a>);
@@ -44,7 +44,7 @@ fn main() -> Result<(), Error> {
     let mut times = vec![Vec::with_capacity(batches); operations.len()];
     for batch in 0..batches + batches / 10 {
         for ((_, operation), times) in operations.iter_mut().zip(&mut times) {
-            // Everybody starts together.
+            // All ranks start together.
             baseline.borrow_mut().allreduce()?;
             let began = Instant::now();
             for _ in 0..BATCH {
@@ -68,7 +68,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The same with a number of each rank, beside which `allreduce` sums one.
+/// A commit with a number of each rank, beside which `allreduce` sums one.
 fn fused(world: &World) -> Result<(), Error> {
     let block = world.start(Level::Global)?;
     let reducing = block.finish_allreduce([1.0_f64], ReduceOp::Sum, Timeout::Never)?;

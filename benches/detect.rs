@@ -11,12 +11,12 @@
 //! | moment | taken |
 //! |---|---|
 //! | the board shows the death | by the observer, which writes it beside the news; `inf` if never |
-//! | the survivor knows | by the library, which says so ([`tracing`]): whoever brought the news |
+//! | the survivor knows | by the library, which says so ([`tracing`]), however it learned |
 //! | the verdict is there | by the survivor |
 //!
-//! So nobody else runs for the measurement. The board of a node is one memory, so what it shows it
-//! shows to all survivors of the node at once; that one of them knows later is a matter of whether
-//! it has a processor.
+//! So no other program runs for the measurement. The board of a node is one memory, so what it
+//! shows it shows to all survivors of the node at once; that one of them knows later is a matter of
+//! whether it has a processor.
 //!
 //! What limits it: the kernel gives back the memory of the dead process, 1.3 ms for one that uses
 //! MPI, in the last of its threads, which does not let go of its processor meanwhile. The observer
@@ -72,7 +72,7 @@ fn main() -> Result<(), Error> {
         return Ok(());
     };
     let trials: u32 = trials.parse().unwrap_or(1);
-    // It fails if there is one already, which nobody has made.
+    // It fails if there is one already.
     let _ = tracing::subscriber::set_global_default(Listener);
     let mut world = fampi::init()?;
     if world.size() < 3 {

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench --no-default-features --bench machine`
 
-// The macros below make functions that nobody reads about.
+// The macros below make functions without documentation.
 #![allow(missing_docs)]
 
 use std::collections::VecDeque;

@@ -12,7 +12,7 @@ fn main() -> Result<(), Error> {
     let left = Rank::new((me + size - 1) % size);
     let right = Rank::new((me + 1) % size);
 
-    // A block starts without a message. Its requests own their buffers, so that nobody can touch
+    // A block starts without a message. Its requests own their buffers, so that no code can touch
     // what MPI may still write to.
     let mut block = world.start(Level::Global)?;
     let greeting = block.irecv(vec![0_u32], left, GREETING)?;

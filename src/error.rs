@@ -122,7 +122,7 @@ pub enum Error {
     #[error("another request uses elements of this section; wait for it, or take other elements")]
     SectionInUse,
 
-    /// Requests that are not over use the elements of an array or a channel, or somebody reads
+    /// Requests that are not over use the elements of an array or a channel, or a caller reads
     /// them. This rank; nothing was started.
     #[error("its elements are in use; end the block of their requests, or allocate others")]
     ArrayInUse,
@@ -185,7 +185,7 @@ pub enum Error {
          starts no processes; start the job with more spares, or shrink instead"
     )]
     TooFewSpares {
-        /// Number of ranks that nobody stands for.
+        /// Number of ranks that no process stands for.
         dead: u32,
         /// Number of spares that live.
         spares: u32,

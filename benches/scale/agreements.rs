@@ -1,6 +1,6 @@
 //! The agreements that are compared.
 //!
-//! Of the deaths nobody knows at the beginning. A rank learns of one when it needs the dead rank:
+//! Of the deaths no rank knows at the beginning. A rank learns of one when it needs the dead rank:
 //! because it has sent to it, or because the first message of the exchange would come from it. News
 //! of deaths travel on with the machines' own messages.
 
@@ -122,7 +122,7 @@ fn carry_out(
 pub(crate) enum Kind {
     /// A reduction up a binomial tree, then a broadcast down.
     Tree,
-    /// Everybody tells rank 0, which tells everybody.
+    /// All ranks tell rank 0, which tells all.
     Star,
 }
 

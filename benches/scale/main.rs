@@ -1,7 +1,7 @@
 //! The program behind `cargo fampi sim scale`: agreements on up to a million simulated ranks.
 //!
 //! The commit is the engine's own machine; beside it stand the two usual agreements, a reduction
-//! with a broadcast over a tree, and a centre that everybody tells, and the commit of ranks that do
+//! with a broadcast over a tree, and a centre that all ranks tell, and the commit of ranks that do
 //! not know on which nodes they are, with exchanges of several widths: so it is with deaths, too.
 //! Time passes as in `network.rs`.
 //! Prints one row for each agreement, number of ranks and number of deaths.

@@ -24,7 +24,7 @@
 
 
 /*
- Done. The same number as `MPI_SUCCESS`.
+ Done; equal to `MPI_SUCCESS`.
  */
 #define FAMPI_SUCCESS 0
 
@@ -916,7 +916,7 @@ int FAMPI_Comm_ishrink(MPI_Comm comm,
 
 /*
  Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
- All living ranks call it, after a block on `comm` that named the dead; failed is whoever the
+ All living ranks call it, after a block on `comm` that named the dead; failed are those that the
  shrunken communicator leaves out.
 
  `aux_intercomm` links the survivors to the replacements (`FAMPI_Comm_spawn` over the shrunken
@@ -1241,7 +1241,7 @@ int FAMPI_Waitsome_local(int incount,
  of its data. It is in use (`FAMPI_Init`) and stays the library's: `FAMPI_World_free` frees it.
 
  Returns, on all living ranks, `FAMPI_ERR_CREATION` when a process died before the world was
- there, and nobody could be put in its place. `FAMPI_ERR_ARG` for null pointers, an unknown
+ there, and no process could be put in its place. `FAMPI_ERR_ARG` for null pointers, an unknown
  recovery or as many spares as processes, `FAMPI_ERR_STATE` for a second call, else as
  `FAMPI_Init`.
 

@@ -27,7 +27,7 @@ pub(crate) fn timeout(nanoseconds: FAMPI_Timeout) -> Result<Timeout> {
 ///
 /// # Safety
 ///
-/// The pointer is null, or to so many values that live, and are nobody else's, for `'a`.
+/// The pointer is null, or to so many values that live, and are used by no other part, for `'a`.
 pub(crate) unsafe fn list<'a, T>(count: c_int, pointer: *mut T) -> Result<&'a mut [T]> {
     let count = usize::try_from(count).map_err(|_| FAMPI_ERR_COUNT)?;
     if count == 0 {

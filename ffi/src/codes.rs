@@ -11,7 +11,12 @@ use mpi::ffi;
 /// What a function of the interface comes to: success, or the code to return.
 pub(crate) type Result<T> = std::result::Result<T, c_int>;
 
-/// Done. The same number as `MPI_SUCCESS`.
+/// What a call of MPI or of the interface has come to.
+pub(crate) fn done(code: c_int) -> Result<()> {
+    if code == FAMPI_SUCCESS { Ok(()) } else { Err(code) }
+}
+
+/// Done; equal to `MPI_SUCCESS`.
 pub const FAMPI_SUCCESS: c_int = 0;
 
 /// In the list of a query: the death of processes, soft and hard. MPI's own `MPI_ERR_PROC_FAILED`

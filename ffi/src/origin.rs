@@ -79,7 +79,7 @@ pub(crate) fn comm_of(mpi: &MpiPlatform, raw: MPI_Request) -> Option<MPI_Comm> {
 }
 
 /// What a request of the program is in a local block on this communicator: a message needs its
-/// peer, and nobody else.
+/// peer, and no other rank.
 #[cold]
 pub(crate) fn part(mpi: &MpiPlatform, post: PostId, raw: MPI_Request, own: MPI_Comm) -> Part {
     // SAFETY: live, as the program gave it to us.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A value for one thread.
 pub(crate) struct Owned<T> {
-    /// The thread, as the system names it; 0 before anybody has asked.
+    /// The thread, as the system names it; 0 before any thread has asked.
     owner: AtomicUsize,
     value: T,
 }
@@ -39,7 +39,7 @@ impl<T> Owned<T> {
 #[inline]
 fn this_thread() -> usize {
     let me: usize;
-    // SAFETY: every thread has this word from its start, and nobody writes to it.
+    // SAFETY: every thread has this word from its start, and no code writes to it.
     unsafe {
         std::arch::asm!(
             "mov {}, fs:0", out(reg) me, options(pure, readonly, nostack, preserves_flags)

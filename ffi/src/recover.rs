@@ -164,7 +164,7 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 }
 
 /// Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
-/// All living ranks call it, after a block on `comm` that named the dead; failed is whoever the
+/// All living ranks call it, after a block on `comm` that named the dead; failed are those that the
 /// shrunken communicator leaves out.
 ///
 /// `aux_intercomm` links the survivors to the replacements (`FAMPI_Comm_spawn` over the shrunken

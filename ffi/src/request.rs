@@ -190,7 +190,7 @@ impl Handle {
     /// Frees what was kept for the next request.
     pub(crate) fn discard(&mut self) {
         if self.announce() {
-            // SAFETY: complete, and nobody has it.
+            // SAFETY: complete, and no program has it.
             unsafe { ffi::MPI_Request_free(&raw mut self.raw) };
         }
     }

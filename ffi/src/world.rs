@@ -79,7 +79,7 @@ fn with_world(body: impl FnOnce(&mut Option<World>) -> Result<()>) -> c_int {
 /// of its data. It is in use (`FAMPI_Init`) and stays the library's: `FAMPI_World_free` frees it.
 ///
 /// Returns, on all living ranks, `FAMPI_ERR_CREATION` when a process died before the world was
-/// there, and nobody could be put in its place. `FAMPI_ERR_ARG` for null pointers, an unknown
+/// there, and no process could be put in its place. `FAMPI_ERR_ARG` for null pointers, an unknown
 /// recovery or as many spares as processes, `FAMPI_ERR_STATE` for a second call, else as
 /// `FAMPI_Init`.
 ///

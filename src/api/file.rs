@@ -32,7 +32,7 @@ mod sealed {
 /// MPI makes nothing about files fault-tolerant. A file that several processes open together
 /// (`MPI_File_open` over a communicator) is bound to all of them: opening, closing, `sync`, views
 /// and collective accesses wait for every one of them, and for ever when one is dead. So here each
-/// rank opens for itself (over `MPI_COMM_SELF`), where no death can hold up anybody, and all may
+/// rank opens for itself (over `MPI_COMM_SELF`), where no death can hold up a rank, and all may
 /// have the same file open and write to different places of it.
 ///
 /// - The files of survivors stay open through shrinks and rebuilds. A replacement opens its own.

@@ -9,7 +9,7 @@ use crate::{
 
 /// A block that was finished with a reduction and is not known to be decided.
 ///
-/// When it is dropped, the block is decided all the same, only nobody here looks at it.
+/// When it is dropped, the block is decided all the same; this rank does not see how.
 #[must_use = "the result is not known before the block was waited for"]
 #[derive(Debug)]
 pub struct Reducing<T, const N: usize> {

@@ -48,7 +48,7 @@ impl Group {
         self.processes.len() as u32
     }
 
-    /// True when nobody is in it (`MPI_GROUP_EMPTY`).
+    /// True when it has no members (`MPI_GROUP_EMPTY`).
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }
@@ -151,8 +151,8 @@ impl Comm {
     }
 
     /// Starts to make a communicator of a group (`MPI_Comm_create`, §7.4.2, without blocking): a
-    /// split whose colour is the group. All ranks call it; whoever is not in the group that it
-    /// gives gets no communicator, and groups that have nobody in common can be made at once.
+    /// split whose colour is the group. All ranks call it; a rank that is not in the group that it
+    /// gives gets no communicator, and groups that share no rank can be made at once.
     ///
     /// There is nothing like `MPI_Comm_create_group`, which the members call alone: making a
     /// communicator is agreed upon by all ranks of the one that it is derived from.

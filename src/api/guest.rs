@@ -52,7 +52,7 @@ const LONG_IN_MPI: Duration = Duration::from_millis(1);
 /// The greatest tag that the program may give to a message in a lane of [`Guest::lane`].
 pub const MAX_TAG: u32 = FIRST_COPY - 1;
 
-/// What a message needs with this peer, or with one that nobody knows.
+/// What a message needs with this peer, or with one that is unknown.
 fn need_of(peer: Option<Rank>) -> Need {
     peer.map_or(Need::Anybody, Need::Peer)
 }
@@ -82,7 +82,7 @@ pub enum Part {
     /// A request that the platform knows.
     Request(PostId),
     /// A message of this block ([`Guest::last_open`]) in the lane of [`Guest::lane`], or of a local
-    /// block: its request, and its peer, which nobody knows for a receive from any source.
+    /// block: its request, and its peer, which is unknown for a receive from any source.
     Message(PostId, Option<Rank>),
     /// A request that the platform knows, and that needs no process of the block's communicator.
     Elsewhere(PostId),

@@ -42,9 +42,9 @@ pub struct Neighbours {
 impl Neighbours {
     /// The neighbours of this rank in a graph, as in `MPI_Dist_graph_create_adjacent` (§8.5.4).
     ///
-    /// The ranks' lists fit together: whoever is k times among the destinations of another one
+    /// The ranks' lists fit together: a rank that is k times among the destinations of another one
     /// has that one k times among its sources, and the first part goes to the first place and so
-    /// on. A message that nobody expects, or that nobody
+    /// on. A message that no rank expects, or that no rank
     /// sends, is waited for like any other until its block's deadline.
     pub fn new(edges: Edges<'_>) -> Self {
         let known = |ranks: &[Rank]| ranks.iter().copied().map(Some).collect();
@@ -146,8 +146,9 @@ impl TryBlock {
         self.among_neighbours(buffer, &received, &neighbours.sent_to_all(own))
     }
 
-    /// The same with a number of elements of its own for each rank (`MPI_Ineighbor_allgatherv`,
-    /// §8.7.1). The counts are those of the sources; the elements before that room are sent.
+    /// [`Self::ineighbor_allgather`] with a number of elements of its own for each rank
+    /// (`MPI_Ineighbor_allgatherv`, §8.7.1). The counts are those of the sources; the elements
+    /// before that room are sent.
     ///
     /// # Errors
     ///
@@ -184,7 +185,8 @@ impl TryBlock {
         self.among_neighbours(buffer, &received, &neighbours.sent(&Even, sent))
     }
 
-    /// The same with a length of its own for each part (`MPI_Ineighbor_alltoallv`, §8.7.2).
+    /// [`Self::ineighbor_alltoall`] with a length of its own for each part
+    /// (`MPI_Ineighbor_alltoallv`, §8.7.2).
     ///
     /// # Errors
     ///

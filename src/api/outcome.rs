@@ -13,7 +13,7 @@ use crate::{
 /// when it is waited for or tested, and can be an operation of an outer block
 /// ([`super::TryBlock::nest`]).
 ///
-/// A pending block that is dropped is decided all the same, only nobody here looks at it.
+/// A pending block that is dropped is decided all the same; this rank does not see how.
 #[must_use = "the verdict is not known before the block was waited for"]
 pub struct Pending {
     /// Nothing once another handle has the block.

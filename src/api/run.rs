@@ -80,7 +80,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// The same on all living ranks; the world can still be left in order: [`Error::Stopped`],
+    /// All living ranks get one error; the world can still be left in order: [`Error::Stopped`],
     /// [`Error::StateLost`], [`Error::RecoveryExhausted`], [`Error::NotAllDone`], [`Error::Left`],
     /// and what a policy asks for in vain, [`Error::TooFewSpares`], [`Error::CannotShrink`] and
     /// [`Error::CannotRebuild`].
@@ -149,7 +149,7 @@ struct Run<'a> {
     world: &'a mut World,
     comm: Comm,
     shrunk: bool,
-    /// The states were protected on this communicator, so nobody's is to be inherited.
+    /// The states were protected on this communicator, so no state is to be inherited.
     whole: bool,
     /// Committed steps; `None` as long as the ranks have to join.
     steps: Option<u64>,

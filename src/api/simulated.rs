@@ -28,7 +28,7 @@ impl Simulation {
         program: impl Fn(World) -> R + Send + Sync + 'static,
     ) -> Report<R> {
         self.run(move |platform| {
-            // Whoever cannot enter dies, as a program does that returns the error of `init`.
+            // A process that cannot enter dies, as a program does that returns the error of `init`.
             let enter = World::enter(Box::new(platform));
             let world = enter.unwrap_or_else(|error| {
                 sim::note(&error.to_string());

@@ -142,7 +142,7 @@ impl<'a> Step<'a> {
     }
 
     /// How long the requests of the step's blocks may take after the end of the block before they
-    /// are faults; as long as they like if nobody calls this.
+    /// are faults; as long as they like without this call.
     pub fn set_timeout(&mut self, timeout: Timeout) {
         self.timeout = timeout;
     }

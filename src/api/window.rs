@@ -42,7 +42,7 @@ use crate::{
 /// # What the target does
 ///
 /// Nothing, but its engine needs turns: in each wait or test of this library, for anything. A rank
-/// that computes answers nobody meanwhile, nor does one that waits for a communicator which others
+/// that computes answers no rank meanwhile, nor does one that waits for a communicator which others
 /// have not begun to make. A request whose target does not answer is late at the
 /// deadline of [`TryBlock::finish`] like any other. Each rank makes its part before it starts the
 /// block in which others use it, and drops it after that is decided.

@@ -5,8 +5,8 @@
 //! only when they have their answers.
 //!
 //! What is put or accumulated waits here for the verdict and is dropped if that is *faulty*. What
-//! is got is the memory as it is. Nothing that fails here is a fault of this rank's: whoever asked
-//! has one of its own, or is dead.
+//! is got is the memory as it is. Nothing that fails here is a fault of this rank's: the rank that
+//! asked has one of its own, or is dead.
 
 use alloc::{rc::Rc, vec, vec::Vec};
 use core::cell::RefCell;

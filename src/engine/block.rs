@@ -126,7 +126,7 @@ impl Engine {
     }
 
     /// True when others may wait in an operation that this rank will not take part in, although it
-    /// said it would. In a block that is doomed already nobody waits.
+    /// said it would. In a block that is doomed already no rank waits.
     #[inline]
     fn lacks_collective(&self, key: BlockKey) -> bool {
         let block = self.block(key);
@@ -142,7 +142,7 @@ impl Engine {
             self.drop_messages(key);
         }
         if !self.contents(key).riders.is_empty() && self.block(key).phase == Phase::Open {
-            self.board(key);
+            self.attach_rider(key);
         }
         let drained = self.contents_mut(key).is_drained();
         let block = self.block_mut(key);
@@ -359,7 +359,7 @@ impl Engine {
             self.fail_pending(key, FaultCode::Interrupted, |_, _| true);
         }
         if self.contents(key).riding.is_some() {
-            self.alight(key, committed);
+            self.detach_rider(key, committed);
         }
         let contents = self.contents(key);
         let is_served = contents.service.is_some();

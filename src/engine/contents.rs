@@ -397,7 +397,7 @@ impl TagBits {
         self.free_locals = true;
     }
 
-    /// The scope of the messages of all local blocks: nobody agrees on how many there were, nor on
+    /// The scope of the messages of all local blocks: no ranks agree on how many there were, nor on
     /// what was aborted beside them.
     pub(super) const fn scope_of_locals(self) -> u32 {
         1 << (self.scope - 1) | ((1 << self.shared_block()) - 1)

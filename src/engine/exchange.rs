@@ -7,7 +7,7 @@
 use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::ops::Range;
 
-use super::course::Course;
+use super::schedule::Schedule;
 use crate::{
     fault::{FaultCode, class},
     ids::CommId,
@@ -136,7 +136,7 @@ pub(super) struct Exchange {
     pub(super) buffer: Option<AnyBuffer>,
     pub(super) messages: Vec<Message>,
     /// What comes after these messages, if it is a collective.
-    pub(super) course: Option<Box<Course>>,
+    pub(super) schedule: Option<Box<Schedule>>,
     /// Who is to blame, if not all came as expected.
     pub(super) failure: Option<(Rank, FaultCode)>,
 }
@@ -145,22 +145,23 @@ impl Exchange {
     /// One without messages, so far.
     pub(super) fn new(buffer: AnyBuffer, messages: usize) -> Self {
         let messages = Vec::with_capacity(messages);
-        Self { buffer: Some(buffer), messages, course: None, failure: None }
+        Self { buffer: Some(buffer), messages, schedule: None, failure: None }
     }
 
     /// Begins a collective over the living: a rank that passes on what it has combined keeps its
     /// buffer as it is. `size` is the number of ranks of the communicator.
     pub(super) fn prepare(&mut self, size: usize) {
-        let Some(course) = &mut self.course else { return };
-        if let (true, Some(buffer)) = (course.passes_on(), &self.buffer) {
-            course.work = Some(buffer.copy(0, buffer.elements()));
+        let Some(schedule) = &mut self.schedule else { return };
+        if let (true, Some(buffer)) = (schedule.passes_on(), &self.buffer) {
+            schedule.work = Some(buffer.copy(0, buffer.elements()));
         }
-        if let (Collective::Exchange { .. }, Some(buffer)) = (&course.collective, &mut self.buffer)
+        if let (Collective::Exchange { .. }, Some(buffer)) =
+            (&schedule.collective, &mut self.buffer)
         {
-            let me = course.rank().index();
+            let me = schedule.rank().index();
             let elements = buffer.elements();
-            let from = course.collective.given(me, me, size, elements);
-            let to = course.collective.taken(me, me, size, elements);
+            let from = schedule.collective.given(me, me, size, elements);
+            let to = schedule.collective.taken(me, me, size, elements);
             let own = buffer.copy(from.start, from.len());
             buffer.fill(to.start, &*own);
         }
@@ -169,20 +170,20 @@ impl Exchange {
     /// Which elements come from another rank, or go there.
     pub(super) fn part(&self, peer: Rank, size: usize, receives: bool) -> Range<usize> {
         let elements = self.buffer.as_ref().map_or(0, AnyBuffer::elements);
-        let Some(course) = &self.course else { return 0..0 };
-        let (peer, me) = (peer.index(), course.rank().index());
+        let Some(schedule) = &self.schedule else { return 0..0 };
+        let (peer, me) = (peer.index(), schedule.rank().index());
         if receives {
-            course.collective.taken(peer, me, size, elements)
+            schedule.collective.taken(peer, me, size, elements)
         } else {
-            course.collective.given(peer, me, size, elements)
+            schedule.collective.given(peer, me, size, elements)
         }
     }
 
     /// Ends a collective all of whose rounds are over: brings the result to its place.
     pub(super) fn conclude(&mut self, size: usize) {
-        let (Some(course), Some(buffer)) = (&self.course, &mut self.buffer) else { return };
-        if let Collective::ReduceScatter { parts, .. } = &course.collective {
-            let own = parts.range(course.rank().index(), size, buffer.elements());
+        let (Some(schedule), Some(buffer)) = (&self.schedule, &mut self.buffer) else { return };
+        if let Collective::ReduceScatter { parts, .. } = &schedule.collective {
+            let own = parts.range(schedule.rank().index(), size, buffer.elements());
             let part = buffer.copy(own.start, own.len());
             buffer.fill(0, &*part);
         }
@@ -210,7 +211,7 @@ impl Exchange {
 
     /// The buffer that messages take elements from, and bring them to.
     pub(super) fn held(&mut self) -> Option<&mut AnyBuffer> {
-        let own = self.course.as_mut().and_then(|course| course.work.as_mut());
+        let own = self.schedule.as_mut().and_then(|schedule| schedule.work.as_mut());
         own.or(self.buffer.as_mut())
     }
 
@@ -224,7 +225,7 @@ impl Exchange {
         let message = &mut self.messages[number];
         message.post = None;
         let role = message.role.clone();
-        let reduction = self.course.as_ref().and_then(|course| course.reduction);
+        let reduction = self.schedule.as_ref().and_then(|schedule| schedule.reduction);
         let code = match (progress, role, self.held()) {
             (Progress::Failed(code), ..) => code,
             (Progress::Complete(status), Role::Received(place), Some(buffer)) => {

@@ -77,7 +77,7 @@ impl Engine {
             }
             farewells.retain_mut(|farewell| self.repeat_farewell(farewell));
         }
-        // Whoever comes to a further farewell has no question about the first one.
+        // A rank that comes to a further farewell has no question about the first one.
         for &comm in &roots {
             self.say_last_word(comm);
         }

@@ -30,7 +30,7 @@ use crate::{
     timeout::Timeout,
 };
 
-/// How long requests of a local block, of which nobody knows whom they need, may go on after a
+/// How long requests of a local block, of which it is unknown whom they need, may go on after a
 /// death in its communicator: MPI does not end all of them.
 const LOCAL_GRACE: Duration = Duration::from_secs(1);
 

@@ -16,7 +16,7 @@
 //! no more rounds than those.
 //!
 //! A collective fails as a whole if a rank of its view dies, wherever that stands in the rounds:
-//! the block is faulty then, and nobody waits for a rank that has stopped because of it. What has
+//! the block is faulty then, and no rank waits for one that has stopped because of it. What has
 //! begun goes on in every turn of the engine, whatever this rank waits for.
 //!
 //! **Assumes** that all ranks start the collectives of a context in the same order, as MPI does.
@@ -28,8 +28,8 @@ use alloc::boxed::Box;
 use super::{
     BlockKey, Engine, Need,
     contents::{COLLECTIVES, FIRST_COLLECTIVE},
-    course::Course,
     exchange::{Exchange, Role},
+    schedule::Schedule,
 };
 use crate::{
     fault::FaultCode,
@@ -77,8 +77,8 @@ impl Engine {
         let root = collective.root();
         let mut exchange = Exchange::new(buffer, 2);
         let tag = FIRST_COLLECTIVE + number % COLLECTIVES;
-        match Course::new(collective, (view, me), tag, bytes) {
-            Some(course) => exchange.course = Some(Box::new(course)),
+        match Schedule::new(collective, (view, me), tag, bytes) {
+            Some(schedule) => exchange.schedule = Some(Box::new(schedule)),
             None => exchange.blame(root.unwrap_or(me), FaultCode::ProcessFailed),
         }
         exchange.prepare(self.contents(key).size as usize);
@@ -119,8 +119,8 @@ impl Engine {
     /// Starts the next round of an operation, all of whose messages are over. Nothing when there
     /// is none; false when it has to wait for an older collective with the same tag.
     pub(super) fn start_round(&mut self, key: BlockKey, at: usize) -> Option<bool> {
-        let course = self.contents(key).exchanges[at].course.as_ref()?;
-        if course.started == 0 && self.is_tag_taken(key, (at, course.tag)) {
+        let schedule = self.contents(key).exchanges[at].schedule.as_ref()?;
+        if schedule.started == 0 && self.is_tag_taken(key, (at, schedule.tag)) {
             return Some(false);
         }
         // It is not in its place while its messages start, of which nothing is told meanwhile.
@@ -136,10 +136,10 @@ impl Engine {
 
     /// Starts the next round of an exchange that is not in its place; false when there is none.
     fn start_round_of(&mut self, key: BlockKey, exchange: &mut Exchange) -> bool {
-        let Some(course) = &mut exchange.course else { return false };
-        let tag = course.tag;
-        if core::mem::take(&mut course.direct) {
-            let [from, to] = course.partners();
+        let Some(schedule) = &mut exchange.schedule else { return false };
+        let tag = schedule.tag;
+        if core::mem::take(&mut schedule.direct) {
+            let [from, to] = schedule.partners();
             for (peers, receives) in [(from, true), (to, false)] {
                 for peer in peers {
                     let part = exchange.part(peer, self.contents(key).size as usize, receives);
@@ -148,7 +148,7 @@ impl Engine {
             }
             return true;
         }
-        let (round, view) = (course.next_round(), course.view.clone());
+        let (round, view) = (schedule.next_round(), schedule.view.clone());
         exchange.begin_round();
         let whole = 0..exchange.buffer.as_ref().map_or(0, AnyBuffer::elements);
         for Move { peer, act, .. } in &round {
@@ -179,8 +179,8 @@ impl Engine {
             });
         let older = under_way.by_ref().take_while(|it| *it != (key, at));
         let mut same = older.filter(|(key, at)| {
-            let course = self.contents(*key).exchanges[*at].course.as_ref();
-            self.block(*key).comm == comm && course.is_some_and(|it| it.tag == tag)
+            let schedule = self.contents(*key).exchanges[*at].schedule.as_ref();
+            self.block(*key).comm == comm && schedule.is_some_and(|it| it.tag == tag)
         });
         same.next().is_some()
     }

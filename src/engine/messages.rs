@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// True when messages of a block can start at once, as can the next ones until there are news:
-    /// its context is there, nobody has died, and nothing is interrupted.
+    /// its context is there, no rank has died, and nothing is interrupted.
     #[inline]
     fn is_open(&mut self, key: BlockKey) -> bool {
         self.contents(key).open_since == self.commands.calls || self.is_open_now(key)

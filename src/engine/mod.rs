@@ -10,7 +10,7 @@
 //! | part | what it holds |
 //! |---|---|
 //! | `contents` | what is in the blocks: requests, limits, what was heard of others, tags |
-//! | `course` | the rounds of a collective over the living |
+//! | `schedule` | the rounds of a collective over the living |
 //! | `exchange` | operations made of messages: parts of buffers, and who is to blame |
 //! | `job` | who is who in the job, how this process came to it, the copies of states |
 //! | `metrics` | counts of what is rare, and the entries for those who listen |
@@ -36,7 +36,6 @@
 mod access;
 mod block;
 pub(crate) mod contents;
-mod course;
 mod exchange;
 mod farewell;
 mod guest;
@@ -51,6 +50,7 @@ mod probe;
 mod progress;
 mod request;
 mod riders;
+mod schedule;
 mod wait;
 mod window;
 

@@ -142,7 +142,7 @@ impl Engine {
     pub(super) fn test_exchange(&mut self, key: BlockKey, index: usize, at: usize) -> Progress {
         loop {
             // Nothing of a round of a collective counts before all of it is over.
-            let all = self.contents(key).exchanges[at].course.is_none();
+            let all = self.contents(key).exchanges[at].schedule.is_none();
             let pending = self.test_messages(key, at, all);
             if let Some((peer, code)) = self.contents(key).exchanges[at].failed(pending) {
                 return self.fail_exchange(key, index, peer, code);

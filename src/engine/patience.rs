@@ -142,8 +142,8 @@ impl Engine {
         self.test_messages(key, at, true);
         let exchange = &mut self.contents_mut(key).exchanges[at];
         let peers: Vec<Rank> = exchange.awaited().collect();
-        let Some(course) = &mut exchange.course else { return Hope::Yes };
-        let waited = now.saturating_sub(*course.asked.get_or_insert(now));
+        let Some(schedule) = &mut exchange.schedule else { return Hope::Yes };
+        let waited = now.saturating_sub(*schedule.asked.get_or_insert(now));
         let is_gone = |heard: Option<(Stage, Duration)>| {
             heard.is_some_and(|(stage, since)| {
                 matches!(stage, Stage::Over | Stage::Failed) && since.min(waited) >= UNDER_WAY
@@ -199,7 +199,7 @@ impl Engine {
         self.contents(key).has_heard_of_failure(now, IN_TRANSFER)
     }
 
-    /// Ends requests of which nobody knows whom they need: the block is as a prompt one.
+    /// Ends requests of which it is unknown whom they need: the block is as a prompt one.
     fn cut_foreign(&mut self, key: BlockKey) {
         let block = self.block(key);
         self.interrupt_open(block.comm, block.scope);
@@ -208,7 +208,7 @@ impl Engine {
     /// Ends a receive that no message has come for, as failed.
     fn cut_unmatched(&mut self, key: BlockKey, index: usize) {
         if index >= self.contents(key).first_listed {
-            // The platform tells whoever asks that it was cut.
+            // The platform tells all that ask that it was cut.
             self.ask_to_end(key, index, Some(FaultCode::TimedOut));
             self.test_request(key, index);
         } else if self.cancel_request(key, index) {

@@ -335,7 +335,7 @@ impl Engine {
         was_under_way && !record.is_under_way()
     }
 
-    /// This process ends: nobody hears what becomes of its messages.
+    /// This process ends: what becomes of its messages is told to no caller.
     pub(crate) fn give_up_requests(&mut self) {
         for key in self.process.used_blocks() {
             let Self { platform, blocks, .. } = self;

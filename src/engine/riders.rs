@@ -118,7 +118,7 @@ impl Engine {
     /// A block is finished: what its last rider gives goes with this rank's vote. Of another one,
     /// or with a reduction of its own at the end of the block, the result is waited for.
     #[cold]
-    pub(super) fn board(&mut self, key: BlockKey) {
+    pub(super) fn attach_rider(&mut self, key: BlockKey) {
         let last = self.contents(key).riders.len() as u32 - 1;
         if self.block(key).values.get().is_some() {
             return self.want_rider(key, last);
@@ -137,7 +137,7 @@ impl Engine {
                 contents.riding = Some(last);
             }
         }
-        self.process.board(key, last);
+        self.process.attach_rider(key, last);
     }
 
     /// What a collective has come to, once it is over, and its buffer.
@@ -163,7 +163,7 @@ impl Engine {
 
     /// The block is decided: so is what rides on it.
     #[cold]
-    pub(super) fn alight(&mut self, key: BlockKey, committed: bool) {
+    pub(super) fn detach_rider(&mut self, key: BlockKey, committed: bool) {
         let values = self.block(key).values.get().copied();
         let Some(number) = self.contents_mut(key).riding.take() else { return };
         if committed {

@@ -105,7 +105,7 @@ macro_rules! fault_codes {
 }
 
 fault_codes! {
-    /// A process died; its node lives, as far as anybody knows (a soft failure).
+    /// A process died; its node lives, as far as is known (a soft failure).
     ProcessFailed = 1, "FAMPI_ERR_PROC_FAILED_SOFT", "the process failed",
         "shrink or rebuild, then restore what it had";
     /// A node was lost with all its processes (a hard failure). Reports do not tell it apart yet:
@@ -124,7 +124,7 @@ fault_codes! {
     /// A rank gave up the communicator, so it starts no further block on it.
     Abandoned = 6, "FAMPI_ERR_ABANDONED", "a rank gave the communicator up",
         "give it up, too, or keep it on all ranks";
-    /// A block nested in this one was faulty and nobody handled it.
+    /// A block nested in this one was faulty, and that was not handled.
     InnerBlock = 7, "FAMPI_ERR_INNER", "an inner block was faulty and not handled",
         "mend what the inner block reported on its ranks, then try again";
     /// A rank and the partner that held its copy died together; the rank is the one whose state

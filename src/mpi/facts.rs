@@ -17,7 +17,7 @@ use crate::error::Error;
 pub struct Holdings {
     /// Communicators that fampi made and did not free.
     pub communicators: usize,
-    /// Operations of blocks that are pending, and others than messages that nobody has looked at
+    /// Operations of blocks that are pending, and others than messages that were not looked at
     /// since they are over.
     pub operations: usize,
     /// Buffers that their blocks gave up and MPI has not let go of.

@@ -20,7 +20,7 @@ pub struct Flight;
 pub struct Foreign;
 
 impl Foreign {
-    /// Nobody calls it.
+    /// Not called.
     pub fn of<O>() -> Self {
         Self
     }

@@ -9,7 +9,7 @@ use std::{
     ptr, slice,
 };
 
-use mpi::{ffi, raw::AsRaw as _, traits::Equivalence as _};
+use ::mpi::{ffi, raw::AsRaw as _, traits::Equivalence as _};
 
 use super::user::UserOp;
 
@@ -50,7 +50,7 @@ unsafe extern "C" fn called<O: UserOp>(
     if bytes == count * size_of::<O::Element>() && left.is_aligned() && right.is_aligned() {
         // SAFETY: aligned, and MPI gives `count` elements without a gap behind the last.
         let left = unsafe { slice::from_raw_parts(left, count) };
-        // SAFETY: as above, and nobody else's meanwhile.
+        // SAFETY: as above, and used by no other part meanwhile.
         let right = unsafe { slice::from_raw_parts_mut(right, count) };
         O::combine(left, right);
         return;

@@ -68,7 +68,7 @@ impl Vote {
 pub enum Contribution {
     /// A rank of the subtree has decided already; the result must be the same.
     Decided(Decision),
-    /// Nobody in the subtree has decided, and all of them promised not to do so by the fast path
+    /// No rank in the subtree has decided, and all of them promised not to do so by the fast path
     /// or under a lower ballot.
     Undecided(Tally),
 }
@@ -121,7 +121,7 @@ impl Tally {
     ///
     /// A death is known, and not reported again, once earlier blocks have reported it to all of
     /// these ranks. If only some had been told, and they died, a committed block would have left
-    /// out a rank of whose death nobody living has heard. Attempts in different data contexts
+    /// out a rank of whose death no living rank has heard. Attempts in different data contexts
     /// cannot have exchanged data, so such a block is never committed; nor is one in which not
     /// all ranks brought values of one shape, which is a fault of those that brought any.
     pub fn decide(mut self, comm: CommId) -> Decision {
@@ -192,7 +192,7 @@ impl Tally {
 /// The verdict on a block and everything that goes with it; equal on all living ranks.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Decision {
-    /// True when every rank voted *yes* and nobody died anew.
+    /// True when every rank voted *yes* and no rank died anew.
     pub committed: bool,
     /// Faults other than deaths, sorted.
     pub faults: Vec<Fault>,

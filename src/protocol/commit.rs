@@ -1,6 +1,6 @@
 //! Commit: all living ranks reach the same verdict on a block.
 //!
-//! Intuition: say *yes* to all ranks in log n rounds, and if that works nobody needs to say more.
+//! Intuition: say *yes* to all ranks in log n rounds, and if that works no rank needs to say more.
 //! Whoever sees trouble stops saying *yes*, for ever, and asks everybody what they know; as nobody
 //! who was asked can slip away by the first way any more, the answers settle the matter.
 //!
@@ -55,7 +55,6 @@
 
 mod fast;
 pub(super) mod fusion;
-mod retirement;
 pub(super) mod routes;
 mod slow;
 mod window;
@@ -114,7 +113,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// For this rank of a communicator in which nobody has died.
+    /// For this rank of a communicator in which no rank has died.
     pub fn new(comm: CommId, me: Rank, size: u32) -> Self {
         let view = View::new(size, Shape::WIDE);
         Self {
@@ -272,7 +271,7 @@ impl Commit {
         }
     }
 
-    /// Whoever is known to be dead is not listened to, nor is nobody's rank.
+    /// True unless the rank is known to be dead, or the communicator does not have it.
     #[inline]
     fn listens_to(&self, from: Rank) -> bool {
         let heard = planted!(HearTheDead) || planted!(TakeAnyBallot);
@@ -397,7 +396,7 @@ impl Commit {
         out.emit(Event::Decided(id));
     }
 
-    /// Forgets blocks that nobody living can ask about. This happens at the start of a turn, not
+    /// Forgets blocks that no living rank can ask about. This happens at the start of a turn, not
     /// when the floor rises, because one turn can decide two blocks and the engine asks for their
     /// decisions after it.
     #[inline]

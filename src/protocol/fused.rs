@@ -8,9 +8,9 @@
 //! combined              ((a∘e)∘b)∘(c∘d)
 //! ```
 //!
-//! **Guarantees.** Whoever combines, and on whatever path, the result has the same bits: each
-//! operation commutes bit for bit (of floats: there is one NaN, and −0 is less than +0), and the
-//! grouping is the one tree of [`combined`], which the exchange of [`super::exchange`] follows.
+//! **Guarantees.** Whichever rank combines, and on whatever path, the result has the same bits:
+//! each operation commutes bit for bit (of floats: there is one NaN, and −0 is less than +0), and
+//! the grouping is the one tree of [`combined`], which the exchange of [`super::exchange`] follows.
 //!
 //! **Assumes** processors that agree on IEEE 754 arithmetic.
 
@@ -397,7 +397,7 @@ fn read_shape(header: u32) -> Option<(usize, Kind, ReduceOp)> {
 }
 
 /// Combines all values, given in the order of the positions of a view, in the order in which the
-/// fast path does it; they are used up. Nothing for nobody.
+/// fast path does it; they are used up. Nothing if there are none.
 pub fn combined(mut all: impl AsMut<[Values]>) -> Option<Values> {
     let all = all.as_mut();
     let mut width = 1 << all.len().checked_ilog2()?;

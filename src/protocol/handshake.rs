@@ -19,7 +19,7 @@
 //! settled by the program, which shrinks and spawns again.
 //!
 //! **Guarantees.** All living members of a universe take the same step after the same verdict,
-//! so nobody enters a call that the others do not; a death in any step makes a commit faulty and
+//! so no rank enters a call that the others do not; a death in any step makes a commit faulty and
 //! leads to the next attempt, until there were as many as allowed; a rank that has left the job, or
 //! given the communicator up, ends it.
 //!
@@ -38,7 +38,7 @@ use super::planted::planted;
 /// What is to be made.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Goal {
-    /// A communicator of all ranks of another one; whoever is dead makes it impossible.
+    /// A communicator of all ranks of another one; a dead rank makes it impossible.
     Split,
     /// A communicator of the living ranks.
     Shrink,
@@ -68,7 +68,7 @@ pub enum Order {
     /// The new universe takes the old one's place.
     Adopt,
     /// Throw away what was made since the last adoption; who is only in it is told to go. In a
-    /// repair whoever waits in the call is told, too, and what was adopted goes as well.
+    /// repair a process that waits in the call is told, too, and what was adopted goes as well.
     Discard,
     /// All have all of it.
     Complete,
@@ -149,7 +149,7 @@ impl Handshake {
         match self.stage {
             Stage::Ready if self.goal == Goal::Split && !committed => out.push(Order::Fail),
             Stage::Ready if self.goal == Goal::Repair && !committed => {
-                // The replacements wait in the call that nobody makes.
+                // The replacements wait in the call that no survivor makes.
                 out.extend([Order::Discard, Order::Fail]);
             }
             Stage::Ready | Stage::Enter => out.push(Order::Call),

@@ -9,7 +9,7 @@
 //! 1 ─────────▶ 4    are dead; a death that is learned later makes more of them
 //! ```
 //!
-//! **Guarantees** that every living rank hears of it, whoever dies, as long as one that has heard
+//! **Guarantees** that every living rank hears of it, whichever die, as long as one that has heard
 //! of it lives and learns of the deaths; the commit does not rely on it.
 //!
 //! **Differs from the paper**, where so many deaths as a rank has neighbours can cut the graph.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Where each node has one rank of those that exchange, or where all share one node, all are heads:
-//! there is nothing to gather, and nobody to be told.
+//! there is nothing to gather, and no rank to be told.
 //!
 //! **Steps.** Those of the exchange among heads come first, then one for each that a rank gathers
 //! from, then that of being told.
@@ -84,7 +84,7 @@ const FIRST_MEMBER: u8 = 42;
 const TOLD: u8 = FIRST_MEMBER + (DIGITS * ((1 << DIGIT) - 1)) as u8;
 const _: () = assert!(TOLD == 63, "the steps fit in a word");
 
-/// The step of the member that differs from whoever gathers by this digit in this round.
+/// The step of the member that differs from the gathering one by this digit in this round.
 const fn step_of(round: u32, digit: u32) -> u8 {
     FIRST_MEMBER + (round * ((1 << DIGIT) - 1) + digit - 1) as u8
 }

@@ -96,7 +96,7 @@ impl Placement {
         several.then(|| Arc::new(Self { nodes, order, starts, places, fingerprint }))
     }
 
-    /// The same nodes without these ranks; nothing if the others share one node.
+    /// The placement without these ranks; nothing if the others share one node.
     pub(super) fn without(&self, out: &RankSet) -> Option<Arc<Self>> {
         Self::of(self.nodes.clone(), self.fingerprint, out)
     }

@@ -71,7 +71,7 @@ pub struct Child {
 /// What a rank asked for in a split.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Row {
-    /// With whom, if with anybody.
+    /// With whom, if with any process.
     pub color: Option<u32>,
     /// Its place among them.
     pub key: u32,
@@ -225,7 +225,7 @@ impl Roster {
         self.children.binary_search_by(|child| child.path.as_slice().cmp(path))
     }
 
-    /// The ranks of the world in the part of this path that `rank` is in, in their order; nobody if
+    /// The ranks of the world in the part of this path that `rank` is in, in their order; none if
     /// it is in none. An empty path is the world.
     pub fn part(&self, path: &[u32], rank: Rank) -> Vec<Rank> {
         if path.is_empty() {

@@ -29,7 +29,7 @@ pub struct View {
 }
 
 impl View {
-    /// The view of a communicator of this size in which nobody died, the node of each of whose
+    /// The view of a communicator of this size in which no rank died, the node of each of whose
     /// ranks is of no importance.
     pub const fn new(size: u32, shape: Shape) -> Self {
         let fingerprint = mix(shape.number());

@@ -223,7 +223,7 @@ impl Engine {
     }
 
     /// Why the states of ranks that are not in `comm` any more cannot all be inherited: nobody has
-    /// copies, or a rank is gone with its partner. The same on all ranks of `comm`.
+    /// copies, or a rank is gone with its partner. All ranks of `comm` find one answer.
     pub(crate) fn lost_to(&self, comm: CommKey) -> Option<Error> {
         let Some(over) = self.job.copies.slots.iter().find_map(|slot| slot.over) else {
             return Some(Error::NothingProtected);

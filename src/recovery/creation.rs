@@ -298,8 +298,8 @@ impl Engine {
 
     /// What this process tells the others of splits of parts, in the rebuild without these dead:
     /// the lowest living member of each part speaks for it.
-    pub(super) fn lore(&self, me: Rank, dead: &RankSet) -> Vec<u8> {
-        let mut lore = Vec::new();
+    pub(super) fn split_history(&self, me: Rank, dead: &RankSet) -> Vec<u8> {
+        let mut history = Vec::new();
         for (path, _) in &self.job.children {
             let above = &path[..path.len() - 1];
             let Some(part) = self.child_at(above).filter(|_| !above.is_empty()) else { continue };
@@ -309,10 +309,10 @@ impl Engine {
                 && let Ok(at) = self.job.roster.position(path)
             {
                 let ranks = (0..members.len()).map(|rank| self.origin_in(part, Rank::from(rank)));
-                lore.extend(self.job.roster.children[at].encode(ranks));
+                history.extend(self.job.roster.children[at].encode(ranks));
             }
         }
-        lore
+        history
     }
 
     /// The rank at each place of a communicator: for the world, the one that stands for that rank

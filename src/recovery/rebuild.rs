@@ -240,7 +240,7 @@ impl Rebuild {
         let attempt = self.course.handshake().attempts();
         let living = engine.job.roster.members.iter().filter(|member| !dead.contains(**member));
         let first = living.min() == Some(&me);
-        let brought = if first { planned.encode() } else { engine.lore(me, &dead) };
+        let brought = if first { planned.encode() } else { engine.split_history(me, &dead) };
         let spares = engine.job.roster.spares.len() - planned.spares.len();
         let began = engine.platform.now();
         engine.tell(&Entry::Regrouping { attempt, dead: dead.clone(), spawn, spares });

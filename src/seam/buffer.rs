@@ -24,8 +24,8 @@ pub trait Buffer: Any + Send + Expose {
     fn fill(&mut self, at: usize, other: &dyn Buffer) -> bool;
     /// Overwrites all elements with those of `other` from `at`; false as for [`Self::fill`].
     fn load(&mut self, other: &dyn Buffer, at: usize) -> bool;
-    /// The same where the elements may lie beyond the end of this `Vec`, which grows then; what is
-    /// in between is as if it had been written by the first of `other`.
+    /// [`Self::fill`] of elements that may lie beyond the end of this `Vec`, which grows then; what
+    /// is in between is as if it had been written by the first of `other`.
     fn overwrite(&mut self, at: usize, other: &dyn Buffer) -> bool;
     /// Lets go of what was only lent, once the operation is over; false for what the application
     /// takes back itself.
@@ -78,7 +78,8 @@ macro_rules! any_buffer {
                 Self::take_into(place, &mut taken).then_some(taken)
             }
 
-            /// The same into another place; false when it is not of this type.
+            /// Takes the elements out into a `Vec` that is there; false when they are not of this
+            /// type.
             #[inline]
             pub fn take_into<T: Element>(place: &mut Option<Self>, into: &mut Vec<T>) -> bool {
                 let any: &mut dyn Any = into;

@@ -1,7 +1,7 @@
 //! Arrays that the application only lends to operations, section by section.
 //!
 //! An array is one vector that several requests use at once, and that stays the application's. A
-//! request claims its section until nobody can touch it any more, which is when its buffer, a
+//! request claims its section until MPI cannot touch it any more, which is when its buffer, a
 //! [`Part`], is dropped, be it in quarantine.
 //!
 //! **Guarantees** that a section which is written meets no other claim, so that no element has two
@@ -68,7 +68,7 @@ impl<T> Deref for Elements<'_, T> {
 }
 
 impl<T: Element, const N: usize> Lent<T, N> {
-    /// An array that nobody has claimed.
+    /// An array of which no section is claimed.
     ///
     /// # Errors
     ///

@@ -10,13 +10,13 @@
 //! | [`collective`] | the operations of all ranks, and the shapes of their buffers |
 //! | [`reduction`] | what reductions do with the elements of two ranks |
 //! | [`section`], [`lent`] | parts of arrays that several requests use at once |
-//! | [`pulse`] | signs of progress, for whoever looks |
+//! | [`pulse`] | signs of progress, which others look at |
 //! | `entry` | what can happen, as an event for subscribers and as one of the trace |
 //! | `trace` | the file with what happens, if the process is recorded |
 
 pub mod buffer;
 pub mod collective;
-// Without the real world, nobody records, and no part of a regroup is MPI's.
+// Without the real world, nothing is recorded, and no part of a regroup is MPI's.
 #[cfg_attr(not(feature = "mpi"), allow(dead_code))]
 pub(crate) mod entry;
 pub mod lent;

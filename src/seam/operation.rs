@@ -110,7 +110,7 @@ pub enum Operation {
     },
     /// An operation of all ranks, in place.
     Collective(Collective),
-    /// Read a file into the buffer, or write it. It needs nobody and is in no context.
+    /// Read a file into the buffer, or write it. It needs no other rank and is in no context.
     File(FileAccess),
 }
 

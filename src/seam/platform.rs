@@ -151,7 +151,7 @@ pub enum Request {
     /// The other side of [`Self::Regroup`], for a spawned process.
     Join,
     /// Of all processes of the universe: a data communicator of these, in this order. Each process
-    /// in a group names those of its group; no two groups have anybody in common. A process that
+    /// in a group names those of its group; no two groups share a rank. A process that
     /// is in none gets none.
     Gather {
         /// The universe of the members.
@@ -209,10 +209,10 @@ pub enum Unneeded {
 /// How a process ends that does not go on without its job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Quit {
-    /// In order, successfully: a spare that nobody needed. Its end does not say that the job came
+    /// In order, successfully: a spare that was not needed. Its end does not say that the job came
     /// to its own.
     Unneeded,
-    /// So that all others see it die: a replacement that nobody waits for any more, as far as they
+    /// So that all others see it die: a replacement that no rank waits for any more, as far as they
     /// know.
     Visibly,
 }
@@ -245,7 +245,7 @@ pub trait Platform: Any {
     fn now(&self) -> Duration;
 
     /// From now on this process does with its observer, or as if it had none. Where it shows that
-    /// it makes progress, if anybody looks.
+    /// it makes progress, if an observer looks.
     fn observe(&mut self, _observed: bool) -> Option<Pulse> {
         None
     }
@@ -263,7 +263,7 @@ pub trait Platform: Any {
 
     /// Makes progress and takes the next news, if any. `awaits` names the process whose fast
     /// frame the caller waits for; fast frames of other processes may stay where they are until
-    /// they are awaited, everything else is found whoever is awaited.
+    /// they are awaited, everything else is found at each poll.
     fn poll(&mut self, awaits: Option<(UniverseId, Rank)>) -> Option<Incoming>;
 
     /// The values of the last [`Incoming::Fused`].
@@ -341,12 +341,12 @@ pub trait Platform: Any {
     }
 
     /// Ends a receive that has no message yet; [`Self::look`] tells whether it is over. Other
-    /// operations go on. Why it has failed, if it has, is for whoever else asks about it: one that
+    /// operations go on. Why it has failed, if it has, is for others that ask about it: one that
     /// was interrupted is waited for no longer.
     fn cancel(&mut self, post: &mut Post, why: Option<FaultCode>);
 
     /// Gives up an operation, with the buffer if the request had it: it is cancelled if that is
-    /// possible, and the buffer is dropped when nobody can touch it any more. The post is gone
+    /// possible, and the buffer is dropped when MPI cannot touch it any more. The post is gone
     /// afterwards.
     fn abandon(&mut self, post: Post, buffer: Option<AnyBuffer>);
 

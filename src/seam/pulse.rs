@@ -80,7 +80,7 @@ impl Drop for Rest {
     }
 }
 
-/// Nobody else writes it, so that it takes no locked instruction.
+/// No other thread writes it, so that it takes no locked instruction.
 #[inline]
 fn one_more(word: &AtomicU64) {
     word.store(word.load(Relaxed).wrapping_add(1), Relaxed);

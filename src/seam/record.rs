@@ -5,8 +5,9 @@
 //! a later block: blocks which look alike allocate nothing.
 //!
 //! **Guarantees.** The buffer of a message stays in its record while the message is under way, and
-//! nobody has it meanwhile: it is neither taken nor replaced nor dropped before the platform says
-//! that the operation is over, or has it for good. A record that is dropped before leaks it.
+//! it is used by no other part meanwhile: it is neither taken nor replaced nor dropped before the
+//! platform says that the operation is over, or has it for good. A record that is dropped before
+//! leaks it.
 
 use alloc::vec::Vec;
 use core::{
@@ -132,12 +133,12 @@ impl Record {
         self.buffer = None;
     }
 
-    /// The buffer of an operation that is about to start, for whoever has it from now on.
+    /// The buffer of an operation that is about to start, for the part that has it from now on.
     pub(crate) fn unload(&mut self) -> Option<AnyBuffer> {
         self.buffer.take_if(|_| self.post.is_none())
     }
 
-    /// The operation has started, and whoever started it has the buffer, or had.
+    /// The operation has started, and the part that started it has the buffer, or had.
     pub(crate) fn note(&mut self, posted: Posted) {
         match posted {
             Posted::Running(id) => self.begin(Post::Kept(id)),
@@ -189,7 +190,7 @@ impl Record {
         false
     }
 
-    /// The operation is over, and nobody uses its buffer any more: it waits for the application,
+    /// The operation is over, and its buffer is free: it waits for the application,
     /// unless it was only lent.
     #[inline]
     pub(crate) fn end(&mut self, state: Progress) {

@@ -1,4 +1,4 @@
-//! Exactly one process runs: whoever holds the baton.
+//! Exactly one process runs: the one that holds the baton.
 //!
 //! The process that suspends takes the next event itself; when that lets it run again, it simply
 //! goes on. Otherwise the baton goes back to the loop, which resumes the right carrier.

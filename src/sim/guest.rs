@@ -4,7 +4,7 @@
 //! As on real ranks, all that is done to such a request is to test it. When its block is doomed the
 //! block's communicator is revoked, which ends what is pending there; a request on another
 //! communicator is over for its block then, while the world still has it. What it came to is told
-//! as often as somebody asks, until all who use it have let go.
+//! as often as a caller asks, until all who use it have let go.
 
 use super::{
     SimPlatform,
@@ -181,7 +181,7 @@ impl SimPlatform {
     }
 
     /// A request of the program is asked to end. If it has failed for its block, it was interrupted
-    /// for whoever else asks.
+    /// for others that ask.
     pub(super) fn cut_handed(&self, post: PostId, why: Option<FaultCode>) {
         self.with_post(post, |post| {
             if let (Some(handed), Some(why)) = (post.handed.as_mut(), why) {

@@ -221,7 +221,7 @@ impl Simulation {
         self
     }
 
-    /// From this moment of virtual time on nobody dies any more, whatever was ordered.
+    /// From this moment of virtual time on no process dies any more, whatever was ordered.
     #[must_use]
     pub fn calm_from(mut self, moment: Duration) -> Self {
         self.calm_from = moment.as_nanos() as Time;

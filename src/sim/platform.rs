@@ -97,7 +97,7 @@ impl SimPlatform {
     fn enter(&self, is_effect: bool) -> Option<Guard<'_>> {
         let mut world = self.lock()?;
         let it = &world.processes[self.me];
-        // Nobody else may run in the middle of an unwinding, on whose thread they all are.
+        // No other process may run in the middle of an unwinding, on whose thread they all are.
         if it.end.is_some() || thread::panicking() {
             return self.unless_ended(world);
         }
@@ -435,7 +435,7 @@ impl Platform for SimPlatform {
                 let (mut world, place) = self.place(world, data);
                 world.discard(self.me, place);
             }
-            // What is under way goes on, and nobody names the file again.
+            // What is under way goes on, and the file is not named again.
             Unneeded::File(_) => {}
             Unneeded::Message(message) => world.drop_message(self.me, message),
         }

@@ -181,7 +181,7 @@ fn ring(world: &World, messages: u32, mut buffers: Vec<Vec<u32>>) -> Result<Vec<
 /// Messages, each with its peer and its tag.
 type Messages = Vec<(Vec<u32>, Rank, Tag)>;
 
-/// The same with a call for all that are received, and one for all that are sent.
+/// An exchange with one call for all that are received, and one for all that are sent.
 fn ring_at_once(world: &World, [received, sent]: [&mut Messages; 2]) -> Result<(), Error> {
     let mut block = world.start(Level::Global)?;
     let coming = block.irecv_all(received)?;

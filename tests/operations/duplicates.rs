@@ -45,7 +45,7 @@ fn works(duplicate: &Comm, parent: &Comm) {
     assert_eq!((duplicate.rank(), duplicate.group()), (parent.rank(), parent.group()));
 }
 
-/// The same on all ranks, with a bad one that does something else; then all make a duplicate.
+/// A block on all ranks, a bad one on rank 1; then all make a duplicate.
 fn disturbed(timeout: Timeout, bad: fn(TryBlock) -> Finished) {
     for seed in 0..20 {
         let report = Simulation::new(SIZE).seed(seed).run_world(move |world: World| {

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
+use crate::csv::{self, Csv, Options, Row};
 use crate::detector::{detect, disturbance};
 use crate::launcher::{self, Launcher};
 use crate::library;
@@ -17,7 +18,6 @@ use crate::refusal::whole;
 use crate::report;
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::{self, Csv, Options, Row};
 use crate::workspace::Workspace;
 
 /// A measurement takes seconds; one that takes this long hangs.
@@ -46,7 +46,7 @@ pub(crate) enum Benchmark {
     /// From a death to the board of the observer, to the last survivor that knows, and to the
     /// agreed report, by several ways to die
     Detect(detect::Options),
-    /// What observers and their heartbeats cost a job that loses nobody
+    /// What observers and their heartbeats cost a job that loses no process
     Noise(disturbance::Options),
     /// From a death to the report, to a shrunken or rebuilt world, and to restored data
     Recovery(recovery::Options),
@@ -149,7 +149,7 @@ fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Resu
         }
     }
     csv.write(what.columns, &rows)?;
-    println!("{}", sheet::table(what.header, &rows));
+    println!("{}", csv::table(what.header, &rows));
     Ok(0)
 }
 
@@ -168,7 +168,7 @@ fn launch(command: &Command, of: &str, what: &Measurement) -> Result<Result<Vec<
         eprintln!("fampi: the measurement with {of} failed: see above");
         return Ok(Err(finished.end.status()));
     }
-    let rows = sheet::rows_of(&finished.lines, what.columns);
+    let rows = csv::rows_of(&finished.lines, what.columns);
     if rows.is_empty() {
         bail!("the measurement with {of} printed no row of {}", what.columns);
     }
@@ -214,6 +214,6 @@ fn measure_spread(workspace: &Workspace, what: &Measurement, spread: &Spread) ->
     }
     csv.write(&format!("nodes,placed_by,{}", what.columns), &rows)?;
     let header: Vec<&str> = ["nodes", "by"].iter().chain(what.header).copied().collect();
-    println!("{}", sheet::table(&header, &rows));
+    println!("{}", csv::table(&header, &rows));
     Ok(0)
 }

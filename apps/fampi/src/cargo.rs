@@ -126,7 +126,7 @@ pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathB
     build_within(workspace, program, None)
 }
 
-/// The same within a time limit, at which cargo and its compilers are ended.
+/// Builds a program within a time limit, at which cargo and its compilers are ended.
 pub(crate) fn build_within(
     workspace: &Workspace,
     program: Program<'_>,

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::cargo::{self, Program};
+use crate::csv::{self, Csv, Row};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
 use crate::session::{self, End, Finished, Script};
 use crate::setup;
-use crate::sheet::{self, Csv, Row};
 use crate::status::{self, Kills, Reports};
 use crate::trace::{self, Folder, Recording};
 use crate::workspace::{Workspace, shown};
@@ -317,7 +317,7 @@ fn table(studies: &[Study]) -> String {
             ]);
         }
     }
-    sheet::table(&HEADER, &rows)
+    csv::table(&HEADER, &rows)
 }
 
 /// Prints and draws what there is, and says what is missing.

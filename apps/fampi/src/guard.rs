@@ -119,7 +119,7 @@ fn end(session: i32, started: u64) {
         }
         thread::sleep(LOOK_PERIOD);
     }
-    // A number that leads a session is given away again only when nobody is left in it.
+    // A number that leads a session is given away again only when no process is left in it.
     if leader().is_none_or(|now| now.started == started) {
         end_what_is_left(session);
     }

@@ -19,6 +19,8 @@ use anyhow::{Context, Result, bail};
 use fampi_kit::median::median;
 
 use crate::cargo::{self, Program};
+use crate::csv::Options;
+use crate::csv::{self, Csv, Row};
 use crate::install;
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
@@ -26,8 +28,6 @@ use crate::progress::Step;
 use crate::refusal::Stopped;
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::Options;
-use crate::sheet::{self, Csv, Row};
 use crate::workspace::Workspace;
 
 /// A program takes seconds; one that takes this long hangs.
@@ -79,7 +79,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         step.finish();
     }
     csv.write(COLUMNS, &rows)?;
-    println!("{}", sheet::table(&HEADER, &rows));
+    println!("{}", csv::table(&HEADER, &rows));
     Ok(0)
 }
 
@@ -114,14 +114,14 @@ fn turn(
     let [rust, c] = &programs.commit;
     // What the program in C does, in the same turns.
     let of_rust = run(rust, &[BATCHES, "iallreduce", "commit", "allreduce"])?;
-    let (of_rust, of_c) = (sheet::rows_of(&of_rust, OF_COMMITS), run(c, &[])?);
-    let mut took = vec![commits(&of_rust, &sheet::rows_of(&of_c, OF_COMMITS))?];
+    let (of_rust, of_c) = (csv::rows_of(&of_rust, OF_COMMITS), run(c, &[])?);
+    let mut took = vec![commits(&of_rust, &csv::rows_of(&of_c, OF_COMMITS))?];
     let [rust, c] = &programs.block;
     let words: Vec<&str> =
         std::iter::once(BATCHES).chain(messages.iter().map(String::as_str)).collect();
     let of_rust = run(rust, &[&words[..], &["bytes=4"]].concat())?;
-    let (of_rust, of_c) = (sheet::rows_of(&of_rust, OF_RUST_BLOCKS), run(c, &words)?);
-    let of_c = sheet::rows_of(&of_c, OF_BLOCKS);
+    let (of_rust, of_c) = (csv::rows_of(&of_rust, OF_RUST_BLOCKS), run(c, &words)?);
+    let of_c = csv::rows_of(&of_c, OF_BLOCKS);
     for number in messages {
         took.push(blocks(number, &of_rust, &of_c)?);
     }
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     fn rows(columns: &str, text: &str) -> Vec<Row> {
-        sheet::rows_of(&text.lines().map(str::to_owned).collect::<Vec<_>>(), columns)
+        csv::rows_of(&text.lines().map(str::to_owned).collect::<Vec<_>>(), columns)
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::refusal::Misuse;
 /// How the launcher calls this tool to start a daemon; the number of nodes follows in this word, as
 /// the launcher passes one.
 const AGENT: &str = "__agent=";
-/// The network between name spaces; nobody outside of them sees it.
+/// The network between name spaces; it is not seen outside of them.
 const NETWORK: &str = "10.77.0";
 /// Names of the hosts of a name space: `ip netns exec` shows this folder as `/etc`.
 const NAMES: &str = "/etc/netns";

@@ -87,7 +87,7 @@ impl<'a> Probe<'a> {
         observe(command, death, self.folder.path())
     }
 
-    /// The same without the flags of fault tolerance.
+    /// Runs the program without the flags of fault tolerance.
     pub(crate) fn run_plain(&self, death: &str) -> Result<Findings> {
         let command = Launcher::new(self.mpi).plain_command(4, self.program());
         observe(command, death, self.folder.path())

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-/// A long step under way, on standard error. Nobody watching: one line at its end.
+/// A long step under way, on standard error. Without a terminal: one line at its end.
 pub(crate) struct Step {
     bar: ProgressBar,
     what: String,

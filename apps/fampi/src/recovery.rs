@@ -12,13 +12,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo::{self, Program};
+use crate::csv::{self, Csv, Row};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::{self, Csv, Row};
 use crate::workspace::Workspace;
 
 const COLUMNS: &str = "ranks,phase,how,median_ms,p99_ms";
@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 struct Way {
     name: &'static str,
     phases: &'static [&'static str],
-    /// Every death takes one; where nobody is to be spawned there are enough.
+    /// Every death takes one; where no process is to be spawned there are enough.
     has_spares: bool,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         }
     }
     csv.write(COLUMNS, &rows)?;
-    println!("{}", sheet::table(&HEADER, &rows));
+    println!("{}", csv::table(&HEADER, &rows));
     Ok(0)
 }
 

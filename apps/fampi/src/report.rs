@@ -24,12 +24,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::csv::Row;
 use crate::guard;
 use crate::progress::Step;
 use crate::refusal::{Stopped, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::Row;
 use crate::workspace::{Workspace, shown};
 
 /// One measurement may take so long; it has limits of its own for each launch.

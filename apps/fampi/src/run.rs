@@ -48,8 +48,8 @@ pub(crate) struct Options {
     /// a node, is known everywhere at once
     #[arg(long)]
     observer: bool,
-    /// The same, and a rank that waits for nothing and tests nothing for so many seconds counts as
-    /// dead: more than the longest computation between two blocks
+    /// As `--observer`, and a rank that waits for nothing and tests nothing for so many seconds
+    /// counts as dead: more than the longest computation between two blocks
     #[arg(long, value_name = "SECONDS", value_parser = patience,
           allow_negative_numbers = true)]
     hung: Option<f64>,

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo::{self, Program};
+use crate::csv::{self, Csv, Row};
 use crate::plot::{Chart, Series, Upwards};
 use crate::progress::Step;
 use crate::refusal::{Misuse, whole};
-use crate::sheet::{self, Csv, Row};
 use crate::workspace::{Workspace, shown};
 
 const COLUMNS: &str =
@@ -140,10 +140,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     let lines: Vec<String> =
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
-    let rows = sheet::rows_of(&lines, COLUMNS);
+    let rows = csv::rows_of(&lines, COLUMNS);
     step.finish();
     csv.write(COLUMNS, &rows)?;
-    println!("{}", sheet::table(&HEADER, &rows));
+    println!("{}", csv::table(&HEADER, &rows));
     if let Some(folder) = &options.plots {
         for (name, chart) in charts(&rows, &options.caption()) {
             for file in chart.write(folder, name)? {

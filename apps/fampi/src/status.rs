@@ -2,7 +2,7 @@
 //!
 //! The launcher of an MPI with fault tolerance ends with the status of a rank that exited with
 //! other than 0. Of deaths by a signal its status says little: 0 even when all ranks died so, and
-//! 137 when a spawned replacement was killed while it joined, although everybody else went on (and
+//! 137 when a spawned replacement was killed while it joined, although all others went on (and
 //! whatever the others exited with later). And it may crash at its very end. So the library leaves
 //! one small file per process in the folder `FAMPI_STATUS_DIR`, named by the number of the process:
 //!
@@ -15,7 +15,7 @@
 //! | `unused` | its end in order without ever having been a rank |
 //!
 //! One `ok` says that every death was survived; an `unused` says nothing of the job, as it is that
-//! of a spare which nobody needed, or of a replacement that came too late.
+//! of a spare that was not needed, or of a replacement that came too late.
 //!
 //! **The rule.** The first line that fits decides:
 //!
@@ -31,7 +31,7 @@
 //! | otherwise | the highest that a finished rank exited with; deaths are told |
 //!
 //! So a status of 0 means that ranks finished in order and all of them exited with 0, or, without
-//! reports, that the launcher says so and nobody was killed by us.
+//! reports, that the launcher says so and no process was killed by us.
 //!
 //! **Cannot be known.** What a process that reported `ok` and no more exited with, if the launcher
 //! names a signal: it passes for 0. How a program without the library ended, if by a signal.
@@ -261,7 +261,7 @@ mod tests {
         let spare = |of: Count| Count { unused: 1, reported: of.reported + 1, ..of };
         let lost = [
             (count(4, 0), "nobody survived"),
-            // The spare that nobody needed is no survivor.
+            // The spare that was not needed is no survivor.
             (spare(count(4, 0)), "nobody survived (1 process was never needed)"),
             (Count { starting: 1, ..count(4, 0) }, "nobody survived"),
             (Count { starting: 4, ..count(4, 0) }, "4 processes died while MPI started"),

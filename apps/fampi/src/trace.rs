@@ -206,7 +206,7 @@ impl Target {
         &self.path
     }
 
-    /// Nobody ever sees half of it.
+    /// It is never seen half written.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
         let refused = || format!("cannot write {}", self.path.display());
         let mut file = tempfile::Builder::new()

@@ -28,7 +28,7 @@ fn refused(arguments: &[&str], words: &str) {
     refused_with(2, &fampi(arguments), words);
 }
 
-/// A checkout in which nothing is set up: whoever begins a set-up there says so.
+/// A checkout in which nothing is set up: a run that begins a set-up there says so.
 fn bare_checkout() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for package in ["fampi", "minife"] {

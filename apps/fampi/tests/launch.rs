@@ -103,7 +103,7 @@ fn a_launcher_that_crashes_leaves_nothing_that_the_next_one_could_stumble_over()
 }
 
 /// Starts a run whose processes can be told by their environment, kills the tool at a moment that
-/// the test chooses, and waits until nobody is left.
+/// the test chooses, and waits until no process is left.
 fn kill_the_tool(moment: impl FnOnce(&dyn Fn() -> Vec<String>)) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let entry = format!("TMPDIR={}", folder.path().display());
@@ -142,7 +142,7 @@ fn the_tool_can_be_killed_in_the_middle_of_a_launch() {
         let milliseconds = 1500 * round / (rounds() + 1);
         let folder =
             kill_the_tool(|_| thread::sleep(Duration::from_millis(milliseconds.min(250 * round))));
-        // What was made before anybody could look after it has nothing in it.
+        // What was made before it could be looked after has nothing in it.
         for left in content(folder.path()) {
             assert_eq!(content(&folder.path().join(&left)), [""; 0], "{left}");
         }
@@ -248,7 +248,7 @@ fn a_run_in_which_nobody_finished_in_order_has_failed() {
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("nobody survived"), "{}", said(&output));
     assert_eq!(run(&["-n", "2"], &report("ok", "kill -KILL $$")).status.code(), Some(0));
-    // Nor is a spare that nobody needed a survivor.
+    // Nor is a spare that was not needed a survivor.
     let script = two(&report("running", "kill -KILL $$"), &report("unused", "exit 0"));
     let output = run(&["-n", "2"], &script);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));

@@ -16,7 +16,7 @@ pub enum Mode {
     Segv,
     /// `exit(1)`: runs exit handlers, but not MPI's finalization.
     Exit,
-    /// A panic that nobody catches.
+    /// A panic that is not caught.
     Panic,
     /// SIGSTOP: alive for the system, silent for all others.
     Stop,
@@ -138,7 +138,7 @@ impl KillPlan {
         &self.kills
     }
 
-    /// Whether nobody dies.
+    /// Whether no rank dies.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kills.is_empty()

@@ -8,7 +8,7 @@ use fampi::sim::{Crash, Draw, Ending, Report, Simulation};
 
 use crate::words::Recovery;
 
-/// The first effects of a process belong to the launch, which nobody could recover from.
+/// The first effects of a process belong to the launch, from which there is no recovery.
 const LAUNCH_EFFECTS: u64 = 8;
 
 /// A run with deaths.
@@ -99,7 +99,7 @@ pub fn agreed<R: PartialEq + Debug>(report: &Report<R>) -> Result<(&R, u64), Str
         }
     }
     let mut results = report.results();
-    // A job may lose everybody, but not to three deaths.
+    // A job may lose all ranks, but not to three deaths.
     let first = results.next().ok_or("nobody finished")?;
     match results.find(|other| *other != first) {
         Some(other) => Err(format!("agreement: {first:?} and {other:?}")),

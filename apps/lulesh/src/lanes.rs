@@ -19,7 +19,7 @@ pub trait Lanes:
     /// How many elements.
     const COUNT: usize;
 
-    /// The same number in all lanes.
+    /// One number in all lanes.
     fn all(value: f64) -> Self;
 
     /// Consecutive numbers.

@@ -17,7 +17,7 @@ use lulesh::resilience::{self, Hooks, SimulationError};
 use lulesh::state::State;
 
 const RANKS: u32 = 8;
-/// How many seeds run when nobody says how many.
+/// How many seeds run unless a variable says how many.
 const SEEDS: u64 = 100;
 const CYCLES: u32 = 12;
 
@@ -64,7 +64,7 @@ fn judge(case: &Case, report: &Report<Simulated>) -> Result<bool, String> {
     }
 }
 
-/// The last line when nobody dies, and how many effects a process has.
+/// The last line when no rank dies, and how many effects a process has.
 fn calm() -> &'static (String, u64) {
     static CALM: OnceLock<(String, u64)> = OnceLock::new();
     CALM.get_or_init(|| {

@@ -4,11 +4,11 @@
 //! `cargo fampi bench noise` launches this program, with observers. In turns without the service
 //! the observers are stopped, so they send, hear and wake up nothing, and the ranks do what ranks
 //! without an observer do ([`fampi::World::set_observed`]). An observer that goes on takes what has
-//! come, and asks for heartbeats that are late, before it takes anybody for lost; what that costs
+//! come, and asks for heartbeats that are late, before it takes a node for lost; what that costs
 //! counts as a cost of the service.
 //!
 //! A turn is measured in parts of half a millisecond. One that took twice as long as the median of
-//! its turn was kept from a processor by somebody else, as an observer never takes one for so long,
+//! its turn was kept from a processor by another, as an observer never takes one for so long,
 //! and does not count.
 //!
 //! ```text

@@ -14,7 +14,7 @@ use minife::options::{Options, Recovery, Request};
 use minife::resilience::{self, Hooks, SolveError};
 
 const RANKS: u32 = 4;
-/// How many seeds run when nobody says how many.
+/// How many seeds run unless a variable says how many.
 const SEEDS: u64 = 400;
 
 /// What must not depend on deaths: every bit of the history and of the summary.
@@ -82,7 +82,7 @@ struct Tally {
     deaths: u64,
 }
 
-/// The same solution as far as another order of the ranks allows.
+/// Checks that two solutions are alike, as far as another order of the ranks allows.
 fn near(bits: &Bits, expected: &Bits) -> Result<(), String> {
     let close =
         |one: u64, other: u64| (f64::from_bits(one) / f64::from_bits(other) - 1.0).abs() < 1e-9;
@@ -92,7 +92,7 @@ fn near(bits: &Bits, expected: &Bits) -> Result<(), String> {
     if same { Ok(()) } else { Err(format!("digits after a merge: {bits:?}")) }
 }
 
-/// The bits, and how many effects a process has, when nobody dies. Sums that are requests have an
+/// The bits, and how many effects a process has, when no rank dies. Sums that are requests have an
 /// order of their own.
 fn calm(fused: bool) -> &'static (Bits, u64) {
     static CALM: [OnceLock<(Bits, u64)>; 2] = [const { OnceLock::new() }; 2];

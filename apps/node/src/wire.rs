@@ -27,7 +27,7 @@ pub(crate) struct Link {
     sent: usize,
     /// The other end is gone, or no process of the job.
     is_closed: bool,
-    /// Whoever waits for the connection has been told that there is something to send.
+    /// The thread that waits for the connection has been told that there is something to send.
     is_waited: bool,
 }
 
@@ -57,7 +57,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Somebody has called.
+    /// A process has called.
     pub(crate) fn accept(
         stream: TcpStream,
         me: Host,

@@ -348,7 +348,7 @@ impl World {
 
     fn check(&self) -> Result<(), String> {
         for (at, station) in self.living() {
-            // Who has no rank left has nobody who waits.
+            // A node without ranks has no process that waits.
             if !station.waiting.is_empty() && !station.running.is_empty() {
                 return Err(format!("node {at} waits for {:?}", station.waiting));
             }

@@ -6,7 +6,7 @@
 //! process does: whatever that is, it may be the last thing.
 //!
 //! A process that was launched draws from the seed and its rank, and dies in a step, as a death
-//! while MPI starts is survived by nobody; a spare is parked, and dies once it takes part.
+//! while MPI starts is survived by no rank; a spare is parked, and dies once it takes part.
 //! A process that was spawned draws also from its own number. It dies more seldom, so that a run
 //! comes to its end, and in half of these cases while it joins.
 
@@ -40,7 +40,7 @@ const STOPPED_SECONDS: f64 = 0.3;
 
 /// The step that this process is in, counted from 1; 0 before the first.
 static STEP: AtomicU64 = AtomicU64::new(0);
-/// Held by whoever must not be disturbed.
+/// Held by what must not be disturbed.
 static SPARED: Mutex<bool> = Mutex::new(false);
 
 /// True for a process that was spawned.

@@ -74,7 +74,7 @@ impl Next {
             // SAFETY: the name is a C string; looking a name up changes nothing.
             found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
             if found == 0 {
-                // It was called, so it was linked: somebody has taken libevent away.
+                // It was called, so it was linked: libevent was taken away.
                 process::abort();
             }
             self.found.store(found, Ordering::Relaxed);

@@ -159,7 +159,7 @@ fn a_death_while_a_replacement_starts_leaves_no_orphan_and_the_next_attempt_work
 fn a_new_process_that_dies_before_it_has_started_is_missed_at_once() {
     let spawns = program(&["tests/programs/spawns.c"], Link::Shared, &[]);
     let run = expect(&Launch::new(&spawns, 4).words(["new"]), 4, ": complete again");
-    // A call of MPI may last for ten seconds. Whoever is held up longer counts as failed.
+    // A call of MPI may last for ten seconds. A rank that is held up longer counts as failed.
     assert!(run.took < Duration::from_secs(8), "{run}");
     assert!(!run.errors.contains("did not return"), "{run}");
 }

@@ -33,14 +33,14 @@ impl Plan {
         Launch::new(program, ranks).spares(*spares).words([*how]).variable("KILL_PLAN", kills).run()
     }
 
-    /// How many processes leave in order: ranks, and spares that nobody needed.
+    /// How many processes leave in order: ranks, and spares that were not needed.
     fn orderly(&self, ranks: u32) -> usize {
         let dead = self.2.split_whitespace().count();
         (ranks as usize).max((ranks + self.1) as usize - dead)
     }
 }
 
-/// Makes sure that a program ends with the same lines whoever dies.
+/// Makes sure that a program ends with the same lines whichever rank dies.
 #[track_caller]
 fn expect_same(program: &PathBuf, ranks: u32, plans: &[Plan]) {
     let undisturbed = Plan("rebuild", 0, "").run(program, ranks);

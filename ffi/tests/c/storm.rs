@@ -95,7 +95,7 @@ fn rage(mark: &str, seed: u64, over: &AtomicBool) -> Deaths {
     while processes(mark).len() < RANKS && !over.load(Relaxed) {
         thread::sleep(Duration::from_millis(10));
     }
-    // A death while MPI starts the job is survived by nobody.
+    // A death while MPI starts the job is survived by no rank.
     thread::sleep(Duration::from_millis(700));
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(LASTS - 2) && !over.load(Relaxed) {

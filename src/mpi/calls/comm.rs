@@ -15,7 +15,7 @@ use crate::{
     rank::{Rank, RankSet},
 };
 
-/// A live communicator whose errors return. Freed by nobody but [`Comm::free`].
+/// A live communicator whose errors return. Freed by [`Comm::free`] only.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mpi) struct Comm {
     raw: ffi::MPI_Comm,
@@ -57,7 +57,7 @@ pub fn communicators() -> usize {
 /// No communicator of ours is used afterwards.
 pub(in crate::mpi) unsafe fn free_all() {
     while let Some(comm) = LIVE.with_borrow(|live| live.last().copied()) {
-        // SAFETY: live, as nobody freed it, and used no more, says our caller.
+        // SAFETY: live, as it was not freed, and used no more, says our caller.
         unsafe { comm.free() };
     }
 }
@@ -134,7 +134,7 @@ impl Comm {
         self.raw
     }
 
-    /// The handle for whoever has to be small.
+    /// The handle, for what has to be small.
     #[inline]
     pub(in crate::mpi) fn handle(&self) -> Handle {
         Handle(self.raw)
@@ -148,7 +148,7 @@ impl Comm {
         Ok(made.map(Self::remembered))
     }
 
-    /// This communicator, which [`free_all`] frees unless somebody did before.
+    /// This communicator, which [`free_all`] frees unless it was freed before.
     pub(in crate::mpi) fn remembered(self) -> Self {
         LIVE.with_borrow_mut(|live| live.push(self));
         self
@@ -283,8 +283,8 @@ impl Comm {
         self.agrees(ulfm, mine)
     }
 
-    /// The same where some come later than others, by the time that the making of a communicator
-    /// may take.
+    /// [`Self::unanimous`] where some come later than others, by the time that making a
+    /// communicator may take.
     pub(in crate::mpi) fn unanimous_in_time(&self, ulfm: &Ulfm, mine: bool) -> bool {
         let _inside = inside::creation();
         self.agrees(ulfm, mine)
@@ -294,7 +294,7 @@ impl Comm {
         let mut flag = c_int::from(mine);
         // SAFETY: the function has this type; our handle is live; the flag is ours.
         let code = unsafe { (ulfm.agree)(self.raw, &raw mut flag) };
-        // A failure that nobody acknowledged is reported beside the flag, which is agreed anyway.
+        // A failure that is not acknowledged is reported beside the flag, which is agreed anyway.
         check("MPIX_Comm_agree", code).map_or_else(Refusal::is_failure, |()| true) && flag != 0
     }
 

@@ -16,8 +16,8 @@ use crate::{
 
 // SAFETY: the elements of the array are on the heap, where they stay as long as the part keeps
 // its claim on them; the section is inside of the array, as the claim has made sure, and what may
-// be written is nobody else's; `MpiElement` promises that the datatype describes `T`, and that any
-// bits are one.
+// be written is shared with no other part; `MpiElement` promises that the datatype describes `T`,
+// and that any bits are one.
 unsafe impl<T: Element, const N: usize> Expose for Part<T, N> {
     fn expose(&mut self) -> Result<Exposure, FaultCode> {
         let (stride, writable) = (size_of::<T>(), self.access() == Access::Write);

@@ -1,7 +1,7 @@
 //! Files, opened by each process for itself: a checked call for each thing that we do with one.
 //!
 //! `MPI_File_open` over more than one process waits for all of them, and for ever when one dies;
-//! over `MPI_COMM_SELF` nobody can hold up anybody.
+//! over `MPI_COMM_SELF` no rank can hold up another.
 //!
 //! The implementation may move the data within the starting call, which may therefore last: no
 //! watchdog looks at it.

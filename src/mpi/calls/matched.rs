@@ -92,7 +92,7 @@ impl Matched {
         Ok(request)
     }
 
-    /// Receives it into memory that nobody reads, to be kept until the request is over.
+    /// Receives it into memory that is not read, to be kept until the request is over.
     pub(in crate::mpi) fn into_nowhere(self) -> Checked<(Request, Vec<u64>)> {
         let bytes = self.elements * self.stride;
         let mut nowhere = vec![0_u64; bytes.div_ceil(size_of::<u64>())];

@@ -178,7 +178,7 @@ impl Request {
     ///
     /// # Safety
     ///
-    /// It is live, and nobody else tests or frees it any more.
+    /// It is live, and no other part tests or frees it any more.
     pub(in crate::mpi) unsafe fn from_raw(raw: ffi::MPI_Request) -> Self {
         Self(raw)
     }
@@ -193,7 +193,7 @@ impl Request {
         &raw mut self.0
     }
 
-    /// The handle, for whoever ends the operation.
+    /// The handle, for the part that ends the operation.
     pub(in crate::mpi) fn into_raw(self) -> ffi::MPI_Request {
         self.0
     }
@@ -213,7 +213,7 @@ impl Request {
         // SAFETY: reading a constant that MPI's library defines.
         let ignored = unsafe { ffi::RSMPI_STATUS_IGNORE };
         let status = done.map_or(ignored, |done| &raw mut done.0);
-        // SAFETY: ours or null; its buffer is kept by whoever started it until it is over.
+        // SAFETY: ours or null; its buffer is kept by the part that started it until it is over.
         check("MPI_Test", unsafe { ffi::MPI_Test(&raw mut self.0, &raw mut flag, status) })?;
         Ok(flag != 0)
     }
@@ -233,7 +233,7 @@ impl Request {
         let (mut flag, count) = (0, requests.len().min(done.len()) as c_int);
         let (first, statuses) = (requests.as_mut_ptr(), done.as_mut_ptr().cast());
         // SAFETY: both lists are that long; a `Done` is a status; the requests are live, says our
-        // caller, and their buffers are kept by whoever started them until they are over.
+        // caller, and their buffers are kept by what started them until they are over.
         let code = unsafe { ffi::MPI_Testall(count, first, &raw mut flag, statuses) };
         check("MPI_Testall", code)?;
         Ok(flag != 0)
@@ -274,7 +274,7 @@ impl Request {
 impl Request {
     /// What MPI gives for an operation that was over before its start returned, most small sends
     /// among them: nothing is left to tell them apart, so all share one request. Null if they do
-    /// not. Found by messages to nobody, of which two could not share what is under way.
+    /// not. Found by messages to `MPI_PROC_NULL`, of which two could not share what is under way.
     pub(in crate::mpi) fn finished() -> Checked<ffi::MPI_Request> {
         let alone = Comm::alone()?;
         // SAFETY: reading a constant that MPI's library defines.

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::library::{COUNT, Checked, Refusal, check};
 use crate::seam::section::{Pattern, Step};
 
-/// So many are kept. Whoever uses more shapes than that pays for making them again.
+/// So many are kept. A program with more shapes than that pays for making them again.
 const MOST: usize = 256;
 
 thread_local! {
@@ -80,7 +80,7 @@ fn make(element: ffi::MPI_Datatype, bytes: usize, pattern: &Pattern) -> Checked<
         }
         (made, run) = (outer, 1);
     }
-    // SAFETY: made above, as nobody asks for a datatype of a pattern without steps.
+    // SAFETY: made above, as no caller asks for a datatype of a pattern without steps.
     check("MPI_Type_commit", unsafe { ffi::MPI_Type_commit(&raw mut made) })?;
     Ok(made)
 }

@@ -70,6 +70,6 @@ fn owned(descriptor: c_int) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else knows.
+    // SAFETY: a new descriptor, known here only.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

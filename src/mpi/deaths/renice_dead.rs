@@ -8,7 +8,7 @@
 //!
 //! **Costs.** Beside a rank that computes, the last thread gets a thirtieth of its processor or
 //! less: the memory of the dead comes back later, by seconds for each gigabyte. Where every rank
-//! has a processor for itself nobody is put behind.
+//! has a processor for itself no process is put behind.
 
 use std::{ffi::c_int, fs};
 

@@ -12,18 +12,17 @@
 //!
 //! ```text
 //! universe made   each process: node, number, moment of start, MPI's name ─ allgather ─▶ all
-//! waiting long    will open, or epoll readable ─ one look later ─▶ MPI marks it failed ─▶ Failure
+//! waiting long    mark set,  or epoll readable ─ one look later ─▶ MPI marks it failed ─▶ Failure
 //! ```
 //!
 //! A death is told one look after it was seen: what the dead process had sent is received first.
 //!
-//! **Guarantees.** Nobody is told dead who has not ended: a descriptor refers to one process for
-//! ever, and it is kept only if the process that it refers to started when the one that we mean
-//! did. A process that cannot be watched is not watched; MPI's own reports are as they were.
-//! While this process ends its part, the end of others is no news. One that left in order while
-//! others go on is reported to those who wait for long: it will take part in nothing.
-//! `MPI_Finalize` itself waits for others, so it is told again, until the part of it that bears
-//! deaths is over.
+//! **Guarantees.** No process is told dead that has not ended: a descriptor refers to one process
+//! for ever, and it is kept only if the process that it refers to started when the one that we mean
+//! did. A process that cannot be watched is not watched; MPI's own reports are as they were. While
+//! this process ends its part, the end of others is no news. One that left in order while others go
+//! on is reported to those who wait for long: it will take part in nothing. `MPI_Finalize` itself
+//! waits for others, so it is told again, until the part of it that bears deaths is over.
 //!
 //! **Assumes** that processes with the same boot, name of the node and space of process numbers
 //! can name each other by number. `FAMPI_NODE_WATCHER=off` switches all of it off, here.
@@ -37,7 +36,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{death_mark::Will, observer, pidfd::Ends, renice_dead};
+use super::{death_mark::DeathMark, observer, pidfd::Ends, renice_dead};
 use crate::{
     mpi::{
         calls::{inside, library},
@@ -66,7 +65,7 @@ const LAUNCH: UniverseId = UniverseId(u32::MAX);
 struct Watched {
     process: Process,
     /// Tells earlier that it ends.
-    will: Option<Will>,
+    mark: Option<DeathMark>,
     _descriptor: OwnedFd,
 }
 
@@ -94,13 +93,13 @@ struct Watcher {
     ended: Vec<u64>,
     last: Instant,
     callbacks: u32,
-    /// This process leaves: nobody is told anything.
+    /// This process leaves: it tells nothing.
     is_silent: bool,
 }
 
 impl Watched {
     fn is_ending(&self) -> bool {
-        self.will.as_ref().is_some_and(Will::is_open) && self.process.is_ending()
+        self.mark.as_ref().is_some_and(DeathMark::is_set) && self.process.is_ending()
     }
 }
 
@@ -112,24 +111,29 @@ impl Watcher {
     }
 
     /// Watches the co-located processes of a universe.
-    fn add(&mut self, universe: UniverseId, processes: Vec<Process>, wills: Vec<Option<Will>>) {
-        let wills = wills.into_iter().chain(iter::repeat_with(|| None));
-        for (process, will) in processes.iter().zip(wills) {
+    fn add(
+        &mut self,
+        universe: UniverseId,
+        processes: Vec<Process>,
+        marks: Vec<Option<DeathMark>>,
+    ) {
+        let marks = marks.into_iter().chain(iter::repeat_with(|| None));
+        for (process, mark) in processes.iter().zip(marks) {
             let mut watched = self.watched.iter_mut();
             if let Some(known) = watched.find(|watched| watched.process == *process) {
-                known.will = will.or(known.will.take());
+                known.mark = mark.or(known.mark.take());
             } else if process.is_neighbour_of(&self.own) {
-                self.watch(*process, will);
+                self.watch(*process, mark);
             }
         }
         self.universes.push((universe, processes));
     }
 
-    fn watch(&mut self, process: Process, will: Option<Will>) {
+    fn watch(&mut self, process: Process, mark: Option<DeathMark>) {
         let Some(ends) = &self.ends else { return };
         match ends.add(process.pid as libc::pid_t) {
             Ok(descriptor) if describe(process.pid) == Some(process.started) => {
-                self.watched.push(Watched { process, will, _descriptor: descriptor });
+                self.watched.push(Watched { process, mark, _descriptor: descriptor });
             }
             Ok(_) => tracing::debug!(process.pid, "another process has this number: not watched"),
             Err(error) => tracing::debug!(process.pid, %error, "not watched"),
@@ -196,7 +200,7 @@ thread_local! {
     static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
 }
 
-/// Why this process watches nobody, in a few words; `None` when it does, or when MPI is not
+/// Why this process watches no other, in a few words; `None` when it does, or when MPI is not
 /// initialised yet and the rest would do.
 pub(in crate::mpi) fn why_off(initialized: bool) -> Option<&'static str> {
     if !environment::has_watcher() {
@@ -214,9 +218,13 @@ pub(in crate::mpi) fn why_off(initialized: bool) -> Option<&'static str> {
 }
 
 /// Watches the processes of a new universe that are on our node.
-pub(in crate::mpi) fn add(universe: UniverseId, processes: Vec<Process>, wills: Vec<Option<Will>>) {
+pub(in crate::mpi) fn add(
+    universe: UniverseId,
+    processes: Vec<Process>,
+    marks: Vec<Option<DeathMark>>,
+) {
     WATCHER.with_borrow_mut(|watcher| {
-        watcher.get_or_insert_with(start).add(universe, processes, wills);
+        watcher.get_or_insert_with(start).add(universe, processes, marks);
     });
 }
 

@@ -44,7 +44,7 @@ pub struct Adopted {
     pub data: DataId,
     /// Our rank, and how many there are.
     pub place: (u32, Rank),
-    /// The same name on all ranks.
+    /// The name, which all ranks have.
     pub id: CommId,
 }
 
@@ -203,7 +203,7 @@ fn meet(
 fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance, u64)> {
     let mut met = acquaintance::meet(source)?;
     // The rest takes all of them, too.
-    watcher::add(universe, mem::take(&mut met.processes), mem::take(&mut met.wills));
+    watcher::add(universe, mem::take(&mut met.processes), mem::take(&mut met.marks));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = now.map_or(0, |now| now.as_nanos() as u64);
     let mut name = (now ^ u64::from(std::process::id()) << 40).to_le_bytes();

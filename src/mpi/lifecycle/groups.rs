@@ -202,9 +202,9 @@ impl MpiPlatform {
         });
         let (control, all, brought) = made.map_err(|refusal| failed(refusal, common, self.ulfm))?;
         let nodes = all.nodes();
-        let Acquaintance { processes, mailbox, wills, .. } = all;
+        let Acquaintance { processes, mailbox, marks, .. } = all;
         let universe = self.control.add(control, source, mailbox, nodes);
-        watcher::add(universe, processes, wills);
+        watcher::add(universe, processes, marks);
         Ok(Made::Universe(universe, source.rank(), brought))
     }
 

@@ -77,8 +77,8 @@ impl MpiPlatform {
         if origin != Origin::Spawned {
             let (frames, source, all) = groups::found(&comm, ulfm)?;
             let nodes = all.nodes();
-            let Acquaintance { processes, mailbox, wills, .. } = all;
-            watcher::add(control.add(frames, source, mailbox, nodes), processes, wills);
+            let Acquaintance { processes, mailbox, marks, .. } = all;
+            watcher::add(control.add(frames, source, mailbox, nodes), processes, marks);
         }
         Self::with(control, origin, Finalizer::Caller)
     }

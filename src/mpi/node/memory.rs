@@ -2,7 +2,7 @@
 //!
 //! The owner makes an anonymous file (`memfd_create`); a neighbour of the same user opens it
 //! through `/proc/<pid>/fd/<descriptor>`, as long as this door is open. The memory goes with the
-//! last process that has it. It cannot be made smaller, by anybody, so that nobody falls off its
+//! last process that has it. It cannot be made smaller, by any process, so that none falls off its
 //! end.
 
 use std::{
@@ -73,7 +73,7 @@ impl Shared {
 
     #[inline]
     pub(in crate::mpi) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: mapped as long as we live; whoever shares it reaches it by atomic words only.
+        // SAFETY: mapped as long as we live; all that share it reach it by atomic words only.
         unsafe { slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len()) }
     }
 }
@@ -105,7 +105,7 @@ fn unsealed(words: usize) -> io::Result<File> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else knows.
+    // SAFETY: a new descriptor, known here only.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
     file.set_len((words * WORD) as u64)?;
     Ok(file)
@@ -119,7 +119,7 @@ fn seal(file: &File) -> io::Result<()> {
     if added == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Memory that could become shorter would end whoever reads it.
+/// Memory that could become shorter would end a process that reads it.
 fn require_fixed_length(file: &File, words: usize) -> io::Result<()> {
     // SAFETY: the descriptor is open; the call takes a number.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };

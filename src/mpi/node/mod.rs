@@ -1,7 +1,7 @@
 //! What this process finds on its node, and tells there, without MPI.
 //!
 //! Variables of the environment, other processes, memory that processes share, the clock, the files
-//! and lines for whoever has started this process.
+//! and lines for the program that has started this process.
 
 #[cfg(target_os = "linux")]
 pub(super) mod clock;

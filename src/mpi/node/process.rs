@@ -8,7 +8,7 @@ const EXITING: u64 = 4;
 /// A process, told so that others of its node can find it there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::mpi) struct Process {
-    /// Digest of all that makes process numbers comparable; 0 for a process nobody can find.
+    /// Digest of all that makes process numbers comparable; 0 for a process that cannot be found.
     pub(in crate::mpi) node: u64,
     pub(in crate::mpi) pid: u64,
     /// When it started, in the kernel's ticks: a number is used again, at another time.

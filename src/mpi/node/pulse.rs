@@ -1,6 +1,6 @@
 //! The memory by which an observer sees that this process makes progress.
 //!
-//! It is made once, when somebody first asks for it, and stays until the process ends: the engine
+//! It is made once, when it is first asked for, and stays until the process ends: the engine
 //! writes to it without asking whether there is an observer by now. The observer gets a descriptor
 //! with the registration.
 

@@ -37,7 +37,7 @@ pub(in crate::mpi) fn report_start() {
 }
 
 /// From now on this process is one that ends in order and has never held a rank: a spare that
-/// nobody needed, a replacement that came too late.
+/// was not needed, a replacement that came too late.
 pub(in crate::mpi) fn was_unused() {
     UNUSED.store(true, Relaxed);
 }

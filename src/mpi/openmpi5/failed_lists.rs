@@ -2,7 +2,7 @@
 //!
 //! **Symptom** When a call over a list returns an error, Open MPI frees *all* requests of the list
 //! that are marked as failed. `MPI_Testsome` and `MPI_Testany` return one for some while others are
-//! marked, say by a revocation, and MPI still fetches into their buffers. A receive from anybody
+//! marked, say by a revocation, and MPI still fetches into their buffers. A receive from any source
 //! makes every call over its list return class 76 without being over. Collectives consist of
 //! requests of their own, and those of files are generalized ones. So `MPI_Testall` alone is used,
 //! over messages with one named peer.

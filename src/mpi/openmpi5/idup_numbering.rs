@@ -22,7 +22,7 @@ use crate::mpi::calls::comm::Comm;
 pub(in crate::mpi) fn unlock() {
     for _ in 0..2 {
         match Comm::alone().and_then(|alone| alone.duplicate()) {
-            // SAFETY: made here, and used by nobody.
+            // SAFETY: made here, and not used.
             Ok(made) => unsafe { made.free() },
             Err(refusal) => tracing::debug!(?refusal, "numbering not unlocked"),
         }

@@ -100,7 +100,7 @@ impl DataComm {
         }
     }
 
-    /// True when the context will come, if nobody dies.
+    /// True when the context will come, if no rank dies.
     pub(in crate::mpi) fn is_coming(&self, number: u32) -> bool {
         !self.broken
             && number >= self.retired
@@ -108,7 +108,7 @@ impl DataComm {
             && number < self.wanted
     }
 
-    /// Makes progress with a context that is needed; true when it will come, if nobody dies.
+    /// Makes progress with a context that is needed; true when it will come, if no rank dies.
     pub(in crate::mpi) fn await_context(
         &mut self,
         number: u32,
@@ -146,7 +146,7 @@ impl DataComm {
         self.advance(ulfm)
     }
 
-    /// Makes progress with the next contexts. Gives an old one that nobody needs, with its number.
+    /// Makes progress with the next contexts. Gives an old one that is not needed, with its number.
     pub(in crate::mpi) fn advance(&mut self, ulfm: &Ulfm) -> Option<(u32, Comm)> {
         self.advance_to(self.wanted, ulfm)
     }
@@ -214,7 +214,7 @@ impl DataComm {
     }
 
     /// Leaves no duplicate under way: MPI makes communicators one after the other, so that an
-    /// unfinished one can hold up all others. Contexts that everybody starts are completed.
+    /// unfinished one can hold up all others. Contexts that all ranks start are completed.
     pub(in crate::mpi) fn settle(&mut self, ulfm: &Ulfm) {
         let began = Instant::now();
         while !self.broken

@@ -371,8 +371,8 @@ impl Flights {
         Settled { complete, failed }
     }
 
-    /// The same for a run at the beginning of these: all of it is complete, or none as far as is
-    /// told here.
+    /// Ends a run at the beginning of these, if it is over: all of it is complete, or none as far
+    /// as is told here.
     #[inline(never)]
     fn settle_run(&mut self, records: &mut [Record], longest: usize) -> Settled {
         let Run { requests, done } = &mut self.run;

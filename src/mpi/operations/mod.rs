@@ -1,7 +1,7 @@
 //! Operations of the application that are under way, and the communicators they run on.
 //!
 //! ```text
-//! table            operations of ours and of the user, as long as MPI or somebody wants them
+//! table            operations of ours and of the user, as long as MPI or the engine wants them
 //! in_flight        messages of blocks, in the records that have their buffers
 //! probe            messages that are looked for before they are received
 //! users            requests and communicators of a program that owns its MPI; users_table finds

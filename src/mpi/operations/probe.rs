@@ -65,7 +65,7 @@ impl Messages {
         })
     }
 
-    /// Receives a message, if it is still there, into memory of nobody.
+    /// Receives a message, if it is still there, into memory that is not read.
     pub(in crate::mpi) fn discard(&mut self, id: MessageId, table: &mut Table) {
         match self.take(id).map(Matched::into_nowhere) {
             Some(Ok((request, nowhere))) => {

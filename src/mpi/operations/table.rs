@@ -1,6 +1,6 @@
 //! The table of operations under way, ours and those that the user of a guest started.
 //!
-//! MPI forgets a request when it is over, an operation stays in its slot until somebody has been
+//! MPI forgets a request when it is over, an operation stays in its slot until the engine has been
 //! told what it came to. One that was given up stays until MPI has let go of it. Messages of blocks
 //! take no slot while their blocks want them ([`in_flight`](super::in_flight)), unless they start
 //! while a process is dead, or while their context is still being made.
@@ -62,7 +62,7 @@ pub(super) enum State {
     Wanted,
     /// It was over before the engine asked.
     Over(Progress),
-    /// Nobody but MPI knows it any more.
+    /// Only MPI knows it any more.
     GivenUp,
 }
 
@@ -94,7 +94,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// Looks at an operation that nobody asks for, which MPI wants; true when it is over.
+    /// Looks at an operation that is not asked for, which MPI wants; true when it is over.
     fn ends(&mut self) -> bool {
         // An error ends the request as well as success does, except for a pending wildcard.
         let request = &mut self.request;
@@ -108,7 +108,7 @@ pub(in crate::mpi) struct Table {
     slots: Vec<Option<Slot>>,
     /// The places that are free.
     free: Vec<u32>,
-    /// The places of what nobody asks for any more, and MPI has not let go of.
+    /// The places of what is not asked for any more, and MPI has not let go of.
     strays: Vec<u32>,
     /// Those of the user.
     pub(super) users: UsersTable,
@@ -126,7 +126,7 @@ impl Table {
         PostId(at)
     }
 
-    /// Keeps what MPI uses for an operation that nobody asks for.
+    /// Keeps what MPI uses for an operation that is not asked for.
     pub(super) fn add_stray(
         &mut self,
         (request, kind): (Request, Kind),
@@ -186,7 +186,7 @@ impl Table {
     }
 
     /// Asks MPI to end a receive, or whatever the user has started. If it has failed for its block,
-    /// it was interrupted for whoever else asks.
+    /// it was interrupted for others that ask.
     pub(in crate::mpi) fn cancel(&mut self, post: PostId, why: Option<FaultCode>) {
         if let Some(users) = self.users.get(post) {
             users.cancel(why);
@@ -204,7 +204,7 @@ impl Table {
         }
     }
 
-    /// Nobody asks for an operation any more: its place is free when MPI has let go of it.
+    /// An operation is not asked for any more: its place is free when MPI has let go of it.
     fn lose(&mut self, post: PostId) {
         if self.slot(post).is_some_and(Slot::ends) {
             self.remove(post);
@@ -253,7 +253,7 @@ impl Table {
         });
     }
 
-    /// The same for the user's operations in blocks on a communicator that was revoked. What does
+    /// Looks at the user's operations in blocks on a communicator that was revoked. What does
     /// not end, as it runs on another one, is over for its block, while MPI still has it.
     pub(in crate::mpi) fn drain_users(&mut self, data: DataId) {
         look_for_a_moment(|| {

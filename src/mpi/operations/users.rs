@@ -85,7 +85,7 @@ impl Users {
         Self { request, free, instead, more: None, data, uses, tag_bits, is_whole }
     }
 
-    /// An operation whose request nobody looks at.
+    /// An operation whose request is not looked at.
     #[cfg(test)]
     pub(super) fn of(raw: ffi::MPI_Request) -> Self {
         // SAFETY: it is only compared.
@@ -113,7 +113,7 @@ impl Users {
         (self.uses, self.tag_bits, self.is_whole) = (0, 0, false);
     }
 
-    /// The same for one that a block on this communicator has.
+    /// [`Self::keep`] for a request that a block on this communicator has.
     ///
     /// # Safety
     ///
@@ -199,7 +199,7 @@ impl Users {
         unsafe { keeping().keep(self.request.raw(), self.instead) };
     }
 
-    /// Nobody asks for it.
+    /// It is not asked for.
     #[inline]
     pub(super) fn leave(&mut self) {
         self.request = Request::null();
@@ -348,7 +348,7 @@ impl Users {
         }
     }
 
-    /// Asks MPI to end it. One that has failed for its block was interrupted for whoever waits for
+    /// Asks MPI to end it. One that has failed for its block was interrupted for all that wait for
     /// it: a deadline that has passed would be taken for that of the wait.
     pub(super) fn cancel(&mut self, why: Option<FaultCode>) {
         if self.has_ended() {

@@ -39,7 +39,7 @@ impl MpiPlatform {
         Some(unsafe { self.table.users.keep(keeping, raw, instead) })
     }
 
-    /// The same for a request of the list that has begun, of a block on this communicator.
+    /// [`Self::adopt_request`] for one of the list that has begun, of a block on this communicator.
     ///
     /// # Safety
     ///
@@ -63,7 +63,7 @@ impl MpiPlatform {
         self.table.users.find(raw)
     }
 
-    /// The same for a request that is live: takes note that it was started again.
+    /// [`Self::find_request`] for one that is live: takes note that it was started again.
     #[inline]
     pub fn renew_request(&mut self, raw: ffi::MPI_Request) -> Option<PostId> {
         let post = self.table.users.find(raw)?;

@@ -29,7 +29,7 @@ const FEW: usize = 64;
 /// The number of no place.
 const NONE: u32 = u32::MAX;
 
-/// Addresses are spread by a multiplication; nobody attacks a table with them.
+/// Addresses are spread by a multiplication, as no attack is feared.
 #[derive(Default)]
 pub struct Spread(u64);
 
@@ -291,7 +291,7 @@ impl UsersTable {
         }
     }
 
-    /// Nobody asks for what is at this place.
+    /// What is at this place is not asked for.
     #[inline]
     fn vacate(&mut self, at: u32) {
         self.places[at as usize].users.leave();

@@ -3,7 +3,7 @@
 use super::mailbox::{Address, Inbox, Mailbox};
 use crate::mpi::{
     calls::{comm::Comm, library::Checked},
-    deaths::{death_mark::Will, observer},
+    deaths::{death_mark::DeathMark, observer},
     node::process::{Process, machine, processors},
     this_mpi::{self, inject_failure},
 };
@@ -14,7 +14,7 @@ pub(in crate::mpi) struct Acquaintance {
     pub(in crate::mpi) processes: Vec<Process>,
     pub(in crate::mpi) mailbox: Option<Mailbox>,
     /// Of those who are on our node, by rank.
-    pub(in crate::mpi) wills: Vec<Option<Will>>,
+    pub(in crate::mpi) marks: Vec<Option<DeathMark>>,
     /// What each is to the observers ([`observer::standing`]).
     pub(in crate::mpi) standings: Vec<u64>,
 }
@@ -56,9 +56,9 @@ pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     // A descriptor for each universe would run out one day.
     comm.least(0)?;
     mailbox.iter_mut().for_each(Mailbox::close_door);
-    let wills = mailbox.as_ref().map(Mailbox::wills).unwrap_or_default();
+    let marks = mailbox.as_ref().map(Mailbox::marks).unwrap_or_default();
     let processes = told.into_iter().map(|(process, _)| process).collect();
-    Ok(Acquaintance { processes, mailbox, wills, standings })
+    Ok(Acquaintance { processes, mailbox, marks, standings })
 }
 
 /// Like [`meet`], then starts the observers and registers with them, in a launch in which all wish

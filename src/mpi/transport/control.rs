@@ -5,7 +5,7 @@
 //! after our own send, while the other's is on its way. The hot path of a commit is one
 //! `MPI_Isend`, one `MPI_Start` and some `MPI_Test` between nodes, and no call of MPI within one;
 //! no allocation, lock, system call or clock. Slow frames are of any length and found by probing;
-//! deaths are asked for. Both are looked for when the caller awaits nobody, and every few polls
+//! deaths are asked for. Both are looked for when the caller awaits no rank, and every few polls
 //! when it does; these looks are what makes progress in MPI meanwhile.
 
 mod universe;

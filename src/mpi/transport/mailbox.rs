@@ -5,12 +5,12 @@
 //! way does not reach goes by MPI.
 //!
 //! ```text
-//! inbox   of a process, for one universe: │ token, bell, will │ lane of sender 0 │ lane of 1 │ …
+//! inbox   of a process, for one universe: │ token, bell, mark │ lane of sender 0 │ lane of 1 │ …
 //! ```
 //!
 //! What is in a [`lane`](mod@lane), and who writes what when, has a file of its own. A slow frame
-//! is cut into pieces that pass for votes, and its sender rings the bell, as nobody may be looking
-//! into its lane: who hears it looks into all.
+//! is cut into pieces that pass for votes, and its sender rings the bell, as its receiver may not
+//! be looking into its lane: who hears it looks into all.
 //!
 //! **Guarantees.** A frame is seen whole or not at all, once, and in order. What a process wrote
 //! before its death is read. A sender takes this way for all of its frames or for none: it says
@@ -40,7 +40,7 @@ use lane::{LINE, Reader, Vote, Writer};
 use crate::{
     ids::{BlockId, CommId},
     mpi::{
-        deaths::death_mark::{self, Will},
+        deaths::death_mark::{self, DeathMark},
         node::{
             environment,
             memory::{Door, Shared},
@@ -67,12 +67,12 @@ pub(in crate::mpi) struct Letter {
 type Lane<'a> = lane::Lane<'a, AtomicU64, 32>;
 /// Looks for a frame, close together, before the caller sees to other things.
 const LOOKS: u32 = 256;
-const _: () = assert!(WILL + death_mark::WORDS <= LINE, "the will fits");
+const _: () = assert!(MARK + death_mark::WORDS <= LINE, "the mark fits");
 const _: () = assert!(lane::MOST >= MAX_VALUES, "a message fits in two slots");
 
-/// Where the bell is in the first line, and the will of the owner.
+/// Where the bell is in the first line, and the mark of the owner.
 const BELL: usize = 1;
-const WILL: usize = 2;
+const MARK: usize = 2;
 
 /// The bit of a vote's third word that makes it a piece of a slow frame. The rest of that word are
 /// then the bytes that are left of the frame, with this piece.
@@ -104,7 +104,7 @@ pub(in crate::mpi) struct Address {
 pub(in crate::mpi) struct Inbox {
     memory: Arc<Shared>,
     /// Opened when this process begins to end.
-    _will: Option<death_mark::Own>,
+    _mark: Option<death_mark::Own>,
     token: u64,
     /// Open until the neighbours have come in.
     door: Option<Door>,
@@ -144,12 +144,12 @@ impl Inbox {
         let made = Shared::new(words(senders));
         let (memory, door) = made.inspect_err(|error| tracing::debug!(%error, "no inbox")).ok()?;
         let memory = Arc::new(memory);
-        let will = death_mark::Own::make(&memory, WILL);
-        let will = will.inspect_err(|error| tracing::debug!(%error, "no will")).ok();
+        let mark = death_mark::Own::make(&memory, MARK);
+        let mark = mark.inspect_err(|error| tracing::debug!(%error, "no mark")).ok();
         // The standard library gives each of these another, random seed.
         let token = RandomState::new().hash_one(0).max(1);
         memory.words()[0].store(token, Release);
-        Some(Self { memory, _will: will, token, door: Some(door) })
+        Some(Self { memory, _mark: mark, token, door: Some(door) })
     }
 
     pub(in crate::mpi) fn address(&self) -> Address {
@@ -248,10 +248,10 @@ impl Mailbox {
         Self { me, inbox, crowded, readers, begun, heard: 0, ways }
     }
 
-    /// The wills of the neighbours, by rank.
-    pub(in crate::mpi) fn wills(&self) -> Vec<Option<Will>> {
-        let will = |way: &Outbox| Will::of(&way.memory, WILL);
-        self.ways.iter().map(|way| way.as_ref().map(will)).collect()
+    /// The marks of the neighbours, by rank.
+    pub(in crate::mpi) fn marks(&self) -> Vec<Option<DeathMark>> {
+        let mark = |way: &Outbox| DeathMark::of(&way.memory, MARK);
+        self.ways.iter().map(|way| way.as_ref().map(mark)).collect()
     }
 
     /// All neighbours have opened their ways, or never will.
@@ -372,7 +372,7 @@ impl Mailbox {
         self.ways.iter().flatten().any(|way| !way.kept.is_empty())
     }
 
-    /// Nobody reads what is written to a dead process.
+    /// What is written to a dead process is not read.
     pub(in crate::mpi) fn close(&mut self, to: Rank) {
         self.ways[to.index()] = None;
     }

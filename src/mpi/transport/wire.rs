@@ -5,7 +5,7 @@ use std::{ptr::NonNull, slice};
 use crate::{mpi::calls::request::Types, native::Exposure};
 
 /// Bytes on the heap, reached through a raw pointer only, so that MPI may read and write them
-/// between our own accesses. They are freed with the owner: whoever starts an operation on them
+/// between our own accesses. They are freed with the owner: what starts an operation on them
 /// keeps it until the operation is over, or leaks it.
 #[derive(Debug)]
 pub(in crate::mpi) struct Wire {

@@ -253,7 +253,7 @@ fn a_death_is_known_only_when_everybody_has_been_told() {
     ranks.vote_on(outer, 1, Vote::yes(0));
     ranks.vote_on(outer, 0, Vote::yes(0));
     ranks.deliver_to(0);
-    // If rank 0 died now, a commit would have left out a rank that nobody living knows is dead.
+    // If rank 0 died now, a commit would have left out a rank of whose death no living rank knows.
     assert!(ranks.machines[0].decision(outer).is_some_and(|decision| !decision.committed));
     ranks.deliver_all();
     assert_eq!(ranks.decisions(outer)[0], ranks.decisions(outer)[1]);

@@ -210,11 +210,11 @@ impl Gathering {
 }
 
 impl Block {
-    /// Nobody has spoken of it; a constant, so that it is copied as a whole.
+    /// Nothing is known of it; a constant, so that it is copied as a whole.
     pub(super) const UNKNOWN: Self =
         Self { vote: None, fast: Fast::UNKNOWN, slow: None, decided: None, fusion: None };
 
-    /// Makes it as if nobody had spoken of it.
+    /// Makes it as if nothing were known of it.
     #[inline]
     pub(super) fn clear(&mut self) {
         let Self { vote, fast, slow, decided, fusion } = self;

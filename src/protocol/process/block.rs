@@ -35,7 +35,7 @@ pub enum Level {
     /// Among the operations of the block is at least one that needs something of every rank: the
     /// reduction that it ends with ([`finish_allreduce`](crate::TryBlock::finish_allreduce)), a
     /// barrier, or an `iallreduce`, `iallgather(v)`, `ialltoall` or `ireduce_scatter_block` in
-    /// which nobody's part is empty. All ranks post it, or leave the block. A rank that finishes
+    /// which no rank's part is empty. All ranks post it, or leave the block. A rank that finishes
     /// the block without one leaves it with [`NoCollective`](crate::FaultCode::NoCollective), and
     /// the block is faulty.
     ///
@@ -55,7 +55,7 @@ pub enum Level {
     /// of the commit, by as many messages as a commit has, and that rank has the same bits; so it
     /// is with those that are posted before the last. The others need not wait because one does.
     /// Beside any other collective a commit costs what it costs for [`Self::Global`]. A barrier at
-    /// the end of a block is never needed: nobody has a verdict before all have come.
+    /// the end of a block is never needed: no rank has a verdict before all have come.
     ///
     /// On a communicator with a dead rank a collective works only if it runs over the living
     /// ([`set_run_through`](crate::Comm::set_run_through)); otherwise recovery takes
@@ -82,7 +82,7 @@ pub enum Patience {
     Patient,
 }
 
-/// The number of a block that nobody agrees on.
+/// The number of a block that no ranks agree on.
 pub const NO_BLOCK: BlockId = BlockId(u64::MAX);
 
 /// How far a block is.
@@ -227,7 +227,7 @@ impl Process {
         state.next_block = state.next_block.next();
         state.open.push(key);
         if !state.interrupts.is_empty() && state.interrupts.contains(block.scope) {
-            // A rank has left it before this one came: nobody waits inside of it.
+            // A rank has left it before this one came: no rank waits inside of it.
             state.tainted = Some(block.context);
             self.interrupted.push(key);
         }
@@ -316,7 +316,7 @@ impl Process {
         matches!(block.phase, Phase::Decided { .. })
     }
 
-    /// The driver has followed the verdict. True when nobody has a handle any more, so that it
+    /// The driver has followed the verdict. True when no handle is left, so that it
     /// calls [`Self::release`].
     #[inline]
     #[must_use]

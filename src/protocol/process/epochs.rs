@@ -194,7 +194,7 @@ impl Process {
         }
     }
 
-    /// Gives a communicator up that others may go on with: whoever waits inside of a block that
+    /// Gives a communicator up that others may go on with: a rank that waits inside of a block that
     /// this process will never start waits no longer.
     pub fn give_up(&mut self, key: CommKey, out: &mut impl Outlet) {
         self.resign(key, out);

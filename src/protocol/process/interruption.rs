@@ -91,7 +91,7 @@ impl Process {
             self.note_death(address, Source::Request, out);
         }
         // What was given up in a patient block is the affair of those who ask how far this rank is,
-        // which nobody can for requests of which nobody knows whom they need.
+        // which is not possible for requests whose peers are unknown.
         // A collective over the living that one rank gives up ends nowhere; of a death all hear.
         let is_broken = matches!(need, Need::Living(_) | Need::Rider(_))
             && is_agreed
@@ -134,7 +134,7 @@ impl Process {
     }
 
     /// True when blocks that this rank is in lost a member without being interrupted.
-    /// Patient ones count only for a wait for which nobody can be asked (the flag).
+    /// Patient ones count only for a wait for which no rank can be asked (the flag).
     pub fn has_bereaved_blocks(&self, patient_too: bool) -> bool {
         self.comms.iter().any(|comm| {
             let is_new = |key: &&BlockKey| {
@@ -188,12 +188,12 @@ impl Process {
         }
     }
 
-    /// A block is doomed: nobody waits inside it any more.
+    /// A block is doomed: no rank waits inside it any more.
     pub(super) fn cut_short(&mut self, key: CommKey, id: BlockId, out: &mut impl Outlet) {
         let comm = self.comm(key);
         let Some(data) = comm.data else {
             // A universe carries no operations; an interruption of it ends the job. In an epoch of
-            // a communicator that this rank was never in, nobody waits here.
+            // a communicator that this rank was never in, no rank waits here.
             if comm.present.is_none() {
                 out.command(Command::Dismissed);
             }

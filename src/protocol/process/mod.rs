@@ -36,7 +36,6 @@
 
 pub mod block;
 pub mod communicator;
-mod deaths;
 mod epochs;
 mod interruption;
 mod patience;
@@ -155,7 +154,7 @@ pub struct Process {
     comms: Vec<Communicator>,
     /// Places in the table of communicators that are free.
     vacant: Vec<CommKey>,
-    /// Names on the wire of communicators that were over last: nobody waits for an answer to what
+    /// Names on the wire of communicators that were over last: no rank waits for an answer to what
     /// comes for them.
     forgotten: VecDeque<(UniverseId, CommId)>,
     /// True when communicators may be over that were not before.
@@ -176,14 +175,14 @@ pub struct Process {
     /// Deaths in universes that this process has not adopted.
     early_deaths: Vec<Address>,
     universes: Vec<Universe>,
-    /// True when this process has left the job: nothing is told to anybody any more.
+    /// True when this process has left the job: it tells nothing any more.
     left: bool,
     /// What is still to be followed up in this call; empty between calls.
     pending: VecDeque<(CommKey, Next)>,
 }
 
 impl Process {
-    /// A process that knows nobody yet. The exchanges of all its communicators have this shape.
+    /// A process that knows no other yet. The exchanges of all its communicators have this shape.
     pub fn new(shape: Shape) -> Self {
         Self {
             shape,

@@ -47,7 +47,7 @@ impl Process {
     }
 
     /// This rank votes on a block next, whose last rider is this one: it rides on the commit.
-    pub fn board(&mut self, key: BlockKey, number: u32) {
+    pub fn attach_rider(&mut self, key: BlockKey, number: u32) {
         let own = self.riders_of(key).own(self.rider(key, number)).copied();
         if let Some(values) = own {
             self.block_mut(key).values.set(&values);

@@ -1,12 +1,14 @@
-//! Universes, whose processes are on nodes, and communicators of them to which nothing has
-//! happened.
+//! Universes, whose processes are on nodes; communicators of them to which nothing has happened;
+//! and a death: every communicator that has the process hears of it, and what needs the process
+//! fails.
 
 use alloc::vec::Vec;
 
-use super::{Communicator, Process};
+use super::{Address, Chosen, CommKey, Command, Communicator, Events, Outlet, Process, Source};
 use crate::{
+    fault::FaultCode,
     ids::{CommId, DataId, UniverseId},
-    protocol::placement::Nodes,
+    protocol::{placement::Nodes, planted::planted},
     rank::{Rank, RankSet},
 };
 
@@ -57,5 +59,78 @@ impl Process {
             fresh.interrupts = fresh.interrupts.on_nodes(&nodes);
         }
         fresh
+    }
+
+    /// A process of a universe died. A death is never taken back.
+    pub fn handle_death(&mut self, address: Address, source: Source, out: &mut impl Outlet) {
+        self.note_death(address, source, out);
+        self.follow_up(out);
+    }
+
+    pub(super) fn note_death(&mut self, address: Address, source: Source, out: &mut impl Outlet) {
+        let (universe, process) = address;
+        let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
+            // It is made, and not all have confirmed that: the rank that adopts it has to know.
+            if !planted!(DropEarlyDeaths) {
+                self.early_deaths.push(address);
+            }
+            return;
+        };
+        if !known.dead.insert(process) {
+            return;
+        }
+        out.command(Command::Died(address, source));
+        for key in self.comms() {
+            if self.comm(key).universe != universe {
+                continue;
+            }
+            let Some(rank) = self.comm(key).rank_of(process) else { continue };
+            self.drive(key, out, |commit, out| commit.handle_failure(rank, out));
+            self.flood_around(key, rank, out);
+            self.fail_dependents(key, rank, out);
+        }
+    }
+
+    /// The ranks of a communicator that reports have named dead: its own, and those of others with
+    /// all its processes.
+    pub fn told_dead(&self, key: CommKey) -> RankSet {
+        let state = self.comm(key);
+        let mut told = state.commit.reported_dead().clone();
+        for other in self.comms() {
+            let above = self.comm(other);
+            let has_all = || state.members.iter().all(|it| above.rank_of(*it).is_some());
+            if other != key && above.universe == state.universe && has_all() {
+                told.union_with(&self.places(other, above.commit.reported_dead(), key));
+            }
+        }
+        told
+    }
+
+    /// The ranks that processes of a communicator have in another one, as far as they are in it.
+    pub fn places(&self, of: CommKey, ranks: &RankSet, there: CommKey) -> RankSet {
+        let (from, to) = (self.comm(of), self.comm(there));
+        let place = |rank: Rank| to.rank_of(*from.members.get(rank.index())?);
+        let known = ranks.iter().filter(|_| from.universe == to.universe);
+        known.filter_map(place).collect()
+    }
+
+    /// Passes interruptions on around a rank that has died.
+    fn flood_around(&mut self, key: CommKey, dead: Rank, out: &mut impl Outlet) {
+        let mut events = Events::new();
+        let (commit, interrupts, _, mut adapter) =
+            self.comms[key.index()].machines(out, &mut events);
+        interrupts.handle_failure(dead, commit.dead(), &mut adapter);
+        debug_assert!(events.is_empty(), "a death interrupts nothing by itself");
+    }
+
+    /// A member died: what cannot complete without it fails now, whatever MPI says later.
+    fn fail_dependents(&mut self, comm: CommKey, dead: Rank, out: &mut impl Outlet) {
+        for key in self.used_blocks() {
+            let block = self.block(key);
+            if block.comm == comm && block.is_running() {
+                let (code, chosen) = (FaultCode::ProcessFailed, Chosen::Needing(dead));
+                out.command(Command::FailRequests(key, code, chosen));
+            }
+        }
     }
 }

@@ -71,7 +71,7 @@ fn operations_that_need_the_dead_fail_and_the_others_stay_pending() {
     assert!(matches!(progress[5], Progress::Complete(_)));
 }
 
-/// Broadcasts until something fails; then retires the context so that nobody waits for ever.
+/// Broadcasts until something fails; then retires the context so that no rank waits for ever.
 fn broadcasts(platform: &mut SimPlatform, rounds: u32) -> (u32, Option<FaultCode>) {
     let data = gather_all(platform, 4);
     platform.compute(millis(1));
@@ -100,7 +100,7 @@ fn a_death_anywhere_in_a_loop_of_broadcasts_leaves_nobody_waiting() {
             let simulation = Simulation::new(4).seed(seed).crash(Crash::before_effect(2, cut));
             let report = simulation.run(|mut platform| {
                 let outcome = broadcasts(&mut platform, 6);
-                // Late notices and interrupts must find somebody.
+                // Late notices and interrupts must find a process.
                 platform.compute(millis(1));
                 outcome
             });

@@ -148,7 +148,7 @@ fn a_retired_context_is_over_everywhere_and_a_new_one_is_made() {
         let data = gather_all(&mut platform, 3);
         let me = my_rank(&platform);
         let left = (me + 2) % 3;
-        // Attempt 0: nobody receives what was sent; rank 0 retires the context.
+        // Attempt 0: no rank receives what was sent; rank 0 retires the context.
         post(&mut platform, data, send((me + 1) % 3, 0), vec![0_u8]);
         let stale = post(&mut platform, data, receive(left, 1), vec![0_u8]);
         if me == 0 {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Everybody sends numbered frames to everybody and returns what it got, in order.
+/// Each process sends numbered frames to all and returns what it got, in order.
 fn chatter(platform: &mut SimPlatform, size: u32, rounds: u64) -> Vec<u64> {
     let me = my_rank(platform);
     let mut seen = Vec::new();

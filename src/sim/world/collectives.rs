@@ -220,7 +220,7 @@ impl World {
             needed.any(|at| self.is_dead(group.members[at]) && !called(at))
         };
         let is_victim = group.victim.is_none_or(|victim| victim == rank);
-        // Whoever gets all that it needs may complete, but not so that nobody notices.
+        // A rank that gets all that it needs may complete, but some rank has to notice.
         let lacking = lacks(rank) || (is_victim && (0..group.members.len()).any(lacks));
         let complete = !lacking
             && match meeting.luck {

@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    /// True while a context is not made for this rank and nobody of the communicator is dead.
+    /// True while a context is not made for this rank and no rank of the communicator is dead.
     pub(in crate::sim) fn context_is_coming(&self, comm: usize, rank: usize, context: u32) -> bool {
         let group = &self.comms[comm];
         let side = &group.sides[rank];

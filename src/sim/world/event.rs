@@ -86,7 +86,7 @@ impl Event {
 }
 
 impl World {
-    /// Applies an event that lets nobody run by itself. What concerns a process that has ended
+    /// Applies an event that lets no process run by itself. What concerns a process that has ended
     /// is lost.
     pub(in crate::sim) fn happen(&mut self, event: Event) {
         if !self.is_active(event.process(self)) {

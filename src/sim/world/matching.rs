@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Lets the sender of a message complete that nobody receives.
+    /// Lets the sender of a message complete that no rank receives.
     fn complete_dropped(&mut self, message: &Message) {
         if let Some((sender, send)) = message.send.filter(|_| self.is_deliverable(message)) {
             let post = self.processes[sender].posts.get_mut(&send.0).expect("pending");

@@ -2,7 +2,7 @@
 //!
 //! Time is in nanoseconds. Each process has a time of its own, which its calls move on; it runs
 //! ahead of the clock by [`QUANTUM`] at most, less than the shortest latency, so it never sees
-//! anything from the future, and nobody has to be switched to in between.
+//! anything from the future, and no process has to be switched to in between.
 
 mod collectives;
 pub(in crate::sim) mod data;

@@ -58,7 +58,7 @@ const IN_THE_ENGINE: [Bug; 16] = [
 /// States given to each exhaustive search, each as often as it is reached; a bug can make the
 /// ranks talk for ever.
 const STATES: usize = 300_000;
-/// The same for a large search, made for what nobody else has caught.
+/// States given to a large search, made for bugs that no other one has caught.
 const MANY_STATES: usize = 5_000_000;
 
 /// Searches that end in a second when there is no bug.
@@ -98,12 +98,12 @@ fn seeds_catch(
     caught
 }
 
-/// The same for the swarm of machines.
+/// The first seed of the swarm of machines that catches a bug.
 fn swarm_catches(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
     seeds_catch(bug, seeds, |seed| Swarm::new(seed, false).run().map(|_| ()))
 }
 
-/// The same for whole programs.
+/// The first seed of whole programs that catches a bug.
 fn programs_catch<P: Program>(bug: Option<Bug>, seeds: u64) -> Option<(u64, String)> {
     seeds_catch(bug, seeds, |seed| P::drawn_from(seed).run(false).map(|_| ()))
 }
@@ -151,7 +151,7 @@ fn search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     caught.or_else(|| commits.find_map(|it| search("commit", it, (STATES, &mut states))))
 }
 
-/// The same for the large search.
+/// Whether the large search catches a bug.
 fn large_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     let twice = Recovery { crashes: 2, ..rebuild(bug, 3) };
     search("recovery", twice, (MANY_STATES, &mut 0))

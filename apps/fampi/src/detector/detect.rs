@@ -17,6 +17,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 use crate::cargo::{self, Program};
+use crate::csv::{self, Csv, Row};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::nodes::Nodes;
@@ -25,7 +26,6 @@ use crate::progress::Step;
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::{self, Csv, Row};
 use crate::workspace::{Workspace, shown};
 
 const COLUMNS: &str = "how,source,median_ms,p99_ms";
@@ -153,7 +153,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     step.finish();
     let rows: Vec<Row> = options.how.iter().flat_map(|way| rows_of(way, &studies)).collect();
     csv.write(COLUMNS, &rows)?;
-    println!("{}\n{LEGEND}", sheet::table(&HEADER, &rows));
+    println!("{}\n{LEGEND}", csv::table(&HEADER, &rows));
     if let Some((folder, name)) = picture {
         for file in draw(&studies, options, &folder, &name)? {
             eprintln!("fampi: {}", shown(&file));

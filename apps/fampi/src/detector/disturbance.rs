@@ -1,4 +1,4 @@
-//! `fampi bench noise`: what the service of detection costs a job that loses nobody.
+//! `fampi bench noise`: what the service of detection costs a job that loses no process.
 //!
 //! `MiniFE`, small, and commits alone, in turns with the service and without, on the same ranks of
 //! one launch (`apps/minife/benches/noise.rs`): launches differ from each other by more than the
@@ -6,11 +6,11 @@
 //! the same round; the medians of these ratios count. The control compares those two with each
 //! other.
 //!
-//! On one node there is nobody to send heartbeats to. So beside the job, whose own observer sleeps,
-//! a ring of two more observers runs on this machine, with twice the period: together they send and
-//! receive as many heartbeats as the one observer of a node in a job of many nodes, and wake up as
-//! often, or more. So this machine is one node of such a job, but for one thing: of three wake-ups
-//! the last two follow at once, where the caches are still warm.
+//! On one node there is no other to send heartbeats to. So beside the job, whose own observer
+//! sleeps, a ring of two more observers runs on this machine, with twice the period: together they
+//! send and receive as many heartbeats as the one observer of a node in a job of many nodes, and
+//! wake up as often, or more. So this machine is one node of such a job, but for one thing: of
+//! three wake-ups the last two follow at once, where the caches are still warm.
 
 use std::fs::{File, Permissions};
 use std::io::Write as _;
@@ -32,13 +32,13 @@ use fampi_detector::protocol::{
 use tempfile::TempDir;
 
 use crate::cargo::{self, Program};
+use crate::csv::{self, Csv, Row};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
 use crate::refusal::whole;
 use crate::session::{self, End, Script};
 use crate::setup;
-use crate::sheet::{self, Csv, Row};
 use crate::workspace::Workspace;
 
 const COLUMNS: &str =
@@ -136,7 +136,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let rows: Vec<Row> = measured.flat_map(|(period, sample)| sample.rows(*period)).collect();
     if !rows.is_empty() {
         csv.write(COLUMNS, &rows)?;
-        println!("{}\n{LEGEND}", sheet::table(&HEADER, &rows));
+        println!("{}\n{LEGEND}", csv::table(&HEADER, &rows));
     }
     Ok(status)
 }
@@ -172,7 +172,7 @@ impl Sample {
     /// Takes what the first rank of a launch says.
     fn read(&mut self, lines: &[String]) -> Option<()> {
         for (program, rounds) in PROGRAMS.iter().zip(&mut self.rounds) {
-            let rows = sheet::rows_of(lines, "round,program,off,control,on");
+            let rows = csv::rows_of(lines, "round,program,off,control,on");
             let rows = rows.iter().filter(|row| row[1] == *program);
             let before = rounds.len();
             for row in rows {
@@ -183,7 +183,7 @@ impl Sample {
             }
         }
         let mut used = [0.0; 2];
-        for row in sheet::rows_of(lines, "observer,off,on") {
+        for row in csv::rows_of(lines, "observer,off,on") {
             for (used, text) in used.iter_mut().zip(&row[1..]) {
                 *used += text.parse::<f64>().ok()?;
             }

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo::{self, Program};
+use crate::csv::{self, Csv, Row};
 use crate::plot::{Chart, Series, Upwards};
 use crate::progress::Step;
-use crate::sheet::{self, Csv, Row};
 use crate::workspace::{Workspace, shown};
 
 const COLUMNS: &str = "figure,detector,case,nodes,period_ms,failures,detection_min_ms,\
@@ -100,10 +100,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     let lines: Vec<String> =
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
-    let rows = sheet::rows_of(&lines, COLUMNS);
+    let rows = csv::rows_of(&lines, COLUMNS);
     step.finish();
     csv.write(COLUMNS, &rows)?;
-    println!("{}", sheet::table(&HEADER, &rows));
+    println!("{}", csv::table(&HEADER, &rows));
     if let Some(folder) = &options.plots {
         for (name, chart) in charts(&rows) {
             for file in chart.write(folder, name)? {
@@ -230,7 +230,7 @@ mod tests {
     fn every_figure_has_points() {
         let row = |figure: &str, detector: &str, case: &str| {
             let text = format!("{figure},{detector},{case},64,10,2,1,2,3,4,5,6,7");
-            sheet::rows_of(&[text], COLUMNS).remove(0)
+            csv::rows_of(&[text], COLUMNS).remove(0)
         };
         let (mut rows, both) = (Vec::new(), ["ring", "swim"]);
         for (figure, cases) in [

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 
 use super::{BENCHES, Bench};
-use crate::sheet::Row;
+use crate::csv::Row;
 
 /// What stands before and behind the table of the README.
 const BEFORE: &str =

@@ -142,7 +142,7 @@ impl Daemon {
     }
 
     /// A process of this node wants the job to end. One that was spawned and has not met its
-    /// spawner yet belongs to nobody else: it ends with those that were started with it.
+    /// spawner yet belongs to no other: it ends with those that were started with it.
     pub fn handle_abort(&mut self, process: &Process, status: i32, why: &str, out: &mut Effects) {
         let joined = self.spaces.get(&process.space).is_none_or(|known| known.joined);
         if joined {

@@ -109,7 +109,7 @@ pub struct Known {
     finalized: BTreeSet<u32>,
     /// Fences of all its processes that were completed here.
     pub fences: u32,
-    /// It has met who started it, or nobody had to be met.
+    /// It has met the processes that started it, or had to meet none.
     pub joined: bool,
 }
 

@@ -1,16 +1,16 @@
-//! Systems without robust locks in shared memory: nobody makes a will.
+//! Systems without robust locks in shared memory: no process makes a death mark.
 
 use std::{io, sync::Arc};
 
 use crate::mpi::node::memory::Shared;
 
-/// The will of this process, which has none.
+/// The mark of this process, which has none.
 #[derive(Debug)]
 pub(in crate::mpi) enum Own {}
 
-/// The will of a neighbour.
+/// The mark of a neighbour.
 #[derive(Debug)]
-pub(in crate::mpi) struct Will;
+pub(in crate::mpi) struct DeathMark;
 
 impl Own {
     pub(in crate::mpi) fn make(_: &Arc<Shared>, _: usize) -> io::Result<Self> {
@@ -18,12 +18,12 @@ impl Own {
     }
 }
 
-impl Will {
+impl DeathMark {
     pub(in crate::mpi) fn of(_: &Arc<Shared>, _: usize) -> Self {
         Self
     }
 
-    pub(in crate::mpi) fn is_open(&self) -> bool {
+    pub(in crate::mpi) fn is_set(&self) -> bool {
         false
     }
 }

@@ -1,4 +1,4 @@
-//! Systems without descriptors of processes: nobody is watched.
+//! Systems without descriptors of processes: none is watched.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -20,5 +20,5 @@ impl Ends {
     }
 }
 
-/// Nobody is killed whose number may be used again.
+/// No process is killed whose number may be used again.
 pub(in crate::mpi) fn kill(_: u64, _: impl FnOnce() -> bool) {}

@@ -31,7 +31,7 @@ fn watcher_of(processes: Vec<Process>) -> Watcher {
 }
 
 fn signal(child: &Child, signal: libc::c_int) {
-    // SAFETY: a signal to a child of ours that nobody has reaped.
+    // SAFETY: a signal to a child of ours that was not reaped.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
@@ -172,27 +172,27 @@ fn the_name_of_a_process_by_its_rank_in_a_universe() {
     assert_eq!(watcher.names(UniverseId(5), dead.into_iter()), []);
 }
 
-/// A will that is open, though this process goes on.
-fn open_will() -> Will {
+/// A mark that is set, though this process goes on.
+fn set_mark() -> DeathMark {
     let (memory, door) = crate::mpi::node::memory::Shared::new(64).expect("Linux");
     let (own, descriptor) = (u64::from(process::id()), door.descriptor());
     thread::spawn(move || {
         let memory = crate::mpi::node::memory::Shared::of(own, descriptor, 64).expect("our own");
-        mem::forget(death_mark::Own::make(&memory.into(), 8).expect("a will"));
+        mem::forget(death_mark::Own::make(&memory.into(), 8).expect("a mark"));
     })
     .join()
     .expect("no panic");
-    let will = Will::of(&memory.into(), 8);
-    assert!(will.is_open());
-    will
+    let mark = DeathMark::of(&memory.into(), 8);
+    assert!(mark.is_set());
+    mark
 }
 
 #[test]
-fn a_will_that_a_thread_opened_is_no_death_as_long_as_the_process_lives() {
+fn a_mark_that_a_thread_set_is_no_death_as_long_as_the_process_lives() {
     let mut child = child();
     let process = process_of(&child);
     let mut watcher = Watcher::new(Process::own(0), Ends::new().ok());
-    watcher.add(UNIVERSE, vec![process], vec![Some(open_will())]);
+    watcher.add(UNIVERSE, vec![process], vec![Some(set_mark())]);
     assert_eq!(told(&mut watcher, 20), []);
     signal(&child, libc::SIGKILL);
     assert_eq!(until_told(&mut watcher).len(), 1);
@@ -202,7 +202,7 @@ fn a_will_that_a_thread_opened_is_no_death_as_long_as_the_process_lives() {
 #[test]
 fn on_a_crowded_node_alone_a_rank_that_dies_is_put_behind_the_living() {
     let priority = |child: &Child| {
-        // SAFETY: a question about a child that nobody has reaped.
+        // SAFETY: a question about a child that was not reaped.
         unsafe { libc::getpriority(libc::PRIO_PROCESS, child.id()) }
     };
     let processors = crate::mpi::node::process::processors();
@@ -212,7 +212,7 @@ fn on_a_crowded_node_alone_a_rank_that_dies_is_put_behind_the_living() {
         let priorities = |children: &[Child]| children.iter().map(priority).collect::<Vec<i32>>();
         let processes = children.iter().map(process_of).collect();
         let mut watcher = Watcher::new(Process::own(0), Ends::new().ok());
-        watcher.add(UNIVERSE, processes, vec![Some(open_will())]);
+        watcher.add(UNIVERSE, processes, vec![Some(set_mark())]);
         let usual = priorities(&children);
         watcher.look();
         let living = priorities(&children);

@@ -20,8 +20,8 @@
 //!   answer. If the load were relaxed, the compiler could let the writer's stores overtake it; the
 //!   processors keep them behind the branch on what it gives.
 //!
-//! A bell has one such pair: whoever hears it sees the numbers of the frames that it was rung for.
-//! That a writer is attached says nothing of other words.
+//! A bell has one such pair: a reader that hears it sees the numbers of the frames that it was rung
+//! for. That a writer is attached says nothing of other words.
 //!
 //! **Guarantees.** A frame is seen whole or not at all, once, and in order, whatever the memory of
 //! the two processors does. The tests try every order of the accesses, and every value stored

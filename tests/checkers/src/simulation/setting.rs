@@ -68,7 +68,7 @@ impl Setting {
         if self.patient { Patience::Patient } else { Patience::Prompt }
     }
 
-    /// The same with other latencies and shapes.
+    /// The setting with other latencies and shapes.
     #[must_use]
     pub fn with_drawn_times(self, draw: &mut Draw) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl Setting {
             add(&|it| it.ranks = 2);
             add(&|it| it.ranks /= 2);
             add(&|it| it.ranks -= 1);
-            // The same with everybody moved down, so that who dies has still a place.
+            // Everything with all ranks moved down, so that the one that dies has still a place.
             add(&|it| {
                 it.ranks -= 1;
                 let processes = it.crashes.iter_mut().map(|crash| &mut crash.process);

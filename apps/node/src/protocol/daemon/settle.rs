@@ -46,7 +46,7 @@ impl Daemon {
                 self.tell(Fact::Removed(read), out);
             }
         }
-        // Who started them, or one of them, is dead: nobody publishes there any more.
+        // Who started them, or one of them, is dead: nothing is published there any more.
         let spaces = &self.spaces;
         let is_hopeless = |key: &str| {
             spaces.iter().any(|known| {

@@ -1,6 +1,6 @@
 //! Standard error of a run without the lines that Open MPI prints about every failure.
 //!
-//! A collective operation that meets a death says so once per rank and operation, whoever handles
+//! A collective operation that meets a death says so once per rank and operation, whatever handles
 //! the error (`NBC_Progress: an error 75 …`): a survived death would bury what the program says.
 //! The launcher says, without ending the line, that it has forgotten a job whose ranks are dead.
 

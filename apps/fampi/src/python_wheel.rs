@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-const UNPACK: &str = include_str!("wheel/unpack.py");
+const UNPACK: &str = include_str!("python_wheel/unpack.py");
 
 /// Downloads `requirement` (`name==version`) for this machine into `folder`.
 pub(crate) fn download(requirement: &str, folder: &Path) -> Result<PathBuf> {

@@ -1,4 +1,4 @@
-//! The course of a collective over the living on one rank: its rounds, and who takes part.
+//! The schedule of a collective over the living on one rank: its rounds, and who takes part.
 
 use alloc::{rc::Rc, vec, vec::Vec};
 use core::time::Duration;
@@ -13,7 +13,7 @@ use crate::{
 const LONG: usize = 4096;
 
 /// What a collective still has to do, beside its messages under way.
-pub(super) struct Course {
+pub(super) struct Schedule {
     pub(super) collective: Collective,
     /// What combines the elements, if they are combined.
     pub(super) reduction: Option<Reduction>,
@@ -32,7 +32,7 @@ pub(super) struct Course {
     pub(super) asked: Option<Duration>,
 }
 
-impl Course {
+impl Schedule {
     pub(super) fn new(
         collective: Collective,
         (view, me): (Rc<[Rank]>, Rank),
