@@ -14,6 +14,8 @@ pub(super) use super::openmpi5::{
     inject_failure,
     kept_requests::{Free, Keeping, Seen},
     launch_census,
+    leaders_answer::{Leader, Linking, while_linking},
+    mend_library as when_loaded,
     null_comm_refcount::protect as after_init,
     request_origin::origin,
     romio::choose as prepare_files,

@@ -1,8 +1,8 @@
 //! Short collectives of all processes of a communicator, in which any of them may die.
 //!
-//! MPI's non-blocking ones, waited for at once. A blocking one that a death cuts short frees the
-//! sends that it has started, and Open MPI 5 ends the whole job when one of these fails later, as
-//! the standard says of freed requests. A non-blocking one forgets them.
+//! MPI's non-blocking ones, waited for at once: a blocking one that a death cuts short frees the
+//! sends that it has started, and an error of such a request may end the job, says the standard
+//! (MPI 4.1, §3.7.3).
 
 use std::{
     ffi::{c_int, c_void},

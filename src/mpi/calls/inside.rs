@@ -91,6 +91,14 @@ pub(in crate::mpi) fn ending() {
     std::mem::forget(enter(ENDING));
 }
 
+/// Calls MPI from within the call that is under way, which stays so.
+pub(in crate::mpi) fn nested<T>(call: impl FnOnce() -> T) -> T {
+    let outer = CALL.load(Relaxed);
+    let made = call();
+    CALL.store(outer, Relaxed);
+    made
+}
+
 /// True inside a call that waits for other processes, which may be dead, and in what the program
 /// calls itself.
 pub(in crate::mpi) fn in_a_lasting_call() -> bool {
@@ -126,5 +134,8 @@ mod tests {
         let _inside = creation();
         assert_eq!(CALL.load(Relaxed) & KINDS, CREATION);
         assert_ne!(CALL.load(Relaxed) & !KINDS, first & !KINDS);
+        let outer = CALL.load(Relaxed);
+        nested(|| drop(ordinary()));
+        assert_eq!(CALL.load(Relaxed), outer);
     }
 }

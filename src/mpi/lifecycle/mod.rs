@@ -6,6 +6,7 @@
 //! groups, spawn               communicators made together with others, and new processes
 //! newcomers                   new processes are watched while they start
 //! rebuild_ranks               survivors and new processes of a user's communicator become one
+//! two_groups                  groups that become one
 //! chores                      what is done now and then while the engine waits
 //! watchdog                    no call of MPI lasts for ever
 //! exit                        the end
@@ -21,4 +22,5 @@ pub(super) mod origin;
 pub(super) mod rebuild_ranks;
 pub(super) mod spawn;
 pub(super) mod start;
+mod two_groups;
 pub(super) mod watchdog;

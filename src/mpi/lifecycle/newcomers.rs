@@ -11,7 +11,10 @@
 //! **Guarantees.** Only processes of this spawn are ended. When one of the new processes
 //! of this node has died, all of them have, and the call returns.
 //!
-//! **Assumes** that between its start and its death a process is seen once: the looks are half a
+//! One that was never seen is missed, too, once the launcher has started all: another one of this
+//! node knows how many they should be.
+//!
+//! **Assumes** that at least one process of this node is seen once: the looks are half a
 //! millisecond apart. One of another node is not seen; it, and those who wait for it, end at the
 //! watchdog's limits.
 
@@ -25,9 +28,13 @@ use std::{
 
 use super::exit;
 use crate::mpi::{
+    calls::library::Checked,
     deaths::pidfd,
     node::process::{Process, children, describe, is_living_child, node},
-    this_mpi::{launch_census, spawn_lookup::Spawning},
+    this_mpi::{
+        launch_census::{self, value_in},
+        spawn_lookup::Spawning,
+    },
 };
 
 /// Between two looks.
@@ -52,25 +59,40 @@ struct Newcomers<'a> {
     /// Children that the launcher had before.
     before: Vec<u64>,
     children: Vec<(u64, Belongs)>,
+    /// How many of them are on this node, once that is known.
+    expected: Option<usize>,
     one_is_dead: bool,
 }
 
-/// Runs `start`, which starts processes and links them to this one. Returns, too, those of this
-/// node; nothing when one of them has died meanwhile.
+/// Where a spawn is, as the thread that watches needs to know it.
+#[derive(Debug, Default)]
+struct Course {
+    /// The launcher has started all processes.
+    has_started: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// Runs `start`, which has the launcher start processes, and `link`, which links them to this one. Returns, too, those of this node; nothing when one of them has died meanwhile.
 pub(super) fn watched<T>(
     spawning: &Spawning,
-    start: impl FnOnce() -> T,
-) -> (T, Option<Vec<Process>>) {
-    let Some(mut newcomers) = Newcomers::of(spawning) else { return (start(), Some(Vec::new())) };
-    let over = AtomicBool::new(false);
+    start: impl FnOnce() -> Checked<()>,
+    link: impl FnOnce() -> Checked<T>,
+) -> (Checked<T>, Option<Vec<Process>>) {
+    let Some(mut newcomers) = Newcomers::of(spawning) else {
+        return (start().and_then(|()| link()), Some(Vec::new()));
+    };
+    let course = Course::default();
     let made = thread::scope(|scope| {
         let thread = thread::Builder::new().name("fampi-newcomers".into()).stack_size(128 << 10);
-        let watch = thread.spawn_scoped(scope, || newcomers.watch(&over));
+        let watch = thread.spawn_scoped(scope, || newcomers.watch(&course));
         if let Err(error) = &watch {
             tracing::warn!(%error, "deaths of new processes are not seen");
         }
-        let made = start();
-        over.store(true, Relaxed);
+        let made = start().and_then(|()| {
+            course.has_started.store(true, Relaxed);
+            link()
+        });
+        course.is_over.store(true, Relaxed);
         made
     });
     let living = (!newcomers.one_is_dead).then(|| newcomers.processes());
@@ -81,21 +103,24 @@ impl<'a> Newcomers<'a> {
     fn of(spawning: &'a Spawning) -> Option<Self> {
         let launcher = launch_census::launcher()?;
         let before = children(launcher)?;
-        Some(Self { spawning, launcher, before, children: Vec::new(), one_is_dead: false })
+        let (children, expected) = (Vec::new(), None);
+        Some(Self { spawning, launcher, before, children, expected, one_is_dead: false })
     }
 
-    fn watch(&mut self, over: &AtomicBool) {
+    fn watch(&mut self, course: &Course) {
         exit::block_signals_of_this_thread();
-        while !over.load(Relaxed) {
-            self.look();
+        while !course.is_over.load(Relaxed) {
+            // Read before the look, which then sees all of them.
+            let has_started = course.has_started.load(Relaxed);
+            self.look(has_started);
             thread::sleep(PERIOD);
         }
-        self.look();
+        self.look(course.has_started.load(Relaxed));
         let ended = Instant::now();
         // Those who have not begun yet are ended, too.
         while self.one_is_dead && self.has_unknown() && ended.elapsed() < BECOMES_ANOTHER {
             thread::sleep(PERIOD);
-            self.look();
+            self.look(false);
         }
     }
 
@@ -103,7 +128,13 @@ impl<'a> Newcomers<'a> {
         self.children.iter().any(|(_, belongs)| *belongs == Belongs::Unknown)
     }
 
-    fn look(&mut self) {
+    /// True when fewer are here than the launcher has started.
+    fn one_is_missing(&self) -> bool {
+        let ours = self.children.iter().filter(|(_, belongs)| *belongs == Belongs::ToUs);
+        !self.has_unknown() && self.expected.is_some_and(|expected| ours.count() < expected)
+    }
+
+    fn look(&mut self, has_started: bool) {
         for child in children(self.launcher).unwrap_or_default() {
             if !self.before.contains(&child) && self.children.iter().all(|(it, _)| *it != child) {
                 self.children.push((child, Belongs::Unknown));
@@ -112,20 +143,25 @@ impl<'a> Newcomers<'a> {
         let mark = self.spawning.mark();
         for (child, belongs) in &mut self.children {
             if *belongs == Belongs::Unknown {
-                *belongs = belonging(*child, &mark);
+                let environment = environment(*child);
+                *belongs = belonging(&environment, &mark);
+                if *belongs == Belongs::ToUs {
+                    self.expected = launch_census::expected_in(&environment).or(self.expected);
+                }
             }
         }
         let launcher = self.launcher;
         let dead = self.children.extract_if(.., |(child, _)| !is_living_child(*child, launcher));
         let is_ours = |(_, belongs): (u64, Belongs)| belongs != Belongs::ToOthers;
         let now_dead = dead.filter(|child| is_ours(*child)).count() > 0;
-        if now_dead && !self.one_is_dead {
+        if (now_dead || has_started && self.one_is_missing()) && !self.one_is_dead {
             self.one_is_dead = true;
             self.spawning.give_up();
         }
         if self.one_is_dead {
             for (child, _) in self.children.iter().filter(|(_, it)| *it == Belongs::ToUs) {
-                pidfd::kill(*child, || belonging(*child, &mark) == Belongs::ToUs);
+                let is_ours = || belonging(&environment(*child), &mark) == Belongs::ToUs;
+                pidfd::kill(*child, is_ours);
             }
         }
     }
@@ -139,8 +175,9 @@ impl<'a> Newcomers<'a> {
     fn describe(&self, pid: u64) -> Option<Process> {
         let (node, started) = (node()?, describe(pid)?);
         let environment = environment(pid);
-        let job = CString::new(value(&environment, launch_census::JOB)?).ok()?;
-        let rank = str::from_utf8(value(&environment, launch_census::RANK)?).ok()?.parse().ok()?;
+        let job = CString::new(value_in(&environment, launch_census::JOB)?).ok()?;
+        let rank = value_in(&environment, launch_census::RANK)?;
+        let rank = str::from_utf8(rank).ok()?.parse().ok()?;
         let name = self.spawning.name(&job, rank)?.0;
         Some(Process { node, pid, started, name })
     }
@@ -150,19 +187,10 @@ fn environment(pid: u64) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
 }
 
-fn entries(environment: &[u8]) -> impl Iterator<Item = &[u8]> {
-    environment.split(|byte| *byte == 0)
-}
-
-fn value<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    entries(environment).find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-}
-
-fn belonging(pid: u64, mark: &[u8]) -> Belongs {
-    let environment = environment(pid);
-    if entries(&environment).any(|entry| entry == mark) {
+fn belonging(environment: &[u8], mark: &[u8]) -> Belongs {
+    if environment.split(|byte| *byte == 0).any(|entry| entry == mark) {
         Belongs::ToUs
-    } else if value(&environment, launch_census::RANK).is_some() {
+    } else if value_in(environment, launch_census::RANK).is_some() {
         Belongs::ToOthers
     } else {
         Belongs::Unknown

@@ -9,7 +9,7 @@
 
 use mpi::ffi;
 
-use super::groups;
+use super::{groups, two_groups};
 use crate::{
     error::Error,
     mpi::{
@@ -78,7 +78,7 @@ impl MpiPlatform {
 
 fn seated(link: &Comm, seat: &Seat, common: &mut Vec<Comm>) -> Checked<Comm> {
     let is_new = matches!(seat, Seat::Replacement);
-    let merged = link.merge(is_new)?;
+    let merged = two_groups::merge(link, is_new)?;
     common.push(merged);
     // The survivors come first. The root tells how many they are, and who goes where.
     let survivors = if is_new { merged.size() - link.size() } else { link.size() };

@@ -8,10 +8,7 @@
 //! ```
 //!
 //! When a new process dies in its `MPI_Init`, the root sees it ([`newcomers`]) and starts others
-//! at once. A death later, before the word of the root, or after the second merge, leads to an
-//! error here and to another attempt. In the few milliseconds between, Open MPI's creation of a
-//! link can wait for ever; the watchdog then ends a replacement, or the root, which frees the
-//! others.
+//! at once. A later death leads to an error here and to another attempt.
 //!
 //! **Assumes** that the root does not die in the middle of `MPI_Comm_spawn`: the launcher of Open
 //! MPI 5.0.9 can crash then, and the job with it. Spares have no such moment.
@@ -28,7 +25,7 @@ use mpi::ffi;
 use super::{
     groups, newcomers,
     origin::{PARENT_VARIABLE, Starter, starter},
-    watchdog,
+    two_groups, watchdog,
 };
 use crate::{
     error::Error,
@@ -79,7 +76,7 @@ impl MpiPlatform {
         let again = || spawn(&Program::this(count)?);
         let mut common = vec![*living];
         let link = self.link_to_new((old, living), count, again, &mut common)?;
-        let merged = confirm(old, self.ulfm, link.merge(false));
+        let merged = confirm(old, self.ulfm, two_groups::merge(&link, false));
         merged.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))
     }
 
@@ -102,7 +99,7 @@ impl MpiPlatform {
             let began = Instant::now();
             let bridge = start().and_then(|started| {
                 common.push(started);
-                started.merge(false)
+                two_groups::merge(&started, false)
             });
             entry::tell(&Entry::Called { work: Call::Spawn(count), began });
             let word = bridge.as_ref().err().map_or(GO, |refusal| refusal.class);
@@ -113,7 +110,7 @@ impl MpiPlatform {
         // What failed long ago may have locked it since.
         this_mpi::before_creation();
         let linked = word.and_then(|word| match word {
-            GO => own.link(bridge.as_ref(), 1),
+            GO => two_groups::link(&own, bridge.as_ref(), 1),
             class => Err(Refusal { call: "MPI_Comm_spawn", class }),
         });
         common.extend(bridge);
@@ -145,7 +142,7 @@ impl MpiPlatform {
         let (parent, siblings) = self.spawned.ok_or(Error::NotNeeded)?;
         let mut common = vec![parent, siblings];
         let link = link_to_old(&parent, &siblings, &mut common);
-        let made = link.and_then(|link| link.merge(true));
+        let made = link.and_then(|link| two_groups::merge(&link, true));
         let joined = match made {
             Ok(source) => {
                 common.push(source);
@@ -219,9 +216,9 @@ impl MpiPlatform {
 
 /// The part of new processes in a link: the one who started them, and all of them.
 fn link_to_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<Comm> {
-    let bridge = parent.merge(true)?;
+    let bridge = two_groups::merge(parent, true)?;
     common.push(bridge);
-    let link = siblings.link(Some(&bridge), 0)?;
+    let link = two_groups::link(siblings, Some(&bridge), 0)?;
     common.push(link);
     Ok(link)
 }
@@ -286,13 +283,14 @@ fn spawn(started: &Program) -> Checked<Comm> {
     for _ in 0..STARTS {
         let Some(spawning) = Spawning::new() else { return spawn_at_once(started) };
         let _inside = inside::spawning();
-        let (made, living) = newcomers::watched(&spawning, || {
+        let start = || {
             let (count, info) = (started.count.cast_signed(), started.information.0);
             let words = pointers.as_mut_ptr();
             // SAFETY: the list ends with null; all live here.
-            unsafe { spawning.start(&started.file, words, count, info) }?;
-            spawning.link(alone.raw())
-        });
+            unsafe { spawning.start(&started.file, words, count, info) }
+        };
+        let link = || spawning.link(alone.raw());
+        let (made, living) = newcomers::watched(&spawning, start, link);
         if let Some(living) = living {
             watcher::add_newcomers(living);
             // SAFETY: the call succeeded and gave a link that lives until `free_all`.

@@ -86,6 +86,7 @@ pub(in crate::mpi) fn set_parent(parent: Option<libc::pid_t>) {
 pub(in crate::mpi) fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
+        this_mpi::when_loaded();
         let limit = environment::stuck_limit();
         let thread = thread::Builder::new().name("fampi-watchdog".into()).stack_size(128 << 10);
         // Here, as MPI changes the environment while it starts, which C allows no other thread to

@@ -134,11 +134,23 @@ impl Launched {
 
 /// The rank that a process with this environment has in a job, if it is of that job.
 fn rank_in(environment: &[u8], job: &str) -> Option<usize> {
-    let value = |name: &str| {
-        let mut entries = environment.split(|byte| *byte == 0);
-        entries.find_map(|entry| str::from_utf8(entry).ok()?.strip_prefix(name)?.strip_prefix('='))
-    };
-    value(RANK).filter(|_| value(JOB) == Some(job))?.parse().ok()
+    let is_of_job = value_in(environment, JOB) == Some(job.as_bytes());
+    number_in(environment, RANK).filter(|_| is_of_job)
+}
+
+/// [`expected`] for the process that has this environment.
+pub(in crate::mpi) fn expected_in(environment: &[u8]) -> Option<usize> {
+    number_in(environment, LOCAL_SIZE)
+}
+
+fn number_in(environment: &[u8], name: &str) -> Option<usize> {
+    str::from_utf8(value_in(environment, name)?).ok()?.parse().ok()
+}
+
+/// The value of a variable in the environment of a process, as `/proc` shows it.
+pub(in crate::mpi) fn value_in<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut entries = environment.split(|byte| *byte == 0);
+    entries.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 /// How many living children a process has.

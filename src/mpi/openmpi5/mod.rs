@@ -12,14 +12,12 @@
 //!   which is preloaded into the launcher;
 //! - neighbourhood collectives fail on a ring of one or two (open-mpi/ompi#14430): messages
 //!   instead, in `engine/neighbours.rs`;
-//! - shared memory spins for ever when a peer dies between two stores to a queue, and the creation
-//!   of a link waits for ever when a process dies in its middle: `lifecycle/watchdog.rs`;
+//! - shared memory spins for ever when a peer dies between two stores to a queue:
+//!   `lifecycle/watchdog.rs`;
 //! - a death is reported late: `deaths/watcher.rs`;
 //! - a message to a freed communicator reaches a later one with its number, so old ones are kept
 //!   for a while; a revocation of a duplicate under way ends the process, so it is completed, or
 //!   forgotten: `operations/contexts.rs`;
-//! - a blocking collective that a death cuts short frees the sends that it has started, and one of
-//!   these that fails later ends the job: `calls/gather.rs`, which has non-blocking ones;
 //! - the launcher can crash when the root of `MPI_Comm_spawn` dies in it: mended nowhere, but
 //!   spares have no such moment.
 
@@ -31,14 +29,25 @@ pub(super) mod init_state;
 pub(super) mod inject_failure;
 pub(super) mod kept_requests;
 pub(super) mod launch_census;
+pub(super) mod leaders_answer;
 pub(super) mod null_comm_refcount;
 pub(super) mod request_origin;
 pub(super) mod romio;
+pub(super) mod send_after_free;
 pub(super) mod shared_machine;
 pub(super) mod spawn_lookup;
 pub(super) mod unreported_exit;
 
-use super::calls::library;
+use std::{
+    ffi::{CStr, OsStr, c_void},
+    mem::{self, MaybeUninit},
+    os::unix::ffi::OsStrExt as _,
+    sync::Once,
+};
+
+use plthook::ObjectFile;
+
+use super::calls::{library, ulfm};
 
 /// The major version whose source was read.
 const MAJOR: u32 = 5;
@@ -57,6 +66,41 @@ pub(super) fn version(library: &str) -> Option<(u32, u32, u32)> {
 fn is_loaded() -> bool {
     let version = library::library_version().ok().and_then(|it| version(&it));
     version.is_some_and(|(major, ..)| major == MAJOR)
+}
+
+/// What has to be mended before MPI starts. Works as soon as its library is loaded.
+pub(super) fn mend_library() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let mended = is_loaded().then(|| [send_after_free::mend(), leaders_answer::mend()]);
+        tracing::debug!(?mended, "calls within the library");
+    });
+}
+
+/// Has the library's own calls of its function `name` go to `ours`, for ever.
+///
+/// # Safety
+///
+/// `ours` takes the arguments of that function, and no other thread calls MPI now.
+unsafe fn redirect(name: &CStr, ours: *const c_void) -> Option<()> {
+    let file = file_of(ulfm::symbol(name)?)?;
+    let library = ObjectFile::open_file(OsStr::from_bytes(file.to_bytes())).ok()?;
+    // SAFETY: our caller's promise.
+    let replaced = unsafe { library.replace(name.to_str().ok()?, ours) };
+    let replaced = replaced.inspect_err(|error| tracing::debug!(?name, %error, "not redirected"));
+    // Dropped, it would be undone.
+    replaced.ok().map(mem::forget)
+}
+
+/// The file from which an address was loaded.
+fn file_of(address: *mut c_void) -> Option<&'static CStr> {
+    let mut found = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: the result is a variable of ours.
+    let known = unsafe { libc::dladdr(address, found.as_mut_ptr()) } != 0;
+    // SAFETY: filled, says the call.
+    let name = known.then(|| unsafe { found.assume_init() }.dli_fname)?;
+    // SAFETY: the name of a library that is never unloaded ends with a zero.
+    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }
 
 /// True when a rank has spawned this process, in whatever way.

@@ -13,7 +13,8 @@ use crate::{application, fampi, said, text};
 #[track_caller]
 fn digits(output: &Output) -> String {
     assert!(output.status.success(), "{}", said(output));
-    text(&output.stdout).lines().last().expect("a result").to_owned()
+    let all = text(&output.stdout);
+    all.lines().last().unwrap_or_else(|| panic!("no result: {}", said(output))).to_owned()
 }
 
 /// `MiniFE` on so many ranks, long enough to be hit.
@@ -62,7 +63,7 @@ fn a_daemon_alone_or_all_ranks_of_a_node_alone_are_lost_and_no_digit_changes() {
 }
 
 #[test]
-#[ignore = "it fails: replacements that lose a node while they join are waited for in vain"]
+#[ignore = "it fails now and then: a late message of a link that failed meets a later communicator"]
 fn a_second_node_is_lost_while_the_first_loss_is_mended() {
     if !has_name_spaces() {
         return;
@@ -79,7 +80,6 @@ fn a_second_node_is_lost_while_the_first_loss_is_mended() {
 }
 
 #[test]
-#[ignore = "it fails: a call of MPI does not return while replacements join"]
 fn lulesh_loses_a_node_and_no_digit_changes() {
     if !has_name_spaces() {
         return;

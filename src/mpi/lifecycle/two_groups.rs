@@ -1,0 +1,18 @@
+//! Two groups of processes become one: the calls of MPI for that, with its peculiarities.
+
+use crate::mpi::{
+    calls::{comm::Comm, library::Checked},
+    this_mpi::{Leader, Linking, while_linking},
+};
+
+/// [`Comm::link`].
+pub(super) fn link(own: &Comm, bridge: Option<&Comm>, remote: u32) -> Checked<Comm> {
+    let leader = bridge.map(|bridge| Leader { comm: *bridge, rank: remote, is_remote: false });
+    while_linking(Linking { comm: *own, leader }, || own.link(bridge, remote))
+}
+
+/// [`Comm::merge`].
+pub(super) fn merge(link: &Comm, behind: bool) -> Checked<Comm> {
+    let leader = Some(Leader { comm: *link, rank: 0, is_remote: true });
+    while_linking(Linking { comm: *link, leader }, || link.merge(behind))
+}
