@@ -167,8 +167,8 @@ fn a_new_process_that_dies_before_it_has_started_is_missed_at_once() {
 #[test]
 fn a_death_at_each_step_of_the_link_of_old_and_new_processes_holds_up_nobody() {
     let spawns = program(&["tests/programs/spawns.c"], Link::Shared, &[]);
-    let all = [("new", 1..=6), ("root", 1..=5), ("other", 1..=4)];
-    for who in all.into_iter().flat_map(|(who, steps)| steps.map(move |step| format!("{who}{step}"))) {
+    let steps = |who, number| (1..=number).map(move |step| format!("{who}{step}"));
+    for who in steps("new", 6).chain(steps("root", 5)).chain(steps("other", 4)) {
         let run = expect(&Launch::new(&spawns, 4).words([&who]), 4, ": complete again");
         // A call of MPI may last for ten seconds. Whoever is held up longer counts as failed.
         assert!(run.took < Duration::from_secs(8), "{who}: {run}");

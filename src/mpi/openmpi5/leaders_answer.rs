@@ -175,7 +175,7 @@ unsafe extern "C" fn noted_append(
     count: c_int,
     flags: u32,
 ) -> c_int {
-    if let Some(count @ 1..=MOST_PARTS) = usize::try_from(count).ok() {
+    if let Ok(count @ 1..=MOST_PARTS) = usize::try_from(count) {
         let mut new = Noted { larger, step, parts: [ptr::null_mut(); MOST_PARTS] };
         // SAFETY: so many parts, says the library.
         new.parts[..count].copy_from_slice(unsafe { slice::from_raw_parts(parts, count) });
