@@ -72,7 +72,8 @@ struct Course {
     is_over: AtomicBool,
 }
 
-/// Runs `start`, which has the launcher start processes, and `link`, which links them to this one. Returns, too, those of this node; nothing when one of them has died meanwhile.
+/// Runs `start`, which has the launcher start processes, and `link`, which links them to this one.
+/// Returns, too, those of this node; nothing when one of them has died meanwhile.
 pub(super) fn watched<T>(
     spawning: &Spawning,
     start: impl FnOnce() -> Checked<()>,

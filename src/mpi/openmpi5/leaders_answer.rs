@@ -6,9 +6,9 @@
 //! look for a number again and again. That is found by steps with messages as parts of a larger
 //! request (`ompi_comm_request_schedule_append`). A receive from a dead process ends when it is
 //! waited for or tested, but the larger request only looks whether its parts have ended; and what a
-//! step returns takes the place of an error of a part. Here the parts are noted when they are added,
-//! and tested while MPI makes progress; and each step is an error once a process is dead or the
-//! communicator revoked.
+//! step returns takes the place of an error of a part. Here the parts are noted when they are
+//! added, and tested while MPI makes progress; and each step is an error once a process is dead or
+//! the communicator revoked.
 //!
 //! **Versions** each Open MPI 5: the code of 5.0.9 was read, that of the library as well.
 //!
@@ -19,9 +19,9 @@
 //! **Test** `a_death_at_each_step_of_the_link_of_old_and_new_processes_holds_up_nobody`
 //! (`ffi/tests/c`).
 //!
-//! **Guarantees.** Only requests that the library is done with, or that belong to an operation under
-//! way, are tested: a part that has ended stays noted until its larger request is given back, and
-//! its memory is one of MPI's pool of requests, which say themselves that they have ended.
+//! **Guarantees.** Only requests that the library is done with, or that belong to an operation
+//! under way, are tested: a part that has ended stays noted until its larger request is given back,
+//! and its memory is one of MPI's pool of requests, which say themselves that they have ended.
 
 use std::{
     cell::{Cell, RefCell},

@@ -15,8 +15,8 @@
 //! **Delete when** `mca_pml_ob1_match_completion_free` does not end the process when fault
 //! tolerance is on.
 //!
-//! **Test** `a_storm_of_deaths_and_of_deaths_of_new_processes_is_weathered_and_ends` (`ffi/tests/c`),
-//! now and then.
+//! **Test** `a_storm_of_deaths_and_of_deaths_of_new_processes_is_weathered_and_ends`
+//! (`ffi/tests/c`), now and then.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
