@@ -9,7 +9,7 @@ use std::{hint::black_box, thread, time::Duration};
 
 use fampi::{
     Codes, Comm, Error, FaultCode, Finished, Level, Placement, Rank, ReduceOp, Request, Source,
-    Tag, Timeout, TryBlock, World, mpi::Holdings,
+    Tag, Timeout, TryBlock, World, mpi::Holdings, sim::Draw,
 };
 use fampi_kit::median::median;
 use rustix::time::{ClockId, clock_gettime};
@@ -70,9 +70,7 @@ fn now() -> u64 {
 
 impl Round {
     fn new(number: u32, disturbed: bool) -> Self {
-        let mut draw = (u64::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        draw = (draw ^ (draw >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        Self { number, disturbed, draw: draw ^ (draw >> 32) }
+        Self { number, disturbed, draw: Draw(number.into()).word() }
     }
 
     fn operations(self) -> Vec<Large> {

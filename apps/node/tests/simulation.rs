@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use fampi::sim::Draw;
 use fampi_kit::seeds::{each_seed, number};
 use fampi_node::protocol::{
     ALL, Answer, Effect, Effects, Node, Process, Report, Ticket,
@@ -22,16 +23,12 @@ const SEEDS: u64 = 20_000;
 /// Steps of the program of all ranks.
 const STEPS: u32 = 8;
 
-/// `SplitMix64`.
-struct Dice(u64);
+/// What the seed decides.
+struct Dice(Draw);
 
 impl Dice {
     fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % sides as u64) as usize
+        self.0.below(sides as u64) as usize
     }
 }
 
@@ -79,7 +76,7 @@ fn everybody(space: &str) -> Process {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let mut dice = Dice(Draw(seed));
         let nodes = 2 + dice.roll(4);
         let per_node = 1 + dice.roll(2);
         let rooms: Vec<Room> =

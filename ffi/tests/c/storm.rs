@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fampi_core::sim::Draw;
 use fampi_kit::{
     launch::{Launch, Run},
     seeds::number,
@@ -28,21 +29,9 @@ const PERIOD: Duration = Duration::from_millis(350);
 const STARTING: Duration = Duration::from_millis(12);
 const MARK: &str = "FAMPI_TEST_STORM";
 
-/// Numbers by chance that a seed gives again (splitmix64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ word >> 31) % end
-    }
-
-    fn part_of(&mut self, time: Duration) -> Duration {
-        time.mul_f64(self.below(1000) as f64 / 1000.0)
-    }
+/// Some part of a time.
+fn part_of(time: Duration, draw: &mut Draw) -> Duration {
+    time.mul_f64(draw.below(1000) as f64 / 1000.0)
 }
 
 /// What a storm has done.
@@ -91,7 +80,7 @@ fn kill(pid: u32) -> bool {
 
 /// Kills until it is over.
 fn rage(mark: &str, seed: u64, over: &AtomicBool) -> Deaths {
-    let (mut chance, mut deaths) = (Chance(seed), Deaths::default());
+    let (mut draw, mut deaths) = (Draw(seed), Deaths::default());
     while processes(mark).len() < RANKS && !over.load(Relaxed) {
         thread::sleep(Duration::from_millis(10));
     }
@@ -100,14 +89,14 @@ fn rage(mark: &str, seed: u64, over: &AtomicBool) -> Deaths {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(LASTS - 2) && !over.load(Relaxed) {
         let living = processes(mark);
-        let Some(victim) = living.get(chance.below(RANKS as u64) as usize) else { continue };
+        let Some(victim) = living.get(draw.below(RANKS as u64) as usize) else { continue };
         deaths.ranks += usize::from(deaths.kill(begun, *victim, &living));
-        let rest = PERIOD + chance.part_of(PERIOD);
+        let rest = PERIOD + part_of(PERIOD, &mut draw);
         let next = Instant::now() + rest;
-        if chance.below(2) == 0
+        if draw.one_in(2)
             && let Some(new) = a_new_one(mark, &living, next)
         {
-            thread::sleep(chance.part_of(STARTING));
+            thread::sleep(part_of(STARTING, &mut draw));
             deaths.starting += usize::from(deaths.kill(begun, new, &[]));
         }
         thread::sleep(next.saturating_duration_since(Instant::now()));

@@ -7,6 +7,7 @@
 pub mod hushed;
 pub mod launch;
 pub mod median;
+pub mod processes;
 #[cfg(feature = "programs")]
 pub mod programs;
 pub mod seeds;

@@ -2,30 +2,14 @@
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+
+use fampi_kit::processes::{sleeps, wait_until};
 
 use crate::network::stale_folders;
 use crate::{fampi, said, text};
 
 fn run(options: &[&str], script: &str) -> Output {
     fampi(options).args(["--", "sh", "-c", script]).output().expect("the tool starts")
-}
-
-/// Whether `sleep` is alive with this argument.
-fn sleeps(time: &str) -> bool {
-    let processes = fs::read_dir("/proc").expect("Linux").flatten();
-    processes
-        .filter_map(|process| fs::read(process.path().join("cmdline")).ok())
-        .any(|line| line == format!("sleep\0{time}\0").as_bytes())
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "still waiting until {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
