@@ -13,7 +13,7 @@ use crate::{
     arguments::put,
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_INTERNAL, Result, of_error},
     origin::place_in,
-    state::{State, enter},
+    state::{State, enter, say},
 };
 
 /// Starts processes, and links them to the ranks of `comm`, a shrunken communicator, for
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn FAMPI_Comm_spawn(
         let made = state.guest.with_mpi(|mpi| unsafe { mpi.spawn_for(data, wanted) });
         let made = made.map_err(|error| {
             if let Error::Unsupported(why) = &error {
-                eprintln!("fampi: {why}");
+                say(why);
             }
             of_error(&error)
         })?;

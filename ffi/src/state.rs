@@ -7,6 +7,8 @@ use std::{
     any::Any,
     cell::{Cell, RefCell},
     ffi::{c_int, c_void},
+    fmt::Display,
+    io::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -141,6 +143,13 @@ impl Here {
     }
 }
 
+/// Says why something cannot be, in one line on standard error.
+pub(crate) fn say(why: &impl Display) {
+    // One write, so that lines of several processes do not mix.
+    let line = format!("fampi: {why}\n");
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
 /// Runs the body of a function that needs a first block, or a first communicator, before.
 #[inline]
 pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c_int {
@@ -151,7 +160,7 @@ impl State {
     fn new() -> Result<Self> {
         loaded::keep();
         let platform = MpiPlatform::guest().map_err(|error| {
-            eprintln!("fampi: {error}");
+            say(&error);
             of_error(&error)
         })?;
         let is_called_back = platform.call_back(mpi_is_waiting);

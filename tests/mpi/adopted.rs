@@ -9,7 +9,7 @@ use serial_test::serial;
 
 use crate::{
     Launch, Run, all_say, program,
-    programs::{Ended, FOREVER, die},
+    programs::{Ended, FOREVER, die, say},
     said,
 };
 
@@ -64,6 +64,12 @@ pub(crate) fn refused(mut world: World) -> Ended {
     refused
 }
 
+/// Says what the world has.
+pub(crate) fn spares(world: World) -> Ended {
+    let all = format!("one of {}, {} spares", world.size(), world.spares());
+    say(world, &all)
+}
+
 fn adopted(name: &str, comm: &str, ranks: u32, spares: u32) -> Launch {
     program(name, ranks).spares(spares).variable(COMM, &comm)
 }
@@ -91,6 +97,18 @@ fn spares_take_the_places_of_the_dead_in_a_world_of_any_communicator() {
             let run = adopted(name, comm, 4, 3).variable(DEATHS, &2).run();
             assert_eq!(said(&run), expected, "{run}");
             orderly_but(&run, 2);
+        }
+    }
+}
+
+#[test]
+#[serial]
+fn a_world_has_the_spares_that_were_asked_for_whoever_started_its_mpi() {
+    for (ranks, spares) in [(4, 0), (3, 2)] {
+        let what = format!("one of {ranks}, {spares} spares");
+        all_say(&program("spares", ranks).spares(spares), ranks, &what);
+        for comm in ["the world", "all", "backwards"] {
+            all_say(&adopted("spares", comm, ranks, spares), ranks, &what);
         }
     }
 }

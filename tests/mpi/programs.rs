@@ -49,6 +49,7 @@ fn run_in(world: World, name: &str) -> Ended {
     match name {
         "rsmpi" => rsmpi(world),
         "refused" => adopted::refused(world),
+        "spares" => adopted::spares(world),
         "rounds" => rounds(world),
         "deaths" => deaths(world),
         "aftermath" => after_a_death(world),

@@ -50,9 +50,12 @@ fn a_rank_that_dies_before_mpi_has_started_is_told() {
 #[test]
 fn a_variable_that_makes_no_sense_is_refused_by_all_ranks() {
     let program = built("hello_block", "examples");
-    for (name, value) in
-        [("FAMPI_STUCK_SECONDS", "nan"), ("FAMPI_STUCK_SECONDS", "-5"), ("FAMPI_MAILBOX", "of")]
-    {
+    for (name, value) in [
+        ("FAMPI_STUCK_SECONDS", "nan"),
+        ("FAMPI_STUCK_SECONDS", "-5"),
+        ("FAMPI_STUCK_SECONDS", "abc"),
+        ("FAMPI_MAILBOX", "of"),
+    ] {
         let output = run(&["-n", "2", "--", &program], &[(name, value)]);
         has_failed(&output, &format!("{name} is '{value}'; set it to"));
         assert!(output.stdout.is_empty(), "{output:?}");

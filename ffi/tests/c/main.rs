@@ -197,6 +197,23 @@ fn nothing_happens_before_mpi_after_it_and_in_another_thread() {
 }
 
 #[test]
+fn a_variable_that_makes_no_sense_is_refused_on_all_ranks_by_a_line_each() {
+    let waves = program(&["examples/waves.c"], Link::Shared, &[]);
+    for (name, value) in [
+        ("FAMPI_STUCK_SECONDS", "abc"),
+        ("FAMPI_STUCK_SECONDS", "-5"),
+        ("FAMPI_STUCK_SECONDS", "nan"),
+        ("FAMPI_SPARES", "two"),
+        ("FAMPI_MAILBOX", "of"),
+    ] {
+        let run = Launch::new(&waves, 4).ignoring_statuses().variable(name, &value).run();
+        let sentence = format!("fampi: {name} is '{value}'; set it to ");
+        let refused = run.errors.lines().filter(|line| line.starts_with(&sentence)).count();
+        assert_eq!((refused, run.output.as_str()), (4, ""), "{run}");
+    }
+}
+
+#[test]
 fn headers_can_be_included_twice_alone_and_by_cpp() {
     let text = "#include <fampi_names.h>\n#include <fampi.h>\n#include <fampi_names.h>\n\
                 int (*start)(MPI_Comm, int, MPI_Request *) = MPI_TryBlock_start;\n";

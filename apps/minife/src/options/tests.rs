@@ -90,8 +90,8 @@ fn bad_input_gives_one_clear_sentence() {
         ("nx=-3", "the option 'nx' cannot be '-3', it needs a whole number from 1 to 100000"),
         ("nx", "the option 'nx' needs a value"),
         (
-            "nz=99999999999",
-            "the option 'nz' cannot be '99999999999', it needs a whole number from 1 to 100000",
+            "nx=99999999999",
+            "the option 'nx' cannot be '99999999999', it needs a whole number from 1 to 100000",
         ),
         ("--mx 3", "there is no option '--mx'; --help lists them"),
         (
