@@ -9,7 +9,7 @@
 //!
 //! `cargo fampi sim` runs more seeds; `src/swarm.rs` is its program.
 
-use std::{sync::Mutex, time::Instant};
+use std::{panic::catch_unwind, sync::Mutex, time::Instant};
 
 use fampi::sim::CrashPoint;
 use fampi_checkers::{
@@ -20,7 +20,10 @@ use fampi_checkers::{
         tally::Tally,
     },
 };
-use fampi_kit::seeds::{each_seed, number};
+use fampi_kit::{
+    hushed::{hush, hushed},
+    seeds::{each_seed, number},
+};
 
 #[test]
 fn thousands_of_jobs_end_with_one_story_on_all_living_ranks() {
@@ -136,21 +139,34 @@ fn jobs_that_failed_once_fail_with_their_bug_and_not_without_it() {
     assert_eq!(lost, [], "the jobs of these bugs no longer see them: find others for `found.txt`");
 }
 
-/// Programs that own their MPI and failed once.
+/// Programs that own their MPI and failed once, each with a planted bug that undoes the mend.
 ///
-/// - 127: a block of a communicator that the program had freed was decided before this rank came to
+/// - 13: a block of a communicator that the program had freed was decided before this rank came to
 ///   it, which then waited for the decision for ever.
-/// - 10643: a block told one rank of a death while a communicator was shrunk, which that rank then
-///   took to have one member less than the others did.
 /// - 19263: a block told one rank of a death after the vote on a shrink and before the call, which
 ///   that rank then made without the dead one, and the others with it.
-const GUESTS_THAT_FAILED: [u64; 3] = [127, 10_643, 19_263];
+/// - 22320: a block told one rank of a death while a communicator was shrunk, which that rank then
+///   took to have one member less than the others did.
+const GUESTS_THAT_FAILED: [(Bug, u64); 3] =
+    [(Bug::ForgetTheFreed, 13), (Bug::LearnTooLate, 19_263), (Bug::LearnTooLate, 22_320)];
 
 #[test]
-fn programs_that_own_their_mpi_and_failed_once_do_not_fail_again() {
-    for seed in GUESTS_THAT_FAILED {
-        let run = Guests::drawn_from(seed).run(false);
-        run.unwrap_or_else(|violation| panic!("{violation}\n{}", Guests::repeated(seed)));
+fn programs_that_own_their_mpi_and_failed_once_fail_with_their_bug_and_not_without_it() {
+    hush();
+    let wrong = |bug: Option<Bug>, seed: u64| {
+        hushed(move || {
+            plant(bug);
+            let run = catch_unwind(|| Guests::drawn_from(seed).run(false));
+            run.map_or(Some("a panic".into()), Result::err)
+        })
+    };
+    for (bug, seed) in GUESTS_THAT_FAILED {
+        assert_eq!(wrong(None, seed), None, "{}", Guests::repeated(seed));
+        assert_ne!(
+            wrong(Some(bug), seed),
+            None,
+            "seed {seed} no longer sees {bug:?}: find another"
+        );
     }
 }
 
