@@ -6,7 +6,7 @@ use super::*;
 use crate::protocol::fused::ReduceOp;
 
 /// Longer than a busy machine takes for all that is ever waited for here.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What comes if it is looked for again and again, which must not be in vain for ever.
 fn awaited<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
