@@ -949,7 +949,8 @@ int FAMPI_Comm_irebuild(MPI_Comm comm,
 
 /*
  The part of a replacement in `FAMPI_Comm_irebuild`: `aux_intercomm` links it to the survivors
- (`FAMPI_Comm_get_parent`). Waiting for the request blocks until the survivors come.
+ (`FAMPI_Comm_get_parent`). A wait for the request keeps to its timeout, however late the
+ survivors come.
 
  Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed.
 

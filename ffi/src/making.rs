@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use fampi_core::{
     guest::{Guest, GuestBlock, Repairing, Shrinking},
-    mpi::Seat,
+    mpi::{Expected, Seat},
 };
 use mpi::ffi::MPI_Comm;
 
@@ -29,6 +29,14 @@ pub(crate) struct Plan {
     pub(crate) link: MPI_Comm,
     pub(crate) seat: Seat,
     pub(crate) made: Option<MPI_Comm>,
+    /// Whom the call that makes it waits for, once it is due.
+    pub(crate) expected: Option<Expected>,
+}
+
+impl Plan {
+    pub(crate) fn new(link: MPI_Comm, seat: Seat) -> Self {
+        Self { link, seat, made: None, expected: None }
+    }
 }
 
 impl Making {

@@ -86,8 +86,22 @@ fn rebuild(
     target: *mut MPI_Comm,
 ) -> Option<c_int> {
     loop {
+        if let Some(expected) = &mut plan.expected {
+            let link = plan.link;
+            // SAFETY: the link is live, as the program has promised.
+            if !state.guest.with_mpi(|mpi| unsafe { mpi.have_come(link, expected) }) {
+                return None;
+            }
+            plan.expected = None;
+            repairing.handle_made(make(state, plan));
+        }
         match state.guest.next_task(repairing)? {
-            Task::Make => repairing.handle_made(make(state, plan)),
+            Task::Make => {
+                // SAFETY: as above.
+                let expected =
+                    state.guest.with_mpi(|mpi| unsafe { mpi.come(plan.link, &plan.seat) });
+                plan.expected = Some(expected);
+            }
             Task::Cut => {
                 // SAFETY: the link is live, as the program has promised.
                 state.guest.with_mpi(|mpi| unsafe { mpi.cut(plan.link) });
@@ -226,7 +240,7 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
             ranks.iter().zip(dead.iter()).map(|(new, dead)| (*new as u32, dead.number())).collect()
         });
         let seat = Seat::Survivor { rank: me as u32, seats };
-        let plan = Plan { link: aux_intercomm, seat, made: None };
+        let plan = Plan::new(aux_intercomm, seat);
         let repairing = state.guest.repair(failed);
         add(state, Stage::Rebuild(repairing, plan), newcomm, request)
     })
@@ -251,14 +265,15 @@ pub(crate) unsafe fn igrow(
         let living = state.comm(comm)?;
         let (me, size) = place_in(comm)?;
         let seats = (me == 0).then(|| (0..new as u32).map(|at| (at, size as u32 + at)).collect());
-        let plan = Plan { link, seat: Seat::Survivor { rank: me as u32, seats }, made: None };
+        let plan = Plan::new(link, Seat::Survivor { rank: me as u32, seats });
         let repairing = state.guest.repair(living);
         add(state, Stage::Rebuild(repairing, plan), newcomm, request)
     })
 }
 
 /// The part of a replacement in `FAMPI_Comm_irebuild`: `aux_intercomm` links it to the survivors
-/// (`FAMPI_Comm_get_parent`). Waiting for the request blocks until the survivors come.
+/// (`FAMPI_Comm_get_parent`). A wait for the request keeps to its timeout, however late the
+/// survivors come.
 ///
 /// Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed.
 ///
@@ -277,7 +292,7 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild_join(
         }
         check_link(aux_intercomm)?;
         let state = State::started(state)?;
-        let plan = Plan { link: aux_intercomm, seat: Seat::Replacement, made: None };
+        let plan = Plan::new(aux_intercomm, Seat::Replacement);
         add(state, Stage::Rebuild(Guest::enter_repair(), plan), newcomm, request)
     })
 }

@@ -11,6 +11,10 @@ use crate::{
 
 /// Longer buffers, in bytes, go by a tree where shorter ones go by recursive doubling.
 const LONG: usize = 4096;
+/// Longer buffers, in bytes, of which prefixes are combined go from each rank to the next.
+const SHORT: usize = 512;
+/// Up to so many ranks, a root sends to each of the others itself, as MPI does.
+const FEW: usize = 4;
 
 /// What a collective still has to do, beside its messages under way.
 pub(super) struct Schedule {
@@ -47,10 +51,16 @@ impl Schedule {
         };
         let pattern = match collective {
             Collective::Barrier => Some(Pattern::Barrier),
+            Collective::Broadcast { .. } if view.len() <= FEW => {
+                Some(Pattern::FromRootAtOnce(root))
+            }
             Collective::Broadcast { .. } => Some(Pattern::FromRoot(root)),
             Collective::Reduce { .. } => Some(Pattern::ToRoot(root)),
             Collective::Allreduce { .. } | Collective::ReduceScatter { .. } => {
                 Some(if bytes > LONG { Pattern::ToAllByTree } else { Pattern::ToAll })
+            }
+            Collective::Scan { exclusive, .. } if bytes > SHORT => {
+                Some(Pattern::PrefixInTurn { exclusive })
             }
             Collective::Scan { exclusive, .. } => Some(Pattern::Prefix { exclusive }),
             _ => None,

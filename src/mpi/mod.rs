@@ -40,7 +40,12 @@ pub use self::{
     baseline::Baseline,
     calls::{comm::communicators, kept::Origin},
     facts::{Facts, Holdings, facts},
-    lifecycle::{adopt::Adopted, rebuild_ranks::Seat, spawn::Command, watchdog::before_mpi},
+    lifecycle::{
+        adopt::Adopted,
+        rebuild_ranks::{Expected, Seat},
+        spawn::Command,
+        watchdog::before_mpi,
+    },
     node::trace::record,
     operations::{platform::MpiPlatform, users::Ended, users_requests::Kept, users_table::Spread},
 };

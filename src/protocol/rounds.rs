@@ -8,7 +8,8 @@
 //!                           the other (or with the root), and both halves go on alike
 //! to all                    recursive doubling; of more than a power of two, the first ranks are
 //!                           paired before and after
-//! prefixes                  round k: what the last 2ᵏ ranks have goes 2ᵏ ranks further
+//! prefixes                  round k: what the last 2ᵏ ranks have goes 2ᵏ ranks further; of long
+//!                           buffers from each rank to the next
 //! barrier                   the same around a ring
 //! ```
 //!
@@ -31,6 +32,8 @@ pub enum Pattern {
     Barrier,
     /// The buffer of the rank at this position goes to all.
     FromRoot(usize),
+    /// The same, in one round: for few ranks, of which none waits for two messages.
+    FromRootAtOnce(usize),
     /// All buffers are combined at this position.
     ToRoot(usize),
     /// All buffers are combined, for all.
@@ -40,6 +43,12 @@ pub enum Pattern {
     ToAllByTree,
     /// The buffers of the ranks up to each one are combined.
     Prefix {
+        /// Without its own.
+        exclusive: bool,
+    },
+    /// The same from each rank to the next: every rank sends and combines once, where what takes
+    /// the time is the buffer and not the round.
+    PrefixInTurn {
         /// Without its own.
         exclusive: bool,
     },
@@ -83,12 +92,18 @@ pub fn plan(pattern: Pattern, me: usize, count: usize) -> Plan {
             }
         }
         Pattern::FromRoot(root) => from_root(&mut plan, root, me, count),
+        Pattern::FromRootAtOnce(root) if me == root => {
+            let others = (0..count).filter(|other| *other != root);
+            add(&mut plan, &others.map(|other| (other, Act::Send)).collect::<SmallVec<[_; 8]>>());
+        }
+        Pattern::FromRootAtOnce(root) => add(&mut plan, &[(root, Act::Take)]),
         Pattern::ToRoot(root) => to_root(&mut plan, root, me, count),
         Pattern::ToAll => double(&mut plan, me, count),
         Pattern::ToAllByTree => {
             to_root(&mut plan, 0, me, count);
             from_root(&mut plan, 0, me, count);
         }
+        Pattern::PrefixInTurn { exclusive } => in_turn(&mut plan, exclusive, me, count),
         Pattern::Prefix { exclusive } => {
             let mut pass = |step: usize, act| {
                 let before = me.checked_sub(step).map(|from| (from, act));
@@ -103,6 +118,22 @@ pub fn plan(pattern: Pattern, me: usize, count: usize) -> Plan {
         }
     }
     plan
+}
+
+/// From each position to the next; what is passed on has the own buffer in it.
+fn in_turn(plan: &mut Plan, exclusive: bool, me: usize, count: usize) {
+    if let Some(before) = me.checked_sub(1) {
+        add(plan, &[(before, Act::CombineBefore)]);
+    }
+    if me + 1 < count {
+        add(plan, &[(me + 1, Act::Send)]);
+    }
+    if exclusive {
+        let before = me.checked_sub(1).map(|from| (from, Act::Take));
+        let after = Some(me + 1).filter(|to| *to < count).map(|to| (to, Act::Send));
+        let both: SmallVec<[_; 2]> = before.into_iter().chain(after).collect();
+        add(plan, &both);
+    }
 }
 
 /// Appends a round, if anything is done in it.
@@ -263,11 +294,17 @@ mod tests {
                     assert_eq!(flat(&there), all_of(count));
                     assert_eq!(*grouped.get_or_insert(there.clone()), there, "at any root");
                 }
-                let prefixes = run(Pattern::Prefix { exclusive: false }, count, order);
-                let before = run(Pattern::Prefix { exclusive: true }, count, order);
-                for me in 0..count {
-                    assert_eq!(flat(&prefixes[me]), all_of(me + 1));
-                    assert_eq!(flat(&before[me]), all_of(me.max(1)), "the first keeps its own");
+                let both = [
+                    [false, true].map(|exclusive| Pattern::Prefix { exclusive }),
+                    [false, true].map(|exclusive| Pattern::PrefixInTurn { exclusive }),
+                ];
+                for [inclusive, exclusive] in both {
+                    let prefixes = run(inclusive, count, order);
+                    let before = run(exclusive, count, order);
+                    for me in 0..count {
+                        assert_eq!(flat(&prefixes[me]), all_of(me + 1));
+                        assert_eq!(flat(&before[me]), all_of(me.max(1)), "the first keeps its own");
+                    }
                 }
             }
         }
@@ -277,8 +314,10 @@ mod tests {
     fn what_a_root_has_comes_to_all() {
         for count in 1..40 {
             for root in [0, count / 2, count - 1] {
-                let all = run(Pattern::FromRoot(root), count, |turn| usize::MAX - turn);
-                assert!(all.iter().all(|it| *it == format!("{root}.")), "{count} from {root}");
+                for pattern in [Pattern::FromRoot(root), Pattern::FromRootAtOnce(root)] {
+                    let all = run(pattern, count, |turn| usize::MAX - turn);
+                    assert!(all.iter().all(|it| *it == format!("{root}.")), "{count} from {root}");
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ mod build;
 mod examples;
 mod grids;
 mod handles;
+mod limits;
 mod papers;
 mod pending;
 mod porting;

@@ -129,6 +129,15 @@ impl Comm {
         self.size
     }
 
+    /// Number of processes of the other side of a link between two groups.
+    pub(in crate::mpi) fn remote_size(&self) -> Checked<u32> {
+        let mut size = 0;
+        // SAFETY: our handle is live; the result is a variable of ours.
+        let code = unsafe { ffi::MPI_Comm_remote_size(self.raw, &raw mut size) };
+        check("MPI_Comm_remote_size", code)?;
+        Ok(size.cast_unsigned())
+    }
+
     /// The handle.
     pub(in crate::mpi) fn raw(&self) -> ffi::MPI_Comm {
         self.raw

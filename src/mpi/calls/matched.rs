@@ -1,6 +1,6 @@
 //! Messages that a probe has matched (`MPI_Improbe`), until they are received or dropped.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, ptr};
 
 use mpi::ffi;
 
@@ -104,4 +104,37 @@ impl Matched {
         let request = unsafe { self.receive(buffer) }?;
         Ok((request, nowhere))
     }
+}
+
+/// Starts a message without contents, which needs no memory, and does not wait for it.
+pub(in crate::mpi) fn send_word(comm: &Comm, to: u32, tag: u32) -> Checked<()> {
+    let _inside = inside::ordinary();
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+    let (to, tag) = (to.cast_signed(), tag.cast_signed());
+    check("MPI_Isend", {
+        // SAFETY: reading a constant that MPI's library defines.
+        let byte = unsafe { ffi::RSMPI_UINT8_T };
+        // SAFETY: the communicator is live, nothing is read, and the result is a variable of ours.
+        unsafe { ffi::MPI_Isend(ptr::null(), 0, byte, to, tag, comm.raw(), &raw mut request) }
+    })?;
+    // SAFETY: MPI has just made the request, and keeps it until the message is gone.
+    check("MPI_Request_free", unsafe { ffi::MPI_Request_free(&raw mut request) })
+}
+
+/// Takes a message without contents, if it has come.
+pub(in crate::mpi) fn take_word(comm: &Comm, from: u32, tag: u32) -> Checked<bool> {
+    if Matched::next_envelope(comm, (Some(Rank::new(from)), Some(tag)))?.is_none() {
+        return Ok(false);
+    }
+    let _inside = inside::ordinary();
+    let (from, tag, mut status) = (from.cast_signed(), tag.cast_signed(), empty_status());
+    check("MPI_Recv", {
+        // SAFETY: reading a constant that MPI's library defines.
+        let byte = unsafe { ffi::RSMPI_UINT8_T };
+        let (buffer, status) = (ptr::null_mut(), &raw mut status);
+        // SAFETY: it has come, and has no contents; the status is a variable of ours.
+        unsafe { ffi::MPI_Recv(buffer, 0, byte, from, tag, comm.raw(), status) }
+    })?;
+    Ok(true)
 }

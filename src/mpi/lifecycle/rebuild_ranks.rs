@@ -1,9 +1,12 @@
 //! Survivors and replacements of a user's communicator become one, each with its rank.
 //!
 //! ```text
-//! survivors ─ merge ─┐ the survivors first ─ who takes which rank ─ split by rank
-//! new ones  ─ merge ─┘
+//! survivors ─ all come ─ merge ─┐ the survivors first ─ who takes which rank ─ split by rank
+//! new ones  ─ all come ─ merge ─┘
 //! ```
+//!
+//! The calls of MPI begin when all have come, so that they are short: each new process says so to
+//! each survivor, and the first survivor, when all of these have agreed to begin, to the new ones.
 //!
 //! Whoever gets an error revokes what all have, so that nobody waits for it.
 
@@ -16,9 +19,11 @@ use crate::{
         calls::{
             comm::Comm,
             library::{self, Checked, PROC_FAILED},
+            matched::{send_word, take_word},
         },
         operations::platform::MpiPlatform,
     },
+    rank::Rank,
 };
 
 /// Who takes part in a rebuild of a user's communicator.
@@ -35,7 +40,52 @@ pub enum Seat {
     Replacement,
 }
 
+/// The tag of the words at a link by which processes say that they have come.
+const COME: u32 = 32_700;
+
+/// Those of the other side of a link from whom this process has not heard yet.
+#[derive(Clone, Debug)]
+pub struct Expected(Vec<u32>);
+
 impl MpiPlatform {
+    /// Says at a link that this process has come to its part of a rebuild, and whom it waits for
+    /// before it makes its call. Does not wait itself.
+    ///
+    /// # Safety
+    ///
+    /// The handle is a live communicator of two groups.
+    pub unsafe fn come(&mut self, link: ffi::MPI_Comm, seat: &Seat) -> Expected {
+        // SAFETY: live, says our caller.
+        let came = unsafe { Comm::from_raw(link) }.and_then(|link| {
+            let others = link.remote_size()?;
+            let is_new = matches!(seat, Seat::Replacement);
+            if is_new || link.rank() == Rank::new(0) {
+                (0..others).try_for_each(|other| send_word(&link, other, COME))?;
+            }
+            Ok(if is_new { vec![0] } else { (0..others).collect() })
+        });
+        // Where that failed the call fails, too.
+        Expected(came.unwrap_or_default())
+    }
+
+    /// True when all have come whom this process waits for, or one of them cannot come any more, as
+    /// the call will say.
+    ///
+    /// # Safety
+    ///
+    /// The handle is a live communicator of two groups.
+    pub unsafe fn have_come(&mut self, link: ffi::MPI_Comm, expected: &mut Expected) -> bool {
+        // SAFETY: live, says our caller.
+        let Ok(link) = (unsafe { Comm::from_raw(link) }) else { return true };
+        let mut failed = false;
+        expected.0.retain(|other| {
+            let word = take_word(&link, *other, COME);
+            failed |= word.is_err();
+            word != Ok(true)
+        });
+        failed || expected.0.is_empty()
+    }
+
     /// Survivors and new processes, linked by a communicator of two groups, become one
     /// communicator, each with its rank.
     ///
