@@ -7,6 +7,10 @@
 //! survivors   (wait for the word of the root) ─ link ─ merge ─ control, roster
 //! ```
 //!
+//! A new process uses what was made only when the root says that all others have it. Otherwise its
+//! message could reach a process that has failed in the making: MPI keeps it for the number of that
+//! communicator, and gives it to the next one with this number.
+//!
 //! When a new process dies in its `MPI_Init`, the root sees it ([`newcomers`]) and starts others
 //! at once. A later death leads to an error here and to another attempt.
 //!
@@ -15,6 +19,7 @@
 
 use std::{
     ffi::{CString, OsString, c_char, c_int},
+    ops::Range,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     thread,
     time::{Duration, Instant},
@@ -75,9 +80,11 @@ impl MpiPlatform {
     ) -> Result<Comm, Error> {
         let again = || spawn(&Program::this(count)?);
         let mut common = vec![*living];
-        let link = self.link_to_new((old, living), count, again, &mut common)?;
+        let Linked { link, bridge } = self.link_to_new((old, living), count, again, &mut common)?;
         let merged = confirm(old, self.ulfm, two_groups::merge(&link, false));
-        merged.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))
+        common.extend(merged.as_ref().ok());
+        let released = merged.and_then(|merged| release(bridge).map(|()| merged));
+        released.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))
     }
 
     /// A link from `living` to new processes, which its first one has started by `start`. What
@@ -88,7 +95,7 @@ impl MpiPlatform {
         count: u32,
         start: impl FnOnce() -> Checked<Comm>,
         common: &mut Vec<Comm>,
-    ) -> Result<Comm, Error> {
+    ) -> Result<Linked, Error> {
         let ulfm = self.ulfm;
         let hints = Information::for_links();
         let own = hints.and_then(|hints| living.duplicate_with(hints.0));
@@ -99,11 +106,12 @@ impl MpiPlatform {
             let began = Instant::now();
             let bridge = start().and_then(|started| {
                 common.push(started);
-                two_groups::merge(&started, false)
+                let bridge = two_groups::merge(&started, false)?;
+                tell(&started, 0..count, GO).map(|()| bridge)
             });
             entry::tell(&Entry::Called { work: Call::Spawn(count), began });
             let word = bridge.as_ref().err().map_or(GO, |refusal| refusal.class);
-            (bridge.ok(), tell(living, word).map(|()| word))
+            (bridge.ok(), tell(living, 1..living.size(), word).map(|()| word))
         } else {
             (None, hear(living))
         };
@@ -121,7 +129,8 @@ impl MpiPlatform {
         }
         let linked = confirm(old, ulfm, linked);
         common.extend(linked.as_ref().ok());
-        linked.map_err(|refusal| {
+        let released = linked.and_then(|link| release(bridge).map(|()| Linked { link, bridge }));
+        released.map_err(|refusal| {
             let error = groups::failed(refusal, common, ulfm);
             if refusal.call != "MPI_Comm_spawn" || refusal.is_failure() {
                 return error;
@@ -141,8 +150,12 @@ impl MpiPlatform {
     pub(in crate::mpi) fn join_universe(&mut self) -> Result<Made, Error> {
         let (parent, siblings) = self.spawned.ok_or(Error::NotNeeded)?;
         let mut common = vec![parent, siblings];
-        let link = link_to_old(&parent, &siblings, &mut common);
-        let made = link.and_then(|link| two_groups::merge(&link, true));
+        let linked = link_to_old(&parent, &siblings, &mut common);
+        let made = linked.and_then(|(link, bridge)| {
+            let merged = two_groups::merge(&link, true)?;
+            common.push(merged);
+            hear(&bridge).map(|_| merged)
+        });
         let joined = match made {
             Ok(source) => {
                 common.push(source);
@@ -188,8 +201,8 @@ impl MpiPlatform {
             let information = unsafe { Information::from_program(information) }?;
             spawn(&Program { file, arguments, count, information })
         };
-        let link = self.link_to_new((&living, &living), count, start, &mut vec![living])?;
-        Ok(link.given_away().raw())
+        let linked = self.link_to_new((&living, &living), count, start, &mut vec![living])?;
+        Ok(linked.link.given_away().raw())
     }
 
     /// The link to those who have started this process by [`Self::spawn_for`]; `None` when it was
@@ -207,20 +220,36 @@ impl MpiPlatform {
         let Some(parent) = parent else { return Ok(None) };
         let siblings = Comm::world()?;
         let mut common = vec![parent];
-        let link = link_to_old(&parent, &siblings, &mut common);
+        let link = link_to_old(&parent, &siblings, &mut common).map(|(link, _)| link);
         watchdog::set_parent(None);
         let link = link.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))?;
         Ok(Some(link.given_away().raw()))
     }
 }
 
-/// The part of new processes in a link: the one who started them, and all of them.
-fn link_to_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<Comm> {
+/// Old and new processes, linked.
+#[derive(Clone, Copy, Debug)]
+struct Linked {
+    link: Comm,
+    /// The root and the new processes, in this order; at the root alone.
+    bridge: Option<Comm>,
+}
+
+/// The part of new processes in a link: the one who started them, and all of them. Gives the bridge,
+/// too.
+fn link_to_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<(Comm, Comm)> {
     let bridge = two_groups::merge(parent, true)?;
     common.push(bridge);
+    hear(parent)?;
     let link = two_groups::link(siblings, Some(&bridge), 0)?;
     common.push(link);
-    Ok(link)
+    hear(&bridge)?;
+    Ok((link, bridge))
+}
+
+/// The root says that all others have what was made last.
+fn release(bridge: Option<Comm>) -> Checked<()> {
+    bridge.map_or(Ok(()), |bridge| tell(&bridge, 1..bridge.size(), GO))
 }
 
 /// The result, if all living processes have one.
@@ -392,14 +421,14 @@ fn environment() -> String {
     format!("{PARENT_VARIABLE}={}@{}", std::process::id(), node_name())
 }
 
-/// The root's word to all others.
-fn tell(living: &Comm, word: i32) -> Checked<()> {
-    for other in (1..living.size()).map(Rank::new) {
+/// The root's word to others.
+fn tell(comm: &Comm, others: Range<u32>, word: i32) -> Checked<()> {
+    for other in others.map(Rank::new) {
         let mut wire = Wire::new(4);
         wire.write(&word.to_le_bytes());
         // SAFETY: the memory is kept until the wait is over; an error ends a request, too.
         let sent = unsafe {
-            Request::send(living, &wire.exposure(4), other, TAG, false, &inside::ordinary())
+            Request::send(comm, &wire.exposure(4), other, TAG, false, &inside::ordinary())
         };
         sent.and_then(wait)?;
     }
@@ -407,12 +436,12 @@ fn tell(living: &Comm, word: i32) -> Checked<()> {
 }
 
 /// The root's word, or its death.
-fn hear(living: &Comm) -> Checked<i32> {
+fn hear(comm: &Comm) -> Checked<i32> {
     let wire = Wire::new(4);
     let from = Some(Rank::new(0));
     // SAFETY: as in `tell`.
     let posted = unsafe {
-        Request::receive(living, &wire.exposure(4), from, Some(TAG), &inside::ordinary())
+        Request::receive(comm, &wire.exposure(4), from, Some(TAG), &inside::ordinary())
     };
     posted.and_then(wait)?;
     Ok(wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes)))
