@@ -440,9 +440,8 @@ fn hear(comm: &Comm) -> Checked<i32> {
     let wire = Wire::new(4);
     let from = Some(Rank::new(0));
     // SAFETY: as in `tell`.
-    let posted = unsafe {
-        Request::receive(comm, &wire.exposure(4), from, Some(TAG), &inside::ordinary())
-    };
+    let posted =
+        unsafe { Request::receive(comm, &wire.exposure(4), from, Some(TAG), &inside::ordinary()) };
     posted.and_then(wait)?;
     Ok(wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes)))
 }
