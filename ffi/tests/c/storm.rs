@@ -25,8 +25,9 @@ const LASTS: u64 = 8;
 const REST: u64 = 12;
 /// Between two deaths of ranks, at least, and as much again at most.
 const PERIOD: Duration = Duration::from_millis(350);
-/// How long a new process takes to start, about: it is killed at some moment of this time.
-const STARTING: Duration = Duration::from_millis(12);
+/// How long a new process takes to start and to be linked, about: it is killed at some moment of
+/// this time.
+const STARTING: Duration = Duration::from_millis(60);
 const MARK: &str = "FAMPI_TEST_STORM";
 
 /// Some part of a time.
@@ -160,7 +161,7 @@ fn a_storm_of_deaths_and_of_deaths_of_new_processes_is_weathered_and_ends() {
     }
     println!("storms: {all}, ended {ended}, weathered {weathered}");
     assert_eq!(ended, all);
-    // Some deaths MPI itself does not survive: in the moment in which it links new processes.
+    // On a busy machine the next death comes before a recovery ends, and at last there are too few.
     assert!(weathered > 0, "no world has weathered any of {all} storms");
 }
 

@@ -358,7 +358,6 @@ static void recoveries_and_the_rest(void)
   FAILS(FAMPI_ERR_ARG, FAMPI_Comm_ishrink(MPI_COMM_WORLD, &comm, NULL));
   OK(FAMPI_Comm_ishrink(MPI_COMM_WORLD, &same, &request));
   FAILS(FAMPI_ERR_PENDING, FAMPI_Comm_ishrink(MPI_COMM_WORLD, &comm, &made));
-  FAILS(FAMPI_ERR_STATE, FAMPI_TryBlock_finish(block, 1, &request, FAMPI_TIMEOUT_NEVER));
   OK(FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
   EXPECT(FAMPI_SUCCESS, commit(&block, 1, &request));
   OK(FAMPI_Request_free(&block));
