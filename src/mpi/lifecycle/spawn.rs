@@ -235,8 +235,8 @@ struct Linked {
     bridge: Option<Comm>,
 }
 
-/// The part of new processes in a link: the one who started them, and all of them. Gives the bridge,
-/// too.
+/// The part of new processes in a link: the one who started them, and all of them. Gives the
+/// bridge, too.
 fn link_to_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<(Comm, Comm)> {
     let bridge = two_groups::merge(parent, true)?;
     common.push(bridge);
