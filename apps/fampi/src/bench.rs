@@ -43,6 +43,10 @@ pub(crate) enum Benchmark {
     /// What blocks cost `MiniFE`, against the plain program in the same run
     #[command(mut_arg("ranks", |ranks| ranks.default_value("4")))]
     Minife(Spread),
+    /// What blocks, and lists that survive, cost `HyperQuickSort`, against the plain program and
+    /// a sample sort in the same run; `-- n=KEYS rounds=N` says how many keys, and how often
+    #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
+    Sort(Options),
     /// From a death to the board of the observer, to the last survivor that knows, and to the
     /// agreed report, by several ways to die
     Detect(detect::Options),
@@ -118,6 +122,14 @@ const MINIFE: Measurement = Measurement {
     deaths: 0,
 };
 
+const SORT: Measurement = Measurement {
+    program: "sort",
+    package: Some("hyperquicksort"),
+    columns: "ranks,keys,way,sort_ms,ratio_to_plain,ratio_low,ratio_high",
+    header: &["ranks", "keys", "way", "sort/ms", "ratio to plain", "from", "to"],
+    deaths: 0,
+};
+
 pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
     match benchmark {
         Benchmark::All(options) => report::main(workspace, options),
@@ -127,6 +139,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         Benchmark::Living(options) => measure(workspace, &LIVING, options),
         Benchmark::Lulesh(spread) => measure_spread(workspace, &LULESH, spread),
         Benchmark::Minife(spread) => measure_spread(workspace, &MINIFE, spread),
+        Benchmark::Sort(options) => measure(workspace, &SORT, options),
         Benchmark::Detect(options) => detect::main(workspace, options),
         Benchmark::Noise(options) => disturbance::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),
