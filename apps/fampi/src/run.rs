@@ -130,7 +130,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let (word, arguments) = options.program.split_first().expect("required by the parser");
     let own = program::find(workspace, word)?;
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
-    let mpi = setup::ensure(workspace)?;
+    let mpi = setup::ensure_within(workspace, options.timeout)?;
     let left = || options.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
     let build = |program| cargo::build_within(workspace, program, left());
     let built = own.map(build).transpose()?;

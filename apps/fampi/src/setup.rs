@@ -19,6 +19,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -44,7 +45,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    let mpi = apply(workspace, options)?;
+    let mpi = apply(workspace, options, None)?;
     let real = fs::canonicalize(&mpi.prefix)?;
     eprintln!("fampi: Open MPI {} in {}: ready", mpi.facts.version, shown(&real));
     Ok(0)
@@ -52,10 +53,22 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 
 /// Sets up what is missing, and returns the MPI to use.
 pub(crate) fn ensure(workspace: &Workspace) -> Result<Installation> {
-    apply(workspace, &Options::default())
+    ensure_within(workspace, None)
 }
 
-fn apply(workspace: &Workspace, options: &Options) -> Result<Installation> {
+/// [`ensure`], where a build ends with the time limit.
+pub(crate) fn ensure_within(
+    workspace: &Workspace,
+    timeout: Option<Duration>,
+) -> Result<Installation> {
+    apply(workspace, &Options::default(), timeout)
+}
+
+fn apply(
+    workspace: &Workspace,
+    options: &Options,
+    timeout: Option<Duration>,
+) -> Result<Installation> {
     let asked = options.mpi.as_deref().map(asked_for).transpose()?;
     let target = workspace.scratch("")?;
     if options.force {
@@ -66,7 +79,7 @@ fn apply(workspace: &Workspace, options: &Options) -> Result<Installation> {
     if !libclang_is_there(workspace) {
         install_libclang(workspace)?;
     }
-    ensure_mender(workspace)?;
+    ensure_mender(workspace, timeout)?;
     if asked.is_none()
         && !options.force
         && let Some(known) = known_mpi(workspace)
@@ -84,13 +97,13 @@ fn apply(workspace: &Workspace, options: &Options) -> Result<Installation> {
 }
 
 /// What is preloaded into the launcher is there, and not older than its source.
-fn ensure_mender(workspace: &Workspace) -> Result<()> {
+fn ensure_mender(workspace: &Workspace, timeout: Option<Duration>) -> Result<()> {
     let (mender, source) = (workspace.mender(), workspace.root().join("ffi/prterun/src/lib.rs"));
     let changed = |path: &Path| fs::metadata(path).and_then(|it| it.modified());
     if changed(&mender).ok().is_some_and(|made| changed(&source).is_ok_and(|of| of <= made)) {
         return Ok(());
     }
-    let built = cargo::build(workspace, Program::mender())?;
+    let built = cargo::build_within(workspace, Program::mender(), timeout)?;
     let mut file = tempfile::NamedTempFile::new_in(workspace.target())?;
     file.write_all(&fs::read(built)?)?;
     let written = file.persist(&mender).context("cannot write what mends the launcher")?;

@@ -187,7 +187,7 @@ fn a_time_limit_ends_the_build_before_the_run_too() {
     let mut tool = fampi(&["run", "-n", "2", "--timeout", "1", "--", "minife"]);
     let output = tool.env("CARGO", &cargo).output().expect("the tool starts");
     assert_eq!(output.status.code(), Some(124), "{}", said(&output));
-    let sentence = "minife is not built yet, the time is over: give it more";
+    let sentence = " is not built yet, the time is over: give it more";
     assert!(said(&output).contains(sentence), "{}", said(&output));
     assert!(begun.elapsed() < Duration::from_secs(20) && !sleeps("40.0625"));
 }
