@@ -65,6 +65,8 @@ static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
 
 /// The library refuses more of them.
 const MOST_PARTS: usize = 2;
+/// More larger requests than are usually under way: none costs memory in the middle of a block.
+const ROOM: usize = 64;
 
 /// What is done when the parts of a larger request have ended, and those parts.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +164,7 @@ fn with_noted<T>(action: impl FnOnce(&mut Vec<Noted>) -> T) -> Option<T> {
         if noted.is_none() {
             // SAFETY: MPI runs, as it calls us; the function lives for ever.
             let refused = unsafe { (functions().register)(on_progress) } != 0;
-            *noted = (!refused).then(Vec::new);
+            *noted = (!refused).then(|| Vec::with_capacity(ROOM));
         }
         noted.as_mut().map(action)
     })
