@@ -63,7 +63,7 @@ fn a_daemon_alone_or_all_ranks_of_a_node_alone_are_lost_and_no_digit_changes() {
 }
 
 #[test]
-#[ignore = "it fails now and then: a late message of a link that failed meets a later communicator"]
+#[ignore = "now and then MPI ends a job that loses a node while it makes communicators"]
 fn a_second_node_is_lost_while_the_first_loss_is_mended() {
     if !has_name_spaces() {
         return;
@@ -80,13 +80,12 @@ fn a_second_node_is_lost_while_the_first_loss_is_mended() {
 }
 
 #[test]
-#[ignore = "it fails now and then: a late message of a link that failed meets a later communicator"]
 fn lulesh_loses_a_node_and_no_digit_changes() {
     if !has_name_spaces() {
         return;
     }
     let program = application("lulesh");
-    let words = [program.to_str().expect("a path"), "s=8", "i=300"];
+    let words = [program.to_str().expect("a path"), "s=8", "i=300", "p"];
     let digest = |output: &Output| {
         assert!(output.status.success(), "{}", said(output));
         let all = text(&output.stdout);
@@ -94,9 +93,8 @@ fn lulesh_loses_a_node_and_no_digit_changes() {
         word.expect("a digest").to_owned()
     };
     let alone = digest(&Job::start(4, 8, &[], &words).finish());
-    let job = Job::start(4, 8, &[], &words);
-    job.wait_for_daemon(1);
-    thread::sleep(Duration::from_millis(1500));
+    let mut job = Job::start(4, 8, &[], &words);
+    job.read_until("cycle = 100,");
     job.lose(1, What::Everything);
     let output = job.finish();
     assert_eq!(digest(&output), alone);
