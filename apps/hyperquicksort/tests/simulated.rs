@@ -15,9 +15,9 @@ use hyperquicksort::options::{Options, Request};
 use hyperquicksort::report::Events;
 use hyperquicksort::resilience::{self, Hooks, SortError};
 
-/// How many seeds run when nobody says how many.
+/// How many seeds run by default.
 const SEEDS: u64 = 300;
-/// The first effects of a process belong to the launch, which nobody could recover from.
+/// The first effects of a process belong to the launch, which no recovery follows.
 const LAUNCH_EFFECTS: u64 = 8;
 const COUNT: &str = "n=1000";
 const DIGEST: &str = "9eaf8470130d4835";
@@ -90,7 +90,7 @@ impl Case {
     }
 }
 
-/// How many effects the busiest process has when nobody dies.
+/// How many effects the busiest process has in a run without deaths.
 fn calm_effects(ranks: u32, store: &str) -> u64 {
     static KNOWN: Mutex<BTreeMap<(u32, String), u64>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,13 +24,14 @@
 //! and its memory is one of MPI's pool of requests, which say themselves that they have ended.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::Cell,
     ffi::{CStr, c_int, c_void},
     mem, ptr, slice,
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use mpi::ffi;
+use smallvec::SmallVec;
 
 use super::redirect;
 use crate::mpi::calls::{
@@ -94,9 +95,15 @@ pub(in crate::mpi) struct Leader {
     pub(in crate::mpi) is_remote: bool,
 }
 
+// SAFETY: its pointers are names for the library, whose functions any thread may call that it lets
+// call MPI.
+unsafe impl Send for Noted {}
+
+/// What is under way; nothing before MPI has first called us. A thread that makes progress takes
+/// the steps of all threads.
+static NOTED: Mutex<Option<Vec<Noted>>> = Mutex::new(None);
+
 thread_local! {
-    /// What this thread makes; nothing before MPI has first called us.
-    static NOTED: RefCell<Option<Vec<Noted>>> = const { RefCell::new(None) };
     static LINKING: Cell<Option<Linking>> = const { Cell::new(None) };
 }
 
@@ -159,15 +166,13 @@ fn functions() -> &'static Functions {
 
 /// Acts on what is noted, unless MPI is not to call [`on_progress`].
 fn with_noted<T>(action: impl FnOnce(&mut Vec<Noted>) -> T) -> Option<T> {
-    NOTED.with(|noted| {
-        let mut noted = noted.try_borrow_mut().ok()?;
-        if noted.is_none() {
-            // SAFETY: MPI runs, as it calls us; the function lives for ever.
-            let refused = unsafe { (functions().register)(on_progress) } != 0;
-            *noted = (!refused).then(|| Vec::with_capacity(ROOM));
-        }
-        noted.as_mut().map(action)
-    })
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.is_none() {
+        // SAFETY: MPI runs, as it calls us; the function lives for ever.
+        let refused = unsafe { (functions().register)(on_progress) } != 0;
+        *noted = (!refused).then(|| Vec::with_capacity(ROOM));
+    }
+    noted.as_mut().map(action)
 }
 
 unsafe extern "C" fn noted_append(
@@ -211,14 +216,14 @@ unsafe extern "C" fn step_unless_dead(larger: *mut c_void) -> c_int {
 
 /// MPI makes progress.
 extern "C" fn on_progress() -> c_int {
-    with_noted(|noted| {
-        if noted.is_empty() || library::finalized() != Ok(false) {
-            return;
-        }
-        for part in noted.iter().flat_map(|it| it.parts).filter(|part| !part.is_null()) {
+    // Others may note while the library is asked.
+    let parts: SmallVec<[*mut c_void; MOST_PARTS * 8]> =
+        with_noted(|noted| noted.iter().flat_map(|it| it.parts).collect()).unwrap_or_default();
+    if !parts.is_empty() && library::finalized() == Ok(false) {
+        for part in parts.into_iter().filter(|part| !part.is_null()) {
             // SAFETY: a request of MPI's pool, see above; a failed one is ended by this.
             unsafe { (functions().is_failed)(part) };
         }
-    });
+    }
     0
 }

@@ -3,9 +3,9 @@
 //! **Symptom** `*** An error occurred in Send error after request freed`, and all processes end. A
 //! small send by TCP is complete as soon as its bytes are copied, while the connection is still
 //! being made: each first message between an old and a new process is one. When the new process is
-//! dead, the copy fails after its request is freed, and MPI takes that for the error that the
-//! standard speaks of at `MPI_Request_free`, to be fatal. Here a send that nobody waits for is
-//! lost, as any other to a dead process: MPI's own call of its fatal handler goes to a function
+//! dead, the copy fails after its request is freed, and MPI ends the job, as the standard wants for
+//! an error of a freed request (MPI 4.1, §3.7.3). Here a send whose request is freed is lost, as
+//! any other to a dead process: MPI's own call of its fatal handler goes to a function
 //! that knows this text, and passes on all others.
 //!
 //! **Versions** each Open MPI 5: the source of 5.0.9 was read.
