@@ -49,6 +49,12 @@ pub mod manual {
 
     #[doc = include_str!("docs/guide.md")]
     pub mod guide {}
+    #[doc = include_str!("docs/from_rsmpi.md")]
+    pub mod from_rsmpi {}
+    #[doc = include_str!("docs/clusters.md")]
+    pub mod clusters {}
+    #[doc = include_str!("docs/glossary.md")]
+    pub mod glossary {}
     #[doc = include_str!("docs/semantics.md")]
     pub mod semantics {}
     #[doc = include_str!("docs/proof.md")]

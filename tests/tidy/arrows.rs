@@ -4,13 +4,15 @@ use crate::source::{Source, heads, line_of, words};
 
 /// Which layers of `src` a layer may name, beside itself; each stands above those that it names.
 /// `lib.rs` puts all of them together.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("rank", &[]),
     ("timeout", &[]),
     ("ids", &["rank"]),
     ("fault", &["rank", "ids"]),
     ("error", &["rank", "fault"]),
     ("native", &["fault"]),
+    // The build script, a program of its own.
+    ("build", &[]),
     ("protocol", &["rank", "ids", "fault"]),
     ("seam", &["rank", "ids", "fault", "error", "native", "protocol"]),
     ("mpi", &["rank", "ids", "fault", "error", "timeout", "native", "protocol", "seam"]),

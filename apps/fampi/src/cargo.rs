@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{IsTerminal, stderr};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -37,11 +37,17 @@ struct Target {
 pub(crate) fn command(workspace: &Workspace) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     cargo.current_dir(workspace.root());
-    for name in ["MPICC", "LIBCLANG_PATH", "CLANG_PATH"] {
-        let ours = |value: OsString| PathBuf::from(value).starts_with(workspace.target());
-        if env::var_os(name).is_some_and(ours) {
-            cargo.env_remove(name);
+    for (name, made) in workspace.build_variables() {
+        let exported = env::var_os(name).filter(|value| !workspace.has_made(Path::new(value)));
+        match exported {
+            Some(_) => {}
+            // Its own configuration says it.
+            None if workspace.is_inside_checkout() => _ = cargo.env_remove(name),
+            None => _ = cargo.env(name, made),
         }
+    }
+    if !workspace.is_inside_checkout() {
+        cargo.env("CARGO_TARGET_DIR", workspace.target());
     }
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
@@ -133,6 +139,7 @@ pub(crate) fn build_within(
     timeout: Option<Duration>,
 ) -> Result<PathBuf> {
     let Program { flag, kind, name, needs_mpi, package, profile } = program;
+    workspace.sources()?;
     let watched = stderr().is_terminal();
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
     let mut cargo = command(workspace);

@@ -97,6 +97,7 @@ pub(crate) fn build(workspace: &Workspace, profile: &str) -> Result<PathBuf> {
         bail!("the C library cannot be built: see above");
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = target.filter(|_| workspace.is_inside_checkout());
     let target = target.map_or_else(|| workspace.target(), |it| workspace.root().join(it));
     Ok(target.join(profile))
 }

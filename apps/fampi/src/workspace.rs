@@ -1,36 +1,76 @@
-//! The workspace that the tool belongs to, and the folders below its `target/`.
+//! The sources of fampi, and the folder that holds what is set up and built from them.
+//!
+//! ```text
+//!  inside a checkout    its sources, and its target/
+//!  anywhere else        the checkout that the tool was installed from, and the user's data folder,
+//!                       $XDG_DATA_HOME/fampi or ~/.local/share/fampi
+//! ```
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::installation::MENDER;
 
-/// The root of the workspace. All paths below it are absolute.
+/// Where the sources are, and where what is made of them goes. All paths are absolute.
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
     root: PathBuf,
+    target: PathBuf,
+}
+
+/// Whether a folder is the root of a checkout of fampi.
+fn is_checkout(folder: &Path) -> bool {
+    folder.join("apps/fampi/Cargo.toml").is_file()
 }
 
 impl Workspace {
-    /// The workspace whose `apps/fampi` this is: above the current folder, else above the binary.
+    /// The checkout above the current folder, else above the binary, else what the user has.
     pub(crate) fn find() -> Result<Self> {
+        match Self::checkout() {
+            Some(root) => Ok(Self { target: root.join("target"), root }),
+            None => Self::of_user(),
+        }
+    }
+
+    /// What does not go with a checkout's `target/`: the user's own.
+    pub(crate) fn of_user() -> Result<Self> {
+        let installed_from = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        let root = Self::checkout().or_else(|| installed_from.map(Path::to_path_buf));
+        Ok(Self { root: root.context("the tool has no sources")?, target: data_folder()? })
+    }
+
+    fn checkout() -> Option<PathBuf> {
         let from_cargo = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
         let starts = [from_cargo, env::current_dir().ok(), env::current_exe().ok()];
-        starts
-            .iter()
-            .flatten()
-            .flat_map(|start| start.ancestors())
-            .find(|folder| folder.join("apps/fampi/Cargo.toml").is_file())
-            .map(|root| Self { root: root.to_path_buf() })
-            .context("this is not inside a checkout of fampi: change into one")
+        let mut folders = starts.iter().flatten().flat_map(|start| start.ancestors());
+        folders.find(|folder| is_checkout(folder)).map(Path::to_path_buf)
     }
 
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
-        Self { root: root.to_path_buf() }
+        Self { root: root.to_path_buf(), target: root.join("target") }
+    }
+
+    /// The sources, which are gone where their checkout was moved or removed.
+    pub(crate) fn sources(&self) -> Result<&Path> {
+        if is_checkout(&self.root) {
+            return Ok(&self.root);
+        }
+        let was = self.root.display();
+        bail!("the checkout of fampi in {was} is gone: run `cargo install --path apps/fampi` anew")
+    }
+
+    /// Whether everything that is made belongs to the checkout.
+    pub(crate) fn is_inside_checkout(&self) -> bool {
+        self.target == self.root.join("target")
+    }
+
+    /// Whether an earlier set-up, of the user or of the checkout, has made this file.
+    pub(crate) fn has_made(&self, path: &Path) -> bool {
+        path.starts_with(&self.target) || path.starts_with(self.root.join("target"))
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -39,7 +79,7 @@ impl Workspace {
 
     /// Fixed by `.cargo/config.toml`, also when cargo's own target folder is elsewhere.
     pub(crate) fn target(&self) -> PathBuf {
-        self.root.join("target")
+        self.target.clone()
     }
 
     pub(crate) fn mpi(&self) -> PathBuf {
@@ -53,6 +93,15 @@ impl Workspace {
 
     pub(crate) fn libclang(&self) -> PathBuf {
         self.target().join("libclang")
+    }
+
+    /// The variables by which a build finds the MPI and libclang.
+    pub(crate) fn build_variables(&self) -> [(&'static str, PathBuf); 3] {
+        [
+            ("MPICC", self.mpi().join("bin/mpicc")),
+            ("LIBCLANG_PATH", self.libclang().join("lib")),
+            ("CLANG_PATH", self.libclang().join("bin/clang")),
+        ]
     }
 
     pub(crate) fn has_application(&self, name: &str) -> bool {
@@ -89,6 +138,15 @@ impl Workspace {
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         Ok(folder)
     }
+}
+
+/// Where programs keep what belongs to their user.
+fn data_folder() -> Result<PathBuf> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_DATA_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+        .map(|data| data.join("fampi"))
+        .context("there is no folder for the MPI: set HOME, or XDG_DATA_HOME, to an absolute path")
 }
 
 /// The path as a person would write it: relative to the current folder when it is below it.

@@ -161,6 +161,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("bench library -- 40 fast", "fast is no number of messages: give numbers from 1 to 65535"),
     ("bench noise --rounds 0", "write a number of rounds, from 1 to 10000"),
     ("timeline", "<FILE> is missing"),
+    ("new", "<DIR> is missing"),
+    ("new 2heat", "name the folder otherwise"),
+    ("new src", "src exists: name a folder to be made"),
+    ("env --fish", "`--fish` has no place here"),
     ("timeline file --from -1", "write a number of milliseconds, 0 or more"),
     ("timeline file --to x", "write a number of milliseconds, 0 or more"),
     ("run -n 2 --trace", "a value is required for '--trace <FILE>'"),
@@ -257,14 +261,15 @@ fn the_doctor_needs_an_mpi_and_installs_none() {
 }
 
 #[test]
-fn outside_a_checkout_the_tool_says_so() {
+fn outside_a_checkout_the_tool_uses_what_the_user_has() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // Not below the workspace, from where it would be found.
     let copy = folder.path().join("fampi");
     fs::copy(env!("CARGO_BIN_EXE_fampi"), &copy).expect("copied");
     let mut tool = Command::new(copy);
     tool.arg("doctor").current_dir(folder.path()).env_remove("CARGO_MANIFEST_DIR");
-    refused_with(1, &tool.output().expect("the tool starts"), "change into one");
+    tool.env("XDG_DATA_HOME", folder.path());
+    refused_with(1, &tool.output().expect("the tool starts"), "no MPI is set up here");
 }
 
 #[test]
