@@ -1,6 +1,10 @@
 //! The one error type.
 
 use alloc::{boxed::Box, string::String};
+use core::{
+    fmt,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use crate::{
     fault::{FaultCode, FaultReport},
@@ -9,7 +13,10 @@ use crate::{
 
 /// Why a call did not do what it was asked for. Faults of a block are not errors: they are the
 /// outcome of the block, see [`crate::Outcome`].
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+///
+/// It is one sentence, also by `{:?}`, so that a `main` may return it: there the rank of this
+/// process comes first, if it has one.
+#[derive(Clone, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A request inside a block failed, was interrupted or timed out. Seen by this rank; leave
@@ -288,4 +295,57 @@ pub enum Error {
         /// The error class.
         class: i32,
     },
+}
+
+impl Error {
+    /// True for an error that all living ranks get alike. Who returns it from `main`, having
+    /// started no other block since, leaves the job in order (see [`crate::World`]).
+    #[must_use]
+    pub const fn is_agreed(&self) -> bool {
+        matches!(
+            self,
+            Self::Stopped { .. }
+                | Self::StateLost { .. }
+                | Self::NothingProtected
+                | Self::NotAllDone { .. }
+                | Self::Left { .. }
+                | Self::RecoveryExhausted { .. }
+                | Self::TooFewSpares { .. }
+                | Self::CannotShrink
+                | Self::CannotRebuild
+                | Self::CreationFailed
+        )
+    }
+}
+
+/// The rank of this process, once it is one of a real job.
+static HERE: AtomicU32 = AtomicU32::new(NOWHERE);
+const NOWHERE: u32 = u32::MAX;
+
+/// From now on errors are shown with this rank.
+#[cfg(any(feature = "mpi", docsrs))]
+pub(crate) fn show_rank(rank: Rank) {
+    HERE.store(rank.number(), Relaxed);
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match HERE.load(Relaxed) {
+            NOWHERE => write!(f, "{self}"),
+            rank => write!(f, "rank {rank}: {self}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn an_error_is_shown_as_its_sentence() {
+        let error = Error::StateLost { rank: Rank::new(1), partner: Rank::new(3) };
+        assert_eq!(format!("{error:?}"), format!("{error}"));
+        assert!(error.is_agreed() && !Error::WaitTimedOut.is_agreed());
+    }
 }

@@ -3,6 +3,7 @@
 #![doc = include_str!("docs/overview.md")]
 #![cfg_attr(any(target_os = "none", target_os = "unknown"), no_std)]
 #![cfg_attr(not(any(feature = "mpi", docsrs)), forbid(unsafe_code))]
+#![warn(missing_debug_implementations)]
 
 extern crate alloc;
 
@@ -107,7 +108,14 @@ pub use {
 /// [`Error::DiedAtStart`] and, from the first rebuild, [`Error::RecoveryExhausted`].
 #[cfg(any(feature = "mpi", docsrs))]
 pub fn init() -> Result<World, Error> {
-    World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::new()?))
+    enter(mpi::MpiPlatform::new()?)
+}
+
+#[cfg(any(feature = "mpi", docsrs))]
+fn enter(platform: mpi::MpiPlatform) -> Result<World, Error> {
+    let world = World::enter(alloc::boxed::Box::new(platform))?;
+    error::show_rank(world.rank());
+    Ok(world)
 }
 
 /// Enters the job in a program that has initialised MPI with rsmpi: a world of the ranks of `comm`,
@@ -151,7 +159,7 @@ pub fn init_from<C>(comm: &C) -> Result<World, Error>
 where
     C: rsmpi::topology::Communicator + rsmpi::raw::AsRaw<Raw = rsmpi::ffi::MPI_Comm>,
 {
-    World::enter(alloc::boxed::Box::new(mpi::MpiPlatform::adopt(comm)?))
+    enter(mpi::MpiPlatform::adopt(comm)?)
 }
 
 #[cfg(feature = "mpi")]

@@ -289,6 +289,7 @@ pub struct Forming {
 }
 
 /// What waiting for a derived communicator came to.
+#[derive(Debug)]
 pub enum Formed {
     /// The communicator.
     Comm(Comm),
@@ -334,10 +335,24 @@ impl Forming {
             Made::Over(ref result) => Some(result.clone()),
             Made::Taken => Some(Err(Error::NoSuchRequest)),
         };
-        Ok(match result {
-            None => Formed::TimedOut(self),
-            Some(made) => made?.map_or(Formed::None, |key| Formed::Comm(Comm::new(&shared, key))),
-        })
+        match result {
+            None => Ok(Formed::TimedOut(self)),
+            Some(Ok(None)) => Ok(Formed::None),
+            Some(Ok(Some(key))) => Ok(Formed::Comm(Comm::new(&shared, key))),
+            Some(Err(error)) => {
+                shared.borrow_mut().note_error(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits as long as it takes: the communicator, if this rank has a colour.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::wait_local`].
+    pub fn wait(self) -> Result<Option<Comm>, Error> {
+        Ok(self.wait_local(Timeout::Never)?.into_comm())
     }
 }
 

@@ -117,6 +117,16 @@ impl<T: Fusible, const N: usize> Reducing<T, N> {
         })
     }
 
+    /// Waits as long as it takes: the result, if the block is committed, and the block.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pending::wait_local`].
+    pub fn wait(self) -> Result<(Option<[T; N]>, Finished), Error> {
+        let finished = self.pending.wait()?;
+        Ok((finished.is_committed().then(|| finished.reduced()).flatten(), finished))
+    }
+
     /// Looks once; like [`Self::wait_local`] with [`Timeout::Poll`].
     ///
     /// # Errors

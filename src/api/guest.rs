@@ -58,7 +58,7 @@ fn need_of(peer: Option<Rank>) -> Need {
 }
 
 /// A wait of the program that the binding makes in several steps.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Steps {
     limit: Timeout,
     span: Option<Span>,

@@ -19,6 +19,7 @@ mod probe;
 mod queries;
 mod request;
 mod run;
+mod shown;
 mod simulated;
 mod state;
 mod step;

@@ -23,6 +23,7 @@ pub struct Pending {
 
 /// What waiting for a block came to.
 #[must_use]
+#[derive(Debug)]
 pub enum Outcome {
     /// All ranks voted *yes*: what the block did counts.
     Committed(Finished),
@@ -34,6 +35,7 @@ pub enum Outcome {
 
 /// What a block of the closure form came to, on every living rank the same.
 #[must_use]
+#[derive(Debug)]
 pub enum Tried<R> {
     /// All ranks voted *yes*; the closure's value.
     Committed(R, Finished),
@@ -101,8 +103,12 @@ impl Pending {
         self.engine().borrow_mut().finish_block(self.key, timeout);
     }
 
-    /// Waits as long as it takes.
-    pub(super) fn wait(self) -> Result<Finished, Error> {
+    /// Waits as long as it takes; [`Finished::is_committed`] says what the verdict is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::wait_local`].
+    pub fn wait(self) -> Result<Finished, Error> {
         match self.wait_local(Timeout::Never)? {
             Outcome::Committed(finished) | Outcome::Faulty(finished) => Ok(finished),
             Outcome::TimedOut(_) => unreachable!("it never times out"),
@@ -153,7 +159,10 @@ impl Finished {
     /// closure form, [`Tried::Faulty`] carries this error.
     pub fn agreed_error(&self) -> Option<Error> {
         let report = self.report();
-        self.engine.borrow().agreed_error(&report)
+        let mut engine = self.engine.borrow_mut();
+        let error = engine.agreed_error(&report)?;
+        engine.note_error(&error);
+        Some(error)
     }
 
     /// Takes the buffer of a request. One that completed is valid, also in a faulty block; what to

@@ -55,8 +55,10 @@ impl Ended {
     pub fn done(self) -> Result<Comm, Error> {
         match self {
             Self::Done(comm) => Ok(comm),
-            Self::Escalated { report, error, .. } => {
-                Err(Error::Stopped { report, here: error.map(Box::new) })
+            Self::Escalated { comm, report, error } => {
+                let stopped = Error::Stopped { report, here: error.map(Box::new) };
+                comm.engine().borrow_mut().note_error(&stopped);
+                Err(stopped)
             }
         }
     }
@@ -107,6 +109,19 @@ impl World {
     /// assert_eq!(job.expect_orderly(), [Ok(40), Ok(40), Ok(40), Ok(40)]);
     /// ```
     pub fn run<S: State>(
+        &mut self,
+        policy: &(impl Policy + ?Sized),
+        state: &mut S,
+        step: impl FnMut(&mut Step<'_>, &mut S) -> Result<Flow, Error>,
+    ) -> Result<Ended, Error> {
+        let ended = self.run_steps(policy, state, step);
+        if let Err(error) = &ended {
+            self.engine().borrow_mut().note_error(error);
+        }
+        ended
+    }
+
+    fn run_steps<S: State>(
         &mut self,
         policy: &(impl Policy + ?Sized),
         state: &mut S,

@@ -15,7 +15,8 @@ use crate::{
 /// All ranks of the application, from `init` or from a rebuild. It is a [`Comm`], too.
 ///
 /// Call [`World::finalize`] at the end. A process that ends without it dies by a signal, so that
-/// the others learn of it.
+/// the others learn of it; but a world that is dropped after an error which all living ranks have
+/// got ([`Error::is_agreed`]) is left in order, so that `main` may return that error.
 pub struct World {
     comm: Comm,
 }
@@ -109,10 +110,7 @@ impl World {
     ///
     /// [`Error::RecoveryExhausted`] and [`Error::TooFewSpares`], on all living ranks.
     pub fn rebuild(&self, placement: Placement) -> Result<Self, Error> {
-        match self.irebuild(placement)?.wait_local(Timeout::Never)? {
-            Rebuilt::World(world) => Ok(world),
-            Rebuilt::TimedOut(_) => unreachable!("it never times out"),
-        }
+        self.irebuild(placement)?.wait()
     }
 
     /// Does without the observer of this node, as if it had none, or with it again: for
@@ -135,6 +133,16 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking()
+            && let Ok(mut engine) = self.comm.engine().try_borrow_mut()
+        {
+            engine.leave_if_ended(self.comm.key());
+        }
+    }
+}
+
 impl Deref for World {
     type Target = Comm;
 
@@ -151,6 +159,7 @@ pub struct Rebuilding {
 }
 
 /// What waiting for a rebuild came to.
+#[derive(Debug)]
 pub enum Rebuilt {
     /// The world, complete again.
     World(World),
@@ -176,10 +185,23 @@ impl Rebuilding {
         drop(engine);
         match result {
             None => Ok(Rebuilt::TimedOut(self)),
-            Some(result) => {
-                result?;
-                Ok(Rebuilt::World(World::of(&self.shared)))
+            Some(Err(error)) => {
+                self.shared.borrow_mut().note_error(&error);
+                Err(error)
             }
+            Some(Ok(())) => Ok(Rebuilt::World(World::of(&self.shared))),
+        }
+    }
+
+    /// Waits as long as it takes; see [`Self::wait_local`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::wait_local`].
+    pub fn wait(self) -> Result<World, Error> {
+        match self.wait_local(Timeout::Never)? {
+            Rebuilt::World(world) => Ok(world),
+            Rebuilt::TimedOut(_) => unreachable!("it never times out"),
         }
     }
 }

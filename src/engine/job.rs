@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::{
+    error::Error,
     protocol::{process::CommKey, roster::Roster},
     seam::{
         buffer::AnyBuffer,
@@ -34,6 +35,8 @@ pub(crate) struct Job {
     pub(crate) creating: bool,
     /// The others have ended their part in the job.
     pub(crate) dismissed: bool,
+    /// The blocks that had been started when all living ranks got one error.
+    ended_at: Option<u64>,
     /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
     pub(crate) protected_steps: u64,
 }
@@ -52,8 +55,19 @@ impl Job {
             replacement: false,
             creating: false,
             dismissed: false,
+            ended_at: None,
             protected_steps: 0,
         }
+    }
+
+    /// All living ranks have got this error, if it is one of those, after so many blocks.
+    pub(crate) fn note_error(&mut self, error: &Error, started: u64) {
+        self.ended_at = error.is_agreed().then_some(started).or(self.ended_at);
+    }
+
+    /// True when all living ranks have got an error, after so many blocks and no more.
+    pub(crate) fn has_ended(&self, started: u64) -> bool {
+        self.ended_at == Some(started)
     }
 
     /// Gives each process of a universe its number in the job.

@@ -6,7 +6,7 @@ use super::{Placement, rebuild::Rebuild};
 use crate::{
     engine::Engine,
     error::Error,
-    protocol::roster::Roster,
+    protocol::{process::CommKey, roster::Roster},
     seam::platform::{Idle, Origin, Quit},
     timeout::Timeout,
 };
@@ -78,6 +78,20 @@ impl Engine {
                     self.platform.quit(Quit::Unneeded)
                 }
             }
+        }
+    }
+
+    /// All living ranks have got this error, if it is one of those.
+    pub(crate) fn note_error(&mut self, error: &Error) {
+        self.job.note_error(error, self.process.started());
+    }
+
+    /// The program gives its world up without having left. After an error that all living ranks
+    /// have got that is the end of the job on all of them, and no death.
+    pub(crate) fn leave_if_ended(&mut self, world: CommKey) {
+        let is_it = self.job.world.is_none_or(|newest| newest == world);
+        if is_it && self.job.has_ended(self.process.started()) {
+            self.leave();
         }
     }
 

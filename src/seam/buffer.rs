@@ -58,6 +58,12 @@ macro_rules! any_buffer {
             Spent(Box<dyn Buffer>),
         }
 
+        impl core::fmt::Debug for AnyBuffer {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str("a buffer of a request")
+            }
+        }
+
         impl AnyBuffer {
             /// Puts a buffer into a place; what needs a box into the one that is there, if it fits.
             // Which of these the type is, is known when this is compiled.

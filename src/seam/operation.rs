@@ -115,6 +115,7 @@ pub enum Operation {
 }
 
 /// An operation that was started.
+#[derive(Debug)]
 pub enum Posted {
     /// It is under way.
     Running(PostId),

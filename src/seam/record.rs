@@ -26,6 +26,7 @@ use crate::{
 };
 
 /// One request of a block.
+#[derive(Debug)]
 pub struct Record {
     pub(crate) need: Need,
     pub(crate) state: Progress,

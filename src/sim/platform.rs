@@ -43,6 +43,12 @@ pub struct SimPlatform {
     pub(super) me: Pid,
 }
 
+impl std::fmt::Debug for SimPlatform {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "simulated process {}", self.process())
+    }
+}
+
 impl SimPlatform {
     pub(super) fn new(shared: Arc<Shared>, me: Pid) -> Self {
         Self { shared, me }

@@ -3,8 +3,8 @@
 use std::{thread, time::Duration};
 
 use fampi::{
-    BlockOptions, Codes, Error, FaultCode, Level, Outcome, Rank, ReduceOp, Tag, Timeout, Tried,
-    World,
+    BlockOptions, Codes, Error, FaultCode, Flow, Level, Outcome, Rank, ReduceOp, Tag, Timeout,
+    Tried, World, policy,
 };
 use serial_test::serial;
 
@@ -82,6 +82,35 @@ pub(crate) fn innocents(world: World) -> Ended {
         }
     }
     say(world, "no innocents")
+}
+
+/// Rank 3 dies in a run that stops then: the others get one error, which they return.
+pub(crate) fn stopped(mut world: World) -> Ended {
+    let mut sum = vec![0_u32];
+    let ended = world.run(&policy::Stop, &mut sum, |step, sum| {
+        if step.number() == 5 && step.comm().rank() == Rank::new(3) {
+            die();
+        }
+        let ranks = step.iallreduce(vec![1], ReduceOp::Sum)?;
+        step.wait_local(ranks, Timeout::Never)?;
+        sum[0] += step.take(ranks)?[0];
+        Ok(Flow::Continue)
+    })?;
+    ended.done()?;
+    say(world, "it went on")
+}
+
+#[test]
+#[serial]
+fn an_error_that_all_ranks_return_is_told_with_their_ranks_and_is_no_death() {
+    let run = program("stopped by a policy", 4).run();
+    assert_ne!(run.status, 0, "{run}");
+    let told: Vec<bool> = (0..4)
+        .map(|rank| format!("rank {rank}: the policy stopped the run: rank 3: the process failed"))
+        .map(|sentence| run.errors.contains(&sentence))
+        .collect();
+    assert_eq!(told, [true, true, true, false], "{run}");
+    assert!(!run.errors.contains("exits without `finalize`"), "{run}");
 }
 
 #[test]

@@ -56,6 +56,7 @@ fn run_in(world: World, name: &str) -> Ended {
         "through" => through(world),
         "fused" => fused::deaths(world),
         "leaves" => farewells::leaves(world),
+        "stopped by a policy" => farewells::stopped(world),
         "codes" => farewells::codes(world),
         "innocents" => farewells::innocents(world),
         "driven" => driven::deaths(world),

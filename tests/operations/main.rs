@@ -1,6 +1,7 @@
 //! Every operation on simulated ranks: what it does, and what becomes of it when somebody dies,
 //! forgets it, or leaves.
 
+mod agreed;
 mod bereaved;
 mod channels;
 mod duplicates;

@@ -74,6 +74,12 @@ pub struct MpiPlatform {
     pub(in crate::mpi) finalizer: Finalizer,
 }
 
+impl std::fmt::Debug for MpiPlatform {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MPI")
+    }
+}
+
 impl MpiPlatform {
     pub(in crate::mpi) fn note_unneeded(&mut self, data: DataId, unneeded: Option<(u32, Comm)>) {
         self.unneeded.extend(unneeded.map(|(number, comm)| (data, number, comm)));

@@ -30,7 +30,7 @@ const FEW: usize = 64;
 const NONE: u32 = u32::MAX;
 
 /// Addresses are spread by a multiplication, as no attack is feared.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Spread(u64);
 
 impl Hasher for Spread {
