@@ -103,10 +103,16 @@ fn the_first_block_commits_on_any_number_of_ranks() {
 #[test]
 #[serial]
 fn a_vote_of_one_rank_is_the_verdict_of_all() {
-    let run = example("vote", 4).run();
-    let lines = run.expect_orderly(4).sorted_lines();
-    let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
-    assert_eq!((count("attempt 1 is faulty"), count("committed, the sum is 6")), (4, 4), "{run}");
+    // What MPI says of a collective that was ended is a race, which one launch may win.
+    for _ in 0..4 {
+        let run = example("vote", 4).run();
+        let lines = run.expect_orderly(4).sorted_lines();
+        let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+        assert_eq!(count("committed, the sum is 6"), 4, "{run}");
+        // Of the others, whose sum is cut short, the report says nothing.
+        let faulty = "attempt 1 is faulty: rank 2: the application raised code 17 (here: ";
+        assert_eq!(count(faulty), 4, "{run}");
+    }
 }
 
 #[test]

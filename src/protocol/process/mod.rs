@@ -60,6 +60,7 @@ use super::{
     fused::Values,
     interrupt::Interrupts,
     message::{Message, Yes},
+    planted::planted,
 };
 use crate::{
     fault::{FaultCode, FaultReport},
@@ -310,7 +311,8 @@ impl Process {
     /// one of a protocol that does not repeat itself: none may be lost.
     #[cold]
     fn keep_early(&mut self, from: Address, comm: CommId, message: Message) {
-        if !self.forgotten.contains(&(from.0, comm)) {
+        let is_lost = planted!(LoseEarlyMessages) && self.early.len() >= 4;
+        if !self.forgotten.contains(&(from.0, comm)) && !is_lost {
             self.early.push((from, comm, message));
         }
     }

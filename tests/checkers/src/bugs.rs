@@ -85,6 +85,8 @@ fampi_planted::bugs! {
     CommitInTheTainted,
     /// A request among neighbours that failed gives up the messages of the living, too.
     GiveUpTheRest,
+    /// Of messages about communicators that are not made yet only a few are kept.
+    LoseEarlyMessages,
     /// A death in a universe that is not adopted yet is forgotten.
     DropEarlyDeaths,
     /// Rows are made again by calls of the world, without the spares that vote on them.

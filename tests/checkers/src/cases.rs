@@ -1,4 +1,5 @@
-//! What an abort, or a communicator that is given up, leaves behind: each case written out.
+//! What an abort, or a communicator that is given up, leaves behind, and what comes before one is
+//! made: each case written out.
 //!
 //! The tests plant the bug of each case, which must not pass then.
 
@@ -16,10 +17,11 @@ use crate::bugs::Bug;
 pub type Case = (Bug, fn() -> Result<(), String>);
 
 /// All of them.
-pub const CASES: [Case; 4] = [
+pub const CASES: [Case; 5] = [
     (Bug::ForgetTheOvertaken, aborts_that_overtake_each_other),
     (Bug::DrainTheGivenUp, blocks_that_all_give_up),
     (Bug::CommitInTheTainted, a_block_after_one_that_a_rank_has_left),
+    (Bug::LoseEarlyMessages, votes_before_a_communicator_is_made),
     (Bug::RunOutOfContexts, a_communicator_that_lost_a_rank),
 ];
 
@@ -162,6 +164,27 @@ fn a_block_after_one_that_a_rank_has_left() -> Result<(), String> {
                 assert_eq!(found, [2], "what a committed block has received");
             }
             assert!(is_faulty(first));
+            world.finalize();
+        });
+        ended(&report, 0, &format!("seed {seed}"))?;
+    }
+    Ok(())
+}
+
+/// Who has a communicator first votes on many blocks there, while others have yet to make it: each
+/// vote is said once, and none may be lost.
+fn votes_before_a_communicator_is_made() -> Result<(), String> {
+    for seed in 0..20 {
+        let latency = Duration::from_micros(1)..=Duration::from_millis(40);
+        let simulation = Simulation::new(8).seed(seed).latency(latency).time_limit(LIMIT);
+        let report = simulation.run_world(|world| {
+            let made = world.idup().expect("one at a time").wait_local(Timeout::Never);
+            let comm = made.expect("nobody dies").into_comm().expect("everybody has one");
+            let pending: Vec<_> = (0..40).map(|_| start(&comm).finish(Timeout::Never)).collect();
+            for block in pending {
+                assert!(!is_faulty(block), "nothing is wrong in it");
+            }
+            drop(comm);
             world.finalize();
         });
         ended(&report, 0, &format!("seed {seed}"))?;

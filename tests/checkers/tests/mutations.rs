@@ -36,12 +36,13 @@ const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
-const IN_THE_ENGINE: [Bug; 16] = [
+const IN_THE_ENGINE: [Bug; 17] = [
     Bug::ForgetTheAsker,
     Bug::DrainTheGivenUp,
     Bug::ForgetTheOvertaken,
     Bug::CommitInTheTainted,
     Bug::GiveUpTheRest,
+    Bug::LoseEarlyMessages,
     Bug::DropEarlyDeaths,
     Bug::BelieveTheClass,
     Bug::KeepAbortedCopies,
