@@ -6,7 +6,7 @@ use fampi::{Error, Flow, ReduceOp, Timeout, policy};
 
 fn main() -> Result<(), Error> {
     let mut world = fampi::init()?; // a replacement comes out here, too
-    let mut count = vec![0_u64]; // protected with each step, by a copy at the partner
+    let mut count = vec![0_u64]; // protected by copies at the partner, as often as pays
     let ended = world.run(&policy::Rebuild::default(), &mut count, |step, count| {
         let ranks = step.iallreduce(vec![1], ReduceOp::Sum)?;
         step.wait_local(ranks, Timeout::Never)?; // ends when somebody dies

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! *Join* is one block for all cases: the first start, the way back after a fault, the entrance
-//! of a replacement. Its ranks tell each other how many steps are protected; if none is, each
-//! begins anew, otherwise each gets the protected state.
+//! of a replacement. Its ranks tell each other how many steps are protected, and what else a
+//! replacement has to know; if no step is protected each begins anew, otherwise each gets the
+//! protected state.
 
 use super::{
     Comm, Flow, State, Step, Tried, TryBlock, World,
@@ -66,9 +67,9 @@ impl Ended {
 
 impl World {
     /// Runs an application step by step, whatever dies on the way. Each step is a global block;
-    /// with its commit the state of each rank is protected by a copy at its partner, unless the
-    /// state asks for fewer copies ([`State::interval`]). After a faulty block the policy decides,
-    /// on all ranks alike, how to go on; then all go back to the protected states, and
+    /// with its commit the state of each rank is protected by a copy at its partner, where one is
+    /// due ([`State::interval`]: by default as often as pays). After a faulty block the policy
+    /// decides, on all ranks alike, how to go on; then all go back to the protected states, and
     /// replacements, which enter the same call, get those of the dead.
     ///
     /// What comes before and after the steps needs no loop of its own: [`State::begin`] and
@@ -129,6 +130,7 @@ impl World {
     ) -> Result<Ended, Error> {
         let comm = self.comm();
         let schedule = Schedule::new(state.interval());
+        let entered = comm.engine().borrow().platform.now();
         let mut run = Run {
             world: self,
             comm,
@@ -136,7 +138,7 @@ impl World {
             whole: true,
             steps: None,
             left_open: None,
-            ledger: Ledger { schedule, steps_faulty: 0 },
+            ledger: Ledger::new(schedule, entered),
             joins_faulty: 0,
         };
         loop {
@@ -178,7 +180,9 @@ struct Run<'a> {
 impl Run<'_> {
     /// All ranks get their states and learn where the run is.
     fn join<S: State>(&mut self, state: &mut S) -> Result<Ran, Error> {
-        let protected = self.comm.engine().borrow().job.protected_steps;
+        let engine = self.comm.engine().borrow();
+        let (protected, now) = (engine.job.protected_steps, engine.platform.now());
+        drop(engine);
         if S::INHERITED && !self.whole {
             let lost = self.comm.engine().borrow().lost_to(self.comm.key());
             if let Some(error) = lost {
@@ -186,17 +190,17 @@ impl Run<'_> {
             }
         }
         let mut block = self.comm.start(Level::Global)?;
-        let Ledger { schedule, steps_faulty } = &self.ledger;
-        let interval = schedule.chosen().unwrap_or_default();
-        let mine = vec![protected, u64::from(*steps_faulty), u64::from(interval)];
+        let Ledger { schedule, steps_faulty, to_reach, faults, entered } = &self.ledger;
+        let interval = schedule.after_faults(*faults, now.saturating_sub(*entered));
+        let mine = [protected, u64::from(*steps_faulty), *to_reach, u64::from(interval)];
         let joined = join(&mut block, mine, self.whole, state);
         Ok(match Comm::conclude(block, joined, Timeout::Never)? {
-            Tried::Committed([protected, steps_faulty, interval], _) => {
+            Tried::Committed([protected, steps_faulty, to_reach, interval], _) => {
                 let mut engine = self.comm.engine().borrow_mut();
                 engine.job.protected_steps = protected;
                 engine.job.roster.settled = engine.job.roster.generation;
                 drop(engine);
-                self.ledger.steps_faulty = steps_faulty as u32;
+                (self.ledger.steps_faulty, self.ledger.to_reach) = (steps_faulty as u32, to_reach);
                 self.ledger.schedule.take(interval as u32);
                 self.steps = Some(protected.saturating_sub(1));
                 (self.joins_faulty, self.whole) = (0, true);
@@ -268,8 +272,9 @@ impl Run<'_> {
         let (generation, spares) = (roster.generation, roster.spares.len());
         let rebuilds = generation.saturating_sub(roster.settled);
         drop(engine);
-        let faulty_in_a_row = if step.is_some() {
-            self.ledger.steps_faulty += 1;
+        self.ledger.faults += 1;
+        let faulty_in_a_row = if let Some(step) = step {
+            self.ledger.fail(step);
             self.ledger.steps_faulty
         } else {
             self.joins_faulty += 1;
@@ -301,25 +306,26 @@ impl Run<'_> {
 }
 
 /// The content of the block in which ranks join. What all know then is how many steps are
-/// protected, how often the next one was faulty, and which interval was chosen.
+/// protected, how many blocks were faulty since, how many steps are progress, and the interval.
 fn join<S: State>(
     block: &mut TryBlock,
-    mine: Vec<u64>,
+    mine: [u64; 4],
     whole: bool,
     state: &mut S,
-) -> Result<[u64; 3], Error> {
-    let known = block.iallreduce(mine, ReduceOp::Max)?;
+) -> Result<[u64; 4], Error> {
+    let known = block.iallreduce(mine.to_vec(), ReduceOp::Max)?;
     block.wait_local(known, Timeout::Never)?;
     let known = block.take(known)?;
-    let [protected, steps_faulty, interval] = [0, 1, 2].map(|at| known[at]);
-    if protected == 0 {
+    let mut known = [0, 1, 2, 3].map(|at| known[at]);
+    if known[0] == 0 {
         state.begin(block)?;
-        return Ok([u64::from(block.protects()), steps_faulty, interval]);
+        known[0] = u64::from(block.protects());
+        return Ok(known);
     }
     state.restore(block)?;
     if !whole {
         state.inherit(block)?;
         state.protect(block)?;
     }
-    Ok([protected, steps_faulty, interval])
+    Ok(known)
 }

@@ -80,8 +80,14 @@ pub(super) struct Open {
 /// What a run knows of its copies, on all ranks alike.
 pub(super) struct Ledger {
     pub(super) schedule: Schedule,
-    /// Faulty blocks since a step was protected: what leads back before them is no progress.
+    /// Faulty blocks since the run was farther than before them, or had protected a step: what
+    /// leads back before them is no progress.
     pub(super) steps_faulty: u32,
+    /// How many steps the run has to reach to be farther than before its faults.
+    pub(super) to_reach: u64,
+    /// Faults of this run as far as this rank has seen, and when it entered the run.
+    pub(super) faults: u32,
+    pub(super) entered: Duration,
 }
 
 /// What a step came to, on all living ranks alike.
@@ -319,6 +325,8 @@ impl<'a> Step<'a> {
             return Err(result.err().unwrap_or(Error::Abandoned));
         };
         if self.commits && matches!(result, Ok(Flow::Continue)) {
+            // The last of its blocks is open: it is the first of the next step.
+            self.ledger.reach(self.number);
             self.note();
             return Ok((Ran::On, Some(open)));
         }
@@ -326,6 +334,7 @@ impl<'a> Step<'a> {
         match Comm::conclude(block, result, self.timeout)? {
             Tried::Committed(flow, _) => {
                 self.ledger.settle(self.comm, copied, costs);
+                self.ledger.reach(self.number + 1);
                 self.note();
                 Ok((if flow == Flow::Done { Ran::Over } else { Ran::On }, None))
             }
@@ -349,6 +358,23 @@ impl Open {
 }
 
 impl Ledger {
+    pub(super) fn new(schedule: Schedule, entered: Duration) -> Self {
+        Self { schedule, steps_faulty: 0, to_reach: 0, faults: 0, entered }
+    }
+
+    /// A block that was begun in this step is faulty.
+    pub(super) fn fail(&mut self, step: u64) {
+        self.steps_faulty += 1;
+        self.to_reach = self.to_reach.max(step + 1);
+    }
+
+    /// All blocks of so many steps are committed.
+    fn reach(&mut self, steps: u64) {
+        if steps >= self.to_reach {
+            self.steps_faulty = 0;
+        }
+    }
+
     /// A block is committed, and with it what it carried.
     fn settle(&mut self, comm: &Comm, copied: Option<u64>, costs: Option<Costs>) {
         if let Some(costs) = costs {

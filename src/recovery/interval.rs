@@ -10,9 +10,11 @@
 //!   √(2δM) · (1 + ⅓·√(δ/2M) + ⅑·δ/2M) − δ      if δ < 2M, else M
 //! ```
 //!
-//! While it learns, a run copies with every other step. The cost of a copy is what a step with one
-//! takes longer, but not less than what making it takes. Then all ranks take the largest cost and
-//! the longest step of any rank, and so one interval.
+//! While it learns, in its first steps, a run copies with every other one. The cost of a copy is
+//! what a step with one takes longer, but not less than what making it takes. Then all ranks take
+//! the largest cost and the longest step of any rank, and so one interval. After a fault the mean
+//! time between failures is what the run has seen so far, if that is shorter, so that a run under
+//! many failures copies often enough to go on.
 //!
 //! **Assumes** that steps take about equally long, and failures come at random.
 
@@ -20,11 +22,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Steps in which [`Interval::Auto`] learns.
-const LEARNING: u64 = 16;
+const LEARNING: u64 = 6;
 /// Between copies while it learns.
 const LEARNING_INTERVAL: u32 = 2;
 
 /// How many steps of a run lie between two copies of its state. All ranks have the same.
+///
+/// By default as is best for a failure an hour: then copies take √(2δ/M) of the time, which is
+/// 0.1 % for copies of δ = 2 ms, and a failure costs half an interval, 2 s, of work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interval {
     /// No copies, except one of what the ranks came with, where they make it
@@ -37,6 +42,17 @@ pub enum Interval {
         /// The mean time between failures of the whole job.
         mtbf: Duration,
     },
+}
+
+impl Default for Interval {
+    fn default() -> Self {
+        Self::Auto { mtbf: Self::USUAL_MTBF }
+    }
+}
+
+impl Interval {
+    /// The mean time between failures of a job, an hour, where nothing else is known.
+    pub const USUAL_MTBF: Duration = Duration::from_secs(3600);
 }
 
 /// Daly's interval between copies, in seconds of work.
@@ -65,6 +81,8 @@ pub(crate) struct Schedule {
     interval: Interval,
     /// What [`Interval::Auto`] has come to.
     chosen: Option<u32>,
+    /// The costs that led to it; nothing on a rank that has joined later.
+    costs: Option<Costs>,
     making: Vec<f64>,
     with_copy: Vec<f64>,
     without: Vec<f64>,
@@ -73,7 +91,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) fn new(interval: Interval) -> Self {
         let (making, with_copy, without) = Default::default();
-        Self { interval, chosen: None, making, with_copy, without }
+        Self { interval, chosen: None, costs: None, making, with_copy, without }
     }
 
     /// True when the state after so many steps is to be copied.
@@ -99,7 +117,7 @@ impl Schedule {
     /// What the ranks have to tell each other in the block that may copy the state after so many
     /// steps, to choose an interval.
     pub(crate) fn asks(&self, steps: u64) -> Option<Costs> {
-        (self.is_learning() && steps >= LEARNING).then(|| self.costs())
+        (self.is_learning() && steps >= LEARNING).then(|| self.measured())
     }
 
     /// Notes how long a committed step took, and what of it went into making a copy, if it did.
@@ -114,26 +132,36 @@ impl Schedule {
     }
 
     /// What this rank has measured: nothing if it has just joined.
-    fn costs(&self) -> Costs {
+    fn measured(&self) -> Costs {
         let step = median(&self.without);
         let more = median(&self.with_copy) - step;
         Costs { copy: more.max(median(&self.making)), step }
     }
 
-    /// The interval that follows from these costs.
-    fn interval(&self, costs: Costs) -> u32 {
+    /// The interval that follows from these costs, if failures come at least this often.
+    fn interval(&self, costs: Costs, seen: Duration) -> u32 {
         let Interval::Auto { mtbf } = self.interval else { return 1 };
-        let best = best_interval(costs.copy, mtbf.as_secs_f64());
+        let best = best_interval(costs.copy, mtbf.min(seen).as_secs_f64());
         // A conversion ends at the greatest number; what is not a number is 0.
         ((best / costs.step).round() as u32).max(1)
     }
 
     /// Takes the interval that follows from the costs of all ranks.
     pub(crate) fn agree(&mut self, costs: Costs) {
-        self.chosen = Some(self.interval(costs));
+        self.chosen = Some(self.interval(costs, Duration::MAX));
+        self.costs = Some(costs);
     }
 
-    /// Takes the interval that the other ranks have chosen before; 0 if they have not.
+    /// The interval for a run that has met so many faults in this time; 0 while it learns, and of
+    /// all ranks the greatest counts.
+    pub(crate) fn after_faults(&self, faults: u32, time: Duration) -> u32 {
+        match self.costs {
+            Some(costs) if faults > 0 => self.interval(costs, time / faults),
+            _ => self.chosen.unwrap_or_default(),
+        }
+    }
+
+    /// Takes the interval that the ranks have agreed on; 0 if they have not.
     pub(crate) fn take(&mut self, chosen: u32) {
         if chosen > 0 {
             self.chosen = Some(chosen);
@@ -204,6 +232,7 @@ mod tests {
             let step = seconds(if copies { 0.0125 } else { 0.010 });
             schedule.note(step, copies.then(|| seconds(0.0005)));
         }
+        assert_eq!(schedule.after_faults(1, seconds(0.1)), 0);
         let costs = schedule.asks(LEARNING).unwrap();
         assert!((costs.copy - 0.0025).abs() < 1e-9 && (costs.step - 0.01).abs() < 1e-9);
         schedule.agree(costs);
@@ -212,17 +241,24 @@ mod tests {
         assert!(schedule.asks(LEARNING).is_none() && !schedule.is_learning());
         let due = (0..200).filter(|steps| schedule.is_due(*steps));
         assert_eq!(due.collect::<Vec<_>>(), [0, 71, 142]);
+        assert_eq!(schedule.after_faults(0, seconds(5.0)), 71);
+        assert_eq!(schedule.after_faults(1, seconds(500.0)), 71);
+        let often = schedule.after_faults(100, seconds(100.0));
+        assert_eq!(often, 7, "√(2 · 0.0025 · 1) s of 0.01 s each");
         let mut replacement = auto(100.0);
         replacement.take(0);
         assert!(replacement.is_learning());
         replacement.take(71);
         assert_eq!(replacement.chosen(), chosen);
+        assert_eq!(replacement.after_faults(100, seconds(100.0)), 71, "it knows no costs");
+        schedule.take(often);
+        assert!(schedule.is_due(7) && !schedule.is_due(71));
     }
 
     #[test]
     fn what_was_not_measured_leads_to_a_copy_each_time() {
         let schedule = auto(100.0);
-        assert_eq!(schedule.interval(schedule.costs()), 1);
-        assert_eq!(schedule.interval(Costs { copy: 0.0, step: 0.01 }), 1);
+        assert_eq!(schedule.interval(schedule.measured(), seconds(9.0)), 1);
+        assert_eq!(schedule.interval(Costs { copy: 0.0, step: 0.01 }, seconds(9.0)), 1);
     }
 }

@@ -42,8 +42,8 @@ pub struct Situation<'a> {
     /// The number of the step that failed; `None` when it was the block in which the ranks bring
     /// their states back, where replacements do not know it yet.
     pub step: Option<u64>,
-    /// Faulty steps since the last one that was protected; while states are brought back, faulty
-    /// attempts at that. At least 1.
+    /// Faulty steps since the run was farther than before them, or had protected a step; while
+    /// states are brought back, faulty attempts at that. At least 1.
     pub faulty_in_a_row: u32,
     /// The run has shrunk: it can shrink again, but not rebuild any more.
     pub shrunk: bool,

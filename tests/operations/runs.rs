@@ -317,7 +317,7 @@ fn a_step_that_fails_after_its_commit_each_time_is_given_up() {
 }
 
 #[test]
-fn an_interval_is_chosen_once_and_replacements_learn_it() {
+fn an_interval_is_chosen_and_chosen_anew_after_a_death_and_replacements_learn_it() {
     let way = Way {
         interval: Interval::Auto { mtbf: Duration::from_secs(1) },
         anew: true,
@@ -325,14 +325,14 @@ fn an_interval_is_chosen_once_and_replacements_learn_it() {
         commits: 1,
         steps: 60,
     };
-    for effect in [None, Some(150), Some(700)] {
+    for effect in [None, Some(60), Some(150), Some(300)] {
         let crashes = effect.map(|effect| Crash::before_effect(2, effect));
         let report = Simulation::new(RANKS).crashes(crashes).run_world(move |mut world| {
             let mut number = Number::of(&world, way);
             let (mut chosen, rebuild) = (Vec::new(), policy::Rebuild::default());
             let ended = world.run(&rebuild, &mut number, |step, number| {
                 let flow = number.step(step)?;
-                assert_eq!(step.interval().is_some(), step.number() >= 16);
+                assert_eq!(step.interval().is_some(), step.number() >= 6);
                 chosen.extend(step.interval());
                 Ok(flow)
             });
@@ -342,7 +342,11 @@ fn an_interval_is_chosen_once_and_replacements_learn_it() {
             chosen
         });
         let all = report.expect_orderly();
-        assert!(all.iter().all(|chosen| *chosen == all[0] && chosen.len() == 1), "{all:?}");
-        assert!(all[0][0] > 1, "{all:?}");
+        let last = all[0].last();
+        assert!(all.iter().all(|chosen| chosen.last() == last), "{all:?}");
+        // One death in so short a time: copies come closer than for a failure in a second.
+        let chosen = if effect.is_some() { 2 } else { 1 };
+        assert!(all[0].len() == chosen && all[0].is_sorted_by(|a, b| a > b), "{effect:?} {all:?}");
+        assert!(last > Some(&1), "{all:?}");
     }
 }

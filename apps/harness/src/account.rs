@@ -22,23 +22,22 @@ pub struct Account {
 }
 
 impl Account {
-    /// Sentences for a person; none if nothing happened. One iteration is one `unit`.
+    /// A sentence for a person; none if nothing happened. One iteration is one `unit`.
     #[must_use]
-    pub fn sentences(&self, unit: &str) -> Vec<String> {
+    pub fn sentence(&self, unit: &str) -> Option<String> {
         let counted = |count: u32, one: &str, many: &str| {
             format!("{count} {}", if count == 1 { one } else { many })
         };
-        let mut said = Vec::new();
-        if let Some(interval) = self.interval {
-            let interval = counted(interval, unit, &format!("{unit}s"));
-            said.push(format!("The interval between copies was chosen to be {interval}."));
+        if self.recoveries == 0 {
+            return None;
         }
-        if self.recoveries > 0 {
-            let recoveries = counted(self.recoveries, "recovery", "recoveries");
-            let lost = counted(self.lost, unit, &format!("{unit}s"));
-            said.push(format!("After {recoveries}, {lost} had been lost and were done again."));
-        }
-        said
+        let recoveries = counted(self.recoveries, "recovery", "recoveries");
+        let lost = counted(self.lost, unit, &format!("{unit}s"));
+        let apart = |interval| counted(interval, unit, &format!("{unit}s"));
+        let copies =
+            self.interval.map(|interval| format!("; copies were {} apart", apart(interval)));
+        let copies = copies.unwrap_or_default();
+        Some(format!("After {recoveries}, {lost} had been lost and were done again{copies}."))
     }
 }
 
@@ -48,17 +47,15 @@ mod tests {
 
     #[test]
     fn only_what_happened_is_said() {
-        let mut account = Account::default();
-        assert_eq!(account.sentences("cycle"), [""; 0]);
+        let mut account = Account { interval: Some(7), ..Account::default() };
+        assert_eq!(account.sentence("cycle"), None);
+        account.interval = None;
         (account.recoveries, account.lost) = (1, 2);
         let said = "After 1 recovery, 2 cycles had been lost and were done again.";
-        assert_eq!(account.sentences("cycle"), [said]);
+        assert_eq!(account.sentence("cycle").as_deref(), Some(said));
         (account.lost, account.interval) = (1, Some(7));
-        let said = account.sentences("iteration").join(" ");
-        assert_eq!(
-            said,
-            "The interval between copies was chosen to be 7 iterations. After 1 recovery, \
-             1 iteration had been lost and were done again."
-        );
+        let said = "After 1 recovery, 1 iteration had been lost and were done again; copies were 7 \
+                    iterations apart.";
+        assert_eq!(account.sentence("iteration").as_deref(), Some(said));
     }
 }

@@ -19,7 +19,7 @@ pub struct Faults {
     /// When the state is copied to a partner.
     pub protect: Protect,
     /// The mean time between failures of the whole job.
-    pub mtbf: Option<Duration>,
+    pub mtbf: Duration,
     /// Who dies when.
     pub kills: KillPlan,
 }
@@ -30,8 +30,8 @@ impl Default for Faults {
             tolerance: FaultTolerance::On,
             fused: true,
             recovery: Recovery::Rebuild,
-            protect: Protect::Every(1),
-            mtbf: None,
+            protect: Protect::Auto,
+            mtbf: Interval::USUAL_MTBF,
             kills: KillPlan::default(),
         }
     }
@@ -64,7 +64,7 @@ impl Faults {
                 let seconds = value.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
                 let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
                 let time = time.filter(|time| !time.is_zero());
-                self.mtbf = Some(time.ok_or_else(|| needs("a number of seconds above 0"))?);
+                self.mtbf = time.ok_or_else(|| needs("a number of seconds above 0"))?;
             }
             _ => self.kills.add(Kill::parse(value, phases)?),
         }
@@ -77,17 +77,8 @@ impl Faults {
         match self.protect {
             Protect::Never => Interval::Never,
             Protect::Every(iterations) => Interval::Every(iterations),
-            Protect::Auto => Interval::Auto { mtbf: self.mtbf.unwrap_or_default() },
+            Protect::Auto => Interval::Auto { mtbf: self.mtbf },
         }
-    }
-
-    /// Looks at options that are wrong together.
-    ///
-    /// # Errors
-    /// [`WordError::NoMtbf`].
-    pub fn check(&self) -> Result<(), WordError> {
-        let lost = self.protect == Protect::Auto && self.mtbf.is_none();
-        if lost { Err(WordError::NoMtbf) } else { Ok(()) }
     }
 
     /// Looks at the plan of deaths.

@@ -33,9 +33,6 @@ pub enum WordError {
         /// What can be given.
         needs: &'static str,
     },
-    /// An interval is to be chosen without knowing how often something fails.
-    #[error("protect-every=auto needs the mean time between failures of the job: mtbf=SECONDS")]
-    NoMtbf,
     /// A kill that cannot be understood.
     #[error(transparent)]
     Kill(#[from] KillError),

@@ -78,8 +78,8 @@ Options are written -s 20, edge=20, edge:20, --edge=20 or --edge 20. The number 
   fused on|off            agree on the time step with the commit, or by a reduction [on]
   recovery rebuild|merge  what to do after a failure [rebuild]
   protect-every K|auto    cycles between copies to a partner, 0 for none; auto: as is best for the
-                          measured cost of a copy and mtbf [1]
-  mtbf SECONDS            mean time between failures of the whole job, for protect-every=auto
+                          measured cost of a copy and mtbf [auto]
+  mtbf SECONDS            mean time between failures of the whole job, for auto [3600]
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is cycle, step, forces, positions,
                           gradients, finish, update, recovery or join; MODE kill, segv, exit, panic
                           or stop
@@ -125,7 +125,6 @@ impl Options {
                 _ => return Err(WordError::Unknown(word).into()),
             }
         }
-        options.faults.check()?;
         Ok(Request::Run(Box::new(options)))
     }
 
@@ -225,7 +224,6 @@ mod tests {
             ("regions=none", "from 1 to 10000"),
             ("-v", "pictures by VisIt"),
             ("recovery=prayer", "rebuild or merge"),
-            ("protect-every=auto", "needs the mean time between failures of the job: mtbf="),
             ("protect-every=often", "a whole number, 0 for no copies, or auto"),
             ("mtbf=0", "a number of seconds above 0"),
             ("kill=1@lunch:3", "'lunch' is not a phase; the phases are cycle, step"),

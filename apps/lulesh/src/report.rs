@@ -96,7 +96,7 @@ impl fmt::Display for Report<'_> {
             writeln!(f, "Ends of blocks       = {:.4} s", blocks.as_secs_f64())?;
             writeln!(f, "Copies to partners   = {:.4} s", copies.as_secs_f64())?;
             writeln!(f, "Recovery             = {:.4} s", recovery.as_secs_f64())?;
-            for sentence in resilience.sentences("cycle") {
+            if let Some(sentence) = resilience.sentence("cycle") {
                 writeln!(f, "{sentence}")?;
             }
         }

@@ -108,7 +108,7 @@ fn announce(options: &Options, ranks: usize, solved: &Solved, began: Instant) ->
         check.tolerance,
         u8::from(options.source),
     );
-    for sentence in solved.resilience.sentences("iteration") {
+    if let Some(sentence) = solved.resilience.sentence("iteration") {
         println!("{sentence}");
     }
     println!("{result}");

@@ -118,8 +118,8 @@ Options are written name=value, name:value, name value, --name=value or --name v
   fused on|off            sum with commits, or by reductions [on]
   recovery rebuild|merge  what to do after a failure [rebuild]
   protect-every K|auto    iterations between copies to a partner, 0 for none; auto: as is best for
-                          the measured cost of a copy and mtbf [1]
-  mtbf SECONDS            mean time between failures of the whole job, for protect-every=auto
+                          the measured cost of a copy and mtbf [auto]
+  mtbf SECONDS            mean time between failures of the whole job, for auto [3600]
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is iteration, exchange, spmv, dot,
                           finish, update, recovery or join; MODE kill, segv, exit, panic or stop
   yaml FILE|none          where the report goes [a dated file in the working directory]
@@ -170,7 +170,6 @@ impl Options {
             }
         }
         let options = reader.finished();
-        options.faults.check()?;
         Ok(Request::Run(Box::new(options)))
     }
 

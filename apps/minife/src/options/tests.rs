@@ -99,10 +99,6 @@ fn bad_input_gives_one_clear_sentence() {
             "the option 'tolerance' cannot be 'nan', it needs a number, zero or more",
         ),
         ("--recovery pray", "the option 'recovery' cannot be 'pray', it needs rebuild or merge"),
-        (
-            "protect-every=auto",
-            "protect-every=auto needs the mean time between failures of the job: mtbf=SECONDS",
-        ),
         ("source=2", "the option 'source' cannot be '2', it needs 1 or 0"),
     ] {
         assert_eq!(complaint(line), sentence);
