@@ -24,6 +24,7 @@ fn main() -> Result<(), Error> {
         if first && step.number() == 4 && step.comm().rank() == Rank::new(4) {
             // SIGKILL: nothing is cleaned up, nobody is told.
             eprintln!("rank 4 kills itself, on purpose: the others go on");
+            fampi::trace::mark("killed by plan", &[]);
             let _ = Command::new("sh").args(["-c", "kill -KILL $PPID"]).status();
         }
         // After a rebuild these are others: ask the world of this step.

@@ -1,6 +1,6 @@
 //! All ranks integrate 4 / (1 + x²) from 0 to 1, which is π, whichever of them die.
 //!
-//! Run it with a death: `cargo fampi run -n 4 --kill 2@1s -- pi`
+//! Run it with a death: `cargo fampi run -n 4 --kill 2@step:1000 -- pi`
 
 use fampi::{Error, Flow, ReduceOp, Timeout, World, policy};
 

@@ -25,7 +25,7 @@ use crate::{
         interval::Schedule,
         policy::{Decision, Policy, Situation},
     },
-    seam::reduction::ReduceOp,
+    seam::{platform::Quit, reduction::ReduceOp, trace},
     timeout::Timeout,
 };
 
@@ -130,13 +130,16 @@ impl World {
     ) -> Result<Ended, Error> {
         let comm = self.comm();
         let schedule = Schedule::new(state.interval());
-        let entered = comm.engine().borrow().platform.now();
+        let engine = comm.engine().borrow();
+        let (entered, killed_at) = (engine.platform.now(), engine.platform.setup().killed_at);
+        drop(engine);
         let mut run = Run {
             world: self,
             comm,
             shrunk: false,
             whole: true,
             steps: None,
+            killed_at,
             left_open: None,
             ledger: Ledger::new(schedule, entered),
             joins_faulty: 0,
@@ -170,6 +173,8 @@ struct Run<'a> {
     whole: bool,
     /// Committed steps; `None` as long as the ranks have to join.
     steps: Option<u64>,
+    /// The step, counted from 1, at whose beginning a plan kills this process.
+    killed_at: Option<u64>,
     /// The block that the last step has begun and left to the next one.
     left_open: Option<Open>,
     ledger: Ledger,
@@ -202,7 +207,12 @@ impl Run<'_> {
                 drop(engine);
                 (self.ledger.steps_faulty, self.ledger.to_reach) = (steps_faulty as u32, to_reach);
                 self.ledger.schedule.take(interval as u32);
-                self.steps = Some(protected.saturating_sub(1));
+                let number = protected.saturating_sub(1);
+                self.steps = Some(number);
+                if let Some(failed) = to_reach.checked_sub(1) {
+                    let again = failed.saturating_sub(number);
+                    trace::mark("step resumed", &[("step", number + 1), ("again", again)]);
+                }
                 (self.joins_faulty, self.whole) = (0, true);
                 Ran::On
             }
@@ -216,6 +226,10 @@ impl Run<'_> {
         state: &mut S,
         body: &mut impl FnMut(&mut Step<'_>, &mut S) -> Result<Flow, Error>,
     ) -> Result<Ran, Error> {
+        if self.killed_at == Some(number + 1) {
+            trace::mark("killed by plan", &[]);
+            self.comm.engine().borrow_mut().platform.quit(Quit::Killed);
+        }
         let left_open = self.left_open.take();
         let mut step = Step::begin(self.world, &self.comm, &mut self.ledger, number, left_open)?;
         let result = body(&mut step, state);

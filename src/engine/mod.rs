@@ -330,7 +330,7 @@ impl Engine {
     /// States what happens in every block, if that is recorded or has a subscriber.
     #[inline]
     fn tell_often(&self, entry: impl FnOnce(&Self) -> Entry) {
-        if trace::is_recorded() || LevelFilter::current() == LevelFilter::TRACE {
+        if trace::has_blocks() || LevelFilter::current() == LevelFilter::TRACE {
             self.tell(&entry(self));
         }
     }

@@ -46,6 +46,7 @@ pub use self::{
         spawn::Command,
         watchdog::before_mpi,
     },
+    node::environment::leave_the_plan_to_the_program,
     node::trace::record,
     operations::{platform::MpiPlatform, users::Ended, users_requests::Kept, users_table::Spread},
 };
@@ -321,6 +322,7 @@ impl Platform for MpiPlatform {
         match how {
             Quit::Unneeded => self.end_unused(),
             Quit::Visibly => exit::leave_unneeded(),
+            Quit::Killed => exit::killed_by_plan(),
         }
     }
 }

@@ -77,6 +77,8 @@ pub struct Setup {
     pub patience: u32,
     /// The greatest tag on the wire.
     pub max_tag: u32,
+    /// The step of a run, counted from 1, at whose beginning this process is to die, by a plan.
+    pub killed_at: Option<u64>,
 }
 
 /// A control message that leaves.
@@ -215,6 +217,8 @@ pub enum Quit {
     /// So that all others see it die: a replacement that no rank waits for any more, as far as they
     /// know.
     Visibly,
+    /// As a process that is killed, by plan.
+    Killed,
 }
 
 /// How eagerly to wait when there is nothing to do.

@@ -37,6 +37,7 @@ use alloc::{
 };
 use core::{
     fmt::{self, Display, Write as _},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
 use std::{
@@ -53,6 +54,8 @@ const BLOCKS_AFTER_A_FAULT: u32 = 1_000;
 
 /// The trace of this process, if it is recorded.
 static RECORDER: OnceLock<Mutex<Recorder>> = OnceLock::new();
+/// Whether its blocks are, too.
+static RECORDS_BLOCKS: AtomicBool = AtomicBool::new(false);
 
 /// Where a process records what happens to it.
 pub(crate) struct Recorder {
@@ -67,9 +70,15 @@ pub(crate) struct Recorder {
 }
 
 /// Begins to record this process; `now` is the time on the clock of the node, and `about` says
-/// which node that is and what its wall clock shows.
+/// which node that is and what its wall clock shows. Without its blocks a run pays nothing for it.
 #[cfg(feature = "mpi")]
-pub(crate) fn record(sink: Box<dyn Write + Send>, now: Duration, (node, wall): (&str, Duration)) {
+pub(crate) fn record(
+    sink: Box<dyn Write + Send>,
+    blocks: bool,
+    now: Duration,
+    (node, wall): (&str, Duration),
+) {
+    RECORDS_BLOCKS.store(blocks, Relaxed);
     let mut recorder = Recorder::new(sink, (Instant::now(), now));
     recorder.write(|event| {
         event.head('M', "", "process_name");
@@ -115,10 +124,10 @@ pub(crate) fn with_recorder(act: impl FnOnce(&mut Recorder)) {
     }
 }
 
-/// True when this process is recorded.
+/// True when the blocks of this process are recorded.
 #[inline]
-pub(crate) fn is_recorded() -> bool {
-    RECORDER.get().is_some()
+pub(crate) fn has_blocks() -> bool {
+    RECORDS_BLOCKS.load(Relaxed)
 }
 
 impl Recorder {

@@ -242,6 +242,7 @@ impl Platform for SimPlatform {
             shape: world.settings.exchange,
             patience: world.settings.patience,
             max_tag: MAX_TAG,
+            killed_at: None,
         }
     }
 
@@ -399,7 +400,7 @@ impl Platform for SimPlatform {
     }
 
     fn quit(&mut self, how: Quit) -> ! {
-        if how == Quit::Visibly {
+        if how != Quit::Unneeded {
             self.crash();
             resume_unwind(Box::new(Marker));
         }

@@ -1,16 +1,19 @@
-//! Who is killed, and when: `2@1.5s` (after the launch) and `2@iteration:40` (by the application).
+//! Who is killed, and when: `2@1.5s` (after the launch) and `2@step:40` (by the process itself).
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::refusal::Misuse;
 
+/// What programs call a step.
+const WORDS: [&str; 3] = ["step", "iteration", "cycle"];
+
 /// When a rank is to die.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum When {
     /// So long after the launch; the tool sends the signal.
     After(Duration),
-    /// In this iteration; the rank kills itself, as only it can know.
+    /// In this step of a run; the rank kills itself, as only it can know.
     Iteration(u64),
 }
 
@@ -25,12 +28,13 @@ impl FromStr for Kill {
     type Err = Misuse;
 
     fn from_str(text: &str) -> Result<Self, Misuse> {
-        let wrong = |why: &str| Misuse(format!("{why}: write RANK@1.5s or RANK@iteration:40"));
+        let wrong = |why: &str| Misuse(format!("{why}: write RANK@1.5s or RANK@step:40"));
         let (rank, when) = text.split_once('@').ok_or_else(|| wrong("there is no @"))?;
         let rank = rank.parse().map_err(|_| wrong("the rank is not a number"))?;
-        let when = if let Some(iteration) = when.strip_prefix("iteration:") {
-            let iteration = iteration.parse();
-            When::Iteration(iteration.map_err(|_| wrong("the iteration is not a number"))?)
+        let step = when.split_once(':').filter(|(word, _)| WORDS.contains(word));
+        let when = if let Some((_, step)) = step {
+            let step = step.parse().ok().filter(|step| *step > 0);
+            When::Iteration(step.ok_or_else(|| wrong("the step is no number from 1 on"))?)
         } else {
             When::After(duration(when).ok_or_else(|| wrong("the time cannot be read"))?)
         };
@@ -98,15 +102,18 @@ mod tests {
         };
         assert_eq!(read("2@1.5s"), after(2, 1500));
         assert_eq!(read("0@300ms"), after(0, 300));
-        assert_eq!(read("2@iteration:40"), Kill { rank: 2, when: When::Iteration(40) });
+        for text in ["2@step:40", "2@iteration:40", "2@cycle:40"] {
+            assert_eq!(read(text), Kill { rank: 2, when: When::Iteration(40) });
+        }
     }
 
     #[test]
     fn a_plan_that_cannot_be_meant_says_how_to_write_one() {
-        for text in ["2", "x@1s", "-1@1s", "2@", "2@1", "2@-1s", "2@NaNs", "2@iteration:x", "2@x:4"]
+        for text in
+            ["2", "x@1s", "-1@1s", "2@", "2@1", "2@-1s", "2@NaNs", "2@step:x", "2@step:0", "2@x:4"]
         {
             let error = text.parse::<Kill>().expect_err(text).to_string();
-            assert!(error.contains("RANK@iteration:40"), "{text}: {error}");
+            assert!(error.contains("RANK@step:40"), "{text}: {error}");
         }
     }
 

@@ -54,8 +54,8 @@ pub(crate) fn make(options: &NewOptions) -> Result<u8> {
     setup::ensure(&workspace)?;
     let filled = unfinished.path().join("filled");
     let manifest = MANIFEST.replace("@NAME@", name).replace("@FAMPI@", &dependency(&workspace));
-    let run = format!("cargo fampi run -n 4 --kill 2@1s -- target/release/{name}");
-    let program = PROGRAM.replace("cargo fampi run -n 4 --kill 2@1s -- pi", &run);
+    let run = format!("cargo fampi run -n 4 --kill 2@step:1000 -- target/release/{name}");
+    let program = PROGRAM.replace("cargo fampi run -n 4 --kill 2@step:1000 -- pi", &run);
     let configuration = configuration(&workspace);
     for (file, text) in [
         ("Cargo.toml", manifest.as_str()),

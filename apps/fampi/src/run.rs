@@ -16,7 +16,7 @@ use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Finished, Script};
 use crate::setup;
 use crate::status::{self, Kills, Reports};
-use crate::trace::{self, Folder, Target};
+use crate::trace::{self, Account, Folder, Recording, Target};
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -33,7 +33,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "S", default_value = "0", value_parser = launcher::processes,
           allow_negative_numbers = true)]
     spares: u32,
-    /// Kill a rank: 2@1.5s after the launch, or 2@iteration:40 by the program itself
+    /// Kill a rank: 2@1.5s after the launch, or 2@step:40 of a run (iteration and cycle are the
+    /// same word)
     #[arg(long = "kill", value_name = "RANK@WHEN", allow_hyphen_values = true)]
     kills: Vec<Kill>,
     /// End everything after so many seconds, a build before it included, with status 124
@@ -44,6 +45,12 @@ pub(crate) struct Options {
     /// `cargo fampi timeline`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Say at the end what followed each death, and when, on which ranks
+    #[arg(long)]
+    timeline: bool,
+    /// End with status 1 if a process died that no --kill names, or a --kill was not carried out
+    #[arg(long)]
+    strict: bool,
     /// Let a process on each node watch the ranks, and the other nodes: any death, and the loss of
     /// a node, is known everywhere at once
     #[arg(long)]
@@ -92,8 +99,8 @@ fn patience(text: &str) -> Result<f64, Misuse> {
 fn say_who_was_spared(kills: &[Kill]) {
     for Kill { rank, .. } in kills.iter().filter(|it| matches!(it.when, When::Iteration(_))) {
         eprintln!(
-            "fampi: rank {rank} was not killed: the program ended before that iteration, or does \
-             not look for it, as `minife` does; write {rank}@1.5s to kill it by the clock"
+            "fampi: rank {rank} was not killed: the program ended before that step, or has no \
+             steps, as it does not use `World::run`; write {rank}@1.5s to kill it by the clock"
         );
     }
 }
@@ -137,7 +144,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let observed = options.observer || options.hung.is_some();
     let observer = observed.then(|| build(Program::observer())).transpose()?;
     let reports = Reports::new()?;
-    let trace = target.as_ref().map(|target| Folder::below(target.folder())).transpose()?;
+    let trace = match &target {
+        Some(target) => Folder::below(target.folder()),
+        None => Folder::new(),
+    }?;
 
     let node = (options.launcher == Kind::Node).then(|| build(Program::node())).transpose()?;
     let nodes = options.nodes.map(|number| Nodes::new(number, &[])).transpose()?;
@@ -156,14 +166,13 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     command.envs(plan::for_application(&options.kills).map(|plan| ("FAMPI_KILL", plan)));
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
     command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
-    if let Some(trace) = &trace {
-        command.env(trace::VARIABLE, trace.path());
-    }
+    command.env(trace::VARIABLE, trace.path());
+    // Deaths and recoveries are told after each run; only a trace has all blocks, which cost.
+    command.env(trace::BLOCKS, if target.is_some() { "on" } else { "off" });
     if let Some(nodes) = &nodes {
         command = if node.is_some() { nodes.beside(command) } else { nodes.first(command) };
     }
-    let traced = trace.as_ref().map(Folder::path);
-    let leftovers: Vec<&Path> = [reports.path()].into_iter().chain(traced).collect();
+    let leftovers: [&Path; 2] = [reports.path(), trace.path()];
     let script = Script {
         ranks: Some(processes),
         timeout: left(),
@@ -173,11 +182,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     };
     let finished = session::run(&command, script)?;
 
-    let merged = match (&trace, &target) {
-        (Some(trace), Some(target)) => trace::conclude(trace.path(), target),
-        _ => Ok(()),
-    };
-    let status = conclude(options, &finished, &reports);
+    let merged = target.map_or(Ok(()), |target| trace::conclude(trace.path(), &target));
+    let recording = Recording::of_folder(trace.path()).ok().flatten();
+    let account = recording.map(|recording| recording.account()).unwrap_or_default();
+    let status = conclude(options, &finished, &reports, &account);
     match merged {
         // What the ranks said of themselves goes first.
         Err(error) if status == 0 => Err(error),
@@ -190,17 +198,30 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 }
 
 /// Says how the run has ended; its exit status.
-fn conclude(options: &Options, finished: &Finished, reports: &Reports) -> u8 {
+fn conclude(options: &Options, finished: &Finished, reports: &Reports, account: &Account) -> u8 {
+    if options.timeline {
+        eprint!("{account}");
+    } else {
+        account.lines().iter().for_each(|line| eprintln!("fampi: {line}"));
+    }
     if let (End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
         eprintln!("fampi: still running after {} s: ended", limit.as_secs_f64());
     }
     let count = reports.count(&finished.outlived);
-    let kills = Kills { planned: options.kills.len(), done: finished.killed };
+    let kills = Kills {
+        planned: options.kills.len().max(finished.killed + account.planned_by_ranks()),
+        done: finished.killed,
+    };
     let verdict = status::verdict(finished.end, count, kills);
     if let Some(remark) = verdict.remark {
         eprintln!("fampi: {remark}");
     }
     let all_well = verdict.status == 0 && count.deaths() == 0;
     say_who_was_spared(if all_well { &options.kills } else { &[] });
+    if options.strict && verdict.status == 0 && count.deaths() != options.kills.len() {
+        let (deaths, asked) = (count.deaths(), options.kills.len());
+        eprintln!("fampi: --strict: {deaths} processes died, and --kill names {asked}");
+        return 1;
+    }
     verdict.status
 }

@@ -35,6 +35,9 @@ use parts::Part;
 /// Names the folder in which each process records itself.
 pub(crate) const VARIABLE: &str = "FAMPI_TRACE_DIR";
 
+/// `off`: without blocks.
+pub(crate) const BLOCKS: &str = "FAMPI_TRACE_BLOCKS";
+
 /// What to do about a file that is none.
 const ADVICE: &str = "give a file that `cargo fampi run --trace FILE` has written";
 

@@ -57,7 +57,7 @@ fn a_rank_that_is_not_launched_cannot_be_killed() {
 #[test]
 fn a_time_of_death_that_cannot_be_read_is_explained() {
     for plan in ["2", "2@", "2@7", "2@soon", "2@iteration:x", "x@1s"] {
-        refused(&["run", "-n", "4", "--kill", plan, "--", "true"], "RANK@iteration:40");
+        refused(&["run", "-n", "4", "--kill", plan, "--", "true"], "RANK@step:40");
     }
 }
 
@@ -125,10 +125,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("--nonsense", "`--nonsense` has no place here: write `cargo fampi <COMMAND>`"),
     ("run -n 4 --kill -1@1s -- true", "the rank is not a number: write RANK@1.5s"),
     ("run -n 2 --observer=x -- true", "unexpected value 'x' for '--observer'"),
-    ("run -n 2 --timeline -- true", "`--timeline` has no place here"),
+    ("run -n 2 --timelin -- true", "but there is `--timeline`"),
     ("run -n 2 -n 3 -- true", "'--ranks <N>' cannot be used multiple times"),
     ("demo extra", "`extra` has no place here"),
-    ("demo --kill x", "there is no @: write RANK@1.5s or RANK@iteration:40"),
+    ("demo --kill x", "there is no @: write RANK@1.5s or RANK@step:40"),
     ("test --profile nonsense", "write release or dev"),
     ("setup --nope", "`--nope` has no place here"),
     ("doctor x", "`x` has no place here"),

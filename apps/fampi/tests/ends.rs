@@ -61,3 +61,34 @@ fn a_variable_that_makes_no_sense_is_refused_by_all_ranks() {
         assert!(output.stdout.is_empty(), "{output:?}");
     }
 }
+
+#[test]
+fn a_run_tells_who_died_when_and_how_who_noticed_and_what_followed() {
+    let program = built("ring", ".");
+    let steps = ["--", &program, "--steps", "600"];
+    let words = ["-n", "4", "--kill", "2@cycle:300", "--strict"];
+    let output = run(&[&words[..], &steps].concat(), &[]);
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let line = told.lines().find(|line| line.starts_with("fampi: rank 2 died at "));
+    let line = line.unwrap_or_else(|| panic!("{told}"));
+    for words in [", by plan: noticed by rank ", "; whole again by 1 new process ", "the death, "] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+    assert!(told.contains("1 process died as planned, and the others survived it"), "{told}");
+    // The same without the plan of the command line, which a strict run does not accept.
+    let output = run(&["-n", "2", "--strict", "--kill", "1@step:9999", "--", &program], &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let sentence = "--strict: 0 processes died, and --kill names 1";
+    assert!(said(&output).contains(sentence), "{}", said(&output));
+}
+
+#[test]
+fn a_death_that_the_program_itself_has_planned_is_told_as_one() {
+    let program = built("policy", "examples");
+    let output = run(&["-n", "4", "--timeline", "--", &program], &[]);
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("died as planned") && !told.contains("without a --kill"), "{told}");
+    assert!(told.contains("  death detected ") && told.contains("  step resumed "), "{told}");
+}

@@ -67,7 +67,8 @@ fn a_new_project_is_whole_and_env_prints_what_it_needs() {
     let read = |file: &str| fs::read_to_string(project.join(file)).expect(file);
     assert!(read("Cargo.toml").contains("name = \"heat\""));
     assert!(
-        read("src/main.rs").contains("cargo fampi run -n 4 --kill 2@1s -- target/release/heat")
+        read("src/main.rs")
+            .contains("cargo fampi run -n 4 --kill 2@step:1000 -- target/release/heat")
     );
     let configuration = text(&fampi(home.path(), &["env"]));
     assert_eq!(configuration, read(".cargo/config.toml"));
@@ -115,6 +116,7 @@ fn the_section_about_a_program_of_ones_own_ends_in_a_death_and_the_right_result(
     assert!(said.lines().any(|line| line == "pi is 3.1415926536"), "{said}");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("1 process died as planned"), "{errors}");
+    assert!(errors.contains("fampi: rank 2 died at ") && errors.contains("; whole again by "));
     // It went nowhere into the checkout.
     assert!(home.path().join(".local/share/fampi/mpi/bin/mpirun").is_file());
 }

@@ -96,6 +96,7 @@ impl Faults {
     /// # Errors
     /// [`WordError::Kill`].
     pub fn add_kills_of_launcher(&mut self, phases: &Phases) -> Result<(), WordError> {
+        fampi::mpi::leave_the_plan_to_the_program();
         let kills = std::env::var("FAMPI_KILL").unwrap_or_default();
         for kill in kills.split(',').filter(|kill| !kill.is_empty()) {
             self.kills.add(Kill::parse(kill, phases)?);

@@ -50,6 +50,8 @@ impl Phase {
 pub struct Phases {
     /// All of them.
     pub all: &'static [Phase],
+    /// The beginning of a step, which all programs have, by whatever word.
+    pub step: Phase,
     /// What a kill looks like, for those who wrote it wrongly.
     pub examples: &'static str,
 }
@@ -91,7 +93,8 @@ impl Kill {
         let mut parts = rest.split(':');
         let phase = parts.next().unwrap_or_default();
         let known = phases.all.iter().find(|known| known.0 == phase);
-        let phase = *known.ok_or_else(|| {
+        let is_step = ["step", "iteration", "cycle"].contains(&phase);
+        let phase = *known.or(is_step.then_some(&phases.step)).ok_or_else(|| {
             let names = phases.all.iter().map(|phase| phase.0).collect::<Vec<_>>().join(", ");
             wrong(format!("'{phase}' is not a phase; the phases are {names}"))
         })?;
@@ -166,8 +169,11 @@ mod tests {
 
     const DOT: Phase = Phase("dot");
     const ITERATION: Phase = Phase("iteration");
-    const PHASES: Phases =
-        Phases { all: &[ITERATION, DOT], examples: "2@iteration:40 or 0@dot:7:segv" };
+    const PHASES: Phases = Phases {
+        all: &[ITERATION, DOT],
+        step: ITERATION,
+        examples: "2@iteration:40 or 0@dot:7:segv",
+    };
 
     fn parse(text: &str) -> Result<Kill, KillError> {
         Kill::parse(text, &PHASES)
@@ -180,6 +186,13 @@ mod tests {
         assert_eq!(kill, Kill { rank: 2, phase, count: 40, mode });
         for text in ["0@dot:7:segv", "3@iteration:1:kill", "1@dot:2:panic", "5@iteration:9:stop"] {
             assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn iteration_cycle_and_step_are_one_word() {
+        for word in ["step", "cycle", "iteration"] {
+            assert_eq!(parse(&format!("2@{word}:40")), parse("2@iteration:40"));
         }
     }
 

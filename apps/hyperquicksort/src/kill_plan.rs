@@ -28,5 +28,6 @@ pub const PHASES: Phases = Phases {
         Phase::RECOVERY,
         Phase::JOIN,
     ],
+    step: PIVOT,
     examples: "2@exchange:1 or 0@merge:3:segv",
 };

@@ -26,5 +26,6 @@ pub const PHASES: Phases = Phases {
         Phase::RECOVERY,
         Phase::JOIN,
     ],
+    step: CYCLE,
     examples: "2@cycle:40 or 0@forces:7:segv",
 };

@@ -23,5 +23,6 @@ pub const PHASES: Phases = Phases {
         Phase::RECOVERY,
         Phase::JOIN,
     ],
+    step: ITERATION,
     examples: "2@iteration:40 or 0@dot:7:segv",
 };

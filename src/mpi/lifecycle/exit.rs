@@ -131,6 +131,11 @@ pub(in crate::mpi) fn block_signals_of_this_thread() {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut()) };
 }
 
+/// The end of a process that a plan kills: nothing is cleaned up, nobody is told.
+pub(in crate::mpi) fn killed_by_plan() -> ! {
+    unreported_exit::kill_ourselves()
+}
+
 /// Nobody waits for this process any more: it goes, in a way that MPI's runtime reports.
 pub(in crate::mpi) fn leave_unneeded() -> ! {
     status::say("the others recover without this replacement; it ends");

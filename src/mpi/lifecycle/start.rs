@@ -92,10 +92,14 @@ impl MpiPlatform {
         let max_tag = library::greatest_tag(Comm::world()?.raw())?;
         let finished = Request::finished()?;
         trace::record();
+        let killed_at = match origin {
+            Origin::Launched { rank, .. } => environment::killed_at(rank.number()),
+            Origin::Spawned => None,
+        };
         Ok(Self {
             ulfm: ulfm::require()?,
             started: Instant::now(),
-            setup: Setup { origin, shape: Shape::WIDE, patience: 32, max_tag },
+            setup: Setup { origin, shape: Shape::WIDE, patience: 32, max_tag, killed_at },
             control,
             table: Table::default(),
             messages: Messages::default(),

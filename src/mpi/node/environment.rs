@@ -7,6 +7,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     ops::RangeInclusive,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -24,6 +25,32 @@ const MAILBOX: &str = "FAMPI_MAILBOX";
 /// The limits that can be set: less is no patience with a machine that does other things, too; more
 /// is some thirty years.
 const LIMIT_SECONDS: RangeInclusive<f64> = 0.1..=1e9;
+
+/// Who dies when, by plan.
+const KILL: &str = "FAMPI_KILL";
+/// Set by a program that carries out that plan itself.
+static PLAN_IS_THE_PROGRAMS: AtomicBool = AtomicBool::new(false);
+
+/// The program carries out the plan of deaths itself, of which it knows more words.
+pub fn leave_the_plan_to_the_program() {
+    PLAN_IS_THE_PROGRAMS.store(true, Relaxed);
+}
+
+/// The step of a run, counted from 1, at whose beginning this rank of the launch is to die.
+pub(in crate::mpi) fn killed_at(rank: u32) -> Option<u64> {
+    let plan = set(KILL).filter(|_| !PLAN_IS_THE_PROGRAMS.load(Relaxed))?;
+    step_of(plan.to_str()?, rank)
+}
+
+/// The first step that a plan names for this rank.
+fn step_of(plan: &str, rank: u32) -> Option<u64> {
+    plan.split(',').find_map(|kill| {
+        let (of, when) = kill.split_once('@')?;
+        let (word, step) = when.split_once(':')?;
+        let meant = of.parse() == Ok(rank) && ["step", "iteration", "cycle"].contains(&word);
+        meant.then(|| step.parse().ok()).flatten()
+    })
+}
 
 /// The value of a variable, if it has one.
 pub(in crate::mpi) fn set(name: &str) -> Option<OsString> {
@@ -115,6 +142,13 @@ pub(in crate::mpi) fn check() -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_names_the_step_of_a_rank_and_what_others_understand_is_left_to_them() {
+        let plan = "2@step:40,0@iteration:7,3@forces:2,1@step:x";
+        let steps = [0, 1, 2, 3, 4].map(|rank| step_of(plan, rank));
+        assert_eq!(steps, [Some(7), None, Some(40), None, None]);
+    }
 
     #[test]
     fn a_limit_is_a_number_of_seconds_that_leaves_ranks_some_time() {

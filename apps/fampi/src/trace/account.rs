@@ -8,7 +8,8 @@ use std::fmt;
 use super::{Event, Recording};
 
 /// The phases of an episode, in the order in which a person expects them.
-const PHASES: [&str; 7] = [DIED, DETECTED, REPORT, SHRUNK, REGROUPED, RECOVERED, RESUMED];
+const PHASES: [&str; 8] =
+    [DIED, DETECTED, REPORT, SHRUNK, REGROUPED, RECOVERED, RESUMED, STEP_RESUMED];
 const DIED: &str = "died";
 const DETECTED: &str = "death detected";
 const REPORT: &str = "report agreed";
@@ -16,6 +17,9 @@ const SHRUNK: &str = "shrink";
 const REGROUPED: &str = "regroup";
 const RECOVERED: &str = "recovered";
 const RESUMED: &str = "iteration resumed";
+const STEP_RESUMED: &str = "step resumed";
+/// More deaths than these are counted, not told.
+const TOLD: usize = 12;
 
 /// Something that happened on a row, in milliseconds.
 #[derive(Debug, Clone)]
@@ -54,10 +58,50 @@ impl Account {
         Self { rows: recording.rows().into_iter().collect(), episodes }
     }
 
+    /// How many processes have said that they would kill themselves by plan.
+    pub(crate) fn planned_by_ranks(&self) -> usize {
+        let said = |it: &&Moment| it.event.arg("known to process").as_deref() == Some("itself");
+        self.episodes.iter().flat_map(|episode| all(episode, DIED)).filter(said).count()
+    }
+
     /// True when a death was recorded and the ranks went on after it.
     pub(crate) fn tells_of_a_recovery(&self) -> bool {
         let is_known = |it: &[Moment]| it.iter().any(|moment| moment.event.name == DETECTED);
         self.episodes.iter().any(|episode| is_known(episode) && has_recovered(episode))
+    }
+
+    /// A line for each death: who died when and how, who noticed it, and what the others did.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let deaths: usize = self.episodes.iter().map(|it| all(it, DIED).count()).sum();
+        let mut lines: Vec<String> =
+            self.episodes.iter().flat_map(|episode| self.lines_of(episode)).collect();
+        if lines.len() > TOLD {
+            lines.truncate(TOLD);
+            lines.push(format!("{deaths} deaths in all: --timeline tells of the others"));
+        }
+        lines
+    }
+
+    fn lines_of(&self, episode: &[Moment]) -> Vec<String> {
+        let last_death = all(episode, DIED).map(|it| it.at).fold(0.0, f64::max);
+        let mut lines: Vec<String> = all(episode, DIED)
+            .map(|death| {
+                let who = self.rows(&[death]).concat();
+                let planned = death.event.arg("known to process").as_deref() == Some("itself");
+                let how = if planned { ", by plan" } else { "" };
+                let noticed = all(episode, DETECTED).find(|it| it.at >= death.at);
+                let noticed = noticed.map(|it| {
+                    let by = self.rows(&[it]).concat();
+                    format!(": noticed by {by} after {}", time(it.at - death.at))
+                });
+                let at = time(death.at);
+                format!("{who} died at {at}{how}{}", noticed.unwrap_or_default())
+            })
+            .collect();
+        if let Some(line) = lines.last_mut() {
+            line.push_str(&outcome(episode, last_death));
+        }
+        lines
     }
 
     /// The rows on which these moments are, each once.
@@ -82,14 +126,55 @@ impl Account {
             },
             RECOVERED => format!("communicator whole again: {}", roles(moments)),
             RESUMED => format!("iteration {}", arg("iteration")),
+            STEP_RESUMED => format!("step {}", arg("step")),
             _ => String::new(),
         }
     }
 }
 
+/// The moments of this name.
+fn all<'a>(episode: &'a [Moment], name: &'a str) -> impl Iterator<Item = &'a Moment> {
+    episode.iter().filter(move |moment| moment.event.name == name)
+}
+
+/// How the ranks went on after the last death of an episode, and what it cost.
+fn outcome(episode: &[Moment], death: f64) -> String {
+    let last = |name| all(episode, name).last();
+    let started = last(REGROUPED).and_then(|it| it.event.number::<u32>("spawned"));
+    let how = match (last(RECOVERED), last(SHRUNK)) {
+        (Some(it), _) => {
+            let by = match started {
+                Some(0) | None => "by spares".to_owned(),
+                Some(1) => "by 1 new process".to_owned(),
+                Some(count) => format!("by {count} new processes"),
+            };
+            format!("; whole again {by} {} after the death", time(it.at - death))
+        }
+        (None, Some(it)) => format!("; without it {} after the death", time(it.at - death)),
+        (None, None) => return "; no recovery followed".to_owned(),
+    };
+    let again = last(STEP_RESUMED).and_then(|it| it.event.number::<u64>("again"));
+    match again {
+        Some(1) => how + ", 1 step again",
+        Some(steps) => format!("{how}, {steps} steps again"),
+        None => how,
+    }
+}
+
+/// Milliseconds as a person reads them.
+fn time(milliseconds: f64) -> String {
+    let milliseconds = milliseconds.max(0.0);
+    if milliseconds < 1e3 {
+        format!("{milliseconds:.1} ms")
+    } else {
+        format!("{:.2} s", milliseconds / 1e3)
+    }
+}
+
 /// An application that had not begun its iterations resumes none.
 fn has_recovered(episode: &[Moment]) -> bool {
-    episode.iter().any(|moment| [SHRUNK, RECOVERED, RESUMED].contains(&&*moment.event.name))
+    let ends = [SHRUNK, RECOVERED, RESUMED, STEP_RESUMED];
+    episode.iter().any(|moment| ends.contains(&&*moment.event.name))
 }
 
 /// `3 survivors, 1 replacement`.
@@ -187,6 +272,23 @@ mod tests {
    +45.00 ms  iteration resumed  iteration 40 (2 ranks within 2.00 ms)
 ";
         assert_eq!(account.to_string(), expected);
+    }
+
+    #[test]
+    fn each_death_is_one_line() {
+        let mut events = episode(100.0);
+        events.push(event(0, 1150.0, "died", r#"{"known to process":"itself"}"#));
+        events.push(event(1, 1151.0, DETECTED, "{}"));
+        let expected = [
+            "rank 2 died at 100.0 ms: noticed by rank 0 after 2.0 ms; whole again by 1 new process \
+             41.0 ms after the death",
+            "rank 0 died at 1.15 s, by plan: noticed by rank 1 after 1.0 ms; no recovery followed",
+        ];
+        assert_eq!(account(events).lines(), expected);
+        let many: Vec<Event> = (0..40).flat_map(|at| episode(100.0 * f64::from(at))).collect();
+        let lines = account(many).lines();
+        assert_eq!(lines.len(), TOLD + 1);
+        assert_eq!(lines[TOLD], "40 deaths in all: --timeline tells of the others");
     }
 
     #[test]
