@@ -184,6 +184,12 @@ fn a_thread_makes_communicators_while_another_makes_progress() {
 }
 
 #[test]
+fn a_message_of_a_freed_communicator_reaches_no_later_one() {
+    let numbers = program(&["tests/programs/numbers.c"], Link::Shared, &[]);
+    expect(&Launch::new(&numbers, 3), 3, ": passed").expect_orderly(3);
+}
+
+#[test]
 fn a_program_can_have_the_library_in_it() {
     let hello = program(&["examples/hello_block.c"], Link::Static, &[]);
     expect(&Launch::new(&hello, 4), 4, ": done, got").expect_orderly(4);

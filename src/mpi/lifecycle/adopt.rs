@@ -65,6 +65,7 @@ impl MpiPlatform {
         observer::check_environment()?;
         let ulfm = ulfm::require()?;
         watchdog::start();
+        this_mpi::after_init();
         unreported_exit::guard();
         exit::ignore_broken_pipes();
         status::report_start();

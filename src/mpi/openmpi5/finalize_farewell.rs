@@ -30,7 +30,7 @@ const ACROSS_LAUNCHES: &CStr = c"ompi_comm_num_dyncomm";
 const FEW: c_int = 1 << 10;
 
 /// Has `MPI_Finalize`, the next call of MPI, say good-bye to no process.
-pub(in crate::mpi) fn skip() {
+pub(super) fn skip() {
     if !is_loaded() {
         return;
     }

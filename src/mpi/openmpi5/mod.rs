@@ -15,28 +15,30 @@
 //! - shared memory spins for ever when a peer dies between two stores to a queue:
 //!   `lifecycle/watchdog.rs`;
 //! - a death is reported late: `deaths/watcher.rs`;
-//! - a message to a freed communicator reaches a later one with its number, so old ones are kept
-//!   for a while; a revocation of a duplicate under way ends the process, so it is completed, or
-//!   forgotten: `operations/contexts.rs`;
+//! - a revocation of a duplicate under way ends the process, so it is completed, or forgotten:
+//!   `operations/contexts.rs`;
 //! - the launcher can crash when the root of `MPI_Comm_spawn` dies in it: mended nowhere, but
 //!   spares have no such moment.
 
 pub(super) mod agree_on_self;
 pub(super) mod failed_lists;
-pub(super) mod finalize_farewell;
+mod finalize_deaths;
+mod finalize_farewell;
 pub(super) mod idup_numbering;
 pub(super) mod init_state;
 pub(super) mod inject_failure;
 pub(super) mod kept_requests;
 pub(super) mod launch_census;
 pub(super) mod leaders_answer;
-pub(super) mod null_comm_refcount;
+mod null_comm_refcount;
 pub(super) mod request_origin;
 pub(super) mod romio;
 pub(super) mod send_after_free;
 pub(super) mod shared_machine;
 pub(super) mod spawn_lookup;
+mod unreachable_peer;
 pub(super) mod unreported_exit;
+mod used_numbers;
 
 use std::{
     ffi::{CStr, OsStr, c_void},
@@ -53,6 +55,8 @@ use super::calls::{library, ulfm};
 const MAJOR: u32 = 5;
 /// What it gives to all processes that a rank has spawned.
 const PARENT_PORT: &str = "OMPI_PARENT_PORT";
+/// The communicators of this process by their numbers, which no tool puts its own in the place of.
+const OF_THE_LIBRARY: &CStr = c"ompi_mpi_communicators";
 
 /// The three numbers of an Open MPI's version; `None` for another library.
 pub(super) fn version(library: &str) -> Option<(u32, u32, u32)> {
@@ -72,18 +76,37 @@ fn is_loaded() -> bool {
 pub(super) fn mend_library() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let mended = is_loaded().then(|| [send_after_free::mend(), leaders_answer::mend()]);
+        let mends = [
+            send_after_free::mend,
+            leaders_answer::mend,
+            used_numbers::mend,
+            finalize_deaths::mend,
+            unreachable_peer::mend,
+        ];
+        let mended = is_loaded().then(|| mends.map(|mend| mend()));
         tracing::debug!(?mended, "calls within the library");
     });
 }
 
-/// Has the library's own calls of its function `name` go to `ours`, for ever.
+/// What has to be mended when MPI is initialised.
+pub(super) fn mend_initialised() {
+    null_comm_refcount::protect();
+    used_numbers::begin();
+}
+
+/// What has to be mended before `MPI_Finalize`, the next call of MPI.
+pub(super) fn mend_end() {
+    finalize_farewell::skip();
+    finalize_deaths::begin();
+}
+
+/// Has the library's own calls of the function `name` go to `ours`, for ever.
 ///
 /// # Safety
 ///
 /// `ours` takes the arguments of that function, and no other thread calls MPI now.
 unsafe fn redirect(name: &CStr, ours: *const c_void) -> Option<()> {
-    let file = file_of(ulfm::symbol(name)?)?;
+    let file = file_of(ulfm::symbol(OF_THE_LIBRARY)?)?;
     let library = ObjectFile::open_file(OsStr::from_bytes(file.to_bytes())).ok()?;
     // SAFETY: our caller's promise.
     let replaced = unsafe { library.replace(name.to_str().ok()?, ours) };

@@ -43,7 +43,7 @@ struct Object {
 }
 
 /// Makes failed duplicates harmless. Works when MPI is initialised.
-pub(in crate::mpi) fn protect() {
+pub(super) fn protect() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if is_loaded() {
