@@ -1,6 +1,7 @@
 //! Daemons on a simulated network lose nodes and processes at random moments, also while they tell
 //! of something: no request of a living rank stays without an answer, all living daemons know the
-//! same in the end, and each tells its ranks of each death once.
+//! same in the end, also of those whom their ranks have met, and each tells its ranks of each death
+//! once.
 //!
 //! `FAMPI_SEEDS` says how many runs; a run that fails prints its seed, which repeats it when it is
 //! `FAMPI_SEED`.
@@ -54,6 +55,9 @@ struct Station {
     running: BTreeSet<Process>,
     told: BTreeSet<Process>,
     over: Option<u8>,
+    /// Spawned namespaces that processes of this node are to meet, and those that they have met.
+    meets: BTreeMap<Ticket, String>,
+    met: BTreeSet<String>,
     /// Spawns that a process of this node has asked for, and their ports.
     ports: BTreeMap<Ticket, (String, Process)>,
 }
@@ -68,6 +72,8 @@ struct World {
     losses: usize,
     kills: usize,
     from_start: bool,
+    /// Names of namespaces by the numbers at their ends.
+    numbers: BTreeMap<u16, String>,
 }
 
 fn everybody(space: &str) -> Process {
@@ -99,6 +105,8 @@ impl World {
             running: BTreeSet::new(),
             told: BTreeSet::new(),
             over: None,
+            meets: BTreeMap::new(),
+            met: BTreeSet::new(),
             ports: BTreeMap::new(),
         };
         let losses = dice.roll(nodes);
@@ -107,8 +115,17 @@ impl World {
         let stations = (0..nodes).map(station).collect();
         let cables = BTreeMap::new();
         let (wanted, is_performing) = (VecDeque::new(), false);
-        let mut world =
-            Self { dice, stations, cables, wanted, is_performing, losses, kills, from_start };
+        let mut world = Self {
+            dice,
+            stations,
+            cables,
+            wanted,
+            is_performing,
+            losses,
+            kills,
+            from_start,
+            numbers: BTreeMap::new(),
+        };
         for at in 0..nodes {
             world.drive(at, |daemon, out| daemon.handle_launch(space.clone(), out));
             let here: Vec<Process> = world.stations[at].running.iter().cloned().collect();
@@ -171,6 +188,9 @@ impl World {
 
     /// A namespace is started here; its first process publishes where it is met.
     fn start(&mut self, at: usize, space: &Space) {
+        let number: u16 = space.name.rsplit('@').next().expect("a part").parse().expect("a number");
+        let name = self.numbers.entry(number).or_insert_with(|| space.name.clone());
+        assert_eq!(*name, space.name, "Open MPI would take them for each other");
         let here: Vec<Process> =
             space.ranks_on(Node(at as u32)).map(|rank| space.process(rank)).collect();
         self.stations[at].running.extend(here.iter().cloned());
@@ -194,6 +214,7 @@ impl World {
     fn connect(&mut self, at: usize, spawner: Process, space: &str) {
         let who = vec![spawner, everybody(space)];
         let ticket = self.ticket(at, "connect");
+        self.stations[at].meets.insert(ticket, space.to_owned());
         self.drive(at, |it, out| it.handle_meeting(Kind::Connect, who, vec![], ticket, out));
     }
 
@@ -210,6 +231,8 @@ impl World {
         assert!(station.answered.insert(ticket), "answered twice");
         station.waiting.remove(&ticket);
         let port = station.ports.remove(&ticket);
+        let met = station.meets.remove(&ticket);
+        station.met.extend(met.filter(|_| answer == Answer::Done(Ok(()))));
         if let (Some((port, spawner)), Answer::Spawned(Ok(space))) = (port, answer) {
             // A dead process asks for nothing more.
             if !station.running.contains(&spawner) {
@@ -352,6 +375,26 @@ impl World {
             let (first, known) = (self.living().next().expect("one lives").1, Self::ends(station));
             if known != Self::ends(first) {
                 return Err(format!("node {at} knows {known:?}, others {:?}", Self::ends(first)));
+            }
+            for name in &station.met {
+                Self::check_met(at, station, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Who was met can be asked for when it is dead, too.
+    fn check_met(at: usize, station: &Station, name: &str) -> Result<(), String> {
+        let known = station.daemon.spaces().get(name).expect("it was met");
+        if known.space.ranks_on(Node(at as u32)).next().is_some() {
+            return Ok(());
+        }
+        for rank in (0..known.space.places.len() as u32).filter(|it| known.end_of(*it).is_some()) {
+            let (mut daemon, mut out) = (station.daemon.clone(), Effects::new());
+            daemon.handle_question(known.space.process(rank), Ticket(0), &mut out);
+            let found = Effect::Answer(Ticket(0), Answer::Bytes(Ok(vec![1])));
+            if !out.contains(&found) {
+                return Err(format!("node {at} does not know rank {rank} of {name}: {out:?}"));
             }
         }
         Ok(())

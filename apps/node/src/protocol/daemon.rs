@@ -1,6 +1,7 @@
 //! The daemon of a node: what its ranks ask and other daemons tell goes in, what is to be done
 //! comes out.
 
+mod questions;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,8 @@ enum Asked {
     Here(Ticket, Process),
     /// By a daemon, under its number, for a process of this node.
     There(Node, u64, Process),
+    /// By this daemon, which tells it to all, for a process of this node.
+    ForAll(Process),
 }
 
 /// What a process wants to be started.
@@ -59,8 +62,13 @@ pub struct Daemon {
     directory: Directory,
     pending: BTreeMap<u64, Pending>,
     asked: BTreeMap<u64, Asked>,
+    /// What processes have to say, as far as all were told.
+    said_by: BTreeMap<Process, Vec<u8>>,
+    held: Vec<questions::Held>,
     /// Of news and of questions: the last number given.
     number: u64,
+    /// How many namespaces were spawned from this node.
+    spawned: u32,
     /// The last news heard of each origin.
     heard: BTreeMap<u32, u64>,
     /// The job ends with this status, for this reason.
@@ -83,7 +91,10 @@ impl Daemon {
             directory: Directory::default(),
             pending: BTreeMap::new(),
             asked: BTreeMap::new(),
+            said_by: BTreeMap::new(),
+            held: Vec::new(),
             number: 0,
+            spawned: 0,
             heard: BTreeMap::new(),
             ending: None,
             said: Report::Busy,
@@ -172,6 +183,22 @@ impl Daemon {
         ticket: Ticket,
         out: &mut Effects,
     ) {
+        if kind == Kind::Connect {
+            self.introduce(who, ticket, out);
+        } else {
+            self.arrive(kind, who, data, ticket, out);
+        }
+        self.settle(out);
+    }
+
+    fn arrive(
+        &mut self,
+        kind: Kind,
+        who: Vec<Process>,
+        data: Vec<u8>,
+        ticket: Ticket,
+        out: &mut Effects,
+    ) {
         let me = self.members.me();
         let part = data.clone();
         let key = self.collectives.handle_arrival(me, kind, who, data, ticket);
@@ -180,29 +207,6 @@ impl Daemon {
         let nodes: BTreeSet<Node> = nodes.collect();
         for node in self.members.others().filter(|node| nodes.contains(node)) {
             out.push(Effect::Send(node, Message::Part(key.clone(), part.clone())));
-        }
-        self.settle(out);
-    }
-
-    /// A rank of this node needs what a process has to say.
-    pub fn handle_question(&mut self, of: Process, ticket: Ticket, out: &mut Effects) {
-        let node = self.spaces.get(&of.space).and_then(|known| known.space.node_of(of.rank));
-        let lives = self.spaces.end_of(&of).is_none();
-        match node.filter(|node| *node != self.members.me() && lives) {
-            Some(node) => {
-                self.number += 1;
-                out.push(Effect::Send(node, Message::Ask(self.number, of.clone())));
-                self.asked.insert(self.number, Asked::Here(ticket, of));
-            }
-            None => out.push(Effect::Answer(ticket, Answer::Bytes(Err(Failure::NotFound)))),
-        }
-        self.settle(out);
-    }
-
-    /// What a process of this node has to say, as [`Effect::Ask`] wanted.
-    pub fn handle_data(&mut self, number: u64, data: Result<Vec<u8>, Failure>, out: &mut Effects) {
-        if let Some(Asked::There(node, theirs, _)) = self.asked.remove(&number) {
-            out.push(Effect::Send(node, Message::Say(theirs, data)));
         }
     }
 
@@ -261,17 +265,24 @@ impl Daemon {
         let Wish { processes, hosts, port, program } = wish;
         let places =
             placement::of_spawn(processes, &self.rooms, &self.members, &self.spaces, &hosts);
-        let Some(places) = places.filter(|_| self.ending.is_none()) else {
+        let name = self.new_name();
+        let (Some(places), Some(name), None) = (places, name, &self.ending) else {
             out.push(Effect::Answer(ticket, Answer::Spawned(Err(Failure::NotStarted))));
             return self.settle(out);
         };
-        let job = self.spaces.iter().next().map_or("", |known| known.space.name.as_str());
-        let job = job.split('@').next().unwrap_or_default();
-        let name = format!("{job}@s{}.{}", self.members.me().0, self.number + 1);
         let space = Space { name: name.clone(), places, spawner: Some(spawner), port, program };
         self.tell(Fact::Spawned(space), out);
         self.answer_when_heard(ticket, Some(name));
         self.settle(out);
+    }
+
+    /// A name for what is spawned next. Open MPI knows a namespace by the number at the end of its
+    /// name, of which it takes 16 bits: nodes have different ones, and the launch has 1.
+    fn new_name(&mut self) -> Option<String> {
+        let job = self.spaces.iter().next()?.space.name.split('@').next()?.to_owned();
+        let number = 2 + self.members.me().0 + self.spawned * self.rooms.len() as u32;
+        self.spawned += 1;
+        Some(format!("{job}@{}", u16::try_from(number).ok()?))
     }
 
     /// The link to a node has ended: its daemon is dead.
@@ -317,17 +328,7 @@ impl Daemon {
                 self.hear(from, self.members.me(), number, followed, out);
             }
             Message::Part(key, data) => self.collectives.handle_part(from, key, data),
-            Message::Ask(theirs, of) => {
-                let here = self.spaces.get(&of.space).and_then(|it| it.space.node_of(of.rank));
-                if here == Some(self.members.me()) && self.spaces.end_of(&of).is_none() {
-                    self.number += 1;
-                    out.push(Effect::Ask(of.clone(), self.number));
-                    self.asked.insert(self.number, Asked::There(from, theirs, of));
-                } else {
-                    let nothing = Message::Say(theirs, Err(Failure::NotFound));
-                    out.push(Effect::Send(from, nothing));
-                }
-            }
+            Message::Ask(theirs, of) => self.handle_ask(from, theirs, of, out),
             Message::Say(number, data) => {
                 if let Some(Asked::Here(ticket, _)) = self.asked.remove(&number) {
                     out.push(Effect::Answer(ticket, Answer::Bytes(data)));
@@ -413,6 +414,9 @@ impl Daemon {
             }
             Fact::Published(entry) => self.directory.add(entry),
             Fact::Removed(ids) => self.directory.remove(&ids),
+            Fact::Said(process, data) => {
+                self.said_by.insert(process, data);
+            }
             Fact::Ending(status, why) => {
                 let is_first = self.ending.is_none();
                 // Several daemons may say so: all come to the same.

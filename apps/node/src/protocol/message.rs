@@ -55,6 +55,8 @@ pub enum Fact {
     Published(Entry),
     /// This is not published any more.
     Removed(Vec<EntryId>),
+    /// A process has this to say to those who meet it.
+    Said(Process, Vec<u8>),
     /// The job is to end with this status, for this reason.
     Ending(u8, String),
 }

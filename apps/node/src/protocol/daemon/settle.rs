@@ -1,13 +1,10 @@
 //! What can be answered, told or ended now: looked at after each turn.
 
 use super::super::{
-    ALL, Answer, Effect, Effects, Failure, Report,
-    collective::Kind,
-    directory::EntryId,
-    message::{Fact, Message},
-    space::End,
+    ALL, Answer, Effect, Effects, Failure, Report, collective::Kind, directory::EntryId,
+    message::Fact, space::End,
 };
-use super::{Asked, Daemon, Pending};
+use super::{Daemon, Pending};
 
 impl Daemon {
     /// Answers what can be answered now.
@@ -15,6 +12,7 @@ impl Daemon {
         if self.has_left {
             return;
         }
+        self.settle_held(out);
         self.settle_meetings(out);
         self.settle_lookups(out);
         self.settle_questions(out);
@@ -59,25 +57,6 @@ impl Daemon {
         while let Some(lookup) = self.directory.take_hopeless(is_hopeless) {
             out.push(Effect::Answer(lookup.ticket, Answer::Found(Err(Failure::Lost))));
         }
-    }
-
-    fn settle_questions(&mut self, out: &mut Effects) {
-        let (spaces, members) = (&self.spaces, &self.members);
-        self.asked.retain(|_, asked| {
-            let (Asked::Here(_, of) | Asked::There(_, _, of)) = &*asked;
-            let is_over = spaces.end_of(of).is_some();
-            match asked {
-                Asked::Here(ticket, _) if is_over => {
-                    out.push(Effect::Answer(*ticket, Answer::Bytes(Err(Failure::Lost))));
-                }
-                Asked::There(node, theirs, _) if is_over => {
-                    out.push(Effect::Send(*node, Message::Say(*theirs, Err(Failure::Lost))));
-                }
-                Asked::There(node, ..) if members.is_lost(*node) => return false,
-                _ => {}
-            }
-            !is_over
-        });
     }
 
     fn settle_pending(&mut self, out: &mut Effects) {
