@@ -17,16 +17,30 @@ fn digits(output: &Output) -> String {
     all.lines().last().unwrap_or_else(|| panic!("no result: {}", said(output))).to_owned()
 }
 
-/// `MiniFE` on so many ranks, long enough to be hit.
-fn minife(nodes: u32, ranks: u32) -> Job {
+/// `MiniFE` on so many ranks, perhaps with one that stops itself at a moment.
+fn minife(nodes: u32, ranks: u32, stop: Option<&str>) -> Job {
     let program = application("minife");
-    let program = program.to_str().expect("a path");
-    Job::start(nodes, ranks, &[], &[program, "nx=50", "yaml=none"])
+    let stop = stop.map(|at| format!("kill={at}:stop"));
+    let mut words = vec![program.to_str().expect("a path"), "nx=30", "yaml=none"];
+    words.extend(stop.as_deref());
+    Job::start(nodes, ranks, &[], &words)
+}
+
+/// `MiniFE` on two ranks of each of three nodes, of which one rank of this node has stopped itself.
+fn minife_stopped(node: u32) -> Job {
+    let job = minife(3, 6, Some(&format!("{}@iteration:20", 2 * node)));
+    job.wait_for_stop(node);
+    job
 }
 
 fn of_six() -> &'static str {
     static DIGITS: OnceLock<String> = OnceLock::new();
-    DIGITS.get_or_init(|| digits(&minife(3, 6).finish()))
+    DIGITS.get_or_init(|| digits(&minife(3, 6, None).finish()))
+}
+
+fn of_four() -> &'static str {
+    static DIGITS: OnceLock<String> = OnceLock::new();
+    DIGITS.get_or_init(|| digits(&minife(4, 4, None).finish()))
 }
 
 #[test]
@@ -35,11 +49,11 @@ fn each_of_three_nodes_is_lost_the_first_included_and_no_digit_changes() {
         return;
     }
     for node in 0..3 {
-        let mut job = minife(3, 6);
-        job.read_until("iteration 20");
+        let job = minife_stopped(node);
         job.lose(node, What::Everything);
         let output = job.finish();
         assert_eq!(digits(&output), of_six(), "node {node}");
+        assert!(text(&output.stdout).contains("After 1 recovery"), "{}", said(&output));
         let told = text(&output.stderr);
         assert!(told.contains(&format!("-{node} is lost, with 2 processes")), "{told}");
         assert!(told.contains("2 processes died without a --kill, and the others"), "{told}");
@@ -52,8 +66,7 @@ fn a_daemon_alone_or_all_ranks_of_a_node_alone_are_lost_and_no_digit_changes() {
         return;
     }
     for (what, is_node) in [(What::Daemon, true), (What::Ranks, false)] {
-        let mut job = minife(3, 6);
-        job.read_until("iteration 20");
+        let job = minife_stopped(0);
         job.lose(0, what);
         let output = job.finish();
         assert_eq!(digits(&output), of_six(), "{what:?}");
@@ -63,19 +76,33 @@ fn a_daemon_alone_or_all_ranks_of_a_node_alone_are_lost_and_no_digit_changes() {
 }
 
 #[test]
-#[ignore = "now and then MPI ends a job that loses a node while it makes communicators"]
 fn a_second_node_is_lost_while_the_first_loss_is_mended() {
     if !has_name_spaces() {
         return;
     }
-    let alone = digits(&minife(4, 4).finish());
     for later in [5, 30, 90] {
-        let mut job = minife(4, 4);
-        job.read_until("iteration 20");
+        let job = minife(4, 4, Some("0@iteration:20"));
+        job.wait_for_stop(0);
         job.lose(0, What::Everything);
         thread::sleep(Duration::from_millis(later));
         job.lose(1, What::Everything);
-        assert_eq!(digits(&job.finish()), alone, "{later} ms later");
+        assert_eq!(digits(&job.finish()), of_four(), "{later} ms later");
+    }
+}
+
+#[test]
+fn a_node_that_is_lost_while_all_end_mpi_changes_nothing() {
+    if !has_name_spaces() {
+        return;
+    }
+    for later in [0, 20] {
+        let mut job = minife(4, 4, None);
+        // Results are printed in the end.
+        job.read_until("minife: ranks=4");
+        thread::sleep(Duration::from_millis(later));
+        job.lose(1, What::Everything);
+        let output = job.finish();
+        assert!(output.status.success(), "{later} ms later: {}", said(&output));
     }
 }
 
@@ -107,7 +134,7 @@ fn a_node_that_is_lost_while_the_job_starts_ends_it_with_a_sentence_or_is_surviv
         return;
     }
     for later in [0, 40, 80, 160] {
-        let job = minife(3, 6);
+        let job = minife(3, 6, None);
         job.wait_for_daemon(1);
         thread::sleep(Duration::from_millis(later));
         job.lose(1, What::Everything);

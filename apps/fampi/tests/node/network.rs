@@ -66,6 +66,15 @@ impl Job {
         }
     }
 
+    /// Waits until a process of a node has stopped itself.
+    pub(crate) fn wait_for_stop(&self, node: u32) {
+        let begun = Instant::now();
+        while !self.pids(node).iter().any(|pid| is_stopped(pid)) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "nobody stops on node {node}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// A node is lost, or a part of it.
     pub(crate) fn lose(&self, node: u32, what: What) {
         let pids = self.pids(node);
@@ -124,6 +133,11 @@ fn is_daemon(pid: &str) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let serves = words.split(|byte| *byte == 0).nth(1).is_some_and(|word| word == b"serve");
     name.trim() == "fampi-node" && serves
+}
+
+fn is_stopped(pid: &str) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
 }
 
 fn is_rank(pid: &str) -> bool {
