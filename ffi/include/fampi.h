@@ -456,6 +456,9 @@ int FAMPI_Timeout_get_seconds(FAMPI_Timeout timeout, double *seconds);
  any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use. `MPI_Comm_free`
  by the program ends it. `MPI_Init` comes before.
 
+ A link of two groups (`MPI_Intercomm_create`) is taken into use for `FAMPI_Comm_irebuild`, by
+ all of both groups.
+
  Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
  in it or before it: on all living ranks, now and later, and `comm` is revoked. Go on with what
  `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one that the
@@ -916,22 +919,31 @@ int FAMPI_Comm_ishrink(MPI_Comm comm,
 
 /*
  Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
- All living ranks call it, after a block on `comm` that named the dead; failed are those that the
- shrunken communicator leaves out.
+ All living ranks call it, after a block that named the dead, on `comm` or on a communicator in
+ use that has all of its ranks; failed are those that the shrunken communicator leaves out.
 
- `aux_intercomm` links the survivors to the replacements (`FAMPI_Comm_spawn` over the shrunken
+ `aux_intercomm` links survivors and replacements (`FAMPI_Comm_spawn` over the shrunken
  communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
- that is dead, says who takes which place: its k-th entry is the rank, in the group of
- `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
- rank. The replacements call `FAMPI_Comm_irebuild_join`.
+ that is dead, says who takes which place: its k-th entry is the process that takes the k-th
+ failed rank, by its rank in the group of `aux_intercomm` that is not ours (`is_local` 0) or in
+ ours (`is_local` 1). The replacements call `FAMPI_Comm_irebuild_join`.
 
- `MPI_Comm_spawn`, and `MPI_Intercomm_merge` where it is used instead of this, are the program's
- own calls: MPI may not come back from them when a process dies in their middle.
+ Several communicators can be rebuilt over one link, one after the other, such as the world, the
+ rows and the columns of a grid. Then all survivors call it in the same order, each for the
+ communicators that it has, also for those that have lost nobody (`N_ranks` 0): a replacement's
+ k-th join is for the k-th. Who gets an error for one of them goes on with the next, too: others
+ wait there. One of which nobody is left cannot be rebuilt: `MPI_Comm_split` of the new world
+ makes it. Free the old ones, and the link, when all have all, as a block on the new world says.
 
- Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process died meanwhile: shrink
- and spawn again; and on all others when `root` has given another number than that of the failed
- ranks, which is `FAMPI_ERR_ARG` of this call there. It returns that also for `is_local` 1;
- `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
+ A link is in use like a communicator (`FAMPI_Init`), by a call of both of its groups; otherwise
+ the first rebuild over it takes it into use, to which all of its processes have to come.
+ That of `FAMPI_Comm_spawn` is in use.
+
+ Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process of the link died
+ meanwhile, which ends all rebuilds over it: shrink and spawn again; and on all others when
+ `root` has given another number than that of the failed ranks, or a rank that the link does not
+ have, which is `FAMPI_ERR_ARG` of this call there. Otherwise `FAMPI_ERR_COMM`,
+ `FAMPI_ERR_COUNT`.
 
  Pointers:
 
@@ -949,16 +961,20 @@ int FAMPI_Comm_irebuild(MPI_Comm comm,
 
 /*
  The part of a replacement in `FAMPI_Comm_irebuild`: `aux_intercomm` links it to the survivors
- (`FAMPI_Comm_get_parent`). A wait for the request keeps to its timeout, however late the
- survivors come.
+ (`FAMPI_Comm_get_parent`). A process that is to have ranks of several communicators calls it for
+ one after the other. A wait for the request keeps to its timeout, however late the survivors
+ come.
 
- Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed.
+ Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed, unless
+ it has joined another communicator over this link, which lives on and recovers.
 
  Pointers:
 
  The pointers are null, or to variables that live until the request is complete.
  */
-int FAMPI_Comm_irebuild_join(MPI_Comm aux_intercomm, MPI_Comm *newcomm, MPI_Request *request);
+int FAMPI_Comm_irebuild_join(MPI_Comm aux_intercomm,
+                             MPI_Comm *newcomm,
+                             MPI_Request *request);
 
 /*
  `MPI_Ibcast` over the living, as `FAMPI_Iallreduce`.

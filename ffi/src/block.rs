@@ -14,7 +14,8 @@ use crate::{
     },
     handles::{Entry, Kind},
     numbers::Reduction,
-    origin::needs_all,
+    origin::{links_two_groups, needs_all},
+    rebuild,
     request::null,
     state::{State, enter, enter_started},
 };
@@ -73,13 +74,22 @@ pub unsafe extern "C" fn FAMPI_Timeout_get_seconds(
 /// any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use. `MPI_Comm_free`
 /// by the program ends it. `MPI_Init` comes before.
 ///
+/// A link of two groups (`MPI_Intercomm_create`) is taken into use for `FAMPI_Comm_irebuild`, by
+/// all of both groups.
+///
 /// Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
 /// in it or before it: on all living ranks, now and later, and `comm` is revoked. Go on with what
 /// `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one that the
 /// first block reports.
 #[unsafe(no_mangle)]
 pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
-    enter(|state| State::started(state)?.comm(comm).map(|_| ()))
+    enter(|state| {
+        let state = State::started(state)?;
+        if links_two_groups(comm)? {
+            return rebuild::use_link(state, comm);
+        }
+        state.comm(comm).map(|_| ())
+    })
 }
 
 /// Starts a block on a communicator: local, no message, except that the first call with a

@@ -13,10 +13,10 @@
 //! wait     the local waits                  standard  MPI's own calls
 //! message  messages in lanes of our own     copies    protect, restore, inherit
 //! query    what a decided block says        about     version, features, diagnosis
-//! recover  ishrink, irebuild, join          spawn     new processes, and their start
-//! collective collectives over the living    rooted, alike  those with a root, and the others
-//! calls    what the next two call           pool      who holds which rank of a world
-//! world    a world that survives
+//! recover  ishrink, irebuild, join          rebuild   the steps of the last two
+//! spawn    new processes, and their start   collective  collectives over the living
+//! rooted, alike  those with a root, others  calls     what the next two call
+//! pool     who holds which rank of a world  world     a world that survives
 //! ```
 //!
 //! `include/fampi.h` is generated from the functions here, with their documentation.
@@ -54,6 +54,7 @@ mod origin;
 mod owned;
 mod pool;
 pub mod query;
+mod rebuild;
 pub mod recover;
 pub mod request;
 pub mod rooted;

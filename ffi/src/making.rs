@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 
 use fampi_core::{
-    guest::{Guest, GuestBlock, Repairing, Shrinking},
-    mpi::{Expected, Seat},
+    guest::{Guest, GuestBlock, GuestComm, Repairing, Reporting, Shrinking},
+    mpi::{Gathering, Replacements, Seating},
 };
 use mpi::ffi::MPI_Comm;
 
@@ -20,22 +20,47 @@ pub(crate) enum Stage {
     Shrink(Shrinking),
     /// Of a communicator that was never in use, and has lost processes.
     ShrinkUnused(MPI_Comm),
-    Rebuild(Repairing, Plan),
+    Rebuild(Phase, Box<Plan>),
     Over(c_int),
 }
 
 /// What a rebuild is told, and the handle that it has made.
 pub(crate) struct Plan {
     pub(crate) link: MPI_Comm,
-    pub(crate) seat: Seat,
+    /// Nothing at a replacement.
+    pub(crate) survivor: Option<Survivor>,
+    pub(crate) seating: Option<Seating>,
     pub(crate) made: Option<MPI_Comm>,
-    /// Whom the call that makes it waits for, once it is due.
-    pub(crate) expected: Option<Expected>,
+}
+
+/// What a survivor knows of a rebuild.
+pub(crate) struct Survivor {
+    pub(crate) comm: GuestComm,
+    /// Its rank, and that of the root.
+    pub(crate) rank: u32,
+    pub(crate) root: u32,
+    /// How many ranks there will be, and which of them are to be filled.
+    pub(crate) size: u32,
+    pub(crate) vacant: Vec<u32>,
+    /// By whom; at the root alone.
+    pub(crate) replacements: Option<Replacements>,
+}
+
+/// How far a rebuild is.
+pub(crate) enum Phase {
+    /// The link is taken into use.
+    Link(Gathering),
+    /// A block of the communicator itself names the dead.
+    Report(Reporting),
+    /// This process waits for those whom it needs before it can begin.
+    Seats,
+    /// All are here, and make it.
+    Make(Repairing),
 }
 
 impl Plan {
-    pub(crate) fn new(link: MPI_Comm, seat: Seat) -> Self {
-        Self { link, seat, made: None, expected: None }
+    pub(crate) fn new(link: MPI_Comm, survivor: Option<Survivor>) -> Box<Self> {
+        Box::new(Self { link, survivor, seating: None, made: None })
     }
 }
 

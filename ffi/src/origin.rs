@@ -112,6 +112,18 @@ pub(crate) fn place_in(comm: MPI_Comm) -> Result<(c_int, c_int)> {
     if rank == 0 && count == 0 { Ok((me, size)) } else { Err(FAMPI_ERR_COMM) }
 }
 
+/// How many processes our own group of a link has, and how many the other one.
+pub(crate) fn groups_of(link: MPI_Comm) -> Result<[c_int; 2]> {
+    if !links_two_groups(link)? {
+        return Err(FAMPI_ERR_COMM);
+    }
+    let (_, own) = place_in(link)?;
+    let mut other = 0;
+    // SAFETY: a live link, as MPI has just said; the result is ours.
+    let code = unsafe { ffi::MPI_Comm_remote_size(link, &raw mut other) };
+    if code == 0 { Ok([own, other]) } else { Err(FAMPI_ERR_COMM) }
+}
+
 /// Whether a communicator has two groups; an error for what is no communicator.
 pub(crate) fn links_two_groups(raw: MPI_Comm) -> Result<bool> {
     // SAFETY: reading a constant that MPI's library defines.

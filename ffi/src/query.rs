@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 
 use fampi_core::{
-    Codes, Fault, FaultCode, FaultReport,
-    guest::{GuestBlock, GuestComm, Part},
+    Codes, Fault, FaultCode, FaultReport, RankSet,
+    guest::{Guest, GuestBlock, GuestComm, Part},
 };
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
@@ -336,12 +336,26 @@ pub unsafe extern "C" fn FAMPI_Comm_known_failed(comm: MPI_Comm, fgroup: *mut MP
 /// The ranks of a communicator that reports have named dead: nothing when neither it is in use nor
 /// one with all its processes.
 pub(crate) fn known_failed(state: &State, comm: MPI_Comm) -> Result<Option<Vec<c_int>>> {
+    dead_ranks(state, comm, Guest::known_failed)
+}
+
+/// The same with those whose death steps of recoveries have found.
+pub(crate) fn left_out(state: &State, comm: MPI_Comm) -> Result<Option<Vec<c_int>>> {
+    dead_ranks(state, comm, Guest::left_out)
+}
+
+/// The ranks of a communicator that are dead, by what is known of those that have all its ranks.
+fn dead_ranks(
+    state: &State,
+    comm: MPI_Comm,
+    dead_of: impl Fn(&Guest, GuestComm) -> RankSet,
+) -> Result<Option<Vec<c_int>>> {
     let mut told: Option<Vec<c_int>> = None;
     for known in &state.comms {
         if known.raw != comm && is_part(comm, known.raw) != Ok(true) {
             continue;
         }
-        let dead = state.guest.known_failed(known.comm);
+        let dead = dead_of(&state.guest, known.comm);
         let dead: Vec<c_int> = dead.iter().map(|rank| rank.number() as c_int).collect();
         let here = places(known.raw, &dead, comm)?.into_iter().flatten();
         told.get_or_insert_default().extend(here);

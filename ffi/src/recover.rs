@@ -1,9 +1,7 @@
-//! Communicators after a failure: of the survivors, or complete again with replacements.
+//! Communicators after a failure: of the survivors, or complete again ([`rebuild`]).
 //!
 //! ```text
-//! ishrink   ready ─ shrink ─ confirm                      (commits of the old communicator)
-//! irebuild  ready ─ merge, who goes where, split ─ confirm ─ welcome  (of the new one)
-//! join              merge, who goes where, split ─────────── welcome
+//! ishrink   ready ─ shrink ─ confirm     (commits of the old communicator)
 //! ```
 //!
 //! Each step is a commit or one short call of MPI, and is taken while the program waits for the
@@ -12,19 +10,17 @@
 
 use std::ffi::c_int;
 
-use fampi_core::{
-    guest::{Guest, GuestComm, Repairing, Task},
-    mpi::Seat,
-};
+use fampi_core::{guest::GuestComm, mpi::Replacements};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
     arguments::{list, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_CREATION, Result, of_error},
+    codes::{FAMPI_ERR_ARG, FAMPI_ERR_CREATION, Result, of_error},
     handles::{Entry, Kind},
-    making::{Making, Plan, Stage},
-    origin::{links_two_groups, place_in},
-    query::known_failed,
+    making::{Making, Plan, Stage, Survivor},
+    origin::{groups_of, place_in},
+    query::{known_failed, left_out},
+    rebuild,
     state::{State, enter},
 };
 
@@ -50,10 +46,7 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> Stage {
         Stage::ShrinkUnused(comm) => {
             Stage::Over(shrink_unused(state, comm, target).err().unwrap_or(0))
         }
-        Stage::Rebuild(mut repairing, mut plan) => {
-            let over = rebuild(state, &mut repairing, &mut plan, target);
-            over.map_or(Stage::Rebuild(repairing, plan), Stage::Over)
-        }
+        Stage::Rebuild(phase, plan) => rebuild::step(state, phase, plan, target),
         over @ Stage::Over(_) => over,
     }
 }
@@ -76,53 +69,6 @@ fn shrink_unused(state: &mut State, comm: MPI_Comm, target: *mut MPI_Comm) -> Re
     state.comm(made)?;
     // SAFETY: the program keeps the variable until the request is complete.
     unsafe { put(target, made) }
-}
-
-/// Does what a rebuild asks for, until it has to wait; the return code, once it is over.
-fn rebuild(
-    state: &mut State,
-    repairing: &mut Repairing,
-    plan: &mut Plan,
-    target: *mut MPI_Comm,
-) -> Option<c_int> {
-    loop {
-        if let Some(expected) = &mut plan.expected {
-            let link = plan.link;
-            // SAFETY: the link is live, as the program has promised.
-            if !state.guest.with_mpi(|mpi| unsafe { mpi.have_come(link, expected) }) {
-                return None;
-            }
-            plan.expected = None;
-            repairing.handle_made(make(state, plan));
-        }
-        match state.guest.next_task(repairing)? {
-            Task::Make => {
-                // SAFETY: as above.
-                let expected =
-                    state.guest.with_mpi(|mpi| unsafe { mpi.come(plan.link, &plan.seat) });
-                plan.expected = Some(expected);
-            }
-            Task::Cut => {
-                // SAFETY: the link is live, as the program has promised.
-                state.guest.with_mpi(|mpi| unsafe { mpi.cut(plan.link) });
-            }
-            Task::Complete => {
-                let Some(made) = plan.made else { return Some(FAMPI_ERR_CREATION) };
-                // SAFETY: the program keeps the variable until the request is complete.
-                let told = unsafe { put(target, made) };
-                return Some(told.err().unwrap_or(0));
-            }
-            Task::Fail => return Some(FAMPI_ERR_CREATION),
-        }
-    }
-}
-
-/// The short calls of a rebuild.
-fn make(state: &mut State, plan: &mut Plan) -> Option<GuestComm> {
-    // SAFETY: the link is live, as the program has promised.
-    let made = state.guest.with_mpi(|mpi| unsafe { mpi.seat(plan.link, &plan.seat) });
-    plan.made = made.ok();
-    state.comm(plan.made?).ok()
 }
 
 fn add(
@@ -178,22 +124,31 @@ pub unsafe extern "C" fn FAMPI_Comm_ishrink(
 }
 
 /// Starts to make a communicator like `comm` was, with replacements in exactly the failed ranks.
-/// All living ranks call it, after a block on `comm` that named the dead; failed are those that the
-/// shrunken communicator leaves out.
+/// All living ranks call it, after a block that named the dead, on `comm` or on a communicator in
+/// use that has all of its ranks; failed are those that the shrunken communicator leaves out.
 ///
-/// `aux_intercomm` links the survivors to the replacements (`FAMPI_Comm_spawn` over the shrunken
+/// `aux_intercomm` links survivors and replacements (`FAMPI_Comm_spawn` over the shrunken
 /// communicator). `ranks`, of meaning at rank `root` of `comm`, or at the next living one when
-/// that is dead, says who takes which place: its k-th entry is the rank, in the group of
-/// `aux_intercomm` that is not ours (`is_local` 0), of the process that takes the k-th failed
-/// rank. The replacements call `FAMPI_Comm_irebuild_join`.
+/// that is dead, says who takes which place: its k-th entry is the process that takes the k-th
+/// failed rank, by its rank in the group of `aux_intercomm` that is not ours (`is_local` 0) or in
+/// ours (`is_local` 1). The replacements call `FAMPI_Comm_irebuild_join`.
 ///
-/// `MPI_Comm_spawn`, and `MPI_Intercomm_merge` where it is used instead of this, are the program's
-/// own calls: MPI may not come back from them when a process dies in their middle.
+/// Several communicators can be rebuilt over one link, one after the other, such as the world, the
+/// rows and the columns of a grid. Then all survivors call it in the same order, each for the
+/// communicators that it has, also for those that have lost nobody (`N_ranks` 0): a replacement's
+/// k-th join is for the k-th. Who gets an error for one of them goes on with the next, too: others
+/// wait there. One of which nobody is left cannot be rebuilt: `MPI_Comm_split` of the new world
+/// makes it. Free the old ones, and the link, when all have all, as a block on the new world says.
 ///
-/// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process died meanwhile: shrink
-/// and spawn again; and on all others when `root` has given another number than that of the failed
-/// ranks, which is `FAMPI_ERR_ARG` of this call there. It returns that also for `is_local` 1;
-/// `FAMPI_ERR_COMM`, `FAMPI_ERR_COUNT`.
+/// A link is in use like a communicator (`FAMPI_Init`), by a call of both of its groups; otherwise
+/// the first rebuild over it takes it into use, to which all of its processes have to come.
+/// That of `FAMPI_Comm_spawn` is in use.
+///
+/// Waiting returns `FAMPI_ERR_CREATION`, on all living ranks, when a process of the link died
+/// meanwhile, which ends all rebuilds over it: shrink and spawn again; and on all others when
+/// `root` has given another number than that of the failed ranks, or a rank that the link does not
+/// have, which is `FAMPI_ERR_ARG` of this call there. Otherwise `FAMPI_ERR_COMM`,
+/// `FAMPI_ERR_COUNT`.
 ///
 /// # Safety
 ///
@@ -214,35 +169,37 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild(
     enter(|state| {
         // SAFETY: our caller's promise.
         let ranks = unsafe { list(N_ranks, ranks) }?;
-        if newcomm.is_null() || request.is_null() || is_local != 0 {
+        if newcomm.is_null() || request.is_null() || !(0..=1).contains(&is_local) {
             return Err(FAMPI_ERR_ARG);
         }
-        check_link(aux_intercomm)?;
+        let groups = groups_of(aux_intercomm)?;
         let state = State::started(state)?;
         let failed = state.comm(comm)?;
-        let dead = state.guest.left_out(failed);
         let (me, size) = place_in(comm)?;
-        let mut taken: Vec<c_int> = ranks.to_vec();
-        taken.sort_unstable();
-        taken.dedup();
-        let fits = taken.len() == dead.len() && taken.first().is_none_or(|first| *first >= 0);
         if !(0..size).contains(&root) {
             return Err(FAMPI_ERR_ARG);
         }
-        let is_dead = |rank: c_int| dead.contains((rank as u32).into());
+        let vacant = left_out(state, comm)?.unwrap_or_default();
+        let vacant: Vec<u32> = vacant.into_iter().map(c_int::cast_unsigned).collect();
+        let is_dead = |rank: c_int| vacant.contains(&rank.cast_unsigned());
         let root = (root..size).chain(0..root).find(|rank| !is_dead(*rank)).unwrap_or(root);
-        if me == root && !fits {
-            // The others wait for this rank's word.
-            state.guest.refuse_repair(failed);
+        let mut taken: Vec<c_int> = ranks.to_vec();
+        taken.sort_unstable();
+        taken.dedup();
+        let most = groups[usize::from(is_local == 0)];
+        let fits = taken.len() == vacant.len() && taken.iter().all(|it| (0..most).contains(it));
+        let (rank, size, is_root) = (me.cast_unsigned(), size.cast_unsigned(), me == root);
+        let ranks = ranks.iter().map(|rank| rank.cast_unsigned()).collect();
+        let replacements = is_root.then_some(Replacements { are_local: is_local == 1, ranks });
+        let root = root.cast_unsigned();
+        let survivor = Survivor { comm: failed, rank, root, size, vacant, replacements };
+        let plan = Plan::new(aux_intercomm, Some(survivor));
+        if is_root && !fits {
+            rebuild::refuse(state, &plan);
             return Err(FAMPI_ERR_ARG);
         }
-        let seats = (me == root).then(|| {
-            ranks.iter().zip(dead.iter()).map(|(new, dead)| (*new as u32, dead.number())).collect()
-        });
-        let seat = Seat::Survivor { rank: me as u32, seats };
-        let plan = Plan::new(aux_intercomm, seat);
-        let repairing = state.guest.repair(failed);
-        add(state, Stage::Rebuild(repairing, plan), newcomm, request)
+        let stage = rebuild::begin(state, plan);
+        add(state, stage, newcomm, request)
     })
 }
 
@@ -260,22 +217,27 @@ pub(crate) unsafe fn igrow(
     request: *mut MPI_Request,
 ) -> c_int {
     enter(|state| {
-        check_link(link)?;
+        groups_of(link)?;
         let state = State::started(state)?;
         let living = state.comm(comm)?;
-        let (me, size) = place_in(comm)?;
-        let seats = (me == 0).then(|| (0..new as u32).map(|at| (at, size as u32 + at)).collect());
-        let plan = Plan::new(link, Seat::Survivor { rank: me as u32, seats });
-        let repairing = state.guest.repair(living);
-        add(state, Stage::Rebuild(repairing, plan), newcomm, request)
+        let (me, old) = place_in(comm)?;
+        let (rank, old, new) = (me.cast_unsigned(), old.cast_unsigned(), new.cast_unsigned());
+        let ranks = (0..new).collect();
+        let replacements = (rank == 0).then_some(Replacements { are_local: false, ranks });
+        let (size, vacant) = (old + new, (old..old + new).collect());
+        let survivor = Survivor { comm: living, rank, root: 0, size, vacant, replacements };
+        let stage = rebuild::begin(state, Plan::new(link, Some(survivor)));
+        add(state, stage, newcomm, request)
     })
 }
 
 /// The part of a replacement in `FAMPI_Comm_irebuild`: `aux_intercomm` links it to the survivors
-/// (`FAMPI_Comm_get_parent`). A wait for the request keeps to its timeout, however late the
-/// survivors come.
+/// (`FAMPI_Comm_get_parent`). A process that is to have ranks of several communicators calls it for
+/// one after the other. A wait for the request keeps to its timeout, however late the survivors
+/// come.
 ///
-/// Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed.
+/// Waiting returns `FAMPI_ERR_CREATION` when the rebuild failed: this process is not needed, unless
+/// it has joined another communicator over this link, which lives on and recovers.
 ///
 /// # Safety
 ///
@@ -290,14 +252,9 @@ pub unsafe extern "C" fn FAMPI_Comm_irebuild_join(
         if newcomm.is_null() || request.is_null() {
             return Err(FAMPI_ERR_ARG);
         }
-        check_link(aux_intercomm)?;
+        groups_of(aux_intercomm)?;
         let state = State::started(state)?;
-        let plan = Plan::new(aux_intercomm, Seat::Replacement);
-        add(state, Stage::Rebuild(Guest::enter_repair(), plan), newcomm, request)
+        let stage = rebuild::begin(state, Plan::new(aux_intercomm, None));
+        add(state, stage, newcomm, request)
     })
-}
-
-/// MPI knows this handle, and it links two groups.
-fn check_link(raw: MPI_Comm) -> Result<()> {
-    if links_two_groups(raw)? { Ok(()) } else { Err(FAMPI_ERR_COMM) }
 }

@@ -61,6 +61,7 @@ pub unsafe extern "C" fn FAMPI_Comm_spawn(
             }
             of_error(&error)
         })?;
+        state.watch_link(made)?;
         // SAFETY: asked for null above, and the rest is our caller's promise.
         unsafe { put(intercomm, made) }
     })
@@ -110,7 +111,11 @@ pub unsafe extern "C" fn FAMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
 /// The link of a process that was started by [`FAMPI_Comm_spawn`].
 fn own_link(state: &mut State) -> Result<Option<MPI_Comm>> {
     let link = state.guest.with_mpi(fampi_core::mpi::MpiPlatform::link_to_parents);
-    link.map_err(|error| of_error(&error))
+    let link = link.map_err(|error| of_error(&error))?;
+    if let Some(link) = link {
+        state.watch_link(link)?;
+    }
+    Ok(link)
 }
 
 /// The link of a process that was started by [`FAMPI_Comm_spawn`], asked for in a call of its own.

@@ -203,6 +203,7 @@ impl State {
     fn clear(&mut self, freed: &Freed) {
         while let Some(raw) = freed.comms.borrow_mut().pop() {
             self.refused.retain(|refused| *refused != raw);
+            self.guest.with_mpi(|mpi| mpi.forget_link(raw));
             if let Some(at) = self.comms.iter().position(|known| known.raw == raw) {
                 let comm = self.comms.swap_remove(at).comm;
                 self.guest.abandon(comm);
@@ -314,6 +315,11 @@ impl State {
         mark(raw, self.attribute)?;
         self.comms.push(Known { raw, comm });
         Ok(())
+    }
+
+    /// A link is in use from now on, until the program frees it.
+    pub(crate) fn watch_link(&self, link: ffi::MPI_Comm) -> Result<()> {
+        mark(link, self.attribute)
     }
 
     /// The entry of a request of ours that the program has not freed.

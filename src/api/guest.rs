@@ -27,7 +27,7 @@ use crate::{
 mod copies;
 mod recover;
 
-pub use recover::{Repairing, Shrinking, Task};
+pub use recover::{Repairing, Reporting, Shrinking, Task};
 
 /// A process whose program owns its MPI.
 pub struct Guest {

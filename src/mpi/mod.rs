@@ -42,7 +42,8 @@ pub use self::{
     facts::{Facts, Holdings, facts},
     lifecycle::{
         adopt::Adopted,
-        rebuild_ranks::{Expected, Seat},
+        links::Gathering,
+        rebuild_ranks::{Replacements, Seat, Seating},
         spawn::Command,
         watchdog::before_mpi,
     },

@@ -119,10 +119,17 @@ impl Handshake {
         Self { goal, stage, attempts: 1, limit: 1, welcome: false }
     }
 
-    /// Refuses to take part in a repair: the vote of a survivor that knows, alone, that it cannot
-    /// be. The others get the verdict.
+    /// Refuses to take part in a repair: the vote of a survivor that does not wait for the verdict,
+    /// which the others get.
     pub fn refuse(out: &mut Vec<Order>) {
         out.extend([Order::Vote(false), Order::Fail]);
+    }
+
+    /// Begins a repair that cannot be, as this survivor knows alone: like all others it waits for
+    /// the verdict.
+    pub fn decline(out: &mut Vec<Order>) -> Self {
+        out.push(Order::Vote(false));
+        Self { goal: Goal::Repair, stage: Stage::Ready, attempts: 1, limit: 1, welcome: true }
     }
 
     /// Joins a rebuild that is in this attempt, in its new universe.

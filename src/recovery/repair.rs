@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::course::Course;
 use crate::{
-    engine::{CommKey, Engine},
+    engine::{BlockKey, CommKey, Engine},
     protocol::handshake::{Goal, Handshake, Order},
 };
 
@@ -47,6 +47,22 @@ impl Repair {
         let mut orders = Vec::new();
         // Those who are linked were chosen by the program: another attempt needs another link.
         let handshake = Handshake::start(Goal::Repair, 1, &mut orders);
+        Self::begin(engine, failed, handshake, orders)
+    }
+
+    /// Begins at a survivor that knows that it cannot be.
+    pub(crate) fn decline(engine: &mut Engine, failed: CommKey) -> Self {
+        let mut orders = Vec::new();
+        let handshake = Handshake::decline(&mut orders);
+        Self::begin(engine, failed, handshake, orders)
+    }
+
+    fn begin(
+        engine: &mut Engine,
+        failed: CommKey,
+        handshake: Handshake,
+        orders: Vec<Order>,
+    ) -> Self {
         let course = Course::new(handshake, orders);
         let mut repair = Self { course, voters: Some(failed), made: None };
         let first = repair.task(engine);
@@ -58,6 +74,21 @@ impl Repair {
     pub(crate) fn enter() -> Self {
         let course = Course::new(Handshake::enter(), Vec::new());
         Self { course, voters: None, made: None }
+    }
+
+    /// Starts a block of the failed communicator that names its dead, as one of a larger
+    /// communicator has done; its verdict is of no meaning.
+    pub(crate) fn report(engine: &mut Engine, failed: CommKey) -> BlockKey {
+        engine.start_step(failed, true)
+    }
+
+    /// Ends it, if all have voted.
+    pub(crate) fn is_reported(engine: &mut Engine, report: BlockKey) -> bool {
+        let is_over = engine.verdict(report).is_some();
+        if is_over {
+            engine.end_step(report);
+        }
+        is_over
     }
 
     /// Says at a survivor that it takes no part: the others fail.

@@ -28,5 +28,8 @@ fn a_shrink_is_a_request_of_a_block_and_leaves_the_old_communicator() {
 
 #[test]
 fn a_replacement_may_be_a_process_that_was_there_before() {
-    expect(&papers(5, "aside"), 4, ": passed").expect_orderly(4);
+    for (where_it_is, ranks) in [("aside", 5), ("beside", 6)] {
+        let living = ranks as usize - 1;
+        expect(&papers(ranks, where_it_is), living, ": passed").expect_orderly(living);
+    }
 }

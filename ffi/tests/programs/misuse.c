@@ -58,7 +58,7 @@ static void starts(void)
   FAILS(FAMPI_ERR_COMM, FAMPI_Comm_irebuild_join(MPI_COMM_NULL, &comm, &made));
   FAILS(FAMPI_ERR_COUNT, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, -1, NULL, 0, &comm, &made));
   FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 1, NULL, 0, &comm, &made));
-  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 0, NULL, 1, &comm, &made));
+  FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, link, 0, NULL, 2, &comm, &made));
   FAILS(FAMPI_ERR_ARG, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 9, link, 0, NULL, 0, &comm, &made));
   FAILS(FAMPI_ERR_COMM, FAMPI_Comm_irebuild(MPI_COMM_WORLD, 0, parts, 0, NULL, 0, &comm, &made));
   FAILS(FAMPI_ERR_ARG, FAMPI_Comm_get_parent(NULL));

@@ -143,16 +143,19 @@ static void a_death(MPI_Comm comm)
   MPI_Comm_free(&living);
 }
 
-/* The last rank stands aside from the launch on, and takes the place of rank 1. */
-static void one_that_was_there(void)
+/* The last rank stands aside from the launch on, and takes the place of rank 1. In the link it is
+ * in the other group, or in that of the survivors; then rank 0 of the launch, which is in no
+ * communicator that is rebuilt, is the other group. */
+static void one_that_was_there(int is_local)
 {
-  const int aside = size - 1, victim = 1;
+  const int aside = size - 1, victim = 1 + is_local, first = is_local;
   int sum = 0, me, all, ranks[1] = {0};
   MPI_Comm failed_one = MPI_COMM_NULL, living = MPI_COMM_SELF, bridge, link;
   MPI_Comm world = MPI_COMM_NULL;
   MPI_Request block, request;
-  MPI_Comm_split(MPI_COMM_WORLD, rank == aside ? MPI_UNDEFINED : 0, rank, &failed_one);
-  if (rank != aside) {
+  MPI_Comm_split(MPI_COMM_WORLD, rank == aside || rank < first ? MPI_UNDEFINED : 0, rank,
+                 &failed_one);
+  if (rank != aside && rank >= first) {
     OK(MPI_TryBlock_start(failed_one, MPI_TRYBLOCK_GLOBAL, &block));
     if (rank == victim) die();
     EXPECT(MPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 0, NULL));
@@ -164,14 +167,24 @@ static void one_that_was_there(void)
   /* MPI makes no link over a communicator that has lost a rank. */
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPIX_Comm_shrink(MPI_COMM_WORLD, &bridge);
-  OK(MPI_Intercomm_create(living, 0, bridge, rank == aside ? 0 : aside - 1, 7, &link));
+  if (is_local) {
+    ranks[0] = aside - 1 - first;
+    MPI_Comm_split(bridge, rank < first, rank, &living);
+    OK(MPI_Intercomm_create(living, 0, bridge, rank < first ? first : 0, 7, &link));
+    if (rank < first) {
+      OK(FAMPI_Init(link));
+      return;
+    }
+  } else {
+    OK(MPI_Intercomm_create(living, 0, bridge, rank == aside ? 0 : aside - 1, 7, &link));
+  }
   if (rank == aside) OK(MPI_Comm_irebuild_join(link, &world, &request));
-  else OK(MPI_Comm_irebuild(failed_one, 0, link, 1, ranks, 0, &world, &request));
+  else OK(MPI_Comm_irebuild(failed_one, 0, link, 1, ranks, is_local, &world, &request));
   OK(MPI_Wait_local(&request, MPI_STATUS_IGNORE, MPI_TIMEOUT_ZERO));
   OK(MPI_Request_free(&request));
   MPI_Comm_rank(world, &me);
   MPI_Comm_size(world, &all);
-  CHECK(all == size - 1 && me == (rank == aside ? victim : rank));
+  CHECK(all == size - 1 - first && me == (rank == aside ? victim : rank) - first);
   OK(MPI_TryBlock_start(world, MPI_TRYBLOCK_GLOBAL, &block));
   MPI_Iallreduce(&me, &sum, 1, MPI_INT, MPI_SUM, world, &request);
   OK(commit(&block, 1, &request));
@@ -185,8 +198,8 @@ int main(int argc, char **argv)
 {
   MPI_Comm world;
   begin(&argc, &argv);
-  if (strcmp(argv[1], "aside") == 0) {
-    one_that_was_there();
+  if (strcmp(argv[1], "aside") == 0 || strcmp(argv[1], "beside") == 0) {
+    one_that_was_there(argv[1][0] == 'b');
   } else {
     MPI_Comm_dup(MPI_COMM_WORLD, &world);
     with_collective(world);

@@ -2,7 +2,7 @@
 
 use super::{Guest, GuestComm};
 use crate::{
-    engine::making::Making as _,
+    engine::{BlockKey, making::Making as _},
     error::Error,
     recovery::{
         creation::{Creation, Kind},
@@ -17,6 +17,10 @@ pub struct Shrinking {
     creation: Creation,
 }
 
+/// A block of [`Guest::name_dead`].
+#[derive(Debug)]
+pub struct Reporting(BlockKey);
+
 /// A communicator of survivors and replacements in the making, by calls and with a handle that the
 /// binding owns: it does what [`Guest::next_task`] says.
 pub struct Repairing {
@@ -30,14 +34,36 @@ impl Guest {
         Repairing { repair: Repair::start(&mut self.engine, failed.0) }
     }
 
+    /// The part of a survivor that knows that it cannot be.
+    pub fn decline_repair(&mut self, failed: GuestComm) -> Repairing {
+        Repairing { repair: Repair::decline(&mut self.engine, failed.0) }
+    }
+
     /// The part of a replacement in that.
     pub fn enter_repair() -> Repairing {
         Repairing { repair: Repair::enter() }
     }
 
-    /// The part of a survivor that cannot take part: the others fail.
+    /// The part of a survivor that does not even wait for the others, which fail.
     pub fn refuse_repair(&mut self, failed: GuestComm) {
         Repair::refuse(&mut self.engine, failed.0);
+    }
+
+    /// Starts a block that names the dead of a communicator, before a repair of it. All survivors
+    /// do so, where only a larger communicator has named them.
+    pub fn name_dead(&mut self, failed: GuestComm) -> Reporting {
+        Reporting(Repair::report(&mut self.engine, failed.0))
+    }
+
+    /// The same, by one who does not wait for it.
+    pub fn name_dead_unheard(&mut self, failed: GuestComm) {
+        let report = Repair::report(&mut self.engine, failed.0);
+        self.engine.detach(report);
+    }
+
+    /// True, once, when that is over.
+    pub fn is_reported(&mut self, reporting: &Reporting) -> bool {
+        Repair::is_reported(&mut self.engine, reporting.0)
     }
 
     /// Goes on with a repair, whose last task is done, as far as possible; gives the next task.

@@ -219,16 +219,23 @@ impl Comm {
         Self::made("MPIX_Comm_shrink", code, raw)?.ok_or(absent("MPIX_Comm_shrink"))
     }
 
-    /// `MPI_Intercomm_create`: links our group, led by its first, to the group behind `remote`.
-    pub(in crate::mpi) fn link(&self, bridge: Option<&Self>, remote: u32) -> Checked<Self> {
+    /// `MPI_Intercomm_create`: links our group to another one. Its leader knows the other one, by a
+    /// communicator that has both. New processes are `behind`.
+    pub(in crate::mpi) fn link(
+        &self,
+        leader: u32,
+        other: Option<(&Self, u32)>,
+        behind: bool,
+    ) -> Checked<Self> {
         const TAG: c_int = 77;
-        // The leader of the new processes is linked to the first of the old ones.
-        let _inside = inside::meeting(remote == 0);
-        let (bridge, remote) = (bridge.map_or(self.raw, |bridge| bridge.raw), remote.cast_signed());
-        let mut raw = null();
+        let _inside = inside::meeting(behind);
+        let (bridge, remote) = other.map_or((self.raw, 0), |(bridge, rank)| (bridge.raw, rank));
+        let (leader, remote, mut raw) = (leader.cast_signed(), remote.cast_signed(), null());
         let code = {
             // SAFETY: both handles are live; MPI looks at the bridge only at the two leaders.
-            unsafe { ffi::MPI_Intercomm_create(self.raw, 0, bridge, remote, TAG, &raw mut raw) }
+            unsafe {
+                ffi::MPI_Intercomm_create(self.raw, leader, bridge, remote, TAG, &raw mut raw)
+            }
         };
         Self::made("MPI_Intercomm_create", code, raw)?.ok_or(absent("MPI_Intercomm_create"))
     }

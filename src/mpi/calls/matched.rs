@@ -138,3 +138,9 @@ pub(in crate::mpi) fn take_word(comm: &Comm, from: u32, tag: u32) -> Checked<boo
     })?;
     Ok(true)
 }
+
+/// Waits for a message without contents.
+pub(in crate::mpi) fn await_word(comm: &Comm, from: u32, tag: u32) -> Checked<()> {
+    while !take_word(comm, from, tag)? {}
+    Ok(())
+}

@@ -16,7 +16,7 @@ use crate::{
     mpi::{
         calls::{
             comm::Comm,
-            library::{self, Checked, Refusal},
+            library::{self, Checked},
             ulfm::{self, Ulfm},
         },
         deaths::{observer, watcher},
@@ -195,8 +195,9 @@ fn meet(
     ulfm: &Ulfm,
 ) -> Checked<(Comm, Comm, Acquaintance, u64)> {
     let made = users.duplicate().and_then(|frames| Ok((frames, users.duplicate()?)));
-    let (frames, source) = all_or_nobody(users, ulfm, made)?;
-    let (met, name) = all_or_nobody(&source, ulfm, tell_of_oneself(&source, universe))?;
+    let (frames, source) = groups::all_or_nobody(users, ulfm, &[], made)?;
+    let (met, name) =
+        groups::all_or_nobody(&source, ulfm, &[], tell_of_oneself(&source, universe))?;
     Ok((frames, source, met, name))
 }
 
@@ -210,20 +211,4 @@ fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance
     let mut name = (now ^ u64::from(std::process::id()) << 40).to_le_bytes();
     source.spread(&mut name, 0)?;
     Ok((met, u64::from_le_bytes(name)))
-}
-
-/// What was made with the others on this communicator, if all living ranks have it. They wait for
-/// each other here, and whoever lacks it first frees those who wait for this rank there.
-fn all_or_nobody<T>(comm: &Comm, ulfm: &Ulfm, made: Checked<T>) -> Checked<T> {
-    if !this_mpi::can_agree(comm) {
-        return made;
-    }
-    if made.is_err() {
-        comm.revoke(ulfm);
-    }
-    let all = comm.unanimous_in_time(ulfm, made.is_ok());
-    made.and_then(|made| {
-        let elsewhere = Refusal { call: "MPIX_Comm_agree", class: library::PROC_FAILED };
-        if all { Ok(made) } else { Err(elsewhere) }
-    })
 }

@@ -13,7 +13,7 @@ use crate::{
     mpi::{
         calls::{
             comm::Comm,
-            library::{Checked, Refusal},
+            library::{Checked, PROC_FAILED, Refusal},
             ulfm::Ulfm,
         },
         deaths::watcher,
@@ -35,6 +35,28 @@ pub(in crate::mpi) fn failed(refusal: Refusal, common: &[Comm], ulfm: &Ulfm) -> 
         comm.revoke(ulfm);
     }
     Error::CreationFailed
+}
+
+/// What was made with the others on this communicator, if all living ranks have it. They wait for
+/// each other here, and whoever lacks it first frees those who wait for this rank there, or in
+/// others.
+pub(super) fn all_or_nobody<T>(
+    comm: &Comm,
+    ulfm: &Ulfm,
+    others: &[Comm],
+    made: Checked<T>,
+) -> Checked<T> {
+    if made.is_err() {
+        others.iter().chain([comm]).for_each(|comm| comm.revoke(ulfm));
+    }
+    if !this_mpi::can_agree(comm) {
+        return made;
+    }
+    let all = comm.unanimous_in_time(ulfm, made.is_ok());
+    made.and_then(|made| {
+        let elsewhere = Refusal { call: "MPIX_Comm_agree", class: PROC_FAILED };
+        if all { Ok(made) } else { Err(elsewhere) }
+    })
 }
 
 /// Control channel and source of universe 0, and who is in it; on all living ranks of `comm`, or on

@@ -5,6 +5,7 @@
 //! origin                      who has started this process
 //! groups, spawn               communicators made together with others, and new processes
 //! newcomers                   new processes are watched while they start
+//! links                       groups of a program that are linked, taken into use
 //! rebuild_ranks               survivors and new processes of a user's communicator become one
 //! two_groups                  groups that become one
 //! chores                      what is done now and then while the engine waits
@@ -17,6 +18,7 @@ pub(super) mod chores;
 pub(super) mod exit;
 pub(super) mod groups;
 pub(super) mod interop;
+pub(super) mod links;
 pub(super) mod newcomers;
 pub(super) mod origin;
 pub(super) mod rebuild_ranks;

@@ -1,5 +1,5 @@
 //! Replacements by `MPI_Comm_spawn`: the lowest survivor spawns alone, then all link up. A program
-//! that owns its MPI gets the link, and does the rest by itself.
+//! that owns its MPI gets the link, which is in use ([`links`](super::links)).
 //!
 //! ```text
 //! root        spawn ─ merge ─┐ bridge
@@ -79,12 +79,29 @@ impl MpiPlatform {
         count: u32,
     ) -> Result<Comm, Error> {
         let again = || spawn(&Program::this(count)?);
+        self.merge_with_new((old, living), count, again).map(|(_, merged)| merged)
+    }
+
+    /// The link of [`Self::link_to_new`], and all who are linked by it.
+    fn merge_with_new(
+        &self,
+        (old, living): (&Comm, &Comm),
+        count: u32,
+        start: impl FnOnce() -> Checked<Comm>,
+    ) -> Result<(Comm, Comm), Error> {
         let mut common = vec![*living];
-        let Linked { link, bridge } = self.link_to_new((old, living), count, again, &mut common)?;
-        let merged = confirm(old, self.ulfm, two_groups::merge(&link, false));
-        common.extend(merged.as_ref().ok());
-        let released = merged.and_then(|merged| release(bridge).map(|()| merged));
-        released.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))
+        let Linked { link, bridge } = self.link_to_new((old, living), count, start, &mut common)?;
+        let merged = release(bridge).and_then(|()| two_groups::merge(&link, false));
+        if merged.is_err() {
+            // Others may be inside the call, and wait for this rank.
+            link.revoke(self.ulfm);
+        }
+        let merged = confirm(old, self.ulfm, merged);
+        let merged = merged.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))?;
+        if let Err(refusal) = release(bridge) {
+            tracing::debug!(?refusal, "a new process died: whoever needs it will see");
+        }
+        Ok((link, merged))
     }
 
     /// A link from `living` to new processes, which its first one has started by `start`. What
@@ -97,8 +114,7 @@ impl MpiPlatform {
         common: &mut Vec<Comm>,
     ) -> Result<Linked, Error> {
         let ulfm = self.ulfm;
-        let hints = Information::for_links();
-        let own = hints.and_then(|hints| living.duplicate_with(hints.0));
+        let own = linkable(living);
         let own = own.map_err(|refusal| groups::failed(refusal, common, ulfm))?;
         common.push(own);
         let root = living.rank() == Rank::new(0);
@@ -118,7 +134,7 @@ impl MpiPlatform {
         // What failed long ago may have locked it since.
         this_mpi::before_creation();
         let linked = word.and_then(|word| match word {
-            GO => two_groups::link(&own, bridge.as_ref(), 1),
+            GO => two_groups::link(&own, 0, bridge.as_ref().map(|bridge| (bridge, 1)), false),
             class => Err(Refusal { call: "MPI_Comm_spawn", class }),
         });
         common.extend(bridge);
@@ -129,8 +145,8 @@ impl MpiPlatform {
         }
         let linked = confirm(old, ulfm, linked);
         common.extend(linked.as_ref().ok());
-        let released = linked.and_then(|link| release(bridge).map(|()| Linked { link, bridge }));
-        released.map_err(|refusal| {
+        let linked = linked.map(|link| Linked { link, bridge });
+        linked.map_err(|refusal| {
             let error = groups::failed(refusal, common, ulfm);
             if refusal.call != "MPI_Comm_spawn" || refusal.is_failure() {
                 return error;
@@ -150,17 +166,8 @@ impl MpiPlatform {
     pub(in crate::mpi) fn join_universe(&mut self) -> Result<Made, Error> {
         let (parent, siblings) = self.spawned.ok_or(Error::NotNeeded)?;
         let mut common = vec![parent, siblings];
-        let linked = link_to_old(&parent, &siblings, &mut common);
-        let made = linked.and_then(|(link, bridge)| {
-            let merged = two_groups::merge(&link, true)?;
-            common.push(merged);
-            hear(&bridge).map(|_| merged)
-        });
-        let joined = match made {
-            Ok(source) => {
-                common.push(source);
-                self.settle_universe(source, &[], &common)
-            }
+        let joined = match merge_with_old(&parent, &siblings, &mut common) {
+            Ok((_, source)) => self.settle_universe(source, &[], &common),
             Err(refusal) => Err(groups::failed(refusal, &common, self.ulfm)),
         };
         watchdog::set_parent(None);
@@ -201,8 +208,10 @@ impl MpiPlatform {
             let information = unsafe { Information::from_program(information) }?;
             spawn(&Program { file, arguments, count, information })
         };
-        let linked = self.link_to_new((&living, &living), count, start, &mut vec![living])?;
-        Ok(linked.link.given_away().raw())
+        let (link, merged) = self.merge_with_new((&living, &living), count, start)?;
+        let link = link.given_away();
+        self.use_link(link, merged);
+        Ok(link.raw())
     }
 
     /// The link to those who have started this process by [`Self::spawn_for`]; `None` when it was
@@ -220,10 +229,13 @@ impl MpiPlatform {
         let Some(parent) = parent else { return Ok(None) };
         let siblings = Comm::world()?;
         let mut common = vec![parent];
-        let link = link_to_old(&parent, &siblings, &mut common).map(|(link, _)| link);
+        let made = merge_with_old(&parent, &siblings, &mut common);
         watchdog::set_parent(None);
-        let link = link.map_err(|refusal| groups::failed(refusal, &common, self.ulfm))?;
-        Ok(Some(link.given_away().raw()))
+        let made = made.map_err(|refusal| groups::failed(refusal, &common, self.ulfm));
+        let (link, merged) = made?;
+        let link = link.given_away();
+        self.use_link(link, merged);
+        Ok(Some(link.raw()))
     }
 }
 
@@ -235,16 +247,24 @@ struct Linked {
     bridge: Option<Comm>,
 }
 
-/// The part of new processes in a link: the one who started them, and all of them. Gives the
-/// bridge, too.
-fn link_to_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<(Comm, Comm)> {
+/// A duplicate that can be linked to another group.
+pub(super) fn linkable(comm: &Comm) -> Checked<Comm> {
+    comm.duplicate_with(Information::for_links()?.0)
+}
+
+/// The part of new processes in a link, and all who are linked by it: the one who started them,
+/// and all of them.
+fn merge_with_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<(Comm, Comm)> {
     let bridge = two_groups::merge(parent, true)?;
     common.push(bridge);
     hear(parent)?;
-    let link = two_groups::link(siblings, Some(&bridge), 0)?;
+    let link = two_groups::link(siblings, 0, Some((&bridge, 0)), true)?;
     common.push(link);
     hear(&bridge)?;
-    Ok((link, bridge))
+    let merged = two_groups::merge(&link, true)?;
+    common.push(merged);
+    hear(&bridge)?;
+    Ok((link, merged))
 }
 
 /// The root says that all others have what was made last.

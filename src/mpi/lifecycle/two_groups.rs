@@ -6,9 +6,14 @@ use crate::mpi::{
 };
 
 /// [`Comm::link`].
-pub(super) fn link(own: &Comm, bridge: Option<&Comm>, remote: u32) -> Checked<Comm> {
-    let leader = bridge.map(|bridge| Leader { comm: *bridge, rank: remote, is_remote: false });
-    while_linking(Linking { comm: *own, leader }, || own.link(bridge, remote))
+pub(super) fn link(
+    own: &Comm,
+    leader: u32,
+    other: Option<(&Comm, u32)>,
+    behind: bool,
+) -> Checked<Comm> {
+    let led = other.map(|(bridge, rank)| Leader { comm: *bridge, rank, is_remote: false });
+    while_linking(Linking { comm: *own, leader: led }, || own.link(leader, other, behind))
 }
 
 /// [`Comm::merge`].

@@ -38,7 +38,7 @@ use crate::mpi::calls::{
     comm::Comm,
     inside,
     library::{self, PROC_FAILED},
-    ulfm,
+    ulfm::{self, Ulfm},
 };
 
 const APPEND: &CStr = c"ompi_comm_request_schedule_append_w_flags";
@@ -114,7 +114,12 @@ impl Linking {
             // SAFETY: a live communicator that has this rank.
             !unsafe { (functions().is_active)(comm.raw(), rank.cast_signed(), is_remote) }
         });
-        let is_disturbed = |ulfm| inside::nested(|| self.comm.disturbance(ulfm)).is_some();
+        // The other leader may have given up, and revoked what it is known by.
+        let comms = [Some(self.comm), self.leader.map(|leader| leader.comm)];
+        let is_disturbed = |ulfm: &'static Ulfm| {
+            let disturbance = |comm: Comm| inside::nested(|| comm.disturbance(ulfm));
+            comms.into_iter().flatten().find_map(disturbance).is_some()
+        };
         is_dead || ulfm::find().is_some_and(is_disturbed)
     }
 }

@@ -402,16 +402,35 @@ impl Users {
     }
 }
 
+/// A link of two groups that the user has, and that is in use.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mpi) struct UsersLink {
+    pub(in crate::mpi) raw: ffi::MPI_Comm,
+    /// All of its processes, group by group.
+    pub(in crate::mpi) merged: Comm,
+    /// The first rank in that of our own group, and of the other one.
+    pub(in crate::mpi) own: u32,
+    pub(in crate::mpi) other: u32,
+    /// How many communicators were rebuilt over it, or are.
+    pub(in crate::mpi) rebuilds: u32,
+}
+
 /// The communicators of the user.
 #[derive(Default)]
 pub(in crate::mpi) struct UsersComms {
     pub(in crate::mpi) comms: Vec<(DataId, UniverseId, Comm)>,
+    pub(in crate::mpi) links: Vec<UsersLink>,
 }
 
 impl UsersComms {
     /// Drops a communicator that the user frees.
     pub(in crate::mpi) fn forget(&mut self, data: DataId) {
         self.comms.retain(|(known, ..)| *known != data);
+    }
+
+    /// The link, if it is in use.
+    pub(in crate::mpi) fn link(&mut self, raw: ffi::MPI_Comm) -> Option<&mut UsersLink> {
+        self.links.iter_mut().find(|known| known.raw == raw)
     }
 
     /// Why operations on a communicator of the user fail, or on any of them.

@@ -205,14 +205,14 @@ fn a_recovery_ends_alike_for_all_whoever_dies_in_whichever_step() {
 
 #[test]
 fn a_repair_of_a_program_ends_alike_for_all_whoever_dies_in_whichever_step() {
-    check(Recovery { crashes: 1, ..Recovery::repair(2) }, 44);
-    check(Recovery { crashes: 1, ..Recovery::repair(3) }, 1018);
-    check(Recovery { crashes: 2, ..Recovery::repair(3) }, 3503);
-    for (refuser, states) in [242, 227].into_iter().enumerate() {
+    check(Recovery { crashes: 1, ..Recovery::repair(2) }, 49);
+    check(Recovery { crashes: 1, ..Recovery::repair(3) }, 1062);
+    check(Recovery { crashes: 2, ..Recovery::repair(3) }, 3644);
+    for (refuser, states) in [256, 388].into_iter().enumerate() {
         let refuser = Some(refuser);
         check(Recovery { crashes: 1, refuser, ..Recovery::repair(3) }, states);
     }
-    check(Recovery { crashes: 1, ..Recovery::repair(4) }, 63_529);
+    check(Recovery { crashes: 1, ..Recovery::repair(4) }, 66_681);
 }
 
 #[test]

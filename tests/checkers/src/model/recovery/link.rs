@@ -1,7 +1,8 @@
 //! A repair: a program that owns its MPI has spawned a replacement for the dead rank, and linked it
 //! to the survivors, after a block that has named the dead.
 //!
-//! The replacement comes to the call when it likes. The call has one result for all: success when
+//! The replacement comes to the call when it likes. The root agrees to begin when it has come, and
+//! declines when it, or the link, is no more. The call has one result for all: success when
 //! all in the link have entered it; failure when one of them is dead, or when the link was cut.
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
 
 use fampi::protocol::{
     commit::Commit,
-    handshake::{Goal, Handshake},
+    handshake::{Goal, Handshake, Order},
 };
 
 use super::{Process, State, Turn, Universe, play::Play};
@@ -60,7 +61,34 @@ pub(super) fn turns(state: &State, process: &Process) -> Option<Vec<Turn>> {
     Some(results.map(Turn::Return).collect())
 }
 
+/// The survivor that hears of the replacement.
+const ROOT: usize = 0;
+
+/// True when the root can say whether the repair is to begin.
+pub(super) fn can_hear(state: &State, process: &Process) -> bool {
+    let Link { members, entered, cut, .. } = &state.link;
+    let replacement = members.last().expect("in a repair there is one");
+    process.listens && (*cut || entered.contains(replacement) || !state.alive[*replacement])
+}
+
 impl Play<'_> {
+    /// The root has heard of the replacement.
+    pub(super) fn hear(&mut self) {
+        let Link { members, cut, .. } = &self.state.link;
+        let lives = members.last().is_some_and(|replacement| self.state.alive[*replacement]);
+        let begins = lives && !*cut;
+        self.process.listens = false;
+        self.answer(|out| {
+            if begins { Handshake::start(Goal::Repair, 1, out) } else { Handshake::decline(out) }
+        });
+    }
+
+    fn answer(&mut self, begin: impl FnOnce(&mut Vec<Order>) -> Handshake) {
+        let mut orders = Vec::new();
+        self.process.handshake = begin(&mut orders);
+        self.obey(&orders);
+    }
+
     /// The replacement comes.
     pub(super) fn come(&mut self) {
         let mut orders = Vec::new();
@@ -74,15 +102,22 @@ impl Play<'_> {
         self.setup.goal == Goal::Repair && universe == 0 && is_first()
     }
 
-    /// Takes the orders with which the repair began, or refuses it.
+    /// Takes the orders with which the repair began, or refuses it: the root without waiting.
     pub(super) fn begin_repair(&mut self) {
-        let mut orders = Vec::new();
-        if self.setup.refuser == Some(self.me) {
+        let refuses = self.setup.refuser == Some(self.me);
+        if refuses && self.me == ROOT {
+            let mut orders = Vec::new();
             Handshake::refuse(&mut orders);
+            self.obey(&orders);
+            self.state.link.cut = true;
+        } else if refuses {
+            self.state.link.cut = true;
+            self.answer(Handshake::decline);
+        } else if self.me == ROOT {
+            self.process.listens = true;
         } else {
-            self.process.handshake = Handshake::start(Goal::Repair, 1, &mut orders);
+            self.answer(|out| Handshake::start(Goal::Repair, 1, out));
         }
-        self.obey(&orders);
     }
 
     pub(super) fn enter_link(&mut self) {

@@ -82,6 +82,8 @@ struct Process {
     calls: Option<(u64, bool)>,
     next: Option<usize>,
     outcome: Option<Outcome>,
+    /// The root of a repair has not heard of the replacement yet.
+    listens: bool,
 }
 
 /// A message, and the universe that it belongs to.
@@ -113,8 +115,9 @@ pub enum Turn {
     Take(usize),
     Notice(usize),
     Return(bool),
-    /// The replacement of a repair comes.
+    /// The replacement of a repair comes, and the root hears of it.
     Come,
+    Hear,
     Die,
 }
 
@@ -137,7 +140,8 @@ impl Recovery {
         if let Some(turns) = link::turns(state, process) {
             return turns;
         }
-        let mut turns = Vec::new();
+        let hears = process.listens && link::can_hear(state, process);
+        let mut turns = Vec::from_iter(hears.then_some(Turn::Hear));
         if let Some((number, _)) = process.calls {
             let (entered, _) = &state.calls[&(process.universe, number)];
             let expected = || Self::expected(state, process);
@@ -233,6 +237,7 @@ impl Model for Recovery {
             calls: None,
             next: None,
             outcome: None,
+            listens: false,
         };
         let mut state = State {
             processes: (0..size).map(|_| Arc::new(process.clone())).collect(),

@@ -56,6 +56,7 @@ impl Play<'_> {
             }
             Turn::Return(worked) => self.come_back(worked),
             Turn::Come => self.come(),
+            Turn::Hear => self.hear(),
             Turn::Die => {}
         }
     }
@@ -241,6 +242,7 @@ impl Play<'_> {
                 calls: None,
                 next: None,
                 outcome: None,
+                listens: false,
             }));
             self.state.alive.push(true);
         }
