@@ -179,7 +179,9 @@ pub(crate) fn build_within(
             let sentence = format!("{name} is not built yet, {why}");
             return Err(Stopped { status, sentence }.into());
         }
-        End::Exited(_) | End::Deserted => bail!("{name} cannot be built: see above"),
+        End::Exited(_) | End::Crashed(_) | End::Deserted => {
+            bail!("{name} cannot be built: see above")
+        }
     }
     if let Some(step) = step {
         step.finish();

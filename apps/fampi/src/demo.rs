@@ -119,7 +119,9 @@ fn solve(mut command: Command, ranks: u32, kills: &[Kill], log: &Path) -> Result
         let how = match finished.end {
             End::TimedOut => format!("did not end within {} s", LIMIT.as_secs()),
             End::Interrupted(_) => "was interrupted".to_owned(),
-            End::Exited(_) | End::Deserted => format!("ended with status {}", verdict.status),
+            End::Exited(_) | End::Crashed(_) | End::Deserted => {
+                format!("ended with status {}", verdict.status)
+            }
         };
         let printed = fs::read_to_string(log).unwrap_or_default();
         let last: Vec<&str> = printed.lines().rev().take(8).collect();

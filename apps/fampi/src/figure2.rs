@@ -118,13 +118,15 @@ impl Study {
                 End::TimedOut => {
                     format!("it did not end within {} s", options.timeout.as_secs())
                 }
-                End::Exited(_) | End::Deserted if status == 0 => {
+                End::Exited(_) | End::Crashed(_) | End::Deserted if status == 0 => {
                     let right = self.check(situation, options, &finished.lines);
                     let recording = Recording::of_folder(trace.path())?.unwrap_or_default();
                     let parts = right.and_then(|()| Parts::of(&recording, situation.deaths()));
                     return Ok(Ended::Judged(parts));
                 }
-                End::Exited(_) | End::Deserted => format!("it ended with status {status}"),
+                End::Exited(_) | End::Crashed(_) | End::Deserted => {
+                    format!("it ended with status {status}")
+                }
             };
             let started = fs::read_dir(trace.path())?.next().is_some();
             if started || chances == 0 {

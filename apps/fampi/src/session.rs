@@ -67,6 +67,8 @@ pub(crate) struct Script<'a> {
 pub(crate) enum End {
     /// By itself, with this status.
     Exited(u8),
+    /// By this signal, which did not come from us.
+    Crashed(i32),
     /// By us, at the time limit.
     TimedOut,
     /// By us, since it went on although no rank was left.
@@ -83,7 +85,7 @@ impl End {
             Self::TimedOut => 124,
             // What the ranks exited with is unknown.
             Self::Deserted => 1,
-            Self::Interrupted(signal) => 128 + signal as u8,
+            Self::Crashed(signal) | Self::Interrupted(signal) => 128 + signal as u8,
         }
     }
 }
@@ -379,8 +381,8 @@ fn forward(pid: i32, signal: i32) {
 fn conclude(child: &mut Child, ended: Option<End>) -> Result<End> {
     let status = child.wait().context("cannot wait for the launcher")?;
     Ok(ended.unwrap_or_else(|| {
-        let signal = status.signal().map(|signal| 128 + signal);
-        End::Exited(status.code().or(signal).unwrap_or(1) as u8)
+        let exited = || End::Exited(status.code().unwrap_or(1) as u8);
+        status.signal().map_or_else(exited, End::Crashed)
     }))
 }
 
@@ -399,5 +401,6 @@ mod tests {
         assert_eq!(End::Exited(7).status(), 7);
         assert_eq!(End::TimedOut.status(), 124);
         assert_eq!(End::Interrupted(SIGINT).status(), 130);
+        assert_eq!(End::Crashed(11).status(), 139);
     }
 }

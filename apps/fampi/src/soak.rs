@@ -257,7 +257,7 @@ impl Soak<'_> {
         let (outcome, mut reason) = match launched.end {
             End::TimedOut => (Outcome::Hang, format!("no end in {} s", LIMIT.as_secs())),
             End::Interrupted(_) => return Ok(None),
-            End::Exited(_) | End::Deserted => self.judge(round, &launched),
+            End::Exited(_) | End::Crashed(_) | End::Deserted => self.judge(round, &launched),
         };
         let outcome = match outcome {
             Outcome::Recovered if deaths == 0 => Outcome::Undisturbed,
@@ -289,6 +289,8 @@ impl Soak<'_> {
         if count.was_lost_in_the_start((self.ranks + round.spares) as usize) {
             let said = if reason.is_empty() { last_line(errors) } else { reason };
             (Outcome::Unstarted, said)
+        } else if let (End::Crashed(signal), 0, "") = (*end, count.finished, &*reason) {
+            (Outcome::Refused, status::crash(signal))
         } else if count.cut_short > 0 && count.finished == 0 && reason.is_empty() {
             // It took them with it.
             let (status, left) = (end.status(), count.cut_short);

@@ -24,7 +24,7 @@
 //! | we ended the run: at its time limit, by a signal | 124; 128 + the signal |
 //! | no process reported, and we killed one | the launcher's, or 1 if that is 0 |
 //! | no process reported: the program does not use the library | the launcher's |
-//! | no rank finished in order | the launcher's, or 1 if that is 0 |
+//! | no rank finished in order | the launcher's, or 1 if that is 0; its crash is told |
 //! | the launcher went on alone, until we ended it | the highest that a finished rank exited with |
 //! | the launcher's status names no signal (1 to 128, or above 192) | the launcher's: a rank's |
 //! | a process still ran, unfinished, when a launcher that failed was gone | the launcher's |
@@ -177,6 +177,9 @@ pub(crate) fn verdict(end: End, count: Count, kills: Kills) -> Verdict {
     if count.reported == 0 && launcher == 0 && kills.done > 0 {
         return told(1, unheard(kills.done));
     }
+    if let (End::Crashed(signal), 0) = (end, count.finished) {
+        return told(launcher, crash(signal));
+    }
     if count.reported > 0 && count.finished == 0 {
         return told(launcher.max(1), count.loss());
     }
@@ -202,6 +205,14 @@ pub(crate) fn verdict(end: End, count: Count, kills: Kills) -> Verdict {
         ),
         deaths => told(count.status, survived(deaths, kills.planned)),
     }
+}
+
+/// The launcher died by a signal before any rank had finished in order.
+pub(crate) fn crash(signal: i32) -> String {
+    format!(
+        "the launcher crashed (signal {signal}), and took the job with it: start the job again; \
+         --launcher node is another launcher"
+    )
 }
 
 /// We have killed processes of a program that says nothing.
@@ -319,6 +330,18 @@ mod tests {
         is(End::Exited(137), count(6, 4), 1, 0, "2 processes died (1 without a --kill)");
         is(End::Exited(139), count(5, 5), 1, 0, "status 139, but the ranks finished in order");
         is(End::Exited(137), Count { status: 3, ..count(6, 4) }, 2, 3, "as planned");
+    }
+
+    #[test]
+    fn a_launcher_that_crashes_is_told_unless_ranks_had_finished() {
+        let crashed = End::Crashed(11);
+        for count in [count(0, 0), count(4, 0), Count { cut_short: 2, ..count(4, 0) }] {
+            is(crashed, count, 0, 139, "the launcher crashed (signal 11)");
+        }
+        is(crashed, count(4, 4), 0, 0, "status 139, but the ranks finished in order");
+        is(crashed, Count { cut_short: 2, ..count(4, 1) }, 0, 139, "2 processes still ran");
+        // A rank's signal, which the launcher passes on, is no crash of it.
+        is(End::Exited(139), count(4, 0), 0, 139, "nobody survived");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How runs on real ranks end that cannot end well: never with status 0, and never without a
 //! sentence.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -91,4 +92,27 @@ fn a_death_that_the_program_itself_has_planned_is_told_as_one() {
     assert_eq!(output.status.code(), Some(0), "{told}");
     assert!(told.contains("died as planned") && !told.contains("without a --kill"), "{told}");
     assert!(told.contains("  death detected ") && told.contains("  step resumed "), "{told}");
+}
+
+/// The launcher of Open MPI can crash, for example when the root of a spawn dies in it.
+#[test]
+fn a_launcher_that_crashes_is_told_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mark = format!("9{}.5", std::process::id());
+    let ranks = format!(
+        "echo running > $FAMPI_STATUS_DIR/$$; sleep 1; test $PMIX_RANK = 0 && kill -SEGV $PPID; \
+         exec sleep {mark}"
+    );
+    let temporary = [("TMPDIR", folder.path().to_str().expect("plain letters"))];
+    let output = run(&["-n", "2", "--", "sh", "-c", &ranks], &temporary);
+    has_failed(&output, "the launcher crashed (signal 11), and took the job with it");
+    assert_eq!(output.status.code(), Some(128 + 11));
+    let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let sleeps = |entry: &fs::DirEntry| {
+        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        words.starts_with(b"sleep\0") && String::from_utf8_lossy(&words).contains(&mark)
+    };
+    let sleeping = fs::read_dir("/proc").expect("Linux").flatten().filter(sleeps);
+    assert_eq!(sleeping.count(), 0, "ranks that outlive their launcher");
 }

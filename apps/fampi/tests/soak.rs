@@ -13,6 +13,7 @@ case $2 in
 0) echo the cause of seed 0 >&2; kill -KILL $$;;
 2) echo the cause of seed 2 >&2; echo ring: WRONG >&2; exit 3;;
 4) echo the cause of seed 4 >&2; echo Error: sorry >&2; exit 1;;
+10) kill -SEGV $PPID; kill -KILL $$;;
 6) echo the cause of seed 6; echo ring: digest=1 generations=0 communicators=999 growth_kib=1;;
 *) echo ring: digest=1;;
 esac
@@ -48,20 +49,24 @@ fn what_was_said_in_a_round_without_a_right_result_is_kept() {
         script(&folder.path().join(name), text);
     }
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
-    tool.args(["soak", "-n", "1", "--minutes", "5", "--rounds", "9", "--seed", "0"]);
+    tool.args(["soak", "-n", "1", "--minutes", "5", "--rounds", "11", "--seed", "0"]);
     tool.env("CARGO", folder.path().join("cargo")).env("HERE", folder.path());
     tool.env("REAL_CARGO", env!("CARGO")).stdin(Stdio::null());
     let output = tool.output().expect("the tool starts");
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("soak: 9 rounds"), "{told}");
+    assert!(told.contains("soak: 11 rounds"), "{told}");
     for (seed, outcome, cause) in [
         (0, "crash", "the cause of seed 0"),
         (1, "wrong", "the cause of minife"),
         (2, "wrong", "the cause of seed 2"),
         (3, "wrong", "the cause of minife"),
         (4, "refused", "the cause of seed 4"),
+        (5, "wrong", "the cause of minife"),
         (6, "leak", "the cause of seed 6"),
+        (7, "wrong", "the cause of minife"),
+        (9, "wrong", "the cause of minife"),
+        (10, "refused", "the launcher: Crashed(11)"),
     ] {
         let round = format!("(seed {seed}): ");
         let line = told.lines().find(|line| line.contains(&round)).expect("a line of each round");
