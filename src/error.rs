@@ -233,7 +233,7 @@ pub enum Error {
     /// A state was protected with one length and then with another. This rank; leave the block.
     #[error(
         "a protected state keeps its length of {expected} elements, {found} were given; protect \
-         what grows under another number, or with room to grow"
+         what grows with `protect_any_length`, or as a `Growing` state"
     )]
     LengthChanged {
         /// The length at its first use.

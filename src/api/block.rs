@@ -7,7 +7,7 @@ use crate::{
     fault::FaultCode,
     native::Element,
     rank::{Rank, RankSet},
-    recovery::copies::MAX_SLOTS,
+    recovery::copies::{Length, MAX_SLOTS},
     seam::{
         buffer::{AnyBuffer, Buffer},
         entry::Entry,
@@ -193,12 +193,40 @@ impl TryBlock {
     ///
     /// When `number` is [`MAX_SLOTS`] or more.
     pub fn protect<T: Element + Default>(&mut self, number: u32, state: &[T]) -> Result<(), Error> {
+        self.protect_as(number, state, Length::Fixed)
+    }
+
+    /// Protects a state as [`Self::protect`] does, whose length may be another one each time: each
+    /// time it waits for the partner's length. All ranks protect the states of one number so.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotGlobal`] in a local block; [`Error::Request`] when the partner's length could
+    /// not be had.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::protect`].
+    pub fn protect_any_length<T: Element + Default>(
+        &mut self,
+        number: u32,
+        state: &[T],
+    ) -> Result<(), Error> {
+        self.protect_as(number, state, Length::Any)
+    }
+
+    fn protect_as<T: Element + Default>(
+        &mut self,
+        number: u32,
+        state: &[T],
+        length: Length,
+    ) -> Result<(), Error> {
         assert!(number < MAX_SLOTS, "states are numbered below {MAX_SLOTS}");
         let mut engine = self.engine().borrow_mut();
         if !engine.block(self.key).level.is_agreed() {
             return Err(Error::NotGlobal);
         }
-        engine.protect(self.key, number, state)
+        engine.protect(self.key, number, state, length)
     }
 
     /// True when this rank has protected a state in the block.

@@ -42,7 +42,10 @@ pub use outcome::{Finished, Outcome, Pending, Tried};
 pub use probe::Message;
 pub use request::{Request, RequestId, Source, Status, Tag, TagSelector};
 pub use run::Ended;
-pub use state::State;
+#[cfg(feature = "serde")]
+pub use state::Serde;
+pub use state::{Growing, State};
 pub use step::{Flow, Step};
+pub use wait::Over;
 pub use window::Window;
 pub use world::{Rebuilding, Rebuilt, World};

@@ -68,3 +68,60 @@ impl<T: Element + Default> State for Vec<T> {
         Ok(())
     }
 }
+
+/// A list of numbers as a state whose length may change with each step.
+///
+/// ```
+/// use fampi::{Flow, Growing, World, policy, sim::{Crash, Simulation}};
+///
+/// fn collect(mut world: World) -> Result<Vec<u64>, fampi::Error> {
+///     let mut seen = Growing(Vec::new());
+///     let ended = world.run(&policy::Rebuild::default(), &mut seen, |step, seen| {
+///         seen.0.push(step.number());
+///         Ok(if seen.0.len() < 9 { Flow::Continue } else { Flow::Done })
+///     })?;
+///     ended.done()?;
+///     world.finalize();
+///     Ok(seen.0)
+/// }
+///
+/// let job = Simulation::new(3).crash(Crash::before_effect(1, 90)).run_world(collect);
+/// assert!(job.expect_orderly().iter().all(|seen| *seen == Ok((0..9).collect())));
+/// ```
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Growing<T>(pub Vec<T>);
+
+impl<T: Element + Default> State for Growing<T> {
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+        block.protect_any_length(0, &self.0)
+    }
+
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        self.0 = block.restore(0)?;
+        Ok(())
+    }
+}
+
+/// Anything that serde can take apart as a state, with the feature `serde`: its bytes are copied.
+///
+/// # Panics
+///
+/// When the value cannot be written, or what was written cannot be read, which is a mistake in its
+/// implementation of serde's traits.
+#[cfg(feature = "serde")]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Serde<S>(pub S);
+
+#[cfg(feature = "serde")]
+impl<S: serde::Serialize + serde::de::DeserializeOwned> State for Serde<S> {
+    fn protect(&self, block: &mut TryBlock) -> Result<(), Error> {
+        let bytes = postcard::to_allocvec(&self.0).expect("a state that serde can write");
+        block.protect_any_length(0, &bytes)
+    }
+
+    fn restore(&mut self, block: &mut TryBlock) -> Result<(), Error> {
+        let bytes: Vec<u8> = block.restore(0)?;
+        self.0 = postcard::from_bytes(&bytes).expect("what serde has written");
+        Ok(())
+    }
+}

@@ -9,6 +9,9 @@ use crate::{
     timeout::Timeout,
 };
 
+/// A request that is over, and how.
+pub type Over<R> = (R, Result<Status, FaultCode>);
+
 impl TryBlock {
     /// Looks at a request; `None` when it is not over.
     ///
@@ -96,8 +99,8 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// As [`Self::wait_local`]. A request that failed is taken out of the list, too; see
-    /// [`Self::fault`].
+    /// As [`Self::wait_local`]. A request that failed is taken out of the list, too;
+    /// [`Self::wait_next_local`] says which one it was.
     pub fn waitany_local<R: Copy + Into<RequestId>>(
         &mut self,
         requests: &mut Vec<R>,
@@ -107,6 +110,27 @@ impl TryBlock {
         let request = requests.remove(at);
         let status = self.wait_local(request, Timeout::Poll)?;
         Ok(Some((request, status)))
+    }
+
+    /// Waits as [`Self::waitany_local`] does, and says of a request that failed which one it was:
+    /// its fault instead of its status, so that the program can go on with the others.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WaitTimedOut`] when none is over, [`Error::NoSuchRequest`] when one is another
+    /// block's.
+    pub fn wait_next_local<R: Copy + Into<RequestId>>(
+        &mut self,
+        requests: &mut Vec<R>,
+        timeout: Timeout,
+    ) -> Result<Option<Over<R>>, Error> {
+        let Some(at) = self.first_over(requests, timeout)? else { return Ok(None) };
+        let request = requests.remove(at);
+        match self.wait_local(request, Timeout::Poll) {
+            Ok(status) => Ok(Some((request, Ok(status)))),
+            Err(Error::Request(code)) => Ok(Some((request, Err(code)))),
+            Err(error) => Err(error),
+        }
     }
 
     /// Waits inside the block until one of these requests is over, and takes all that are over

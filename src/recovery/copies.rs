@@ -37,13 +37,22 @@ const HOME: u32 = 1;
 
 pub use crate::engine::contents::MAX_SLOTS;
 
+/// Whether a state may have another length each time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Length {
+    Fixed,
+    Any,
+}
+
 impl Engine {
-    /// Copies a state into the block: to the partner, and from the rank whose partner we are.
+    /// Copies a state into the block: to the partner, and from the rank whose partner we are. A
+    /// state whose length changes is told with its length each time.
     pub(crate) fn protect<T: Element + Default>(
         &mut self,
         key: BlockKey,
         number: u32,
         state: &[T],
+        length: Length,
     ) -> Result<(), Error> {
         let comm = self.block(key).comm;
         let (partner, ward) = self.partners(comm);
@@ -56,13 +65,14 @@ impl Engine {
         let version = partnership.next_version(slot.version, commits);
         // Lengths count once a commit has made them known on both sides.
         let again = slot.over == Some(comm);
-        let known = slot.kept_elements.filter(|_| again);
+        let is_fixed = length == Length::Fixed;
+        let known = slot.kept_elements.filter(|_| again && is_fixed);
         let mut own = refill(&mut slot.idle, state);
         if again && is_last {
             own.resize(slot.own_elements, T::default());
         }
         let own_elements = own.len();
-        if again && slot.own_elements != own_elements {
+        if again && is_fixed && slot.own_elements != own_elements {
             return Err(Error::LengthChanged { expected: slot.own_elements, found: own_elements });
         }
         let mut copy = PendingCopy {

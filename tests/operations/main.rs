@@ -12,6 +12,7 @@ mod files;
 mod forming;
 mod fused;
 mod grids;
+mod growing;
 mod inside;
 mod levels;
 mod many;

@@ -104,6 +104,16 @@ impl Workspace {
         ]
     }
 
+    /// A program that an earlier run has built; nothing is built for who only looks.
+    pub(crate) fn built(&self, name: &str) -> Result<PathBuf> {
+        let target = env::var_os("CARGO_TARGET_DIR").map(|target| self.root.join(target));
+        let targets = target.into_iter().chain([self.target()]);
+        let mut found = targets.map(|target| target.join("release").join(name));
+        found.find(|path| path.is_file()).with_context(|| {
+            format!("there is no {name} yet: `cargo fampi run --observer` builds and starts one")
+        })
+    }
+
     pub(crate) fn has_application(&self, name: &str) -> bool {
         // These are no programs for ranks.
         !["fampi", "detector", "node"].contains(&name)

@@ -171,6 +171,13 @@ const REFUSED: &[(&str, &str)] = &[
     ("soak --minutes 0", "write a number of minutes above 0"),
     ("soak --minutes nan", "write a number of minutes above 0"),
     ("soak --rounds 0", "write a number of rounds, 1 or more"),
+    ("run -n 2 --kill 1@step:0 -- true", "the step is no number from 1 on: write RANK@1.5s"),
+    ("run -n 2 --kill 1@cycle:x -- true", "the step is no number from 1 on: write RANK@1.5s"),
+    ("run -n 2 --strict=yes -- true", "unexpected value 'yes' for '--strict'"),
+    ("run -n 2 --hung 0 -- true", "write the patience with ranks as seconds, at least 0.1"),
+    ("run -n 2 --hosts a:1 -- true", "--hosts is for our own launcher: add --launcher node"),
+    ("run -n 2 --nodes 0 -- true", "a number of nodes from 1 to 64"),
+    ("run -n 2 --launcher srun -- true", "possible values: mpirun, node"),
     ("soak -n 0", "write a number of ranks, 1 or more"),
     ("soak -n 4294967295", "are too many for"),
     ("soak --seed -1", "write a seed, 0 or more"),
@@ -178,6 +185,7 @@ const REFUSED: &[(&str, &str)] = &[
 
 #[test]
 fn every_wrong_command_line_gets_one_sentence() {
+    assert!(REFUSED.len() >= 40);
     for (line, words) in REFUSED {
         refused(&line.split(' ').collect::<Vec<_>>(), words);
     }
@@ -257,6 +265,14 @@ fn the_doctor_needs_an_mpi_and_installs_none() {
     let checkout = bare_checkout();
     let output = inside(checkout.path(), &["doctor"]);
     refused_with(1, &output, "no MPI is set up here: run `cargo fampi setup`, then ask again");
+    assert!(!checkout.path().join("target").exists());
+}
+
+#[test]
+fn who_looks_at_observers_builds_none() {
+    let checkout = bare_checkout();
+    let output = inside(checkout.path(), &["top", "--once"]);
+    refused_with(1, &output, "`cargo fampi run --observer` builds and starts one");
     assert!(!checkout.path().join("target").exists());
 }
 

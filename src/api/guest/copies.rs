@@ -1,7 +1,7 @@
 //! Copies of states, for programs that own their MPI.
 
 use super::{Guest, GuestBlock};
-use crate::{engine::Engine, error::Error, fault::FaultCode, rank::Rank};
+use crate::{engine::Engine, error::Error, fault::FaultCode, rank::Rank, recovery::copies::Length};
 
 impl Guest {
     /// Protects bytes of this process in a block that is not finished: a copy goes to the partner
@@ -14,7 +14,7 @@ impl Guest {
     /// [`Error::LengthChanged`] this process has left the block.
     pub fn protect(&mut self, block: GuestBlock, slot: u32, state: &[u8]) -> Result<(), Error> {
         let engine = self.settled_before(block)?;
-        let done = engine.protect(block.0, slot, state);
+        let done = engine.protect(block.0, slot, state, Length::Fixed);
         if let Err(Error::LengthChanged { .. }) = done {
             // The others wait for a copy that will not come.
             engine.leave_block(block.0, FaultCode::LeftBlock);

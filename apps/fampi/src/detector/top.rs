@@ -7,7 +7,6 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::cargo::{self, Program};
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -18,7 +17,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    let observer = cargo::build(workspace, Program::observer())?;
+    let observer = workspace.built("fampi-observer")?;
     let mut command = Command::new(observer);
     command.arg("top").args(options.once.then_some("--once"));
     let status = command.status().context("cannot start the program of the observers")?;
