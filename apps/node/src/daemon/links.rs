@@ -11,6 +11,7 @@ use fampi_detector::protocol::{Host, Incarnation, Node, Timing, envelope::Secret
 use crate::poll::Poll;
 use crate::protocol::message::{MAX_BYTES, Message};
 use crate::protocol::orders::Place;
+use crate::protocol::patience::{Greatest, MOST_LATE, Patience};
 use crate::wire::Link;
 
 /// Numbers of what is waited for.
@@ -19,6 +20,9 @@ const LINKS: u64 = 1 << 10;
 const CALLERS: u64 = 1 << 33;
 /// A connection that proves nothing for so long ends.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Silence that is always borne: a daemon may wait so long for a disk or a processor at the first
+/// time, and a link that ends tells most deaths at once.
+const SHORTEST: Duration = Duration::from_secs(3);
 /// How many of these there may be.
 const MOST_CALLERS: usize = 64;
 
@@ -38,6 +42,7 @@ struct Neighbour {
     link: Link,
     heard: Instant,
     is_quiet: bool,
+    patience: Patience,
 }
 
 /// The links of a daemon.
@@ -55,7 +60,9 @@ pub(super) struct Links {
     /// Between two signs of life, and how long silence may last.
     timing: Timing,
     beat: Instant,
-    looked: Instant,
+    begun: Instant,
+    /// By how many milliseconds this daemon has been late, of late.
+    late: Greatest,
     /// Connections that were refused.
     refused: u64,
 }
@@ -81,7 +88,8 @@ impl Links {
             parted: Vec::new(),
             timing: Timing::OF_JOBS,
             beat: now,
-            looked: now,
+            begun: now,
+            late: Greatest::default(),
             refused: 0,
         })
     }
@@ -104,12 +112,15 @@ impl Links {
                 .with_context(|| format!("{} cannot be reached", place.name))?;
             self.join(poll, Node(node), link)?;
         }
+        // Until now this daemon has waited for others, too.
+        (self.beat, self.late) = (Instant::now(), Greatest::default());
         Ok(())
     }
 
     fn join(&mut self, poll: &Poll, node: Node, link: Link) -> Result<()> {
         poll.add(&link, LINKS + u64::from(node.0))?;
-        let neighbour = Neighbour { link, heard: Instant::now(), is_quiet: false };
+        let (heard, patience) = (Instant::now(), Patience::default());
+        let neighbour = Neighbour { link, heard, is_quiet: false, patience };
         self.neighbours.insert(node, neighbour);
         Ok(())
     }
@@ -182,6 +193,9 @@ impl Links {
         neighbour.link.read();
         let mut messages = Vec::new();
         while let Some(message) = neighbour.link.take() {
+            if let Message::Beat(beat) = message {
+                neighbour.patience.handle_beat(beat, self.begun.elapsed());
+            }
             messages.push(message);
         }
         if !messages.is_empty() {
@@ -214,29 +228,33 @@ impl Links {
         poll: &Poll,
         now: Instant,
     ) -> Result<Vec<(Node, Silence)>> {
-        // While this daemon did not run it heard no other.
-        let was_late = now.duration_since(self.looked) > self.timing.timeout / 2;
-        self.looked = now;
-        self.callers.retain(|_, (_, since)| now.duration_since(*since) < HANDSHAKE);
+        let (at, was_late) =
+            (now.duration_since(self.begun), now.saturating_duration_since(self.beat));
         let beats = now >= self.beat;
         if beats {
             self.beat = now + self.timing.period;
+            self.late.note(was_late.min(MOST_LATE).as_millis() as u32, at);
         }
+        let late = Duration::from_millis(self.late.get().into());
+        let shortest = self.timing.timeout.max(SHORTEST);
+        self.callers.retain(|_, (_, since)| now.duration_since(*since) < HANDSHAKE);
         let mut changes = Vec::new();
         for (node, neighbour) in &mut self.neighbours {
             if beats && neighbour.link.peer().is_some() {
-                neighbour.link.send(&Message::Beat);
+                let beat = neighbour.patience.beat(late, at);
+                neighbour.link.send(&Message::Beat(beat));
             }
             neighbour.link.flush();
             if let Some(writable) = neighbour.link.take_change() {
                 poll.set_writable(&neighbour.link, LINKS + u64::from(node.0), writable)?;
             }
-            if was_late {
+            if was_late > shortest / 2 {
+                // While this daemon did not run it heard no other.
                 neighbour.heard = now;
             }
             let silent = now.duration_since(neighbour.heard);
-            let is_quiet = silent > self.timing.timeout;
-            if silent > self.timing.timeout * 3 / 2 {
+            let is_quiet = silent > neighbour.patience.quiet_after(shortest);
+            if silent > neighbour.patience.lost_after(shortest) {
                 changes.push((*node, Silence::Silent));
             } else if is_quiet != neighbour.is_quiet {
                 let silence = if is_quiet { Silence::Quiet } else { Silence::Broken };

@@ -322,7 +322,7 @@ impl Daemon {
             return;
         }
         match message {
-            Message::Beat => {}
+            Message::Beat(_) => {}
             Message::News(news) => self.handle_news(news, out),
             Message::Heard(number, followed) => {
                 self.hear(from, self.members.me(), number, followed, out);

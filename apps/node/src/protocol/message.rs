@@ -6,6 +6,7 @@ use super::{
     Failure, Process,
     collective::Key,
     directory::{Entry, EntryId},
+    patience::Beat,
     space::{End, Space},
 };
 
@@ -16,7 +17,7 @@ pub const MAX_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub enum Message {
     /// A sign of life.
-    Beat,
+    Beat(Beat),
     /// News, for all.
     News(News),
     /// These news of yours have been heard here, and followed if so.
@@ -87,7 +88,7 @@ mod tests {
         let process = Process { space: "job@1".into(), rank: 7 };
         let fact = Fact::Ended(process.clone(), End::Killed(9));
         for message in [
-            Message::Beat,
+            Message::Beat(Beat { late: 7, heard: 0 }),
             Message::News(News { origin: 3, number: 9, fact }),
             Message::Say(4, Err(Failure::Lost)),
             Message::Ask(5, process),

@@ -29,6 +29,7 @@ pub mod directory;
 pub mod membership;
 pub mod message;
 pub mod orders;
+pub mod patience;
 pub mod placement;
 pub mod space;
 
