@@ -1,5 +1,6 @@
 //! `fampi run`: a program on several ranks, with the launcher flags that surviving needs.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ use crate::setup;
 use crate::status::{self, Kills, Reports};
 use crate::trace::{self, Account, Folder, Recording, Target};
 use crate::workspace::Workspace;
+
+/// Where Slurm names the hosts of an allocation.
+const ALLOCATED: &str = "SLURM_JOB_NODELIST";
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -66,9 +70,12 @@ pub(crate) struct Options {
     /// The hosts, and how many ranks each takes, in this order; needs --launcher node
     #[arg(long, value_name = "HOST:N,…", conflicts_with = "nodes")]
     hosts: Option<String>,
+    /// Lists the hosts, a line `HOST`, `HOST:N` or `HOST slots=N` for each; needs --launcher node
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "hosts"])]
+    hostfile: Option<PathBuf>,
     /// Starts a daemon on a host: called as `COMMAND HOST WORDS…`, may return at once; `ssh`
     /// without it
-    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "nodes")]
     agent: Option<String>,
     /// Put the ranks on so many nodes, in turns, or by --launcher node one node after the other:
     /// name spaces of this machine, each with a network of its own, which take root
@@ -108,12 +115,18 @@ fn say_who_was_spared(kills: &[Kill]) {
 impl Options {
     /// Refuses what cannot be launched.
     fn check(&self, processes: u32) -> Result<(), Misuse> {
-        if self.hosts.is_some() && self.launcher == Kind::Mpirun {
-            let advice = "--hosts is for our own launcher: add --launcher node, or name them by \
-                          --launcher-flag=--host --launcher-flag=a:2,b:4";
+        let has_hosts = self.hosts.is_some() || self.hostfile.is_some();
+        if (has_hosts || self.agent.is_some()) && self.launcher == Kind::Mpirun {
+            let advice = "--hosts, --hostfile and --agent are for our own launcher: add --launcher \
+                          node, or name hosts by --launcher-flag=--host --launcher-flag=a:2,b:4";
             return Err(Misuse(advice.to_owned()));
         }
-        if self.launcher_flags.is_empty() && self.hosts.is_none() {
+        if self.agent.is_some() && !has_hosts {
+            let advice = "--agent starts daemons on hosts: name them by --hosts or --hostfile";
+            return Err(Misuse(advice.to_owned()));
+        }
+        let is_allocated = self.launcher == Kind::Node && env::var_os(ALLOCATED).is_some();
+        if self.launcher_flags.is_empty() && !has_hosts && !is_allocated {
             // Otherwise there may be more machines.
             launcher::check_room(processes)?;
         }
@@ -123,7 +136,10 @@ impl Options {
     /// What our own launcher is told of the hosts.
     fn host_arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
-        for (flag, value) in [("--hosts", &self.hosts), ("--agent", &self.agent)] {
+        let file = self.hostfile.as_ref().map(|path| path.display().to_string());
+        for (flag, value) in
+            [("--hosts", &self.hosts), ("--hostfile", &file), ("--agent", &self.agent)]
+        {
             words.extend(value.iter().flat_map(|value| [flag.to_owned(), value.clone()]));
         }
         words

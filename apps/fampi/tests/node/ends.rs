@@ -1,6 +1,8 @@
 //! How runs end on one node, and launches that cannot succeed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use fampi_kit::processes::{sleeps, wait_until};
@@ -63,6 +65,70 @@ fn the_end_of_the_tool_itself_is_the_end_of_its_ranks() {
     wait_until("all are gone", || !sleeps("1000.3125"));
 }
 
+/// An executable script in a folder.
+fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("made executable");
+    path
+}
+
+/// What four ranks have said, of two each on a host.
+#[track_caller]
+fn has_four(output: &Output) {
+    let all = text(&output.stdout);
+    let mut lines: Vec<&str> = all.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 of 2", "1 of 2", "2 of 2", "3 of 2"], "{}", said(output));
+    assert!(output.status.success(), "{}", said(output));
+}
+
+const WHO: &str = "echo $PMIX_RANK of $OMPI_COMM_WORLD_LOCAL_SIZE";
+
+#[test]
+fn hosts_come_from_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let agent = script(folder.path(), "agent", "shift; exec sh -c \"$*\"");
+    let hosts = folder.path().join("hosts");
+    fs::write(&hosts, "# here\nlocalhost slots=2\n127.0.0.1:2\n").expect("written");
+    let mut command = fampi(&["-n", "4", "--hostfile"]);
+    command.arg(&hosts).arg("--agent").arg(&agent);
+    has_four(&command.args(["--", "sh", "-c", WHO]).output().expect("the tool starts"));
+    fs::write(&hosts, "localhost slots=many\n").expect("written");
+    let mut command = fampi(&["-n", "4", "--hostfile"]);
+    let refused = command.arg(&hosts).args(["--", "true"]).output().expect("the tool starts");
+    let told = text(&refused.stderr);
+    assert!(!refused.status.success(), "{told}");
+    assert!(told.contains("line 1 of") && told.contains("'localhost slots=many'"), "{told}");
+    for (options, sentence) in [
+        (&["--launcher", "node", "--agent", "ssh"][..], "name them by --hosts or --hostfile"),
+        (&["--launcher", "mpirun", "--hostfile", "x"], "add --launcher node"),
+    ] {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+        let refused = tool.args(["run", "-n", "2"]).args(options).args(["--", "true"]).output();
+        let refused = refused.expect("the tool starts");
+        let told = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && told.contains(sentence), "{told}");
+    }
+}
+
+/// Slurm as far as the launcher uses it: its tools are scripts here.
+#[test]
+fn hosts_come_from_an_allocation_of_slurm() {
+    let folder = tempfile::tempdir().expect("a folder");
+    script(folder.path(), "scontrol", "test $3 = 'n[1-2]' && echo localhost && echo 127.0.0.1");
+    let step = "echo \"$*\" | grep -q -e '--no-kill --kill-on-bad-exit=0' || exit 1\n\
+                while [ $1 != env ]; do [ $1 = --nodes ] && nodes=$2; shift; done\n\
+                key=$(cat); for task in $(seq $nodes); do\n\
+                echo $key | SLURM_PROCID=$((task - 1)) \"$@\" & done; wait";
+    script(folder.path(), "srun", step);
+    let others = std::env::var("PATH").expect("a path");
+    let mut command = fampi(&["-n", "4", "--", "sh", "-c", WHO]);
+    command.env("PATH", format!("{}:{others}", folder.path().display()));
+    command.env("SLURM_JOB_NODELIST", "n[1-2]").env("SLURM_TASKS_PER_NODE", "2(x2)");
+    has_four(&command.output().expect("the tool starts"));
+}
+
 #[test]
 fn what_cannot_be_launched_is_said_in_a_sentence() {
     let host = ["-n", "2", "--hosts", "no-such-host.invalid:2", "--", "true"];
@@ -81,8 +147,7 @@ fn what_cannot_be_launched_is_said_in_a_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("program");
     fs::write(&program, "#!/no/such/interpreter\n").expect("written");
-    let executable = Command::new("chmod").arg("+x").arg(&program).status();
-    assert!(executable.expect("chmod").success());
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("made executable");
     let output = fampi(&["-n", "2", "--"]).arg(&program).output().expect("the tool starts");
     assert_eq!(output.status.code(), Some(127), "{}", said(&output));
     let told = text(&output.stderr);

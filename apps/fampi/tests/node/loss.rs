@@ -77,6 +77,21 @@ fn a_daemon_alone_or_all_ranks_of_a_node_alone_are_lost_and_no_digit_changes() {
 }
 
 #[test]
+fn a_daemon_that_was_stopped_for_too_long_ends_itself_and_no_digit_changes() {
+    if !has_name_spaces() {
+        return;
+    }
+    let mut job = minife_stopped(1);
+    job.signal_daemon(1, "-STOP");
+    job.read_until("minife: ranks=6");
+    // The others have ended without it; it is still there, and learns that it was lost.
+    job.signal_daemon(1, "-CONT");
+    let output = job.finish();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(text(&output.stderr).contains("-1 is lost, with 2 processes"), "{}", said(&output));
+}
+
+#[test]
 fn a_second_node_is_lost_while_the_first_loss_is_mended() {
     if !has_name_spaces() {
         return;

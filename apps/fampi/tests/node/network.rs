@@ -75,6 +75,13 @@ impl Job {
         }
     }
 
+    /// Stops the daemon of a node, or lets it go on.
+    pub(crate) fn signal_daemon(&self, node: u32, signal: &str) {
+        let daemon = self.pids(node).into_iter().find(|pid| is_daemon(pid)).expect("a daemon");
+        let done = Command::new("kill").args([signal, &daemon]).status();
+        assert!(done.expect("kill").success());
+    }
+
     /// A node is lost, or a part of it.
     pub(crate) fn lose(&self, node: u32, what: What) {
         let pids = self.pids(node);

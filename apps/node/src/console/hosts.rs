@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
@@ -36,11 +37,25 @@ impl FromStr for HostSlots {
     }
 }
 
+/// A step that goes on when a node is lost, with one task on each.
+const STEP: [&str; 3] = ["--no-kill", "--kill-on-bad-exit=0", "--ntasks-per-node=1"];
+
+/// What starts daemons.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum By {
+    /// The one daemon is a child of ours.
+    Child,
+    /// This command, with the host and the words of the daemon behind it.
+    Agent(Vec<String>),
+    /// One step of Slurm, which does not end when a node is lost.
+    Slurm,
+}
+
 /// How daemons are started.
 #[derive(Debug)]
 pub(super) struct Starter {
-    /// Calls `COMMAND HOST WORDS…`; none if the one daemon is a child of ours.
-    pub(super) agent: Option<Vec<String>>,
+    /// What does it.
+    pub(super) by: By,
     /// The prefix of the MPI.
     pub(super) mpi: PathBuf,
     /// A library to be preloaded into daemons.
@@ -95,11 +110,11 @@ fn quoted(word: &str) -> String {
 }
 
 impl Starter {
-    /// Starts the daemon of a node, which then calls the console at this address.
+    /// Starts the daemon of a node, or that of each of so many, which then call the console at this
+    /// address.
     pub(super) fn start(
         &self,
-        node: u32,
-        host: &str,
+        (node, host, nodes): (u32, &str, usize),
         console: SocketAddr,
         key: &Path,
         secret: &Secret,
@@ -114,24 +129,32 @@ impl Starter {
         let mut words = vec![
             "serve".to_owned(),
             format!("--console={console}"),
-            format!("--node={node}"),
+            if self.by == By::Slurm { "--slurm".to_owned() } else { format!("--node={node}") },
             format!("--mpi={mpi}"),
             format!("--key={}", key.display()),
         ];
         words.extend(self.cores.map(|cores| format!("--cores={cores}")));
-        let mut command = match &self.agent {
-            None => {
+        let settings = variables.iter().map(|(name, value)| format!("{name}={value}"));
+        let mut command = match &self.by {
+            By::Child => {
                 let mut command = Command::new(&program);
                 command.args(words).envs(variables);
                 command
             }
-            Some(agent) => {
+            By::Agent(agent) => {
                 let (first, rest) = agent.split_first().context("--agent names no command")?;
                 let mut command = Command::new(first);
                 command.args(rest).arg(host).arg("env");
-                let variables = variables.iter().map(|(name, value)| format!("{name}={value}"));
                 let program = program.display().to_string();
-                command.args(variables.chain([program]).chain(words).map(|word| quoted(&word)));
+                command.args(settings.chain([program]).chain(words).map(|word| quoted(&word)));
+                command
+            }
+            By::Slurm => {
+                let mut command = Command::new("srun");
+                command.args(STEP).args(["--nodes", &nodes.to_string(), "env"]);
+                command.args(settings).arg(program).args(words);
+                // A signal of the terminal is for the console, which ends all in order.
+                command.process_group(0);
                 command
             }
         };

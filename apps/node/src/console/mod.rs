@@ -2,6 +2,7 @@
 //! status. It takes no part in what the daemons decide.
 
 mod hosts;
+mod listed;
 mod printer;
 mod settings;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use fampi_detector::protocol::envelope::Secret;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -26,7 +27,7 @@ use crate::protocol::orders::{MAX_BYTES, Order, Place, Plan, Word};
 use crate::protocol::placement;
 use crate::protocol::space::{Program, Space};
 use crate::wire::Link;
-use hosts::{HostSlots, KeyFile, Starter, own_address};
+use hosts::{By, HostSlots, KeyFile, Starter, own_address};
 use printer::Printer;
 
 /// How long the daemons have to start and to find each other.
@@ -50,8 +51,11 @@ pub struct Options {
     /// all are here
     #[arg(long, value_name = "HOST:N,…", value_delimiter = ',')]
     hosts: Vec<HostSlots>,
+    /// Lists the hosts: a line `HOST`, `HOST:N` or `HOST slots=N` for each
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    hostfile: Option<PathBuf>,
     /// Starts a daemon: called as `COMMAND HOST WORDS…`, may return at once; `ssh` without it
-    #[arg(long, value_name = "COMMAND", requires = "hosts")]
+    #[arg(long, value_name = "COMMAND")]
     agent: Option<String>,
     /// Put the processes on the hosts in turns
     #[arg(long)]
@@ -96,6 +100,8 @@ struct Console {
     signal: Arc<AtomicUsize>,
     /// Where others see this host.
     outside: Option<IpAddr>,
+    /// What starts daemons on hosts.
+    by: By,
     complaint: Option<String>,
     /// All is over: who is gone now has left.
     is_leaving: bool,
@@ -117,6 +123,22 @@ pub fn main(options: &Options) -> Result<u8> {
     status
 }
 
+impl Options {
+    /// The hosts, and what starts daemons there; no host where the one daemon is a child of ours.
+    fn places(&self) -> Result<(Vec<HostSlots>, By)> {
+        let listed = self.hostfile.as_deref().map(listed::of_file).transpose()?;
+        let named = listed.unwrap_or_else(|| self.hosts.clone());
+        if named.is_empty() {
+            ensure!(self.agent.is_none(), "--agent starts daemons on hosts: name them by --hosts");
+            let allocated = listed::of_slurm()?;
+            return Ok(allocated.map_or((named, By::Child), |hosts| (hosts, By::Slurm)));
+        }
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
+        let agent = self.agent.as_deref().map_or_else(|| words("ssh -o BatchMode=yes"), words);
+        Ok((named, By::Agent(agent)))
+    }
+}
+
 impl Console {
     fn new(options: &Options, secret: Secret) -> Result<Self> {
         let poll = Poll::new()?;
@@ -134,7 +156,8 @@ impl Console {
             slots: host.slots,
             ..Node::default()
         };
-        let mut nodes: Vec<Node> = options.hosts.iter().map(node).collect();
+        let (hosts, by) = options.places()?;
+        let mut nodes: Vec<Node> = hosts.iter().map(node).collect();
         if nodes.is_empty() {
             let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
             nodes.push(Node { name, slots: options.processes, ..Node::default() });
@@ -149,6 +172,7 @@ impl Console {
             printer: Printer::default(),
             signal,
             outside: None,
+            by,
             complaint: None,
             is_leaving: false,
         })
@@ -172,14 +196,8 @@ impl Console {
     }
 
     fn start_daemons(&mut self, options: &Options, key: &KeyFile) -> Result<()> {
-        let ssh = || ["ssh", "-o", "BatchMode=yes"].map(str::to_owned).to_vec();
-        let agent = options
-            .agent
-            .as_ref()
-            .map(|agent| agent.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-        let agent = (!options.hosts.is_empty()).then(|| agent.unwrap_or_else(ssh));
         let starter = Starter {
-            agent,
+            by: self.by.clone(),
             mpi: options.mpi.clone(),
             preload: options.preload.clone(),
             cores: options.cores,
@@ -188,14 +206,18 @@ impl Console {
         let mut addresses = Vec::new();
         for node in &self.nodes {
             let here = || Ok(IpAddr::from(Ipv4Addr::LOCALHOST));
-            let address = if starter.agent.is_some() { own_address(&node.name) } else { here() }?;
+            let address = if starter.by == By::Child { here() } else { own_address(&node.name) }?;
             addresses.push(address);
         }
         self.outside = addresses.iter().copied().find(|address| !address.is_loopback());
-        for (at, address) in addresses.into_iter().enumerate() {
+        // One step of Slurm starts all.
+        let started = if starter.by == By::Slurm { 1 } else { addresses.len() };
+        for (at, address) in addresses.into_iter().enumerate().take(started) {
+            let number = self.nodes.len();
             let node = &mut self.nodes[at];
             let console = SocketAddr::new(address, port);
-            let started = starter.start(at as u32, &node.name, console, &key.0, &self.secret);
+            let which = (at as u32, node.name.as_str(), number);
+            let started = starter.start(which, console, &key.0, &self.secret);
             let name = &node.name;
             node.starter =
                 Some(started.with_context(|| format!("no daemon can be started on {name}"))?);

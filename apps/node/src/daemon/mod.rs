@@ -33,8 +33,11 @@ pub struct Options {
     #[arg(long)]
     pub console: SocketAddr,
     /// The number of this node
+    #[arg(long, required_unless_present = "slurm")]
+    pub node: Option<u32>,
+    /// The number of this node is that of the task of Slurm that this is
     #[arg(long)]
-    pub node: u32,
+    pub slurm: bool,
     /// The prefix of the MPI
     #[arg(long)]
     pub mpi: PathBuf,
@@ -44,6 +47,14 @@ pub struct Options {
     /// Processors that the processes of this node may use; all of them without it
     #[arg(long)]
     pub cores: Option<u32>,
+}
+
+impl Options {
+    /// The number of this node.
+    fn number(&self) -> Result<u32> {
+        let task = || std::env::var("SLURM_PROCID").ok()?.parse().ok();
+        self.node.or_else(task).context("Slurm does not say which of its tasks this is")
+    }
 }
 
 /// Bytes of a secret, in hexadecimal digits.

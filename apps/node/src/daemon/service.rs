@@ -65,7 +65,7 @@ pub(super) struct Service {
 impl Service {
     /// Makes everything ready, and says so to the console.
     pub(super) fn start(options: &Options, secret: &Secret) -> Result<Self> {
-        let (me, poll) = (options.node, Poll::new()?);
+        let (me, poll) = (options.number()?, Poll::new()?);
         let mut console = Link::call(options.console, host(me), CONSOLE, secret, MAX_BYTES)?;
         let links = Links::open(me, secret)?;
         let place = place::Place::make()?;
