@@ -8,6 +8,7 @@
 //! links                       groups of a program that are linked, taken into use
 //! rebuild_ranks               survivors and new processes of a user's communicator become one
 //! two_groups                  groups that become one
+//! words                       what one process tells the others before they do so
 //! chores                      what is done now and then while the engine waits
 //! watchdog                    no call of MPI lasts for ever
 //! exit                        the end
@@ -26,3 +27,4 @@ pub(super) mod spawn;
 pub(super) mod start;
 mod two_groups;
 pub(super) mod watchdog;
+mod words;

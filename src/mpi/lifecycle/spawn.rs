@@ -4,7 +4,7 @@
 //! ```text
 //! root        spawn ─ merge ─┐ bridge
 //! replacements        merge ─┘ ─ link ─ merge ─ control, roster
-//! survivors   (wait for the word of the root) ─ link ─ merge ─ control, roster
+//! survivors   (the word of the root, by a tree) ─ link ─ merge ─ control, roster
 //! ```
 //!
 //! A new process uses what was made only when the root says that all others have it. Otherwise its
@@ -19,10 +19,8 @@
 
 use std::{
     ffi::{CString, OsString, c_char, c_int},
-    ops::Range,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use mpi::ffi;
@@ -31,6 +29,7 @@ use super::{
     groups, newcomers,
     origin::{PARENT_VARIABLE, Starter, starter},
     two_groups, watchdog,
+    words::{hear, parent_of, pass_on, tell},
 };
 use crate::{
     error::Error,
@@ -48,9 +47,7 @@ use crate::{
             self,
             spawn_lookup::{self, Spawning},
         },
-        transport::wire::Wire,
     },
-    native::Request,
     rank::Rank,
     seam::{
         entry::{self, Call, Entry},
@@ -58,7 +55,6 @@ use crate::{
     },
 };
 
-const TAG: u32 = 3;
 /// The word of the root when all is well.
 const GO: i32 = 0;
 /// Class `MPI_ERR_SPAWN`.
@@ -67,8 +63,6 @@ const SPAWN: i32 = 50;
 const ARG: i32 = 13;
 /// How often processes are started in the place of those that die at once.
 const STARTS: u32 = 3;
-/// Busy tests before a waiting process leaves its core to those that start.
-const BUSY_TESTS: u32 = 200;
 
 impl MpiPlatform {
     /// `living` and `count` new processes, in this order.
@@ -127,9 +121,9 @@ impl MpiPlatform {
             });
             entry::tell(&Entry::Called { work: Call::Spawn(count), began });
             let word = bridge.as_ref().err().map_or(GO, |refusal| refusal.class);
-            (bridge.ok(), tell(living, 1..living.size(), word).map(|()| word))
+            (bridge.ok(), pass_on(living, Ok(word)))
         } else {
-            (None, hear(living))
+            (None, pass_on(living, hear(living, parent_of(living.rank().number()))))
         };
         // What failed long ago may have locked it since.
         this_mpi::before_creation();
@@ -138,7 +132,7 @@ impl MpiPlatform {
             class => Err(Refusal { call: "MPI_Comm_spawn", class }),
         });
         common.extend(bridge);
-        if linked.is_err_and(|refusal| refusal.call != "MPI_Comm_spawn") {
+        if linked.is_err_and(|it| it.call != "MPI_Comm_spawn" || it.is_failure()) {
             // Others may be inside the call, and wait for this rank.
             own.revoke(ulfm);
             living.revoke(ulfm);
@@ -257,13 +251,13 @@ pub(super) fn linkable(comm: &Comm) -> Checked<Comm> {
 fn merge_with_old(parent: &Comm, siblings: &Comm, common: &mut Vec<Comm>) -> Checked<(Comm, Comm)> {
     let bridge = two_groups::merge(parent, true)?;
     common.push(bridge);
-    hear(parent)?;
+    hear(parent, 0)?;
     let link = two_groups::link(siblings, 0, Some((&bridge, 0)), true)?;
     common.push(link);
-    hear(&bridge)?;
+    hear(&bridge, 0)?;
     let merged = two_groups::merge(&link, true)?;
     common.push(merged);
-    hear(&bridge)?;
+    hear(&bridge, 0)?;
     Ok((link, merged))
 }
 
@@ -439,44 +433,6 @@ impl Drop for Information {
 /// it: a short text, since MPI limits the values of an info object to 255 characters.
 fn environment() -> String {
     format!("{PARENT_VARIABLE}={}@{}", std::process::id(), node_name())
-}
-
-/// The root's word to others.
-fn tell(comm: &Comm, others: Range<u32>, word: i32) -> Checked<()> {
-    for other in others.map(Rank::new) {
-        let mut wire = Wire::new(4);
-        wire.write(&word.to_le_bytes());
-        // SAFETY: the memory is kept until the wait is over; an error ends a request, too.
-        let sent = unsafe {
-            Request::send(comm, &wire.exposure(4), other, TAG, false, &inside::ordinary())
-        };
-        sent.and_then(wait)?;
-    }
-    Ok(())
-}
-
-/// The root's word, or its death.
-fn hear(comm: &Comm) -> Checked<i32> {
-    let wire = Wire::new(4);
-    let from = Some(Rank::new(0));
-    // SAFETY: as in `tell`.
-    let posted =
-        unsafe { Request::receive(comm, &wire.exposure(4), from, Some(TAG), &inside::ordinary()) };
-    posted.and_then(wait)?;
-    Ok(wire.read(4, |bytes| bytes.try_into().map_or(SPAWN, i32::from_le_bytes)))
-}
-
-/// Waits without using a core for long: those that start need it.
-fn wait(mut request: Request) -> Checked<()> {
-    let mut tests = 0_u32;
-    while request.test()?.is_none() {
-        tests += 1;
-        if tests > BUSY_TESTS {
-            watcher::look();
-            thread::sleep(Duration::from_micros(50));
-        }
-    }
-    Ok(())
 }
 
 /// What this process of a launch is; the last processes of the communicator are spares.
