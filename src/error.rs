@@ -246,6 +246,29 @@ pub enum Error {
     #[error("no commit has protected the state yet; start again from the beginning")]
     NothingProtected,
 
+    /// A job begins where checkpoints of an earlier one are. All living ranks see it.
+    #[error(
+        "{place} has checkpoints of an earlier job; go on from them by `fampi run --restart`, or \
+         choose an empty folder"
+    )]
+    CheckpointsExist {
+        /// The folder.
+        place: String,
+    },
+
+    /// A job is to go on from a checkpoint, and there is none of which all ranks have their part,
+    /// undamaged. All living ranks see it.
+    #[error(
+        "{place} has no complete checkpoint of {ranks} ranks; start with as many ranks as have \
+         saved it, on the same nodes if the folder is not shared"
+    )]
+    NoCheckpoint {
+        /// The folder.
+        place: String,
+        /// The number of ranks.
+        ranks: u32,
+    },
+
     /// A state is restored with another element type than it was protected with. This rank.
     #[error("state {slot} was protected with another element type; restore it with the same")]
     StateType {

@@ -111,10 +111,18 @@ pub fn init() -> Result<World, Error> {
     enter(mpi::MpiPlatform::new()?)
 }
 
+/// Enters the job, and saves checkpoints if the environment wants it.
 #[cfg(any(feature = "mpi", docsrs))]
 fn enter(platform: mpi::MpiPlatform) -> Result<World, Error> {
-    let world = World::enter(alloc::boxed::Box::new(platform))?;
+    let mut world = World::enter(alloc::boxed::Box::new(platform))?;
     error::show_rank(world.rank());
+    if let Some(settings) = mpi::checkpoints()? {
+        let mut checkpoints = Checkpoints::in_folder(settings.folder);
+        if let Some(steps) = settings.every {
+            checkpoints = checkpoints.every(Interval::Every(steps));
+        }
+        world.set_checkpoints(if settings.restart { checkpoints.restart() } else { checkpoints });
+    }
     Ok(world)
 }
 

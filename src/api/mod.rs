@@ -3,6 +3,7 @@
 mod array;
 mod block;
 mod channel;
+mod checkpoints;
 mod collectives;
 mod comm;
 mod duplicate;
@@ -30,6 +31,7 @@ mod world;
 pub use array::Array;
 pub use block::{BlockOptions, TryBlock};
 pub use channel::Channel;
+pub use checkpoints::Checkpoints;
 pub use collectives::Exchange;
 pub use comm::{Color, Comm, Formed, Forming};
 pub use file::{File, Number};

@@ -15,6 +15,7 @@
 
 use super::{
     Comm, Flow, State, Step, Tried, TryBlock, World,
+    checkpoints::{self, Filing, Told},
     step::{Ledger, Open, Ran},
 };
 use crate::{
@@ -133,8 +134,10 @@ impl World {
         let engine = comm.engine().borrow();
         let (entered, killed_at) = (engine.platform.now(), engine.platform.setup().killed_at);
         drop(engine);
+        let filing = self.filing.take();
         let mut run = Run {
             world: self,
+            filing,
             comm,
             shrunk: false,
             whole: true,
@@ -146,16 +149,21 @@ impl World {
         };
         loop {
             let ran = match run.steps {
+                Some(_) if run.saves() => run.checkpoint()?,
                 Some(number) => run.step(number, state, &mut step)?,
                 None => run.join(state)?,
             };
             match ran {
                 Ran::On => {}
-                Ran::Over => return Ok(Ended::Done(run.comm)),
+                Ran::Over => {
+                    run.world.filing = run.filing.map(Filing::for_next_run);
+                    return Ok(Ended::Done(run.comm));
+                }
                 Ran::Faulty { finished, error, since } => {
                     let report = finished.report();
                     drop(finished);
                     if let Some(ended) = run.answer(policy, report, error, since)? {
+                        run.world.filing = run.filing;
                         return Ok(ended);
                     }
                 }
@@ -178,6 +186,8 @@ struct Run<'a> {
     /// The block that the last step has begun and left to the next one.
     left_open: Option<Open>,
     ledger: Ledger,
+    /// Where states are saved, if they are.
+    filing: Option<Filing>,
     /// Faulty attempts to join since the last rebuild, so that replacements count alike.
     joins_faulty: u32,
 }
@@ -198,13 +208,17 @@ impl Run<'_> {
         let Ledger { schedule, steps_faulty, to_reach, faults, entered } = &self.ledger;
         let interval = schedule.after_faults(*faults, now.saturating_sub(*entered));
         let mine = [protected, u64::from(*steps_faulty), *to_reach, u64::from(interval)];
-        let joined = join(&mut block, mine, self.whole, state);
+        let told = Told::of(self.filing.as_mut());
+        let joined = self.exchange(&mut block, mine, told, state);
         Ok(match Comm::conclude(block, joined, Timeout::Never)? {
-            Tried::Committed([protected, steps_faulty, to_reach, interval], _) => {
+            Tried::Committed(Err(refusal), _) => return Err(refusal),
+            Tried::Committed(Ok(([protected, steps_faulty, to_reach, interval], told)), _) => {
                 let mut engine = self.comm.engine().borrow_mut();
                 engine.job.protected_steps = protected;
                 engine.job.roster.settled = engine.job.roster.generation;
+                let now = engine.platform.now();
                 drop(engine);
+                told.settle(&mut self.filing, protected, now);
                 (self.ledger.steps_faulty, self.ledger.to_reach) = (steps_faulty as u32, to_reach);
                 self.ledger.schedule.take(interval as u32);
                 let number = protected.saturating_sub(1);
@@ -317,29 +331,75 @@ impl Run<'_> {
         (self.shrunk, self.whole) = (true, false);
         Ok(())
     }
-}
 
-/// The content of the block in which ranks join. What all know then is how many steps are
-/// protected, how many blocks were faulty since, how many steps are progress, and the interval.
-fn join<S: State>(
-    block: &mut TryBlock,
-    mine: [u64; 4],
-    whole: bool,
-    state: &mut S,
-) -> Result<[u64; 4], Error> {
-    let known = block.iallreduce(mine.to_vec(), ReduceOp::Max)?;
-    block.wait_local(known, Timeout::Never)?;
-    let known = block.take(known)?;
-    let mut known = [0, 1, 2, 3].map(|at| known[at]);
-    if known[0] == 0 {
-        state.begin(block)?;
-        known[0] = u64::from(block.protects());
-        return Ok(known);
+    /// The content of the block in which ranks join. What all know then is how many steps are
+    /// protected, how many blocks were faulty since, how many steps are progress, the interval, and
+    /// what there is of checkpoints; or why the run cannot begin.
+    fn exchange<S: State>(
+        &mut self,
+        block: &mut TryBlock,
+        mine: [u64; 4],
+        told: Told,
+        state: &mut S,
+    ) -> Result<Result<([u64; 4], Told), Error>, Error> {
+        let all = [&mine[..], &told.words()].concat();
+        let known = block.iallreduce(all, ReduceOp::Max)?;
+        block.wait_local(known, Timeout::Never)?;
+        let all = block.take(known)?;
+        let mut known = [0, 1, 2, 3].map(|at| all[at]);
+        let told = Told::from_words([4, 5, 6, 7, 8, 9].map(|at| all[at]));
+        if known[0] == 0 && told.restarts() {
+            match checkpoints::restart(block, &self.comm, self.part(), &mut self.filing)? {
+                Ok(protected) => known[0] = protected,
+                Err(refusal) => return Ok(Err(refusal)),
+            }
+        } else if known[0] == 0 {
+            if let Some(refusal) = told.refusal(self.filing.as_ref()) {
+                return Ok(Err(refusal));
+            }
+            state.begin(block)?;
+            known[0] = u64::from(block.protects());
+            return Ok(Ok((known, told)));
+        }
+        state.restore(block)?;
+        if !self.whole {
+            state.inherit(block)?;
+            state.protect(block)?;
+        }
+        Ok(Ok((known, told)))
     }
-    state.restore(block)?;
-    if !whole {
-        state.inherit(block)?;
-        state.protect(block)?;
+
+    /// Whose state this rank has, of how many: in the world that of a rank of the launch.
+    fn part(&self) -> (u32, u32) {
+        let rank = if self.shrunk { self.comm.rank().number() } else { self.world.origin() };
+        (rank, self.comm.size())
     }
-    Ok(known)
+
+    /// True when the states are to be saved before the next step, on all ranks alike.
+    fn saves(&self) -> bool {
+        let protected = self.comm.engine().borrow().job.protected_steps;
+        self.filing.as_ref().is_some_and(|it| it.is_due(protected))
+    }
+
+    /// All ranks save their states.
+    fn checkpoint(&mut self) -> Result<Ran, Error> {
+        let since = self.steps.unwrap_or_default();
+        let protected = self.comm.engine().borrow().job.protected_steps;
+        let Some(mut filing) = self.filing.take() else { return Ok(Ran::On) };
+        let mut block = self.comm.start(Level::Global)?;
+        let saved = filing.checkpoint(&mut block, &self.comm, self.part(), protected);
+        let tried = Comm::conclude(block, saved, Timeout::Never)?;
+        let now = self.comm.engine().borrow().platform.now();
+        Ok(match tried {
+            Tried::Committed(complete, _) => {
+                filing.settle(protected, complete, now);
+                self.filing = Some(filing);
+                Ran::On
+            }
+            Tried::Faulty(finished, error) => {
+                self.filing = Some(filing);
+                Ran::Faulty { finished, error, since }
+            }
+        })
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::ops::Deref;
 
-use super::Comm;
+use super::{
+    Comm,
+    checkpoints::{Checkpoints, Filing},
+};
 use crate::{
     engine::{Engine, Shared},
     error::Error,
@@ -19,6 +22,8 @@ use crate::{
 /// got ([`Error::is_agreed`]) is left in order, so that `main` may return that error.
 pub struct World {
     comm: Comm,
+    /// Where runs save checkpoints, if they do.
+    pub(super) filing: Option<Filing>,
 }
 
 impl World {
@@ -37,7 +42,7 @@ impl World {
 
     pub(super) fn of(shared: &Shared) -> Self {
         let key = shared.borrow().job.world.expect("a rank of the world");
-        Self { comm: Comm::new(shared, key) }
+        Self { comm: Comm::new(shared, key), filing: None }
     }
 
     /// The world as a [`Comm`] of its own, for code that goes on with a shrunk or split one.
@@ -111,6 +116,12 @@ impl World {
     /// [`Error::RecoveryExhausted`] and [`Error::TooFewSpares`], on all living ranks.
     pub fn rebuild(&self, placement: Placement) -> Result<Self, Error> {
         self.irebuild(placement)?.wait()
+    }
+
+    /// From now on runs save checkpoints. All ranks call it with the same settings, replacements,
+    /// too; the tool `fampi` does it for them (`fampi run --checkpoint`).
+    pub fn set_checkpoints(&mut self, checkpoints: Checkpoints) {
+        self.filing = Some(Filing::of(checkpoints));
     }
 
     /// Does without the observer of this node, as if it had none, or with it again: for

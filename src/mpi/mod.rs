@@ -47,7 +47,7 @@ pub use self::{
         spawn::Command,
         watchdog::before_mpi,
     },
-    node::environment::leave_the_plan_to_the_program,
+    node::environment::{checkpoints, leave_the_plan_to_the_program},
     node::trace::record,
     operations::{platform::MpiPlatform, users::Ended, users_requests::Kept, users_table::Spread},
 };

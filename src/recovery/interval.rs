@@ -65,6 +65,13 @@ fn best_interval(copy_seconds: f64, mtbf_seconds: f64) -> f64 {
     first * (1.0 + share.sqrt() / 3.0 + share / 9.0) - copy_seconds
 }
 
+/// How many steps of work that take so many seconds each lie between copies.
+pub(crate) fn steps_between(copy_seconds: f64, step_seconds: f64, mtbf: Duration) -> u32 {
+    let best = best_interval(copy_seconds, mtbf.as_secs_f64());
+    // A conversion ends at the greatest number; what is not a number is 0.
+    ((best / step_seconds).round() as u32).max(1)
+}
+
 /// What one rank has measured, in seconds; of all ranks the larger numbers count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Costs {
@@ -141,9 +148,7 @@ impl Schedule {
     /// The interval that follows from these costs, if failures come at least this often.
     fn interval(&self, costs: Costs, seen: Duration) -> u32 {
         let Interval::Auto { mtbf } = self.interval else { return 1 };
-        let best = best_interval(costs.copy, mtbf.min(seen).as_secs_f64());
-        // A conversion ends at the greatest number; what is not a number is 0.
-        ((best / costs.step).round() as u32).max(1)
+        steps_between(costs.copy, costs.step, mtbf.min(seen))
     }
 
     /// Takes the interval that follows from the costs of all ranks.

@@ -11,9 +11,11 @@
 //! Reference: Hassani et al. 2015, §3.3. The three steps replace the agreement inside of the shrink
 //! of ULFM.
 
+pub(crate) mod checkpoint;
 pub mod copies;
 mod course;
 pub(crate) mod creation;
+pub(crate) mod folder;
 pub(crate) mod interval;
 pub(crate) mod launch;
 mod partners;

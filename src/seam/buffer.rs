@@ -125,6 +125,31 @@ macro_rules! any_buffer {
                 }
             }
 
+            /// The bytes of a vector of numbers, as this machine has them, and the place of their
+            /// type in the list of types.
+            pub fn bytes(&self) -> Option<(u8, Vec<u8>)> {
+                match self {
+                    $(Self::$name(vector) => {
+                        let mut bytes = Vec::with_capacity(vector.len() * size_of::<$number>());
+                        for number in vector {
+                            bytes.extend(number.to_ne_bytes());
+                        }
+                        Some((Place::$name as u8, bytes))
+                    })*
+                    Self::Other(_) | Self::Spent(_) => None,
+                }
+            }
+
+            /// The vector of numbers that [`Self::bytes`] has told.
+            pub fn of_bytes(place: u8, bytes: &[u8]) -> Option<Self> {
+                $(if place == Place::$name as u8 {
+                    let (numbers, rest) = bytes.as_chunks();
+                    let numbers = numbers.iter().map(|bytes| <$number>::from_ne_bytes(*bytes));
+                    return rest.is_empty().then(|| Self::$name(numbers.collect()));
+                })*
+                None
+            }
+
             /// How many elements it has, and the bytes of one.
             #[inline]
             pub fn size(&self) -> (usize, usize) {
@@ -135,6 +160,11 @@ macro_rules! any_buffer {
                     }
                 }
             }
+        }
+
+        /// The types of numbers, in the order of their list.
+        enum Place {
+            $($name,)*
         }
 
         impl Deref for AnyBuffer {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`platform`] | what the engine needs of a world |
 //! | [`operation`] | operations, messages and files, and what becomes of them |
+//! | [`archive`] | where states are kept beyond the end of the job |
 //! | [`record`] | the requests of a block, their states and buffers |
 //! | [`buffer`] | the application's buffers while an operation owns them |
 //! | [`collective`] | the operations of all ranks, and the shapes of their buffers |
@@ -14,6 +15,7 @@
 //! | `entry` | what can happen, as an event for subscribers and as one of the trace |
 //! | `trace` | the file with what happens, if the process is recorded |
 
+pub mod archive;
 pub mod buffer;
 pub mod collective;
 // Without the real world, nothing is recorded, and no part of a regroup is MPI's.

@@ -33,6 +33,11 @@ pub fn note(line: &str) {
     with(|platform| platform.note(line));
 }
 
+/// Something that others can notice happens: the process may die right before it.
+pub(super) fn effect() {
+    with(SimPlatform::effect);
+}
+
 /// The calling process crashes here and now, if it is simulated.
 pub fn crash() {
     with(SimPlatform::crash);

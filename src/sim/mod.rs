@@ -42,6 +42,7 @@ use std::{
 
 mod baton;
 mod carrier;
+mod disk;
 mod draw;
 mod guest;
 mod here;
@@ -51,6 +52,7 @@ mod report;
 mod tests;
 mod world;
 
+pub use disk::Disk;
 pub use draw::Draw;
 pub use here::{compute, compute_until, crash, note, process};
 #[doc(hidden)]

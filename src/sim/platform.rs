@@ -85,6 +85,11 @@ impl SimPlatform {
         }
     }
 
+    /// Something of the program's own happens that outlives it.
+    pub(super) fn effect(&self) {
+        let _ = self.enter(true);
+    }
+
     /// This process crashes here and now.
     pub fn crash(&self) {
         if let Some(mut world) = self.enter(false) {

@@ -4,6 +4,7 @@
 mod agreed;
 mod bereaved;
 mod channels;
+mod checkpoints;
 mod duplicates;
 mod epochs;
 mod farewells;

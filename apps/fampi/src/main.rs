@@ -24,6 +24,7 @@
 
 mod bench;
 mod cargo;
+mod checkpoint;
 mod checks;
 mod csv;
 mod demo;
@@ -49,6 +50,7 @@ mod python_wheel;
 mod recovery;
 mod refusal;
 mod report;
+mod restart;
 mod run;
 mod scale;
 mod session;
@@ -90,6 +92,8 @@ enum Command {
     Env(project::EnvOptions),
     /// Run a program, or one of our applications or examples by its name, on several ranks
     Run(run::Options),
+    /// Go on with a job that ended as a whole, from the newest checkpoint in a folder
+    Restart(restart::Options),
     /// Lose a process in the middle of a solve, recover, and compare with the failure-free run
     Demo(demo::Options),
     /// Build and run every test of the workspace, also those that launch and kill real ranks
@@ -152,6 +156,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Doctor => doctor::main(&workspace),
         Command::Install(options) => install::main(&workspace, &options),
         Command::Run(options) => run::main(&workspace, &options),
+        Command::Restart(options) => restart::main(&workspace, options),
         Command::Demo(options) => demo::main(&workspace, &options),
         Command::Test(options) => test::main(&workspace, &options),
         Command::Sim(options) => sim::main(&workspace, &options),

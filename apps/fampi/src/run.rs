@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cargo::{self, Program};
+use crate::checkpoint::Checkpoints;
 use crate::launcher::{self, Kind, Launcher};
 use crate::nodes::Nodes;
 use crate::plan::{self, Kill, When};
@@ -64,6 +65,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = patience,
           allow_negative_numbers = true)]
     hung: Option<f64>,
+    #[command(flatten)]
+    pub(crate) checkpoints: Checkpoints,
     /// Who starts the ranks
     #[arg(long, value_enum, default_value_t)]
     launcher: Kind,
@@ -130,6 +133,7 @@ impl Options {
             // Otherwise there may be more machines.
             launcher::check_room(processes)?;
         }
+        self.checkpoints.check()?;
         plan::check(&self.kills, self.ranks, self.spares)
     }
 
@@ -180,6 +184,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     command.env("FAMPI_SPARES", options.spares.to_string());
     command.env(status::VARIABLE, reports.path());
     command.envs(plan::for_application(&options.kills).map(|plan| ("FAMPI_KILL", plan)));
+    command.envs(options.checkpoints.variables());
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
     command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
     command.env(trace::VARIABLE, trace.path());

@@ -7,6 +7,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     ops::RangeInclusive,
+    path::PathBuf,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
@@ -22,6 +23,11 @@ const STUCK_DEFAULT: Duration = Duration::from_secs(10);
 const WATCHER: &str = "FAMPI_NODE_WATCHER";
 /// Whether ranks of a node exchange votes through shared memory.
 const MAILBOX: &str = "FAMPI_MAILBOX";
+/// The folder in which runs save checkpoints, whether they go on from one, and after how many steps
+/// one is due.
+const CHECKPOINT: &str = "FAMPI_CHECKPOINT";
+const RESTART: &str = "FAMPI_RESTART";
+const CHECKPOINT_EVERY: &str = "FAMPI_CHECKPOINT_EVERY";
 /// The limits that can be set: less is no patience with a machine that does other things, too; more
 /// is some thirty years.
 const LIMIT_SECONDS: RangeInclusive<f64> = 0.1..=1e9;
@@ -108,8 +114,32 @@ fn stuck() -> Result<Duration, Error> {
     value(STUCK, STUCK_DEFAULT, limit_of, advice)
 }
 
-fn switch(name: &str) -> Result<bool, Error> {
-    value(name, true, switch_of, "set it to on or off")
+fn switch(name: &str, unset: bool) -> Result<bool, Error> {
+    value(name, unset, switch_of, "set it to on or off")
+}
+
+/// Where runs save checkpoints, as the environment wants it.
+#[derive(Clone, Debug)]
+pub struct CheckpointSettings {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The first run goes on from what is there.
+    pub restart: bool,
+    /// After how many steps one is due, if it is set.
+    pub every: Option<u32>,
+}
+
+/// Where runs save checkpoints, if they do.
+///
+/// # Errors
+///
+/// [`Error::Unsupported`] for what is no switch or number of steps.
+pub fn checkpoints() -> Result<Option<CheckpointSettings>, Error> {
+    let restart = switch(RESTART, false)?;
+    let steps = |text: &OsStr| number_of(text).filter(|steps| *steps > 0).map(Some);
+    let every = value(CHECKPOINT_EVERY, None, steps, "set it to a number of steps")?;
+    let folder = set(CHECKPOINT).map(PathBuf::from);
+    Ok(folder.map(|folder| CheckpointSettings { folder, restart, every }))
 }
 
 /// How long an ordinary call of MPI may last, zero for no limit.
@@ -119,12 +149,12 @@ pub(in crate::mpi) fn stuck_limit() -> Duration {
 
 /// True unless the user wants no process of this node to be watched.
 pub(in crate::mpi) fn has_watcher() -> bool {
-    switch(WATCHER).unwrap_or(true)
+    switch(WATCHER, true).unwrap_or(true)
 }
 
 /// True unless the user wants votes to go by MPI alone.
 pub(in crate::mpi) fn has_mailbox() -> bool {
-    switch(MAILBOX).unwrap_or(true)
+    switch(MAILBOX, true).unwrap_or(true)
 }
 
 /// Looks whether what is set makes sense.
@@ -135,8 +165,9 @@ pub(in crate::mpi) fn has_mailbox() -> bool {
 pub(in crate::mpi) fn check() -> Result<(), Error> {
     spares()?;
     stuck()?;
-    switch(WATCHER)?;
-    switch(MAILBOX).map(drop)
+    switch(WATCHER, true)?;
+    switch(MAILBOX, true)?;
+    checkpoints().map(drop)
 }
 
 #[cfg(test)]

@@ -1,0 +1,69 @@
+//! `fampi run --checkpoint`: jobs whose states outlive them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::refusal::{Misuse, whole};
+
+/// How the names of checkpoints end.
+const ENDING: &str = "ckpt";
+
+#[derive(Args)]
+pub(crate) struct Checkpoints {
+    /// Let runs save the states of all ranks in this folder, which has no checkpoints yet, so that
+    /// `fampi restart` can go on from them
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Go on from the newest complete checkpoint in this folder, and save others there
+    #[arg(long, value_name = "FOLDER", conflicts_with = "checkpoint")]
+    pub(crate) restart: Option<PathBuf>,
+    /// Save a checkpoint after so many steps; as is best for its measured cost and a failure an
+    /// hour without this
+    #[arg(long, value_name = "STEPS", allow_negative_numbers = true,
+          value_parser = whole(1_u32..=u32::MAX, "a number of steps, at least 1"))]
+    checkpoint_every: Option<u32>,
+}
+
+impl Checkpoints {
+    /// Refuses folders that will not do, as far as they are on this machine.
+    pub(crate) fn check(&self) -> Result<(), Misuse> {
+        match (&self.checkpoint, &self.restart) {
+            (None, None) if self.checkpoint_every.is_some() => {
+                Err(Misuse("say where checkpoints go, too: --checkpoint FOLDER".to_owned()))
+            }
+            (Some(folder), _) if has_checkpoints(folder) => Err(Misuse(format!(
+                "{0} has checkpoints of an earlier job: go on from them by `fampi restart {0}`, or \
+                 choose another folder",
+                folder.display()
+            ))),
+            (_, Some(folder)) if folder.is_dir() && !has_checkpoints(folder) => {
+                Err(Misuse(format!("{} has no checkpoint to go on from", folder.display())))
+            }
+            (Some(folder), _) | (_, Some(folder)) if folder.exists() && !folder.is_dir() => {
+                Err(Misuse(format!("{} is no folder; name one", folder.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the library is told.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let Some(folder) = self.checkpoint.as_ref().or(self.restart.as_ref()) else {
+            return Vec::new();
+        };
+        // Ranks may run elsewhere.
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+        let mut variables = vec![("FAMPI_CHECKPOINT", folder.into_os_string())];
+        variables.extend(self.restart.iter().map(|_| ("FAMPI_RESTART", "on".into())));
+        let every = self.checkpoint_every.map(|steps| steps.to_string().into());
+        variables.extend(every.map(|steps| ("FAMPI_CHECKPOINT_EVERY", steps)));
+        variables
+    }
+}
+
+fn has_checkpoints(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|it| it == ENDING))
+}

@@ -1,0 +1,112 @@
+//! Jobs of which all ranks die, and that go on from their checkpoints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A program as the tests of the workspace have built it; or its name, which the tool builds.
+fn built(name: &str) -> PathBuf {
+    let built = Path::new(env!("CARGO_BIN_EXE_fampi")).with_file_name(name);
+    if built.is_file() { built } else { name.into() }
+}
+
+/// Runs or restarts one of the applications.
+fn fampi(words: &[&str], program: &[&str]) -> Output {
+    let (name, arguments) = program.split_first().expect("a program");
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(words).args(["--timeout", "100", "--"]).arg(built(name)).args(arguments);
+    tool.stdin(Stdio::null()).output().expect("the tool starts")
+}
+
+fn said(output: &Output) -> String {
+    let [said, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    format!("{said}{errors}")
+}
+
+/// The last line, with the digits of the result, of a run that ended in order.
+#[track_caller]
+fn digits(output: &Output) -> String {
+    assert!(output.status.success(), "{}", said(output));
+    let last = String::from_utf8_lossy(&output.stdout).lines().last().map(str::to_owned);
+    last.expect("a result")
+}
+
+fn checkpoints(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).expect("a folder").flatten();
+    let mut names: Vec<String> =
+        names.map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| Path::new(name).extension().is_some_and(|ending| ending == "ckpt"));
+    names.sort();
+    names
+}
+
+#[test]
+fn a_job_whose_ranks_all_die_goes_on_from_its_checkpoint_with_the_same_digits() {
+    for (ranks, program, kill) in [
+        ("4", ["minife", "nx=20", "yaml=none"], "iteration:40"),
+        ("8", ["lulesh", "-s", "4"], "cycle:60"),
+    ] {
+        let undisturbed = digits(&fampi(&["run", "-n", ranks], &program));
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let place = home.path().join("states");
+        let folder = place.to_str().expect("a name");
+        let kills: Vec<String> = (0..ranks.parse().expect("a number"))
+            .map(|rank: u32| format!("kill={rank}@{kill}"))
+            .collect();
+        let words: Vec<&str> = program
+            .into_iter()
+            .chain(["protect-every=5"])
+            .chain(kills.iter().map(|it| &**it))
+            .collect();
+        let options = ["-n", ranks, "--checkpoint-every", "10"];
+        let lost = fampi(&[&["run", "--checkpoint", folder], &options[..]].concat(), &words);
+        assert!(!lost.status.success(), "all ranks were killed: {}", said(&lost));
+        let there = checkpoints(&place);
+        assert!(!there.is_empty(), "{}", said(&lost));
+
+        // Neither by mistake from the beginning, nor with another number of ranks.
+        let again = fampi(&[&["run", "--checkpoint", folder], &options[..]].concat(), &program);
+        assert!(!again.status.success() && said(&again).contains("checkpoints of an earlier job"));
+        let other = fampi(&["restart", folder, "-n", "1"], &program);
+        let sentence = "has no complete checkpoint of 1 ranks";
+        assert!(!other.status.success() && said(&other).contains(sentence), "{}", said(&other));
+        assert_eq!(checkpoints(&place), there);
+
+        let whole = fampi(&[&["restart", folder], &options[..]].concat(), &program);
+        assert_eq!(digits(&whole), undisturbed, "from {there:?}");
+        let newest = checkpoints(&place);
+        assert!(newest.last() > there.last(), "{newest:?}");
+
+        // A part that was cut short is not taken.
+        let part = place.join(newest.last().expect("a checkpoint"));
+        let content = fs::read(&part).expect("read");
+        fs::write(&part, &content[..content.len() - 3]).expect("written");
+        let damaged = fampi(&["restart", folder, "-n", ranks], &program);
+        assert!(!damaged.status.success(), "{}", said(&damaged));
+        assert!(said(&damaged).contains("has no complete checkpoint"), "{}", said(&damaged));
+    }
+}
+
+#[test]
+fn folders_that_will_not_do_are_refused_in_one_sentence() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let [empty, file] = ["empty", "file"].map(|name| home.path().join(name));
+    fs::create_dir(&empty).expect("made");
+    fs::write(&file, "text").expect("written");
+    let [empty, file] = [&empty, &file].map(|path| path.to_str().expect("a name"));
+    for (words, sentence) in [
+        (&["restart", empty, "-n", "2"][..], "has no checkpoint to go on from"),
+        (&["restart", file, "-n", "2"], "is no folder; name one"),
+        (&["run", "-n", "2", "--checkpoint", file], "is no folder; name one"),
+        (&["run", "-n", "2", "--checkpoint-every", "3"], "say where checkpoints go"),
+        (&["run", "-n", "2", "--checkpoint", "x", "--checkpoint-every", "0"], "a number of steps"),
+        (
+            &["restart", empty, "-n", "2", "--checkpoint", "x"],
+            "leave --checkpoint and --restart out",
+        ),
+    ] {
+        let refused = fampi(words, &["minife"]);
+        assert!(!refused.status.success(), "{words:?}");
+        assert!(said(&refused).contains(sentence), "{words:?}: {}", said(&refused));
+    }
+}

@@ -1,0 +1,66 @@
+//! A disk that outlives simulations: what one job has saved, the next can load. A process may die
+//! before a content is saved, in the middle, and before one is removed.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::here;
+use crate::seam::archive::Archive;
+
+/// The contents of a disk by their names; clones are the same disk.
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    contents: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+}
+
+impl Disk {
+    /// The names of all contents.
+    pub fn names(&self) -> Vec<String> {
+        self.with(|contents| contents.keys().cloned().collect())
+    }
+
+    /// Changes a content, as a disk does that is not to be trusted.
+    pub fn spoil(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        self.with(|contents| contents.get_mut(name).map(change));
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T) -> T {
+        act(&mut self.contents.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Archive for Disk {
+    fn save(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        here::effect();
+        let (aside, half) = (format!("{name}.part"), content[..content.len() / 2].to_vec());
+        self.with(|contents| contents.insert(aside.clone(), half));
+        here::effect();
+        self.with(|contents| {
+            contents.remove(&aside);
+            contents.insert(name.to_owned(), content.to_vec())
+        });
+        Ok(())
+    }
+
+    fn names(&mut self) -> io::Result<Vec<String>> {
+        Ok(Self::names(self))
+    }
+
+    fn load(&mut self, name: &str) -> io::Result<Vec<u8>> {
+        let content = self.with(|contents| contents.get(name).cloned());
+        content.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        here::effect();
+        self.with(|contents| contents.remove(name));
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        "the simulated disk".to_owned()
+    }
+}
