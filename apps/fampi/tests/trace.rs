@@ -109,8 +109,10 @@ fn the_trace_of_an_application_has_its_phases_and_its_planned_death() {
 #[test]
 fn a_trace_that_cannot_be_written_does_not_stop_the_ranks() {
     let program = example("hello_block");
-    let mut tool = fampi(&["run", "-n", "2", "--timeout", "120", "--", &program]);
-    let output = tool.env("FAMPI_TRACE_DIR", "no-such-folder").output().expect("the tool starts");
+    // Instead of the folder that the tool gives them.
+    let folder = ["--launcher-flag=-x", "--launcher-flag=FAMPI_TRACE_DIR=no-such-folder"];
+    let words = [&["run", "-n", "2", "--timeout", "120"], &folder[..], &["--", &program]].concat();
+    let output = fampi(&words).output().expect("the tool starts");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let advice = "set it to a folder that every rank can write to";
     assert!(said(&output).contains(advice), "{}", said(&output));

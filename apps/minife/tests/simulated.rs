@@ -166,7 +166,8 @@ fn a_plan_of_deaths_works_on_simulated_ranks_as_on_real_ones() {
 #[test]
 fn sums_by_commits_have_the_bits_of_the_yardstick_on_any_number_of_ranks_also_after_deaths() {
     for ranks in [1, 2, 3, 4, 5, 7] {
-        let line = if ranks > 2 { "nx=8 kill=1@dot:9 kill=2@iteration:15" } else { "nx=8" };
+        let deaths = if ranks > 2 { " kill=1@dot:9 kill=2@iteration:15" } else { "" };
+        let line = format!("nx=8 protect-every=1{deaths}");
         let Ok(Request::Run(options)) = Options::parse(line.split(' ')) else {
             panic!("these are options")
         };

@@ -139,6 +139,7 @@ fn storm(storm: &Path, seed: u64) -> (Run, Deaths) {
 }
 
 #[test]
+#[ignore = "a minute"]
 fn a_storm_of_deaths_and_of_deaths_of_new_processes_is_weathered_and_ends() {
     let program = program(&["tests/programs/storm.c"], Link::Shared, &[]);
     let storms = number("FAMPI_STORMS").unwrap_or(3);

@@ -9,6 +9,9 @@
 //! puts on numbers that are under discussion, which no message or news of a death reaches. Of the
 //! many numbers that there are the one that has rested longest is used again.
 //!
+//! Only under our own launcher, where nodes are lost: a large operation whose peer has died is held
+//! up by it, and its memory with it (`deaths_end_the_large_operations_of_all`).
+//!
 //! **Versions** each Open MPI 5 from 5.0.4 on, where the mark is: the code of 5.0.9 was read, that
 //! of the library as well. Where there are fewer numbers, the transports are not those that survive
 //! a death.
@@ -17,11 +20,12 @@
 //!
 //! **Delete when** MPI does not keep messages for communicators that it does not know.
 //!
-//! **Test** `a_message_of_a_freed_communicator_reaches_no_later_one` (`ffi/tests/c`), and, now and
-//! then, `a_second_node_is_lost_while_the_first_loss_is_mended` (`apps/fampi/tests/node`).
+//! **Test** now and then `a_second_node_is_lost_while_the_first_loss_is_mended`
+//! (`apps/fampi/tests/node`).
 
 use std::{
     collections::VecDeque,
+    env,
     ffi::{CStr, c_int, c_void},
     mem, ptr,
     sync::{
@@ -30,12 +34,14 @@ use std::{
     },
 };
 
-use super::{OF_THE_LIBRARY, redirect};
+use super::{OF_THE_LIBRARY, launch_census, redirect};
 use crate::mpi::calls::ulfm;
 
 const SET: &CStr = c"opal_pointer_array_set_item";
 /// What MPI puts in the place of a communicator that it may make.
 const TAKEN: *mut c_void = ptr::without_provenance_mut(1);
+/// How our own launcher names jobs.
+const OWN_JOB: &str = "fampi-";
 /// A number rests until so many others do: there are 65,535.
 const RESTING: usize = 1 << 14;
 
@@ -49,6 +55,7 @@ static RESTED: Mutex<VecDeque<c_int>> = Mutex::new(VecDeque::new());
 
 /// Lets numbers rest, from [`begin`] on.
 pub(super) fn mend() -> Option<()> {
+    env::var(launch_census::JOB).ok().filter(|job| job.starts_with(OWN_JOB))?;
     let (set, communicators) = (ulfm::symbol(SET)?, ulfm::symbol(OF_THE_LIBRARY)?);
     // SAFETY: in this major version the function of this name has this type.
     let set = unsafe { mem::transmute::<*mut c_void, Set>(set) };
