@@ -299,6 +299,7 @@ impl Platform for MpiPlatform {
         match unneeded {
             Unneeded::Universe(universe) => {
                 watcher::forget(universe);
+                self.attempts.discard(universe);
                 self.control.discard(universe);
             }
             Unneeded::Data(data) => {

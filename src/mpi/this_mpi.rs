@@ -18,5 +18,7 @@ pub(super) use super::openmpi5::{
     request_origin::origin,
     romio::choose as prepare_files,
     shared_machine::yield_when_idle,
-    spawn_lookup, unreported_exit, version, was_spawned,
+    spawn_lookup, unreported_exit,
+    used_numbers::for_ever,
+    version, was_spawned,
 };

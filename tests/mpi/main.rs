@@ -5,6 +5,7 @@
 //! judged by what its ranks print and by how they end.
 
 mod adopted;
+mod attempts;
 mod examples;
 mod farewells;
 mod files;

@@ -28,7 +28,8 @@ use signal_hook::{
 use stats_alloc::Region;
 
 use crate::{
-    adopted, farewells, files, forming, hung, interruption, operations, requests, sections, windows,
+    adopted, attempts, farewells, files, forming, hung, interruption, operations, requests,
+    sections, windows,
 };
 
 const SOFT: i32 = 7;
@@ -39,6 +40,7 @@ pub(crate) type Ended = Result<(), Error>;
 
 /// Runs the program of this name.
 pub(crate) fn run(name: &str) -> Ended {
+    attempts::die_early();
     match std::env::var(adopted::COMM) {
         Ok(comm) => adopted::run(&comm, |world| run_in(world, name)),
         Err(_) => run_in(fampi::init()?, name),
@@ -48,6 +50,7 @@ pub(crate) fn run(name: &str) -> Ended {
 fn run_in(world: World, name: &str) -> Ended {
     match name {
         "rsmpi" => rsmpi(world),
+        "attempts" => attempts::fail(world),
         "refused" => adopted::refused(world),
         "spares" => adopted::spares(world),
         "rounds" => rounds(world),

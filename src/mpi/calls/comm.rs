@@ -67,6 +67,11 @@ pub(in crate::mpi) fn live() -> usize {
     LIVE.with_borrow(Vec::len)
 }
 
+/// Those that were made and not freed.
+pub(in crate::mpi) fn all() -> Vec<Comm> {
+    LIVE.with_borrow(Vec::clone)
+}
+
 fn null() -> ffi::MPI_Comm {
     // SAFETY: reading a constant that MPI's library defines.
     unsafe { ffi::RSMPI_COMM_NULL }
@@ -155,6 +160,11 @@ impl Comm {
         // SAFETY: a successful creation call gave the handle; only null means nothing.
         let made = (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()?;
         Ok(made.map(Self::remembered))
+    }
+
+    /// True for another handle of this communicator.
+    pub(in crate::mpi) fn is(&self, other: &Self) -> bool {
+        self.raw == other.raw
     }
 
     /// This communicator, which [`free_all`] frees unless it was freed before.

@@ -17,7 +17,7 @@ use crate::{
             ulfm::Ulfm,
         },
         deaths::watcher,
-        operations::{contexts::DataComm, platform::MpiPlatform},
+        operations::{attempts::Attempts, contexts::DataComm, platform::MpiPlatform},
         this_mpi,
         transport::acquaintance::{self, Acquaintance},
     },
@@ -104,6 +104,24 @@ impl MpiPlatform {
         this_mpi::before_creation();
     }
 
+    /// An attempt of all living ranks to add processes, which makes no other communicators. Gives,
+    /// too, those that it has made.
+    pub(super) fn attempt<T>(
+        &mut self,
+        make: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<(T, Vec<Comm>), Error> {
+        let before = self.attempts.begin();
+        let result = make(self);
+        let made = Attempts::made_since(&before);
+        match result {
+            Ok(result) => Ok((result, made)),
+            Err(error) => {
+                self.attempts.give_up(made);
+                Err(error)
+            }
+        }
+    }
+
     pub(in crate::mpi) fn make_split(
         &mut self,
         parent: DataId,
@@ -151,10 +169,10 @@ impl MpiPlatform {
         }
         comm.acknowledge_failures(self.ulfm);
         if comm.unanimous(self.ulfm, exact == Ok(true)) {
-            made.map_err(|_| Error::CreationFailed)
-        } else {
-            Err(Error::CreationFailed)
+            return made.map_err(|_| Error::CreationFailed);
         }
+        self.attempts.give_up(made);
+        Err(Error::CreationFailed)
     }
 
     /// All that we have agreed to be dead is so for MPI, too: it may have been seen elsewhere.
@@ -199,14 +217,19 @@ impl MpiPlatform {
         }
         this_mpi::before_creation();
         let old = self.control.source(old).ok_or(Error::CreationFailed)?;
-        let ulfm = self.ulfm;
-        let began = Instant::now();
-        let living = self.shrink_exactly(&old, dead)?;
-        entry::tell(&Entry::Called { work: Call::Shrink, began });
-        let source = if spawn == 0 { living } else { self.spawn_into(&old, &living, spawn)? };
-        self.settle_universe(source, brought, &[source, living]).inspect_err(|_| {
-            old.acknowledge_failures(ulfm);
-        })
+        let (universe, made) = self.attempt(|platform| {
+            let began = Instant::now();
+            let living = platform.shrink_exactly(&old, dead)?;
+            entry::tell(&Entry::Called { work: Call::Shrink, began });
+            let added = |platform: &mut Self| platform.spawn_into(&old, &living, spawn);
+            let source = if spawn == 0 { living } else { added(platform)? };
+            let made = platform.settle_universe(source, brought, &[source, living]);
+            made.inspect_err(|_| old.acknowledge_failures(platform.ulfm))
+        })?;
+        if let Made::Universe(id, ..) = universe {
+            self.attempts.keep(id, made);
+        }
+        Ok(universe)
     }
 
     /// The part of a regroup that all processes do, new ones included: a control channel, and

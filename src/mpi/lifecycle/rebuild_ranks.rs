@@ -175,14 +175,17 @@ impl MpiPlatform {
         Ok(made.given_away().raw())
     }
 
-    /// The rebuild is over. When all have what was made, what was made on the way is not needed.
+    /// The rebuild is over, for all who take part: what was made on the way is not needed.
     pub fn end_seat(&mut self, seating: Seating, worked: bool) {
         for (mut request, wire) in seating.sent {
             if !request.test().is_ok_and(|done| done.is_some()) {
                 wire.leak();
             }
         }
-        for step in seating.steps.into_iter().filter(|_| worked) {
+        if !worked {
+            return self.attempts.give_up(seating.steps);
+        }
+        for step in seating.steps {
             // SAFETY: whoever takes part has left the calls for which it was.
             unsafe { step.free() };
         }

@@ -202,7 +202,8 @@ impl MpiPlatform {
             let information = unsafe { Information::from_program(information) }?;
             spawn(&Program { file, arguments, count, information })
         };
-        let (link, merged) = self.merge_with_new((&living, &living), count, start)?;
+        let made = self.attempt(|it| it.merge_with_new((&living, &living), count, start));
+        let ((link, merged), _) = made?;
         let link = link.given_away();
         self.use_link(link, merged);
         Ok(link.raw())
@@ -320,28 +321,35 @@ impl Program {
 
 /// `MPI_Comm_spawn`, by this process alone. It is done again when a new process dies in it.
 fn spawn(started: &Program) -> Checked<Comm> {
-    let mut pointers = started.words();
     // On `MPI_COMM_SELF` itself MPI agrees about failures with all processes of the world.
     let alone = Comm::alone()?.duplicate()?;
-    for _ in 0..STARTS {
-        let Some(spawning) = Spawning::new() else { return spawn_at_once(started) };
-        let _inside = inside::spawning();
-        let start = || {
-            let (count, info) = (started.count.cast_signed(), started.information.0);
-            let words = pointers.as_mut_ptr();
-            // SAFETY: the list ends with null; all live here.
-            unsafe { spawning.start(&started.file, words, count, info) }
-        };
-        let link = || spawning.link(alone.raw());
-        let (made, living) = newcomers::watched(&spawning, start, link);
-        if let Some(living) = living {
-            watcher::add_newcomers(living);
-            // SAFETY: the call succeeded and gave a link that lives until `free_all`.
-            return made.and_then(|made| unsafe { Comm::from_raw(made) }).map(Comm::remembered);
-        }
+    let made = (0..STARTS).find_map(|_| spawn_once(started, &alone).transpose());
+    // SAFETY: of this process alone; what was made of it has a duplicate of its own.
+    unsafe { alone.free() };
+    made.unwrap_or(Err(Refusal { call: "MPI_Comm_spawn", class: PROC_FAILED }))
+}
+
+/// Nothing when a new process has died in it.
+fn spawn_once(started: &Program, alone: &Comm) -> Checked<Option<Comm>> {
+    let Some(spawning) = Spawning::new() else { return spawn_at_once(started).map(Some) };
+    let mut pointers = started.words();
+    let _inside = inside::spawning();
+    let start = || {
+        let (count, info) = (started.count.cast_signed(), started.information.0);
+        let words = pointers.as_mut_ptr();
+        // SAFETY: the list ends with null; all live here.
+        unsafe { spawning.start(&started.file, words, count, info) }
+    };
+    let link = || spawning.link(alone.raw());
+    let (made, living) = newcomers::watched(&spawning, start, link);
+    // SAFETY: the call succeeded and gave a link that lives until it is given up, or `free_all`.
+    let made = made.and_then(|made| unsafe { Comm::from_raw(made) }).map(Comm::remembered);
+    let Some(living) = living else {
         tracing::debug!(?made, "a new process died while it started");
-    }
-    Err(Refusal { call: "MPI_Comm_spawn", class: PROC_FAILED })
+        return Ok(None);
+    };
+    watcher::add_newcomers(living);
+    made.map(Some)
 }
 
 /// The same where it cannot be watched.

@@ -10,6 +10,7 @@ use crate::{
         deaths::{observer, watcher},
         node::{environment, status, trace},
         operations::{
+            attempts::Attempts,
             files::Files,
             in_flight::Flights,
             platform::{Finalizer, MpiPlatform},
@@ -108,6 +109,7 @@ impl MpiPlatform {
             flights: Flights::new(finished, Comm::alone()?),
             data: Vec::new(),
             unneeded: Vec::new(),
+            attempts: Attempts::default(),
             spawned: None,
             finalizer,
         })

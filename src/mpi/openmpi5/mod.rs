@@ -38,7 +38,7 @@ pub(super) mod shared_machine;
 pub(super) mod spawn_lookup;
 mod unreachable_peer;
 pub(super) mod unreported_exit;
-mod used_numbers;
+pub(super) mod used_numbers;
 
 use std::{
     ffi::{CStr, OsStr, c_void},

@@ -9,8 +9,10 @@
 //! puts on numbers that are under discussion, which no message or news of a death reaches. Of the
 //! many numbers that there are the one that has rested longest is used again.
 //!
-//! Only under our own launcher, where nodes are lost: a large operation whose peer has died is held
-//! up by it, and its memory with it (`deaths_end_the_large_operations_of_all`).
+//! All numbers only under our own launcher, where nodes are lost: a large operation whose peer has
+//! died is held up by it, and its memory with it (`deaths_end_the_large_operations_of_all`). Under
+//! any launcher those of communicators whose making failed, which are freed by [`for_ever`]: their
+//! numbers are never used again, as nothing bounds when the last message to them comes.
 //!
 //! **Versions** each Open MPI 5 from 5.0.4 on, where the mark is: the code of 5.0.9 was read, that
 //! of the library as well. Where there are fewer numbers, the transports are not those that survive
@@ -21,7 +23,7 @@
 //! **Delete when** MPI does not keep messages for communicators that it does not know.
 //!
 //! **Test** now and then `a_second_node_is_lost_while_the_first_loss_is_mended`
-//! (`apps/fampi/tests/node`).
+//! (`apps/fampi/tests/node`); `attempts_that_fail_leave_no_communicators` for [`for_ever`].
 
 use std::{
     collections::VecDeque,
@@ -34,12 +36,14 @@ use std::{
     },
 };
 
-use super::{OF_THE_LIBRARY, launch_census, redirect};
-use crate::mpi::calls::ulfm;
+use super::{OF_THE_LIBRARY, launch_census, redirect, version};
+use crate::mpi::calls::{library, ulfm};
 
 const SET: &CStr = c"opal_pointer_array_set_item";
 /// What MPI puts in the place of a communicator that it may make.
 const TAKEN: *mut c_void = ptr::without_provenance_mut(1);
+/// The first version that has this mark.
+const SINCE: (u32, u32, u32) = (5, 0, 4);
 /// How our own launcher names jobs.
 const OWN_JOB: &str = "fampi-";
 /// A number rests until so many others do: there are 65,535.
@@ -49,13 +53,18 @@ type Set = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
 
 /// The function of the library, and the address of its communicators by their numbers.
 static LIBRARY: OnceLock<(Set, usize)> = OnceLock::new();
+/// All calls of that function come to us.
+static IS_REDIRECTED: AtomicBool = AtomicBool::new(false);
+/// Numbers rest after their use.
 static IS_ON: AtomicBool = AtomicBool::new(false);
+/// What is given free now stays taken.
+static IS_FOR_EVER: AtomicBool = AtomicBool::new(false);
 /// The numbers that rest, the oldest first.
 static RESTED: Mutex<VecDeque<c_int>> = Mutex::new(VecDeque::new());
 
 /// Lets numbers rest, from [`begin`] on.
 pub(super) fn mend() -> Option<()> {
-    env::var(launch_census::JOB).ok().filter(|job| job.starts_with(OWN_JOB))?;
+    library::library_version().ok().and_then(|it| version(&it)).filter(|it| *it >= SINCE)?;
     let (set, communicators) = (ulfm::symbol(SET)?, ulfm::symbol(OF_THE_LIBRARY)?);
     // SAFETY: in this major version the function of this name has this type.
     let set = unsafe { mem::transmute::<*mut c_void, Set>(set) };
@@ -63,12 +72,25 @@ pub(super) fn mend() -> Option<()> {
     let ours: Set = set_item;
     // SAFETY: the type of that function. No thread but this one calls MPI for more than its
     // version.
-    unsafe { redirect(SET, ours as *const c_void) }
+    unsafe { redirect(SET, ours as *const c_void) }?;
+    IS_REDIRECTED.store(true, Relaxed);
+    Some(())
 }
 
 /// MPI is initialised.
 pub(super) fn begin() {
-    IS_ON.store(ulfm::is_on() == Some(true), Relaxed);
+    let is_ours = env::var(launch_census::JOB).is_ok_and(|job| job.starts_with(OWN_JOB));
+    IS_ON.store(is_ours && ulfm::is_on() == Some(true), Relaxed);
+}
+
+/// Frees communicators whose numbers are never used again. Nothing is freed where a number could
+/// be.
+pub(in crate::mpi) fn for_ever(free: impl FnOnce()) {
+    if IS_REDIRECTED.load(Relaxed) {
+        IS_FOR_EVER.store(true, Relaxed);
+        free();
+        IS_FOR_EVER.store(false, Relaxed);
+    }
 }
 
 /// What to do when a number is given free or taken; the number that has rested long enough.
@@ -84,11 +106,15 @@ fn note(rested: &mut VecDeque<c_int>, number: c_int, is_free: bool) -> Option<c_
 
 unsafe extern "C" fn set_item(table: *mut c_void, number: c_int, item: *mut c_void) -> c_int {
     let (set, communicators) = *LIBRARY.get().expect("known before the library calls us");
-    if table.addr() != communicators || !IS_ON.load(Relaxed) {
+    let (is_free, is_for_ever) = (item.is_null(), IS_FOR_EVER.load(Relaxed));
+    if table.addr() != communicators || !IS_ON.load(Relaxed) && !is_for_ever {
         // SAFETY: the arguments of our caller, who meant this function.
         return unsafe { set(table, number, item) };
     }
-    let is_free = item.is_null();
+    if is_free && is_for_ever {
+        // SAFETY: as below.
+        return unsafe { set(table, number, TAKEN) };
+    }
     let mut rested = RESTED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(oldest) = note(&mut rested, number, is_free) {
         // SAFETY: this table; what stands there is our mark.

@@ -8,9 +8,11 @@
 //!                  them, users_requests shares them with the program
 //! files            what accesses to files name
 //! contexts         the communicators of operations, some made in advance
+//! attempts         communicators of attempts that failed, which are freed
 //! platform         all of it in one value; starts all other operations
 //! ```
 
+pub(super) mod attempts;
 pub(super) mod contexts;
 pub(super) mod files;
 pub(super) mod in_flight;

@@ -5,6 +5,7 @@
 use std::{mem, rc::Rc, time::Instant};
 
 use super::{
+    attempts::Attempts,
     contexts::{DataComm, lane_of},
     files::Files,
     in_flight::Flights,
@@ -68,6 +69,7 @@ pub struct MpiPlatform {
     pub(in crate::mpi) data: Vec<Option<DataComm>>,
     /// Old contexts to be freed when nothing is pending on them.
     pub(in crate::mpi) unneeded: Vec<(DataId, u32, Comm)>,
+    pub(in crate::mpi) attempts: Attempts,
     /// The link to the root, and the processes spawned with us.
     pub(in crate::mpi) spawned: Option<(Comm, Comm)>,
     /// Who ends MPI.
