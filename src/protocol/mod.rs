@@ -19,6 +19,7 @@
 //! | [`view`] | the agreed live set and its fingerprint | – |
 //! | [`handshake`] | the steps of a recovery, and what follows deaths in them | Hassani 2015 §3.3 |
 //! | [`roster`] | who holds which rank, before and after a rebuild | Hassani 2015 §3.3 |
+//! | [`membership`] | who is too slow for work, and who is well again | Camargo 2018 §3 |
 //! | [`interrupt`] | the flood that cuts a doomed block short | ULFM 2015, "Revoke" |
 //! | [`riders`] | small collectives that ride on a commit, when a rank waits for them before | – |
 //! | [`rounds`] | collectives among some of the ranks, round by round | Thakur 2005 §4 |
@@ -31,6 +32,7 @@ pub mod exchange;
 pub mod fused;
 pub mod handshake;
 pub mod interrupt;
+pub mod membership;
 pub mod message;
 pub mod nodes;
 pub mod parts;

@@ -133,4 +133,16 @@ fampi_planted::bugs! {
     LeaveTheRiderBehind,
     /// Votes with values of different shapes, or without, can be committed.
     MixShapes,
+    /// Accusations by those who are benched count.
+    HearTheBenched,
+    /// Accusations count in the order in which they come.
+    AccuseAsTheyCome,
+    /// Who is benched comes back when one member has seen it well.
+    AskNobodyElse,
+    /// Tests that were passed before the target was benched count for its return.
+    CountOldPasses,
+    /// Who comes back accuses others of what it saw before.
+    AccuseAgain,
+    /// When the last member dies, those who are benched stay so.
+    LeaveNobody,
 }

@@ -5,9 +5,13 @@
 //! was not meant is worth a look. The long ones run by `cargo test --release
 //! -p fampi-checkers --test model -- --ignored`.
 
-use fampi::protocol::{exchange::Shape, handshake::Goal};
+use fampi::protocol::{
+    exchange::Shape,
+    handshake::Goal,
+    membership::{Terms, removal::Rule},
+};
 use fampi_checkers::{
-    model::{commit::Setup, inside::Inside, recovery::Recovery},
+    model::{benched::Bench, commit::Setup, inside::Inside, recovery::Recovery},
     search::check,
 };
 
@@ -236,6 +240,21 @@ fn values_that_do_not_fit_are_never_committed() {
         check(Setup { crashes: 2, misfit: Some(misfit as u32), ..fused(3) }, states);
     }
     check(Setup { crashes: 1, misfit: Some(2), ..fused(4) }, 93_094);
+}
+
+#[test]
+fn members_that_accuse_each_other_and_come_back_make_one_group() {
+    let of = |rule, zeta| Bench { terms: Terms { rule, zeta }, ..Bench::ranks(3) };
+    for (rule, states) in
+        [(Rule::Any, [36_522, 62_946, 39_019]), (Rule::Fewest, [35_610, 61_291, 38_359])]
+    {
+        check(Bench { fails: 2, passes: 3, ..of(rule, 2) }, states[0]);
+        check(Bench { fails: 3, passes: 2, ..of(rule, 1) }, states[1]);
+        check(Bench { fails: 2, passes: 1, deaths: 2, ..of(rule, 1) }, states[2]);
+    }
+    check(Bench { fails: 3, passes: 2, ..of(Rule::Quorum(2), 1) }, 21_952);
+    check(Bench { fails: 2, passes: 2, deaths: 1, ..of(Rule::Quorum(2), 1) }, 35_173);
+    check(Bench { fails: 3, passes: 3, deaths: 1, ..Bench::ranks(2) }, 10_507);
 }
 
 #[test]

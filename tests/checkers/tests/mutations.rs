@@ -15,12 +15,16 @@ use std::{
     thread,
 };
 
-use fampi::protocol::{exchange::Shape, handshake::Goal};
+use fampi::protocol::{
+    exchange::Shape,
+    handshake::Goal,
+    membership::{Terms, removal::Rule},
+};
 use fampi_checkers::{
     bugs::{Bug, plant},
     cases,
     machines::swarm::Swarm,
-    model::{commit::Setup, inside::Inside, recovery::Recovery},
+    model::{benched::Bench, commit::Setup, inside::Inside, recovery::Recovery},
     search::failures,
     simulation::{found, guests::Guests, job::Job, program::Program},
 };
@@ -54,6 +58,16 @@ const IN_THE_ENGINE: [Bug; 17] = [
     Bug::LeaveTheSparesOut,
     Bug::TestTooLong,
     Bug::SleepOnAVote,
+];
+
+/// Bugs in the group of recommended processes, which the commits and the engine do not know.
+const IN_THE_GROUP: [Bug; 6] = [
+    Bug::HearTheBenched,
+    Bug::AccuseAsTheyCome,
+    Bug::AskNobodyElse,
+    Bug::CountOldPasses,
+    Bug::AccuseAgain,
+    Bug::LeaveNobody,
 ];
 
 /// States given to each exhaustive search, each as often as it is reached; a bug can make the
@@ -152,6 +166,18 @@ fn search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     caught.or_else(|| commits.find_map(|it| search("commit", it, (STATES, &mut states))))
 }
 
+/// How many states the searches of groups see until one catches the bug.
+fn group_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
+    let mut states = 0;
+    let of = |rule, zeta| Bench { terms: Terms { rule, zeta }, bug, ..Bench::ranks(3) };
+    let setups = [
+        Bench { fails: 2, passes: 3, ..of(Rule::Any, 2) },
+        Bench { fails: 3, passes: 2, ..of(Rule::Fewest, 1) },
+        Bench { fails: 1, deaths: 1, bug, ..Bench::ranks(2) },
+    ];
+    setups.into_iter().find_map(|it| search("benched", it, (STATES, &mut states)))
+}
+
 /// Whether the large search catches a bug.
 fn large_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
     let twice = Recovery { crashes: 2, ..rebuild(bug, 3) };
@@ -180,9 +206,15 @@ struct Findings {
 impl Findings {
     fn of(bug: Option<Bug>) -> Self {
         hushed(move || {
+            if bug.is_some_and(|bug| IN_THE_GROUP.contains(&bug)) {
+                let search = group_search_catches(bug);
+                return Self { search, swarm: None, jobs: None, written: None };
+            }
             // The models and the swarm of machines have no engine.
             let machines = bug.is_none_or(|bug| !IN_THE_ENGINE.contains(&bug));
             let search = machines.then(|| search_catches(bug)).flatten();
+            let group = || group_search_catches(None);
+            let search = search.or_else(|| bug.is_none().then(group).flatten());
             let seeds = SEEDS[usize::from(search.is_none())];
             let swarm = machines.then(|| swarm_catches(bug, seeds)).flatten();
             let jobs = programs_catch::<Job>(bug, JOBS[0]);

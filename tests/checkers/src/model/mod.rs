@@ -1,5 +1,6 @@
 //! Transition systems whose states are all visited: every order of every event.
 
+pub mod benched;
 pub mod commit;
 pub mod inside;
 pub mod recovery;
