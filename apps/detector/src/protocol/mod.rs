@@ -26,6 +26,7 @@
 //! | [`registration`] | how a process and the observer of its node prove who they are | – |
 //! | [`board`] | what the observer shows the processes of its node | – |
 //! | [`pulse`] | what a process shows its observer, and when it is hung | – |
+//! | [`diagnosis`] | who lives and is slow: tests, and thresholds that follow | Camargo 2018 §3 |
 //! | [`view`] | what it shows a person | – |
 //!
 //! **Guarantees.** A death is known to every living observer in the end: by the flood while fewer
@@ -48,6 +49,7 @@
 
 pub mod board;
 pub mod codec;
+pub mod diagnosis;
 pub mod envelope;
 pub mod graph;
 pub mod layout;

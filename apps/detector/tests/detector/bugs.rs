@@ -25,4 +25,10 @@ fampi_planted::bugs! {
     TrustAnybody,
     /// A packet for another node, or for an older life of this one, is taken.
     TakeWhatIsForOthers,
+    /// An answer is measured from the first attempt, whichever it answers.
+    MeasureFromTheFirst,
+    /// A tester does not mind that it was kept from running itself.
+    TrustTheClock,
+    /// Tests that were passed before one that failed go on to count.
+    KeepTheStreak,
 }

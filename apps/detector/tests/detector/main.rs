@@ -13,6 +13,7 @@ mod ring;
 mod searches;
 #[path = "../../benches/detector/stations.rs"]
 mod stations;
+mod stories;
 mod storm;
 
 use fampi_kit::seeds::number;

@@ -9,6 +9,7 @@ use stateright::{Checker as _, Expectation, HasDiscoveries, Model as _};
 use crate::{
     bugs::{Bug, plant},
     model::Detector,
+    stories,
     storm::Storm,
 };
 
@@ -44,6 +45,14 @@ fn searches_catch(bug: Option<Bug>) -> Option<(usize, String)> {
     setups.into_iter().find_map(|setup| search(setup, &mut states))
 }
 
+/// How many stories of tests are told until one catches the bug, and what it says.
+fn stories_catch(bug: Option<Bug>) -> Option<(usize, String)> {
+    plant(bug);
+    let caught = stories::all().err();
+    plant(None);
+    caught
+}
+
 /// The properties that failed in a search, if any did, and how many states all of them saw.
 fn search(setup: Detector, states: &mut usize) -> Option<(usize, String)> {
     let properties = setup.properties();
@@ -60,11 +69,17 @@ fn search(setup: Detector, states: &mut usize) -> Option<(usize, String)> {
 #[test]
 fn every_planted_bug_is_caught_and_none_is_seen_where_none_is() {
     hush();
-    let none = hushed(|| (storms_catch(None), searches_catch(None)));
-    assert_eq!(none, (None, None), "a checker sees a bug that is not there");
+    let none = hushed(|| (storms_catch(None), searches_catch(None), stories_catch(None)));
+    assert_eq!(none, (None, None, None), "a checker sees a bug that is not there");
     println!("{:>20} {:>6} {:>8}", "bug", "storms", "states");
     let mut missed = Vec::new();
     for (bug, name) in Bug::ALL {
+        let stories = hushed(|| stories_catch(Some(*bug)));
+        if let Some((stories, wrong)) = stories {
+            let wrong: String = wrong.chars().take(100).collect();
+            println!("{name:>20} {stories:>6} stories: {wrong}");
+            continue;
+        }
         let (storms, search) = hushed(|| (storms_catch(Some(*bug)), searches_catch(Some(*bug))));
         let seeds = storms.as_ref().map_or("-".into(), |(seeds, _)| seeds.to_string());
         let states = search.as_ref().map_or("-".into(), |(states, _)| states.to_string());
