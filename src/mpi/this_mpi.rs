@@ -14,6 +14,7 @@ pub(super) use super::openmpi5::{
     kept_requests::{Free, Keeping, Seen},
     launch_census,
     leaders_answer::{Leader, Linking, while_linking},
+    matched_wildcards::protect as protect_receive,
     mend_end as before_finalize, mend_initialised as after_init, mend_library as when_loaded,
     request_origin::origin,
     romio::choose as prepare_files,

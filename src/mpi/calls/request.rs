@@ -259,7 +259,7 @@ impl Request {
 
     /// Gives a persistent request back that is not active.
     pub(in crate::mpi) fn release(mut self) {
-        // SAFETY: persistent and inactive, as our only caller in `control` knows.
+        // SAFETY: inactive or complete, as our callers know.
         let _ = unsafe { ffi::MPI_Request_free(&raw mut self.0) };
     }
 

@@ -39,7 +39,7 @@ use std::{
 
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
-use super::is_loaded;
+use super::{is_loaded, matched_wildcards};
 pub(in crate::mpi) use crate::mpi::calls::kept::Free;
 use crate::{
     error::Error,
@@ -295,6 +295,8 @@ impl Keeping {
         if let Some(done) = request.status()? {
             return Ok(self.over(request.raw(), done));
         }
+        // SAFETY: kept, so it is live, and for one operation.
+        unsafe { matched_wildcards::protect(request.raw()) };
         // SAFETY: the function of this name takes a live request.
         if !unsafe { (self.is_failed)(request.raw()) } {
             return Ok(Seen::Pending);

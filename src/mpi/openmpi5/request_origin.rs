@@ -19,12 +19,13 @@
 //! **Test** `no_strangers_death_ends_a_receive_of_a_local_block` (`ffi/tests/c`).
 
 use std::{
+    cell::Cell,
     ffi::{c_int, c_void},
-    mem, ptr,
+    mem,
     sync::OnceLock,
 };
 
-use mpi::ffi::{MPI_Comm, MPI_Request};
+use mpi::ffi::{MPI_Comm, MPI_Request, MPI_Status};
 
 use super::is_loaded;
 use crate::mpi::calls::{
@@ -37,15 +38,22 @@ use crate::mpi::calls::{
 const MESSAGE: c_int = 0;
 const COLLECTIVE: c_int = 4;
 
-/// The beginning of a request (`ompi_request_t`, `ompi/request/request.h`).
+/// What cancels a request, which may be over then.
+pub(super) type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+
+/// The beginning of a request (`ompi_request_t`, `ompi/request/request.h`). MPI writes to it in its
+/// calls, so it is never borrowed across one.
 #[repr(C)]
 struct Request {
     _item: [u64; 7],
-    kind: c_int,
-    /// The status, how far it is, and functions.
-    _state: [u64; 11],
+    kind: Cell<c_int>,
+    status: Cell<MPI_Status>,
+    /// How far it is, and what starts and frees it.
+    _state: [u64; 5],
+    cancel: Cell<Cancel>,
+    _complete: [u64; 2],
     /// What it was started on.
-    object: *mut c_void,
+    object: Cell<*mut c_void>,
 }
 
 /// Where its peer and its tag stand in a message (`mca_pml_base_request_t`).
@@ -53,8 +61,82 @@ const ENVELOPE: usize = 488;
 
 #[repr(C)]
 struct Envelope {
-    peer: c_int,
-    tag: c_int,
+    peer: Cell<c_int>,
+    tag: Cell<c_int>,
+}
+
+/// A live request.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    request: &'a Request,
+    envelope: *const Envelope,
+}
+
+impl<'a> Place<'a> {
+    /// A request of this process; nothing if requests are not as expected.
+    ///
+    /// # Safety
+    ///
+    /// It is live, and one that MPI gives for this operation only.
+    #[inline]
+    pub(super) unsafe fn of(raw: MPI_Request) -> Option<Self> {
+        static KNOWN: OnceLock<bool> = OnceLock::new();
+        let known = *KNOWN.get_or_init(|| is_loaded() && examine().unwrap_or(false));
+        // SAFETY: our caller's promise.
+        known.then(|| unsafe { Self::at(raw.0.cast()) })
+    }
+
+    /// The request at this address.
+    ///
+    /// # Safety
+    ///
+    /// It is live, and requests are as expected.
+    #[inline]
+    pub(super) unsafe fn at(place: *mut c_void) -> Self {
+        let envelope = place.wrapping_byte_add(ENVELOPE).cast::<Envelope>();
+        // SAFETY: each request of this major version begins so.
+        Self { request: unsafe { &*place.cast::<Request>() }, envelope }
+    }
+
+    /// True for a send or a receive.
+    #[inline]
+    pub(super) fn is_message(self) -> bool {
+        self.request.kind.get() == MESSAGE
+    }
+
+    /// The status, as far as it is known.
+    pub(super) fn status(self) -> MPI_Status {
+        self.request.status.get()
+    }
+
+    /// What cancels it.
+    pub(super) fn cancel(self) -> &'a Cell<Cancel> {
+        &self.request.cancel
+    }
+
+    /// The other process of a message.
+    #[inline]
+    pub(super) fn peer(self) -> &'a Cell<c_int> {
+        // SAFETY: a message is longer than other requests, and has it there.
+        unsafe { &(*self.envelope).peer }
+    }
+
+    /// Where it came from, and its tag if it is a message.
+    fn origin(self) -> (Origin, c_int) {
+        let object = self.request.object.get();
+        // SAFETY: a handle is a pointer to the object; it is used for what has a communicator.
+        let comm = unsafe { mem::transmute_copy::<*mut c_void, MPI_Comm>(&object) };
+        match self.request.kind.get() {
+            _ if object.is_null() => (Origin::Other, 0),
+            MESSAGE => {
+                // SAFETY: as for the peer.
+                let tag = unsafe { (*self.envelope).tag.get() };
+                (Origin::Message(comm, self.peer().get()), tag)
+            }
+            COLLECTIVE => (Origin::Collective(comm), 0),
+            _ => (Origin::Other, 0),
+        }
+    }
 }
 
 /// Where a request came from.
@@ -63,37 +145,8 @@ struct Envelope {
 ///
 /// It is live, and one that MPI gives for this operation only.
 pub(in crate::mpi) unsafe fn origin(raw: MPI_Request) -> Origin {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    let known = *KNOWN.get_or_init(|| is_loaded() && examine().unwrap_or(false));
-    if !known {
-        return Origin::Other;
-    }
-    // SAFETY: our caller's promise; requests are as expected.
-    unsafe { read(raw) }.0
-}
-
-/// Where a request came from, and its tag if it is a message.
-///
-/// # Safety
-///
-/// It is live.
-unsafe fn read(raw: MPI_Request) -> (Origin, c_int) {
-    let place = raw.0.cast::<c_void>();
-    // SAFETY: each request of this major version begins so; MPI may write to it later.
-    let request = unsafe { ptr::read_volatile(place.cast::<Request>()) };
-    // SAFETY: a handle is a pointer to the object; it is used for what has a communicator.
-    let comm = unsafe { mem::transmute_copy::<*mut c_void, MPI_Comm>(&request.object) };
-    match request.kind {
-        _ if request.object.is_null() => (Origin::Other, 0),
-        MESSAGE => {
-            let envelope = place.wrapping_byte_add(ENVELOPE).cast::<Envelope>();
-            // SAFETY: one of this kind is longer than others.
-            let Envelope { peer, tag } = unsafe { ptr::read_volatile(envelope) };
-            (Origin::Message(comm, peer), tag)
-        }
-        COLLECTIVE => (Origin::Collective(comm), 0),
-        _ => (Origin::Other, 0),
-    }
+    // SAFETY: our caller's promise.
+    unsafe { Place::of(raw) }.map_or(Origin::Other, |place| place.origin().0)
 }
 
 /// Looks whether messages of this process to itself are as expected.
@@ -102,7 +155,7 @@ fn examine() -> Checked<bool> {
     let expected = (Origin::Message(alone, 0), TAG);
     let (receive, send) = (Probe::new()?, Probe::new_send()?);
     // SAFETY: both are live.
-    let found = [receive.raw(), send.raw()].map(|raw| unsafe { read(raw) });
+    let found = [receive.raw(), send.raw()].map(|raw| unsafe { Place::at(raw.0.cast()) }.origin());
     receive.drop_inactive();
     send.drop_inactive();
     Ok(found == [expected, expected])

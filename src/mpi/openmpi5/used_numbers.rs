@@ -9,10 +9,8 @@
 //! puts on numbers that are under discussion, which no message or news of a death reaches. Of the
 //! many numbers that there are the one that has rested longest is used again.
 //!
-//! All numbers only under our own launcher, where nodes are lost: a large operation whose peer has
-//! died is held up by it, and its memory with it (`deaths_end_the_large_operations_of_all`). Under
-//! any launcher those of communicators whose making failed, which are freed by [`for_ever`]: their
-//! numbers are never used again, as nothing bounds when the last message to them comes.
+//! Those of communicators whose making failed, which are freed by [`for_ever`], are never used
+//! again, as nothing bounds when the last message to them comes.
 //!
 //! **Versions** each Open MPI 5 from 5.0.4 on, where the mark is: the code of 5.0.9 was read, that
 //! of the library as well. Where there are fewer numbers, the transports are not those that survive
@@ -22,12 +20,12 @@
 //!
 //! **Delete when** MPI does not keep messages for communicators that it does not know.
 //!
-//! **Test** now and then `a_second_node_is_lost_while_the_first_loss_is_mended`
-//! (`apps/fampi/tests/node`); `attempts_that_fail_leave_no_communicators` for [`for_ever`].
+//! **Test** `a_message_of_a_freed_communicator_reaches_no_later_one` (`ffi/tests/c`), and, now and
+//! then, `a_second_node_is_lost_while_the_first_loss_is_mended` (`apps/fampi/tests/node`);
+//! `attempts_that_fail_leave_no_communicators` for [`for_ever`].
 
 use std::{
     collections::VecDeque,
-    env,
     ffi::{CStr, c_int, c_void},
     mem, ptr,
     sync::{
@@ -36,7 +34,7 @@ use std::{
     },
 };
 
-use super::{OF_THE_LIBRARY, launch_census, redirect, version};
+use super::{OF_THE_LIBRARY, redirect, version};
 use crate::mpi::calls::{library, ulfm};
 
 const SET: &CStr = c"opal_pointer_array_set_item";
@@ -44,8 +42,6 @@ const SET: &CStr = c"opal_pointer_array_set_item";
 const TAKEN: *mut c_void = ptr::without_provenance_mut(1);
 /// The first version that has this mark.
 const SINCE: (u32, u32, u32) = (5, 0, 4);
-/// How our own launcher names jobs.
-const OWN_JOB: &str = "fampi-";
 /// A number rests until so many others do: there are 65,535.
 const RESTING: usize = 1 << 14;
 
@@ -79,8 +75,7 @@ pub(super) fn mend() -> Option<()> {
 
 /// MPI is initialised.
 pub(super) fn begin() {
-    let is_ours = env::var(launch_census::JOB).is_ok_and(|job| job.starts_with(OWN_JOB));
-    IS_ON.store(is_ours && ulfm::is_on() == Some(true), Relaxed);
+    IS_ON.store(ulfm::is_on() == Some(true), Relaxed);
 }
 
 /// Frees communicators whose numbers are never used again. Nothing is freed where a number could

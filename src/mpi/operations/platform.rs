@@ -23,6 +23,7 @@ use crate::{
             library::{BUFFER, COUNT, Refusal},
             ulfm::Ulfm,
         },
+        this_mpi,
         transport::control::Control,
     },
     native::{Exposure, Kind, Request},
@@ -144,7 +145,15 @@ impl MpiPlatform {
             _ if !exposure.writable => return Err(FaultCode::Mpi(BUFFER)),
             Operation::Receive { from, tag } => {
                 // SAFETY: as above.
-                unsafe { Request::receive(comm, exposure, from, tag, &inside::ordinary()) }
+                let started =
+                    unsafe { Request::receive(comm, exposure, from, tag, &inside::ordinary()) };
+                if let Ok(request) = &started
+                    && from.is_none()
+                {
+                    // SAFETY: it has just been started.
+                    unsafe { this_mpi::protect_receive(request.raw()) };
+                }
+                started
             }
             Operation::ReceiveMatched { message, .. } => {
                 let message = self.messages.take(message).ok_or(FaultCode::Interrupted)?;

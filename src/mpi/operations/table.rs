@@ -75,6 +75,9 @@ impl Own {
             Ok(false) => Progress::Pending,
             Ok(true) => self.kind.moved(&done, self.elements, Ok(self.element)),
             Err(refusal) if !request.is_over() => {
+                if let Some(done) = self.end_cancelled(request) {
+                    return self.kind.moved(&done, self.elements, Ok(self.element));
+                }
                 // Another rank may still send; MPI wants to hear that we know of the death.
                 if let Some(comm) = self.comm.filter(|_| refusal.class == PROC_FAILED_PENDING) {
                     comm.acknowledge_failures(ulfm);
@@ -83,6 +86,16 @@ impl Own {
             }
             Err(refusal) => Progress::Failed(refusal.fault()),
         }
+    }
+
+    /// The status of a receive that is over, as it was cancelled, though its test says that it is
+    /// open after a death. MPI has let go of it then.
+    #[cold]
+    fn end_cancelled(&self, request: &mut Request) -> Option<Done> {
+        let is_cancelled = self.kind == Kind::Cancelled;
+        let done = is_cancelled.then(|| request.status().ok().flatten()).flatten()?;
+        mem::take(request).release();
+        Some(done)
     }
 }
 
@@ -97,8 +110,11 @@ impl Slot {
     /// Looks at an operation that is not asked for, which MPI wants; true when it is over.
     fn ends(&mut self) -> bool {
         // An error ends the request as well as success does, except for a pending wildcard.
-        let request = &mut self.request;
-        request.is_over() || !matches!(request.test(), Ok(None)) && request.is_over()
+        let Self { request, own, .. } = self;
+        match if request.is_over() { Ok(None) } else { request.test() } {
+            Err(_) if !request.is_over() => own.end_cancelled(request).is_some(),
+            _ => request.is_over(),
+        }
     }
 }
 
