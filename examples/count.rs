@@ -1,6 +1,6 @@
 //! The example of the README: all ranks count together, whoever dies.
 //!
-//! Run it: `cargo fampi run -n 4 --kill 2@1.5s -- count`
+//! Run it: `cargo fampi run -n 4 --kill 2@step:50000 -- count`
 
 use fampi::{Error, Flow, ReduceOp, Timeout, policy};
 

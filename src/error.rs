@@ -337,6 +337,8 @@ impl Error {
                 | Self::CannotShrink
                 | Self::CannotRebuild
                 | Self::CreationFailed
+                | Self::CheckpointsExist { .. }
+                | Self::NoCheckpoint { .. }
         )
     }
 }

@@ -9,7 +9,12 @@
 //! The set of files becomes the one to start from as soon as all of it is there, which is before
 //! the block is decided; the block tells the ranks that they can remove the sets before.
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    io::{self, Write},
+    path::PathBuf,
+    time::Duration,
+};
 
 use super::{Comm, TryBlock};
 use crate::{
@@ -208,7 +213,10 @@ impl Filing {
 
     fn complain(&self, what: &str, error: &io::Error) {
         let place = self.checkpoints.archive.place();
-        eprintln!("fampi: checkpoints in {place} cannot be {what}: {error}; the run goes on");
+        let text =
+            format!("fampi: checkpoints in {place} cannot be {what}: {error}; the run goes on\n");
+        // At once, as ranks may complain at the same time; a lost complaint is no reason to stop.
+        let _ = io::stderr().write_all(text.as_bytes());
     }
 
     /// True when the states that are protected are to be saved.

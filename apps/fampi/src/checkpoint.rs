@@ -27,23 +27,29 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Refuses folders that will not do, as far as they are on this machine.
-    pub(crate) fn check(&self) -> Result<(), Misuse> {
+    /// Refuses folders that will not do. Where all ranks are on this machine, the folder for
+    /// checkpoints is there afterwards; other machines may have one of their own.
+    pub(crate) fn check(&self, is_here: bool) -> Result<(), Misuse> {
         match (&self.checkpoint, &self.restart) {
             (None, None) if self.checkpoint_every.is_some() => {
                 Err(Misuse("say where checkpoints go, too: --checkpoint FOLDER".to_owned()))
+            }
+            (Some(folder), _) | (_, Some(folder)) if folder.exists() && !folder.is_dir() => {
+                Err(Misuse(format!("{} is no folder; name one", folder.display())))
             }
             (Some(folder), _) if has_checkpoints(folder) => Err(Misuse(format!(
                 "{0} has checkpoints of an earlier job: go on from them by `fampi restart {0}`, or \
                  choose another folder",
                 folder.display()
             ))),
-            (_, Some(folder)) if folder.is_dir() && !has_checkpoints(folder) => {
+            (_, Some(folder)) if is_here && !folder.exists() => {
+                Err(Misuse(format!("{} is not there; name the folder of a job", folder.display())))
+            }
+            (_, Some(folder)) if is_here && !has_checkpoints(folder) => {
                 Err(Misuse(format!("{} has no checkpoint to go on from", folder.display())))
             }
-            (Some(folder), _) | (_, Some(folder)) if folder.exists() && !folder.is_dir() => {
-                Err(Misuse(format!("{} is no folder; name one", folder.display())))
-            }
+            (Some(folder), _) if is_here => std::fs::create_dir_all(folder)
+                .map_err(|error| Misuse(format!("{} cannot be made: {error}", folder.display()))),
             _ => Ok(()),
         }
     }

@@ -128,13 +128,17 @@ impl Options {
             let advice = "--agent starts daemons on hosts: name them by --hosts or --hostfile";
             return Err(Misuse(advice.to_owned()));
         }
-        let is_allocated = self.launcher == Kind::Node && env::var_os(ALLOCATED).is_some();
-        if self.launcher_flags.is_empty() && !has_hosts && !is_allocated {
-            // Otherwise there may be more machines.
+        if self.is_here() {
             launcher::check_room(processes)?;
         }
-        self.checkpoints.check()?;
         plan::check(&self.kills, self.ranks, self.spares)
+    }
+
+    /// True when no rank can be on another machine.
+    fn is_here(&self) -> bool {
+        let has_hosts = self.hosts.is_some() || self.hostfile.is_some();
+        let is_allocated = self.launcher == Kind::Node && env::var_os(ALLOCATED).is_some();
+        self.launcher_flags.is_empty() && !has_hosts && !is_allocated
     }
 
     /// What our own launcher is told of the hosts.
@@ -156,6 +160,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     options.check(processes)?;
     let (word, arguments) = options.program.split_first().expect("required by the parser");
     let own = program::find(workspace, word)?;
+    options.checkpoints.check(options.is_here())?;
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
     let mpi = setup::ensure_within(workspace, options.timeout)?;
     let left = || options.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));

@@ -93,11 +93,15 @@ fn folders_that_will_not_do_are_refused_in_one_sentence() {
     let [empty, file] = ["empty", "file"].map(|name| home.path().join(name));
     fs::create_dir(&empty).expect("made");
     fs::write(&file, "text").expect("written");
-    let [empty, file] = [&empty, &file].map(|path| path.to_str().expect("a name"));
+    let [none, below] = [home.path().join("none"), file.join("below")];
+    let names = [&empty, &file, &none, &below].map(|path| path.to_str().expect("a name"));
+    let [empty, file, none, below] = names;
     for (words, sentence) in [
         (&["restart", empty, "-n", "2"][..], "has no checkpoint to go on from"),
         (&["restart", file, "-n", "2"], "is no folder; name one"),
+        (&["restart", none, "-n", "2"], "is not there; name the folder of a job"),
         (&["run", "-n", "2", "--checkpoint", file], "is no folder; name one"),
+        (&["run", "-n", "2", "--checkpoint", below], "cannot be made"),
         (&["run", "-n", "2", "--checkpoint-every", "3"], "say where checkpoints go"),
         (&["run", "-n", "2", "--checkpoint", "x", "--checkpoint-every", "0"], "a number of steps"),
         (

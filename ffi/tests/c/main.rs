@@ -184,7 +184,6 @@ fn a_thread_makes_communicators_while_another_makes_progress() {
 }
 
 #[test]
-#[ignore = "numbers rest under our own launcher only: `src/mpi/openmpi5/used_numbers.rs`"]
 fn a_message_of_a_freed_communicator_reaches_no_later_one() {
     let numbers = program(&["tests/programs/numbers.c"], Link::Shared, &[]);
     expect(&Launch::new(&numbers, 3), 3, ": passed").expect_orderly(3);
