@@ -52,6 +52,8 @@ pub mod manual {
     pub mod guide {}
     #[doc = include_str!("docs/from_rsmpi.md")]
     pub mod from_rsmpi {}
+    #[doc = include_str!("docs/ulfm.md")]
+    pub mod ulfm {}
     #[doc = include_str!("docs/clusters.md")]
     pub mod clusters {}
     #[doc = include_str!("docs/glossary.md")]

@@ -98,6 +98,11 @@
 #define FAMPI_ERR_FINALIZED 262144012
 
 /*
+ Some ranks agreed on a flag while others ended a block.
+ */
+#define FAMPI_ERR_NOT_AGREED 262144014
+
+/*
  A code for applications: a fault that trying again may cure.
  */
 #define FAMPI_ERR_TRANSIENT 262144120
@@ -1163,6 +1168,121 @@ int FAMPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status)
  The pointer is null or to a live request, or `MPI_REQUEST_NULL`.
  */
 int FAMPI_Request_free(MPI_Request *request);
+
+/*
+ Takes a communicator into use as `FAMPI_Init` does, and keeps its error handler, but for that of
+ `MPI_COMM_WORLD` and `MPI_COMM_SELF`, whose errors return. From now on fampi goes on inside of
+ MPI's own waits, so that deaths which MPI does not hear of end them, too. With `fampi_ulfm.h`
+ this happens to each communicator that the program makes.
+
+ Returns MPI's `MPI_ERR_PROC_FAILED` when a process has died in it or before it, on all living
+ ranks; else as `FAMPI_Init`.
+ */
+int FAMPI_Comm_use(MPI_Comm comm);
+
+/*
+ Revokes a communicator: on all living ranks what is pending on it ends, in MPI and in blocks,
+ which are faulty from now on; agreements and shrinks work. Local, and not undone.
+
+ Returns `FAMPI_ERR_UNSUPPORTED`.
+ */
+int FAMPI_Comm_revoke(MPI_Comm comm);
+
+/*
+ Whether a communicator is revoked, as far as this rank has heard. Local.
+
+ Returns `FAMPI_ERR_ARG` for a null pointer.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Comm_is_revoked(MPI_Comm comm, int *flag);
+
+/*
+ The dead of whom this rank knows, as a group that the program frees. Those of an earlier call
+ come first, in the same order. Local.
+
+ Returns `FAMPI_ERR_COMM` for a communicator that is not in use, `FAMPI_ERR_ARG`.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Comm_get_failed(MPI_Comm comm, MPI_Group *failedgrp);
+
+/*
+ Acknowledges the first so many of the dead that `FAMPI_Comm_get_failed` gives: agreements in
+ which all have acknowledged a death are no error any more, and MPI's receives from any source
+ work again once all that this rank knows of are acknowledged. `num_acked` is how many are
+ acknowledged now; with 0 to acknowledge it is only told. Local.
+
+ Returns `FAMPI_ERR_COMM` for a communicator that is not in use, `FAMPI_ERR_ARG`.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Comm_ack_failed(MPI_Comm comm, int num_to_ack, int *num_acked);
+
+/*
+ Acknowledges all deaths of which this rank knows. Local.
+
+ Returns `FAMPI_ERR_COMM` for a communicator that is not in use.
+ */
+int FAMPI_Comm_failure_ack(MPI_Comm comm);
+
+/*
+ The dead whom this rank has acknowledged, as a group that the program frees. Local.
+
+ Returns `FAMPI_ERR_COMM` for a communicator that is not in use, `FAMPI_ERR_ARG`.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Comm_failure_get_acked(MPI_Comm comm, MPI_Group *failedgrp);
+
+/*
+ Agrees on the bits that are set in the flags of all living ranks. All of them call it, in one
+ order with the blocks that they start on the communicator; it waits for them, and works on a
+ revoked communicator. `flag` becomes the result, which is the same on all of them, also when
+ somebody died: bits that the dead had not set count if they got that far.
+
+ Returns MPI's `MPI_ERR_PROC_FAILED`, on all living ranks, until all of them have acknowledged
+ all deaths that one of them knows of (`FAMPI_Comm_ack_failed`); `FAMPI_ERR_NOT_AGREED` when
+ others ended a block instead; else as `FAMPI_Init`.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Comm_agree(MPI_Comm comm, int *flag);
+
+/*
+ `FAMPI_Comm_agree` without waiting: `request` is complete when the ranks have agreed, and
+ `flag`, which is read at once, is the result then. It is a request for every call of MPI and of
+ fampi; waiting for it returns what `FAMPI_Comm_agree` returns.
+
+ Pointers:
+
+ The pointers are null, or to variables that live until the request is complete.
+ */
+int FAMPI_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request);
+
+/*
+ A communicator of the living ranks, in the same order, whoever dies meanwhile. All of them call
+ it; it waits for them, and works on a revoked communicator. `newcomm` is in use, its errors
+ return, and the program frees it.
+
+ Returns `FAMPI_ERR_ARG`, `FAMPI_ERR_COMM`, `FAMPI_ERR_PENDING` as `FAMPI_Comm_ishrink`, which
+ does it without waiting.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
 
 /*
  Waits for one request: any of MPI's, or a finished block. When the block that this rank is in

@@ -5,6 +5,7 @@
 
 use std::{
     ffi::{CString, c_char, c_int},
+    mem::MaybeUninit,
     ptr::{null, null_mut},
 };
 
@@ -215,6 +216,23 @@ pub(crate) fn greatest(comm: MPI_Comm, mine: &[c_int], all: &mut [c_int]) -> Res
     // SAFETY: both lists have so many numbers, and stay, as our caller promises.
     done(unsafe { ffi::MPI_Iallreduce(given, taken, count, numbers, max, comm, started) })?;
     Ok(request)
+}
+
+/// The error handler of a communicator, which is to be given back to it.
+pub(crate) fn error_handler(comm: MPI_Comm) -> Option<ffi::MPI_Errhandler> {
+    let mut handler = MaybeUninit::uninit();
+    // SAFETY: live; the result is ours.
+    let code = unsafe { ffi::MPI_Comm_get_errhandler(comm, handler.as_mut_ptr()) };
+    // SAFETY: MPI has written it.
+    (code == 0).then(|| unsafe { handler.assume_init() })
+}
+
+/// Gives a communicator an error handler, which is let go of here.
+pub(crate) fn set_error_handler(comm: MPI_Comm, mut handler: ffi::MPI_Errhandler) {
+    // SAFETY: both are live.
+    unsafe { ffi::MPI_Comm_set_errhandler(comm, handler) };
+    // SAFETY: a reference of ours; the communicator has its own.
+    unsafe { ffi::MPI_Errhandler_free(&raw mut handler) };
 }
 
 /// The end of MPI.

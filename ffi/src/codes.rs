@@ -5,7 +5,9 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use fampi_core::{Codes, Error, FaultCode, Patience, fault::class_name, guest::MAX_TAG};
+use fampi_core::{
+    Codes, Error, FaultCode, Patience, fault::class_name, guest::MAX_TAG, ulfm::Agreed,
+};
 use mpi::ffi;
 
 /// What a function of the interface comes to: success, or the code to return.
@@ -49,6 +51,8 @@ pub const FAMPI_ERR_MISMATCHED: c_int = 262_144_011;
 /// A rank had left the job when others started the block: start the same blocks on all ranks before
 /// one of them calls `MPI_Finalize`.
 pub const FAMPI_ERR_FINALIZED: c_int = 262_144_012;
+/// Some ranks agreed on a flag while others ended a block.
+pub const FAMPI_ERR_NOT_AGREED: c_int = 262_144_014;
 /// A code for applications: a fault that trying again may cure.
 pub const FAMPI_ERR_TRANSIENT: c_int = 262_144_120;
 /// A code for applications: a fault that stays.
@@ -144,6 +148,7 @@ const _: () = {
     assert!(FAMPI_ERR_NO_COLLECTIVE == FaultCode::NoCollective.number());
     assert!(FAMPI_ERR_MISMATCHED == FaultCode::Mismatched.number());
     assert!(FAMPI_ERR_FINALIZED == FaultCode::Finalized(0).number());
+    assert!(FAMPI_ERR_NOT_AGREED == FaultCode::NotAgreed.number());
     assert!(FAMPI_ERR_RCODES_ANY == Codes::NUMBER_OF_ANY);
 };
 
@@ -163,6 +168,18 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::Unsupported(_) => FAMPI_ERR_UNSUPPORTED,
         Error::Mpi { class, .. } => *class,
         _ => FAMPI_ERR_INTERNAL,
+    }
+}
+
+/// MPI's own code of a death.
+pub(crate) const PROC_FAILED: c_int = FaultCode::ProcessFailed.to_mpi_class();
+
+/// What an agreement returns.
+pub(crate) fn of_agreement(agreed: &std::result::Result<Agreed, Error>) -> c_int {
+    match agreed {
+        Ok(agreed) if agreed.is_ok() => FAMPI_SUCCESS,
+        Ok(_) => PROC_FAILED,
+        Err(error) => of_error(error),
     }
 }
 
@@ -192,6 +209,7 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_ERR_NO_COLLECTIVE => c"a block with a collective has none of all its ranks",
         FAMPI_ERR_MISMATCHED => c"not all ranks ended the block with the same reduction",
         FAMPI_ERR_FINALIZED => c"a rank had left the job; all ranks start the same blocks",
+        FAMPI_ERR_NOT_AGREED => c"ranks agree on a flag while others end a block",
         FAMPI_ERR_TRANSIENT => c"the application raised a transient fault",
         FAMPI_ERR_PERMANENT => c"the application raised a permanent fault",
         FAMPI_ERR_RCODES_ANY => c"any code",

@@ -32,6 +32,8 @@ pub(crate) struct Block {
     pub(crate) makings: Vec<MPI_Request>,
     /// Where the result of a reduction on the commit goes.
     pub(crate) result: Option<Target>,
+    /// Where the flag of an agreement goes.
+    pub(crate) flag: Option<*mut c_int>,
     /// States that were brought back in it, by their slots.
     pub(crate) restored: Vec<(u32, Vec<u8>)>,
 }
@@ -39,12 +41,13 @@ pub(crate) struct Block {
 impl Block {
     fn new(name: GuestBlock) -> Self {
         let (places, parts, makings) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name, finished: false, places, parts, makings, result: None, restored: Vec::new() }
+        let (result, flag, restored) = (None, None, Vec::new());
+        Self { name, finished: false, places, parts, makings, result, flag, restored }
     }
 
     /// The next one, in the memory of this one.
     fn renew(&mut self, name: GuestBlock) {
-        (self.name, self.finished, self.result) = (name, false, None);
+        (self.name, self.finished, self.result, self.flag) = (name, false, None, None);
         self.places.clear();
         self.parts.clear();
         self.makings.clear();

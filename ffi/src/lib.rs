@@ -16,6 +16,7 @@
 //! recover  ishrink, irebuild, join          rebuild   the steps of the last two
 //! spawn    new processes, and their start   collective  collectives over the living
 //! rooted, alike  those with a root, others  calls     what the next two call
+//! ulfm     agreements, deaths that are acknowledged, revoked communicators
 //! pool     who holds which rank of a world  world     a world that survives
 //! ```
 //!
@@ -62,6 +63,7 @@ mod running;
 pub mod spawn;
 pub mod standard;
 pub mod state;
+pub mod ulfm;
 pub mod users;
 pub mod wait;
 pub mod world;

@@ -219,7 +219,7 @@ fn used(state: &mut State, tb_request: MPI_Request) -> Result<Vec<MPI_Comm>> {
     Ok(used)
 }
 
-fn part_of_group(comm: MPI_Comm, ranks: &[c_int]) -> Result<MPI_Group> {
+pub(crate) fn part_of_group(comm: MPI_Comm, ranks: &[c_int]) -> Result<MPI_Group> {
     // SAFETY: reading a constant that MPI's library defines.
     let (mut all, mut part) = unsafe { (ffi::RSMPI_GROUP_NULL, ffi::RSMPI_GROUP_NULL) };
     // SAFETY: the communicator is in use; the result is ours.

@@ -44,7 +44,8 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> Stage {
             Some(Ok(comm)) => Stage::Over(shrunk(state, comm, target)),
         },
         Stage::ShrinkUnused(comm) => {
-            Stage::Over(shrink_unused(state, comm, target).err().unwrap_or(0))
+            // SAFETY: the program keeps both until the request is complete.
+            Stage::Over(unsafe { shrink_unused(state, comm, target) }.err().unwrap_or(0))
         }
         Stage::Rebuild(phase, plan) => rebuild::step(state, phase, plan, target),
         over @ Stage::Over(_) => over,
@@ -62,12 +63,20 @@ fn shrunk(state: &mut State, comm: GuestComm, target: *mut MPI_Comm) -> c_int {
 
 /// The survivors of a communicator that was never in use take what MPI's own shrink makes of it
 /// into use.
-fn shrink_unused(state: &mut State, comm: MPI_Comm, target: *mut MPI_Comm) -> Result<()> {
+///
+/// # Safety
+///
+/// The communicator is live, the pointer null or to a variable.
+pub(crate) unsafe fn shrink_unused(
+    state: &mut State,
+    comm: MPI_Comm,
+    target: *mut MPI_Comm,
+) -> Result<()> {
     // SAFETY: live, as the program has promised.
     let made = state.guest.with_mpi(|mpi| unsafe { mpi.shrink_unused(comm) });
     let made = made.map_err(|error| of_error(&error))?;
     state.comm(made)?;
-    // SAFETY: the program keeps the variable until the request is complete.
+    // SAFETY: our caller's promise.
     unsafe { put(target, made) }
 }
 

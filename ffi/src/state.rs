@@ -22,7 +22,8 @@ use mpi::ffi;
 use crate::{
     codes::{
         FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST,
-        FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, Result, of_error,
+        FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, Result,
+        of_agreement, of_error,
     },
     freed::{FREED, Freed, attribute, comm_is_freed, mark},
     handles::{Awaited, Block, Entry, Handles, Kind, List},
@@ -62,6 +63,8 @@ pub(crate) struct State {
     is_called_back: bool,
     /// What goes on with a communicator in the making, once there is one.
     pub(crate) advance_making: Option<fn(&mut State, ffi::MPI_Request)>,
+    /// The program uses the calls of ULFM: we go on whenever MPI waits.
+    pub(crate) serves: bool,
     /// The program has started collectives through us.
     pub(crate) collectives: bool,
     /// To make lists of.
@@ -175,6 +178,7 @@ impl State {
             users: Users::default(),
             finished,
             advance_making: None,
+            serves: false,
             collectives: false,
             lists: Lists::default(),
             is_called_back,
@@ -387,7 +391,7 @@ extern "C" fn mpi_is_waiting() -> c_int {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if let Ok(mut state) = here.state.try_borrow_mut()
             && let Some(state) = state.as_mut()
-            && state.handles.unheard() > 0
+            && (state.handles.unheard() > 0 || state.serves)
         {
             if let Some(advance) = state.advance_making {
                 state.handles.makings().into_iter().for_each(|making| advance(state, making));
@@ -404,10 +408,24 @@ extern "C" fn mpi_is_waiting() -> c_int {
 #[inline]
 pub(crate) fn code_of(guest: &Guest, block: &mut Block, held: bool) -> Option<c_int> {
     let committed = guest.verdict(block.name)?;
+    if block.flag.is_some() {
+        return Some(code_of_agreement(guest, block, held));
+    }
     if block.result.is_some() && held {
         write_result(guest, block);
     }
     Some(if committed { 0 } else { FAMPI_ERR_TRYBLOCK_FOUND_ERRORS })
+}
+
+/// The same of an agreement.
+#[cold]
+fn code_of_agreement(guest: &Guest, block: &Block, held: bool) -> c_int {
+    let agreed = guest.agreed(block.name);
+    if let (Ok(agreed), Some(flag), true) = (&agreed, block.flag, held) {
+        // SAFETY: the program keeps the variable until the request is complete.
+        unsafe { flag.write(agreed.flag) };
+    }
+    of_agreement(&agreed)
 }
 
 #[inline(never)]

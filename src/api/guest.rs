@@ -26,6 +26,7 @@ use crate::{
 
 mod copies;
 mod recover;
+mod ulfm;
 
 pub use recover::{Repairing, Reporting, Shrinking, Task};
 

@@ -24,6 +24,7 @@ mod shown;
 mod simulated;
 mod state;
 mod step;
+pub mod ulfm;
 mod wait;
 mod window;
 mod world;

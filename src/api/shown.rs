@@ -5,6 +5,7 @@ use std::fmt::{Debug, Formatter, Result};
 use super::{
     Forming, Rebuilding, Step, TryBlock, World,
     guest::{Guest, Probe, Repairing, Shrinking},
+    ulfm::Agreeing,
 };
 
 impl Debug for World {
@@ -39,6 +40,7 @@ macro_rules! shown {
 shown! {
     Forming: "a communicator in the making",
     Rebuilding: "a rebuild under way",
+    Agreeing: "an agreement under way",
     Guest: "a process whose program owns its MPI",
     Probe<'_>: "what a wait may look at",
     Shrinking: "a communicator of survivors in the making",

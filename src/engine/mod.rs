@@ -19,6 +19,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `agreements` | agreements on a flag, deaths that are acknowledged, revoked communicators |
 //! | `access` | posts accesses to windows of others, and serves those of others |
 //! | `block` | the life of a block: it starts, drains, votes and ends |
 //! | `farewell` | leaves the job with all others |
@@ -34,6 +35,7 @@
 //! | `request` | posts, tests and ends the requests of a block |
 
 mod access;
+mod agreements;
 mod block;
 pub(crate) mod contents;
 mod exchange;

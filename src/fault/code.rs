@@ -145,6 +145,9 @@ fault_codes! {
     /// The rank said that a step of a run was the last one, and not all ranks said so.
     NotAllDone = 13, "FAMPI_ERR_NOT_ALL_DONE", "the rank ended the run, and others go on",
         "decide by what all ranks know whether a step is the last one";
+    /// The rank took part in an agreement, and others ended a block.
+    NotAgreed = 14, "FAMPI_ERR_NOT_AGREED", "the rank agrees on a flag, and others end a block",
+        "start blocks and agreements on all ranks in the same order";
     /// A communicator that was to be made in the block was not made, on any living rank.
     CreationFailed = 147, "FAMPI_ERR_CREATION", "a communicator could not be made in the block",
         "mend the other faults of the report, then make it again";
@@ -179,7 +182,7 @@ impl FaultCode {
 
     /// True for what is a fault unless all ranks of a block say it.
     pub(crate) const fn is_for_all(self) -> bool {
-        matches!(self, Self::Finalized(_) | Self::NotAllDone)
+        matches!(self, Self::Finalized(_) | Self::NotAllDone | Self::NotAgreed)
     }
 
     /// True for an error class that says nothing but that the operation failed. Open MPI ends its
@@ -281,7 +284,7 @@ mod tests {
     #[test]
     fn the_numbers_of_the_table_are_never_changed() {
         let kinds: Vec<u8> = FaultCode::PLAIN.iter().map(|code| code.to_numbers().0).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 147]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 147]);
         assert_eq!(FaultCode::Finalized(4).to_numbers(), (12, 4));
         assert_eq!(FaultCode::Mpi(15).to_numbers(), (16, 15));
         assert_eq!(FaultCode::Application(-3).to_numbers(), (17, -3));

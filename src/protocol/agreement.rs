@@ -30,8 +30,9 @@ pub fn context_after(context: u32, bereaved: bool) -> u32 {
 /// A rank's vote on a block: *yes* when it has no fault to report.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Vote {
-    /// The faults that this rank reports; empty means *yes*. A single [`FaultCode::Finalized`] or
-    /// [`FaultCode::NotAllDone`] means *yes* if all ranks say so, and is a fault otherwise.
+    /// The faults that this rank reports; empty means *yes*. A single [`FaultCode::Finalized`],
+    /// [`FaultCode::NotAllDone`] or [`FaultCode::NotAgreed`] means *yes* if all ranks say so, and
+    /// is a fault otherwise.
     pub faults: Vec<Fault>,
     /// The data context in which this rank's attempt ran.
     pub context: u32,
@@ -81,7 +82,8 @@ pub struct Tally {
     /// All deaths known to any of them.
     pub dead: RankSet,
     /// The deaths that earlier reports of this communicator have named to all of them; in a step
-    /// of a recovery, those that earlier decisions have.
+    /// of a recovery, those that earlier decisions have; in an agreement those that all of them
+    /// have acknowledged.
     pub agreed: RankSet,
     /// The lowest undecided block of any of them.
     pub floor: BlockId,
@@ -124,13 +126,17 @@ impl Tally {
     /// out a rank of whose death no living rank has heard. Attempts in different data contexts
     /// cannot have exchanged data, so such a block is never committed; nor is one in which not
     /// all ranks brought values of one shape, which is a fault of those that brought any.
+    ///
+    /// An agreement ([`FaultCode::NotAgreed`] of all) has a result whoever died, and runs in no
+    /// data context.
     pub fn decide(mut self, comm: CommId) -> Decision {
         if planted!(ReportAgain) {
             self.agreed.clear();
         }
-        self.settle_purpose();
+        let is_agreement = self.settle_purpose() == Some(FaultCode::NotAgreed);
         let dead = self.dead.difference(&self.agreed);
-        let torn = self.context_min != self.context_max && !planted!(MixContexts);
+        let differ = self.context_min != self.context_max;
+        let torn = differ && !is_agreement && !planted!(MixContexts);
         let agreeing = self.faults.is_empty() && dead.is_empty() && !torn;
         let mixed = self.shape_min != self.shape_max && !planted!(MixShapes);
         if agreeing && mixed {
@@ -142,7 +148,8 @@ impl Tally {
             }));
         }
         let committed = agreeing && !mixed;
-        let values = committed.then(|| self.combined()).flatten();
+        let has_result = committed || is_agreement && !mixed && !planted!(DropTheFlag);
+        let values = has_result.then(|| self.combined()).flatten();
         for consequence in [FaultCode::Interrupted, FaultCode::NotAllDone] {
             let cause = |fault: &Fault| fault.code != consequence;
             if !dead.is_empty() || self.faults.iter().any(cause) {
@@ -162,18 +169,24 @@ impl Tally {
         Decision { committed, faults, dead, known, next_context, floor, values }
     }
 
-    /// Drops the faults that are none because all voters reported the same one.
-    fn settle_purpose(&mut self) {
+    /// Drops the faults that are none because all voters reported the same one, which it gives.
+    fn settle_purpose(&mut self) -> Option<FaultCode> {
         let kind = |fault: &Fault| fault.code.is_for_all().then(|| fault.code.to_numbers().0);
-        let first = self.faults.iter().find_map(kind);
-        if !self.plain && self.faults.iter().all(|it| kind(it).is_none_or(|it| Some(it) == first)) {
+        let said = self.faults.iter().find(|fault| fault.code.is_for_all())?.code;
+        let first = Some(said.to_numbers().0);
+        let all =
+            !self.plain && self.faults.iter().all(|it| kind(it).is_none_or(|it| Some(it) == first));
+        if all {
             self.faults.retain(|fault| kind(fault).is_none());
         }
+        all.then_some(said)
     }
 
     /// The values of all contributors; they are the ranks of a view, in its order.
     fn combined(&mut self) -> Option<Box<Values>> {
         self.values.sort_unstable_by_key(|(rank, _)| *rank);
+        // What a rank gave to a parent that passed it on and died, it gives to the next one again.
+        self.values.dedup_by_key(|(rank, _)| *rank);
         let values: Vec<Values> = self.values.iter().map(|(_, values)| *values).collect();
         if planted!(FoldInARow) {
             let mut rest = values.into_iter();
@@ -197,7 +210,8 @@ pub struct Decision {
     /// Faults other than deaths, sorted.
     pub faults: Vec<Fault>,
     /// Ranks whose death no earlier block has reported to all living ranks; in a step of a
-    /// recovery, none of its earlier steps either.
+    /// recovery, none of its earlier steps either; in an agreement, those that not all voters had
+    /// acknowledged.
     pub dead: RankSet,
     /// If the slow path has decided: all ranks of whose death a voter knew. A recovery makes what
     /// comes next without them.
@@ -206,7 +220,8 @@ pub struct Decision {
     pub next_context: u32,
     /// All living ranks have decided the blocks below this one.
     pub floor: BlockId,
-    /// The result of the fused reduction, if the block had one and is committed.
+    /// The result of the fused reduction, if the block had one and is committed, or is an
+    /// agreement.
     pub values: Option<Box<Values>>,
 }
 

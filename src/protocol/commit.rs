@@ -29,6 +29,9 @@
 //! the view, so that the next step goes on without the dead; a death counts as reported, and is
 //! left out of reports from then on, only when a block of the application has named it.
 //!
+//! An agreement on a flag (`agreements`) is a block, too, which has its result whoever dies, and
+//! tells of the deaths that not all voters had acknowledged.
+//!
 //! Where ranks share nodes, the fast path combines the votes of a node before they go to others
 //! ([`nodes`](super::nodes)), and the tree of the slow path counts the ranks node by node.
 //!
@@ -53,6 +56,7 @@
 //!
 //! Reference: Hassani et al. 2015, §3.1; ULFM team 2015, "Logarithmic Agreement Routine".
 
+mod agreements;
 mod fast;
 pub(super) mod fusion;
 pub(super) mod routes;
@@ -93,6 +97,8 @@ pub struct Commit {
     /// The steps of recoveries that have not ended, each with the deaths that it knows of.
     steps: Vec<(BlockId, RankSet)>,
     view: View,
+    /// The agreements that are not decided, each with the deaths that this rank has acknowledged.
+    agreements: Vec<(BlockId, RankSet)>,
     /// How votes go in this view.
     route: Route,
     /// Where the ranks are in the slow path's tree.
@@ -123,6 +129,7 @@ impl Commit {
             dead: RankSet::new(),
             reported: RankSet::new(),
             steps: Vec::new(),
+            agreements: Vec::new(),
             route: Route::new(&view, me),
             nodes: Nodes::default(),
             view,
@@ -155,7 +162,7 @@ impl Commit {
     }
 
     /// As [`Self::handle_vote`], with values for a fused reduction; they count if the vote is
-    /// *yes*.
+    /// *yes*, or is one in an agreement.
     #[inline]
     pub fn handle_fused_vote(
         &mut self,
@@ -165,7 +172,9 @@ impl Commit {
         out: &mut impl Effects,
     ) {
         self.blocks.reach(id);
-        if vote.is_yes() && self.retired.is_none() {
+        let counts =
+            vote.is_yes() || self.acknowledged_in(id).is_some() && vote.purpose().is_some();
+        if counts && self.retired.is_none() {
             self.route.fuse(&self.view);
             self.fusion(id).vote(values);
         }
@@ -211,7 +220,7 @@ impl Commit {
             self.enter_slow_path(id, out);
             return;
         }
-        let slow = self.forsaken || self.dead.len() != self.known_to(id).len();
+        let slow = self.forsaken || self.has_news_for(id);
         let mine = self.view.fingerprint(vote.context);
         let block = self.blocks.at_mut(id);
         let mut exchange = self.route.blank.clone();
@@ -341,14 +350,18 @@ impl Commit {
         &self.reported
     }
 
-    /// The deaths that the decision of a block, or of a step, does not name again.
+    /// The deaths that the decision of a block, of a step or of an agreement does not name again.
     #[inline]
     fn known_to(&self, id: BlockId) -> &RankSet {
-        if self.is_step(id) { self.view.dead() } else { &self.reported }
+        match self.acknowledged_in(id) {
+            Some(acknowledged) => acknowledged,
+            None if self.is_step(id) => self.view.dead(),
+            None => &self.reported,
+        }
     }
 
     #[inline]
-    fn is_step(&self, id: BlockId) -> bool {
+    pub(super) fn is_step(&self, id: BlockId) -> bool {
         self.steps.iter().any(|(step, _)| *step == id)
     }
 
@@ -391,6 +404,7 @@ impl Commit {
         while self.blocks.get(self.undecided).is_some_and(|block| block.decided.is_some()) {
             self.undecided = self.undecided.next();
         }
+        self.end_agreement(id);
         let floor = if planted!(ForgetEarly) { id } else { floor };
         self.floor = floor.max(self.floor);
         out.emit(Event::Decided(id));
@@ -426,13 +440,15 @@ impl Commit {
         block.fusion.get_or_insert_with(|| spare.take().unwrap_or_default())
     }
 
-    /// Goes on without ranks that the decision on this block has declared dead.
-    fn exclude(&mut self, id: BlockId, dead: &RankSet) {
-        if !self.is_step(id) || planted!(HushTheDeath) {
+    /// Goes on without ranks that are dead by the decision on this block, which has named these
+    /// anew.
+    fn exclude(&mut self, id: BlockId, dead: &RankSet, known: &RankSet) {
+        let is_report = !self.is_step(id) && self.acknowledged_in(id).is_none();
+        if is_report || planted!(HushTheDeath) {
             self.reported.union_with(dead);
         }
-        if !dead.is_subset(self.view.dead()) {
-            self.view.exclude(dead);
+        if !known.is_subset(self.view.dead()) {
+            self.view.exclude(known);
             self.route = Route::new(&self.view, self.me);
         }
     }

@@ -24,6 +24,9 @@ use crate::{
     rank::{Rank, RankSet},
 };
 
+/// In the place of a block: the communicator itself is revoked, and with it all its blocks.
+pub const REVOCATION: BlockId = BlockId(u64::MAX - 1);
+
 /// Which blocks of one communicator have been interrupted.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Interrupts {
@@ -56,7 +59,7 @@ impl Interrupts {
     /// Interrupts a block, because a request of this rank failed or because a neighbour said so.
     /// `dead` are all ranks that this one knows to be dead.
     pub fn handle_interrupt(&mut self, block: BlockId, dead: &RankSet, out: &mut impl Effects) {
-        if block < self.floor || self.contains(block) {
+        if block < self.floor || self.seen.contains(&block) {
             return;
         }
         self.seen.push(block);
@@ -89,9 +92,14 @@ impl Interrupts {
         self.seen.is_empty()
     }
 
-    /// True when the block has been interrupted.
+    /// True when the block has been interrupted, or the communicator revoked.
     pub fn contains(&self, block: BlockId) -> bool {
-        self.seen.contains(&block)
+        self.seen.contains(&block) || self.is_revoked()
+    }
+
+    /// True when the communicator is revoked, as far as this rank knows.
+    pub fn is_revoked(&self) -> bool {
+        self.seen.contains(&REVOCATION)
     }
 
     /// Forgets blocks that all living ranks have decided. An interruption of one of them that is

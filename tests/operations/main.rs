@@ -2,6 +2,7 @@
 //! forgets it, or leaves.
 
 mod agreed;
+mod agreements;
 mod bereaved;
 mod channels;
 mod checkpoints;

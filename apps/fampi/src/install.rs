@@ -1,7 +1,7 @@
 //! `fampi install`: the C library for programs outside of this checkout.
 //!
 //! ```text
-//!  PREFIX/lib/libfampi.so, libfampi.a        PREFIX/include/fampi.h, fampi_names.h, fampi.hpp
+//!  PREFIX/lib/libfampi.so, libfampi.a        PREFIX/include/fampi.h, fampi_names.h, …
 //!  PREFIX/lib/pkgconfig/fampi.pc             PREFIX/lib/cmake/fampi/
 //!  PREFIX/lib/libfampi_watch.so              PREFIX/share/man/man3/
 //!  PREFIX/lib/libfampi_prterun.so
@@ -27,7 +27,7 @@ use crate::setup;
 use crate::workspace::{Workspace, shown};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const HEADERS: [&str; 3] = ["fampi.h", "fampi_names.h", "fampi.hpp"];
+const HEADERS: [&str; 4] = ["fampi.h", "fampi_names.h", "fampi_ulfm.h", "fampi.hpp"];
 /// With their permissions.
 const LIBRARIES: [(&str, u32); 2] = [("libfampi.so", 0o755), ("libfampi.a", 0o644)];
 /// What is filled in and copied, and where to.

@@ -10,6 +10,7 @@ mod pending;
 mod porting;
 mod recoveries;
 mod storm;
+mod ulfm;
 mod valgrind;
 mod watch;
 

@@ -186,7 +186,7 @@ impl Commit {
         for (_, known) in self.steps.iter_mut().filter(|(step, _)| *step == id) {
             known.union_with(&decision.known);
         }
-        let (floor, dead) = (decision.floor, decision.dead.clone());
+        let (floor, dead, known) = (decision.floor, decision.dead.clone(), decision.known.clone());
         let block = self.blocks.at_mut(id);
         block.fast = Fast::Left;
         if block.decided.is_some() {
@@ -195,12 +195,12 @@ impl Commit {
             return;
         }
         block.decided = Some(Decided::Slow(Box::new((decision, ballot))));
-        if !dead.is_empty() {
-            self.exclude(id, &dead);
+        if !dead.is_empty() || !known.is_subset(self.view.dead()) {
+            self.exclude(id, &dead, &known);
             self.tell_retired(out);
         }
         self.finish_decision(id, floor, out);
-        self.learn(&dead, out);
+        self.learn(&known, out);
     }
 
     /// The state of the slow path of a block; promises on creation.

@@ -12,7 +12,7 @@ use crate::{
     fault::{Fault, FaultCode, FaultReport},
     ids::{BlockId, BlockKey, CommKey},
     protocol::fused::Held,
-    rank::Rank,
+    rank::{Rank, RankSet},
 };
 
 /// Who learns of a block's faults (paper §3.1).
@@ -159,6 +159,8 @@ pub struct Block {
     pub faults: Vec<Fault>,
     /// What this rank reports if it has no other fault, which is a fault unless all ranks do.
     pub proviso: Option<FaultCode>,
+    /// An agreement: the deaths that this rank has acknowledged.
+    pub agreement: Option<RankSet>,
     /// What this rank brings to the fused reduction; the result when the block is committed.
     pub values: Held,
     /// How far it is.
@@ -186,6 +188,7 @@ impl Block {
             run_through: false,
             faults: Vec::new(),
             proviso: None,
+            agreement: None,
             values: Held::NOTHING,
             phase: Phase::Free,
             objects: false,
@@ -336,6 +339,7 @@ impl Process {
         block.faults.clear();
         block.report = FaultReport::default();
         block.values.clear();
+        block.agreement = None;
         block.phase = Phase::Free;
         block.generation = block.generation.wrapping_add(1);
         self.free.push(key.slot() as u32);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use super::{Patience, patience::Stages};
+use super::{Acknowledged, Patience, patience::Stages};
 use crate::{
     fault::FaultCode,
     ids::{BlockId, BlockKey, CommId, CommKey, DataId, UniverseId},
@@ -35,6 +35,8 @@ pub struct Communicator {
     pub stages: Stages,
     /// Small collectives of its undecided blocks.
     pub riders: Riders,
+    /// The deaths that the application has asked for, and how many of them it has acknowledged.
+    pub acknowledged: Acknowledged,
     /// What a death does to blocks that start now.
     pub patience: Patience,
     /// Collectives of blocks that start now leave out the ranks that reports have named dead.
@@ -93,6 +95,7 @@ impl Communicator {
             interrupts: Interrupts::new(me, size),
             stages: Stages::default(),
             riders: Riders::default(),
+            acknowledged: Acknowledged::default(),
             patience: Patience::Prompt,
             run_through: false,
             collectives: (0, 0),

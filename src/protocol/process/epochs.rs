@@ -24,7 +24,7 @@ use super::{CommKey, Command, Communicator, Outlet, Phase, Process};
 use crate::{
     fault::FaultCode,
     ids::{BlockId, CommId, UniverseId},
-    protocol::{agreement::context_after, planted::planted},
+    protocol::{agreement::context_after, interrupt::REVOCATION, planted::planted},
     rank::Rank,
 };
 
@@ -116,6 +116,8 @@ impl Process {
         (fresh.derived, fresh.context) = (old.derived, context_after(old.context, bereaved));
         (fresh.settled_context, fresh.handles) = (old.settled_context, old.handles);
         (fresh.patience, fresh.run_through) = (old.patience, old.run_through);
+        let (acknowledged, revoked) = (old.acknowledged.clone(), old.interrupts.is_revoked());
+        fresh.acknowledged = acknowledged;
         fresh.epoch = Some(by);
         let context = fresh.context;
         let mut old = core::mem::replace(self.comm_mut(key), fresh);
@@ -136,6 +138,9 @@ impl Process {
             }
         }
         self.hold_for(by.0);
+        if revoked {
+            self.flood(key, REVOCATION, out);
+        }
         self.drive(past, out, |commit, out| commit.retire(out));
         self.dismiss_askers(past, out);
         if let Some(data) = data {

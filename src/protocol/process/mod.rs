@@ -26,6 +26,7 @@
 //! | `patience` | blocks in which a death ends only what needed the dead |
 //! | `interruption` | which operations have a chance, and how a doomed block is cut short |
 //! | `epochs` | communicators that start afresh after an abort, and those that are over |
+//! | `agreements` | agreements, deaths that are acknowledged, communicators that are revoked |
 //! | `riders` | small collectives, which ride on a commit |
 //! | `deaths` | a death, and all that it concerns |
 //!
@@ -34,6 +35,7 @@
 //! **Assumes.** The driver carries commands out in their order, and before it gives control back to
 //! the application.
 
+mod agreements;
 pub mod block;
 pub mod communicator;
 mod epochs;
@@ -48,6 +50,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 use smallvec::SmallVec;
 
 pub use self::{
+    agreements::Acknowledged,
     block::{Block, Level, NO_BLOCK, Need, Patience, Phase},
     communicator::Communicator,
     epochs::Remembered,
@@ -58,7 +61,7 @@ use super::{
     commit::Commit,
     exchange::Shape,
     fused::Values,
-    interrupt::Interrupts,
+    interrupt::{Interrupts, REVOCATION},
     message::{Message, Yes},
     planted::planted,
 };
@@ -369,6 +372,7 @@ impl Process {
                     let address = (comm.universe, comm.members[rank.index()]);
                     self.note_death(address, Source::Ranks, out);
                 }
+                Next::Interrupted(REVOCATION) => self.cut_all_short(key, out),
                 Next::Interrupted(block) => self.cut_short(key, block, out),
                 Next::Aborted(block, context) => self.start_afresh(key, block, context, out),
             }

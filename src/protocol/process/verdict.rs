@@ -94,6 +94,7 @@ impl Process {
         if let Some(faults) = requests {
             self.add_faults(key, faults);
         }
+        self.refuse_in_revoked(key);
         let block = &mut self.blocks[key.slot()];
         let mut faults = core::mem::take(&mut block.faults);
         if !block.level.is_agreed() {
@@ -121,6 +122,9 @@ impl Process {
             let report = state.commit.decision(id).map(|decision| decision.report(state.id));
             self.end_open(comm, id, (committed, report), out);
             return None;
+        }
+        if let Some(acknowledged) = &self.blocks[key.slot()].agreement {
+            self.comms[comm.index()].commit.begin_agreement(id, acknowledged.clone());
         }
         if let Some(values) = self.blocks[key.slot()].values.get() {
             let mut copy = Held::NOTHING;
@@ -168,9 +172,16 @@ impl Process {
         state.interrupts.forget_below(state.commit.base());
         state.stages.forget_below(state.commit.base());
         state.riders.forget(id, state.commit.base());
-        let report = faulty.as_ref().map(|decision| self.take_abort(comm, id, decision, out));
+        let aborts = !self.is_agreement(comm, id);
+        let report = faulty.as_ref().map(|decision| {
+            if aborts {
+                self.take_abort(comm, id, decision, out)
+            } else {
+                decision.report(self.comm(comm).id)
+            }
+        });
         self.end_open(comm, id, (committed, report), out);
-        if let Some(decision) = faulty {
+        if let Some(decision) = faulty.filter(|_| aborts) {
             self.pending.push_back((comm, Next::Aborted(id, decision.next_context)));
         }
         let state = self.comm(comm);

@@ -145,4 +145,8 @@ fampi_planted::bugs! {
     AccuseAgain,
     /// When the last member dies, those who are benched stay so.
     LeaveNobody,
+    /// In an agreement a rank counts all deaths as acknowledged that it knows of.
+    ForgiveTheUnacknowledged,
+    /// An agreement in which a death is found has no result.
+    DropTheFlag,
 }

@@ -18,7 +18,7 @@ use fampi::{
         message::Message,
         placement::Nodes,
     },
-    rank::Rank,
+    rank::{Rank, RankSet},
 };
 
 use crate::record::{Record, known_to};
@@ -122,10 +122,17 @@ impl Group {
                 if entry.is_step {
                     machine.begin_step(block);
                 }
+                if let Some(acknowledges) = entry.acknowledges {
+                    let dead = machine.dead().clone();
+                    entry.known = if acknowledges { dead.clone() } else { RankSet::new() };
+                    entry.unacknowledged = dead.difference(&entry.known);
+                    machine.begin_agreement(block, entry.known.clone());
+                }
                 entry.vote = Some(vote.clone());
                 match values {
                     Some(values) => {
-                        entry.values = vote.is_yes().then_some(values);
+                        let agrees = entry.acknowledges.is_some() && vote.purpose().is_some();
+                        entry.values = (vote.is_yes() || agrees).then_some(values);
                         machine.handle_fused_vote(block, vote, &values, out);
                     }
                     None => machine.handle_vote(block, vote, out),

@@ -19,10 +19,14 @@ pub(crate) struct Entry {
     /// What it brought to the fused reduction.
     pub(crate) values: Option<Values>,
     /// The deaths that earlier decisions had reported to it when it voted; for a step, steps
-    /// as well.
+    /// as well; for an agreement, those that it had acknowledged.
     pub(crate) known: RankSet,
     /// It is a step of a recovery, whose report no user sees.
     pub(crate) is_step: bool,
+    /// Whether it acknowledges the deaths that it knows of, in an agreement.
+    pub(crate) acknowledges: Option<bool>,
+    /// The deaths that it knew of and had not acknowledged, in an agreement.
+    pub(crate) unacknowledged: RankSet,
     /// The first decision that its machine announced; kept when the machine has forgotten it.
     pub(crate) decision: Option<Decision>,
     /// The deaths that a decided step knows of.
@@ -35,12 +39,15 @@ impl Entry {
     pub(crate) fn purpose(&self) -> Option<u8> {
         match self.vote.as_ref()?.faults[..] {
             [] => Some(0),
-            [fault] if matches!(fault.code, FaultCode::Finalized(_) | FaultCode::NotAllDone) => {
-                Some(fault.code.to_numbers().0)
-            }
+            [fault] if is_for_all(fault.code) => Some(fault.code.to_numbers().0),
             _ => None,
         }
     }
+}
+
+/// True for what all ranks of a block have to say, or else it is a fault.
+fn is_for_all(code: FaultCode) -> bool {
+    matches!(code, FaultCode::Finalized(_) | FaultCode::NotAllDone | FaultCode::NotAgreed)
 }
 
 /// The deaths that a machine does not report again, in a block or in a step.

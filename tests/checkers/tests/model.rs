@@ -137,6 +137,20 @@ fn a_death_that_a_step_of_a_recovery_finds_is_reported_by_a_block() {
 }
 
 #[test]
+fn an_agreement_has_a_result_whoever_dies_and_is_an_error_until_all_acknowledge() {
+    let agree = |acks, ranks| Setup { agreement: Some((0, acks)), ..Setup::ranks(ranks) };
+    check(Setup { crashes: 1, cuts: true, ..agree(0b11, 2) }, 47);
+    check(Setup { crashes: 2, cuts: true, ..agree(0b111, 3) }, 2130);
+    check(Setup { crashes: 2, ..agree(0b101, 3) }, 2092);
+    check(Setup { crashes: 2, ..agree(0, 3) }, 2092);
+    check(Setup { crashes: 1, leaver: Some(1), ..agree(0b111, 3) }, 1561);
+    let between = Setup { blocks: 3, agreement: Some((1, 0b111)), ..Setup::ranks(3) };
+    check(Setup { crashes: 2, in_sequence: true, ..between }, 15_935);
+    check(Setup { crashes: 2, in_sequence: true, agreement: Some((1, 0b110)), ..between }, 16_463);
+    check(Setup { crashes: 1, blocks: 2, agreement: Some((1, 0b111)), ..between }, 39_940);
+}
+
+#[test]
 fn a_rank_that_gave_up_is_waited_for_by_nobody() {
     for leaver in 0..3 {
         let states = [2999, 1518, 1371][leaver];

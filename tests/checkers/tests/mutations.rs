@@ -77,7 +77,7 @@ const STATES: usize = 300_000;
 const MANY_STATES: usize = 5_000_000;
 
 /// Searches that end in a second when there is no bug.
-fn setups() -> [Setup; 19] {
+fn setups() -> [Setup; 21] {
     [
         Setup { crashes: 1, cuts: true, ..Setup::ranks(2) },
         Setup { crashes: 2, cuts: true, ..Setup::ranks(3) },
@@ -88,6 +88,8 @@ fn setups() -> [Setup; 19] {
         Setup { crashes: 2, blocks: 2, in_sequence: true, ..Setup::ranks(3) },
         Setup { crashes: 1, blocks: 2, ..Setup::ranks(3) },
         Setup { crashes: 1, blocks: 2, in_sequence: true, step: Some(0), ..Setup::ranks(3) },
+        Setup { crashes: 1, agreement: Some((0, 0b101)), ..Setup::ranks(3) },
+        Setup { crashes: 1, blocks: 2, agreement: Some((1, 0b111)), ..Setup::ranks(2) },
         Setup { crashes: 2, ..Setup::ranks(4) },
         Setup { crashes: 1, blocks: 2, in_sequence: true, ..Setup::ranks(4) },
         Setup { crashes: 1, fused: true, ..Setup::ranks(3) },

@@ -46,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) misfit: Option<u32>,
     /// The blocks that are steps of a recovery.
     pub(crate) steps: Vec<usize>,
+    /// The blocks that are agreements, and a bit for each rank that acknowledges deaths in it.
+    pub(crate) agreements: Vec<(usize, u64)>,
     /// A rank that gives the communicator up, and when.
     pub(crate) leaver: Option<(u32, u64)>,
     /// It does so as it leaves the job.
@@ -86,6 +88,9 @@ impl Plan {
                 purposes.push((block, code, draw.one_of(&[u64::MAX, some])));
             }
         }
+        let agreements = (0..blocks).filter(|_| draw.one_in(6)).collect::<Vec<_>>();
+        let mut acks = || draw.one_of(&[u64::MAX, u64::MAX, 0, 0x5555]);
+        let agreements = agreements.into_iter().map(|block| (block, acks())).collect();
         let with_steps = draw.one_in(3);
         let leaver = (draw.below(u64::from(ranks)) as u32, draw.below(horizon));
         let nodes = draw.one_of(&[1, 2, 3, ranks]);
@@ -113,6 +118,7 @@ impl Plan {
             purposes,
             fused: draw.one_in(2),
             steps: (0..blocks).filter(|_| with_steps && draw.one_in(2)).collect(),
+            agreements,
             misfit: draw.one_in(16).then(|| draw.below(u64::from(ranks)) as u32),
         }
     }

@@ -147,7 +147,9 @@ impl Swarm {
     fn vote(&mut self, rank: Rank, block: BlockId, context: u32) -> Turn {
         let plan = &self.plan;
         let entry = &mut self.group.records[rank.index()].blocks[block.0 as usize];
-        entry.is_step = plan.steps.contains(&(block.0 as usize));
+        let agreement = plan.agreements.iter().find(|(at, _)| *at as u64 == block.0);
+        entry.acknowledges = agreement.map(|(_, acks)| acks >> rank.number() & 1 == 1);
+        entry.is_step = agreement.is_none() && plan.steps.contains(&(block.0 as usize));
         let mut vote = Vote::yes(context);
         if plan.no_once_in > 0 && self.draw.one_in(plan.no_once_in) {
             vote.faults.push(fault(rank, FaultCode::Application(7)));
@@ -155,11 +157,15 @@ impl Swarm {
         let mut said = plan.purposes.iter();
         let said =
             said.find(|(on, _, ranks)| *on as u64 == block.0 && ranks >> rank.number() & 1 == 1);
-        if let (Some((_, code, _)), true) = (said, vote.is_yes()) {
+        if let (Some((_, code, _)), true, None) = (said, vote.is_yes(), agreement) {
             vote.faults.push(fault(rank, *code));
         }
+        if agreement.is_some() && vote.is_yes() {
+            vote.faults.push(fault(rank, FaultCode::NotAgreed));
+        }
+        let fused = plan.fused && !entry.is_step || agreement.is_some();
         let values = || values_of(rank, plan.misfit == Some(rank.number()));
-        Turn::Vote(block, vote, (plan.fused && !entry.is_step).then(values))
+        Turn::Vote(block, vote, fused.then(values))
     }
 
     /// After how many effects this turn ends in the rank's death, if it does.

@@ -51,6 +51,8 @@ pub struct Setup {
     pub misfit: Option<u32>,
     /// The block that is a step of a recovery.
     pub step: Option<u64>,
+    /// The block that is an agreement, and a bit for each rank that acknowledges what it knows.
+    pub agreement: Option<(u64, u32)>,
     /// A death can fall between two messages of one turn.
     pub cuts: bool,
     /// How wide the groups of the exchange are.
@@ -107,6 +109,7 @@ impl Setup {
             fused: false,
             misfit: None,
             step: None,
+            agreement: None,
             cuts: false,
             shape: Shape::DOUBLING,
             nodes: &[],
@@ -124,7 +127,14 @@ impl Setup {
         if self.farewells >> rank.number() & 1 == 1 {
             vote.faults = vec![fault(rank, FaultCode::Finalized(0))];
         }
+        if self.is_agreement(block) && vote.is_yes() {
+            vote.faults = vec![fault(rank, FaultCode::NotAgreed)];
+        }
         vote
+    }
+
+    fn is_agreement(&self, block: BlockId) -> bool {
+        self.agreement.is_some_and(|(agreement, _)| agreement == block.0)
     }
 
     /// The turns that a living rank can take now.
@@ -159,8 +169,12 @@ impl Setup {
                 let group = &mut state.group;
                 let entry = &mut group.records[rank.index()].blocks[block.0 as usize];
                 entry.is_step = self.step == Some(block.0);
+                if let Some((_, acks)) = self.agreement.filter(|_| self.is_agreement(block)) {
+                    entry.acknowledges = Some(acks >> rank.number() & 1 == 1);
+                }
                 let misfit = self.misfit == Some(rank.number());
-                group::Turn::Vote(block, vote, self.fused.then(|| values_of(rank, misfit)))
+                let fused = self.fused || entry.acknowledges.is_some();
+                group::Turn::Vote(block, vote, fused.then(|| values_of(rank, misfit)))
             }
             Turn::Retire => group::Turn::Retire,
             Turn::Take(from) => group::Turn::Take(from),

@@ -9,23 +9,34 @@ use fampi::{
 use super::{Verdict, living};
 use crate::record::{Entry, Record};
 
+/// The number of what all say in an agreement.
+const AGREED: u8 = FaultCode::NotAgreed.to_numbers().0;
+
 /// The result of a committed block is that of the reference, over all ranks but those of whose
-/// death the deciders knew before; a faulty block has none.
+/// death the deciders knew before; a faulty block has none. An agreement has one, whoever died.
 pub(crate) fn the_result_is_that_of_all_voters(records: &[Record], block: usize) -> Verdict {
     for (rank, record) in living(records) {
         let entry = &record.blocks[block];
         let Some(decision) = &entry.decision else { continue };
         let wrong = |what: &str| Err(format!("rank {rank}, block {block}: {what}: {decision:?}"));
-        if decision.values.is_some() && !decision.committed {
+        let agrees = |record: &Record| {
+            let entry = &record.blocks[block];
+            entry.vote.is_none() && !record.retired || entry.purpose() == Some(AGREED)
+        };
+        let all_agree = records.iter().all(agrees);
+        let living_agree = living(records).all(|(_, record)| agrees(record));
+        if decision.values.is_some() && !decision.committed && !living_agree {
             return wrong("a faulty block has a result");
+        }
+        if all_agree && decision.values.is_none() && !shapes_differ(records, block) {
+            return wrong("an agreement has no result");
         }
         let mismatched = decision.faults.iter().any(|it| it.code == FaultCode::Mismatched);
         if mismatched && !shapes_differ(records, block) {
             return wrong("all brought the same");
         }
-        if decision.committed
-            && decision.values.as_deref().copied() != expected(records, block, entry)
-        {
+        let has_result = decision.committed || decision.values.is_some();
+        if has_result && decision.values.as_deref().copied() != expected(records, block, entry) {
             return wrong("the result is another");
         }
     }
@@ -43,7 +54,9 @@ fn expected(records: &[Record], block: usize, entry: &Entry) -> Option<Values> {
     let left_out = |rank: usize| !voters.contains(&rank);
     let known = |rank: usize| entry.known.contains(rank.into());
     let fair = (0..records.len()).all(|rank| {
-        if known(rank) { left_out(rank) } else { !left_out(rank) || !records[rank].alive }
+        // A rank that is acknowledged dead here may have been heard elsewhere.
+        let known = entry.acknowledges.is_none() && known(rank);
+        if known { left_out(rank) } else { !left_out(rank) || !records[rank].alive }
     });
     let values: Option<Vec<Values>> =
         voters.into_iter().map(|rank| records[rank].blocks[block].values).collect();

@@ -36,7 +36,8 @@ pub(crate) fn the_report_is_true_and_complete(records: &[Record], block: usize) 
             if !vote.faults.iter().all(told) && !all_say(records, block) {
                 return wrong("less than its own faults");
             }
-            if !decision.committed && decision.next_context <= vote.context {
+            let is_agreement = entry.acknowledges.is_some();
+            if !decision.committed && !is_agreement && decision.next_context <= vote.context {
                 return wrong("a data context of the aborted attempt");
             }
             if !decision.dead.is_empty() && decision.next_context < FIRST_SHARED_CONTEXT {
