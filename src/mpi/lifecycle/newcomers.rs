@@ -14,9 +14,12 @@
 //! One that was never seen is missed, too, once the launcher has started all: another one of this
 //! node knows how many they should be.
 //!
+//! Those of other nodes are not seen. Our own launcher answers in their place when one of them has
+//! died, so that the link fails. Under that of Open MPI the wait is bounded: all are given up
+//! before the watchdog takes this process for dead.
+//!
 //! **Assumes** that at least one process of this node is seen once: the looks are half a
-//! millisecond apart. One of another node is not seen; it, and those who wait for it, end at the
-//! watchdog's limits.
+//! millisecond apart.
 
 use std::{
     ffi::CString,
@@ -30,7 +33,10 @@ use super::exit;
 use crate::mpi::{
     calls::library::Checked,
     deaths::pidfd,
-    node::process::{Process, children, describe, is_living_child, node},
+    node::{
+        environment::stuck_limit,
+        process::{Process, children, describe, is_living_child, node},
+    },
     this_mpi::{
         launch_census::{self, value_in},
         spawn_lookup::Spawning,
@@ -39,6 +45,11 @@ use crate::mpi::{
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_micros(500);
+/// How much of the watchdog's limit new processes get to start and to link. They get less for
+/// their `MPI_Init` alone, so that they have ended by then.
+const PATIENCE: f64 = 0.8;
+/// A longer pause between two looks is one in which this process did not run.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a child of the launcher may be the launcher's copy before it becomes a new process.
 const BECOMES_ANOTHER: Duration = Duration::from_millis(200);
 
@@ -61,7 +72,8 @@ struct Newcomers<'a> {
     children: Vec<(u64, Belongs)>,
     /// How many of them are on this node, once that is known.
     expected: Option<usize>,
-    one_is_dead: bool,
+    /// One of them is dead, or late.
+    is_in_vain: bool,
 }
 
 /// Where a spawn is, as the thread that watches needs to know it.
@@ -96,7 +108,7 @@ pub(super) fn watched<T>(
         course.is_over.store(true, Relaxed);
         made
     });
-    let living = (!newcomers.one_is_dead).then(|| newcomers.processes());
+    let living = (!newcomers.is_in_vain).then(|| newcomers.processes());
     (made, living)
 }
 
@@ -105,21 +117,28 @@ impl<'a> Newcomers<'a> {
         let launcher = launch_census::launcher()?;
         let before = children(launcher)?;
         let (children, expected) = (Vec::new(), None);
-        Some(Self { spawning, launcher, before, children, expected, one_is_dead: false })
+        Some(Self { spawning, launcher, before, children, expected, is_in_vain: false })
     }
 
     fn watch(&mut self, course: &Course) {
         exit::block_signals_of_this_thread();
+        let limit = stuck_limit().mul_f64(PATIENCE);
+        let (mut waited, mut last) = (Duration::ZERO, Instant::now());
         while !course.is_over.load(Relaxed) {
             // Read before the look, which then sees all of them.
             let has_started = course.has_started.load(Relaxed);
             self.look(has_started);
+            let passed = last.elapsed().min(LONGEST_PAUSE);
+            (waited, last) = (waited + passed, Instant::now());
+            if has_started && !limit.is_zero() && waited > limit {
+                self.give_up("new processes are late, and given up");
+            }
             thread::sleep(PERIOD);
         }
         self.look(course.has_started.load(Relaxed));
         let ended = Instant::now();
         // Those who have not begun yet are ended, too.
-        while self.one_is_dead && self.has_unknown() && ended.elapsed() < BECOMES_ANOTHER {
+        while self.is_in_vain && self.has_unknown() && ended.elapsed() < BECOMES_ANOTHER {
             thread::sleep(PERIOD);
             self.look(false);
         }
@@ -155,15 +174,22 @@ impl<'a> Newcomers<'a> {
         let dead = self.children.extract_if(.., |(child, _)| !is_living_child(*child, launcher));
         let is_ours = |(_, belongs): (u64, Belongs)| belongs != Belongs::ToOthers;
         let now_dead = dead.filter(|child| is_ours(*child)).count() > 0;
-        if (now_dead || has_started && self.one_is_missing()) && !self.one_is_dead {
-            self.one_is_dead = true;
-            self.spawning.give_up();
+        if now_dead || has_started && self.one_is_missing() {
+            self.give_up("a new process of this node has died");
         }
-        if self.one_is_dead {
+        if self.is_in_vain {
             for (child, _) in self.children.iter().filter(|(_, it)| *it == Belongs::ToUs) {
                 let is_ours = || belonging(&environment(*child), &mark) == Belongs::ToUs;
                 pidfd::kill(*child, is_ours);
             }
+        }
+    }
+
+    /// Lets the link fail, once.
+    fn give_up(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_in_vain, true) {
+            tracing::debug!(why);
+            self.spawning.give_up();
         }
     }
 

@@ -4,6 +4,7 @@
 mod ends;
 mod loss;
 mod network;
+mod newcomers;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -26,6 +26,11 @@ pub(crate) enum What {
     Ranks,
 }
 
+/// Waits until no other job runs.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// True where there can be name spaces; otherwise the reason is printed.
 pub(crate) fn has_name_spaces() -> bool {
     let name = format!("fampi-probe-{}", std::process::id());
@@ -43,7 +48,7 @@ pub(crate) fn has_name_spaces() -> bool {
 impl Job {
     /// Starts a program on so many ranks of so many nodes.
     pub(crate) fn start(nodes: u32, ranks: u32, options: &[&str], program: &[&str]) -> Self {
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone();
         let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
         let mut command = fampi(&["--nodes", &nodes, "-n", &ranks]);
         command.args(options).arg("--").args(program);

@@ -193,9 +193,9 @@ impl Known {
         self.ends.iter().map(|(rank, end)| (*rank, *end))
     }
 
-    /// True when a process of it is dead.
+    /// True when a process of it is dead, or has ended before it met those who started it.
     pub fn has_lost(&self) -> bool {
-        self.ends.values().any(|end| end.is_death())
+        self.ends.values().any(|end| end.is_death() || !self.joined)
     }
 }
 
@@ -270,5 +270,24 @@ impl Spaces {
         let ends = || self.0.iter().flat_map(Known::ends).map(|(_, end)| end);
         let finished = ends().filter(|end| !end.is_death()).map(End::status).max();
         finished.or_else(|| ends().next().map(End::status)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_ends_in_order_before_it_has_met_its_spawner_is_lost() {
+        let spawner = Some(Process { space: "job".into(), rank: 0 });
+        let (name, program) = ("job.1".into(), Program::default());
+        let space = Space { name, places: vec![0, 1], spawner, port: Some("7".into()), program };
+        let mut known = Known::new(space, None);
+        assert!(!known.has_lost());
+        let end = known.judge(1, Exit::Status(0));
+        assert!(known.note_end(1, end) && !end.is_death());
+        assert!(known.has_lost());
+        known.joined = true;
+        assert!(!known.has_lost(), "it has left in order");
     }
 }
