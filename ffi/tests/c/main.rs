@@ -126,9 +126,19 @@ fn the_last_small_collective_of_a_block_rides_on_its_commit() {
 #[test]
 fn a_death_that_mpi_is_not_told_of_keeps_nobody_in_the_end_of_mpi() {
     let ends = program(&["tests/programs/ends.c"], Link::Shared, &[]);
-    for place in ["unknown", "init", "block", "late", "finished", "last", "finalize"] {
+    for place in ["unknown", "init", "block", "late", "finished", "last", "finalize", "self"] {
         expect(&Launch::new(&ends, 5).words([place]).ignoring_statuses(), 4, ": over");
     }
+}
+
+#[test]
+fn a_rank_leaves_the_end_of_mpi_that_does_not_return_after_a_death() {
+    let ends = program(&["tests/programs/ends.c"], Link::Shared, &[]);
+    let launch = Launch::new(&ends, 4).words(["block", "held"]).ignoring_statuses();
+    let run = launch.variable("FAMPI_STUCK_SECONDS", &1.5).run();
+    let said = "MPI_Finalize does not return after a death; this process leaves";
+    assert_eq!(run.errors.matches(said).count(), 3, "{run}");
+    run.expect_orderly(3);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 /*
  * A rank ends by `_exit`, of which MPI's launcher says nothing to the others. They learn of it in
- * their blocks, and all of them come out of MPI_Finalize. `ends WHERE`
+ * their blocks, and all of them come out of MPI_Finalize. `ends WHERE`: `self` is in the part of
+ * MPI_Finalize that is MPI's own, of which with a second word no rank comes out.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 static const char *where;
+static int is_held;
 
 /* The last rank ends here, if it is here. */
 static void end(const char *place, long wait_ms)
@@ -20,13 +22,25 @@ static void end(const char *place, long wait_ms)
   _exit(1);
 }
 
+/* Called by MPI_Finalize, when the library is done. */
+static int hold(MPI_Comm comm, int key, void *value, void *extra)
+{
+  (void)comm, (void)key, (void)value, (void)extra;
+  end("self", 300);
+  while (is_held) pause();
+  return MPI_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
   MPI_Comm world;
   MPI_Request block, request;
-  int i, sum, one = 1, code;
+  int i, sum, one = 1, code, key;
   begin(&argc, &argv);
   where = argv[1];
+  is_held = argc > 2;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, hold, &key, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   end("unknown", 0);
   code = FAMPI_Init(world);
