@@ -34,6 +34,9 @@ pub(crate) enum Benchmark {
     Library(Options),
     /// The cost of a block with 4 to 2000 requests, against `MPI_Waitall` and a reduction
     Block(Options),
+    /// The cost of an agreement in C, with a dead rank and without, against MPI's own agreement in
+    /// the same run
+    Agree(Options),
     /// The cost of collectives over the living, once a rank has died, against MPI's own on a
     /// shrunken communicator in the same run
     Living(Options),
@@ -114,6 +117,17 @@ const LIVING: Measurement = Measurement {
     deaths: 1,
 };
 
+/// The package of the programs in C.
+const OF_C: &str = "fampi-ffi";
+
+const AGREE: Measurement = Measurement {
+    program: "agree",
+    package: Some(OF_C),
+    columns: "ranks,dead,ours_us,mpi_us,ratio",
+    header: &["ranks", "dead", "fampi/µs", "MPIX_Comm_agree/µs", "ratio"],
+    deaths: 1,
+};
+
 const MINIFE: Measurement = Measurement {
     program: "overhead",
     package: Some("minife"),
@@ -136,6 +150,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         Benchmark::Commit(spread) => measure_spread(workspace, &COMMIT, spread),
         Benchmark::Library(options) => library::main(workspace, options),
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
+        Benchmark::Agree(options) => measure(workspace, &AGREE, options),
         Benchmark::Living(options) => measure(workspace, &LIVING, options),
         Benchmark::Lulesh(spread) => measure_spread(workspace, &LULESH, spread),
         Benchmark::Minife(spread) => measure_spread(workspace, &MINIFE, spread),
@@ -151,7 +166,11 @@ fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Resu
     options.ranks.iter().try_for_each(|&ranks| launcher::check_room(launched(ranks)))?;
     let csv = Csv::open(options.csv.as_deref())?;
     let mpi = setup::ensure(workspace)?;
-    let program = cargo::build(workspace, Program::benchmark(what.program).of(what.package))?;
+    let program = if what.package == Some(OF_C) {
+        library::compile(workspace, &mpi, what.program)?
+    } else {
+        cargo::build(workspace, Program::benchmark(what.program).of(what.package))?
+    };
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
         let mut command = Launcher::new(&mpi).command(launched(ranks), &program);

@@ -173,7 +173,7 @@ fn table(ranks: u32, messages: &[String], turns: &[Vec<Took>]) -> Vec<Row> {
 }
 
 /// Builds the C library and a program that measures it; where it is.
-fn compile(workspace: &Workspace, mpi: &Installation, name: &str) -> Result<PathBuf> {
+pub(crate) fn compile(workspace: &Workspace, mpi: &Installation, name: &str) -> Result<PathBuf> {
     let libraries = install::build(workspace, cargo::BEST)?;
     let (source, made) = (workspace.root().join("ffi"), libraries.join(format!("{name}-of-c")));
     let mut compiler = Command::new(mpi.prefix.join("bin/mpicc"));

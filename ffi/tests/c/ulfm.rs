@@ -42,6 +42,12 @@ fn many_such_storms() {
 }
 
 #[test]
+fn the_benchmark_of_agreements_runs() {
+    let agree = program(&["benches/agree.c"], Link::Shared, &["-O2"]);
+    expect(&Launch::new(&agree, 3), 1, "2,1,");
+}
+
+#[test]
 fn the_names_of_ulfm_can_be_included_twice_and_by_cpp() {
     let text = "#include <mpi.h>\n#include <fampi_ulfm.h>\n#include <fampi_ulfm.h>\n\
                 int (*agree)(MPI_Comm, int *) = MPIX_Comm_agree;\n\
