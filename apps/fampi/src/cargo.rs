@@ -106,6 +106,12 @@ impl<'a> Program<'a> {
         Self { flag: "--bin", package, needs_mpi: false, ..Self::application("swarm") }
     }
 
+    /// Tests among simulated hosts.
+    pub(crate) fn slow_hosts() -> Self {
+        let swarm = Self::swarm();
+        Self { name: "slow_hosts", ..swarm }
+    }
+
     pub(crate) fn benchmark(name: &'a str) -> Self {
         Self { flag: "--bench", kind: "bench", ..Self::application(name) }.at_its_best()
     }

@@ -37,6 +37,8 @@ pub(crate) struct Series {
 pub(crate) enum Upwards {
     /// A quantity, on a logarithmic axis.
     Quantity,
+    /// A quantity over rounds, which are on a linear axis.
+    OverRounds,
     /// The share of all that were measured, from 0 to 1.
     Share,
 }
@@ -62,29 +64,32 @@ impl Chart<'_> {
         let style = ("sans-serif", 15).into_text_style(&bottom);
         bottom.draw_text(self.caption, &style, (12, 10))?;
         let points = || self.series.iter().flat_map(|series| &series.points).copied();
+        let (x, y) = (range(points().map(|(x, _)| x)), range(points().map(|(_, y)| y)));
         match self.upwards {
-            Upwards::Quantity => self.lines(&top, range(points().map(|(_, y)| y)).log_scale()),
-            Upwards::Share => self.lines(&top, 0.0..1.0),
+            Upwards::Quantity => self.lines(&top, x.log_scale(), y.log_scale()),
+            Upwards::OverRounds => self.lines(&top, x, y.log_scale()),
+            Upwards::Share => self.lines(&top, x.log_scale(), 0.0..1.0),
         }
     }
 
-    fn lines<B: DrawingBackend, Y>(&self, area: &DrawingArea<B, Shift>, y: Y) -> Drawn<B>
+    fn lines<B: DrawingBackend, X, Y>(&self, area: &DrawingArea<B, Shift>, x: X, y: Y) -> Drawn<B>
     where
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: ValueFormatter<f64>,
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
         let legend = match self.upwards {
             Upwards::Quantity => SeriesLabelPosition::UpperLeft,
+            Upwards::OverRounds => SeriesLabelPosition::UpperRight,
             Upwards::Share => SeriesLabelPosition::LowerRight,
         };
-        let points = self.series.iter().flat_map(|series| &series.points);
-        let x = range(points.map(|(x, _)| *x));
         let mut chart = ChartBuilder::on(area)
             .caption(self.title, ("sans-serif", 22))
             .margin(12)
             .x_label_area_size(48)
             .y_label_area_size(90)
-            .build_cartesian_2d(x.log_scale(), y)?;
+            .build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
             .x_desc(self.x)

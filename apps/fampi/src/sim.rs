@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use crate::cargo::{self, Program};
-use crate::detector::simulated;
+use crate::detector::{simulated, slow};
 use crate::refusal::{Misuse, whole};
 use crate::scale;
 use crate::workspace::Workspace;
@@ -48,6 +48,8 @@ enum Other {
     Scale(scale::Options),
     /// Detection of failures on up to 65,536 nodes, beside SWIM: a table, and plots
     Detector(simulated::Options),
+    /// Tests of who is slow among busy hosts, and the group that comes of them: a table, and plots
+    Diagnosis(slow::Options),
 }
 
 fn seed(text: &str) -> Result<u64, Misuse> {
@@ -84,6 +86,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     match &options.other {
         Some(Other::Scale(options)) => return scale::main(workspace, options),
         Some(Other::Detector(options)) => return simulated::main(workspace, options),
+        Some(Other::Diagnosis(options)) => return slow::main(workspace, options),
         None => {}
     }
     if options.from.checked_add(options.seeds).is_none() {

@@ -7,6 +7,7 @@
 
 pub mod bugs;
 pub mod cases;
+pub mod diagnosis;
 pub mod group;
 pub mod machines;
 pub mod model;
