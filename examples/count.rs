@@ -9,7 +9,7 @@ fn main() -> Result<(), Error> {
     let mut count = vec![0_u64]; // protected by copies at the partner, as often as pays
     let ended = world.run(&policy::Rebuild::default(), &mut count, |step, count| {
         let ranks = step.iallreduce(vec![1], ReduceOp::Sum)?;
-        step.wait_local(ranks, Timeout::Never)?; // ends when somebody dies
+        step.wait_local(ranks, Timeout::Never)?; // ends when a rank dies
         count[0] += step.take(ranks)?[0];
         Ok(if count[0] < 500_000 { Flow::Continue } else { Flow::Done })
     })?;

@@ -28,7 +28,7 @@ fn integrate(world: &mut World, points: Points) -> Result<f64, Error> {
         let piece = step.number() * ranks + u64::from(step.comm().rank().number());
         let mine = area(piece, points.steps * ranks, points.in_step);
         let all = step.iallreduce(vec![mine], ReduceOp::Sum)?;
-        step.wait_local(all, Timeout::Never)?; // ends when somebody dies
+        step.wait_local(all, Timeout::Never)?; // ends when a rank dies
         sum[0] += step.take(all)?[0];
         Ok(if step.number() + 1 < points.steps { Flow::Continue } else { Flow::Done })
     })?;

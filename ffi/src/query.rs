@@ -339,7 +339,7 @@ pub(crate) fn known_failed(state: &State, comm: MPI_Comm) -> Result<Option<Vec<c
     dead_ranks(state, comm, Guest::known_failed)
 }
 
-/// The same with those whose death steps of recoveries have found.
+/// The ranks of a communicator that reports have named dead, and those that a recovery found dead.
 pub(crate) fn left_out(state: &State, comm: MPI_Comm) -> Result<Option<Vec<c_int>>> {
     dead_ranks(state, comm, Guest::left_out)
 }

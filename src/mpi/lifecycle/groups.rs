@@ -38,8 +38,8 @@ pub(in crate::mpi) fn failed(refusal: Refusal, common: &[Comm], ulfm: &Ulfm) -> 
 }
 
 /// What was made with the others on this communicator, if all living ranks have it. They wait for
-/// each other here, and whoever lacks it first frees those who wait for this rank there, or in
-/// others.
+/// each other here. A rank that lacks it first ends the waits of the others for this rank, on this
+/// communicator and on `others`.
 pub(super) fn all_or_nobody<T>(
     comm: &Comm,
     ulfm: &Ulfm,
