@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use crate::{
     error::Error,
     protocol::{process::CommKey, roster::Roster},
+    rank::RankSet,
     seam::{
         buffer::AnyBuffer,
-        platform::{Origin, UniverseId},
+        platform::{Origin, Place, UniverseId},
         record::Records,
     },
 };
@@ -33,12 +34,23 @@ pub(crate) struct Job {
     pub(crate) replacement: bool,
     /// A communicator is being made.
     pub(crate) creating: bool,
+    /// The living come together before the next call that makes it.
+    pub(crate) meeting: Option<Meeting>,
     /// The others have ended their part in the job.
     pub(crate) dismissed: bool,
     /// The blocks that had been started when all living ranks got one error.
     ended_at: Option<u64>,
     /// One more than the number of steps of a run whose outcome is protected; 0 when nothing is.
     pub(crate) protected_steps: u64,
+}
+
+/// A meeting to which this process has come.
+pub(crate) struct Meeting {
+    pub(crate) place: Place,
+    /// Some of those who do not come.
+    pub(crate) dead: RankSet,
+    /// All have come.
+    pub(crate) over: bool,
 }
 
 impl Job {
@@ -54,6 +66,7 @@ impl Job {
             copies: Copies::default(),
             replacement: false,
             creating: false,
+            meeting: None,
             dismissed: false,
             ended_at: None,
             protected_steps: 0,

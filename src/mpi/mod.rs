@@ -55,13 +55,13 @@ use crate::{
     error::Error,
     fault::FaultCode,
     protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values},
-    rank::Rank,
+    rank::{Rank, RankSet},
     seam::{
         buffer::{AnyBuffer, Buffer},
         platform::{
             self, DataId, Envelope, FileId, FileMode, Found, Idle, Incoming, Lane, Made, Operation,
-            Outgoing, Platform, Post, PostId, Posted, Progress, Quit, Request, Settled, Setup,
-            UniverseId, Unneeded, Way,
+            Outgoing, Place, Platform, Post, PostId, Posted, Progress, Quit, Request, Settled,
+            Setup, UniverseId, Unneeded, Way,
         },
         pulse::Pulse,
         record::Record,
@@ -276,6 +276,10 @@ impl Platform for MpiPlatform {
         // What is pending in a shared context ends without a revocation, if it ends.
         self.table.drain(data, context.min(FIRST_SHARED_CONTEXT), self.ulfm);
         self.note_unneeded(data, unneeded);
+    }
+
+    fn meet(&mut self, place: Place, dead: &RankSet) -> bool {
+        self.meet_at(place, dead)
     }
 
     fn make(&mut self, request: Request) -> Result<Made, Error> {

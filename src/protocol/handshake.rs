@@ -26,7 +26,9 @@
 //! A replacement whose universe never had a committed block, and in which all who spawned it are
 //! dead, goes: they may have given that universe up, and recovered in another one.
 //!
-//! **Assumes** that calls return, in success or failure, when a member of theirs dies. That of a
+//! **Assumes** that calls return, in success or failure, when a member of theirs dies, except those
+//! that go on over the living: before these all come together ([`Handshake::meets`]), since a rank
+//! that has the verdict would wait in the call for one that asks it for the verdict. That of a
 //! repair has one result for all living members of the link.
 //!
 //! Reference: Hassani et al. 2015, §3.3 and algorithm 1.
@@ -147,6 +149,13 @@ impl Handshake {
     /// committed block on.
     pub fn is_welcome(&self) -> bool {
         self.welcome
+    }
+
+    /// True when the living come together after the verdict that comes next: no death ends the call
+    /// that it leads to.
+    pub fn meets(&self) -> bool {
+        let goes_on = matches!(self.goal, Goal::Shrink | Goal::Rebuild);
+        goes_on && self.stage == Stage::Ready && !planted!(CallAtOnce)
     }
 
     /// The commit that was asked for has its verdict. `communicators` is how many a universe has.

@@ -8,12 +8,12 @@
 use alloc::vec::Vec;
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Span},
+    engine::{BlockKey, CommKey, Engine, Meeting, Span},
     error::Error,
     fault::{Fault, FaultCode},
     protocol::handshake::{Handshake, Order},
     rank::RankSet,
-    seam::platform::Idle,
+    seam::platform::{Idle, Place},
     timeout::Timeout,
 };
 
@@ -25,6 +25,8 @@ pub(super) struct Course {
     taken: usize,
     /// The commit whose verdict the handshake waits for; nothing before its first vote.
     awaits: Option<BlockKey>,
+    /// That verdict, until the handshake is told.
+    committed: Option<bool>,
     /// Who is dead, by the last verdict.
     dead: RankSet,
     /// What the last verdict says of a living rank that takes no part.
@@ -34,8 +36,8 @@ pub(super) struct Course {
 impl Course {
     /// Takes a handshake with what it asked for when it began.
     pub(super) fn new(handshake: Handshake, orders: Vec<Order>) -> Self {
-        let (awaits, dead, departure) = (None, RankSet::new(), None);
-        Self { handshake, orders, taken: 0, awaits, dead, departure }
+        let (awaits, committed, dead, departure) = (None, None, RankSet::new(), None);
+        Self { handshake, orders, taken: 0, awaits, committed, dead, departure }
     }
 
     /// The handshake's state.
@@ -60,15 +62,27 @@ impl Course {
         self.awaits = Some(engine.start_step(comm, yes));
     }
 
-    /// The verdict of that commit, once there is one, and once only. Without a commit there is
+    /// The verdict of that commit, once there is one, and once only; where a call follows that no
+    /// death ends, once the living have come together in this place. Without a commit there is
     /// nothing that a rank could object to.
-    pub(super) fn verdict(&mut self, engine: &mut Engine) -> Option<bool> {
+    pub(super) fn verdict(&mut self, engine: &mut Engine, place: Option<Place>) -> Option<bool> {
         let Some(key) = self.awaits else { return Some(true) };
-        let committed = engine.verdict(key)?;
-        let faults = engine.report(key).faults();
-        self.departure = faults.iter().find(|fault| is_departure(fault.code)).copied();
-        self.dead = engine.end_step(key);
-        Some(committed)
+        if self.committed.is_none() {
+            let committed = engine.verdict(key)?;
+            let faults = engine.report(key).faults();
+            self.departure = faults.iter().find(|fault| is_departure(fault.code)).copied();
+            self.dead = engine.end_step(key);
+            self.committed = Some(committed);
+            // Who has departed comes to no meeting, and no call is made.
+            let place = place.filter(|_| self.handshake.meets() && self.departure.is_none());
+            let meeting = |place| Meeting { place, dead: self.dead.clone(), over: false };
+            engine.job.meeting = place.map(meeting);
+        }
+        if !engine.is_met() {
+            return None;
+        }
+        engine.job.meeting = None;
+        self.committed.take()
     }
 
     /// Tells the handshake a verdict. `communicators` is how many a universe has.
@@ -114,6 +128,19 @@ fn is_departure(code: FaultCode) -> bool {
 }
 
 impl Engine {
+    /// True unless this process waits for others at a meeting.
+    fn is_met(&mut self) -> bool {
+        let Some(Meeting { place, dead, over }) = &mut self.job.meeting else { return true };
+        *over = *over || self.platform.meet(*place, dead);
+        *over
+    }
+
+    /// True when what a step waits for has happened: the verdict of this block, or the meeting that
+    /// comes after it.
+    pub(super) fn is_step_due(&mut self, awaits: BlockKey) -> bool {
+        if self.job.meeting.is_some() { self.is_met() } else { self.verdict(awaits).is_some() }
+    }
+
     /// Waits for step after step; `None` when the timeout came first.
     pub(crate) fn wait_steps<R>(
         &mut self,
@@ -136,7 +163,7 @@ impl Engine {
             });
             let happened = self.within(span, |engine| {
                 engine.wait(left, Idle::Busy, |engine| {
-                    engine.verdict(awaits).is_some() || engine.job.dismissed
+                    engine.is_step_due(awaits) || engine.job.dismissed
                 })
             });
             if !happened {

@@ -13,7 +13,7 @@ use crate::{
     rank::{Rank, RankSet},
     seam::{
         entry::Entry,
-        platform::{Derived, Made, Request, Unneeded},
+        platform::{Derived, Made, Place, Request, Unneeded},
     },
 };
 
@@ -91,7 +91,8 @@ impl Creation {
     /// Takes steps up to one that has to wait.
     fn step(&mut self, engine: &mut Engine) -> Option<Result<Option<CommKey>, Error>> {
         loop {
-            let committed = self.course.verdict(engine)?;
+            let place = engine.comm(self.parent).data.map(Place::Data);
+            let committed = self.course.verdict(engine, place)?;
             self.course.handle_verdict(committed, 0);
             if let Some(result) = self.obey(engine) {
                 return Some(result);

@@ -44,7 +44,7 @@ impl Engine {
     fn serve(&mut self, mut rebuild: Rebuild) -> Result<(), Error> {
         let spawned = self.job.origin == Origin::Spawned;
         loop {
-            let mut result = None;
+            let (mut result, mut stepped) = (None, false);
             let universe = self.job.universe.map(|key| self.comm(key).me);
             let rank = universe.and_then(|me| self.job.roster.rank_of(me));
             let parked = rank.is_none();
@@ -52,12 +52,13 @@ impl Engine {
             let patience =
                 if spawned && !parked { Timeout::After(WELCOME) } else { Timeout::Never };
             let happened = self.wait(patience, how, |engine| {
-                if engine.job.dismissed || engine.verdict(rebuild.awaits()).is_some() {
+                // The next step has another block to look at.
+                let mut due = || engine.job.dismissed || engine.is_step_due(rebuild.awaits());
+                if !stepped && due() {
                     result = rebuild.step(engine);
-                    // The next step has another block to look at.
-                    return true;
+                    stepped = true;
                 }
-                false
+                stepped
             });
             match result {
                 None if happened => {}

@@ -38,7 +38,7 @@ use crate::{
     rank::Rank,
     seam::{
         entry::Entry,
-        platform::{DataId, Derived, Made, Origin, Outgoing, Request, UniverseId, Unneeded},
+        platform::{DataId, Derived, Made, Origin, Outgoing, Place, Request, UniverseId, Unneeded},
     },
 };
 
@@ -146,10 +146,11 @@ impl Rebuild {
     fn advance(&mut self, engine: &mut Engine) -> Option<Result<(), Error>> {
         loop {
             if engine.job.dismissed {
-                engine.job.creating = false;
+                (engine.job.creating, engine.job.meeting) = (false, None);
                 return Some(Err(Error::NotNeeded));
             }
-            let committed = self.course.verdict(engine)?;
+            let place = Place::Universe(engine.comm(universe(engine)).universe);
+            let committed = self.course.verdict(engine, Some(place))?;
             if everybody_is_dead(engine) || self.is_orphaned(engine) {
                 engine.job.creating = false;
                 return Some(Err(Error::NotNeeded));

@@ -110,7 +110,7 @@ impl Repair {
             if let Some(task) = self.task(engine) {
                 return Some(task);
             }
-            let committed = self.course.verdict(engine)?;
+            let committed = self.course.verdict(engine, None)?;
             self.course.handle_verdict(committed, 0);
         }
     }

@@ -16,7 +16,9 @@
 //! Calls named *collective* block until the other processes named make the same call. They are
 //! short, may fail on some ranks and succeed on others when a process dies in them, and never
 //! hang: the caller has agreed with the others to make the call, and confirms the result by a
-//! commit afterwards.
+//! commit afterwards. A death ends most of them. Two, a shrink and a regroup, go on over the living
+//! instead, and would wait for ever for one that still has a question to a process in the call;
+//! therefore the processes **meet** before, which does not block.
 
 use alloc::vec::Vec;
 use core::{any::Any, time::Duration};
@@ -163,6 +165,15 @@ pub enum Request {
     },
 }
 
+/// Where processes meet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// The ranks of a communicator.
+    Data(DataId),
+    /// The processes of a universe.
+    Universe(UniverseId),
+}
+
 /// What such a call has made.
 #[derive(Clone, Debug)]
 pub enum Made {
@@ -239,7 +250,7 @@ pub enum Idle {
 /// | operations | `post`, `start`, `test`, `look`, `settle`, `cancel`, `abandon` |
 /// | messages to come | `probe` |
 /// | contexts | `awaits_context`, `retire_contexts`, `disturbance` |
-/// | communicators, universes | `make` |
+/// | communicators, universes | `meet`, `make` |
 /// | files, and what is not needed any more | `open_file`, `sync_file`, `discard` |
 pub trait Platform: Any {
     /// What does not change.
@@ -380,7 +391,12 @@ pub trait Platform: Any {
     /// process is known to be dead, or nothing that is known.
     fn disturbance(&mut self, lane: Lane) -> Option<FaultCode>;
 
-    /// Makes a communicator or a universe, by a collective call.
+    /// Comes to a meeting of all living processes of a place, without blocking; `dead` are some of
+    /// those that it lacks. True, once, when all of them have come; to be asked until then.
+    fn meet(&mut self, place: Place, dead: &RankSet) -> bool;
+
+    /// Makes a communicator or a universe, by a collective call. A meeting comes before each
+    /// [`Request::Shrink`] and [`Request::Regroup`].
     ///
     /// # Errors
     ///

@@ -18,13 +18,13 @@ use crate::{
     error::Error,
     fault::FaultCode,
     protocol::agreement::FIRST_SHARED_CONTEXT,
-    rank::Rank,
+    rank::{Rank, RankSet},
     seam::{
         buffer::{AnyBuffer, Buffer},
         platform::{
             DataId, Derived, FileId, FileMode, Found, Idle, Incoming, Lane, Made, Operation,
-            Outgoing, Platform, Post, PostId, Posted, Progress, Quit, Request, Setup, UniverseId,
-            Unneeded,
+            Outgoing, Place, Platform, Post, PostId, Posted, Progress, Quit, Request, Setup,
+            UniverseId, Unneeded,
         },
     },
 };
@@ -418,6 +418,22 @@ impl Platform for SimPlatform {
         }
         assert!(!thread::panicking(), "exit from a destructor while unwinding");
         resume_unwind(Box::new(Marker));
+    }
+
+    fn meet(&mut self, place: Place, _: &RankSet) -> bool {
+        // Time flies for a process that has ended.
+        let Some(world) = self.enter(false) else { return true };
+        let (mut world, parent) = match place {
+            Place::Data(data) => {
+                let (world, (comm, _)) = self.place(world, data);
+                (world, Parent::Comm(comm))
+            }
+            Place::Universe(universe) => {
+                let (world, global, _) = self.universe(world, universe);
+                (world, Parent::Universe(global))
+            }
+        };
+        world.meet(self.me, parent)
     }
 
     fn make(&mut self, request: Request) -> Result<Made, Error> {

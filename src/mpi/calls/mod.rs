@@ -12,6 +12,7 @@ pub(super) mod inside;
 pub(super) mod kept;
 pub(super) mod library;
 pub(super) mod matched;
+pub(super) mod meeting;
 pub(super) mod reduce;
 pub(super) mod request;
 pub(super) mod strided;

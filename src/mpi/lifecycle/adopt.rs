@@ -173,11 +173,6 @@ impl MpiPlatform {
     ) -> Result<DataId, Error> {
         let data = self.data[parent.0 as usize].as_ref().ok_or(Error::CreationFailed)?;
         let (old, ulfm) = (data.source(), self.ulfm);
-        let all = self.control.source(universe).ok_or(Error::CreationFailed)?;
-        if let Ok(places) = all.positions_of(&old) {
-            let place = |rank: Rank| places.get(rank.index()).copied().flatten();
-            watcher::tell(universe, dead.iter().filter_map(place));
-        }
         let source = self.shrink_exactly(&old, dead)?;
         let users =
             source.duplicate().map_err(|refusal| groups::failed(refusal, &[source], ulfm))?;

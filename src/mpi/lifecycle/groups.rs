@@ -14,6 +14,7 @@ use crate::{
         calls::{
             comm::Comm,
             library::{Checked, PROC_FAILED, Refusal},
+            meeting::Meeting,
             ulfm::Ulfm,
         },
         deaths::watcher,
@@ -24,7 +25,7 @@ use crate::{
     rank::{Rank, RankSet},
     seam::{
         entry::{self, Call, Entry},
-        platform::{DataId, Derived, Made, UniverseId},
+        platform::{DataId, Derived, Made, Place, UniverseId},
     },
 };
 
@@ -154,6 +155,42 @@ impl MpiPlatform {
         Ok(Derived { data: data.map(|data| self.add_data(data)), table })
     }
 
+    /// The meeting before a shrink.
+    pub(in crate::mpi) fn meet_at(&mut self, place: Place, dead: &RankSet) -> bool {
+        let comm = match place {
+            Place::Universe(universe) => self.control.source(universe),
+            Place::Data(data) => self.data[data.0 as usize].as_ref().map(DataComm::source),
+        };
+        let Some(comm) = comm else { return true };
+        if !self.has_come_to(&comm) {
+            self.tell_dead(place, &comm, dead);
+        }
+        self.meet_over(&comm)
+    }
+
+    fn has_come_to(&self, comm: &Comm) -> bool {
+        self.meetings.iter().any(|meeting| meeting.is_at(comm))
+    }
+
+    /// Comes to a meeting of all living processes of a communicator; true when all have come.
+    pub(super) fn meet_over(&mut self, comm: &Comm) -> bool {
+        if !self.has_come_to(comm) {
+            if !this_mpi::can_agree(comm) {
+                return true;
+            }
+            match Meeting::start(*comm, self.ulfm) {
+                Ok(meeting) => self.meetings.push(meeting),
+                // The call that follows is refused as well.
+                Err(refusal) => {
+                    tracing::debug!(?refusal, "no meeting");
+                    return true;
+                }
+            }
+        }
+        let over = self.meetings.extract_if(.., |it| it.is_at(comm) && it.is_over());
+        over.map(Meeting::end).count() > 0
+    }
+
     /// The living of `comm`, when they are all but `dead`: all get one answer.
     pub(in crate::mpi) fn shrink_exactly(
         &mut self,
@@ -176,9 +213,18 @@ impl MpiPlatform {
     }
 
     /// All that we have agreed to be dead is so for MPI, too: it may have been seen elsewhere.
-    fn tell_dead(&self, comm: &Comm, dead: &RankSet) {
-        let Some((universe, all)) = self.control.newest() else { return };
-        if let Ok(places) = all.positions_of(comm) {
+    fn tell_dead(&self, place: Place, comm: &Comm, dead: &RankSet) {
+        let (universe, all) = match place {
+            Place::Universe(universe) => return watcher::tell(universe, dead.iter()),
+            Place::Data(data) => {
+                let users = self.users.get(data).map(|(universe, _)| universe);
+                let Some(known) = users.or(self.control.newest()) else { return };
+                (known, self.control.source(known))
+            }
+        };
+        if let Some(all) = all
+            && let Ok(places) = all.positions_of(comm)
+        {
             let place = |rank: Rank| places.get(rank.index()).copied().flatten();
             watcher::tell(universe, dead.iter().filter_map(place));
         }
@@ -195,7 +241,6 @@ impl MpiPlatform {
         }
         let data = self.data[parent.0 as usize].as_ref().ok_or(Error::CreationFailed)?;
         let (old, ulfm) = (data.source(), self.ulfm);
-        self.tell_dead(&old, dead);
         let source = self.shrink_exactly(&old, dead)?;
         let contexts = source.duplicate().and_then(|first| Ok([first, source.duplicate()?]));
         let contexts = contexts.map_err(|refusal| failed(refusal, &[source], ulfm))?;
@@ -210,7 +255,6 @@ impl MpiPlatform {
         spawn: u32,
         brought: &[u8],
     ) -> Result<Made, Error> {
-        watcher::tell(old, dead.iter());
         // Every communicator of the old world is broken or about to be left.
         for data in self.data.iter_mut().flatten() {
             data.abandon(self.ulfm);

@@ -110,6 +110,7 @@ impl MpiPlatform {
             data: Vec::new(),
             unneeded: Vec::new(),
             attempts: Attempts::default(),
+            meetings: Vec::new(),
             spawned: None,
             finalizer,
         })

@@ -21,6 +21,7 @@ use crate::{
             comm::{Comm, Handle},
             inside,
             library::{BUFFER, COUNT, Refusal},
+            meeting::Meeting,
             ulfm::Ulfm,
         },
         this_mpi,
@@ -71,6 +72,8 @@ pub struct MpiPlatform {
     /// Old contexts to be freed when nothing is pending on them.
     pub(in crate::mpi) unneeded: Vec<(DataId, u32, Comm)>,
     pub(in crate::mpi) attempts: Attempts,
+    /// What this process has come to, and waits for.
+    pub(in crate::mpi) meetings: Vec<Meeting>,
     /// The link to the root, and the processes spawned with us.
     pub(in crate::mpi) spawned: Option<(Comm, Comm)>,
     /// Who ends MPI.
@@ -192,6 +195,7 @@ impl Drop for MpiPlatform {
             mem::forget((mem::take(&mut self.table), mem::take(&mut self.files)));
             mem::forget(mem::replace(&mut self.control, Control::new(self.ulfm)));
             mem::forget(mem::take(&mut self.data));
+            self.meetings.drain(..).for_each(Meeting::end);
         }
     }
 }

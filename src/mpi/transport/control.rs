@@ -120,10 +120,9 @@ impl Control {
         self.universes.get(id.0 as usize)?.as_ref().map(|universe| universe.source)
     }
 
-    /// The newest universe, and all of its processes.
-    pub(in crate::mpi) fn newest(&self) -> Option<(UniverseId, Comm)> {
-        let universe = self.universes.iter().flatten().last()?;
-        Some((universe.id, universe.source))
+    /// The newest universe.
+    pub(in crate::mpi) fn newest(&self) -> Option<UniverseId> {
+        self.universes.iter().flatten().last().map(|universe| universe.id)
     }
 
     /// True when the newest universe was revoked: those who made it have given it up.

@@ -72,6 +72,29 @@ fn a_shrink_fails_unless_exactly_the_dead_are_named() {
     }
 }
 
+#[test]
+fn a_shrink_that_meets_a_death_ends_when_all_the_living_have_come_and_a_meeting_brings_them() {
+    for meets in [false, true] {
+        let simulation = Simulation::new(3).crash(Crash::at_time(1, millis(1)));
+        let report = simulation.run(move |mut platform| {
+            let data = gather_all(&mut platform, 3);
+            if my_rank(&platform) == 2 {
+                platform.compute(millis(20));
+            }
+            while meets && !platform.meet(Place::Data(data), &set(&[])) {
+                platform.idle(None, Idle::Busy);
+            }
+            let came = platform.now();
+            let made = platform.make(Request::Shrink { parent: data, dead: set(&[]) });
+            (came, platform.now(), made.is_ok())
+        });
+        for (came, ended, made) in report.expect_orderly() {
+            assert!(!made && ended >= millis(20));
+            assert!(!meets || came >= millis(20), "all came, and rank 1 is dead");
+        }
+    }
+}
+
 /// Rank 2 dies, the others replace it and then go round the new universe.
 fn rebuild(platform: &mut SimPlatform) -> u64 {
     let (universe, me, roster) = match platform.setup().origin {

@@ -21,8 +21,8 @@ use crate::{
         buffer::AnyBuffer,
         collective::{Collective, Parts},
         platform::{
-            DataId, Derived, Idle, Incoming, Lane, Made, Operation, Origin, Outgoing, Platform,
-            Post, PostId, Posted, Progress, Quit, Request, UniverseId, Unneeded,
+            DataId, Derived, Idle, Incoming, Lane, Made, Operation, Origin, Outgoing, Place,
+            Platform, Post, PostId, Posted, Progress, Quit, Request, UniverseId, Unneeded,
         },
     },
 };

@@ -62,6 +62,8 @@ pub(in crate::sim) enum Event {
     Retirement { comm: usize, rank: usize, context: u32 },
     /// A rank has more contexts.
     ContextMade { comm: usize, rank: usize, made: u32 },
+    /// A process hears that another one has come to a meeting.
+    Met { process: Pid },
     /// A collective call ends, successfully or not.
     Return { process: Pid, creation: usize, success: bool },
 }
@@ -75,6 +77,7 @@ impl Event {
             | Self::Crash { process }
             | Self::Completion { process, .. }
             | Self::FileDone { process, .. }
+            | Self::Met { process }
             | Self::Return { process, .. } => process,
             Self::Frame { to, .. } => to,
             Self::Detection { observer, .. } => observer,
@@ -105,6 +108,7 @@ impl World {
             Event::Completion { process, post, progress, payload } => {
                 self.complete(process, post, progress, payload);
             }
+            Event::Met { process } => self.wake(process),
             Event::FileDone { process, post } => self.finish_file(process, post),
             Event::Retirement { comm, rank, context } => self.revoke(comm, rank, context),
             Event::ContextMade { comm, rank, made } => self.gain_contexts(comm, rank, made),

@@ -11,13 +11,14 @@
 //! ```
 //!
 //! **Guarantees**: once a participant is dead, every other one returns at the latest when its
-//! detector has told it. When all had entered before the death, the seed chooses for each
+//! detector has told it; from a shrink or a regroup only when all living ones have entered, as they
+//! go on over the living. When all had entered before the death, the seed chooses for each
 //! participant whether it returns successfully.
 //!
 //! The n-th call of one kind on one parent matches the n-th call of the same kind of the others,
 //! as in MPI, so that a process which comes late to a call that has failed is told so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Pid, Time, World, event::Event, note, process::State};
 use crate::{
@@ -78,6 +79,15 @@ fn dead(request: &Request) -> Option<&RankSet> {
     }
 }
 
+/// Who has come to which meetings.
+#[derive(Default)]
+pub(in crate::sim) struct Meetings {
+    /// How many a process has come to in a place.
+    come: BTreeMap<(Parent, Pid), u32>,
+    /// Those who wait for others in the last one.
+    waiting: BTreeSet<(Parent, Pid)>,
+}
+
 /// Parent, name of the call, and which call of this kind, or the process that counts its calls.
 pub(in crate::sim) type CreationKey = (Parent, &'static str, usize);
 
@@ -121,6 +131,14 @@ impl Creation {
         at.is_some_and(|at| self.requests[at].is_some())
     }
 
+    /// True while it goes on over the living.
+    fn outlasts_deaths(&self) -> bool {
+        let request = self.first();
+        let over_the_living =
+            matches!(request, Some(Request::Shrink { .. } | Request::Regroup { .. }));
+        self.stage == Stage::Open && over_the_living
+    }
+
     pub(in crate::sim) fn describe(&self) -> String {
         let parent = match self.parent {
             Parent::Universe(universe) => format!("u{universe}"),
@@ -141,6 +159,32 @@ impl Creation {
 }
 
 impl World {
+    /// A process comes to a meeting, or waits there: true when all that it believes alive came.
+    pub(in crate::sim) fn meet(&mut self, me: Pid, place: Parent) -> bool {
+        let members = self.members_of(place);
+        if self.meetings.waiting.insert((place, me)) {
+            *self.meetings.come.entry((place, me)).or_insert(0) += 1;
+            let now = self.now();
+            for process in &members {
+                let latency = self.latency();
+                self.schedule(now + latency, Event::Met { process: *process });
+            }
+        }
+        let Meetings { come, waiting } = &mut self.meetings;
+        let number = come[&(place, me)];
+        let has_come = |process| come.get(&(place, process)).is_some_and(|come| *come >= number);
+        let knows = &self.processes[me].knows;
+        let all = members.iter().all(|process| has_come(*process) || knows.contains(process));
+        all && waiting.remove(&(place, me))
+    }
+
+    fn members_of(&self, parent: Parent) -> Vec<Pid> {
+        match parent {
+            Parent::Universe(universe) => self.universes[universe].members.clone(),
+            Parent::Comm(comm) => self.comms[comm].members.clone(),
+        }
+    }
+
     /// A process calls; it is blocked afterwards, until [`Self::return_from`].
     pub(in crate::sim) fn enter_creation(&mut self, me: Pid, parent: Parent, request: Request) {
         let calls = self.creation_calls.entry((parent, name(&request), me)).or_insert(0);
@@ -148,10 +192,7 @@ impl World {
         let key = (parent, name(&request), *calls as usize);
         let at = *self.creation_numbers.entry(key).or_insert(self.creations.len());
         if at == self.creations.len() {
-            let members = match parent {
-                Parent::Universe(universe) => self.universes[universe].members.clone(),
-                Parent::Comm(comm) => self.comms[comm].members.clone(),
-            };
+            let members = self.members_of(parent);
             self.creations.push(Creation {
                 parent,
                 requests: vec![None; members.len()],
@@ -200,13 +241,23 @@ impl World {
         self.processes[me].state = State::Blocked(at);
         let now = self.processes[me].local;
         note!(self, now, "p{me} enters {}", self.creations[at].describe());
+        if self.awaits_the_living(at) {
+            return;
+        }
         let creation = &self.creations[at];
         let participants = creation.participants();
-        let knows = &self.processes[me].knows;
+        let lacks = |process: &Pid| {
+            let knows = &self.processes[*process].knows;
+            participants.iter().any(|process| knows.contains(process))
+        };
         let entered = |process: &Pid| creation.has_entered(*process);
+        let called = || participants.iter().filter(|process| entered(process));
         if creation.stage == Stage::Failed {
             self.schedule_failure(at, now);
-        } else if participants.iter().any(|process| knows.contains(process)) {
+        } else if creation.outlasts_deaths() && called().any(lacks) {
+            self.creations[at].stage = Stage::Failed;
+            self.schedule_failure(at, now);
+        } else if lacks(&me) {
             self.creations[at].stage = Stage::Failed;
             self.schedule_return(me, at, now, false);
         } else if creation.stage == Stage::Open && participants.iter().all(entered) {
@@ -216,6 +267,12 @@ impl World {
         }
     }
 
+    /// True while a living process has not entered that a call waits for, whoever dies.
+    fn awaits_the_living(&self, at: usize) -> bool {
+        let creation = &self.creations[at];
+        let missing = |process: &Pid| !creation.has_entered(*process) && !self.is_dead(*process);
+        creation.outlasts_deaths() && creation.participants().iter().any(missing)
+    }
     /// All participants are here: makes what was asked for, spawns, or fails.
     fn close(&mut self, at: usize, now: Time) {
         let creation = &self.creations[at];
@@ -245,6 +302,9 @@ impl World {
     /// The caller's detector has told it of a death: it does not wait any longer for the dead.
     pub(in crate::sim) fn fail_creation(&mut self, me: Pid) {
         let State::Blocked(at) = self.processes[me].state else { return };
+        if self.awaits_the_living(at) {
+            return;
+        }
         let creation = &self.creations[at];
         let knows = &self.processes[me].knows;
         let doomed = creation.participants().iter().any(|process| knows.contains(process));

@@ -29,7 +29,7 @@ use crate::{
 };
 use data::{Comm, Post};
 use event::Event;
-use groups::{Creation, CreationKey, Universe};
+use groups::{Creation, CreationKey, Meetings, Universe};
 use process::{End, Process, State};
 
 /// Nanoseconds of virtual time.
@@ -132,6 +132,7 @@ pub(in crate::sim) struct World {
     pub(in crate::sim) creations: Vec<Creation>,
     pub(in crate::sim) creation_numbers: BTreeMap<CreationKey, usize>,
     pub(in crate::sim) creation_calls: BTreeMap<CreationKey, u32>,
+    pub(in crate::sim) meetings: Meetings,
     /// Contents of files, by path.
     pub(in crate::sim) files: BTreeMap<String, AnyBuffer>,
     pub(in crate::sim) counters: Counters,
@@ -161,6 +162,7 @@ impl World {
             creations: Vec::new(),
             creation_numbers: BTreeMap::new(),
             creation_calls: BTreeMap::new(),
+            meetings: Meetings::default(),
             files: BTreeMap::new(),
             counters: Counters::default(),
             trace: settings.trace.then(Vec::new),

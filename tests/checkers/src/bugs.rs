@@ -91,6 +91,8 @@ fampi_planted::bugs! {
     DropEarlyDeaths,
     /// Rows are made again by calls of the world, without the spares that vote on them.
     LeaveTheSparesOut,
+    /// Ranks enter a call that no death ends before all know that it is to be made.
+    CallAtOnce,
     /// Whoever tests requests falls idle without having polled since.
     TestTooLong,
     /// Whoever votes in its last turn falls idle without having polled for the others' votes.

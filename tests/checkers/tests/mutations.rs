@@ -40,7 +40,7 @@ const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
-const IN_THE_ENGINE: [Bug; 17] = [
+const IN_THE_ENGINE: [Bug; 18] = [
     Bug::ForgetTheAsker,
     Bug::DrainTheGivenUp,
     Bug::ForgetTheOvertaken,
@@ -56,6 +56,7 @@ const IN_THE_ENGINE: [Bug; 17] = [
     Bug::ForgetTheFreed,
     Bug::SpawnWhereNoneMay,
     Bug::LeaveTheSparesOut,
+    Bug::CallAtOnce,
     Bug::TestTooLong,
     Bug::SleepOnAVote,
 ];

@@ -1,0 +1,48 @@
+//! Meetings: agreements that a process waits for while it does other things.
+
+use std::ffi::c_int;
+
+use super::{comm::Comm, inside, library::Checked, ulfm::Ulfm};
+use crate::native::Request;
+
+/// `MPIX_Comm_iagree` under way: it is over when all living processes of the communicator have
+/// started it, and MPI answers late questions about it by itself.
+#[derive(Debug)]
+pub(in crate::mpi) struct Meeting {
+    place: Comm,
+    request: Request,
+    flag: Box<c_int>,
+    /// MPI may still write to the flag.
+    lent: bool,
+}
+
+impl Meeting {
+    /// Comes to a meeting.
+    pub(in crate::mpi) fn start(place: Comm, ulfm: &Ulfm) -> Checked<Self> {
+        let _inside = inside::ordinary();
+        place.acknowledge_failures(ulfm);
+        let mut flag = Box::new(1);
+        // SAFETY: the box stays until the request is over, or for ever.
+        let request = unsafe { place.start_agreement(ulfm, &raw mut *flag) }?;
+        Ok(Self { place, request, flag, lent: true })
+    }
+
+    /// True for a meeting of the processes of this communicator.
+    pub(in crate::mpi) fn is_at(&self, place: &Comm) -> bool {
+        self.place.raw() == place.raw()
+    }
+
+    /// True when it is over. An error says that some are dead.
+    pub(in crate::mpi) fn is_over(&mut self) -> bool {
+        let tested = self.request.test();
+        self.lent = !matches!(tested, Ok(Some(_)));
+        !matches!(tested, Ok(None))
+    }
+
+    /// Keeps for ever what MPI may still write to.
+    pub(in crate::mpi) fn end(self) {
+        if self.lent {
+            Box::leak(self.flag);
+        }
+    }
+}
