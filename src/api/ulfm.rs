@@ -7,7 +7,7 @@
 //! ```
 //! use fampi::{sim::{Crash, Simulation}, ulfm};
 //!
-//! let report = Simulation::new(3).crash(Crash::before_effect(2, 0)).run_world(|world| {
+//! let report = Simulation::new(3).crash(Crash::before_effect(2, 6)).run_world(|world| {
 //!     let first = ulfm::agree(&world, 0b11)?; // somebody died, of whom nobody had heard
 //!     ulfm::failure_ack(&world);
 //!     let second = ulfm::agree(&world, 0b01)?;
