@@ -22,7 +22,7 @@ fn main() -> Result<(), Error> {
     let ended = world.run(&policy::Rebuild::default(), &mut value, |step, value| {
         let first = step.world().generation() == 0;
         if first && step.number() == 4 && step.comm().rank() == Rank::new(4) {
-            // SIGKILL: it cleans nothing up and tells nobody.
+            // SIGKILL: this process tells no other rank.
             eprintln!("rank 4 kills itself, on purpose: the others go on");
             fampi::trace::mark("killed by plan", &[]);
             let _ = Command::new("sh").args(["-c", "kill -KILL $PPID"]).status();

@@ -53,7 +53,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// SIGKILL, as from a machine that is out of memory: it cleans nothing up and tells nobody.
+/// Kills this process by SIGKILL, as a machine that is out of memory does: it tells no other rank.
 fn die(me: Rank) -> ! {
     eprintln!("rank {me} kills itself, on purpose: the others go on");
     fampi::trace::mark("killed by plan", &[]);

@@ -66,7 +66,7 @@ fn step(world: &World, block: &mut TryBlock, state: &[u64]) -> Result<Vec<u64>, 
     Ok(next)
 }
 
-/// SIGKILL, as from a machine that is out of memory: it cleans nothing up and tells nobody.
+/// Kills this process by SIGKILL, as a machine that is out of memory does: it tells no other rank.
 fn die(me: Rank) -> ! {
     eprintln!("rank {me} kills itself, on purpose: the others go on");
     fampi::trace::mark("killed by plan", &[]);

@@ -28,6 +28,8 @@ const DISTURBED: u32 = 100;
 const WARM: u32 = 25;
 const DEATHS: u32 = 5;
 const LATE_ROUNDS: u64 = 12;
+/// Senders that die, one after the other.
+const WILDCARDS: u32 = 4;
 /// Longer than this no wait goes on after a rank has left, however busy the machine is.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -394,6 +396,38 @@ pub(crate) fn by_deaths(mut world: World) -> Ended {
     say(world, "all interrupted")
 }
 
+/// The sender of a large message dies while it is on its way to a receive from any source.
+pub(crate) fn of_a_wildcard_by_its_sender(world: World) -> Ended {
+    let mut counts = Counts { keeps: true, ..Counts::default() };
+    let mut rest: Option<Comm> = None;
+    for round in 0..WILDCARDS {
+        let comm = rest.as_ref().unwrap_or(&world);
+        let (me, sender) = (comm.rank(), Rank::new(comm.size() - 1));
+        let mut block = comm.start(Level::Global)?;
+        if me == sender {
+            block.isend(vec![7_u64; LENGTH], Rank::new(0), Tag(1))?;
+            die();
+        }
+        if me == Rank::new(0) {
+            // The message is there before its receive, or after it.
+            thread::sleep(Duration::from_millis(20 * u64::from(round % 2)));
+            let received = block.irecv(vec![0; LENGTH], Source::Any, Tag(1))?;
+            if block.wait_local(received, Timeout::Never).is_ok() {
+                assert!(block.take(received)?.iter().all(|it| *it == 7));
+            } else {
+                counts.keep(block.take(received).ok());
+            }
+        }
+        let finished = wait(block.finish(Timeout::Never))?;
+        assert_eq!(finished.failed_group(Codes::PROCESS_FAILURES, comm).as_slice(), [sender]);
+        let living = comm.shrink()?;
+        undisturbed(&living, Round::new(round, false), &mut counts)?;
+        rest = Some(living);
+    }
+    drop(rest);
+    say(world, "all interrupted")
+}
+
 /// The receiver of a large message looks at it only long after another rank has left: the sender
 /// does not wait that long, and what arrives is what was sent, even if the sender has its buffer
 /// back before and changes it.
@@ -453,6 +487,15 @@ fn deaths_end_the_large_operations_of_all() {
         let done = said(&run).iter().filter(|line| line.ends_with(": all interrupted")).count();
         assert_eq!(done, 3, "{run}");
     }
+}
+
+#[test]
+#[serial]
+fn a_receive_from_any_source_ends_with_its_sender() {
+    let ranks = WILDCARDS + 2;
+    let run = program("interruption of a wildcard by its sender", ranks).run();
+    let done = said(&run).iter().filter(|line| line.ends_with(": all interrupted")).count();
+    assert_eq!(done, 2, "{run}");
 }
 
 #[test]

@@ -93,6 +93,9 @@ fn run_in(world: World, name: &str) -> Ended {
         "interruption by leaves" => interruption::by_leaves(world),
         "interruption before reading" => interruption::before_the_message_is_read(world),
         "interruption by deaths" => interruption::by_deaths(world),
+        "interruption of a wildcard by its sender" => {
+            interruption::of_a_wildcard_by_its_sender(world)
+        }
         "requests left over" => requests::left_over(world),
         "requests with deaths" => requests::with_deaths(world),
         "mixed requests with deaths" => requests::mixed_with_deaths(world),

@@ -3,25 +3,10 @@
  * and tutorials. `ulfm WHAT`
  */
 #define _DEFAULT_SOURCE
-#include <mpi.h>
 #include <fampi_ulfm.h>
-
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-static int rank, size;
-
-#define CHECK(condition)                                                              \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
-      printf("rank %d: %s:%d: not true: %s\n", rank, __FILE__, __LINE__, #condition); \
-      fflush(stdout);                                                                 \
-      MPI_Abort(MPI_COMM_WORLD, 1);                                                   \
-    }                                                                                 \
-  } while (0)
+#include "check.h"
 
 static int class_of(int code)
 {

@@ -131,7 +131,7 @@ pub(in crate::mpi) fn block_signals_of_this_thread() {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// The end of a process that a plan kills: it cleans nothing up and tells nobody.
+/// Ends a process that a plan kills. It tells no other rank.
 pub(in crate::mpi) fn killed_by_plan() -> ! {
     unreported_exit::kill_ourselves()
 }

@@ -52,14 +52,7 @@ impl Estimator {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms {
-        interval: Duration::from_secs(1),
-        kappa_percent: 250,
-        floor: Duration::from_millis(2),
-        first: Duration::from_secs(8),
-        work: 1,
-        stall_guard: true,
-    };
+    const TERMS: Terms = Terms::USUAL;
 
     fn tenths(duration: Duration) -> u64 {
         (duration.as_micros() as u64 + 50) / 100

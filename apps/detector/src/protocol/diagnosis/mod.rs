@@ -21,8 +21,8 @@
 //! | [`primes`] | the job | Camargo 2018 §3.2 |
 //!
 //! **Guarantees.** One test of a target at a time, and one verdict of it at most. A target that
-//! does not answer fails within an interval and θ. A tester that was kept from running fails
-//! nobody for that. An answer is measured from the attempt that it answers.
+//! does not answer fails within an interval and θ. A tester that was kept from running
+//! fails none of its targets for that. An answer is measured from the attempt that it answers.
 //!
 //! **Assumes** that the driver hands over what has arrived before it says what time it is, as that
 //! of the observer does.
@@ -46,7 +46,7 @@ pub mod tester;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Who is tested: a number, and which life of whoever has it.
+/// The process that is tested, by its number and its life: a replacement has the number of the dead.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Target {
     /// Its number among those that the tester may test.
@@ -68,20 +68,25 @@ pub struct Terms {
     pub first: Duration,
     /// How often the job is to be done for one answer.
     pub work: u16,
-    /// A tester that was kept from running fails nobody.
+    /// A tester that was kept from running fails none of its targets in that interval.
     pub stall_guard: bool,
+}
+
+impl Terms {
+    /// A test a second, which fails above 2.5 times what an answer takes.
+    pub const USUAL: Self = Self {
+        interval: Duration::from_secs(1),
+        kappa_percent: 250,
+        floor: Duration::from_millis(2),
+        first: Duration::from_secs(8),
+        work: 1,
+        stall_guard: true,
+    };
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self {
-            interval: Duration::from_secs(1),
-            kappa_percent: 250,
-            floor: Duration::from_millis(2),
-            first: Duration::from_secs(8),
-            work: 1,
-            stall_guard: true,
-        }
+        Self::USUAL
     }
 }
 

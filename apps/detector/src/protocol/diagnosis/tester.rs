@@ -1,7 +1,7 @@
 //! All targets of one tester, and whether it was kept from running itself.
 //!
 //! Its own pauses are in all that it measures. It knows of one when it comes to a moment later than
-//! it had to: then nobody fails for being late in this interval.
+//! it had to: then no target fails for being late in this interval.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;

@@ -5,14 +5,7 @@ use alloc::vec::Vec;
 use super::super::{Question, Verdict, primes};
 use super::*;
 
-const TERMS: Terms = Terms {
-    interval: Duration::from_secs(1),
-    kappa_percent: 250,
-    floor: Duration::from_millis(2),
-    first: Duration::from_secs(8),
-    work: 1,
-    stall_guard: true,
-};
+const TERMS: Terms = Terms::USUAL;
 
 fn target(number: u32, life: u32) -> Target {
     Target { number, life }
