@@ -22,14 +22,12 @@ use crate::{
 };
 
 /// Numbers in a buffer: 4 MiB.
-const LENGTH: usize = 1 << 19;
+pub(crate) const LENGTH: usize = 1 << 19;
 const DISTURBED: u32 = 100;
 /// Memory is compared with that after so many disturbed rounds.
 const WARM: u32 = 25;
 const DEATHS: u32 = 5;
 const LATE_ROUNDS: u64 = 12;
-/// Senders that die, one after the other.
-const WILDCARDS: u32 = 4;
 /// Longer than this no wait goes on after a rank has left, however busy the machine is.
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -45,7 +43,7 @@ enum Large {
 
 /// A block of large operations as all ranks know it.
 #[derive(Clone, Copy, Debug)]
-struct Round {
+pub(crate) struct Round {
     number: u32,
     disturbed: bool,
     /// Decides everything else; the same for the disturbed round and the one that follows.
@@ -54,7 +52,7 @@ struct Round {
 
 /// What a rank remembers of the rounds.
 #[derive(Default)]
-struct Counts {
+pub(crate) struct Counts {
     /// Waits of mine that were ended.
     interrupted: u32,
     /// Buffers that came back from operations that did not complete, and that did not.
@@ -75,7 +73,7 @@ fn now() -> u64 {
 }
 
 impl Round {
-    fn new(number: u32, disturbed: bool) -> Self {
+    pub(crate) fn new(number: u32, disturbed: bool) -> Self {
         Self { number, disturbed, draw: Draw(number.into()).word() }
     }
 
@@ -169,8 +167,13 @@ fn whole(size: u32) -> usize {
 }
 
 impl Counts {
+    /// Nothing yet; buffers that come back are kept.
+    pub(crate) fn keeping() -> Self {
+        Self { keeps: true, ..Self::default() }
+    }
+
     /// A buffer came back, with which MPI must have nothing more to do.
-    fn keep(&mut self, buffer: Option<Vec<u64>>) {
+    pub(crate) fn keep(&mut self, buffer: Option<Vec<u64>>) {
         self.back.extend(buffer.map(|mut buffer| {
             scribble(&mut buffer);
             buffer
@@ -196,7 +199,7 @@ fn scribble(buffer: &mut Vec<u64>) {
 }
 
 /// All operations in a block that nobody leaves.
-fn undisturbed(comm: &Comm, round: Round, counts: &mut Counts) -> Ended {
+pub(crate) fn undisturbed(comm: &Comm, round: Round, counts: &mut Counts) -> Ended {
     let place = (comm.rank(), comm.size());
     let begin = now();
     let mut block = comm.start(Level::Global)?;
@@ -381,7 +384,7 @@ fn with_a_death(world: &World, counts: &mut Counts) -> Ended {
 
 /// Ranks die in blocks of large operations; the others go on with replacements, at last without.
 pub(crate) fn by_deaths(mut world: World) -> Ended {
-    let mut counts = Counts { keeps: true, ..Counts::default() };
+    let mut counts = Counts::keeping();
     while world.generation() < DEATHS {
         with_a_death(&world, &mut counts)?;
         world = world.rebuild(Placement::SameRanks)?;
@@ -392,38 +395,6 @@ pub(crate) fn by_deaths(mut world: World) -> Ended {
     with_a_death(&world, &mut counts)?;
     let rest = world.shrink()?;
     undisturbed(&rest, Round::new(DEATHS + 1, false), &mut counts)?;
-    drop(rest);
-    say(world, "all interrupted")
-}
-
-/// The sender of a large message dies while it is on its way to a receive from any source.
-pub(crate) fn of_a_wildcard_by_its_sender(world: World) -> Ended {
-    let mut counts = Counts { keeps: true, ..Counts::default() };
-    let mut rest: Option<Comm> = None;
-    for round in 0..WILDCARDS {
-        let comm = rest.as_ref().unwrap_or(&world);
-        let (me, sender) = (comm.rank(), Rank::new(comm.size() - 1));
-        let mut block = comm.start(Level::Global)?;
-        if me == sender {
-            block.isend(vec![7_u64; LENGTH], Rank::new(0), Tag(1))?;
-            die();
-        }
-        if me == Rank::new(0) {
-            // The message is there before its receive, or after it.
-            thread::sleep(Duration::from_millis(20 * u64::from(round % 2)));
-            let received = block.irecv(vec![0; LENGTH], Source::Any, Tag(1))?;
-            if block.wait_local(received, Timeout::Never).is_ok() {
-                assert!(block.take(received)?.iter().all(|it| *it == 7));
-            } else {
-                counts.keep(block.take(received).ok());
-            }
-        }
-        let finished = wait(block.finish(Timeout::Never))?;
-        assert_eq!(finished.failed_group(Codes::PROCESS_FAILURES, comm).as_slice(), [sender]);
-        let living = comm.shrink()?;
-        undisturbed(&living, Round::new(round, false), &mut counts)?;
-        rest = Some(living);
-    }
     drop(rest);
     say(world, "all interrupted")
 }
@@ -487,15 +458,6 @@ fn deaths_end_the_large_operations_of_all() {
         let done = said(&run).iter().filter(|line| line.ends_with(": all interrupted")).count();
         assert_eq!(done, 3, "{run}");
     }
-}
-
-#[test]
-#[serial]
-fn a_receive_from_any_source_ends_with_its_sender() {
-    let ranks = WILDCARDS + 2;
-    let run = program("interruption of a wildcard by its sender", ranks).run();
-    let done = said(&run).iter().filter(|line| line.ends_with(": all interrupted")).count();
-    assert_eq!(done, 2, "{run}");
 }
 
 #[test]

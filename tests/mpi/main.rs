@@ -20,6 +20,7 @@ mod requests;
 mod sections;
 mod starts;
 mod votes;
+mod wildcards;
 mod windows;
 
 use std::path::PathBuf;

@@ -29,7 +29,7 @@ use stats_alloc::Region;
 
 use crate::{
     adopted, attempts, farewells, files, forming, hung, interruption, operations, requests,
-    sections, windows,
+    sections, wildcards, windows,
 };
 
 const SOFT: i32 = 7;
@@ -93,9 +93,7 @@ fn run_in(world: World, name: &str) -> Ended {
         "interruption by leaves" => interruption::by_leaves(world),
         "interruption before reading" => interruption::before_the_message_is_read(world),
         "interruption by deaths" => interruption::by_deaths(world),
-        "interruption of a wildcard by its sender" => {
-            interruption::of_a_wildcard_by_its_sender(world)
-        }
+        "wildcards" => wildcards::from_the_dead(world),
         "requests left over" => requests::left_over(world),
         "requests with deaths" => requests::with_deaths(world),
         "mixed requests with deaths" => requests::mixed_with_deaths(world),

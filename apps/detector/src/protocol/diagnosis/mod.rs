@@ -46,7 +46,7 @@ pub mod tester;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The process that is tested, by its number and its life: a replacement has the number of the dead.
+/// The process that is tested: a replacement has the number of the dead, and another life.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Target {
     /// Its number among those that the tester may test.
