@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use crate::installation::Family;
 use crate::progress::Step;
 use crate::refusal::Stopped;
 use crate::session::{self, End, Script};
@@ -38,7 +39,11 @@ pub(crate) fn command(workspace: &Workspace) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     cargo.current_dir(workspace.root());
     for (name, made) in workspace.build_variables() {
-        let exported = env::var_os(name).filter(|value| !workspace.has_made(Path::new(value)));
+        let exported = env::var_os(name).filter(|value| {
+            // What a person has exported is an Open MPI, if anything.
+            let is_other = workspace.family() == Family::Mpich && name == "MPICC";
+            !is_other && !workspace.has_made(Path::new(value))
+        });
         match exported {
             Some(_) => {}
             // Its own configuration says it.

@@ -7,6 +7,25 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+/// Which MPI it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Family {
+    /// With its fault tolerance (ULFM).
+    #[default]
+    OpenMpi,
+    /// Without any: what survives a death there is ours.
+    Mpich,
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OpenMpi => "Open MPI",
+            Self::Mpich => "MPICH",
+        })
+    }
+}
+
 /// What is preloaded into the launcher, by its file.
 pub(crate) const MENDER: &str = "libfampi_prterun.so";
 
@@ -40,9 +59,11 @@ impl fmt::Display for Version {
     }
 }
 
-/// What `ompi_info` says that matters here.
+/// What `ompi_info`, or `mpichversion`, says that matters here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
+    #[serde(default)]
+    pub(crate) family: Family,
     pub(crate) version: Version,
     /// Fault tolerance (ULFM) is built in; whether it is on is decided by the launcher.
     pub(crate) fault_tolerance: bool,
@@ -55,6 +76,7 @@ impl Facts {
     fn parse(info: &str) -> Option<Self> {
         let value = |key: &str| info.lines().find_map(|line| line.strip_prefix(key));
         Some(Self {
+            family: Family::OpenMpi,
             version: Version::in_text(value("ompi:version:full:")?)?,
             fault_tolerance: value("options:ft_support:").is_some_and(|v| v.trim() == "yes")
                 && value("options:mpi_ext:").is_some_and(|v| v.contains("ftmpi")),
@@ -62,14 +84,33 @@ impl Facts {
         })
     }
 
+    /// Reads the output of `mpichversion`.
+    fn parse_mpich(said: &str) -> Option<Self> {
+        let line = said.lines().find_map(|line| line.strip_prefix("MPICH Version:"))?;
+        let version = Version::in_text(line)?;
+        let family = Family::Mpich;
+        Some(Self { family, version, fault_tolerance: false, cuda_collectives: false })
+    }
+
     /// Why an MPI like this cannot be used, as the end of a sentence that begins with its name.
     pub(crate) fn unfit(&self) -> Option<String> {
+        if self.family == Family::Mpich {
+            let is_old = self.version < Version(5, 0, 0);
+            let why = || format!("is MPICH {}, and 5.0 or later is needed", self.version);
+            return is_old.then(why);
+        }
         if self.version < Version(5, 0, 0) {
             return Some(format!("is Open MPI {}, and 5.0 or later is needed", self.version));
         }
         (!self.fault_tolerance)
             .then(|| format!("is Open MPI {} built without fault tolerance (ULFM)", self.version))
     }
+}
+
+/// What the MPI at this prefix is, by the tool that tells its version.
+pub(crate) fn family_at(prefix: &Path) -> Family {
+    let is_mpich = prefix.join("bin/mpichversion").is_file();
+    if is_mpich { Family::Mpich } else { Family::OpenMpi }
 }
 
 /// One MPI on this machine.
@@ -82,18 +123,28 @@ pub(crate) struct Installation {
 impl Installation {
     /// Asks the MPI at `prefix` what it is.
     pub(crate) fn examine(prefix: &Path) -> Result<Self> {
-        for tool in ["mpicc", "mpirun", "ompi_info"] {
+        let family = family_at(prefix);
+        let (asked, argument) = match family {
+            Family::OpenMpi => ("ompi_info", Some("--parsable")),
+            Family::Mpich => ("mpichversion", None),
+        };
+        for tool in ["mpicc", "mpirun", asked] {
             if !prefix.join("bin").join(tool).is_file() {
-                bail!("{} holds no Open MPI: bin/{tool} is missing", prefix.display());
+                bail!("{} holds no {family}: bin/{tool} is missing", prefix.display());
             }
         }
-        let info = Command::new(prefix.join("bin/ompi_info"))
-            .arg("--parsable")
+        let info = Command::new(prefix.join("bin").join(asked))
+            .args(argument)
             .stdin(Stdio::null())
             .output()
-            .with_context(|| format!("cannot run ompi_info of {}", prefix.display()))?;
-        let facts = Facts::parse(&String::from_utf8_lossy(&info.stdout))
-            .with_context(|| format!("{}/bin/ompi_info names no version", prefix.display()))?;
+            .with_context(|| format!("cannot run {asked} of {}", prefix.display()))?;
+        let said = String::from_utf8_lossy(&info.stdout);
+        let facts = match family {
+            Family::OpenMpi => Facts::parse(&said),
+            Family::Mpich => Facts::parse_mpich(&said),
+        };
+        let facts =
+            facts.with_context(|| format!("{}/bin/{asked} names no version", prefix.display()))?;
         Ok(Self { prefix: prefix.to_path_buf(), facts })
     }
 
@@ -136,6 +187,17 @@ mod tests {
         assert!(without.expect("complete").unfit().is_some_and(|why| why.contains("ULFM")));
         let old = Facts::parse(&info.replace("5.0.9", "4.1.6")).expect("complete");
         assert!(old.unfit().is_some_and(|why| why.contains("5.0 or later")));
+    }
+
+    #[test]
+    fn mpich_says_its_version_and_needs_no_fault_tolerance() {
+        let said = "MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\n";
+        let facts = Facts::parse_mpich(said).expect("complete");
+        assert_eq!((facts.family, facts.version), (Family::Mpich, Version(5, 0, 2)));
+        assert_eq!(facts.unfit(), None);
+        let old = Facts::parse_mpich(&said.replace("5.0.2", "4.1")).expect("complete");
+        assert!(old.unfit().is_some_and(|why| why.contains("MPICH 4.1.0, and 5.0 or later")));
+        assert_eq!(Facts::parse_mpich("mpirun (Open MPI) 5.0.9"), None);
     }
 
     #[test]

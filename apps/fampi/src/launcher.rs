@@ -159,10 +159,15 @@ pub(crate) fn flags(facts: &Facts) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::installation::Version;
+    use crate::installation::{Family, Version};
 
     fn mpi(cuda_collectives: bool) -> Installation {
-        let facts = Facts { version: Version(5, 0, 9), fault_tolerance: true, cuda_collectives };
+        let facts = Facts {
+            family: Family::OpenMpi,
+            version: Version(5, 0, 9),
+            fault_tolerance: true,
+            cuda_collectives,
+        };
         Installation { prefix: "mpi".into(), facts }
     }
 

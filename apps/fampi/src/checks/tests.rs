@@ -1,7 +1,7 @@
 //! Machines that we do not have, one for each row of the table.
 
 use super::*;
-use crate::installation::Version;
+use crate::installation::{Family, Version};
 
 const ALL: [&str; 7] = ["start", "detection", "revoke", "agreement", "shrink", "spawn", "finalize"];
 
@@ -17,7 +17,12 @@ fn transports(messaging: &str, bytes: &[&str]) -> Transports {
 
 /// A machine on which all is well.
 fn well() -> Observed {
-    let facts = Facts { version: Version(5, 0, 9), fault_tolerance: true, cuda_collectives: false };
+    let facts = Facts {
+        family: Family::OpenMpi,
+        version: Version(5, 0, 9),
+        fault_tolerance: true,
+        cuda_collectives: false,
+    };
     Observed {
         facts,
         by_signal: run(&ALL, End::Exited(0)),
