@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// Which MPI it is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Family {
-    /// With its fault tolerance (ULFM).
+    /// With its fault tolerance (ULFM)
     #[default]
     OpenMpi,
-    /// Without any: what survives a death there is ours.
+    /// Without any, under our own launcher: for plain MPI programs so far
     Mpich,
 }
 

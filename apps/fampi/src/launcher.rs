@@ -8,7 +8,7 @@ use std::thread;
 
 use clap::ValueEnum;
 
-use crate::installation::{Facts, Installation};
+use crate::installation::{Facts, Family, Installation};
 use crate::refusal::{Misuse, whole};
 
 /// More processes than this for each core of one machine are taken for a slip of the finger.
@@ -103,8 +103,14 @@ impl<'a> Launcher<'a> {
         if let Some(mender) = self.mpi.mender() {
             command.arg("--preload").arg(mender);
         }
-        command.args(self.extra);
-        command.env("UCX_MEM_EVENTS", "n").env("OMPI_MCA_mpi_ft_enable", "1");
+        command.args(self.extra).env("UCX_MEM_EVENTS", "n");
+        if self.mpi.facts.family == Family::Mpich {
+            command.args(["--language", "pmi"]);
+            // Otherwise its end waits for the dead.
+            command.env("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1");
+            return command;
+        }
+        command.env("OMPI_MCA_mpi_ft_enable", "1");
         for (name, value) in parameters(&self.mpi.facts) {
             command.env(format!("OMPI_MCA_{name}"), value);
         }
@@ -159,7 +165,7 @@ pub(crate) fn flags(facts: &Facts) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::installation::{Family, Version};
+    use crate::installation::Version;
 
     fn mpi(cuda_collectives: bool) -> Installation {
         let facts = Facts {
@@ -205,6 +211,17 @@ mod tests {
         for expected in [("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_mpi_ft_enable", "1")] {
             assert!(variables.contains(&expected), "{variables:?}");
         }
+    }
+
+    #[test]
+    fn mpich_is_started_by_the_launcher_of_our_own_and_ends_without_the_dead() {
+        let mut mpi = mpi(false);
+        mpi.facts.family = Family::Mpich;
+        let command = Launcher::new(&mpi).by(Some("fampi-node".into())).command(2, "program");
+        assert!(words(&command).ends_with(" -n 2 --language pmi -- program"));
+        let variables: Vec<_> = command.get_envs().map(|(name, _)| name).collect();
+        assert!(variables.iter().any(|name| *name == "MPIR_CVAR_NO_COLLECTIVE_FINALIZE"));
+        assert!(!variables.iter().any(|name| name.to_string_lossy().starts_with("OMPI_")));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::cargo::{self, Program};
 use crate::checkpoint::Checkpoints;
+use crate::installation::Family;
 use crate::launcher::{self, Kind, Launcher};
 use crate::nodes::Nodes;
 use crate::plan::{self, Kill, When};
@@ -67,9 +68,12 @@ pub(crate) struct Options {
     hung: Option<f64>,
     #[command(flatten)]
     pub(crate) checkpoints: Checkpoints,
-    /// Who starts the ranks
+    /// The MPI, which `cargo fampi setup` has set up
     #[arg(long, value_enum, default_value_t)]
-    launcher: Kind,
+    mpi: Family,
+    /// Who starts the ranks: mpirun without it, and node with --mpi mpich
+    #[arg(long, value_enum)]
+    launcher: Option<Kind>,
     /// The hosts, and how many ranks each takes, in this order; needs --launcher node
     #[arg(long, value_name = "HOST:N,…", conflicts_with = "nodes")]
     hosts: Option<String>,
@@ -119,7 +123,11 @@ impl Options {
     /// Refuses what cannot be launched.
     fn check(&self, processes: u32) -> Result<(), Misuse> {
         let has_hosts = self.hosts.is_some() || self.hostfile.is_some();
-        if (has_hosts || self.agent.is_some()) && self.launcher == Kind::Mpirun {
+        if self.mpi == Family::Mpich && self.launcher() == Kind::Mpirun {
+            let advice = "MPICH's own launcher ends the job when a rank dies: leave --launcher out";
+            return Err(Misuse(advice.to_owned()));
+        }
+        if (has_hosts || self.agent.is_some()) && self.launcher() == Kind::Mpirun {
             let advice = "--hosts, --hostfile and --agent are for our own launcher: add --launcher \
                           node, or name hosts by --launcher-flag=--host --launcher-flag=a:2,b:4";
             return Err(Misuse(advice.to_owned()));
@@ -134,10 +142,26 @@ impl Options {
         plan::check(&self.kills, self.ranks, self.spares)
     }
 
+    /// What is built on fampi does not run on MPICH yet.
+    fn check_program(&self, own: Option<Program<'_>>) -> Result<(), Misuse> {
+        let (Some(Program { name, .. }), Family::Mpich) = (own, self.mpi) else { return Ok(()) };
+        Err(Misuse(format!(
+            "{name} uses fampi, which needs Open MPI so far: leave --mpi out, or name the file of \
+             a plain MPI program that `target/mpich/mpi/bin/mpicc` has built"
+        )))
+    }
+
+    fn launcher(&self) -> Kind {
+        self.launcher.unwrap_or(match self.mpi {
+            Family::OpenMpi => Kind::Mpirun,
+            Family::Mpich => Kind::Node,
+        })
+    }
+
     /// True when no rank can be on another machine.
     fn is_here(&self) -> bool {
         let has_hosts = self.hosts.is_some() || self.hostfile.is_some();
-        let is_allocated = self.launcher == Kind::Node && env::var_os(ALLOCATED).is_some();
+        let is_allocated = self.launcher() == Kind::Node && env::var_os(ALLOCATED).is_some();
         self.launcher_flags.is_empty() && !has_hosts && !is_allocated
     }
 
@@ -162,7 +186,8 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let own = program::find(workspace, word)?;
     options.checkpoints.check(options.is_here())?;
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
-    let mpi = setup::ensure_within(workspace, options.timeout)?;
+    options.check_program(own)?;
+    let mpi = setup::ensure_within(&workspace.on(options.mpi), options.timeout)?;
     let left = || options.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
     let build = |program| cargo::build_within(workspace, program, left());
     let built = own.map(build).transpose()?;
@@ -174,7 +199,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         None => Folder::new(),
     }?;
 
-    let node = (options.launcher == Kind::Node).then(|| build(Program::node())).transpose()?;
+    let node = (options.launcher() == Kind::Node).then(|| build(Program::node())).transpose()?;
     let nodes = options.nodes.map(|number| Nodes::new(number, &[])).transpose()?;
     let mut flags = options.launcher_flags.clone();
     match &nodes {

@@ -1,4 +1,4 @@
-//! A launcher for Open MPI 5 under which a job outlives any of its nodes.
+//! A launcher for Open MPI 5 and MPICH 5 under which a job outlives any of its nodes.
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! Waiting for several descriptors at once, each of which has a number.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -21,6 +21,13 @@ const fn flags(also_writable: bool) -> epoll::EventFlags {
         epoll::EventFlags::IN.union(epoll::EventFlags::OUT)
     } else {
         epoll::EventFlags::IN
+    }
+}
+
+/// Readable when something can be done for one of them.
+impl AsFd for Poll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -36,7 +36,7 @@ impl Dice {
 /// What travels from one node to another.
 #[derive(Clone, Debug)]
 enum Travelling {
-    Message(Message),
+    Message(Box<Message>),
     Closed,
 }
 
@@ -154,7 +154,7 @@ impl World {
         match effect {
             Effect::Send(to, message) => {
                 let cable = self.cables.entry((at, to.0 as usize)).or_default();
-                cable.push_back(Travelling::Message(message));
+                cable.push_back(Travelling::Message(Box::new(message)));
             }
             Effect::Answer(ticket, answer) => self.answer(at, ticket, answer),
             Effect::Start(space) => self.start(at, &space),
@@ -325,7 +325,7 @@ impl World {
             if self.stations[to].lives {
                 match next.expect("not empty") {
                     Travelling::Message(message) => {
-                        self.drive(to, |it, out| it.handle_message(node, message, out));
+                        self.drive(to, |it, out| it.handle_message(node, *message, out));
                     }
                     Travelling::Closed => self.drive(to, |it, out| it.handle_closed(node, out)),
                 }

@@ -3,6 +3,7 @@
 
 mod ends;
 mod loss;
+mod mpich;
 mod network;
 mod newcomers;
 

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result, bail};
 use fampi_detector::protocol::envelope::Secret;
 
-use crate::daemon::write_secret;
+use crate::daemon::{Language, write_secret};
 
 /// A host, and how many processes it takes: `a`, `b:4`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -58,6 +58,8 @@ pub(super) struct Starter {
     pub(super) by: By,
     /// The prefix of the MPI.
     pub(super) mpi: PathBuf,
+    /// What processes speak with their daemon.
+    pub(super) language: Language,
     /// A library to be preloaded into daemons.
     pub(super) preload: Option<PathBuf>,
     /// Processors that each node has.
@@ -132,6 +134,7 @@ impl Starter {
             if self.by == By::Slurm { "--slurm".to_owned() } else { format!("--node={node}") },
             format!("--mpi={mpi}"),
             format!("--key={}", key.display()),
+            format!("--language={}", self.language.word()),
         ];
         words.extend(self.cores.map(|cores| format!("--cores={cores}")));
         let settings = variables.iter().map(|(name, value)| format!("{name}={value}"));

@@ -19,6 +19,7 @@ use clap::Args;
 use fampi_detector::protocol::envelope::Secret;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::daemon::Language;
 use crate::place;
 use crate::poll::Poll;
 use crate::protocol::Report;
@@ -44,6 +45,9 @@ pub struct Options {
     /// The prefix of the MPI, which holds bin and lib
     #[arg(long, value_name = "PREFIX")]
     mpi: PathBuf,
+    /// What the processes speak with their daemon
+    #[arg(long, value_enum, default_value_t)]
+    language: Language,
     /// Processes to start
     #[arg(short = 'n', long, value_name = "N")]
     processes: u32,
@@ -199,6 +203,7 @@ impl Console {
         let starter = Starter {
             by: self.by.clone(),
             mpi: options.mpi.clone(),
+            language: options.language,
             preload: options.preload.clone(),
             cores: options.cores,
         };
@@ -238,10 +243,11 @@ impl Console {
             words: options.program.clone(),
             environment: Vec::new(),
             folder: folder.to_string_lossy().into_owned(),
+            said: Vec::new(),
         };
         let places = placement::of_launch(options.processes, &rooms, options.in_turns);
         let space = Space { name: job.to_owned(), places, spawner: None, port: None, program };
-        let environment = settings::environment(&options.mpi);
+        let environment = settings::environment(&options.mpi, options.language);
         let beat_milliseconds = settings::beat_milliseconds()?;
         Ok(Plan { nodes, space, beat_milliseconds, environment })
     }

@@ -5,13 +5,15 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
+use crate::daemon::Language;
+
 /// Variables of another launch, which are not handed on.
-const FOREIGN: [&str; 4] = ["PMIX_", "PRTE_", "OMPI_COMM_WORLD_", "OMPI_PARENT_"];
+const FOREIGN: [&str; 5] = ["PMI_", "PMIX_", "PRTE_", "OMPI_COMM_WORLD_", "OMPI_PARENT_"];
 /// The period of the signs of life between nodes.
 const PERIOD: &str = "FAMPI_HEARTBEAT_MILLISECONDS";
 
 /// That of the console, and what an MPI at this prefix needs.
-pub(super) fn environment(mpi: &Path) -> Vec<(String, String)> {
+pub(super) fn environment(mpi: &Path, language: Language) -> Vec<(String, String)> {
     let texts = env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let own = |name: &str| !FOREIGN.iter().any(|foreign| name.starts_with(foreign));
@@ -22,6 +24,9 @@ pub(super) fn environment(mpi: &Path) -> Vec<(String, String)> {
         let value = before.map_or_else(|| folder.clone(), |before| format!("{folder}:{before}"));
         all.retain(|(other, _)| other != name);
         all.push((name.to_owned(), value));
+    }
+    if language == Language::Pmi {
+        return all;
     }
     let mpi = mpi.display().to_string();
     for name in ["OPAL_PREFIX", "PMIX_PREFIX"] {

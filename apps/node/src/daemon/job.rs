@@ -74,6 +74,12 @@ fn application(space: &Space, size: u32) -> Vec<Info> {
 }
 
 impl View<'_> {
+    /// How many ranks of a namespace are on this node, and how many of them before this one.
+    pub(super) fn neighbours(&self, space: &Space, rank: u32) -> (usize, usize) {
+        let here = space.ranks_on(self.me);
+        (here.clone().count(), here.take_while(|it| *it < rank).count())
+    }
+
     fn name(&self, node: Node) -> &str {
         self.names.get(node.0 as usize).map_or("", String::as_str)
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! wait for events or the next deadline
 //! what other daemons have sent   ─▶ machine
-//! requests of ranks (PMIx)       ─▶ machine      before the ends of processes: who is done says so
+//! requests of ranks (PMIx, PMI)  ─▶ machine      before the ends of processes: who is done says so
 //! ends of processes              ─▶ machine
 //! silence                        ─▶ machine      not after a turn that came late
 //! ```
@@ -14,7 +14,10 @@
 mod children;
 mod job;
 mod links;
+mod pmi;
+mod pmix;
 mod ranks;
+mod runtime;
 mod service;
 
 use std::fs::File;
@@ -25,6 +28,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use fampi_detector::protocol::envelope::Secret;
+
+pub use runtime::Language;
 
 /// What a daemon is told when it is started.
 #[derive(Args, Debug)]
@@ -44,6 +49,9 @@ pub struct Options {
     /// Holds the secret of the job; where there is no such file, it comes on standard input
     #[arg(long)]
     pub key: PathBuf,
+    /// What the processes of this node speak
+    #[arg(long, value_enum, default_value_t)]
+    pub language: Language,
     /// Processors that the processes of this node may use; all of them without it
     #[arg(long)]
     pub cores: Option<u32>,

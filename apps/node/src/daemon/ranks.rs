@@ -166,7 +166,7 @@ fn wish(asked: pmix::Program) -> Wish {
     let port = environment.iter().find(|(name, _)| name == PARENT_PORT);
     let port = port.map(|(_, port)| port.trim_matches('"').to_owned());
     let folder = folder.unwrap_or_else(|| ".".to_owned());
-    let program = Program { words, environment, folder };
+    let program = Program { words, environment, folder, said: Vec::new() };
     Wish { processes: asked.processes, hosts, port, program }
 }
 

@@ -1,21 +1,21 @@
 //! The loop of a daemon.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use fampi_detector::protocol::{Node, envelope::Secret};
-use fampi_pmix::{Info, Server, Value, key};
 
-use super::Options;
 use super::children::Children;
-use super::job::{self, View, named};
+use super::job::View;
 use super::links::{LISTENER, Links, Silence, host};
-use super::ranks::Debts;
+use super::pmi::Pmi;
+use super::pmix::Pmix;
+use super::runtime::Runtime;
+use super::{Language, Options};
 use crate::place;
 use crate::poll::Poll;
 use crate::protocol::channel::CONSOLE;
@@ -48,11 +48,10 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct Service {
     poll: Poll,
-    server: Server,
+    runtime: Box<dyn Runtime>,
     console: Link,
     links: Links,
     children: Children,
-    debts: Debts,
     stage: Stage,
     /// What daemons have sent that were told to go before this one was.
     early: Vec<(Node, Message)>,
@@ -70,32 +69,25 @@ impl Service {
         let links = Links::open(me, secret)?;
         let place = place::Place::make()?;
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let folder = place.files.to_string_lossy().into_owned();
-        let settings = [
-            Info::text(key::HOST_NAME, name.as_str()),
-            Info::text(key::SERVER_NAMESPACE, "fampi-node"),
-            Info::new(key::SERVER_RANK, Value::Rank(me)),
-            Info::text(key::SERVER_FOLDER, folder.as_str()),
-            Info::text(key::SYSTEM_FOLDER, folder.as_str()),
-            Info::new(key::SERVER_TOOLS, Value::Flag(false)),
-        ];
-        let server = Server::start(&options.mpi, &settings)?;
+        let runtime: Box<dyn Runtime> = match options.language {
+            Language::Pmix => Box::new(Pmix::start(&options.mpi, Node(me), &name, &place)?),
+            Language::Pmi => Box::new(Pmi::new(Node(me))?),
+        };
         while console.peer().is_none() && !console.is_closed() {
             console.read();
             thread::sleep(Duration::from_millis(1));
         }
         poll.add(&console, CONSOLE_LINK)?;
-        poll.add(&server, SERVER)?;
+        poll.add(runtime.descriptor(), SERVER)?;
         links.watch(&poll)?;
         console.send(&Word::Here(name, links.port()?));
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         Ok(Self {
             poll,
-            server,
+            runtime,
             console,
             links,
             children: Children::default(),
-            debts: Debts::default(),
             stage: Stage::Waiting,
             early: Vec::new(),
             me: Node(me),
@@ -150,6 +142,7 @@ impl Service {
             let (printed, ended) = self.children.look(&self.poll, number);
             self.print(printed);
             if let (Some((process, exit)), Stage::Serving(_, daemon)) = (ended, &mut self.stage) {
+                self.runtime.note_end(&process, daemon, &mut out);
                 daemon.handle_exit(&process, exit, &mut out);
             }
             self.perform(&mut out)?;
@@ -161,9 +154,9 @@ impl Service {
     /// Takes what ranks ask.
     fn serve(&mut self) -> Result<()> {
         let mut out = Effects::new();
-        while let Some(request) = self.server.next() {
-            if let Stage::Serving(_, daemon) = &mut self.stage {
-                self.debts.ask(daemon, request, &mut out);
+        while let Stage::Serving(_, daemon) = &mut self.stage {
+            if !self.runtime.serve(daemon, &mut out)? {
+                break;
             }
             self.perform(&mut out)?;
         }
@@ -206,7 +199,8 @@ impl Service {
         match std::mem::replace(&mut self.stage, Stage::Waiting) {
             Stage::Meeting(plan) => {
                 let rooms = plan.nodes.iter().map(Place::room).collect();
-                let mut daemon = Box::new(Daemon::new(self.me, rooms));
+                let machine = self.runtime.machine(Daemon::new(self.me, rooms));
+                let mut daemon = Box::new(machine);
                 daemon.handle_launch(plan.space.clone(), out);
                 for (node, message) in self.early.drain(..) {
                     daemon.handle_message(node, message, out);
@@ -268,18 +262,15 @@ impl Service {
             let mut more = Effects::new();
             match effect {
                 Effect::Send(node, message) => self.links.send(node, &message),
-                Effect::Answer(ticket, answer) => self.debts.pay(ticket, answer),
+                Effect::Answer(ticket, answer) => self.runtime.pay(ticket, answer),
                 Effect::Start(space) => self.begin(&space, &mut more)?,
                 Effect::Ask(process, number) => {
-                    let asked = self.server.request_modex(&named(&process), number);
-                    if let (Err(_), Stage::Serving(_, daemon)) = (asked, &mut self.stage) {
+                    let is_asked = self.runtime.ask(&process, number);
+                    if let (false, Stage::Serving(_, daemon)) = (is_asked, &mut self.stage) {
                         daemon.handle_data(number, Err(Failure::NotFound), &mut more);
                     }
                 }
-                Effect::Tell(dead) => {
-                    let dead: Vec<_> = dead.iter().map(named).collect();
-                    self.server.tell_deaths(&dead)?;
-                }
+                Effect::Tell(dead) => self.runtime.tell(&dead)?,
                 Effect::Kill(processes) => self.children.end(&processes),
                 Effect::Report(report) => {
                     if let Report::Lost(node, _) = report {
@@ -303,23 +294,19 @@ impl Service {
         let names: Vec<String> = plan.nodes.iter().map(|place| place.name.clone()).collect();
         let (me, cores, place) = (self.me, self.cores, &self.place);
         let view = View { names: &names, me, cores, place };
-        let here: Vec<u32> = space.ranks_on(me).collect();
-        self.server.register_namespace(&space.name, here.len() as u32, &job::infos(space, view))?;
+        self.runtime.begin(space, view)?;
         let mut is_started = true;
-        for rank in here {
+        for rank in space.ranks_on(me) {
             let process = space.process(rank);
-            let folder = place.files.join(&space.name).join(rank.to_string());
-            fs::create_dir_all(&folder)
-                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-            self.server.register_client(&named(&process))?;
-            let own = self.server.environment(&named(&process))?;
-            let command = command(space, rank, plan, place, self.me, own);
+            let mut command = command(space, plan);
+            let _until_started = self.runtime.prepare(space, rank, view, &mut command)?;
             if let Err(failure) = self.children.start(&self.poll, process.clone(), command) {
                 is_started = false;
                 let bytes = format!("fampi-node: {failure:#}\n").into_bytes();
                 let space = space.name.clone();
                 let printed = Printed { space, rank, is_error: true, bytes };
                 self.console.send(&Word::Output(printed));
+                self.runtime.note_end(&process, daemon, out);
                 daemon.handle_exit(&process, Exit::NotStarted, out);
             }
         }
@@ -329,36 +316,13 @@ impl Service {
 }
 
 /// What starts a process.
-fn command(
-    space: &Space,
-    rank: u32,
-    plan: &Plan,
-    place: &place::Place,
-    me: Node,
-    own: Vec<(String, String)>,
-) -> Command {
+fn command(space: &Space, plan: &Plan) -> Command {
     let program = &space.program;
     let mut words = program.words.iter();
     let mut command = Command::new(words.next().map_or("", String::as_str));
     command.args(words).env_clear();
     command.envs(plan.environment.iter().map(|(name, value)| (name, value)));
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));
-    if let Some(memory) = &place.memory {
-        command.env("OMPI_MCA_btl_sm_backing_directory", memory);
-    }
-    let before = space.ranks_on(me).take_while(|it| *it < rank).count();
-    let here = space.ranks_on(me).count();
-    for (name, number) in [
-        ("OMPI_COMM_WORLD_SIZE", space.places.len()),
-        ("OMPI_COMM_WORLD_RANK", rank as usize),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE", here),
-        ("OMPI_COMM_WORLD_LOCAL_RANK", before),
-        ("OMPI_COMM_WORLD_NODE_RANK", before),
-        ("OMPI_UNIVERSE_SIZE", space.places.len()),
-    ] {
-        command.env(name, number.to_string());
-    }
-    command.envs(own);
     let folder = PathBuf::from(&program.folder);
     if folder.is_dir() {
         command.current_dir(folder);

@@ -1,6 +1,7 @@
 //! The daemon of a node: what its ranks ask and other daemons tell goes in, what is to be done
 //! comes out.
 
+mod publications;
 mod questions;
 mod settle;
 
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Answer, Effect, Effects, Failure, Node, Process, Report, Ticket,
     collective::{Collectives, Kind},
-    directory::{Directory, Entry, EntryId, Lookup},
+    directory::Directory,
     membership::Membership,
     message::{Fact, Message, News},
     placement::{self, Room},
@@ -77,7 +78,12 @@ pub struct Daemon {
     said: Report,
     /// All others take this node for lost.
     has_left: bool,
+    /// In which the processes of a namespace start MPI together.
+    fences: u32,
 }
+
+/// Those of Open MPI.
+const FENCES_OF_THE_START: u32 = 2;
 
 impl Daemon {
     /// The daemon of this node.
@@ -99,7 +105,14 @@ impl Daemon {
             ending: None,
             said: Report::Busy,
             has_left: false,
+            fences: FENCES_OF_THE_START,
         }
+    }
+
+    /// The same, where processes meet so often while they start MPI together.
+    #[must_use]
+    pub fn with_fences(self, fences: u32) -> Self {
+        Self { fences, ..self }
     }
 
     /// What is known of the nodes.
@@ -140,6 +153,14 @@ impl Daemon {
         if let Some(known) = self.spaces.get_mut(&process.space) {
             known.note_finalized(process.rank);
         }
+    }
+
+    /// The processes of a namespace go to meet who started them: from now on its life is their own.
+    pub fn handle_joined(&mut self, name: &str, out: &mut Effects) {
+        if self.spaces.get(name).is_some_and(|known| !known.joined) {
+            self.tell(Fact::Joined(name.to_owned()), out);
+        }
+        self.settle(out);
     }
 
     /// A process of this node has ended.
@@ -208,50 +229,6 @@ impl Daemon {
         for node in self.members.others().filter(|node| nodes.contains(node)) {
             out.push(Effect::Send(node, Message::Part(key.clone(), part.clone())));
         }
-    }
-
-    /// A process of this node publishes values under keys.
-    pub fn handle_publication(
-        &mut self,
-        publisher: &Process,
-        values: Vec<(String, Vec<u8>)>,
-        once: bool,
-        ticket: Ticket,
-        out: &mut Effects,
-    ) {
-        if values.is_empty() {
-            out.push(Effect::Answer(ticket, Answer::Done(Ok(()))));
-            return;
-        }
-        // All of them have to be heard of, the last one is waited for: news stay in order.
-        let me = self.members.me().0;
-        for (key, value) in values {
-            let id = EntryId(me, self.number + 1);
-            let publisher = publisher.clone();
-            self.tell(Fact::Published(Entry { id, key, publisher, value, once }), out);
-        }
-        self.answer_when_heard(ticket, None);
-        self.settle(out);
-    }
-
-    /// A process takes back what it has published.
-    pub fn handle_withdrawal(
-        &mut self,
-        publisher: &Process,
-        keys: &[String],
-        ticket: Ticket,
-        out: &mut Effects,
-    ) {
-        let ids = self.directory.of(publisher, keys);
-        self.tell(Fact::Removed(ids), out);
-        self.answer_when_heard(ticket, None);
-        self.settle(out);
-    }
-
-    /// A process of this node looks for values.
-    pub fn handle_lookup(&mut self, lookup: Lookup, out: &mut Effects) {
-        self.directory.wait(lookup);
-        self.settle(out);
     }
 
     /// A process of this node starts others.
@@ -414,6 +391,11 @@ impl Daemon {
             }
             Fact::Published(entry) => self.directory.add(entry),
             Fact::Removed(ids) => self.directory.remove(&ids),
+            Fact::Joined(name) => {
+                if let Some(known) = self.spaces.get_mut(&name) {
+                    known.joined = true;
+                }
+            }
             Fact::Said(process, data) => {
                 self.said_by.insert(process, data);
             }

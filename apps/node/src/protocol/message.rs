@@ -56,6 +56,8 @@ pub enum Fact {
     Published(Entry),
     /// This is not published any more.
     Removed(Vec<EntryId>),
+    /// The processes of a namespace go to meet who started them.
+    Joined(String),
     /// A process has this to say to those who meet it.
     Said(Process, Vec<u8>),
     /// The job is to end with this status, for this reason.
@@ -75,6 +77,16 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
 pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     let (message, rest) = postcard::take_from_bytes(bytes).ok()?;
     rest.is_empty().then_some(message)
+}
+
+/// What was encoded one after the other, up to what is nothing of the kind.
+pub fn decode_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> impl Iterator<Item = T> {
+    let mut left = bytes;
+    std::iter::from_fn(move || {
+        let (next, rest) = postcard::take_from_bytes(left).ok().filter(|_| !left.is_empty())?;
+        left = rest;
+        Some(next)
+    })
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub mod message;
 pub mod orders;
 pub mod patience;
 pub mod placement;
+pub mod pmi;
 pub mod space;
 
 pub use fampi_detector::protocol::Node;

@@ -31,6 +31,8 @@ pub struct Program {
     pub environment: Vec<(String, String)>,
     /// Where to start it.
     pub folder: String,
+    /// What its processes find under these keys from the beginning, where they speak PMI-1.
+    pub said: Vec<(String, String)>,
 }
 
 impl Space {
@@ -40,7 +42,7 @@ impl Space {
     }
 
     /// The ranks of a node.
-    pub fn ranks_on(&self, node: Node) -> impl Iterator<Item = u32> + '_ {
+    pub fn ranks_on(&self, node: Node) -> impl Iterator<Item = u32> + Clone + '_ {
         let ranks = (0..).zip(&self.places);
         ranks.filter(move |(_, place)| **place == node.0).map(|(rank, _)| rank)
     }
@@ -113,9 +115,6 @@ pub struct Known {
     pub joined: bool,
 }
 
-/// Fences in which the processes of a namespace start MPI together.
-const FENCES_OF_THE_START: u32 = 2;
-
 impl Known {
     /// A namespace that was just started.
     pub fn new(space: Space, came: Option<(Node, u64)>) -> Self {
@@ -176,10 +175,17 @@ impl Known {
         !self.connected.is_empty()
     }
 
-    /// True when its processes have started MPI together. Those of one node meet there without us:
-    /// then it is true when all of them have found their server.
-    pub fn has_started(&self) -> bool {
-        self.fences >= FENCES_OF_THE_START || self.connected.len() == self.space.places.len()
+    /// True when this process of this node never found its server, and others did: they wait for it
+    /// while they start MPI, where its daemon cannot see it.
+    pub fn is_missed(&self, rank: u32, me: Node) -> bool {
+        let is_here = self.space.node_of(rank) == Some(me);
+        is_here && self.uses_mpi() && !self.connected.contains(&rank)
+    }
+
+    /// True when its processes have started MPI together, in so many fences. Those of one node meet
+    /// there without us: then it is true when all of them have found their server.
+    pub fn has_started(&self, fences: u32) -> bool {
+        self.fences >= fences || self.connected.len() == self.space.places.len()
     }
 
     /// Its processes that have not ended, and their nodes.

@@ -84,10 +84,13 @@ impl Daemon {
             return;
         };
         let waits = self.collectives.waiting().any(|key| key.who.iter().any(|it| it.rank == ALL));
-        let cause = known.ends().find(|(_, end)| match end {
+        let cause = known.ends().find(|&(rank, end)| match end {
             End::NotStarted => true,
-            End::Finished(_) => waits && !known.has_started(),
-            _ => known.uses_mpi() && !known.has_started(),
+            End::Finished(_) => {
+                let is_missed = known.is_missed(rank, self.members.me());
+                (waits || is_missed) && !known.has_started(self.fences)
+            }
+            _ => known.uses_mpi() && !known.has_started(self.fences),
         });
         let Some((rank, end)) = cause else { return };
         let how = match end {

@@ -1,0 +1,101 @@
+//! Plain programs of MPICH, which has no fault tolerance of its own: they start, lose processes and
+//! nodes, and end. Skipped where `cargo fampi setup --mpi mpich` has set up none.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::network::{Job, What, alone, has_name_spaces};
+use crate::{fampi, said, text};
+
+/// The program, where there is an MPICH.
+fn survive() -> Option<&'static str> {
+    static BUILT: OnceLock<Option<(TempDir, PathBuf)>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a checkout");
+        let compiler = root.join("target/mpich/mpi/bin/mpicc");
+        if !compiler.is_file() {
+            eprintln!("skipped: there is no MPICH; `cargo fampi setup --mpi mpich` installs one");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("survive");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/node/survive.c");
+        let mut compiler = Command::new(compiler);
+        compiler.args(["-Wall", "-Werror", "-o"]).arg(&program).arg(source);
+        assert!(compiler.status().expect("a compiler").success());
+        Some((folder, program))
+    });
+    built.as_ref().map(|(_, program)| program.to_str().expect("a path"))
+}
+
+/// A file that is not there yet, in a folder of its own.
+fn place() -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("lost").display().to_string();
+    (folder, file)
+}
+
+/// The file appears with its contents.
+fn name_lost(file: &str, ranks: &str) {
+    let unfinished = format!("{file}.unfinished");
+    fs::write(&unfinished, ranks).expect("written");
+    fs::rename(unfinished, file).expect("renamed");
+}
+
+/// The living ranks have gone on, each of them.
+#[track_caller]
+fn went_on(output: &Output, lives: usize, size: usize) {
+    assert!(output.status.success(), "{}", said(output));
+    let line = format!("{lives} of {size} live, cancelled 1, and are {size} again");
+    assert_eq!(text(&output.stdout).matches(&line).count(), lives, "{}", said(output));
+}
+
+#[test]
+fn a_rank_of_mpich_is_killed_and_the_others_go_on() {
+    let Some(program) = survive() else { return };
+    for rank in ["0", "2"] {
+        let (_folder, file) = place();
+        name_lost(&file, rank);
+        let _alone = alone();
+        let mut tool = fampi(&["--mpi", "mpich", "-n", "4", "--", program, &file, rank]);
+        went_on(&tool.output().expect("the tool starts"), 3, 4);
+    }
+}
+
+#[test]
+fn a_node_of_mpich_is_lost_the_first_included_and_the_others_go_on() {
+    let Some(program) = survive() else { return };
+    if !has_name_spaces() {
+        return;
+    }
+    for (node, lost) in [(0, "0 1"), (1, "2 3")] {
+        let (_folder, file) = place();
+        let mut job = Job::start(3, 6, &["--mpi", "mpich"], &[program, &file]);
+        job.read_until("ready");
+        job.lose(node, What::Everything);
+        name_lost(&file, lost);
+        went_on(&job.finish(), 4, 6);
+    }
+}
+
+#[test]
+fn programs_of_mpich_end_with_their_status_and_one_that_cannot_start_says_so() {
+    let Some(program) = survive() else { return };
+    let _alone = alone();
+    let run = |program: &[&str]| {
+        let mut tool = fampi(&["--mpi", "mpich", "-n", "2", "--"]);
+        tool.args(program).output().expect("the tool starts")
+    };
+    let output = run(&[program, "none", "abort"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(text(&output.stderr).contains("rank 0 has aborted the job"), "{}", said(&output));
+    let script = "[ $PMI_RANK = 1 ] && exit 4; exec \"$0\" none";
+    let output = run(&["sh", "-c", script, program]);
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    let told = text(&output.stderr);
+    assert!(told.contains("the job did not start: rank 1 ended with status 4"), "{told}");
+}

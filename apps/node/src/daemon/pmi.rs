@@ -1,0 +1,177 @@
+//! Ranks that speak PMI-1, each over a socket of its own: MPICH's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::job::View;
+use super::runtime::Runtime;
+use crate::poll::Poll;
+use crate::protocol::{
+    Answer, Effects, Node, Process, Ticket,
+    daemon::Daemon,
+    pmi::{
+        FENCES_OF_THE_START, Front, Replies,
+        request::{Reader, Request},
+    },
+    space::Space,
+};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 16 << 10;
+
+/// A process that is there.
+#[derive(Debug)]
+struct Client {
+    process: Process,
+    stream: UnixStream,
+    reader: Reader,
+}
+
+/// The sockets of all ranks of this node.
+#[derive(Debug)]
+pub(super) struct Pmi {
+    poll: Poll,
+    clients: BTreeMap<u64, Client>,
+    last: u64,
+    front: Front,
+    requests: VecDeque<(Process, Request)>,
+}
+
+impl Pmi {
+    /// For the ranks of this node.
+    pub(super) fn new(me: Node) -> Result<Self> {
+        let (poll, front) = (Poll::new()?, Front::new(me));
+        let (clients, requests) = (BTreeMap::new(), VecDeque::new());
+        Ok(Self { poll, clients, last: 0, front, requests })
+    }
+
+    /// Takes what ranks have said; who has closed its socket, or says nonsense, is not heard again.
+    fn listen(&mut self) -> Result<()> {
+        for number in self.poll.wait(Duration::ZERO)? {
+            let Some(client) = self.clients.get_mut(&number) else { continue };
+            let goes_on = client.read(&mut self.requests);
+            if !goes_on && let Some(client) = self.clients.remove(&number) {
+                self.poll.remove(&client.stream);
+            }
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, replies: Replies) {
+        for (process, reply) in replies {
+            let client = self.clients.values_mut().find(|it| it.process == process);
+            // It waits for this: there is room. One that is gone is told of by its end.
+            let _ = client.map(|client| client.stream.write_all(reply.text().as_bytes()));
+        }
+    }
+}
+
+impl Client {
+    /// Reads what there is; false when no more comes.
+    fn read(&mut self, requests: &mut VecDeque<(Process, Request)>) -> bool {
+        let mut bytes = vec![0; CHUNK];
+        let goes_on = match self.stream.read(&mut bytes) {
+            Ok(0) => false,
+            Ok(read) => {
+                self.reader.add(&bytes[..read]);
+                true
+            }
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        };
+        loop {
+            match self.reader.take() {
+                Ok(Some(request)) => requests.push_back((self.process.clone(), request)),
+                Ok(None) => return goes_on,
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl Runtime for Pmi {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
+    }
+
+    fn machine(&self, daemon: Daemon) -> Daemon {
+        daemon.with_fences(FENCES_OF_THE_START)
+    }
+
+    fn begin(&mut self, space: &Space, _: View<'_>) -> Result<()> {
+        self.front.admit(space);
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        space: &Space,
+        rank: u32,
+        view: View<'_>,
+        command: &mut Command,
+    ) -> Result<Option<OwnedFd>> {
+        let (ours, theirs) = UnixStream::pair().context("no socket for a process")?;
+        ours.set_nonblocking(true).context("no socket for a process")?;
+        // It is the next process that is started, and the only one that gets it.
+        rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
+        self.last += 1;
+        self.poll.add(&ours, self.last)?;
+        let client =
+            Client { process: space.process(rank), stream: ours, reader: Reader::default() };
+        self.clients.insert(self.last, client);
+        let (here, before) = view.neighbours(space, rank);
+        for (name, number) in [
+            ("PMI_FD", theirs.as_raw_fd() as usize),
+            ("PMI_RANK", rank as usize),
+            ("PMI_SIZE", space.places.len()),
+            ("MPI_LOCALNRANKS", here),
+            ("MPI_LOCALRANKID", before),
+        ] {
+            command.env(name, number.to_string());
+        }
+        if space.spawner.is_some() {
+            command.env("PMI_SPAWNED", "1");
+        }
+        Ok(Some(theirs.into()))
+    }
+
+    fn serve(&mut self, daemon: &mut Daemon, out: &mut Effects) -> Result<bool> {
+        if self.requests.is_empty() {
+            self.listen()?;
+        }
+        let Some((process, request)) = self.requests.pop_front() else { return Ok(false) };
+        let mut replies = Replies::new();
+        self.front.handle_request(&process, request, daemon, out, &mut replies);
+        self.reply(replies);
+        Ok(true)
+    }
+
+    fn pay(&mut self, ticket: Ticket, answer: Answer) {
+        let mut replies = Replies::new();
+        self.front.handle_answer(ticket, answer, &mut replies);
+        self.reply(replies);
+    }
+
+    fn ask(&mut self, _: &Process, _: u64) -> bool {
+        // It has said all in its barriers.
+        false
+    }
+
+    fn tell(&mut self, _: &[Process]) -> Result<()> {
+        // There is no word for it.
+        Ok(())
+    }
+
+    fn note_end(&mut self, process: &Process, daemon: &mut Daemon, out: &mut Effects) {
+        let client = self.clients.iter().find(|(_, it)| it.process == *process);
+        if let Some(client) = client.map(|it| *it.0).and_then(|it| self.clients.remove(&it)) {
+            self.poll.remove(&client.stream);
+        }
+        self.front.handle_end(process, daemon, out);
+    }
+}
