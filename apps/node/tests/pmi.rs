@@ -105,7 +105,9 @@ impl World {
                     self.stations[at].front.handle_answer(ticket, answer, &mut replies);
                 }
                 Effect::Kill(processes) => {
-                    processes.iter().for_each(|process| self.kill(process.rank));
+                    for process in processes {
+                        self.kill(process.rank);
+                    }
                 }
                 _ => {}
             }
