@@ -220,14 +220,28 @@ pub enum Error {
     #[error("another communicator is being made or recovered; wait for it first")]
     CreationPending,
 
-    /// A rank and the partner that held its copy died together. All living ranks see it. Both are
+    /// A rank died together with those that kept its state. All living ranks see it. Ranks are
     /// numbered as in the world that asks for the state.
-    #[error("the state of rank {rank} is lost: it and its partner, rank {partner}, both failed")]
+    #[error("the state of rank {rank} is lost: {}", partner.map_or_else(
+        || String::from("more ranks failed than it was kept for"),
+        |partner| alloc::format!("it and its partner, rank {partner}, both failed")))]
     StateLost {
         /// The rank whose state is gone.
         rank: Rank,
-        /// The rank that held the copy.
-        partner: Rank,
+        /// The rank that held the copy; nothing where it was not kept at a partner
+        /// ([`Redundancy`](crate::Redundancy)).
+        partner: Option<Rank>,
+    },
+
+    /// A state that does not consist of numbers cannot be kept in a code over a group. This rank;
+    /// leave the block.
+    #[error(
+        "state {slot} does not consist of numbers, which a group's code needs; protect it at a \
+         partner"
+    )]
+    NotNumbers {
+        /// The number of the state.
+        slot: u32,
     },
 
     /// A state was protected with one length and then with another. This rank; leave the block.
@@ -369,7 +383,7 @@ mod tests {
 
     #[test]
     fn an_error_is_shown_as_its_sentence() {
-        let error = Error::StateLost { rank: Rank::new(1), partner: Rank::new(3) };
+        let error = Error::StateLost { rank: Rank::new(1), partner: Some(Rank::new(3)) };
         assert_eq!(format!("{error:?}"), format!("{error}"));
         assert!(error.is_agreed() && !Error::WaitTimedOut.is_agreed());
     }

@@ -95,7 +95,7 @@ pub use {
     error::Error,
     fault::{Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
-    protocol::fused::Fusible,
+    protocol::{fused::Fusible, redundancy::Redundancy},
     rank::{Rank, RankSet},
     timeout::Timeout,
 };

@@ -53,6 +53,8 @@ pub const FAMPI_ERR_MISMATCHED: c_int = 262_144_011;
 pub const FAMPI_ERR_FINALIZED: c_int = 262_144_012;
 /// Some ranks agreed on a flag while others ended a block.
 pub const FAMPI_ERR_NOT_AGREED: c_int = 262_144_014;
+/// More ranks failed than a state was kept for.
+pub const FAMPI_ERR_TOO_MANY_LOST: c_int = 262_144_015;
 /// A code for applications: a fault that trying again may cure.
 pub const FAMPI_ERR_TRANSIENT: c_int = 262_144_120;
 /// A code for applications: a fault that stays.
@@ -148,6 +150,7 @@ const _: () = {
     assert!(FAMPI_ERR_NO_COLLECTIVE == FaultCode::NoCollective.number());
     assert!(FAMPI_ERR_MISMATCHED == FaultCode::Mismatched.number());
     assert!(FAMPI_ERR_FINALIZED == FaultCode::Finalized(0).number());
+    assert!(FAMPI_ERR_TOO_MANY_LOST == FaultCode::TooManyLost.number());
     assert!(FAMPI_ERR_NOT_AGREED == FaultCode::NotAgreed.number());
     assert!(FAMPI_ERR_RCODES_ANY == Codes::NUMBER_OF_ANY);
 };
@@ -161,7 +164,8 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::Left { .. } => FAMPI_ERR_FINALIZED,
         Error::NotComplete => FAMPI_ERR_STATE,
         Error::LengthChanged { .. } => FAMPI_ERR_COUNT,
-        Error::StateLost { .. } => FAMPI_ERR_STATE_LOST,
+        Error::StateLost { partner: Some(_), .. } => FAMPI_ERR_STATE_LOST,
+        Error::StateLost { partner: None, .. } => FAMPI_ERR_TOO_MANY_LOST,
         Error::NothingProtected => FAMPI_ERR_NOTHING_PROTECTED,
         Error::CreationPending => FAMPI_ERR_PENDING,
         Error::CreationFailed | Error::RecoveryExhausted { .. } => FAMPI_ERR_CREATION,
@@ -209,6 +213,7 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_ERR_NO_COLLECTIVE => c"a block with a collective has none of all its ranks",
         FAMPI_ERR_MISMATCHED => c"not all ranks ended the block with the same reduction",
         FAMPI_ERR_FINALIZED => c"a rank had left the job; all ranks start the same blocks",
+        FAMPI_ERR_TOO_MANY_LOST => c"more ranks failed than a state was kept for",
         FAMPI_ERR_NOT_AGREED => c"ranks agree on a flag while others end a block",
         FAMPI_ERR_TRANSIENT => c"the application raised a transient fault",
         FAMPI_ERR_PERMANENT => c"the application raised a permanent fault",

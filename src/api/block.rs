@@ -6,6 +6,7 @@ use crate::{
     error::Error,
     fault::FaultCode,
     native::Element,
+    protocol::redundancy::Redundancy,
     rank::{Rank, RankSet},
     recovery::copies::{Length, MAX_SLOTS},
     seam::{
@@ -176,18 +177,25 @@ impl TryBlock {
         request::take(&mut self.engine().borrow_mut(), self.key, index)
     }
 
-    /// Protects a state of this rank: a copy of it goes to the partner rank, and is valid with
-    /// this block's commit, on all ranks or on none. Every rank calls it, in a global block of
+    /// Says where the states are kept that are protected in this block from now on: at a partner,
+    /// unless it says otherwise. All ranks say the same; for one state it may change from block to
+    /// block.
+    pub fn set_redundancy(&mut self, redundancy: Redundancy) {
+        self.engine().borrow_mut().contents_mut(self.key).redundancy = redundancy;
+    }
+
+    /// Protects a state of this rank: a copy of it goes to where the block keeps states
+    /// ([`Self::set_redundancy`]), and is valid with this block's commit, on all ranks or on none. Every rank calls it, in a global block of
     /// the world, or of a communicator shrunk from it, with the same number and, on one
     /// communicator, always the same length of its own.
     ///
-    /// Waits, the first time on a communicator, for the partner's length, without a limit; a death
+    /// Waits, the first time on a communicator, for the lengths of others, without a limit; a death
     /// or a rank that leaves the block ends it.
     ///
     /// # Errors
     ///
-    /// [`Error::NotGlobal`] in a local block; [`Error::LengthChanged`]; [`Error::Request`] when the
-    /// partner's length could not be had.
+    /// [`Error::NotGlobal`] in a local block; [`Error::LengthChanged`]; [`Error::NotNumbers`];
+    /// [`Error::Request`] when a length could not be had.
     ///
     /// # Panics
     ///
@@ -197,12 +205,12 @@ impl TryBlock {
     }
 
     /// Protects a state as [`Self::protect`] does, whose length may be another one each time: each
-    /// time it waits for the partner's length. All ranks protect the states of one number so.
+    /// time it waits for the lengths of others. All ranks protect the states of one number so.
     ///
     /// # Errors
     ///
-    /// [`Error::NotGlobal`] in a local block; [`Error::Request`] when the partner's length could
-    /// not be had.
+    /// [`Error::NotGlobal`] in a local block; [`Error::NotNumbers`]; [`Error::Request`] when a
+    /// length could not be had.
     ///
     /// # Panics
     ///
@@ -235,9 +243,9 @@ impl TryBlock {
     }
 
     /// Brings back the state with this number as of its last commit, after a rebuild: from this
-    /// rank's own copy, or from the partner's when this rank is a replacement. Every rank of the
+    /// rank's own copy, or from what others keep of it when this rank is a replacement. Every rank of the
     /// world calls it, in a global block of the world; it counts with the block's commit. In a
-    /// block of a shrunk communicator it is the own copy, without a message. Waits for the partner
+    /// block of a shrunk communicator it is the own copy, without a message. Waits for others
     /// without a limit; a death or a rank that leaves the block ends it.
     ///
     /// # Errors

@@ -342,6 +342,7 @@ impl Run<'_> {
         told: Told,
         state: &mut S,
     ) -> Result<Result<([u64; 4], Told), Error>, Error> {
+        block.set_redundancy(state.redundancy());
         let all = [&mine[..], &told.words()].concat();
         let known = block.iallreduce(all, ReduceOp::Max)?;
         block.wait_local(known, Timeout::Never)?;

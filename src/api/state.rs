@@ -1,7 +1,9 @@
 //! States of an application that a run protects and restores.
 
 use super::TryBlock;
-use crate::{error::Error, native::Element, recovery::interval::Interval};
+use crate::{
+    error::Error, native::Element, protocol::redundancy::Redundancy, recovery::interval::Interval,
+};
 
 /// What a rank must not lose: how it is protected, and how it comes back.
 ///
@@ -10,13 +12,21 @@ use crate::{error::Error, native::Element, recovery::interval::Interval};
 pub trait State {
     /// True when [`Self::inherit`] takes over the states of the dead: then ranks that die
     /// together with their partner end a run that wants to shrink with [`Error::StateLost`], and
-    /// those that die before the first commit with [`Error::NothingProtected`].
+    /// those that die before the first commit with [`Error::NothingProtected`]. States that are not
+    /// kept at partners cannot be taken over ([`Self::redundancy`]).
     const INHERITED: bool = false;
 
     /// How many steps lie between two copies; asked once when a run begins, on all ranks alike. By
     /// default as many as is best for the measured cost of a copy and a failure an hour.
     fn interval(&self) -> Interval {
         Interval::default()
+    }
+
+    /// Where the state is kept beside its rank, and so which losses it survives; on all ranks
+    /// alike. By default at a partner. For some slots of a state [`Self::protect`] may say otherwise
+    /// by [`TryBlock::set_redundancy`].
+    fn redundancy(&self) -> Redundancy {
+        Redundancy::default()
     }
 
     /// Called when the run begins, and when it begins anew since nothing is protected yet. The

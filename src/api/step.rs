@@ -293,6 +293,7 @@ impl<'a> Step<'a> {
         }
         if schedule.is_due(steps) {
             let began = self.began.map(|_| now(self.comm));
+            open.block.set_redundancy(state.redundancy());
             state.protect(&mut open.block)?;
             open.copied = Some(steps);
             self.making = began.map(|began| now(self.comm).saturating_sub(began));

@@ -21,6 +21,7 @@ use crate::{
         agreement::FIRST_SHARED_CONTEXT,
         message::Stage,
         process::{BlockKey, CommKey, Communicator, Level, Need},
+        redundancy::Redundancy,
     },
     rank::Rank,
     seam::{
@@ -189,8 +190,10 @@ pub(crate) struct Contents {
     /// Communicators that are made in it, by the indices of their requests: what they are is known
     /// where they are taken further.
     pub(super) made: Vec<(usize, Box<dyn Any>)>,
-    /// Slots of partner copies that become valid when the block commits.
+    /// States that become valid when the block commits.
     pub(crate) copies: Vec<PendingCopy>,
+    /// Where states are kept that are protected in it from now on.
+    pub(crate) redundancy: Redundancy,
 }
 
 impl Contents {
@@ -220,6 +223,7 @@ impl Contents {
             raised: Vec::new(),
             made: Vec::new(),
             copies: Vec::new(),
+            redundancy: Redundancy::Partner,
         }
     }
 
@@ -231,6 +235,7 @@ impl Contents {
         self.first_listed = usize::MAX;
         (self.has_failed, self.has_synchronised) = (false, false);
         (self.limit, self.first_wait, self.deadline) = (None, None, None);
+        self.redundancy = Redundancy::Partner;
     }
 
     /// Makes a request the last one; its new index. In its place stays one that is complete.

@@ -1,11 +1,11 @@
 //! What a process knows about its job, beside its communicators, and the copies of states that it
 //! keeps, which become valid with the commit of a block.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
     error::Error,
-    protocol::{process::CommKey, roster::Roster},
+    protocol::{process::CommKey, redundancy::Redundancy, roster::Roster},
     rank::RankSet,
     seam::{
         buffer::AnyBuffer,
@@ -110,14 +110,19 @@ pub(crate) struct Slot {
     pub(crate) version: u64,
     /// The communicator of the last commit, whose ranks are each other's partners.
     pub(crate) over: Option<CommKey>,
+    /// Where the state is kept beside this process.
+    pub(crate) redundancy: Redundancy,
     /// That communicator was the world, so that a rebuild can bring the state back.
     pub(crate) whole: bool,
     pub(crate) own: Option<AnyBuffer>,
     pub(crate) own_elements: usize,
-    /// The version of the copy that we keep; 0 as long as we have none.
+    /// The version of what we keep for others; 0 as long as it is nothing.
     pub(crate) kept_version: u64,
+    /// The state of the rank whose partner we are, or our parities of the group's states.
     pub(crate) kept: Option<AnyBuffer>,
     pub(crate) kept_elements: Option<usize>,
+    /// The bytes of the states of all ranks of the group.
+    pub(crate) lengths: Vec<u64>,
     /// Buffers of the generation before, to be used again.
     pub(crate) idle: Vec<AnyBuffer>,
 }
@@ -126,12 +131,44 @@ pub(crate) struct Slot {
 pub(crate) struct PendingCopy {
     pub(crate) slot: u32,
     pub(crate) version: u64,
+    pub(crate) redundancy: Redundancy,
     pub(crate) own: Own,
     pub(crate) own_elements: usize,
-    /// The request that receives the copy we keep.
-    pub(crate) kept: Option<usize>,
+    pub(crate) kept: Kept,
     pub(crate) kept_elements: Option<usize>,
+    /// The bytes of the states of all ranks of the group.
+    pub(crate) lengths: Vec<u64>,
 }
+
+/// What we keep for others from the commit on.
+pub(crate) enum Kept {
+    /// Nothing, whatever it was.
+    Nothing,
+    /// What we have stays valid.
+    Unchanged,
+    /// What this request has received.
+    Received(usize),
+    /// What can be made of messages then.
+    Made(Box<dyn Make>),
+    /// Here.
+    Here(AnyBuffer),
+}
+
+/// Makes what we keep of the buffers of requests, which it is given; `idle` gets those that it does
+/// not need any more.
+pub(crate) trait Make {
+    fn make(
+        &self,
+        take: &mut dyn FnMut(usize) -> Option<AnyBuffer>,
+        idle: &mut Vec<AnyBuffer>,
+    ) -> Option<AnyBuffer>;
+
+    /// How many buffers the next generation can use again.
+    fn buffers(&self) -> usize;
+}
+
+/// Buffers that the next generation can use again: two states.
+const IDLE: usize = 2;
 
 /// Where our own new state is until the commit.
 pub(crate) enum Own {
@@ -171,31 +208,37 @@ impl Copies {
     ) {
         for copy in pending {
             let mut take = |index: usize| records[index].take_any();
-            let kept = copy.kept.and_then(&mut take);
             let own = match copy.own {
                 Own::Sent(index) | Own::Received(index) => take(index),
                 Own::Here(own) => own,
                 Own::Unchanged => None,
             };
             let slot = self.slot(copy.slot);
-            if !committed {
+            let mut room = IDLE;
+            let kept = match copy.kept {
+                Kept::Received(index) => take(index),
+                Kept::Here(kept) => Some(kept),
+                Kept::Made(made) => {
+                    room += made.buffers();
+                    if committed { made.make(&mut take, &mut slot.idle) } else { None }
+                }
+                Kept::Unchanged if committed => slot.kept.take(),
+                Kept::Unchanged | Kept::Nothing => None,
+            };
+            if committed {
+                slot.version = copy.version;
+                (slot.over, slot.whole, slot.own_elements) = (Some(comm), whole, copy.own_elements);
+                (slot.redundancy, slot.lengths) = (copy.redundancy, copy.lengths);
+                slot.kept_elements = copy.kept_elements.or(slot.kept_elements);
+                slot.kept_version = if kept.is_some() { copy.version } else { 0 };
+                if let Some(own) = own {
+                    slot.idle.extend(slot.own.replace(own));
+                }
+                slot.idle.extend(core::mem::replace(&mut slot.kept, kept));
+            } else {
                 slot.idle.extend(own.into_iter().chain(kept));
-                slot.idle.truncate(2);
-                continue;
             }
-            slot.version = copy.version;
-            (slot.over, slot.whole, slot.own_elements) = (Some(comm), whole, copy.own_elements);
-            slot.kept_elements = copy.kept_elements.or(slot.kept_elements);
-            if let Some(own) = own {
-                slot.idle.extend(slot.own.replace(own));
-            }
-            if let Some(kept) = kept {
-                slot.kept_version = copy.version;
-                slot.idle.extend(slot.kept.replace(kept));
-            } else if copy.kept.is_none() && slot.kept_version != 0 {
-                slot.kept_version = copy.version;
-            }
-            slot.idle.truncate(2);
+            slot.idle.truncate(room);
         }
     }
 }

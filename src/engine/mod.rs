@@ -82,7 +82,7 @@ use contents::{Blocks, Contents};
 pub(crate) use exchange::Edge;
 use exchange::Exchanges;
 use job::Job;
-pub(crate) use job::{Copies, Meeting, Own, PendingCopy, Slot};
+pub(crate) use job::{Copies, Kept, Make, Meeting, Own, PendingCopy, Slot};
 use metrics::Metrics;
 use wait::{Pace, Waiting};
 pub(crate) use wait::{Span, Waited};

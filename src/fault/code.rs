@@ -148,6 +148,11 @@ fault_codes! {
     /// The rank took part in an agreement, and others ended a block.
     NotAgreed = 14, "FAMPI_ERR_NOT_AGREED", "the rank agrees on a flag, and others end a block",
         "start blocks and agreements on all ranks in the same order";
+    /// More ranks died between two commits than the redundancy of a state survives; the rank is one
+    /// whose state is gone.
+    TooManyLost = 15, "FAMPI_ERR_TOO_MANY_LOST",
+        "the state is lost, more ranks failed than it was kept for",
+        "start again from a checkpoint outside of the job";
     /// A communicator that was to be made in the block was not made, on any living rank.
     CreationFailed = 147, "FAMPI_ERR_CREATION", "a communicator could not be made in the block",
         "mend the other faults of the report, then make it again";
@@ -284,7 +289,7 @@ mod tests {
     #[test]
     fn the_numbers_of_the_table_are_never_changed() {
         let kinds: Vec<u8> = FaultCode::PLAIN.iter().map(|code| code.to_numbers().0).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 147]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 147]);
         assert_eq!(FaultCode::Finalized(4).to_numbers(), (12, 4));
         assert_eq!(FaultCode::Mpi(15).to_numbers(), (16, 15));
         assert_eq!(FaultCode::Application(-3).to_numbers(), (17, -3));

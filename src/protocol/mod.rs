@@ -19,6 +19,7 @@
 //! | [`view`] | the agreed live set and its fingerprint | – |
 //! | [`handshake`] | the steps of a recovery, and what follows deaths in them | Hassani 2015 §3.3 |
 //! | [`roster`] | who holds which rank, before and after a rebuild | Hassani 2015 §3.3 |
+//! | [`redundancy`] | where a state is kept beside its rank | Moody 2010, Bautista-Gomez 2011 |
 //! | [`membership`] | who is too slow for work, and who is well again | Camargo 2018 §3 |
 //! | [`interrupt`] | the flood that cuts a doomed block short | ULFM 2015, "Revoke" |
 //! | [`riders`] | small collectives that ride on a commit, when a rank waits for them before | – |
@@ -39,6 +40,7 @@ pub mod parts;
 pub mod placement;
 pub(crate) mod planted;
 pub mod process;
+pub mod redundancy;
 pub mod riders;
 pub mod roster;
 pub mod rounds;

@@ -1,4 +1,7 @@
-//! Partner copies: the state of a rank, kept by itself and by its partner, valid with a commit.
+//! Protected states: each kept by its rank and by others, valid with a commit.
+//!
+//! Where it is kept beside its rank, [`Redundancy`] says: at a partner, of which this file tells;
+//! in a code over a group of ranks ([`coded`](super::coded)); or nowhere.
 //!
 //! The partner of rank r is rank r + n/2 (modulo n), so that neighbours, which often share a
 //! node, do not keep each other's copies. A copy travels inside a block and becomes valid with
@@ -12,16 +15,21 @@
 //! After a shrink nobody takes the place of the dead: whoever keeps the copy of a dead rank can
 //! inherit it, and the partners are new ones, counted among the survivors.
 //!
-//! **Assumes** that a rank and its partner do not die between the same two commits; otherwise
-//! [`Error::StateLost`] names them, on every rank.
+//! **Assumes** that a rank and its partner do not die between the same two commits, nor more ranks
+//! of a group than its code survives; otherwise [`Error::StateLost`] names whose state is gone, on
+//! every rank.
 
 use alloc::{vec, vec::Vec};
 
 use crate::{
-    engine::{BlockKey, CommKey, Engine, Need, Own, PendingCopy, Slot, contents},
+    engine::{
+        BlockKey, CommKey, Engine, Kept, Need, Own, PendingCopy, Slot,
+        contents::{self, Contents},
+    },
     error::Error,
     fault::{Fault, FaultCode, FaultReport},
     native::Element,
+    protocol::redundancy::Redundancy,
     rank::Rank,
     seam::{
         buffer::{AnyBuffer, Buffer},
@@ -33,7 +41,7 @@ use crate::{
 
 /// Beside the tag on which a copy goes to its keeper, the one on which it tells its length, or
 /// comes home. Two ranks that are each other's partner send both ways at once.
-const HOME: u32 = 1;
+pub(super) const HOME: u32 = 1;
 
 pub use crate::engine::contents::MAX_SLOTS;
 
@@ -44,9 +52,76 @@ pub(crate) enum Length {
     Any,
 }
 
+/// What the ranks have of a state.
+pub(super) struct Found {
+    /// The version that all can have again.
+    pub(super) version: u64,
+    pub(super) redundancy: Redundancy,
+    ranks: Vec<Has>,
+}
+
+/// What a rank has of a state.
+pub(super) struct Has {
+    version: u64,
+    /// The elements of its own.
+    pub(super) elements: usize,
+    /// The version of what it keeps for others, and its elements.
+    kept_version: u64,
+    kept_elements: usize,
+}
+
+/// Whose state is gone.
+struct Lost {
+    rank: Rank,
+    /// Who kept it, if it was a partner.
+    partner: Option<Rank>,
+}
+
+impl Found {
+    /// What the ranks have told; nothing if no rank has anything.
+    fn of_words(words: &[u64]) -> Option<Self> {
+        let (words, _) = words.as_chunks::<5>();
+        let newest = words.iter().max_by_key(|words| words[0])?;
+        let (version, redundancy) = (newest[0], Redundancy::of_word(newest[4]));
+        let has = |&[version, elements, kept_version, kept_elements, _]: &[u64; 5]| Has {
+            version,
+            elements: elements as usize,
+            kept_version,
+            kept_elements: kept_elements as usize,
+        };
+        let ranks = words.iter().map(has).collect();
+        (version > 0).then_some(Self { version, redundancy, ranks })
+    }
+
+    pub(super) fn of(&self, rank: Rank) -> &Has {
+        &self.ranks[rank.index()]
+    }
+
+    /// True for a rank that has no state of this version, or not its part of the group's code.
+    pub(super) fn lacks(&self, rank: Rank) -> bool {
+        let Has { version, kept_version, .. } = *self.of(rank);
+        let is_coded = matches!(self.redundancy, Redundancy::Group { .. });
+        version != self.version || is_coded && kept_version != self.version
+    }
+
+    /// What a restore leaves as it is, but for its version.
+    pub(super) fn unchanged(&self, slot: u32, own_elements: usize) -> PendingCopy {
+        PendingCopy {
+            slot,
+            version: self.version,
+            redundancy: self.redundancy,
+            own: Own::Unchanged,
+            own_elements,
+            kept: Kept::Unchanged,
+            kept_elements: None,
+            lengths: Vec::new(),
+        }
+    }
+}
+
 impl Engine {
-    /// Copies a state into the block: to the partner, and from the rank whose partner we are. A
-    /// state whose length changes is told with its length each time.
+    /// Copies a state into the block, and to where the block keeps states; a state whose length
+    /// changes is told with its length each time.
     pub(crate) fn protect<T: Element + Default>(
         &mut self,
         key: BlockKey,
@@ -55,7 +130,7 @@ impl Engine {
         length: Length,
     ) -> Result<(), Error> {
         let comm = self.block(key).comm;
-        let (partner, ward) = self.partners(comm);
+        let Contents { redundancy, .. } = *self.contents(key);
         let commits = self.block(key).scope.0;
         // Others may take the step for one that is followed by others, and wait for a copy; it does
         // not count, and the state may have been taken out already.
@@ -63,41 +138,62 @@ impl Engine {
         let partnership = self.partnership();
         let slot = self.job.copies.slot(number);
         let version = partnership.next_version(slot.version, commits);
-        // Lengths count once a commit has made them known on both sides.
-        let again = slot.over == Some(comm);
-        let is_fixed = length == Length::Fixed;
-        let known = slot.kept_elements.filter(|_| again && is_fixed);
+        // Lengths count once a commit has made them known on all sides.
+        let again = (slot.over, slot.redundancy) == (Some(comm), redundancy);
+        let is_known = again && length == Length::Fixed;
         let mut own = refill(&mut slot.idle, state);
         if again && is_last {
             own.resize(slot.own_elements, T::default());
         }
         let own_elements = own.len();
-        if again && is_fixed && slot.own_elements != own_elements {
+        if is_known && slot.own_elements != own_elements {
             return Err(Error::LengthChanged { expected: slot.own_elements, found: own_elements });
         }
         let mut copy = PendingCopy {
             slot: number,
             version,
+            redundancy,
             own: Own::Unchanged,
             own_elements,
-            kept: None,
+            kept: Kept::Nothing,
             kept_elements: None,
+            lengths: Vec::new(),
         };
-        if let (Some(partner), Some(ward)) = (partner, ward) {
-            let elements = match known {
-                Some(elements) => elements,
-                None => self.exchange_lengths(key, number, own_elements, partner, ward)?,
-            };
-            let kept = blank::<T>(&mut self.job.copies.slot(number).idle, elements);
-            copy.kept_elements = Some(elements);
-            copy.kept = Some(self.receive_copy(key, 2 * number, ward, AnyBuffer::of(kept)));
-            copy.own = Own::Sent(self.send_copy(key, 2 * number, partner, AnyBuffer::of(own)));
-        } else {
-            copy.own = Own::Here(Some(AnyBuffer::of(own)));
+        let own = AnyBuffer::of(own);
+        match redundancy {
+            Redundancy::Own => copy.own = Own::Here(Some(own)),
+            Redundancy::Partner => self.copy_to_partner::<T>(key, &mut copy, own, is_known)?,
+            Redundancy::Group { .. } => self.encode(key, &mut copy, own, is_known)?,
         }
         if !is_last {
             self.contents_mut(key).copies.push(copy);
         }
+        Ok(())
+    }
+
+    /// Sends a state to the partner, and receives that of the rank whose partner we are. If its
+    /// length is known, it is that of the last time.
+    fn copy_to_partner<T: Element + Default>(
+        &mut self,
+        key: BlockKey,
+        copy: &mut PendingCopy,
+        own: AnyBuffer,
+        is_known: bool,
+    ) -> Result<(), Error> {
+        let number = copy.slot;
+        let (Some(partner), Some(ward)) = self.partners(self.block(key).comm) else {
+            copy.own = Own::Here(Some(own));
+            return Ok(());
+        };
+        let known = self.job.copies.slot(number).kept_elements.filter(|_| is_known);
+        let elements = match known {
+            Some(elements) => elements,
+            None => self.exchange_lengths(key, number, copy.own_elements, partner, ward)?,
+        };
+        let kept = blank::<T>(&mut self.job.copies.slot(number).idle, elements);
+        copy.kept_elements = Some(elements);
+        copy.kept = Kept::Received(self.receive_copy(key, 2 * number, ward, AnyBuffer::of(kept)));
+        copy.own = Own::Sent(self.send_copy(key, 2 * number, partner, own));
         Ok(())
     }
 
@@ -113,37 +209,48 @@ impl Engine {
         if !self.partnership().has_replacements(self, comm, over) {
             return self.own_state_here(key, number);
         }
-        let (version, all) = self.versions(key, number)?;
-        let of = |rank: Rank| &all[4 * rank.index()..4 * rank.index() + 4];
+        let found = self.versions(key, number)?;
+        match found.redundancy {
+            Redundancy::Own => self.own_state(number).ok_or(Error::StateType { slot: number }),
+            Redundancy::Partner => self.restore_from_partner(key, number, &found),
+            Redundancy::Group { .. } => self.decode(key, number, &found),
+        }
+    }
+
+    fn restore_from_partner<T: Element + Default>(
+        &mut self,
+        key: BlockKey,
+        number: u32,
+        found: &Found,
+    ) -> Result<Vec<T>, Error> {
+        let comm = self.block(key).comm;
         let (partner, ward) = self.partners(comm);
         let me = self.comm(comm).me;
         let (Some(partner), Some(ward)) = (partner, ward) else {
             return self.own_state(number).ok_or(Error::StateType { slot: number });
         };
-        let (lack_own, partner_lacks) = (of(me)[0] != version, of(partner)[2] != version);
-        let (ward_lacks, lack_kept) = (of(ward)[0] != version, of(me)[2] != version);
-        let (own_elements, kept_elements) =
-            (if lack_own { of(partner)[3] } else { of(me)[1] }, of(ward)[1]);
-        let mut copy = PendingCopy {
-            slot: number,
-            version,
-            own: Own::Unchanged,
-            own_elements: own_elements as usize,
-            kept: None,
-            kept_elements: None,
-        };
+        let (lack_own, partner_lacks) = (found.lacks(me), found.of(partner).kept_version);
+        let version = found.version;
+        let (partner_lacks, lack_kept) =
+            (partner_lacks != version, found.of(me).kept_version != version);
+        let ward_lacks = found.lacks(ward);
+        let own_elements =
+            if lack_own { found.of(partner).kept_elements } else { found.of(me).elements };
+        let kept_elements = found.of(ward).elements;
+        let mut copy = found.unchanged(number, own_elements);
         if ward_lacks {
-            let buffer =
-                self.kept_state::<T>(number).ok_or(Error::StateLost { rank: ward, partner: me })?;
+            let buffer = self
+                .kept_state::<T>(number)
+                .ok_or(Error::StateLost { rank: ward, partner: Some(me) })?;
             self.send_copy(key, HOME + 2 * number, ward, AnyBuffer::of(buffer));
         } else if lack_kept {
-            let buffer = vec![T::default(); kept_elements as usize];
-            copy.kept = Some(self.receive_copy(key, 2 * number, ward, AnyBuffer::of(buffer)));
-            copy.kept_elements = Some(kept_elements as usize);
+            let buffer = AnyBuffer::of(vec![T::default(); kept_elements]);
+            copy.kept = Kept::Received(self.receive_copy(key, 2 * number, ward, buffer));
+            copy.kept_elements = Some(kept_elements);
         }
         if lack_own {
-            let buffer = vec![T::default(); own_elements as usize];
-            let index = self.receive_copy(key, HOME + 2 * number, partner, AnyBuffer::of(buffer));
+            let buffer = AnyBuffer::of(vec![T::default(); own_elements]);
+            let index = self.receive_copy(key, HOME + 2 * number, partner, buffer);
             self.wait_request(key, index, Timeout::Never);
             self.contents(key).succeeded(index)?;
             copy.own = Own::Received(index);
@@ -163,35 +270,51 @@ impl Engine {
         state.ok_or(Error::StateType { slot: number })
     }
 
-    /// The version that all ranks can have again, and what each has of it: the version of its own
-    /// state and its length, the same of the copy that it keeps.
-    fn versions(&mut self, key: BlockKey, number: u32) -> Result<(u64, Vec<u64>), Error> {
+    /// The version that all ranks can have again, and what each has of the state.
+    fn versions(&mut self, key: BlockKey, number: u32) -> Result<Found, Error> {
         let comm = self.block(key).comm;
         let &mut Slot { whole, over, .. } = self.job.copies.slot(number);
         let is_like = whole && self.partnership().is_like(self, comm, over);
         let slot = self.job.copies.slot(number);
-        let kept_elements = slot.kept_elements.unwrap_or(0) as u64;
-        let own_elements = slot.own_elements as u64;
         // Survivors that inherited and have other partners now cannot serve the whole world.
         let [version, kept_version] =
             [slot.version, slot.kept_version].map(|version| if is_like { version } else { 0 });
-        let mine = [version, own_elements, kept_version, kept_elements];
-        let all = self.partnership().tell(self, key, &mine)?;
-        let of = |rank: Rank| &all[4 * rank.index()..4 * rank.index() + 4];
-        let ranks = (all.len() / 4) as u32;
-        let version = (0..ranks).map(|rank| of(Rank::new(rank))[0]).max().unwrap_or(0);
-        if version == 0 {
+        let mine = [
+            version,
+            slot.own_elements as u64,
+            kept_version,
+            slot.kept_elements.unwrap_or(0) as u64,
+            slot.redundancy.to_word(),
+        ];
+        let words = self.partnership().tell(self, key, &mine)?;
+        let Some(found) = Found::of_words(&words) else {
             self.raise(key, FaultCode::NothingProtected);
             return Err(Error::NothingProtected);
+        };
+        let Some(Lost { rank, partner }) = self.lost(comm, &found) else { return Ok(found) };
+        let code = if partner.is_some() { FaultCode::StateLost } else { FaultCode::TooManyLost };
+        self.process.raise_about(key, rank, code);
+        Err(Error::StateLost { rank, partner })
+    }
+
+    /// Whose state is gone from what was found: the first such rank.
+    fn lost(&self, comm: CommKey, found: &Found) -> Option<Lost> {
+        if found.redundancy == Redundancy::Partner {
+            let mut ranks = (0..found.ranks.len() as u32).map(Rank::new);
+            return ranks.find_map(|rank| {
+                let keeper = self.partner_over(rank, comm).unwrap_or(rank);
+                let is_kept = keeper != rank && found.of(keeper).kept_version == found.version;
+                let lost = Lost { rank, partner: Some(keeper) };
+                (found.lacks(rank) && !is_kept).then_some(lost)
+            });
         }
-        for rank in (0..ranks).map(Rank::new) {
-            let keeper = self.partner_over(rank, comm).unwrap_or(rank);
-            if of(rank)[0] != version && (keeper == rank || of(keeper)[2] != version) {
-                self.process.raise_about(key, rank, FaultCode::StateLost);
-                return Err(Error::StateLost { rank, partner: keeper });
-            }
-        }
-        Ok((version, all))
+        let (groups, _) = self.groups(comm, found.redundancy, Rank::new(0));
+        groups.iter().find_map(|group| {
+            let lacking: Vec<Rank> = group.iter().copied().filter(|it| found.lacks(*it)).collect();
+            let losses = found.redundancy.losses(group.len() as u32) as usize;
+            let lost = Lost { rank: *lacking.first()?, partner: None };
+            (lacking.len() > losses).then_some(lost)
+        })
     }
 
     /// The error that a report names and that is therefore every living rank's: a state that
@@ -199,9 +322,10 @@ impl Engine {
     pub(crate) fn agreed_error(&self, report: &FaultReport) -> Option<Error> {
         report.faults().iter().find_map(|&Fault { rank, code, .. }| match code {
             FaultCode::StateLost => {
-                let partner = self.partner_of(rank).unwrap_or(rank);
+                let partner = Some(self.partner_of(rank).unwrap_or(rank));
                 Some(Error::StateLost { rank, partner })
             }
+            FaultCode::TooManyLost => Some(Error::StateLost { rank, partner: None }),
             FaultCode::NothingProtected => Some(Error::NothingProtected),
             FaultCode::NotAllDone => Some(Error::NotAllDone { rank }),
             FaultCode::Finalized(blocks) => Some(Error::Left { rank, blocks }),
@@ -218,7 +342,8 @@ impl Engine {
         self.own_state(number).ok_or(Error::StateType { slot: number })
     }
 
-    /// The copy that we keep of a rank which is no member of the block's communicator any more.
+    /// The copy that we keep of a rank which is no member of the block's communicator any more. What
+    /// is not kept at partners is lost.
     pub(crate) fn inherit<T: Element>(
         &mut self,
         key: BlockKey,
@@ -226,6 +351,10 @@ impl Engine {
     ) -> Result<Option<(Rank, Vec<T>)>, Error> {
         let Some(over) = self.job.copies.slot(number).over else { return Ok(None) };
         let comm = self.block(key).comm;
+        if self.job.copies.slot(number).redundancy != Redundancy::Partner {
+            let lost = self.gone(over, comm).next();
+            return lost.map_or(Ok(None), |rank| Err(Error::StateLost { rank, partner: None }));
+        }
         let ward = self.partners(over).1.filter(|ward| self.has_gone(*ward, over, comm));
         let Some(ward) = ward else { return Ok(None) };
         let state = self.kept_state(number).ok_or(Error::StateType { slot: number })?;
@@ -235,15 +364,28 @@ impl Engine {
     /// Why the states of ranks that are not in `comm` any more cannot all be inherited: nobody has
     /// copies, or a rank is gone with its partner. All ranks of `comm` find one answer.
     pub(crate) fn lost_to(&self, comm: CommKey) -> Option<Error> {
-        let Some(over) = self.job.copies.slots.iter().find_map(|slot| slot.over) else {
+        let mut slots = self.job.copies.slots.iter().filter(|slot| slot.over.is_some()).peekable();
+        if slots.peek().is_none() {
             return Some(Error::NothingProtected);
-        };
-        let gone = |rank: Rank| self.has_gone(rank, over, comm);
-        let ranks = (0..self.comm(over).size()).map(Rank::new);
-        ranks.filter(|rank| gone(*rank)).find_map(|rank| {
-            let partner = self.partner_over(rank, over).unwrap_or(rank);
-            gone(partner).then_some(Error::StateLost { rank, partner })
+        }
+        slots.find_map(|slot| {
+            let over = slot.over?;
+            self.gone(over, comm).find_map(|rank| {
+                if slot.redundancy != Redundancy::Partner {
+                    return Some(Error::StateLost { rank, partner: None });
+                }
+                let partner = self.partner_over(rank, over).unwrap_or(rank);
+                let is_gone = self.has_gone(partner, over, comm);
+                is_gone.then_some(Error::StateLost { rank, partner: Some(partner) })
+            })
         })
+    }
+
+    /// The ranks of one communicator that are not in another one, derived from it by shrinking.
+    fn gone(&self, from: CommKey, to: CommKey) -> impl Iterator<Item = Rank> {
+        (0..self.comm(from).size())
+            .map(Rank::new)
+            .filter(move |rank| self.has_gone(*rank, from, to))
     }
 
     /// True when a rank of one communicator is not in another one, derived from it by shrinking.
@@ -252,7 +394,7 @@ impl Engine {
         from.universe == to.universe && to.rank_of(from.members[rank.index()]).is_none()
     }
 
-    fn own_state<T: Element>(&mut self, number: u32) -> Option<Vec<T>> {
+    pub(super) fn own_state<T: Element>(&mut self, number: u32) -> Option<Vec<T>> {
         self.job.copies.slot(number).own.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
     }
 
@@ -265,12 +407,24 @@ impl Engine {
         self.partner_over(rank, self.job.world?)
     }
 
-    fn send_copy(&mut self, key: BlockKey, offset: u32, to: Rank, buffer: AnyBuffer) -> usize {
+    pub(super) fn send_copy(
+        &mut self,
+        key: BlockKey,
+        offset: u32,
+        to: Rank,
+        buffer: AnyBuffer,
+    ) -> usize {
         let tag = self.copy_tag(key, offset);
         self.post(key, Need::Peer(to), &Operation::Send { to, tag, synchronous: false }, buffer)
     }
 
-    fn receive_copy(&mut self, key: BlockKey, offset: u32, from: Rank, buffer: AnyBuffer) -> usize {
+    pub(super) fn receive_copy(
+        &mut self,
+        key: BlockKey,
+        offset: u32,
+        from: Rank,
+        buffer: AnyBuffer,
+    ) -> usize {
         let tag = Some(self.copy_tag(key, offset));
         let operation = Operation::Receive { from: Some(from), tag };
         self.post(key, Need::Peer(from), &operation, buffer)
@@ -325,13 +479,13 @@ fn refill<T: Element>(idle: &mut Vec<AnyBuffer>, content: &[T]) -> Vec<T> {
 }
 
 /// A buffer of this length, made from an idle one if there is one.
-fn blank<T: Element + Default>(idle: &mut Vec<AnyBuffer>, elements: usize) -> Vec<T> {
+pub(super) fn blank<T: Element + Default>(idle: &mut Vec<AnyBuffer>, elements: usize) -> Vec<T> {
     let mut buffer = reuse(idle, elements);
     buffer.resize(elements, T::default());
     buffer
 }
 
-fn reuse<T: Element>(idle: &mut Vec<AnyBuffer>, elements: usize) -> Vec<T> {
+pub(super) fn reuse<T: Element>(idle: &mut Vec<AnyBuffer>, elements: usize) -> Vec<T> {
     let fits =
         |buffer: &dyn Buffer| buffer.as_any().is::<Vec<T>>() && buffer.elements() == elements;
     let found = idle.iter().position(|buffer| fits(&**buffer));

@@ -12,6 +12,8 @@
 //! of ULFM.
 
 pub(crate) mod checkpoint;
+mod code;
+mod coded;
 pub mod copies;
 mod course;
 pub(crate) mod creation;

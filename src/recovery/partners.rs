@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crate::{
     engine::{BlockKey, CommKey, Engine, contents},
     error::Error,
+    protocol::redundancy::Redundancy,
     rank::Rank,
 };
 
@@ -21,8 +22,11 @@ pub(super) trait Partners {
     /// True when ranks of a communicator may lack a state that was protected over another one.
     fn has_replacements(&self, engine: &Engine, comm: CommKey, over: Option<CommKey>) -> bool;
 
-    /// The rank that comes so many ranks behind another one, which the communicator has more than.
-    fn behind(&self, engine: &Engine, comm: CommKey, rank: Rank, ranks: u32) -> Rank;
+    /// The place of a rank among those of a communicator, which recoveries do not change.
+    fn place(&self, engine: &Engine, comm: CommKey, rank: Rank) -> u32;
+
+    /// The rank in such a place.
+    fn rank_at(&self, engine: &Engine, comm: CommKey, place: u32) -> Rank;
 
     /// What all ranks of a block have said, one after the other in the order of the ranks.
     fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error>;
@@ -48,13 +52,14 @@ impl Partners for OfJob {
         Some(comm) == engine.job.world
     }
 
-    fn behind(&self, engine: &Engine, comm: CommKey, rank: Rank, ranks: u32) -> Rank {
-        if Some(comm) != engine.job.world {
-            return OfProgram.behind(engine, comm, rank, ranks);
-        }
-        let roster = &engine.job.roster;
-        let size = engine.comm(comm).size();
-        roster.standing_for((roster.origins[rank.index()] + ranks) % size)
+    fn place(&self, engine: &Engine, comm: CommKey, rank: Rank) -> u32 {
+        let is_world = Some(comm) == engine.job.world;
+        if is_world { engine.job.roster.origins[rank.index()] } else { rank.number() }
+    }
+
+    fn rank_at(&self, engine: &Engine, comm: CommKey, place: u32) -> Rank {
+        let is_world = Some(comm) == engine.job.world;
+        if is_world { engine.job.roster.standing_for(place) } else { Rank::new(place) }
     }
 
     fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
@@ -78,8 +83,12 @@ impl Partners for OfProgram {
         over.is_none_or(|over| universe(over) != universe(comm))
     }
 
-    fn behind(&self, engine: &Engine, comm: CommKey, rank: Rank, ranks: u32) -> Rank {
-        Rank::new((rank.number() + ranks) % engine.comm(comm).size())
+    fn place(&self, _: &Engine, _: CommKey, rank: Rank) -> u32 {
+        rank.number()
+    }
+
+    fn rank_at(&self, _: &Engine, _: CommKey, place: u32) -> Rank {
+        Rank::new(place)
     }
 
     fn tell(&self, engine: &mut Engine, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
@@ -97,13 +106,38 @@ impl Engine {
     /// The rank that keeps our copy and the rank whose copy we keep; `None` when we are alone.
     pub(super) fn partners(&self, comm: CommKey) -> (Option<Rank>, Option<Rank>) {
         let (ranks, me) = (self.comm(comm).size(), self.comm(comm).me);
-        let ward = || self.partnership().behind(self, comm, me, ranks - ranks / 2);
+        let ward = || self.behind(comm, me, ranks - ranks / 2);
         (self.partner_over(me, comm), (ranks > 1).then(ward))
     }
 
     /// The rank that keeps the copy of a rank of a communicator.
     pub(super) fn partner_over(&self, rank: Rank, comm: CommKey) -> Option<Rank> {
         let ranks = self.comm(comm).size();
-        (ranks > 1).then(|| self.partnership().behind(self, comm, rank, ranks / 2))
+        (ranks > 1).then(|| self.behind(comm, rank, ranks / 2))
+    }
+
+    /// The rank that comes so many places behind another one, at most as many as there are.
+    fn behind(&self, comm: CommKey, rank: Rank, ranks: u32) -> Rank {
+        let partnership = self.partnership();
+        let place = partnership.place(self, comm, rank);
+        partnership.rank_at(self, comm, (place + ranks) % self.comm(comm).size())
+    }
+
+    /// The groups of ranks that share codes, each in the order of their places, and the number of
+    /// the group that a rank is in.
+    pub(super) fn groups(
+        &self,
+        comm: CommKey,
+        redundancy: Redundancy,
+        rank: Rank,
+    ) -> (Vec<Vec<Rank>>, usize) {
+        let (size, partnership) = (self.comm(comm).size(), self.partnership());
+        let groups = redundancy.groups(size);
+        let members = |group: u32| {
+            let places = (group..size).step_by(groups as usize);
+            places.map(|place| partnership.rank_at(self, comm, place)).collect()
+        };
+        let mine = partnership.place(self, comm, rank) % groups;
+        ((0..groups).map(members).collect(), mine as usize)
     }
 }

@@ -127,14 +127,10 @@ macro_rules! any_buffer {
 
             /// The bytes of a vector of numbers, as this machine has them, and the place of their
             /// type in the list of types.
-            pub fn bytes(&self) -> Option<(u8, Vec<u8>)> {
+            pub fn bytes(&self) -> Option<(u8, &[u8])> {
                 match self {
                     $(Self::$name(vector) => {
-                        let mut bytes = Vec::with_capacity(vector.len() * size_of::<$number>());
-                        for number in vector {
-                            bytes.extend(number.to_ne_bytes());
-                        }
-                        Some((Place::$name as u8, bytes))
+                        Some((Place::$name as u8, bytemuck::cast_slice(vector)))
                     })*
                     Self::Other(_) | Self::Spent(_) => None,
                 }
@@ -143,9 +139,8 @@ macro_rules! any_buffer {
             /// The vector of numbers that [`Self::bytes`] has told.
             pub fn of_bytes(place: u8, bytes: &[u8]) -> Option<Self> {
                 $(if place == Place::$name as u8 {
-                    let (numbers, rest) = bytes.as_chunks();
-                    let numbers = numbers.iter().map(|bytes| <$number>::from_ne_bytes(*bytes));
-                    return rest.is_empty().then(|| Self::$name(numbers.collect()));
+                    let is_whole = bytes.len().is_multiple_of(size_of::<$number>());
+                    return is_whole.then(|| Self::$name(bytemuck::pod_collect_to_vec(bytes)));
                 })*
                 None
             }

@@ -6,6 +6,7 @@ mod agreements;
 mod bereaved;
 mod channels;
 mod checkpoints;
+mod coded;
 mod duplicates;
 mod epochs;
 mod farewells;

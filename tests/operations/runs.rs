@@ -186,7 +186,7 @@ fn two_deaths_lose_a_state_only_with_its_copy() {
         for result in &results {
             match result {
                 Ok(_) => {}
-                Err(Error::StateLost { rank, partner }) => {
+                Err(Error::StateLost { rank, partner: Some(partner) }) => {
                     assert_eq!(rank.number().abs_diff(partner.number()), RANKS / 2, "{text}");
                     lost += 1;
                 }

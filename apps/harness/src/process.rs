@@ -150,7 +150,7 @@ mod tests {
         let exhausted = Error::RecoveryExhausted { attempts: 3, why: String::new() };
         assert!(is_of_this_rank(&Error::DiedAtStart) && is_of_this_rank(&exhausted));
         assert!(!is_of_this_rank(&Error::Unsupported(String::new())));
-        let (rank, partner) = (Rank::new(0), Rank::new(1));
+        let (rank, partner) = (Rank::new(0), Some(Rank::new(1)));
         assert!(!is_of_this_rank(&Error::StateLost { rank, partner }));
     }
 }

@@ -71,7 +71,7 @@ impl Case {
     /// # Errors
     /// A sentence.
     pub fn may_lose(&self, error: &Error, ranks: u32, deaths: u64) -> Result<(), String> {
-        let Error::StateLost { rank, partner } = error else {
+        let Error::StateLost { rank, partner: Some(partner) } = error else {
             return Err(format!("the run was given up: {error}"));
         };
         // After a merge ranks are numbered anew.

@@ -137,7 +137,8 @@ fn an_interval_that_the_ranks_choose_changes_no_bit() {
 fn partners_that_die_together_are_named_on_all_living_ranks() {
     let results = run(&Case::undisturbed(0), &["kill=1@forces:9", "kill=5@forces:9"], false);
     for result in results.expect_orderly() {
-        let Err(SimulationError::Lost(Error::StateLost { rank, partner })) = result else {
+        let Err(SimulationError::Lost(Error::StateLost { rank, partner: Some(partner) })) = result
+        else {
             panic!("{result:?}")
         };
         assert_eq!([rank.number(), partner.number()], [1, 5]);

@@ -205,7 +205,8 @@ fn partners_that_die_together_are_named_on_all_living_ranks() {
     let results = run(&Case::undisturbed(0), &kills, false).expect_orderly();
     assert!(!results.is_empty());
     for result in results {
-        let Err(SolveError::Lost(Error::StateLost { rank, partner })) = result else {
+        let Err(SolveError::Lost(Error::StateLost { rank, partner: Some(partner) })) = result
+        else {
             panic!("{result:?}")
         };
         assert_eq!([rank.number(), partner.number()], [1, 3]);

@@ -260,7 +260,7 @@ fn code_that_was_written_for_the_papers_compiles() {
 
 #[test]
 fn the_benchmark_runs() {
-    let commit = program(&["benches/commit.c"], Link::Shared, &["-O2"]);
+    let commit = program(&["benches/commit.c"], Link::Shared, &["-O2", "-DBATCHES=3"]);
     expect(&Launch::new(&commit, 2), 1, "2,commit,").expect_orderly(2);
 }
 

@@ -74,10 +74,11 @@ fn algorithm_2_gets_the_same_digits_whoever_dies() {
     ];
     let spared = [Plan("rebuild", 2, "20:0 40:3"), Plan("merge", 1, "20:0 40:3")];
     let [library, printed] = both("examples/cg.c");
-    for solver in [&library, &printed] {
-        expect_same(solver, 4, &four);
-        expect_same(solver, 8, &eight);
-    }
+    expect_same(&library, 4, &four);
+    expect_same(&library, 8, &eight);
+    // As the paper prints it: each of its ways once.
+    expect_same(&printed, 4, &four[2..5]);
+    expect_same(&printed, 8, &eight[2..]);
     expect_same(&library, 4, &spared);
     expect_same(&library, 8, &[Plan("rebuild", 2, "20:0 40:7")]);
 }

@@ -43,7 +43,7 @@ fn many_such_storms() {
 
 #[test]
 fn the_benchmark_of_agreements_runs() {
-    let agree = program(&["benches/agree.c"], Link::Shared, &["-O2"]);
+    let agree = program(&["benches/agree.c"], Link::Shared, &["-O2", "-DBATCHES=3"]);
     expect(&Launch::new(&agree, 3), 1, "2,1,");
 }
 

@@ -44,7 +44,11 @@ impl Process {
     pub fn raise_inner(&mut self, key: BlockKey, inner: BlockKey) {
         let comm = self.comm(self.block(inner).comm).id;
         let is_error = |code: FaultCode| {
-            code.is_for_all() || matches!(code, FaultCode::StateLost | FaultCode::NothingProtected)
+            code.is_for_all()
+                || matches!(
+                    code,
+                    FaultCode::StateLost | FaultCode::TooManyLost | FaultCode::NothingProtected
+                )
         };
         let told = self.block(inner).report.faults().iter();
         let told: Vec<Fault> = told.filter(|fault| !is_error(fault.code)).copied().collect();

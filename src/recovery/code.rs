@@ -1,0 +1,194 @@
+//! The bytes of a code over a group: parities of chunks, and what was lost from what is left.
+
+use alloc::{borrow::Cow, vec, vec::Vec};
+
+use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
+
+use crate::protocol::redundancy::{Part, Stripes};
+
+/// What only a mistake of ours can make wrong: the number and the length of shards.
+const SHARDS: &str = "the code has as many shards of one length as it was told";
+
+/// What is left of a group: the state of each rank, and its parities one after the other; nothing
+/// of those that are lost.
+pub(super) struct Left<'a> {
+    pub(super) stripes: Stripes,
+    pub(super) chunk_bytes: usize,
+    pub(super) states: Vec<Option<&'a [u8]>>,
+    pub(super) parities: Vec<Option<&'a [u8]>>,
+}
+
+/// The parity with this number of chunks that have one length.
+pub(super) fn parity(stripes: Stripes, chunks: &[&[u8]], number: usize) -> Vec<u8> {
+    if stripes.losses == 1 {
+        let mut sum = chunks[0].to_vec();
+        chunks[1..].iter().for_each(|chunk| add(&mut sum, chunk));
+        return sum;
+    }
+    let bytes = chunks[0].len();
+    if bytes == 0 {
+        return Vec::new();
+    }
+    let mut encoder =
+        ReedSolomonEncoder::new(stripes.chunks(), stripes.losses, bytes).expect(SHARDS);
+    for chunk in chunks {
+        encoder.add_original_shard(chunk).expect(SHARDS);
+    }
+    let encoded = encoder.encode().expect(SHARDS);
+    encoded.recovery(number).expect(SHARDS).to_vec()
+}
+
+/// Adds bytes to others: without a carry, bit by bit.
+pub(super) fn add(sum: &mut [u8], bytes: &[u8]) {
+    sum.iter_mut().zip(bytes).for_each(|(sum, byte)| *sum ^= byte);
+}
+
+impl Left<'_> {
+    /// The state of a lost rank, as long as all its chunks, and its parities.
+    pub(super) fn restore(&self, lost: usize) -> (Vec<u8>, Vec<u8>) {
+        let Self { stripes, chunk_bytes: bytes, .. } = *self;
+        let (mut state, mut parities) =
+            (vec![0; bytes * stripes.chunks()], vec![0; bytes * stripes.losses]);
+        if bytes == 0 {
+            return (state, parities);
+        }
+        for stripe in 0..stripes.ranks {
+            let chunks = self.chunks(stripe);
+            let (all, at) = match stripes.part(stripe, lost) {
+                Part::Chunk(chunk) => (&mut state, chunk),
+                Part::Parity(parity) => (&mut parities, parity),
+            };
+            let found = match stripes.part(stripe, lost) {
+                Part::Chunk(chunk) => chunks[chunk].to_vec(),
+                Part::Parity(number) => {
+                    let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &**chunk).collect();
+                    parity(stripes, &chunks, number)
+                }
+            };
+            all[at * bytes..(at + 1) * bytes].copy_from_slice(&found);
+        }
+        (state, parities)
+    }
+
+    /// All chunks of a stripe, those of lost ranks made again.
+    fn chunks(&self, stripe: usize) -> Vec<Cow<'_, [u8]>> {
+        let Self { stripes, chunk_bytes: bytes, .. } = *self;
+        let chunk = |number: usize| {
+            let state = self.states[stripes.rank(stripe, Part::Chunk(number))]?;
+            let range = Stripes::chunk(number, bytes, state.len());
+            Some(padded(&state[range], bytes))
+        };
+        let found: Vec<Option<Cow<'_, [u8]>>> = (0..stripes.chunks()).map(chunk).collect();
+        let parity = |number: usize| {
+            let all = self.parities[stripes.rank(stripe, Part::Parity(number))]?;
+            all.get(number * bytes..(number + 1) * bytes)
+        };
+        if found.iter().all(Option::is_some) {
+            return found.into_iter().flatten().collect();
+        }
+        if stripes.losses == 1 {
+            let mut sum = parity(0).expect(SHARDS).to_vec();
+            found.iter().flatten().for_each(|chunk| add(&mut sum, chunk));
+            return found.into_iter().map(|it| it.unwrap_or(Cow::Owned(sum.clone()))).collect();
+        }
+        let mut decoder =
+            ReedSolomonDecoder::new(stripes.chunks(), stripes.losses, bytes).expect(SHARDS);
+        for (number, chunk) in found.iter().enumerate() {
+            if let Some(chunk) = chunk {
+                decoder.add_original_shard(number, chunk).expect(SHARDS);
+            }
+        }
+        for number in 0..stripes.losses {
+            if let Some(parity) = parity(number) {
+                decoder.add_recovery_shard(number, parity).expect(SHARDS);
+            }
+        }
+        let decoded = decoder.decode().expect(SHARDS);
+        let made = |number: usize| decoded.restored_original(number).expect(SHARDS).to_vec();
+        let all = found.into_iter().enumerate();
+        all.map(|(number, it)| it.unwrap_or_else(|| Cow::Owned(made(number)))).collect()
+    }
+}
+
+/// These bytes, and zeros up to this length.
+fn padded(bytes: &[u8], length: usize) -> Cow<'_, [u8]> {
+    if bytes.len() == length {
+        return Cow::Borrowed(bytes);
+    }
+    let mut longer = bytes.to_vec();
+    longer.resize(length, 0);
+    Cow::Owned(longer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of a state that depend on all of these numbers.
+    fn state(rank: usize, bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|at| (rank * 89 + at * at * 31 + 7) as u8).collect()
+    }
+
+    /// The parities of each rank.
+    fn encoded(stripes: Stripes, states: &[Vec<u8>], bytes: usize) -> Vec<Vec<u8>> {
+        let of = |rank: usize| {
+            let each = (0..stripes.losses).flat_map(|number| {
+                let stripe = stripes.stripe(rank, number);
+                let chunk = |at: usize| {
+                    let state = &states[stripes.rank(stripe, Part::Chunk(at))];
+                    padded(&state[Stripes::chunk(at, bytes, state.len())], bytes).into_owned()
+                };
+                let chunks: Vec<Vec<u8>> = (0..stripes.chunks()).map(chunk).collect();
+                let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+                parity(stripes, &chunks, number)
+            });
+            each.collect()
+        };
+        (0..stripes.ranks).map(of).collect()
+    }
+
+    #[test]
+    fn all_that_any_ranks_lose_comes_back_if_they_are_few_enough() {
+        for ranks in 2..8 {
+            for losses in 1..ranks.min(5) {
+                let stripes = Stripes { ranks, losses };
+                // Of different lengths, also none at all.
+                let states: Vec<Vec<u8>> =
+                    (0..ranks).map(|rank| state(rank, 37 * rank % 101)).collect();
+                let longest = states.iter().map(Vec::len).max().unwrap();
+                let chunk_bytes = stripes.chunk_bytes(longest);
+                let parities = encoded(stripes, &states, chunk_bytes);
+                for lost in (0..1_u32 << ranks).filter(|it| it.count_ones() as usize <= losses) {
+                    let is_left = |rank: &usize| lost & 1 << rank == 0;
+                    let of = |all: &[Vec<u8>]| -> Vec<Option<Vec<u8>>> {
+                        let each = all.iter().enumerate();
+                        each.map(|(rank, it)| is_left(&rank).then(|| it.clone())).collect()
+                    };
+                    let (some, others) = (of(&states), of(&parities));
+                    let left = Left {
+                        stripes,
+                        chunk_bytes,
+                        states: some.iter().map(Option::as_deref).collect(),
+                        parities: others.iter().map(Option::as_deref).collect(),
+                    };
+                    for rank in (0..ranks).filter(|rank| !is_left(rank)) {
+                        let (state, parity) = left.restore(rank);
+                        let known = &states[rank];
+                        assert_eq!(state[..known.len()], known[..], "{stripes:?} {lost:b}");
+                        assert!(state[known.len()..].iter().all(|byte| *byte == 0));
+                        assert_eq!(parity, parities[rank], "{stripes:?} {lost:b}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn states_without_bytes_are_restored_to_nothing() {
+        let stripes = Stripes { ranks: 4, losses: 2 };
+        assert!(parity(stripes, &[&[], &[]], 1).is_empty());
+        let (states, parities) = (vec![None, Some(&[][..]), None, Some(&[][..])], vec![None; 4]);
+        let left = Left { stripes, chunk_bytes: 0, states, parities };
+        assert_eq!(left.restore(0), (Vec::new(), Vec::new()));
+    }
+}

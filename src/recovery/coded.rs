@@ -1,0 +1,297 @@
+//! States that are kept in codes over groups of ranks: sent as chunks, kept as parities, and made
+//! again from what is left of a group.
+//!
+//! ```text
+//! protect    chunks of the own state ──▶ the others of the group      in the block
+//! commit     chunks of the others ──▶ parities                        no message
+//! restore    states and parities of the living ──▶ each who lacks its own, who decodes
+//! ```
+//!
+//! [`redundancy`](crate::protocol::redundancy) has the arrangement.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+
+use super::{
+    code::{self, Left},
+    copies::{Found, HOME, blank, reuse},
+};
+use crate::{
+    engine::{BlockKey, CommKey, Engine, Kept, Make, Own, PendingCopy},
+    error::Error,
+    native::Element,
+    protocol::redundancy::{Part, Redundancy, Stripes},
+    rank::Rank,
+    seam::buffer::AnyBuffer,
+    timeout::Timeout,
+};
+
+/// The group of a rank, and its place there.
+struct Group {
+    members: Vec<Rank>,
+    at: usize,
+    stripes: Stripes,
+}
+
+impl Group {
+    /// The places of the others.
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let at = self.at;
+        (0..self.members.len()).filter(move |place| *place != at)
+    }
+}
+
+/// What makes this rank's parities once the chunks of the others are here.
+struct Parities {
+    stripes: Stripes,
+    at: usize,
+    chunk_bytes: usize,
+    /// The requests that receive chunks, by the places of those who send them; nothing for this
+    /// rank.
+    received: Vec<Option<usize>>,
+    /// The requests that send chunks.
+    sent: Vec<usize>,
+}
+
+impl Parities {
+    /// The parity with this number, of messages by the places of those who have sent them.
+    fn parity(&self, number: usize, messages: &[Vec<u8>]) -> Vec<u8> {
+        let Self { stripes, at, chunk_bytes: bytes, .. } = *self;
+        let stripe = stripes.stripe(at, number);
+        let chunk = |chunk: usize| {
+            let from = stripes.rank(stripe, Part::Chunk(chunk));
+            let place = stripes.sent(from, at).position(|sent| sent == chunk);
+            let begin = place.expect("a chunk for each of our parities") * bytes;
+            &messages[from][begin..begin + bytes]
+        };
+        let chunks: Vec<&[u8]> = (0..stripes.chunks()).map(chunk).collect();
+        code::parity(stripes, &chunks, number)
+    }
+}
+
+impl Make for Parities {
+    fn make(
+        &self,
+        take: &mut dyn FnMut(usize) -> Option<AnyBuffer>,
+        idle: &mut Vec<AnyBuffer>,
+    ) -> Option<AnyBuffer> {
+        let mut bytes = |request: usize| take(request).and_then(AnyBuffer::into_vec::<u8>);
+        idle.extend(self.sent.iter().filter_map(|sent| bytes(*sent)).map(AnyBuffer::of));
+        let mut messages = Vec::new();
+        for received in &self.received {
+            messages.push(match received {
+                Some(request) => bytes(*request)?,
+                None => Vec::new(),
+            });
+        }
+        if self.stripes.losses == 1 {
+            // Each message is one chunk, and the first of them becomes the sum.
+            let mut chunks =
+                messages.into_iter().enumerate().filter(|(place, _)| *place != self.at);
+            let (_, mut sum) = chunks.next()?;
+            for (_, chunk) in chunks {
+                code::add(&mut sum, &chunk);
+                idle.push(AnyBuffer::of(chunk));
+            }
+            return Some(AnyBuffer::of(sum));
+        }
+        let parities = 0..self.stripes.losses;
+        let all: Vec<u8> = parities.flat_map(|number| self.parity(number, &messages)).collect();
+        idle.extend(messages.into_iter().map(AnyBuffer::of));
+        Some(AnyBuffer::of(all))
+    }
+
+    fn buffers(&self) -> usize {
+        self.received.len() + self.sent.len()
+    }
+}
+
+impl Engine {
+    /// The group of this rank; nothing where it is alone in it.
+    fn group(&self, comm: CommKey, redundancy: Redundancy) -> Option<Group> {
+        let me = self.comm(comm).me;
+        let (mut groups, mine) = self.groups(comm, redundancy, me);
+        let members = groups.swap_remove(mine);
+        let at = members.iter().position(|rank| *rank == me)?;
+        let (ranks, losses) = (members.len(), redundancy.losses(members.len() as u32) as usize);
+        (ranks > 1).then_some(Group { members, at, stripes: Stripes { ranks, losses } })
+    }
+
+    /// Sends the chunks of a state to the others of the group, and receives theirs. If their
+    /// lengths are known, they are those of the last time.
+    pub(super) fn encode(
+        &mut self,
+        key: BlockKey,
+        copy: &mut PendingCopy,
+        own: AnyBuffer,
+        is_known: bool,
+    ) -> Result<(), Error> {
+        let number = copy.slot;
+        let Some(group) = self.group(self.block(key).comm, copy.redundancy) else {
+            copy.own = Own::Here(Some(own));
+            return Ok(());
+        };
+        let Group { at, stripes, .. } = group;
+        let (_, bytes) = own.bytes().ok_or(Error::NotNumbers { slot: number })?;
+        copy.lengths = if is_known {
+            self.job.copies.slot(number).lengths.clone()
+        } else {
+            self.tell_lengths(key, number, &group, bytes.len() as u64)?
+        };
+        let longest = copy.lengths.iter().copied().max().unwrap_or(0) as usize;
+        let chunk_bytes = stripes.chunk_bytes(longest);
+        let mut parities = Parities {
+            stripes,
+            at,
+            chunk_bytes,
+            received: vec![None; stripes.ranks],
+            sent: vec![],
+        };
+        for place in group.others() {
+            let rank = group.members[place];
+            let length = stripes.sent(place, at).count() * chunk_bytes;
+            let theirs = blank::<u8>(&mut self.job.copies.slot(number).idle, length);
+            let request = self.receive_copy(key, 2 * number, rank, AnyBuffer::of(theirs));
+            parities.received[place] = Some(request);
+        }
+        for place in group.others() {
+            let length = stripes.sent(at, place).count() * chunk_bytes;
+            let mut ours = reuse::<u8>(&mut self.job.copies.slot(number).idle, length);
+            ours.clear();
+            for chunk in stripes.sent(at, place) {
+                let end = ours.len() + chunk_bytes;
+                ours.extend_from_slice(&bytes[Stripes::chunk(chunk, chunk_bytes, bytes.len())]);
+                ours.resize(end, 0);
+            }
+            let rank = group.members[place];
+            parities.sent.push(self.send_copy(key, 2 * number, rank, AnyBuffer::of(ours)));
+        }
+        copy.kept_elements = Some(stripes.losses * chunk_bytes);
+        copy.kept = Kept::Made(Box::new(parities));
+        copy.own = Own::Here(Some(own));
+        Ok(())
+    }
+
+    /// The bytes of the states of all ranks of a group.
+    fn tell_lengths(
+        &mut self,
+        key: BlockKey,
+        number: u32,
+        group: &Group,
+        mine: u64,
+    ) -> Result<Vec<u64>, Error> {
+        let mut lengths = vec![mine; group.members.len()];
+        let tell = HOME + 2 * number;
+        let places: Vec<usize> = group.others().collect();
+        let receive = |engine: &mut Self, place: &usize| {
+            engine.receive_copy(key, tell, group.members[*place], AnyBuffer::of(vec![0_u64]))
+        };
+        let requests: Vec<usize> = places.iter().map(|place| receive(self, place)).collect();
+        for place in &places {
+            self.send_copy(key, tell, group.members[*place], AnyBuffer::of(vec![mine]));
+        }
+        for (place, request) in places.into_iter().zip(requests) {
+            lengths[place] = self.received::<u64>(key, request)?[0];
+        }
+        Ok(lengths)
+    }
+
+    /// Waits for a message of a block; what it has.
+    fn received<T: Element>(&mut self, key: BlockKey, request: usize) -> Result<Vec<T>, Error> {
+        self.wait_request(key, request, Timeout::Never);
+        self.contents(key).succeeded(request)?;
+        let buffer = self.contents(key).records[request].buffer();
+        let elements = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>());
+        elements.cloned().ok_or(Error::NoSuchRequest)
+    }
+
+    /// Brings a state back that is kept in a group's code: those who have theirs send all that they
+    /// have to those who lack it.
+    pub(super) fn decode<T: Element + Default>(
+        &mut self,
+        key: BlockKey,
+        number: u32,
+        found: &Found,
+    ) -> Result<Vec<T>, Error> {
+        let comm = self.block(key).comm;
+        let me = self.comm(comm).me;
+        let of_other_type = Error::StateType { slot: number };
+        let Some(group) = self.group(comm, found.redundancy) else {
+            return self.own_state(number).ok_or(of_other_type);
+        };
+        if found.lacks(me) {
+            return self.decode_own(key, number, &group, found);
+        }
+        let state = self.own_state::<T>(number).ok_or(of_other_type)?;
+        let mut copy = found.unchanged(number, state.len());
+        copy.lengths.clone_from(&self.job.copies.slot(number).lengths);
+        for rank in group.members.iter().filter(|rank| found.lacks(**rank)) {
+            let parities = self.job.copies.slot(number).kept.as_ref();
+            let parities = parities.map(|kept| kept.copy(0, kept.elements()));
+            let lengths = AnyBuffer::of(copy.lengths.clone());
+            self.send_copy(key, HOME + 2 * number, *rank, lengths);
+            self.send_copy(key, 2 * number, *rank, AnyBuffer::of(state.clone()));
+            let parities = parities.unwrap_or(AnyBuffer::nothing());
+            self.send_copy(key, HOME + 2 * number, *rank, parities);
+        }
+        self.contents_mut(key).copies.push(copy);
+        Ok(state)
+    }
+
+    /// Brings back the state that this rank lacks.
+    fn decode_own<T: Element + Default>(
+        &mut self,
+        key: BlockKey,
+        number: u32,
+        group: &Group,
+        found: &Found,
+    ) -> Result<Vec<T>, Error> {
+        let stripes = group.stripes;
+        let living = |place: &usize| !found.lacks(group.members[*place]);
+        let living: Vec<usize> = group.others().filter(living).collect();
+        let mut lengths = Vec::new();
+        for place in &living {
+            let blank = AnyBuffer::of(vec![0_u64; stripes.ranks]);
+            let told = self.receive_copy(key, HOME + 2 * number, group.members[*place], blank);
+            lengths = self.received::<u64>(key, told)?;
+        }
+        let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
+        let chunk_bytes = stripes.chunk_bytes(longest);
+        let mut requests = Vec::new();
+        for place in &living {
+            let rank = group.members[*place];
+            let state = AnyBuffer::of(vec![T::default(); found.of(rank).elements]);
+            let state = self.receive_copy(key, 2 * number, rank, state);
+            let parities = AnyBuffer::of(vec![0_u8; stripes.losses * chunk_bytes]);
+            requests.push((state, self.receive_copy(key, HOME + 2 * number, rank, parities)));
+        }
+        let mut states: Vec<Option<AnyBuffer>> = Vec::new();
+        states.resize_with(stripes.ranks, || None);
+        let mut parities = vec![None; stripes.ranks];
+        for (place, (state, parity)) in living.into_iter().zip(requests) {
+            states[place] = Some(AnyBuffer::of(self.received::<T>(key, state)?));
+            parities[place] = Some(self.received::<u8>(key, parity)?);
+        }
+        let bytes = |buffer: &AnyBuffer| buffer.bytes().map(|(_, bytes)| bytes.to_vec());
+        let states: Vec<Option<Vec<u8>>> =
+            states.iter().map(|state| state.as_ref().and_then(bytes)).collect();
+        let left = Left {
+            stripes,
+            chunk_bytes,
+            states: states.iter().map(Option::as_deref).collect(),
+            parities: parities.iter().map(Option::as_deref).collect(),
+        };
+        let (mut state, kept) = left.restore(group.at);
+        state.truncate(lengths.get(group.at).copied().unwrap_or(0) as usize);
+        let of_other_type = || Error::StateType { slot: number };
+        let blank = AnyBuffer::of(Vec::<T>::new());
+        let (place, _) = blank.bytes().ok_or_else(of_other_type)?;
+        let state = AnyBuffer::of_bytes(place, &state).and_then(AnyBuffer::into_vec::<T>);
+        let state = state.ok_or_else(of_other_type)?;
+        let mut copy = found.unchanged(number, state.len());
+        copy.lengths = lengths;
+        copy.own = Own::Here(Some(AnyBuffer::of(state.clone())));
+        (copy.kept_elements, copy.kept) = (Some(kept.len()), Kept::Here(AnyBuffer::of(kept)));
+        self.contents_mut(key).copies.push(copy);
+        Ok(state)
+    }
+}
