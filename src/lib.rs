@@ -95,8 +95,9 @@ pub use {
     error::Error,
     fault::{Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
-    protocol::{fused::Fusible, redundancy::Redundancy},
+    protocol::fused::Fusible,
     rank::{Rank, RankSet},
+    recovery::Redundancy,
     timeout::Timeout,
 };
 

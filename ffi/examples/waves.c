@@ -1,10 +1,11 @@
 /*
- * A wave on a ring that loses ranks and goes on with the same digits: partner copies.
+ * A wave on a ring that loses ranks and goes on with the same digits: protected states.
  *
  * Each step is a block with the exchange of borders, and with a copy of the state to the partner,
- * half of the ranks away. After a death the world is rebuilt, by spares of the launch or by new
- * processes, and every rank gets the state of the last commit. When a rank died together with its
- * partner all begin again.
+ * half of the ranks away; or, as `waves HOW 4 2`, with its chunks to a group of 4 ranks of which 2
+ * may be lost. After a death the world is rebuilt, by spares of the launch or by new processes, and
+ * every rank gets the state of the last commit. When more ranks died than that survives, all begin
+ * again.
  * `KILL_PLAN="10:2 -1:0"` kills rank 2 in step 10, and rank 0 when it restores its state.
  */
 #include <stdio.h>
@@ -21,6 +22,8 @@ struct state {
 static struct state own;
 static MPI_Comm world;
 static int is_replacement;
+/* The ranks of a group, and how many of them may be lost; 0 for partners. */
+static int group, losses;
 
 static void begin(int rank)
 {
@@ -49,6 +52,7 @@ static int decide(MPI_Request block, int count, MPI_Request *requests)
   code = FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER);
   for (k = 0; k < count; k++) FAMPI_Request_free(&requests[k]);
   if (code != FAMPI_SUCCESS) {
+    if (reported(block, FAMPI_ERR_TOO_MANY_LOST)) code = FAMPI_ERR_TOO_MANY_LOST;
     if (reported(block, FAMPI_ERR_STATE_LOST)) code = FAMPI_ERR_STATE_LOST;
     if (reported(block, FAMPI_ERR_NOTHING_PROTECTED)) code = FAMPI_ERR_NOTHING_PROTECTED;
     recover(&world);
@@ -100,6 +104,7 @@ static int step(int rank, int size)
       next.before[k] = own.now[k];
     }
     next.step++;
+    if (group > 0) FAMPI_Set_redundancy(block, FAMPI_REDUNDANCY_GROUP, group, losses);
     FAMPI_Protect(block, 0, &next, sizeof next, MPI_BYTE);
   }
   if (decide(block, 4, requests) != FAMPI_SUCCESS) return 0;
@@ -111,6 +116,10 @@ int main(int argc, char **argv)
 {
   int rank, size, has_state, k;
   MPI_Init(&argc, &argv);
+  if (argc > 3) {
+    group = atoi(argv[2]);
+    losses = atoi(argv[3]);
+  }
   world = enter_world(argv, &is_replacement);
   MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);

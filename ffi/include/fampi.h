@@ -103,6 +103,11 @@
 #define FAMPI_ERR_NOT_AGREED 262144014
 
 /*
+ More ranks failed than a state was kept for.
+ */
+#define FAMPI_ERR_TOO_MANY_LOST 262144015
+
+/*
  A code for applications: a fault that trying again may cure.
  */
 #define FAMPI_ERR_TRANSIENT 262144120
@@ -218,6 +223,21 @@
  A recovery in which survivors move together, and replacements come behind them.
  */
 #define FAMPI_RECOVERY_MERGE 2
+
+/*
+ States that are protected are kept by their rank alone: a rank that dies takes its state along.
+ */
+#define FAMPI_REDUNDANCY_OWN 0
+
+/*
+ States that are protected are kept at a partner, half of the ranks further on.
+ */
+#define FAMPI_REDUNDANCY_PARTNER 1
+
+/*
+ States that are protected are kept in a code over groups of ranks.
+ */
+#define FAMPI_REDUNDANCY_GROUP 2
 
 /*
  The report of a block, which is the program's until `FAMPI_Report_free`.
@@ -596,15 +616,27 @@ int FAMPI_TryBlock_interrupt(MPI_Request tb_request);
 const char *FAMPI_Error_string(int code);
 
 /*
- Protects the state of this rank, in a global block that is not finished: a copy goes to the
- partner, half of the ranks further on, and is valid with the block's commit, on all ranks or on
- none; until then the previous one is. All ranks call it, in the same order. The state is taken
- at once, so that its memory may change.
+ Says where states are kept that are protected from now on in a global block that is not
+ finished; without this call at a partner. All ranks say the same. With `FAMPI_REDUNDANCY_GROUP`
+ a group has at least `ranks` ranks, 2 or more, and survives the loss of `losses` of them, 1 or
+ more and fewer than `ranks`: by an exclusive or if it is 1, and by a code of Reed and Solomon
+ otherwise. Both numbers are ignored with the others. Local.
+
+ Returns `FAMPI_ERR_REQUEST` and `FAMPI_ERR_STATE` as `FAMPI_Protect`; `FAMPI_ERR_ARG`.
+ */
+int FAMPI_Set_redundancy(MPI_Request tb_request, int redundancy, int ranks, int losses);
+
+/*
+ Protects the state of this rank, in a global block that is not finished: it goes to where the
+ block keeps states (`FAMPI_Set_redundancy`), by default to the partner, half of the ranks
+ further on, and is valid with the block's commit, on all ranks or on none; until then the
+ previous one is. All ranks call it, in the same order. The state is taken at once, so that its
+ memory may change.
 
  `slot`, from 0 to 63, says which of several states it is; each may be of any length, which
  stays the same on one communicator. The type has no gaps. The call waits until the blocks that
  were started before on this communicator are decided, and, the first time on a communicator,
- for the partner's length.
+ for the lengths of others.
 
  Returns `FAMPI_ERR_REQUEST` for anything but a global block, `FAMPI_ERR_STATE` for a finished
  one, or when an earlier one is not; `FAMPI_ERR_COUNT` for a negative number, or for another

@@ -98,7 +98,13 @@ class Block {
   /* Raises a fault of the application. */
   void raise_error(int code) { check(FAMPI_Request_raise_error(request_, code)); }
 
-  /* Protects a state, whose copy at the partner rank is valid with the block's commit. */
+  /* Says where states are kept that are protected from now on: FAMPI_REDUNDANCY_PARTNER and so on. */
+  void set_redundancy(int redundancy, int ranks = 0, int losses = 0)
+  {
+    check(FAMPI_Set_redundancy(request_, redundancy, ranks, losses));
+  }
+
+  /* Protects a state; what others keep of it is valid with the block's commit. */
   template <class T>
   void protect(int slot, const T *state, int count)
   {

@@ -1,8 +1,8 @@
-//! Partner copies: the state of a rank survives it, and comes back with the digits it had.
+//! Protected states: that of a rank survives it, and comes back with the digits it had.
 //!
 //! ```text
-//! protect    state of rank r ── copy ──▶ rank r + n/2      valid with the block's commit
-//! restore    the last one, after a rebuild, on all ranks   from their own memory, or the partner's
+//! protect    state of rank r ──▶ rank r + n/2, or a code   valid with the block's commit
+//! restore    the last one, after a rebuild, on all ranks   from the own memory, or others'
 //! inherit    that of a dead rank, after a shrink           at its partner
 //! ```
 
@@ -11,7 +11,7 @@ use std::{
     slice,
 };
 
-use fampi_core::{MAX_SLOTS, guest::GuestBlock};
+use fampi_core::{MAX_SLOTS, Redundancy, guest::GuestBlock};
 use mpi::ffi::{self, MPI_Aint, MPI_Datatype, MPI_Request};
 
 use crate::{
@@ -58,15 +58,52 @@ fn bytes(count: c_int, datatype: MPI_Datatype) -> Result<(usize, usize)> {
     Ok((count.checked_mul(each).ok_or(FAMPI_ERR_COUNT)?, each))
 }
 
-/// Protects the state of this rank, in a global block that is not finished: a copy goes to the
-/// partner, half of the ranks further on, and is valid with the block's commit, on all ranks or on
-/// none; until then the previous one is. All ranks call it, in the same order. The state is taken
-/// at once, so that its memory may change.
+/// States that are protected are kept by their rank alone: a rank that dies takes its state along.
+pub const FAMPI_REDUNDANCY_OWN: c_int = 0;
+/// States that are protected are kept at a partner, half of the ranks further on.
+pub const FAMPI_REDUNDANCY_PARTNER: c_int = 1;
+/// States that are protected are kept in a code over groups of ranks.
+pub const FAMPI_REDUNDANCY_GROUP: c_int = 2;
+
+/// Says where states are kept that are protected from now on in a global block that is not
+/// finished; without this call at a partner. All ranks say the same. With `FAMPI_REDUNDANCY_GROUP`
+/// a group has at least `ranks` ranks, 2 or more, and survives the loss of `losses` of them, 1 or
+/// more and fewer than `ranks`: by an exclusive or if it is 1, and by a code of Reed and Solomon
+/// otherwise. Both numbers are ignored with the others. Local.
+///
+/// Returns `FAMPI_ERR_REQUEST` and `FAMPI_ERR_STATE` as `FAMPI_Protect`; `FAMPI_ERR_ARG`.
+#[unsafe(no_mangle)]
+pub extern "C" fn FAMPI_Set_redundancy(
+    tb_request: MPI_Request,
+    redundancy: c_int,
+    ranks: c_int,
+    losses: c_int,
+) -> c_int {
+    enter_started(|known| {
+        let block = open_block(known, tb_request)?;
+        let redundancy = match redundancy {
+            FAMPI_REDUNDANCY_OWN => Redundancy::Own,
+            FAMPI_REDUNDANCY_PARTNER => Redundancy::Partner,
+            FAMPI_REDUNDANCY_GROUP if losses >= 1 && losses < ranks => {
+                Redundancy::Group { ranks: ranks.cast_unsigned(), losses: losses.cast_unsigned() }
+            }
+            _ => return Err(FAMPI_ERR_ARG),
+        };
+        known.guest.set_redundancy(block, redundancy);
+        Ok(())
+    })
+}
+
+/// Protects the state of this rank, in a global block that is not finished: it goes to where the
+/// block keeps states (`FAMPI_Set_redundancy`), by default to the partner, half of the ranks
+/// further on, and is valid with the block's commit, on all ranks or on none; until then the
+/// previous one is. All ranks call it, in the same order. The state is taken at once, so that its
+/// memory may change.
 ///
 /// `slot`, from 0 to 63, says which of several states it is; each may be of any length, which
 /// stays the same on one communicator. The type has no gaps. The call waits until the blocks that
 /// were started before on this communicator are decided, and, the first time on a communicator,
-/// for the partner's length.
+/// for the lengths of others.
 ///
 /// Returns `FAMPI_ERR_REQUEST` for anything but a global block, `FAMPI_ERR_STATE` for a finished
 /// one, or when an earlier one is not; `FAMPI_ERR_COUNT` for a negative number, or for another

@@ -6,9 +6,11 @@ use crate::{
     error::Error,
     fault::FaultCode,
     native::Element,
-    protocol::redundancy::Redundancy,
     rank::{Rank, RankSet},
-    recovery::copies::{Length, MAX_SLOTS},
+    recovery::{
+        Redundancy,
+        copies::{Length, MAX_SLOTS},
+    },
     seam::{
         buffer::{AnyBuffer, Buffer},
         entry::Entry,
@@ -184,10 +186,10 @@ impl TryBlock {
         self.engine().borrow_mut().contents_mut(self.key).redundancy = redundancy;
     }
 
-    /// Protects a state of this rank: a copy of it goes to where the block keeps states
-    /// ([`Self::set_redundancy`]), and is valid with this block's commit, on all ranks or on none. Every rank calls it, in a global block of
-    /// the world, or of a communicator shrunk from it, with the same number and, on one
-    /// communicator, always the same length of its own.
+    /// Protects a state of this rank: it goes to where the block keeps states
+    /// ([`Self::set_redundancy`]), and is valid with this block's commit, on all ranks or on none.
+    /// Every rank calls it, in a global block of the world, or of a communicator shrunk from it,
+    /// with the same number and, on one communicator, always the same length of its own.
     ///
     /// Waits, the first time on a communicator, for the lengths of others, without a limit; a death
     /// or a rank that leaves the block ends it.
@@ -243,9 +245,9 @@ impl TryBlock {
     }
 
     /// Brings back the state with this number as of its last commit, after a rebuild: from this
-    /// rank's own copy, or from what others keep of it when this rank is a replacement. Every rank of the
-    /// world calls it, in a global block of the world; it counts with the block's commit. In a
-    /// block of a shrunk communicator it is the own copy, without a message. Waits for others
+    /// rank's own copy, or from what others keep of it when this rank is a replacement. Every rank
+    /// of the world calls it, in a global block of the world; it counts with the block's commit. In
+    /// a block of a shrunk communicator it is the own copy, without a message. Waits for others
     /// without a limit; a death or a rank that leaves the block ends it.
     ///
     /// # Errors

@@ -2,7 +2,9 @@
 
 use super::TryBlock;
 use crate::{
-    error::Error, native::Element, protocol::redundancy::Redundancy, recovery::interval::Interval,
+    error::Error,
+    native::Element,
+    recovery::{Redundancy, interval::Interval},
 };
 
 /// What a rank must not lose: how it is protected, and how it comes back.
@@ -23,8 +25,8 @@ pub trait State {
     }
 
     /// Where the state is kept beside its rank, and so which losses it survives; on all ranks
-    /// alike. By default at a partner. For some slots of a state [`Self::protect`] may say otherwise
-    /// by [`TryBlock::set_redundancy`].
+    /// alike. By default at a partner. For some slots [`Self::protect`] may say otherwise by
+    /// [`TryBlock::set_redundancy`].
     fn redundancy(&self) -> Redundancy {
         Redundancy::default()
     }

@@ -1,7 +1,7 @@
 //! Protected states: each kept by its rank and by others, valid with a commit.
 //!
 //! Where it is kept beside its rank, [`Redundancy`] says: at a partner, of which this file tells;
-//! in a code over a group of ranks ([`coded`](super::coded)); or nowhere.
+//! in a code over a group of ranks (`coded.rs`); or nowhere.
 //!
 //! The partner of rank r is rank r + n/2 (modulo n), so that neighbours, which often share a
 //! node, do not keep each other's copies. A copy travels inside a block and becomes valid with
@@ -342,8 +342,8 @@ impl Engine {
         self.own_state(number).ok_or(Error::StateType { slot: number })
     }
 
-    /// The copy that we keep of a rank which is no member of the block's communicator any more. What
-    /// is not kept at partners is lost.
+    /// The copy that we keep of a rank which is no member of the block's communicator any more.
+    /// What is not kept at partners is lost.
     pub(crate) fn inherit<T: Element>(
         &mut self,
         key: BlockKey,

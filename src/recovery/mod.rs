@@ -30,7 +30,7 @@ use crate::{
     rank::RankSet,
 };
 
-pub use crate::protocol::roster::Placement;
+pub use crate::protocol::{redundancy::Redundancy, roster::Placement};
 
 /// How many attempts a recovery gets; each but the last ended by a further failure.
 pub const MAX_ATTEMPTS: u32 = 16;

@@ -106,6 +106,30 @@ fn protected_states_come_back_with_the_same_digits() {
 }
 
 #[test]
+fn states_in_codes_over_groups_come_back_with_the_same_digits() {
+    let run = |ranks: u32, spares: u32, code: [&'static str; 2], kills: &str| {
+        let launch = Launch::new(waves(), ranks).spares(spares);
+        launch.words(["rebuild"]).words(code).variable("KILL_PLAN", &kills).run()
+    };
+    let (xor, solomon) = (["3", "1"], ["6", "2"]);
+    for (ranks, spares, code, kills) in [
+        (4, 0, xor, "10:2"),
+        (6, 1, xor, "7:1 7:2 12:0"),
+        (6, 2, solomon, "7:1 7:4 12:0 12:3"),
+        (6, 0, solomon, "9:5 -1:0"),
+    ] {
+        let undisturbed = run(ranks, 0, code, "");
+        let recovered = run(ranks, spares, code, kills);
+        assert_eq!(recovered.sorted_lines(), undisturbed.sorted_lines(), "{kills}: {recovered}");
+        assert_eq!(recovered.status, 0, "{recovered}");
+    }
+    // Ranks 0, 2 and 4 are a group.
+    let again = run(6, 3, xor, "9:2 9:4");
+    let said = again.output.lines().filter(|line| line.contains("than a state was kept for"));
+    assert_eq!(said.count(), 6, "{again}");
+}
+
+#[test]
 fn spares_of_the_launch_take_the_places_of_the_dead() {
     let four = [
         Plan("rebuild", 1, "10:2"),

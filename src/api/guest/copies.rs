@@ -1,9 +1,21 @@
 //! Copies of states, for programs that own their MPI.
 
 use super::{Guest, GuestBlock};
-use crate::{engine::Engine, error::Error, fault::FaultCode, rank::Rank, recovery::copies::Length};
+use crate::{
+    engine::Engine,
+    error::Error,
+    fault::FaultCode,
+    rank::Rank,
+    recovery::{Redundancy, copies::Length},
+};
 
 impl Guest {
+    /// Says where states are kept that are protected in this block from now on; see
+    /// [`crate::TryBlock::set_redundancy`].
+    pub fn set_redundancy(&mut self, block: GuestBlock, redundancy: Redundancy) {
+        self.engine.contents_mut(block.0).redundancy = redundancy;
+    }
+
     /// Protects bytes of this process in a block that is not finished: a copy goes to the partner
     /// rank, and counts with the block's commit. All ranks do so, in the same order.
     ///
