@@ -1,6 +1,7 @@
 //! The bytes of a code over a group: parities of chunks, and what was lost from what is left.
 
 use alloc::{borrow::Cow, vec, vec::Vec};
+use core::ops::Range;
 
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 
@@ -8,6 +9,9 @@ use crate::protocol::redundancy::{Part, Stripes};
 
 /// What only a mistake of ours can make wrong: the number and the length of shards.
 const SHARDS: &str = "the code has as many shards of one length as it was told";
+
+/// The bytes of a piece.
+const PIECE: usize = 8192;
 
 /// What is left of a group: the state of each rank, and its parities one after the other; nothing
 /// of those that are lost.
@@ -18,24 +22,36 @@ pub(super) struct Left<'a> {
     pub(super) parities: Vec<Option<&'a [u8]>>,
 }
 
-/// The parity with this number of chunks that have one length.
-pub(super) fn parity(stripes: Stripes, chunks: &[&[u8]], number: usize) -> Vec<u8> {
+/// Appends the parity with this number of chunks that have one length.
+pub(super) fn parity(stripes: Stripes, chunks: &[&[u8]], number: usize, parity: &mut Vec<u8>) {
+    let (bytes, begin) = (chunks[0].len(), parity.len());
     if stripes.losses == 1 {
-        let mut sum = chunks[0].to_vec();
-        chunks[1..].iter().for_each(|chunk| add(&mut sum, chunk));
-        return sum;
+        parity.extend_from_slice(chunks[0]);
+        chunks[1..].iter().for_each(|chunk| add(&mut parity[begin..], chunk));
+        return;
     }
-    let bytes = chunks[0].len();
-    if bytes == 0 {
-        return Vec::new();
+    let mut encoder = None;
+    for piece in pieces(bytes) {
+        let (ranks, losses) = (stripes.chunks(), stripes.losses);
+        let encoder = match &mut encoder {
+            Some((encoder, length)) if *length == piece.len() => encoder,
+            _ => {
+                let new = ReedSolomonEncoder::new(ranks, losses, piece.len()).expect(SHARDS);
+                &mut encoder.insert((new, piece.len())).0
+            }
+        };
+        for chunk in chunks {
+            encoder.add_original_shard(&chunk[piece.clone()]).expect(SHARDS);
+        }
+        let encoded = encoder.encode().expect(SHARDS);
+        parity.extend_from_slice(encoded.recovery(number).expect(SHARDS));
     }
-    let mut encoder =
-        ReedSolomonEncoder::new(stripes.chunks(), stripes.losses, bytes).expect(SHARDS);
-    for chunk in chunks {
-        encoder.add_original_shard(chunk).expect(SHARDS);
-    }
-    let encoded = encoder.encode().expect(SHARDS);
-    encoded.recovery(number).expect(SHARDS).to_vec()
+}
+
+/// Where the pieces lie that a chunk is coded in, one after the other: those of all chunks fit into
+/// a cache.
+fn pieces(bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..bytes).step_by(PIECE).map(move |begin| begin..(begin + PIECE).min(bytes))
 }
 
 /// Adds bytes to others: without a carry, bit by bit.
@@ -54,15 +70,12 @@ impl Left<'_> {
         }
         for stripe in 0..stripes.ranks {
             let chunks = self.chunks(stripe);
-            let (all, at) = match stripes.part(stripe, lost) {
-                Part::Chunk(chunk) => (&mut state, chunk),
-                Part::Parity(parity) => (&mut parities, parity),
-            };
-            let found = match stripes.part(stripe, lost) {
-                Part::Chunk(chunk) => chunks[chunk].to_vec(),
+            let (all, at, found) = match stripes.part(stripe, lost) {
+                Part::Chunk(chunk) => (&mut state, chunk, chunks[chunk].to_vec()),
                 Part::Parity(number) => {
-                    let chunks: Vec<&[u8]> = chunks.iter().map(|chunk| &**chunk).collect();
-                    parity(stripes, &chunks, number)
+                    let (mut found, refs) = (Vec::new(), refs(&chunks));
+                    parity(stripes, &refs, number, &mut found);
+                    (&mut parities, number, found)
                 }
             };
             all[at * bytes..(at + 1) * bytes].copy_from_slice(&found);
@@ -91,23 +104,32 @@ impl Left<'_> {
             found.iter().flatten().for_each(|chunk| add(&mut sum, chunk));
             return found.into_iter().map(|it| it.unwrap_or(Cow::Owned(sum.clone()))).collect();
         }
-        let mut decoder =
-            ReedSolomonDecoder::new(stripes.chunks(), stripes.losses, bytes).expect(SHARDS);
-        for (number, chunk) in found.iter().enumerate() {
-            if let Some(chunk) = chunk {
-                decoder.add_original_shard(number, chunk).expect(SHARDS);
+        let mut made = vec![Vec::with_capacity(bytes); stripes.chunks()];
+        for piece in pieces(bytes) {
+            let (ranks, losses) = (stripes.chunks(), stripes.losses);
+            let mut decoder = ReedSolomonDecoder::new(ranks, losses, piece.len()).expect(SHARDS);
+            for (number, chunk) in found.iter().enumerate() {
+                if let Some(chunk) = chunk {
+                    decoder.add_original_shard(number, &chunk[piece.clone()]).expect(SHARDS);
+                }
+            }
+            for number in 0..losses {
+                if let Some(parity) = parity(number) {
+                    decoder.add_recovery_shard(number, &parity[piece.clone()]).expect(SHARDS);
+                }
+            }
+            let decoded = decoder.decode().expect(SHARDS);
+            for (number, restored) in decoded.restored_original_iter() {
+                made[number].extend_from_slice(restored);
             }
         }
-        for number in 0..stripes.losses {
-            if let Some(parity) = parity(number) {
-                decoder.add_recovery_shard(number, parity).expect(SHARDS);
-            }
-        }
-        let decoded = decoder.decode().expect(SHARDS);
-        let made = |number: usize| decoded.restored_original(number).expect(SHARDS).to_vec();
-        let all = found.into_iter().enumerate();
-        all.map(|(number, it)| it.unwrap_or_else(|| Cow::Owned(made(number)))).collect()
+        let all = found.into_iter().zip(made);
+        all.map(|(it, made)| it.unwrap_or(Cow::Owned(made))).collect()
     }
+}
+
+fn refs<'a>(chunks: &'a [Cow<'_, [u8]>]) -> Vec<&'a [u8]> {
+    chunks.iter().map(|chunk| &**chunk).collect()
 }
 
 /// These bytes, and zeros up to this length.
@@ -132,17 +154,17 @@ mod tests {
     /// The parities of each rank.
     fn encoded(stripes: Stripes, states: &[Vec<u8>], bytes: usize) -> Vec<Vec<u8>> {
         let of = |rank: usize| {
-            let each = (0..stripes.losses).flat_map(|number| {
+            let mut all = Vec::new();
+            for number in 0..stripes.losses {
                 let stripe = stripes.stripe(rank, number);
                 let chunk = |at: usize| {
                     let state = &states[stripes.rank(stripe, Part::Chunk(at))];
-                    padded(&state[Stripes::chunk(at, bytes, state.len())], bytes).into_owned()
+                    padded(&state[Stripes::chunk(at, bytes, state.len())], bytes)
                 };
-                let chunks: Vec<Vec<u8>> = (0..stripes.chunks()).map(chunk).collect();
-                let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
-                parity(stripes, &chunks, number)
-            });
-            each.collect()
+                let chunks: Vec<Cow<'_, [u8]>> = (0..stripes.chunks()).map(chunk).collect();
+                parity(stripes, &refs(&chunks), number, &mut all);
+            }
+            all
         };
         (0..stripes.ranks).map(of).collect()
     }
@@ -186,7 +208,9 @@ mod tests {
     #[test]
     fn states_without_bytes_are_restored_to_nothing() {
         let stripes = Stripes { ranks: 4, losses: 2 };
-        assert!(parity(stripes, &[&[], &[]], 1).is_empty());
+        let mut none = Vec::new();
+        parity(stripes, &[&[], &[]], 1, &mut none);
+        assert!(none.is_empty());
         let (states, parities) = (vec![None, Some(&[][..]), None, Some(&[][..])], vec![None; 4]);
         let left = Left { stripes, chunk_bytes: 0, states, parities };
         assert_eq!(left.restore(0), (Vec::new(), Vec::new()));

@@ -53,8 +53,8 @@ struct Parities {
 }
 
 impl Parities {
-    /// The parity with this number, of messages by the places of those who have sent them.
-    fn parity(&self, number: usize, messages: &[Vec<u8>]) -> Vec<u8> {
+    /// Appends the parity with this number, of messages by the places of those who have sent them.
+    fn parity(&self, number: usize, messages: &[Vec<u8>], parity: &mut Vec<u8>) {
         let Self { stripes, at, chunk_bytes: bytes, .. } = *self;
         let stripe = stripes.stripe(at, number);
         let chunk = |chunk: usize| {
@@ -64,7 +64,7 @@ impl Parities {
             &messages[from][begin..begin + bytes]
         };
         let chunks: Vec<&[u8]> = (0..stripes.chunks()).map(chunk).collect();
-        code::parity(stripes, &chunks, number)
+        code::parity(stripes, &chunks, number, parity);
     }
 }
 
@@ -94,8 +94,9 @@ impl Make for Parities {
             }
             return Some(AnyBuffer::of(sum));
         }
-        let parities = 0..self.stripes.losses;
-        let all: Vec<u8> = parities.flat_map(|number| self.parity(number, &messages)).collect();
+        let mut all = reuse::<u8>(idle, self.stripes.losses * self.chunk_bytes);
+        all.clear();
+        (0..self.stripes.losses).for_each(|number| self.parity(number, &messages, &mut all));
         idle.extend(messages.into_iter().map(AnyBuffer::of));
         Some(AnyBuffer::of(all))
     }

@@ -40,6 +40,10 @@ pub(crate) enum Benchmark {
     /// The cost of collectives over the living, once a rank has died, against MPI's own on a
     /// shrunken communicator in the same run
     Living(Options),
+    /// The cost of protecting states at a partner and in codes over groups, against a copy in
+    /// memory and a plain exchange of the same bytes in the same run
+    #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
+    Data(States),
     /// What blocks cost LULESH, against the plain program in the same run
     #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
     Lulesh(Spread),
@@ -73,6 +77,18 @@ pub(crate) struct Spread {
     /// The hosts to use as nodes, by `ssh`
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', requires = "nodes")]
     hosts: Vec<String>,
+}
+
+/// A measurement of states.
+#[derive(Args)]
+pub(crate) struct States {
+    #[command(flatten)]
+    options: Options,
+    /// The sizes of the state of each rank, in MiB
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16",
+          value_parser = whole(1_u32..=1024, "sizes from 1 to 1024, as in 1,16"),
+          allow_negative_numbers = true)]
+    mib: Vec<u32>,
 }
 
 /// A measuring program that prints its own rows, one launch for each number of ranks.
@@ -136,6 +152,14 @@ const MINIFE: Measurement = Measurement {
     deaths: 0,
 };
 
+const DATA: Measurement = Measurement {
+    program: "data",
+    package: None,
+    columns: "ranks,mib,level,phase,median_ms,mib_per_s,ratio_to_memcpy,ratio_to_exchange",
+    header: &["ranks", "MiB", "level", "phase", "median/ms", "MiB/s", "/ memcpy", "/ exchange"],
+    deaths: 0,
+};
+
 const SORT: Measurement = Measurement {
     program: "sort",
     package: Some("hyperquicksort"),
@@ -152,6 +176,11 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         Benchmark::Block(options) => measure(workspace, &BLOCK, options),
         Benchmark::Agree(options) => measure(workspace, &AGREE, options),
         Benchmark::Living(options) => measure(workspace, &LIVING, options),
+        Benchmark::Data(states) => {
+            let mut options = states.options.clone();
+            options.arguments.extend(states.mib.iter().map(ToString::to_string));
+            measure(workspace, &DATA, &options)
+        }
         Benchmark::Lulesh(spread) => measure_spread(workspace, &LULESH, spread),
         Benchmark::Minife(spread) => measure_spread(workspace, &MINIFE, spread),
         Benchmark::Sort(options) => measure(workspace, &SORT, options),

@@ -12,7 +12,7 @@ use crate::launcher;
 pub(crate) type Row = Vec<String>;
 
 /// What a measurement is told.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Options {
     /// Numbers of ranks to measure with
     #[arg(short = 'n', long, value_name = "N,…", value_delimiter = ',', default_value = "2,4,8",
