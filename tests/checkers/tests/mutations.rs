@@ -32,7 +32,7 @@ use fampi_kit::hushed::{first_wrong, hush, hushed};
 use stateright::Model;
 
 /// Seeds given to the swarm of machines for each bug that a search has caught, and for the others.
-const SEEDS: [u64; 2] = [2_000, 20_000];
+const SEEDS: [u64; 2] = [2_000, 5_000];
 
 /// Jobs of whole programs, of both kinds, given to each bug, and to those that nobody has caught
 /// then.
