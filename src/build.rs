@@ -17,6 +17,7 @@ const VARIABLES: [&str; 4] = ["MPICC", "LIBCLANG_PATH", "CLANG_PATH", "BINDGEN_E
 
 fn main() {
     println!("cargo::rerun-if-changed=src/build.rs");
+    println!("cargo::rustc-check-cfg=cfg(mpich)");
     for name in VARIABLES {
         println!("cargo::rerun-if-env-changed={name}");
     }
@@ -49,7 +50,7 @@ fn lacking_of_mpi() -> Option<String> {
     }
     let version = said_by(&mpicc, &["--showme:version"]).unwrap_or_default();
     let Some((_, number)) = version.split_once("Open MPI ") else {
-        return Some(format!("{name} is not of Open MPI, and fampi needs Open MPI 5"));
+        return lacking_of_mpich(&mpicc);
     };
     let major = number.split('.').next().and_then(|it| it.trim_start_matches('v').parse().ok());
     if major.is_some_and(|major: u32| major < 5) {
@@ -64,6 +65,23 @@ fn lacking_of_mpi() -> Option<String> {
     let extensions = folders.iter().find_map(|it| fs::read_to_string(it.join("mpi-ext.h")).ok());
     let without = extensions.is_none_or(|text| !text.contains("OMPI_HAVE_MPI_EXT_FTMPI"));
     without.then(|| format!("the MPI of {name} is built without fault tolerance (ULFM)"))
+}
+
+/// Chooses the room of MPICH, if it is one.
+fn lacking_of_mpich(mpicc: &Path) -> Option<String> {
+    let name = mpicc.display();
+    let macros = said_by(mpicc, &["-E", "-dM", "-x", "c", "-include", "mpi.h", "/dev/null"]);
+    let macros = macros.unwrap_or_default();
+    let version = macros.lines().find_map(|line| line.strip_prefix("#define MPICH_VERSION "));
+    let Some(version) = version.map(|text| text.trim_matches('"')) else {
+        return Some(format!(
+            "{name} is of no MPI that is known: fampi needs Open MPI 5 or MPICH 5"
+        ));
+    };
+    println!("cargo::rustc-cfg=mpich");
+    let major = version.split('.').next().and_then(|it| it.parse::<u32>().ok());
+    let is_old = major.is_some_and(|major| major < 5);
+    is_old.then(|| format!("{name} is of MPICH {version}, and fampi needs MPICH 5"))
 }
 
 /// The folder of libclang, where the generator looks for it.

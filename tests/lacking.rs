@@ -62,6 +62,12 @@ impl World {
 
     /// What the script complains of when one of its variables names this file.
     fn complaints(&self, variable: &str, file: &str) -> Vec<String> {
+        let said = self.said(variable, file);
+        let said = said.lines().filter_map(|line| line.strip_prefix("cargo::error="));
+        said.map(str::to_owned).collect()
+    }
+
+    fn said(&self, variable: &str, file: &str) -> String {
         let mut script = Command::new(self.path("script"));
         script.env("CARGO_FEATURE_MPI", "1").env_remove("BINDGEN_EXTRA_CLANG_ARGS");
         for (name, file) in [("MPICC", "mpicc"), ("LIBCLANG_PATH", "lib"), ("CLANG_PATH", "clang")]
@@ -70,9 +76,7 @@ impl World {
         }
         let output = script.env(variable, self.path(file)).output().expect("the script starts");
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let said = said.lines().filter_map(|line| line.strip_prefix("cargo::error="));
-        said.map(str::to_owned).collect()
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
 
@@ -92,11 +96,13 @@ fn what_a_build_lacks_is_said_in_one_sentence() {
     world.program("mpicc-bare", &open_mpi("5.0.9", &world.path("empty")));
     world.program("mpicc-no-ft", &open_mpi("5.0.9", &world.path("no-ft")));
     world.program("mpicc-other", "echo gcc: no input files; exit 1");
+    world.program("mpicc-mpich-4", &mpich("4.3.0"));
     world.program("clang-bare", "exit 1");
     assert_eq!(world.complaints("UNUSED", "none"), [""; 0]);
     for (variable, file, words) in [
         ("MPICC", "no-such-file", "there is no MPI: "),
-        ("MPICC", "mpicc-other", "is not of Open MPI, and fampi needs Open MPI 5: "),
+        ("MPICC", "mpicc-other", "is of no MPI that is known: fampi needs Open MPI 5 or MPICH 5: "),
+        ("MPICC", "mpicc-mpich-4", "is of MPICH 4.3.0, and fampi needs MPICH 5: "),
         ("MPICC", "mpicc-4", "is of Open MPI 4.1.6, and fampi needs Open MPI 5: "),
         ("MPICC", "mpicc-bare", "the headers of MPI are not installed: "),
         ("MPICC", "mpicc-no-ft", "is built without fault tolerance (ULFM): "),
@@ -108,6 +114,21 @@ fn what_a_build_lacks_is_said_in_one_sentence() {
         let [complaint] = &complaints[..] else { panic!("{file}: {complaints:?}") };
         assert!(complaint.contains(words) && complaint.ends_with(ADVICE), "{file}: {complaint}");
     }
+}
+
+/// One that preprocesses, as MPICH's does.
+fn mpich(version: &str) -> String {
+    let define = format!("#define MPICH_VERSION \"{version}\"");
+    format!("case $1 in -E) echo '{define}';; *) exit 1;; esac")
+}
+
+#[test]
+fn an_mpich_lacks_nothing_and_is_what_the_crate_is_built_for() {
+    let world = World::new("mpich");
+    world.program("mpicc-mpich", &mpich("5.0.2"));
+    assert_eq!(world.complaints("MPICC", "mpicc-mpich"), [""; 0]);
+    let is_chosen = |file| world.said("MPICC", file).contains("cargo::rustc-cfg=mpich\n");
+    assert!(is_chosen("mpicc-mpich") && !is_chosen("mpicc"));
 }
 
 #[test]

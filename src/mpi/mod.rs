@@ -1,4 +1,4 @@
-//! The real world: Open MPI with ULFM behind the trait [`Platform`].
+//! The real world: Open MPI with ULFM, or MPICH, behind the trait [`Platform`].
 //!
 //! With `native`, the only module with `unsafe`. Its rooms each name only those below them, as
 //! a test checks; no files of them import each other in a circle.
@@ -11,6 +11,7 @@
 //! deaths       seen by the watcher, or told by an observer; then told to MPI
 //! this_mpi     which MPI it is: its peculiarities, by what they are asked for
 //! openmpi5     those of Open MPI 5, a file for each defect
+//! mpich        those of MPICH 5, where the crate is built for that
 //! calls        one checked function for each call of MPI
 //! node         what this process finds on its node, without MPI
 //! ```
@@ -23,8 +24,18 @@ mod calls;
 mod deaths;
 mod facts;
 mod lifecycle;
+#[cfg(mpich)]
+#[allow(
+    clippy::unused_self,
+    clippy::unnecessary_wraps,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the functions of Open MPI's room, which need more"
+)]
+mod mpich;
 mod node;
+#[cfg(not(mpich))]
 mod openmpi5;
+#[cfg_attr(mpich, allow(clippy::trivially_copy_pass_by_ref, reason = "no request is kept"))]
 mod operations;
 mod this_mpi;
 mod transport;
@@ -158,6 +169,7 @@ impl Platform for MpiPlatform {
     #[inline]
     fn idle(&mut self, until: Option<Duration>, how: Idle) {
         self.watch();
+        this_mpi::when_idle();
         if how == Idle::Parked {
             let left = until.map_or(NAP, |until| until.saturating_sub(self.now()));
             thread::sleep(left.min(NAP));

@@ -1,10 +1,11 @@
 //! The MPI that this process runs with, as far as it is not as the standard says.
 //!
 //! What the other rooms ask of it has names of its own here, after the moment or the question; the
-//! room of that MPI, [`openmpi5`], answers. A second MPI has a room beside it, and this file is
-//! where one of them is chosen: by a feature when this crate is built for one MPI, or by functions
-//! that ask the library. No other file needs an `if`.
+//! room of that MPI answers, [`openmpi5`] or [`mpich`]. One of them is chosen here, by the MPI that
+//! this crate is built for, which the build script finds out. No other file needs an `if`.
 
+pub(super) use super::node::unreported_exit;
+#[cfg(not(mpich))]
 pub(super) use super::openmpi5::{
     agree_on_self::can_agree,
     failed_lists::may_be_listed,
@@ -12,14 +13,24 @@ pub(super) use super::openmpi5::{
     init_state::{Start, init_state},
     inject_failure,
     kept_requests::{Free, Keeping, Seen},
-    launch_census,
+    know, launch_census,
     leaders_answer::{Leader, Linking, while_linking},
     matched_wildcards::protect as protect_receive,
     mend_end as before_finalize, mend_initialised as after_init, mend_library as when_loaded,
     request_origin::origin,
     romio::choose as prepare_files,
     shared_machine::yield_when_idle,
-    spawn_lookup, unreported_exit,
+    spawn_lookup,
     used_numbers::for_ever,
-    version, was_spawned,
+    version, was_spawned, when_idle,
+};
+
+#[cfg(mpich)]
+pub(super) use super::mpich::{
+    Leader, Linking, Start, after_init, before_creation, before_finalize, can_agree, for_ever,
+    init_state,
+    kept_requests::{Free, Keeping, Seen},
+    know, launch_census, list_of_the_dead as inject_failure, may_be_listed, origin, prepare_files,
+    protect_receive, spawn_lookup, version, was_spawned, when_idle, when_loaded, while_linking,
+    yield_when_idle,
 };

@@ -6,8 +6,17 @@ use crate::source::{Source, branches, line_of, words};
 
 /// The rooms of `src/mpi`. Each may name those before it, and itself; files that stand beside the
 /// rooms may name them all, and are named by none.
-const ROOMS: [&str; 8] =
-    ["node", "calls", "openmpi5", "this_mpi", "deaths", "transport", "operations", "lifecycle"];
+const ROOMS: [&str; 9] = [
+    "node",
+    "calls",
+    "mpich",
+    "openmpi5",
+    "this_mpi",
+    "deaths",
+    "transport",
+    "operations",
+    "lifecycle",
+];
 
 /// Folders in which no file names what a module around it defines while that one names the file.
 /// Elsewhere it may, as every module of Rust sees what is in those around it.

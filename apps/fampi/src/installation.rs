@@ -14,7 +14,7 @@ pub(crate) enum Family {
     /// With its fault tolerance (ULFM)
     #[default]
     OpenMpi,
-    /// Without any, under our own launcher: for plain MPI programs so far
+    /// Without any, under our own launcher
     Mpich,
 }
 

@@ -142,13 +142,10 @@ impl Options {
         plan::check(&self.kills, self.ranks, self.spares)
     }
 
-    /// What is built on fampi does not run on MPICH yet.
-    fn check_program(&self, own: Option<Program<'_>>) -> Result<(), Misuse> {
-        let (Some(Program { name, .. }), Family::Mpich) = (own, self.mpi) else { return Ok(()) };
-        Err(Misuse(format!(
-            "{name} uses fampi, which needs Open MPI so far: leave --mpi out, or name the file of \
-             a plain MPI program that `target/mpich/mpi/bin/mpicc` has built"
-        )))
+    /// MPICH tells no rank of deaths on other nodes.
+    fn is_observed(&self) -> bool {
+        let has_nodes = !self.is_here() || self.nodes.is_some_and(|nodes| nodes > 1);
+        self.observer || self.hung.is_some() || self.mpi == Family::Mpich && has_nodes
     }
 
     fn launcher(&self) -> Kind {
@@ -186,13 +183,12 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let own = program::find(workspace, word)?;
     options.checkpoints.check(options.is_here())?;
     let target = options.trace.as_deref().map(|path| Target::of("--trace", path)).transpose()?;
-    options.check_program(own)?;
-    let mpi = setup::ensure_within(&workspace.on(options.mpi), options.timeout)?;
+    let of_mpi = workspace.on(options.mpi);
+    let mpi = setup::ensure_within(&of_mpi, options.timeout)?;
     let left = || options.timeout.map(|limit| limit.saturating_sub(begun.elapsed()));
     let build = |program| cargo::build_within(workspace, program, left());
-    let built = own.map(build).transpose()?;
-    let observed = options.observer || options.hung.is_some();
-    let observer = observed.then(|| build(Program::observer())).transpose()?;
+    let built = own.map(|own| cargo::build_within(&of_mpi, own, left())).transpose()?;
+    let observer = options.is_observed().then(|| build(Program::observer())).transpose()?;
     let reports = Reports::new()?;
     let trace = match &target {
         Some(target) => Folder::below(target.folder()),

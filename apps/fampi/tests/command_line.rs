@@ -178,7 +178,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("run -n 2 --hosts a:1 -- true", "are for our own launcher: add --launcher node"),
     ("run -n 2 --nodes 0 -- true", "a number of nodes from 1 to 64"),
     ("run -n 2 --mpi mpich --launcher mpirun -- true", "ends the job when a rank dies: leave"),
-    ("run -n 2 --mpi mpich -- minife", "minife uses fampi, which needs Open MPI so far"),
     ("run -n 2 --launcher srun -- true", "possible values: mpirun, node"),
     ("soak -n 0", "write a number of ranks, 1 or more"),
     ("soak -n 4294967295", "are too many for"),

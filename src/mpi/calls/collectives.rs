@@ -1,15 +1,13 @@
 //! Collective operations in place: for each form of [`Collective`] one checked call.
 
-use std::{
-    ffi::{c_int, c_void},
-    ptr,
-};
+use std::{ffi::c_int, ptr};
 
 use mpi::ffi;
 
 use super::{
     comm::Comm,
     inside,
+    layout::in_place,
     library::{COUNT, Checked, Refusal, check},
     reduce::operation,
 };
@@ -18,12 +16,6 @@ use crate::{
     rank::Rank,
     seam::collective::{Collective, Parts},
 };
-
-/// `MPI_IN_PLACE`, a macro that the bindings do not carry: 1 in Open MPI, the only library with
-/// the calls that `ulfm::require` asks for.
-fn in_place() -> *mut c_void {
-    ptr::without_provenance_mut(1)
-}
 
 /// Counts and displacements, which MPI reads until the operation is over.
 #[derive(Debug, Default)]

@@ -3,6 +3,8 @@
 //! Each call that may last says so ([`inside`]), so that the watchdog can tell when one does not
 //! return. What stands on this room is ordinary code.
 
+#[cfg(mpich)]
+mod classes;
 pub(super) mod collectives;
 pub(super) mod comm;
 pub(super) mod expose;
@@ -10,6 +12,7 @@ pub(super) mod files;
 pub(super) mod gather;
 pub(super) mod inside;
 pub(super) mod kept;
+pub(super) mod layout;
 pub(super) mod library;
 pub(super) mod matched;
 pub(super) mod meeting;

@@ -12,6 +12,7 @@ use mpi::ffi;
 use super::{
     comm::Comm,
     inside::{self, Inside},
+    layout,
     library::{COUNT, Checked, Refusal, check},
 };
 pub(in crate::mpi) use crate::native::Request;
@@ -74,7 +75,7 @@ impl Done {
     /// True when this many bytes were received.
     #[inline]
     pub(in crate::mpi) fn is_of(&self, bytes: usize) -> bool {
-        self.0._ucount == bytes
+        layout::bytes_of(&self.0) == bytes
     }
 
     /// Number of elements of this type that were received.

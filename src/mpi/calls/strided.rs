@@ -9,7 +9,10 @@ use std::{cell::RefCell, collections::BTreeMap, ffi::c_int};
 use mpi::ffi;
 use smallvec::SmallVec;
 
-use super::library::{COUNT, Checked, Refusal, check};
+use super::{
+    layout::InNumbers as _,
+    library::{COUNT, Checked, Refusal, check},
+};
 use crate::seam::section::{Pattern, Step};
 
 /// So many are kept. A program with more shapes than that pays for making them again.
@@ -29,7 +32,7 @@ pub(in crate::mpi) fn datatype(
 ) -> Checked<ffi::MPI_Datatype> {
     MADE.with_borrow_mut(|made| {
         // No allocation on the way of every message: few patterns have more than three steps.
-        let key = (element.0.addr(), pattern.clone());
+        let key = (element.0.number(), pattern.clone());
         if let Some(known) = made.get(&key) {
             return Ok(*known);
         }

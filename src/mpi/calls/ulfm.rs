@@ -68,6 +68,12 @@ pub(in crate::mpi) fn symbol(name: &CStr) -> Option<*mut c_void> {
 
 static ULFM: OnceLock<Option<Ulfm>> = OnceLock::new();
 
+/// These stand for the functions, before anybody asks for them.
+#[cfg(mpich)]
+pub(in crate::mpi) fn provide(functions: Ulfm) {
+    ULFM.get_or_init(|| Some(functions));
+}
+
 /// The functions, where the library has them.
 pub(in crate::mpi) fn find() -> Option<&'static Ulfm> {
     ULFM.get_or_init(Ulfm::look_up).as_ref()

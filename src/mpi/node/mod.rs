@@ -13,3 +13,4 @@ pub(super) mod process;
 pub(super) mod pulse;
 pub(super) mod status;
 pub(super) mod trace;
+pub(in crate::mpi) mod unreported_exit;

@@ -3,8 +3,8 @@
 //! Each file begins with **Symptom**, **Versions**, **Upstream**, **Delete when** and **Test**, the
 //! name of the test that fails without it: when a new version comes, this folder is what to read
 //! again. All other rooms see this one through [`this_mpi`](super::this_mpi), which is where the
-//! room of another MPI would be chosen: a folder beside this one with functions of those names,
-//! most of which then do nothing.
+//! room of another MPI is chosen: a folder beside this one with functions of those names, most of
+//! which do nothing there.
 //!
 //! What is mended elsewhere, as it is no matter of one place, or not of this process:
 //!
@@ -38,7 +38,6 @@ pub(super) mod send_after_free;
 pub(super) mod shared_machine;
 pub(super) mod spawn_lookup;
 mod unreachable_peer;
-pub(super) mod unreported_exit;
 pub(super) mod used_numbers;
 
 use std::{
@@ -50,7 +49,7 @@ use std::{
 
 use plthook::ObjectFile;
 
-use super::calls::{library, ulfm};
+use super::calls::{comm::Comm, library, ulfm};
 
 /// The major version whose source was read.
 const MAJOR: u32 = 5;
@@ -126,6 +125,13 @@ fn file_of(address: *mut c_void) -> Option<&'static CStr> {
     // SAFETY: the name of a library that is never unloaded ends with a zero.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }
+
+/// Who all processes of a communicator are: MPI names them itself.
+pub(super) fn know(_: &Comm, _: &[u64]) {}
+
+/// This process has found nothing to do: MPI gives the processor away itself.
+#[inline]
+pub(super) fn when_idle() {}
 
 /// True when a rank has spawned this process, in whatever way.
 pub(super) fn was_spawned() -> bool {

@@ -16,7 +16,7 @@ use mpi::ffi;
 use super::users::Users;
 use crate::{
     mpi::{
-        calls::inside,
+        calls::{inside, layout::InNumbers as _},
         this_mpi::{Free, Keeping},
     },
     seam::platform::{DataId, PostId},
@@ -110,7 +110,7 @@ pub(super) fn place_of(post: PostId) -> Option<usize> {
 }
 
 fn key(raw: ffi::MPI_Request) -> usize {
-    raw.0.addr()
+    raw.0.number()
 }
 
 impl UsersTable {

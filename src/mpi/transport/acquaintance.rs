@@ -57,7 +57,9 @@ pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
     comm.least(0)?;
     mailbox.iter_mut().for_each(Mailbox::close_door);
     let marks = mailbox.as_ref().map(Mailbox::marks).unwrap_or_default();
-    let processes = told.into_iter().map(|(process, _)| process).collect();
+    let processes: Vec<Process> = told.into_iter().map(|(process, _)| process).collect();
+    let names: Vec<u64> = processes.iter().map(|process| process.name).collect();
+    this_mpi::know(comm, &names);
     Ok(Acquaintance { processes, mailbox, marks, standings })
 }
 

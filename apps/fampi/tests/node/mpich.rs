@@ -1,9 +1,12 @@
 //! Plain programs of MPICH, which has no fault tolerance of its own: they start, lose processes and
 //! nodes, and end. Skipped where `cargo fampi setup --mpi mpich` has set up none.
+//!
+//! Programs with blocks take a build for MPICH, of minutes, so their tests are asked for:
+//! `cargo fampi test -- -p fampi-cli --test node mpich -- --ignored --test-threads 1`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
@@ -27,6 +30,10 @@ fn survive() -> Option<&'static str> {
         let mut compiler = Command::new(compiler);
         compiler.args(["-Wall", "-Werror", "-o"]).arg(&program).arg(source);
         assert!(compiler.status().expect("a compiler").success());
+        // Whatever has to be built for a launch is built here, outside of any time limit.
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+        tool.args(["run", "--mpi", "mpich", "--observer", "-n", "1", "--", "true"]);
+        assert!(tool.stdin(Stdio::null()).status().expect("the tool starts").success());
         Some((folder, program))
     });
     built.as_ref().map(|(_, program)| program.to_str().expect("a path"))
@@ -98,4 +105,55 @@ fn programs_of_mpich_end_with_their_status_and_one_that_cannot_start_says_so() {
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     let told = text(&output.stderr);
     assert!(told.contains("the job did not start: rank 1 ended with status 4"), "{told}");
+}
+
+/// The last line of a run that ended in order, with the digits of its result.
+#[track_caller]
+fn digits(output: &Output) -> String {
+    assert!(output.status.success(), "{}", said(output));
+    text(&output.stdout).lines().last().unwrap_or_else(|| panic!("{}", said(output))).to_owned()
+}
+
+/// An application of ours on so many ranks of MPICH; builds it.
+fn on_mpich(ranks: &str, options: &[&str], program: &[&str]) -> Output {
+    let _alone = alone();
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(["run", "--mpi", "mpich", "--timeout", "600", "-n", ranks]).args(options);
+    tool.arg("--").args(program).stdin(Stdio::null()).output().expect("the tool starts")
+}
+
+const MINIFE: [&str; 3] = ["minife", "nx=30", "yaml=none"];
+const LULESH: [&str; 3] = ["lulesh", "s=10", "i=100"];
+
+#[test]
+#[ignore = "builds the applications for MPICH"]
+fn whoever_is_killed_on_mpich_no_digit_changes() {
+    for (ranks, program, moment) in [("4", &MINIFE[..], "iteration"), ("8", &LULESH, "cycle")] {
+        let expected = digits(&on_mpich(ranks, &[], program));
+        for (rank, spares) in [(0, "0"), (2, "0"), (0, "1"), (3, "1")] {
+            let kill = format!("{rank}@{moment}:20");
+            let output = on_mpich(ranks, &["--spares", spares, "--kill", &kill], program);
+            assert_eq!(digits(&output), expected, "{kill}, {spares} spares");
+            let told = text(&output.stderr);
+            assert!(told.contains("1 process died as planned, and the others survived"), "{told}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "builds MiniFE for MPICH"]
+fn whichever_node_is_lost_on_mpich_no_digit_of_minife_changes() {
+    if !has_name_spaces() {
+        return;
+    }
+    let expected = digits(&on_mpich("6", &["--nodes", "3"], &MINIFE));
+    for node in 0..3 {
+        let stop = format!("kill={}@iteration:20:stop", 2 * node);
+        let mut program = MINIFE.to_vec();
+        program.push(&stop);
+        let job = Job::start(3, 6, &["--mpi", "mpich"], &program);
+        job.wait_for_stop(node);
+        job.lose(node, What::Everything);
+        assert_eq!(digits(&job.finish()), expected, "node {node}");
+    }
 }

@@ -1,0 +1,182 @@
+//! MPICH keeps no list of the dead.
+//!
+//! **Symptom** No process is told that another one has died, and none can tell MPI. So the list is
+//! here: whoever sees a death puts a name into it, and for each communicator it gives the ranks of
+//! the dead, by MPI's own comparison of groups. A name is the process's number and the moment of
+//! its start, mixed; each universe that is made says which ranks have which.
+//!
+//! **Versions** each MPICH: the source of 5.0 was read.
+//!
+//! **Upstream** not reported: by the standard the end of a process is undefined.
+//!
+//! **Delete when** MPICH has `MPIX_Comm_get_failed` that works.
+//!
+//! **Test** `whoever_is_killed_on_mpich_no_digit_changes` (`apps/fampi/tests/node`, asked for).
+//!
+//! **Assumes** the caller is the thread that calls MPI.
+
+use std::{
+    cell::{Cell, RefCell},
+    ffi::c_int,
+    process,
+    sync::OnceLock,
+};
+
+use mpi::ffi;
+
+use crate::mpi::{
+    calls::{comm::Comm, library::check},
+    node::process::{describe, node_name},
+};
+
+/// A process as it is called here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::mpi) struct Name(pub(in crate::mpi) u64);
+
+impl Name {
+    /// The names of the ranks of a job are not known before they say them.
+    pub(in crate::mpi) fn of_ranks(self, _: u32, _: usize) -> Option<impl Iterator<Item = Self>> {
+        None::<std::iter::Empty<Self>>
+    }
+}
+
+type Callback = extern "C" fn() -> c_int;
+
+/// The way to tell of a death.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::mpi) struct Notice {
+    me: Name,
+}
+
+/// Who is who in a communicator.
+struct Company {
+    group: ffi::MPI_Group,
+    names: Vec<u64>,
+}
+
+#[derive(Default)]
+struct List {
+    companies: Vec<Company>,
+    dead: Vec<u64>,
+    revoked: Vec<ffi::MPI_Comm>,
+}
+
+thread_local! {
+    static LIST: RefCell<List> = RefCell::default();
+    /// What looks for deaths.
+    static LOOK: Cell<Option<Callback>> = const { Cell::new(None) };
+}
+
+/// The way to tell of a death.
+pub(in crate::mpi) fn find() -> Option<&'static Notice> {
+    static NOTICE: OnceLock<Notice> = OnceLock::new();
+    Some(NOTICE.get_or_init(|| Notice { me: Name(mixed()) }))
+}
+
+/// How this process is called.
+pub(in crate::mpi) fn own_name() -> u64 {
+    find().map_or(0, |notice| notice.me().0)
+}
+
+/// Where this process is, its number, and when it started, in one number that is not 0.
+fn mixed() -> u64 {
+    let pid = u64::from(process::id());
+    let node = node_name().bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let parts = [pid, describe(pid).unwrap_or(0)];
+    let mix =
+        |hash: u64, part: u64| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    parts.into_iter().fold(node, mix) | 1
+}
+
+impl Notice {
+    /// The name of this process.
+    pub(in crate::mpi) fn me(&self) -> Name {
+        self.me
+    }
+
+    /// This process is dead from now on. All others hear of it in their own ways.
+    pub(in crate::mpi) fn tell(&self, dead: Name, _: bool) {
+        LIST.with_borrow_mut(|list| {
+            if !list.dead.contains(&dead.0) {
+                list.dead.push(dead.0);
+            }
+        });
+    }
+
+    /// Has this function be called in calls of ours that may last.
+    pub(in crate::mpi) fn call_back(&self, function: Callback) {
+        LOOK.set(Some(function));
+    }
+}
+
+/// Looks for deaths, in a call of ours that lasts.
+pub(super) fn look() {
+    if let Some(look) = LOOK.get() {
+        look();
+    }
+}
+
+/// Who all processes of a communicator are.
+pub(super) fn know(comm: &Comm, names: &[u64]) {
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+    // SAFETY: the communicator is live; the result is a variable of ours.
+    let code = unsafe { ffi::MPI_Comm_group(comm.raw(), &raw mut group) };
+    if check("MPI_Comm_group", code).is_ok() {
+        let names = names.to_vec();
+        LIST.with_borrow_mut(|list| list.companies.push(Company { group, names }));
+    }
+}
+
+/// The ranks of a group that are dead, in ascending order.
+pub(super) fn dead_of(group: ffi::MPI_Group) -> Vec<c_int> {
+    LIST.with_borrow(|list| {
+        let mut all = Vec::new();
+        if list.dead.is_empty() {
+            return all;
+        }
+        for Company { group: known, names } in &list.companies {
+            let ranks = (0..).zip(names).filter(|(_, name)| list.dead.contains(name));
+            let ranks: Vec<c_int> = ranks.map(|(rank, _)| rank).collect();
+            let (count, mut there) = (ranks.len() as c_int, vec![-1; ranks.len()]);
+            let (from, to) = (ranks.as_ptr(), there.as_mut_ptr());
+            // SAFETY: both lists have `count` entries; both groups live.
+            let code = unsafe { ffi::MPI_Group_translate_ranks(*known, count, from, group, to) };
+            if code == 0 {
+                all.extend(there.into_iter().filter(|rank| *rank >= 0));
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    })
+}
+
+/// True when somebody is dead.
+pub(super) fn has_some() -> bool {
+    LIST.with_borrow(|list| !list.dead.is_empty())
+}
+
+/// Operations on this communicator are not wanted any more.
+pub(super) fn revoke(comm: ffi::MPI_Comm) {
+    LIST.with_borrow_mut(|list| {
+        if !list.revoked.contains(&comm) {
+            list.revoked.push(comm);
+        }
+    });
+}
+
+/// True for one of these.
+pub(super) fn is_revoked(comm: ffi::MPI_Comm) -> bool {
+    LIST.with_borrow(|list| list.revoked.contains(&comm))
+}
+
+/// MPI ends: what it has given is given back.
+pub(super) fn close() {
+    for mut company in LIST.take().companies {
+        // SAFETY: ours alone, and used no more.
+        let _ = unsafe { ffi::MPI_Group_free(&raw mut company.group) };
+    }
+}

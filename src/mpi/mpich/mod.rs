@@ -1,0 +1,157 @@
+//! MPICH 5: what is peculiar to it, a file for each gap.
+//!
+//! It has no fault tolerance of its own: nothing is told of a death, an operation with the dead
+//! stays pending, and ULFM's functions end the process. So the list of the dead is ours
+//! ([`list_of_the_dead`]), and what ULFM does over it is made of messages ([`ulfm_of_messages`]).
+//! What the room of Open MPI mends does not occur here: those functions do nothing.
+
+pub(super) mod kept_requests;
+pub(super) mod launch_census;
+pub(super) mod list_of_the_dead;
+pub(super) mod spawn_lookup;
+mod ulfm_of_messages;
+
+use std::{
+    sync::{
+        Once,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use super::calls::{
+    comm::Comm,
+    kept::Origin,
+    library::{self},
+    ulfm,
+};
+use crate::error::Error;
+
+/// What the launcher tells a process that another one has started.
+const SPAWNED: &str = "PMI_SPAWNED";
+
+/// This node has more ranks than processors.
+static IS_CROWDED: AtomicBool = AtomicBool::new(false);
+
+/// The three numbers of a version of Open MPI, of which this is none.
+pub(super) fn version(_: &str) -> Option<(u32, u32, u32)> {
+    None
+}
+
+/// True for a communicator on which ranks can agree, and have to.
+pub(super) fn can_agree(comm: &Comm) -> bool {
+    comm.size() != 1
+}
+
+/// True for a message that may be in a list with others.
+#[inline]
+pub(super) fn may_be_listed(has_named_peer: bool, is_cancelled: bool) -> bool {
+    has_named_peer && !is_cancelled
+}
+
+/// A communicator is about to be made.
+pub(super) fn before_creation() {}
+
+/// How far `MPI_Init` is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(dead_code, reason = "this MPI does not tell the second")]
+pub(super) enum Start {
+    /// It was not called, or this MPI does not tell.
+    NotYet,
+    /// It was called, and has not returned.
+    UnderWay,
+    /// It has returned.
+    Over,
+}
+
+/// How far `MPI_Init` is, where it can be known. Any thread may ask.
+pub(super) fn init_state() -> Start {
+    if library::initialized() == Ok(true) { Start::Over } else { Start::NotYet }
+}
+
+/// A link of two groups in the making.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "MPI is asked nothing about it here")]
+pub(super) struct Linking {
+    /// What the number is looked for over: one of this group, or of both.
+    pub(super) comm: Comm,
+    /// The other leader, where this process leads its group.
+    pub(super) leader: Option<Leader>,
+}
+
+/// A process, as a communicator names it.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "as above")]
+pub(super) struct Leader {
+    pub(super) comm: Comm,
+    pub(super) rank: u32,
+    /// It belongs to the other group of a communicator of two groups.
+    pub(super) is_remote: bool,
+}
+
+/// Makes a call of MPI that links two groups.
+pub(super) fn while_linking<T>(_: Linking, call: impl FnOnce() -> T) -> T {
+    call()
+}
+
+/// A wildcard needs no protection here.
+///
+/// # Safety
+///
+/// None is needed.
+pub(super) unsafe fn protect_receive(_: mpi::ffi::MPI_Request) {}
+
+/// MPI is initialised: ULFM's functions are ours from now on.
+pub(super) fn after_init() {}
+
+/// What has to be done before MPI starts.
+pub(super) fn when_loaded() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| ulfm::provide(ulfm_of_messages::functions()));
+}
+
+/// `MPI_Finalize` comes next.
+pub(super) fn before_finalize() {
+    list_of_the_dead::close();
+}
+
+/// Where a request of the program came from is not known here.
+///
+/// # Safety
+///
+/// None is needed.
+pub(super) unsafe fn origin(_: mpi::ffi::MPI_Request) -> Origin {
+    Origin::Other
+}
+
+/// Files are opened by ROMIO, the only way there is.
+pub(super) fn prepare_files() -> Result<(), Error> {
+    Ok(())
+}
+
+/// MPI cannot be told to give the processor away in a test of a request, so we do it.
+pub(super) fn yield_when_idle() -> bool {
+    IS_CROWDED.store(true, Relaxed);
+    true
+}
+
+/// This process has found nothing to do.
+#[inline]
+pub(super) fn when_idle() {
+    if IS_CROWDED.load(Relaxed) {
+        thread::yield_now();
+    }
+}
+
+/// Communicators of a failed attempt are not freed: a number could be used again.
+pub(super) fn for_ever(_: impl FnOnce()) {}
+
+/// Who all processes of a communicator are, by what they are called here.
+pub(super) fn know(comm: &Comm, names: &[u64]) {
+    list_of_the_dead::know(comm, names);
+}
+
+/// True when a rank has spawned this process, in whatever way.
+pub(super) fn was_spawned() -> bool {
+    std::env::var_os(SPAWNED).is_some()
+}

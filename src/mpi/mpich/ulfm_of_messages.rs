@@ -1,0 +1,378 @@
+//! ULFM's functions end the process.
+//!
+//! **Symptom** `MPIX_Comm_agree`, `_shrink`, `_revoke` and `_failure_ack` are there, and fail an
+//! assertion in MPICH (`ch4_comm.c`). So what stands for them here is made of messages of the
+//! communicator and of the list of the dead.
+//!
+//! An agreement floods: in each of as many rounds as there are processes every living process sends
+//! what it knows to all others, and waits for each of them until its message comes or it is dead.
+//! With as many rounds, in one of them nobody dies, and after that all know the same. A shrink
+//! agrees on who lives, and makes a communicator of them (`MPI_Comm_create_group`). A revocation
+//! is a mark of this process: whoever has to know of it is told by fampi's own messages.
+//!
+//! **Versions** each MPICH 5.0.
+//!
+//! **Upstream** known: the functions are not implemented in its device `ch4`.
+//!
+//! **Delete when** they work.
+//!
+//! **Test** `whoever_is_killed_on_mpich_no_digit_changes` (`apps/fampi/tests/node`, asked for).
+//!
+//! **Assumes** that each death is seen, sooner or later; that the processes of a communicator come
+//! to its agreements in one order; and that nobody dies in `MPI_Comm_create_group` itself.
+//!
+//! Reference: Cachin, Guerraoui, Rodrigues, *Introduction to Reliable and Secure Distributed
+//! Programming* (2011), §5.2.
+
+use std::{
+    cell::RefCell,
+    ffi::{c_int, c_void},
+    ptr, thread,
+};
+
+use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request, MPI_Status};
+
+use super::list_of_the_dead as dead;
+use crate::mpi::calls::{
+    request::{Types, empty_status},
+    ulfm::Ulfm,
+};
+
+/// Of the messages of agreements, which nothing else on a communicator has.
+const TAG: c_int = (1 << 23) - 1;
+/// Of the creation of a communicator.
+const SHRINK_TAG: c_int = 32_699;
+/// Steps of an agreement between two looks for deaths.
+const STEPS: u32 = 64;
+const SUCCESS: c_int = 0;
+
+/// What stands for ULFM.
+pub(super) fn functions() -> Ulfm {
+    Ulfm { revoke, failure_ack: acknowledge, agree, iagree, shrink, get_failed, is_revoked }
+}
+
+unsafe extern "C" fn revoke(comm: MPI_Comm) -> c_int {
+    dead::revoke(comm);
+    SUCCESS
+}
+
+unsafe extern "C" fn is_revoked(comm: MPI_Comm, flag: *mut c_int) -> c_int {
+    // SAFETY: our caller's variable.
+    unsafe { *flag = c_int::from(dead::is_revoked(comm)) };
+    SUCCESS
+}
+
+unsafe extern "C" fn acknowledge(_: MPI_Comm) -> c_int {
+    // Nothing has to be said twice: a wildcard does not hear of deaths here.
+    SUCCESS
+}
+
+/// The group of a communicator.
+fn group_of(comm: MPI_Comm) -> Result<MPI_Group, c_int> {
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut group = unsafe { ffi::RSMPI_GROUP_NULL };
+    // SAFETY: a live communicator, says whoever called us; the result is a variable of ours.
+    let code = unsafe { ffi::MPI_Comm_group(comm, &raw mut group) };
+    if code == SUCCESS { Ok(group) } else { Err(code) }
+}
+
+fn free(mut group: MPI_Group) {
+    // SAFETY: made by us, and used no more.
+    let _ = unsafe { ffi::MPI_Group_free(&raw mut group) };
+}
+
+/// The ranks of the dead of a communicator.
+fn dead_of(comm: MPI_Comm) -> Result<Vec<c_int>, c_int> {
+    if !dead::has_some() {
+        return Ok(Vec::new());
+    }
+    let group = group_of(comm)?;
+    let all = dead::dead_of(group);
+    free(group);
+    Ok(all)
+}
+
+unsafe extern "C" fn get_failed(comm: MPI_Comm, failed: *mut MPI_Group) -> c_int {
+    if !dead::has_some() {
+        // SAFETY: our caller's variable, and a constant that MPI's library defines.
+        unsafe { *failed = ffi::RSMPI_GROUP_EMPTY };
+        return SUCCESS;
+    }
+    let group = match group_of(comm) {
+        Ok(group) => group,
+        Err(code) => return code,
+    };
+    let ranks = dead::dead_of(group);
+    // SAFETY: as many ranks of the group as are said; the result is our caller's variable.
+    let code = unsafe { ffi::MPI_Group_incl(group, ranks.len() as c_int, ranks.as_ptr(), failed) };
+    free(group);
+    code
+}
+
+/// A message under way, with its memory.
+#[derive(Debug)]
+struct Part {
+    request: MPI_Request,
+    words: Box<[u64]>,
+    is_cancelled: bool,
+}
+
+thread_local! {
+    /// What was sent and MPI still has: to the dead, for ever.
+    static QUARANTINE: RefCell<Vec<Part>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Part {
+    fn of(words: Vec<u64>) -> Self {
+        Self { request: nothing(), words: words.into(), is_cancelled: false }
+    }
+
+    /// True when MPI has let go of it. With what it was.
+    fn test(&mut self) -> Option<MPI_Status> {
+        let (mut flag, mut status) = (0, empty_status());
+        // SAFETY: a request of ours, whose memory is kept with it.
+        let code = unsafe { ffi::MPI_Test(&raw mut self.request, &raw mut flag, &raw mut status) };
+        (code != SUCCESS || flag != 0).then_some(status)
+    }
+
+    fn cancel(&mut self) {
+        if !std::mem::replace(&mut self.is_cancelled, true) {
+            // SAFETY: a receive of ours under way.
+            let _ = unsafe { ffi::MPI_Cancel(&raw mut self.request) };
+        }
+    }
+}
+
+/// An agreement under way: the conjunction of what all say, word by word.
+#[derive(Debug)]
+struct Flood {
+    comm: MPI_Comm,
+    rank: c_int,
+    size: c_int,
+    words: Vec<u64>,
+    round: c_int,
+    has_sent: bool,
+    receives: Vec<(c_int, Part)>,
+    steps: u32,
+    /// Where the first word goes, as a flag, and the request that ends then.
+    flag: *mut c_int,
+    request: MPI_Request,
+    is_over: bool,
+}
+
+impl Flood {
+    fn new(comm: MPI_Comm, words: Vec<u64>) -> Self {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: a live communicator, says whoever called us; the results are ours.
+        let _ = unsafe { ffi::MPI_Comm_rank(comm, &raw mut rank) };
+        // SAFETY: as above.
+        let _ = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
+        let (receives, flag, request) = (Vec::new(), ptr::null_mut(), nothing());
+        let (round, steps, has_sent, is_over) = (0, 0, false, false);
+        Self { comm, rank, size, words, round, has_sent, receives, steps, flag, request, is_over }
+    }
+
+    /// Goes on; true when it is over.
+    fn step(&mut self) -> bool {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(STEPS) {
+            dead::look();
+        }
+        while self.round < self.size {
+            let lost = dead_of(self.comm).unwrap_or_default();
+            if !std::mem::replace(&mut self.has_sent, true) {
+                self.say(&lost);
+            }
+            self.hear(&lost);
+            if !self.receives.is_empty() {
+                return false;
+            }
+            (self.round, self.has_sent) = (self.round + 1, false);
+        }
+        true
+    }
+
+    /// Sends what is known, and waits for the others.
+    fn say(&mut self, lost: &[c_int]) {
+        let count = self.words.len() as c_int;
+        for peer in (0..self.size).filter(|peer| *peer != self.rank && !lost.contains(peer)) {
+            let mut send = Part::of(self.words.clone());
+            let mut receive = Part::of(vec![u64::MAX; self.words.len()]);
+            let (from, to) = (send.words.as_ptr().cast(), receive.words.as_mut_ptr().cast());
+            let slot = &raw mut receive.request;
+            let code = {
+                // SAFETY: the memory is kept with the request.
+                unsafe { ffi::MPI_Irecv(to, count, Types::u64(), peer, TAG, self.comm, slot) }
+            };
+            if code == SUCCESS {
+                self.receives.push((peer, receive));
+            }
+            let slot = &raw mut send.request;
+            // SAFETY: as above.
+            let code =
+                unsafe { ffi::MPI_Isend(from, count, Types::u64(), peer, TAG, self.comm, slot) };
+            if code == SUCCESS {
+                QUARANTINE.with_borrow_mut(|all| all.push(send));
+            }
+        }
+    }
+
+    /// It is not wanted any more: what MPI may still write to is kept.
+    fn give_up(&mut self) {
+        for (_, mut part) in self.receives.drain(..) {
+            part.cancel();
+            QUARANTINE.with_borrow_mut(|all| all.push(part));
+        }
+    }
+
+    /// Takes what has come, and gives up those who are dead.
+    fn hear(&mut self, lost: &[c_int]) {
+        let words = &mut self.words;
+        self.receives.retain_mut(|(peer, part)| {
+            let Some(status) = part.test() else {
+                if lost.contains(peer) {
+                    part.cancel();
+                }
+                return true;
+            };
+            let mut cancelled = 0;
+            // SAFETY: the status was filled by a call that is over; the result is ours.
+            let _ = unsafe { ffi::MPI_Test_cancelled(&raw const status, &raw mut cancelled) };
+            if cancelled == 0 {
+                words.iter_mut().zip(&part.words).for_each(|(own, other)| *own &= other);
+            }
+            false
+        });
+        QUARANTINE.with_borrow_mut(|all| all.retain_mut(|part| part.test().is_none()));
+    }
+}
+
+/// No request.
+fn nothing() -> MPI_Request {
+    // SAFETY: reading a constant that MPI's library defines.
+    unsafe { ffi::RSMPI_REQUEST_NULL }
+}
+
+unsafe extern "C" fn agree(comm: MPI_Comm, flag: *mut c_int) -> c_int {
+    // SAFETY: our caller's variable.
+    let own = unsafe { *flag };
+    let mut flood = Flood::new(comm, vec![u64::from(own.cast_unsigned())]);
+    while !flood.step() {
+        thread::yield_now();
+    }
+    // SAFETY: as above.
+    unsafe { *flag = (flood.words[0] as u32).cast_signed() };
+    SUCCESS
+}
+
+unsafe extern "C" fn iagree(comm: MPI_Comm, flag: *mut c_int, request: *mut MPI_Request) -> c_int {
+    // SAFETY: our caller's variable.
+    let own = unsafe { *flag };
+    let mut flood = Box::new(Flood::new(comm, vec![u64::from(own.cast_unsigned())]));
+    flood.flag = flag;
+    let state = Box::into_raw(flood);
+    let started = {
+        // SAFETY: the functions have these types; the state is theirs until it is freed.
+        unsafe {
+            ffi::MPIX_Grequest_start(
+                Some(tell_nothing),
+                Some(free_flood),
+                Some(cancel_nothing),
+                Some(poll_flood),
+                None,
+                state.cast(),
+                request,
+            )
+        }
+    };
+    if started != SUCCESS {
+        // SAFETY: made above, and nobody has it.
+        drop(unsafe { Box::from_raw(state) });
+        return started;
+    }
+    // SAFETY: the request that was made above.
+    let made = unsafe { *request };
+    // SAFETY: the state that was made above, which no other part uses meanwhile.
+    unsafe { (*state).request = made };
+    SUCCESS
+}
+
+/// MPI tests the request: the agreement goes on.
+unsafe extern "C" fn poll_flood(state: *mut c_void, _: *mut MPI_Status) -> c_int {
+    // SAFETY: what the request was started with, which this thread alone uses.
+    let flood = unsafe { &mut *state.cast::<Flood>() };
+    if !flood.is_over && flood.step() {
+        flood.is_over = true;
+        // SAFETY: the variable lives until the request is over, says who has started it.
+        unsafe { *flood.flag = (flood.words[0] as u32).cast_signed() };
+        // SAFETY: the request of this agreement, which is under way.
+        return unsafe { ffi::MPI_Grequest_complete(flood.request) };
+    }
+    SUCCESS
+}
+
+unsafe extern "C" fn tell_nothing(_: *mut c_void, status: *mut MPI_Status) -> c_int {
+    // SAFETY: a status of MPI's.
+    let _ = unsafe { ffi::MPI_Status_set_elements(status, Types::bytes(), 0) };
+    // SAFETY: as above.
+    unsafe { ffi::MPI_Status_set_cancelled(status, 0) }
+}
+
+unsafe extern "C" fn free_flood(state: *mut c_void) -> c_int {
+    // SAFETY: what the request was started with, which is over.
+    let mut flood = unsafe { Box::from_raw(state.cast::<Flood>()) };
+    flood.give_up();
+    SUCCESS
+}
+
+unsafe extern "C" fn cancel_nothing(_: *mut c_void, _: c_int) -> c_int {
+    SUCCESS
+}
+
+/// Ranks in a word of what is agreed on.
+const WORD: usize = 64;
+
+unsafe extern "C" fn shrink(comm: MPI_Comm, made: *mut MPI_Comm) -> c_int {
+    let (mut size, mut code) = (0, SUCCESS);
+    // SAFETY: a live communicator, says our caller; the result is a variable of ours.
+    let _ = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
+    let mut living = vec![u64::MAX; (size as usize).div_ceil(WORD)];
+    match dead_of(comm) {
+        Ok(lost) => {
+            for rank in lost {
+                living[rank as usize / WORD] &= !bit(rank);
+            }
+        }
+        Err(refused) => code = refused,
+    }
+    let mut flood = Flood::new(comm, living);
+    while !flood.step() {
+        thread::yield_now();
+    }
+    let lives = |rank: &c_int| flood.words[*rank as usize / WORD] & bit(*rank) != 0;
+    let ranks: Vec<c_int> = (0..size).filter(lives).collect();
+    let group = match group_of(comm) {
+        Ok(group) if code == SUCCESS => group,
+        Ok(group) => {
+            free(group);
+            return code;
+        }
+        Err(refused) => return refused,
+    };
+    // SAFETY: reading a constant that MPI's library defines.
+    let mut part = unsafe { ffi::RSMPI_GROUP_NULL };
+    let count = ranks.len() as c_int;
+    // SAFETY: as many ranks of the group as are said; the result is a variable of ours.
+    code = unsafe { ffi::MPI_Group_incl(group, count, ranks.as_ptr(), &raw mut part) };
+    free(group);
+    if code == SUCCESS {
+        // SAFETY: both are live; the result is our caller's variable.
+        code = unsafe { ffi::MPI_Comm_create_group(comm, part, SHRINK_TAG, made) };
+        free(part);
+    }
+    code
+}
+
+const fn bit(rank: c_int) -> u64 {
+    1 << (rank as usize % WORD)
+}
