@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fampi::Interval;
+use fampi::{Interval, Redundancy};
 
 use crate::kill_plan::{Kill, KillPlan, Phases};
-use crate::words::{FaultTolerance, Protect, Recovery, WordError, switch};
+use crate::words::{self, FaultTolerance, Protect, Recovery, WordError, switch};
 
 /// How a run meets faults, and which ones are made for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +16,10 @@ pub struct Faults {
     pub fused: bool,
     /// How a lost rank is dealt with.
     pub recovery: Recovery,
-    /// When the state is copied to a partner.
+    /// When the state is protected.
     pub protect: Protect,
+    /// Where it is kept then, beside its rank.
+    pub redundancy: Redundancy,
     /// The mean time between failures of the whole job.
     pub mtbf: Duration,
     /// Who dies when.
@@ -31,6 +33,7 @@ impl Default for Faults {
             fused: true,
             recovery: Recovery::Rebuild,
             protect: Protect::Auto,
+            redundancy: Redundancy::Partner,
             mtbf: Interval::USUAL_MTBF,
             kills: KillPlan::default(),
         }
@@ -38,8 +41,8 @@ impl Default for Faults {
 }
 
 /// The names of the options, in the spelling of [`crate::words::split`].
-pub const NAMES: [&str; 6] =
-    ["fault_tolerance", "fused", "recovery", "protect_every", "mtbf", "kill"];
+pub const NAMES: [&str; 7] =
+    ["fault_tolerance", "fused", "recovery", "protect_every", "redundancy", "mtbf", "kill"];
 
 impl Faults {
     /// Sets the option of one of the [`NAMES`], for a program with these phases.
@@ -59,6 +62,10 @@ impl Faults {
             }
             "protect_every" => {
                 self.protect = Protect::of(value).ok_or_else(|| needs(Protect::NEEDS))?;
+            }
+            "redundancy" => {
+                self.redundancy =
+                    words::redundancy(value).ok_or_else(|| needs(words::REDUNDANCY))?;
             }
             "mtbf" => {
                 let seconds = value.parse().ok().filter(|seconds: &f64| *seconds > 0.0);

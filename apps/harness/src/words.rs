@@ -1,5 +1,7 @@
 //! Words of a command line: `nx=20`, `nx:20`, `nx 20`, `--nx=20` and `--nx 20` are the same.
 
+use fampi::Redundancy;
+
 use crate::kill_plan::KillError;
 
 /// What a command line means.
@@ -124,6 +126,24 @@ impl Protect {
             "auto" => Some(Self::Auto),
             "0" => Some(Self::Never),
             number => number.parse().ok().map(Self::Every),
+        }
+    }
+}
+
+/// What the words for a redundancy are.
+pub const REDUNDANCY: &str =
+    "partner, own, or the ranks of a group and the losses that it survives, as in 4:1";
+
+/// Where the word says that states are kept.
+#[must_use]
+pub fn redundancy(word: &str) -> Option<Redundancy> {
+    match word {
+        "partner" => Some(Redundancy::Partner),
+        "own" => Some(Redundancy::Own),
+        group => {
+            let (ranks, losses) = group.split_once(':')?;
+            let (ranks, losses) = (ranks.parse().ok()?, losses.parse().ok()?);
+            (1..ranks).contains(&losses).then_some(Redundancy::Group { ranks, losses })
         }
     }
 }

@@ -77,8 +77,10 @@ Options are written -s 20, edge=20, edge:20, --edge=20 or --edge 20. The number 
   fault-tolerance on|off  survive failures, or be the plain program [on]
   fused on|off            agree on the time step with the commit, or by a reduction [on]
   recovery rebuild|merge  what to do after a failure [rebuild]
-  protect-every K|auto    cycles between copies to a partner, 0 for none; auto: as is best for the
+  protect-every K|auto    cycles between copies of the state, 0 for none; auto: as is best for the
                           measured cost of a copy and mtbf [auto]
+  redundancy partner|own|RANKS:LOSSES  where copies are kept: at a partner, by the own rank, or in a
+                          code over groups of so many ranks that survives so many losses [partner]
   mtbf SECONDS            mean time between failures of the whole job, for auto [3600]
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is cycle, step, forces, positions,
                           gradients, finish, update, recovery or join; MODE kill, segv, exit, panic
@@ -225,6 +227,7 @@ mod tests {
             ("-v", "pictures by VisIt"),
             ("recovery=prayer", "rebuild or merge"),
             ("protect-every=often", "a whole number, 0 for no copies, or auto"),
+            ("redundancy=4:4", "partner, own, or the ranks of a group"),
             ("mtbf=0", "a number of seconds above 0"),
             ("kill=1@lunch:3", "'lunch' is not a phase; the phases are cycle, step"),
         ] {

@@ -18,7 +18,8 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use fampi::{
-    Ended, Error, FaultCode, FaultReport, Flow, Interval, ReduceOp, Step, TryBlock, World,
+    Ended, Error, FaultCode, FaultReport, Flow, Interval, ReduceOp, Redundancy, Step, TryBlock,
+    World,
 };
 use harness::account::Account;
 use harness::buffers::Places;
@@ -155,6 +156,10 @@ pub fn simulate<'a>(
 impl fampi::State for Simulation<'_, '_> {
     fn interval(&self) -> Interval {
         self.options.faults.interval()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.options.faults.redundancy
     }
 
     fn begin(&mut self, _: &mut TryBlock) -> Result<(), Error> {

@@ -117,8 +117,10 @@ Options are written name=value, name:value, name value, --name=value or --name v
   fault-tolerance on|off  survive failures, or be the plain program [on]
   fused on|off            sum with commits, or by reductions [on]
   recovery rebuild|merge  what to do after a failure [rebuild]
-  protect-every K|auto    iterations between copies to a partner, 0 for none; auto: as is best for
+  protect-every K|auto    iterations between copies of the state, 0 for none; auto: as is best for
                           the measured cost of a copy and mtbf [auto]
+  redundancy partner|own|RANKS:LOSSES  where copies are kept: at a partner, by the own rank, or in a
+                          code over groups of so many ranks that survives so many losses [partner]
   mtbf SECONDS            mean time between failures of the whole job, for auto [3600]
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is iteration, exchange, spmv, dot,
                           finish, update, recovery or join; MODE kill, segv, exit, panic or stop

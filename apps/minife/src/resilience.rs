@@ -15,7 +15,8 @@ use std::cell::RefCell;
 use std::time::Instant;
 
 use fampi::{
-    Ended, Error, Finished, Flow, Interval, ReduceOp, Request, State, Step, TryBlock, World,
+    Ended, Error, Finished, Flow, Interval, ReduceOp, Redundancy, Request, State, Step, TryBlock,
+    World,
 };
 use harness::account::Account;
 use harness::buffers::{Buffers, Places};
@@ -174,6 +175,10 @@ pub fn solve<'a>(
 impl State for Solver<'_, '_> {
     fn interval(&self) -> Interval {
         self.options.faults.interval()
+    }
+
+    fn redundancy(&self) -> Redundancy {
+        self.options.faults.redundancy
     }
 
     fn begin(&mut self, _: &mut TryBlock) -> Result<(), Error> {

@@ -141,6 +141,14 @@ fn two_or_four_that_are_not_partners_may_die_at_once() {
 
 #[test]
 #[serial]
+fn with_a_code_over_groups_partners_may_die_at_once() {
+    // The even ranks are a group, and the odd ones.
+    let kills = "kill=1@forces:30 kill=5@forces:30 kill=2@step:40 kill=4@step:40";
+    survives(&lulesh(RANKS, &format!("{SMALL} redundancy=4:2 {kills}")).spares(1));
+}
+
+#[test]
+#[serial]
 fn partners_may_die_one_after_the_other() {
     survives_kills(&["1@cycle:20", "5@cycle:22", "1@cycle:40"]);
 }

@@ -217,6 +217,13 @@ fn two_that_are_not_partners_may_die_at_once() {
 
 #[test]
 #[serial]
+fn with_a_code_over_a_group_partners_may_die_at_once() {
+    let words = [MESH, "redundancy=4:2", "kill=1@dot:30", "kill=3@dot:30"];
+    survives(&minife(4, &words), 4);
+}
+
+#[test]
+#[serial]
 fn partners_may_die_one_after_the_other() {
     survives_kills(&["1@iteration:20", "3@iteration:22", "1@iteration:40"]);
 }
