@@ -229,6 +229,50 @@ fn where_states_are_kept_may_change_from_block_to_block() {
     }
 }
 
+/// Protects once; then ranks die one after the other, and nothing but the restore is between them.
+fn one_after_the_other(mut world: World, redundancy: Redundancy) -> Result<(), Error> {
+    let me = world.origin();
+    let own = vec![u64::from(me) + 7; 3 + me as usize];
+    if !world.is_replacement() {
+        let protected = world.try_block(fampi::BlockOptions::global(Timeout::Never), |block| {
+            block.set_redundancy(redundancy);
+            block.protect(0, &own)
+        })?;
+        assert!(matches!(protected, Tried::Committed(..)));
+    }
+    loop {
+        let block = fampi::BlockOptions::global(Timeout::Never);
+        if world.generation() > 0 {
+            let restored = world.try_block(block, |block| block.restore::<u64>(0))?;
+            let Tried::Committed(state, _) = restored else { panic!("{restored:?}") };
+            assert_eq!(state, own, "rank {me} in generation {}", world.generation());
+        }
+        if world.generation() == world.size() {
+            world.finalize();
+            return Ok(());
+        }
+        if world.generation() == me {
+            sim::crash();
+        }
+        let ended = world.start(fampi::Level::Global)?.finish(Timeout::Never).wait()?;
+        assert!(!ended.is_committed());
+        world = world.rebuild(Placement::SameRanks)?;
+    }
+}
+
+#[test]
+fn what_was_restored_is_kept_for_others_again() {
+    for redundancy in [Redundancy::Partner, XOR, REED_SOLOMON] {
+        for seed in 0..10 {
+            let simulation = Simulation::new(4).seed(seed);
+            let report = simulation.run_world(move |world| one_after_the_other(world, redundancy));
+            assert_eq!(report.processes.len(), 8, "each rank has died once: {report}");
+            let results = report.expect_orderly();
+            assert_eq!(results, vec![Ok(()); 4], "{redundancy:?}");
+        }
+    }
+}
+
 #[test]
 fn a_shrink_needs_partners() {
     let report = Simulation::new(4).run_world(|world| {
