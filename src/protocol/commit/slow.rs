@@ -107,6 +107,7 @@ impl Commit {
             }
         }
         let contribution = self.combine(id, &children);
+        let open = self.account.is_open();
         let gathering = self.gathering(id);
         match (contribution, parent) {
             (Some(Contribution::Decided(decision)), None) => {
@@ -122,6 +123,8 @@ impl Commit {
                     out.send(parent, Message::Contribute(header, contribution));
                 }
             }
+            // Who is about to hear of a cause contributes then, or asks.
+            (None, Some(_)) if open => {}
             (None, Some(parent)) => {
                 if gathering.asked.insert(parent) {
                     out.send(parent, Message::Ask(header));
@@ -147,7 +150,7 @@ impl Commit {
         if let Some((_, contribution)) = gathering.contributions.iter().find(decided) {
             return Some(contribution.clone());
         }
-        let vote = vote.as_ref()?;
+        let vote = vote.as_ref().filter(|_| !self.account.is_open())?;
         let skipped = usize::from(planted!(SkipAChild));
         let children = &children[..children.len().saturating_sub(skipped)];
         if !children.iter().all(|child| gathering.contributed(*child)) {
@@ -159,6 +162,7 @@ impl Commit {
             faults: vote.faults.clone(),
             dead: self.dead.clone(),
             agreed: self.known_to(id).clone(),
+            causes: self.account.causes.clone(),
             floor: self.lowest(),
             context_min: vote.context,
             context_max: vote.context,
@@ -176,7 +180,16 @@ impl Commit {
     }
 
     /// Takes a decision: relays it first, then delivers it.
-    fn settle(&mut self, id: BlockId, decision: Decision, ballot: Ballot, out: &mut impl Effects) {
+    fn settle(
+        &mut self,
+        id: BlockId,
+        mut decision: Decision,
+        ballot: Ballot,
+        out: &mut impl Effects,
+    ) {
+        if planted!(OwnCauses) {
+            decision.causes = self.account.causes.clone();
+        }
         let header = Slow { block: id, ballot, dead: self.dead.clone() };
         for child in self.children() {
             if !planted!(KeepTheDecision) {
@@ -186,6 +199,7 @@ impl Commit {
         for (_, known) in self.steps.iter_mut().filter(|(step, _)| *step == id) {
             known.union_with(&decision.known);
         }
+        self.learn_causes(&decision.causes);
         let (floor, dead, known) = (decision.floor, decision.dead.clone(), decision.known.clone());
         let block = self.blocks.at_mut(id);
         block.fast = Fast::Left;

@@ -22,6 +22,15 @@ pub struct Opinion {
     pub streak: u32,
 }
 
+/// What the observer of its node has counted of a process, if it tests anybody.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Tested {
+    /// Of this process.
+    pub opinion: Opinion,
+    /// ζ, as the user set it for the whole job.
+    pub zeta: u32,
+}
+
 /// The opinions of one tester that the group has not taken into account.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Evidence {

@@ -77,6 +77,8 @@ impl Default for Terms {
     }
 }
 
+const DEAD_BIT: u32 = 32;
+
 /// A group, and how often each process changed sides.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Membership {
@@ -111,6 +113,26 @@ impl Membership {
     /// True for who lives and gets no work.
     pub fn is_benched(&self, rank: Rank) -> bool {
         rank.index() < self.counters.len() && !self.is_member(rank) && !self.dead.contains(rank)
+    }
+
+    /// All of it as words, for who knows nothing: the epoch, then a counter for each rank, above
+    /// which a dead one has a bit.
+    pub fn to_words(&self) -> Vec<u64> {
+        let word = |rank: Rank| {
+            u64::from(self.counter(rank)) | u64::from(self.dead.contains(rank)) << DEAD_BIT
+        };
+        core::iter::once(u64::from(self.epoch)).chain(self.all().map(word)).collect()
+    }
+
+    /// The group in these words, if they are one.
+    pub fn of_words(words: &[u64]) -> Option<Self> {
+        let (epoch, counters) = words.split_first()?;
+        let dead = counters.iter().enumerate().filter(|(_, word)| **word >> DEAD_BIT == 1);
+        Some(Self {
+            epoch: u32::try_from(*epoch).ok()?,
+            dead: dead.map(|(at, _)| Rank::from(at)).collect(),
+            counters: counters.iter().map(|word| *word as u32).collect(),
+        })
     }
 
     /// Who gets work, in ascending order.

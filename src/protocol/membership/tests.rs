@@ -250,3 +250,11 @@ mod evidence {
         assert_eq!(members(&after), [0, 1, 3]);
     }
 }
+
+#[test]
+fn a_group_in_words_is_the_same_group() {
+    let group = group_without(5, &[4]).without(&set(&[1]));
+    assert_eq!(Membership::of_words(&group.to_words()), Some(group.clone()));
+    assert!(group.is_benched(4_u32.into()) && !group.is_benched(1_u32.into()));
+    assert_eq!(Membership::of_words(&[]), None);
+}

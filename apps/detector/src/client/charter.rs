@@ -62,6 +62,11 @@ impl Charter {
         Self { job, secret: secret_of(secret), nodes, holders, newest: 0, present }
     }
 
+    /// How many opinions are on a board: of each rank of the launch and each node.
+    pub(super) fn opinions(&self) -> u32 {
+        (self.holders.len() + self.nodes.len()) as u32
+    }
+
     /// Gives each of the new ones among the processes of a universe a rank whose holder is gone,
     /// those first who were there before.
     pub(super) fn admit(&mut self, peers: &[Peer], new: &[usize]) {

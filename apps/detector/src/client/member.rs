@@ -1,16 +1,12 @@
 //! A registered rank: what it has read of the board of its node, and what it makes of it.
 
-use std::{
-    collections::BTreeSet,
-    io::Read as _,
-    os::{fd::BorrowedFd, unix::net::UnixStream},
-    time::Duration,
-};
+use std::{collections::BTreeSet, io::Read as _, os::unix::net::UnixStream, time::Duration};
 
-use super::{Memory, charter::Charter, register, start};
+use super::{Memory, Own, answers, charter::Charter, register, start};
 use crate::protocol::{
     Cause, Host, Node, Process,
-    board::{ENTRIES_AT, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
+    board::{ENTRIES_AT, ENTRY_WORDS, Entry, Head, ZETA_AT, entry_at, opinion_at, opinion_of_word},
+    diagnosis::Opinion,
 };
 
 /// Looks between two questions whether the observer is still there.
@@ -52,11 +48,15 @@ impl<M: Memory> Member<M> {
         charter: Charter,
         node: Node,
         me: Process,
-        pulse: Option<BorrowedFd<'_>>,
+        own: &Own<'_>,
     ) -> Result<Self, String> {
         let socket = start::socket(charter.job, node)?;
-        let registered = register::register(&socket, &charter.secret, me, pulse)?;
-        let register::Registered { me, connection, board, room } = registered;
+        let opinions = charter.opinions();
+        let registered = register::register(&socket, &charter.secret, me, opinions, own.pulse)?;
+        let register::Registered { me, connection, board, room, questions } = registered;
+        if let Some(Err(error)) = questions.map(|it| answers::answer(it, own.block_signals)) {
+            tracing::warn!(%error, "no thread to answer tests: nobody sees if this rank is slow");
+        }
         let (read, seen, looks, is_closed) = (0, Vec::new(), 0, false);
         Ok(Self { me, connection, board, room, charter, read, seen, looks, is_closed })
     }
@@ -70,7 +70,8 @@ impl<M: Memory> Member<M> {
     /// What the observer has counted, for those who listen.
     pub(super) fn sum_up(&self) {
         let head = Head::from_words(&std::array::from_fn(|at| self.board.word(at)));
-        let Some(Head { entries, packets, clients, unsent, ghosts, .. }) = head else { return };
+        let Some(head) = head else { return };
+        let Head { entries, packets, clients, unsent, ghosts, failed_tests, stalls, .. } = head;
         let entry = |place: u32| Entry::from_words(self.words_of(place), place);
         let lost =
             (0..entries.min(self.room)).filter_map(entry).filter(|(entry, _)| entry.is_hard());
@@ -79,12 +80,12 @@ impl<M: Memory> Member<M> {
             target: "fampi::metrics", rank = self.me.rank.0, entries,
             lost_nodes = lost.len(), refused_packets = packets.total(),
             refused_connections = clients.total(), unsent_packets = unsent, ghosts,
-            "observer of this node"
+            failed_tests, stalls, "observer of this node"
         );
     }
 
     fn words_of(&self, place: u32) -> [u64; ENTRY_WORDS] {
-        let at = HEAD_WORDS + place as usize * ENTRY_WORDS;
+        let at = entry_at(self.charter.opinions(), place);
         std::array::from_fn(|word| self.board.word(at + word))
     }
 
@@ -119,6 +120,13 @@ impl<M: Memory> Member<M> {
             }
         }
         Ok(())
+    }
+
+    /// What the observer has counted of this process, and ζ, if it tests anybody.
+    pub(super) fn opinion(&self) -> Option<(Opinion, u32)> {
+        let zeta = self.board.word(ZETA_AT) as u32;
+        let opinion = opinion_of_word(self.board.word(opinion_at(self.me.rank.0)));
+        (zeta > 0).then_some((opinion, zeta))
     }
 
     /// True when the observer has ended; asked now and then.

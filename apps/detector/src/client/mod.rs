@@ -10,6 +10,7 @@
 //!         every rank ─ register ─▶ observer ─ board ─▶ every rank
 //! later   board ─ one look later ─▶ the library tells MPI
 //! new     a registered rank ─ charter ─▶ all; new ones register ─▶ observers announce them
+//! tests   observer ─ question ─▶ every rank ─ answer ─▶ observer, if the user asks for them
 //! always  every rank ─ beats ─▶ observer: a rank without any is hung, if the user sets a limit
 //! leaving every rank ─ leave ─▶ observer: its end is no death
 //! ```
@@ -34,6 +35,7 @@
 //!
 //! Reference: Zhong 2019 §4.2.
 
+mod answers;
 mod charter;
 mod member;
 mod register;
@@ -48,12 +50,13 @@ use std::{
     process::Command,
 };
 
+pub use answers::answer;
 use charter::Charter;
 use member::Member;
 pub use member::{News, Outcast};
 pub use settings::{check as check_environment, program};
 
-use crate::protocol::{Incarnation, Process, Rank, registration::LEAVE};
+use crate::protocol::{Incarnation, Process, Rank, diagnosis::Opinion, registration::LEAVE};
 
 /// What a process is to the observers: nothing, one that wants to register, or one that has and
 /// has heard of as many incarnations as is added.
@@ -104,6 +107,8 @@ pub struct Own<'a> {
     pub pulse: Option<BorrowedFd<'a>>,
     /// Makes a program that is about to be started inherit nothing but its standard streams.
     pub isolate: fn(&mut Command),
+    /// Keeps signals that the program handles from the calling thread.
+    pub block_signals: fn(),
 }
 
 /// What a process has of the observer of its node. It belongs to the thread that calls MPI.
@@ -166,7 +171,7 @@ impl<M: Memory> Client<M> {
         // At the launch the observers number processes as the assembly does.
         let me = Process { rank: assembly.rank(), incarnation: Incarnation(0) };
         let registered =
-            started.and_then(|(charter, node)| Member::register(charter, node, me, own.pulse));
+            started.and_then(|(charter, node)| Member::register(charter, node, me, own));
         let all = assembly.least(u64::from(registered.is_ok()))? == 1;
         match registered {
             Ok(member) if all => drop(self.member.replace(Some(member))),
@@ -233,7 +238,7 @@ impl<M: Memory> Client<M> {
     fn enter(&self, charter: Charter, peer: Peer, own: &Own<'_>) {
         let place = charter.process(peer.name).zip(charter.node(peer.node));
         let member = match place {
-            Some((me, node)) => Member::register(charter, node, me, own.pulse),
+            Some((me, node)) => Member::register(charter, node, me, own),
             None => Err("there is none on the node of this new process".into()),
         };
         match member {
@@ -271,6 +276,16 @@ impl<M: Memory> Client<M> {
         if let Some(member) = from.take() {
             to.replace(Some(member));
         }
+    }
+
+    /// What the observer has counted of this process, and ζ, if it tests anybody.
+    pub fn opinion(&self) -> Option<(Opinion, u32)> {
+        self.member.try_borrow().ok()?.as_ref()?.opinion()
+    }
+
+    /// True when an observer tells this process of deaths.
+    pub fn is_on(&self) -> bool {
+        self.member.try_borrow().is_ok_and(|member| member.is_some())
     }
 
     /// From now on the end of other processes is no news.

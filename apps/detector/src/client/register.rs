@@ -1,4 +1,5 @@
-//! A rank registers with the observer of its node: it hands over its pulse, and gets the board.
+//! A rank registers with the observer of its node: it hands over its pulse, and gets the board, and
+//! a connection on which it is tested, if anybody wants to know who is slow.
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Read as _, Write as _},
@@ -33,16 +34,20 @@ pub(super) struct Registered<M> {
     pub(super) connection: UnixStream,
     pub(super) board: M,
     pub(super) room: u32,
+    /// Where it is asked.
+    pub(super) questions: Option<OwnedFd>,
 }
 
-/// Registers this process at the socket with this path, with the descriptor of its pulse.
+/// Registers this process at the socket with this path, with the descriptor of its pulse; the board
+/// has so many opinions.
 pub(super) fn register<M: Memory>(
     socket: &str,
     secret: &Secret,
     me: Process,
+    opinions: u32,
     pulse: Option<BorrowedFd<'_>>,
 ) -> Result<Registered<M>, String> {
-    try_register(socket, secret, me, pulse)
+    try_register(socket, secret, me, opinions, pulse)
         .map_err(|error| format!("the observer did not take this rank: {error}"))
 }
 
@@ -50,6 +55,7 @@ fn try_register<M: Memory>(
     socket: &str,
     secret: &Secret,
     me: Process,
+    opinions: u32,
     pulse: Option<BorrowedFd<'_>>,
 ) -> io::Result<Registered<M>> {
     let mut connection = UnixStream::connect(socket)?;
@@ -61,12 +67,12 @@ fn try_register<M: Memory>(
     let [a, b] = random()?;
     let nonces = Nonces { observer, process: (u128::from(a) << 64 | u128::from(b)).to_le_bytes() };
     send(&connection, &registration::register(secret, &nonces, me), pulse)?;
-    let (welcome, board) = receive(&connection)?;
+    let (welcome, board, questions) = receive(&connection)?;
     let room = registration::read_welcome(secret, &nonces, &welcome);
     let room = room.ok_or(io::ErrorKind::InvalidData)?;
-    let board = M::of(board, words(room))?;
+    let board = M::of(board, words(opinions, room))?;
     connection.set_nonblocking(true)?;
-    Ok(Registered { me, connection, board, room })
+    Ok(Registered { me, connection, board, room, questions })
 }
 
 /// Sends the registration, with the descriptor of our pulse if there is one. An observer that gets
@@ -86,19 +92,21 @@ fn send(
     connection.write_all(&registration[length..])
 }
 
-/// The welcome, and the descriptor that comes with it.
-fn receive(connection: &UnixStream) -> io::Result<([u8; WELCOME_BYTES], OwnedFd)> {
+/// The welcome, and what comes with it: the board, and a connection for questions.
+fn receive(connection: &UnixStream) -> io::Result<([u8; WELCOME_BYTES], OwnedFd, Option<OwnedFd>)> {
     let mut welcome = [0; WELCOME_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let (mut parts, flags) = ([IoSliceMut::new(&mut welcome)], RecvFlags::CMSG_CLOEXEC);
     let received = rustix::net::recvmsg(connection, &mut parts, &mut ancillary, flags)?;
-    let descriptor = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+    let descriptors = |message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
-    });
+    };
+    let mut descriptors = ancillary.drain().filter_map(descriptors).flatten();
+    let (board, questions) = (descriptors.next(), descriptors.next());
     if received.bytes != WELCOME_BYTES {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok((welcome, descriptor.ok_or(io::ErrorKind::InvalidData)?))
+    Ok((welcome, board.ok_or(io::ErrorKind::InvalidData)?, questions))
 }

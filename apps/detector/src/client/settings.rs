@@ -1,5 +1,5 @@
-//! What the user may set: who observes, how often observers say that they are there, and how long
-//! a rank may make no progress.
+//! What the user may set: who observes, how often observers say that they are there, how long a
+//! rank may make no progress, and how it is found out who is slow.
 
 use std::{
     env,
@@ -9,12 +9,14 @@ use std::{
     time::Duration,
 };
 
-use crate::protocol::Timing;
+use crate::protocol::{Timing, diagnosis::schedule::Schedule};
 
 /// The path of the program that observes.
 const PROGRAM: &str = "FAMPI_OBSERVER";
 /// The limit of a rank without progress.
 const HUNG: &str = "FAMPI_HUNG_SECONDS";
+/// How ranks and observers are tested.
+const DIAGNOSIS: &str = "FAMPI_DIAGNOSIS";
 /// The time between two heartbeats.
 const HEARTBEAT: &str = "FAMPI_HEARTBEAT_MILLISECONDS";
 const HEARTBEAT_MILLISECONDS: RangeInclusive<u64> = 1..=60_000;
@@ -53,7 +55,21 @@ pub fn check() -> Result<(), String> {
         let advice = format!("set {PROGRAM}, or use `cargo fampi run --hung`");
         return Err(format!("{HUNG} needs an observer to look: {advice}"));
     }
+    let is_asked = set(DIAGNOSIS).is_some();
+    if is_asked && diagnosis().is_none() {
+        return Err(refused(DIAGNOSIS, Schedule::ADVICE));
+    }
+    if is_asked && program().is_none() {
+        let advice = format!("set {PROGRAM}, or use `cargo fampi run --diagnosis`");
+        return Err(format!("{DIAGNOSIS} needs observers that test: {advice}"));
+    }
     Ok(())
+}
+
+/// How the user wants observers to test processes; `None` if the variable is not set, or makes no
+/// sense.
+fn diagnosis() -> Option<Schedule> {
+    Schedule::parse(set(DIAGNOSIS)?.to_str()?.trim())
 }
 
 /// How long a rank may make no progress, zero for no limit; `None` for what makes no sense.
@@ -78,16 +94,30 @@ fn heartbeat_of(text: &OsStr) -> Option<Duration> {
     makes_sense.then(|| Duration::from_millis(milliseconds))
 }
 
-/// The time between heartbeats and the limit without progress, in microseconds; 0 for none.
-pub(super) fn timing_to_words() -> [u64; 2] {
-    let words = [heartbeat(), hung()];
-    words.map(|time| time.unwrap_or_default().as_micros() as u64)
+/// Words of a timing.
+pub(super) const WORDS: usize = 5;
+
+/// What the user wants, in this order: the time between two heartbeats, the limit without progress
+/// and the time between two tests, each in microseconds and 0 for none; how many hundredths of the
+/// usual time an answer may take; and how many tests a slow process passes until it counts as well.
+pub(super) fn timing_to_words() -> [u64; WORDS] {
+    let tests = diagnosis();
+    let times = [heartbeat(), hung(), tests.map(|it| it.interval)];
+    let [heartbeat, hung, interval] = times.map(|time| time.unwrap_or_default().as_micros() as u64);
+    let [kappa, zeta] = tests.map_or([0; 2], |it| [it.kappa_percent, it.zeta].map(u64::from));
+    [heartbeat, hung, interval, kappa, zeta]
 }
 
 /// The timing that rank 0 asks for by these words.
-pub(super) fn timing_of_words([heartbeat, hung]: [u64; 2]) -> Timing {
-    let hung = (hung > 0).then(|| Duration::from_micros(hung));
-    Timing { hung, ..Timing::of_jobs_with(Duration::from_micros(heartbeat)) }
+pub(super) fn timing_of_words([heartbeat, hung, interval, kappa, zeta]: [u64; WORDS]) -> Timing {
+    let time = |word: u64| (word > 0).then(|| Duration::from_micros(word));
+    let diagnosis = time(interval).map(|interval| Schedule {
+        interval,
+        kappa_percent: kappa as u32,
+        zeta: zeta as u32,
+    });
+    let usual = Timing::of_jobs_with(Duration::from_micros(heartbeat));
+    Timing { hung: time(hung), diagnosis, ..usual }
 }
 
 #[cfg(test)]
@@ -115,9 +145,10 @@ mod tests {
 
     #[test]
     fn the_timing_goes_to_the_others_as_words() {
-        let timing = timing_of_words([10_000, 2_500_000]);
+        let timing = timing_of_words([10_000, 2_500_000, 1_000_000, 250, 5]);
+        assert_eq!(timing.diagnosis, Schedule::parse("1s:2.5:5"));
         assert_eq!(timing.period, Duration::from_millis(10));
         assert_eq!(timing.hung, Some(Duration::from_millis(2500)));
-        assert_eq!(timing_of_words([100_000, 0]), Timing::OF_JOBS);
+        assert_eq!(timing_of_words([100_000, 0, 0, 0, 0]), Timing::OF_JOBS);
     }
 }

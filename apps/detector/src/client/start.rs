@@ -39,7 +39,7 @@ const MAX_SOCKET_PATH: usize = 100;
 
 /// What a process brings: an address, and of rank 0 what names the job, its secret, and the timing
 /// that the user asks for.
-type Row = [u64; 8];
+type Row = [u64; 6 + settings::WORDS];
 
 /// Starts the observers, if that can be done on all nodes: what all know now, and the number of our
 /// node; or why there are none. Collective.
@@ -75,7 +75,8 @@ pub(super) fn observers<A: Assembly>(
     let Some(plan) = plan.filter(|_| known) else {
         return Ok(Err(no_link.unwrap_or_else(|| "not all nodes are known".into())));
     };
-    let [_, job, secret @ .., _, _] = rows[0];
+    let [_, job, a, b, c, d, ..] = rows[0];
+    let secret = [a, b, c, d];
     let started = plan.and_then(|plan| match link {
         Some(link) => start(program, isolate, &plan, job, link),
         None => Ok(()),
@@ -123,12 +124,17 @@ fn row(me: Rank, link: Option<&Link>) -> Row {
     let address =
         link.map_or(0, |link| u64::from(u32::from(link.address)) << 16 | u64::from(port(link)));
     if me != Rank(0) {
-        return [address, 0, 0, 0, 0, 0, 0, 0];
+        let mut row = [0; _];
+        row[0] = address;
+        return row;
     }
     // Zeros are no secret: then there are no observers.
     let [job, a, b, c, d] = random().unwrap_or_default();
-    let [heartbeat, hung] = settings::timing_to_words();
-    [address, job, a, b, c, d, heartbeat, hung]
+    let mut row = [0; _];
+    let (own, timing) = row.split_at_mut(6);
+    own.copy_from_slice(&[address, job, a, b, c, d]);
+    timing.copy_from_slice(&settings::timing_to_words());
+    row
 }
 
 /// Numbers that nobody can guess.
@@ -160,7 +166,8 @@ fn plan(
 ) -> Option<Result<Plan, String>> {
     let names = str::from_utf8(names).ok()?;
     let names: Vec<&str> = names.lines().collect();
-    let [_, job, secret @ .., heartbeat, hung] = *rows.first()?;
+    let [_, job, a, b, c, d, timing @ ..] = *rows.first()?;
+    let secret = [a, b, c, d];
     if secret == [0; 4] {
         return None;
     }
@@ -173,7 +180,7 @@ fn plan(
     let nodes = firsts.iter().map(place).collect::<Option<Vec<Place>>>()?;
     let secret = secret_of(secret);
     let socket = socket(job, me.node);
-    let timing = settings::timing_of_words([heartbeat, hung]);
+    let timing = settings::timing_of_words(timing);
     Some(socket.map(|socket| Plan { secret, socket, me, timing, nodes, nodes_of }))
 }
 

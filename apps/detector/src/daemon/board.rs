@@ -16,9 +16,15 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::{
     daemon::view::now,
-    protocol::board::{self, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
+    protocol::{
+        board::{self, Entry, Head},
+        diagnosis::Opinion,
+        plan::Plan,
+    },
 };
 
+/// Entries beyond two for each rank of the launch.
+const SPARE_ROOM: usize = 1024;
 const WORD: u64 = size_of::<u64>() as u64;
 
 /// The board of this node.
@@ -26,6 +32,7 @@ const WORD: u64 = size_of::<u64>() as u64;
 pub struct Board {
     file: File,
     for_readers: File,
+    opinions: u32,
     room: u32,
     /// What the head should say; entries count when they are published.
     pub head: Head,
@@ -33,18 +40,22 @@ pub struct Board {
 }
 
 impl Board {
-    /// A board with room for so many entries.
-    pub fn new(room: u32) -> Result<Self> {
+    /// A board for what there may be to show in the job of this plan.
+    pub fn of(plan: &Plan) -> Result<Self> {
+        let opinions = (plan.nodes_of.len() + plan.nodes.len()) as u32;
+        let room = (2 * plan.nodes_of.len() + SPARE_ROOM) as u32;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("fampi-board", flags);
         let file = File::from(file.context("cannot make shared memory")?);
-        file.set_len(board::words(room) as u64 * WORD).context("no room for the board")?;
+        file.set_len(board::words(opinions, room) as u64 * WORD)
+            .context("no room for the board")?;
         // Whoever maps it never falls off its end.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let for_readers = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let for_readers = for_readers.context("cannot open the board for reading")?;
-        let (head, published) = Default::default();
-        let mut board = Self { file, for_readers, room, head, published };
+        let zeta = plan.timing.diagnosis.map_or(0, |it| it.zeta);
+        let (head, published) = (Head { zeta, ..Head::default() }, Head::default());
+        let mut board = Self { file, for_readers, opinions, room, head, published };
         board.write_head()?;
         Ok(board)
     }
@@ -66,9 +77,16 @@ impl Board {
             self.head.no_room += 1;
             return Ok(());
         }
-        let at = (HEAD_WORDS + place as usize * ENTRY_WORDS) as u64 * WORD;
+        let at = board::entry_at(self.opinions, place) as u64 * WORD;
         self.file.write_all_at(&bytes(&entry.to_words(place, now())), at)?;
         self.head.entries += 1;
+        Ok(())
+    }
+
+    /// Shows what is thought of a rank of the launch, or, behind these, of a node.
+    pub fn think(&mut self, target: u32, opinion: Opinion) -> Result<()> {
+        let at = board::opinion_at(target) as u64 * WORD;
+        self.file.write_all_at(&board::opinion_to_word(opinion).to_ne_bytes(), at)?;
         Ok(())
     }
 

@@ -182,18 +182,20 @@ impl Door {
         MOST_AT_ONCE
     }
 
-    /// Welcomes a process, and gives it the board. Its connection tells it when we are gone.
+    /// Welcomes a process, and gives it the board and where it answers tests, if it is to. Its
+    /// connection tells it when we are gone.
     pub fn welcome(
         &self,
         registered: Registered,
-        board: BorrowedFd<'_>,
+        (board, answers): (BorrowedFd<'_>, Option<OwnedFd>),
         room: u32,
     ) -> (Candidate, UnixStream, Option<Page>) {
         let Registered { candidate, connection, nonces, page, .. } = registered;
         let welcome = registration::welcome(&self.secret, &nonces, room);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [board];
+        let descriptors: Vec<BorrowedFd<'_>> =
+            [board].into_iter().chain(answers.as_ref().map(OwnedFd::as_fd)).collect();
         ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // One that is gone is reported dead like any other.

@@ -16,6 +16,7 @@
 //! | [`door`] | the socket where processes register, and those who have not done so yet |
 //! | [`wards`] | processes that are watched, how they ended, and who is hung |
 //! | [`pulse`] | what a process shows of its progress |
+//! | [`diagnosis`] | tests of who is slow, if the plan asks for them |
 //! | [`link`] | packets from and to other observers |
 //! | [`board`] | the memory that the processes of the node read |
 //! | [`view`], [`top`] | the memory that a person is shown, and the tables made of it |
@@ -30,6 +31,7 @@
 
 pub mod board;
 pub mod detach;
+pub mod diagnosis;
 pub mod door;
 pub mod link;
 pub mod place;

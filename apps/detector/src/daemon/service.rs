@@ -6,6 +6,7 @@
 //! all packets that have come   ─▶ machine        before any timer but our heartbeat: a message
 //! timers that were due         ─▶ machine        that was here in time is heard, however late
 //! a ward without progress      ─▶ machine        if the plan sets a limit
+//! tests that are due           ─▶ those tested   if the plan asks for them
 //! counters                     ─▶ board
 //! ```
 //!
@@ -30,25 +31,24 @@ use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
     io::Errno,
-    process::{Resource, Rlimit},
 };
 
 use crate::{
     daemon::{
         board::Board,
+        diagnosis::{Diagnosis, Means},
         door::{Door, Registered},
         link::Link,
         place,
         pulse::Page,
         view::View,
-        wards::{MOST_DESCRIPTORS, Wards},
+        wards::{self, Wards},
     },
     protocol::{
         Cause, Effect, Effects, Event, Host, Process, Timer,
         board::{self, Entry},
         message::Message,
         observer::Observer,
-        plan::Plan,
         pulse::LOOKS,
         registration::Rejection,
     },
@@ -56,10 +56,6 @@ use crate::{
 
 /// How long we stay when the last process has ended: it may be replaced.
 const LINGER: Duration = Duration::from_secs(2);
-/// The most processes that are watched.
-const MOST_WARDS: u64 = 4096;
-/// Descriptors that are none of a ward's.
-const OTHER_DESCRIPTORS: u64 = 300;
 /// More packets than a socket holds: what has come when a turn begins is taken in it.
 const MOST_PACKETS: u32 = 4096;
 /// The parts of a period by which a heartbeat may go out early when another one has come, and by
@@ -68,14 +64,14 @@ const EARLY: u32 = 2;
 const LATE: u32 = 8;
 /// Events of one turn.
 const EVENTS: usize = 64;
-/// Entries of the board beyond two for each rank of the launch.
-const SPARE_ROOM: usize = 1024;
 
 /// Numbers of what is waited for; clients and wards have those that follow.
 const LINK: u64 = 0;
 const DOOR: u64 = 1;
 /// Added to the number of a ward: one of its threads.
 const THREAD: u64 = 1 << 63;
+/// Added to the number of a ward: where it answers tests.
+const ANSWERS: u64 = 1 << 62;
 
 /// An observer at work.
 #[derive(Debug)]
@@ -100,6 +96,7 @@ pub struct Service {
     /// When we leave, should nobody come.
     leaves: Option<Instant>,
     watchdog: Option<Watchdog>,
+    diagnosis: Option<Diagnosis>,
     tally: Tally,
 }
 
@@ -125,13 +122,12 @@ impl Service {
     /// Reads the plan, and makes everything ready: processes may register.
     pub fn start(plan: &Path) -> Result<Self> {
         let plan = place::take_plan(plan)?;
-        let most_wards = descriptors().saturating_sub(OTHER_DESCRIPTORS) / MOST_DESCRIPTORS;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (link, door) = (Link::new(&plan)?, Door::open(&plan)?);
         for (what, number) in [(link.as_fd(), LINK), (door.as_fd(), DOOR)] {
             epoll::add(&poll, what, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
         }
-        let board = Board::new(room_for(&plan))?;
+        let board = Board::of(&plan)?;
         let (now, mut out) = (Instant::now(), Effects::new());
         let period = plan.timing.hung.map(|limit| limit / LOOKS);
         let machine = Observer::start(plan.me, plan.timing, plan.layout(), &mut out);
@@ -141,7 +137,7 @@ impl Service {
             door,
             is_door_open: true,
             wards: Wards::default(),
-            most_wards: most_wards.min(MOST_WARDS) as usize,
+            most_wards: wards::most(),
             board,
             view: View::new(&plan)?,
             machine,
@@ -151,6 +147,7 @@ impl Service {
             out,
             number: DOOR,
             leaves: Some(now + plan.timing.start),
+            diagnosis: plan.timing.diagnosis.map(|it| Diagnosis::start(&plan, it, now)),
             watchdog: period.map(|period| Watchdog { period, next: now + period }),
             tally: Tally::default(),
         };
@@ -169,11 +166,13 @@ impl Service {
     /// Tells those who listen, if this is part of their program.
     fn sum_up(&self) {
         let Tally { registered, deaths, hung, lost_nodes, requests } = self.tally;
-        let board::Head { packets, clients, unsent, ghosts, fenced, .. } = self.board.head;
+        let head = self.board.head;
+        let board::Head { packets, clients, unsent, ghosts, fenced, failed_tests, .. } = head;
         tracing::info!(
             target: "fampi::metrics", node = self.machine.me().node.0, registered, deaths, hung,
             lost_nodes, requests, refused_packets = packets.total(),
             refused_connections = clients.total(), unsent_packets = unsent, ghosts, fenced,
+            failed_tests, stalls = head.stalls,
             "observer left"
         );
     }
@@ -194,11 +193,16 @@ impl Service {
                     }
                 }
                 number if number & THREAD != 0 => self.look_at(number & !THREAD, now)?,
+                number if number & ANSWERS != 0 => {
+                    let diagnosis = self.diagnosis.iter_mut();
+                    diagnosis.for_each(|it| it.hear(number & !ANSWERS, now));
+                }
                 number => self.end(number, now)?,
             }
         }
         let heard = mail && self.take_packets(now)?;
         self.take_timers(now, heard)?;
+        self.diagnose(now)?;
         self.look_for_progress(now)?;
         self.door.handle_time(now);
         self.watch_door()?;
@@ -214,7 +218,8 @@ impl Service {
         let timers = self.timers.iter().map(|(timer, at)| self.latest(*timer, *at));
         let deadlines = timers.chain(self.door.deadline());
         let looks = self.watchdog.iter().map(|watchdog| watchdog.next);
-        let next = deadlines.chain(self.leaves).chain(looks).min();
+        let tests = self.diagnosis.iter().map(Diagnosis::due);
+        let next = deadlines.chain(self.leaves).chain(looks).chain(tests).min();
         let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
         let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
         match epoll::wait(&self.poll, spare_capacity(events), wait.as_ref()) {
@@ -270,12 +275,22 @@ impl Service {
         // Whoever is welcomed finds itself counted.
         self.count(self.wards.count() + 1)?;
         let room = self.board.room();
-        let board = self.board.for_readers();
-        let (candidate, connection, page) = self.door.welcome(newcomer, board, room);
+        let answers = self.connect(number, process)?;
+        let given = (self.board.for_readers(), answers);
+        let (candidate, connection, page) = self.door.welcome(newcomer, given, room);
         self.wards.add(number, process, candidate, connection, page);
         self.watch_threads(number);
         self.tally.registered += 1;
         Ok(())
+    }
+
+    /// A process of ours is tested from now on, if any is: the end of the connection that it needs.
+    fn connect(&mut self, number: u64, process: Process) -> Result<Option<OwnedFd>> {
+        let Some(diagnosis) = &mut self.diagnosis else { return Ok(None) };
+        let Some((ours, other)) = diagnosis.connect(number, process) else { return Ok(None) };
+        let data = epoll::EventData::new_u64(number | ANSWERS);
+        epoll::add(&self.poll, ours, data, epoll::EventFlags::IN)?;
+        Ok(Some(other))
     }
 
     /// Watches threads of a process of ours, too: by them its end is known earlier.
@@ -298,6 +313,7 @@ impl Service {
 
     /// A process of ours has ended, or will run no more of its program.
     fn end(&mut self, number: u64, now: Instant) -> Result<()> {
+        self.diagnosis.iter_mut().for_each(|it| it.end(number));
         let Some((process, cause)) = self.wards.take_ended(number) else { return Ok(()) };
         if self.wards.count() == 0 {
             self.leaves = Some(now + LINGER);
@@ -309,6 +325,7 @@ impl Service {
     /// True when a timer is due that a packet could stop, which may have come while we did not run.
     fn is_late_for_mail(&self, now: Instant) -> bool {
         self.timers.iter().any(|(timer, at)| *timer != Timer::Heartbeat && *at <= now)
+            || self.diagnosis.as_ref().is_some_and(|it| it.due() <= now)
     }
 
     /// True when there was a heartbeat among them.
@@ -316,6 +333,7 @@ impl Service {
         let (mut packets, mut heard) = (MOST_PACKETS, false);
         while let Some((from, message)) = self.link.receive(&mut packets) {
             heard |= matches!(message, Message::Heartbeat(_));
+            self.test(from, &message, now);
             self.machine.handle_message(from, message, &mut self.out);
             self.perform(now)?;
             if !self.machine.registry().is_lost(from) {
@@ -323,6 +341,30 @@ impl Service {
             }
         }
         Ok(heard)
+    }
+
+    /// What another observer asks of us, or answers, if it is not dead to us, nor we to it.
+    fn test(&mut self, from: Host, message: &Message, now: Instant) {
+        let is_dead = self.machine.is_fenced() || self.machine.registry().is_lost(from);
+        let Some(diagnosis) = self.diagnosis.as_mut().filter(|_| !is_dead) else { return };
+        match message {
+            Message::Question(question) => {
+                self.link.send(from, &Message::Answer(question.answer()));
+            }
+            Message::Answer(answer) => diagnosis.handle_answer(from, *answer, now),
+            _ => {}
+        }
+    }
+
+    /// Tests who is to be tested, and shows what has come of it.
+    fn diagnose(&mut self, now: Instant) -> Result<()> {
+        let Some(diagnosis) = &mut self.diagnosis else { return Ok(()) };
+        let registry = self.machine.registry();
+        diagnosis.handle_time(now, registry);
+        let Self { link, board, view, .. } = self;
+        diagnosis.perform(&mut Means { link, board, view }, registry)?;
+        [self.board.head.failed_tests, self.board.head.stalls] = diagnosis.counts();
+        Ok(())
     }
 
     fn take_timers(&mut self, now: Instant, heard: bool) -> Result<()> {
@@ -410,6 +452,7 @@ impl Service {
             Event::Lost(host, processes) => {
                 self.tally.lost_nodes += 1;
                 self.view.lose(host, &processes);
+                self.diagnosis.iter_mut().for_each(|it| it.lose(host.node));
                 let mut lost = processes.into_iter();
                 lost.try_for_each(|process| self.write(process, host, Cause::NodeLost))
             }
@@ -450,22 +493,4 @@ impl Service {
         self.view.count(head.registered, refused, head.fenced);
         self.board.publish()
     }
-}
-
-fn room_for(plan: &Plan) -> u32 {
-    (2 * plan.nodes_of.len() + SPARE_ROOM) as u32
-}
-
-/// How many descriptors this process may have; as many as the system allows.
-fn descriptors() -> u64 {
-    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
-    let wanted = MOST_DESCRIPTORS * MOST_WARDS + OTHER_DESCRIPTORS;
-    let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
-    let raised = Rlimit { current: Some(most), maximum };
-    if current.is_some_and(|current| current < most)
-        && rustix::process::setrlimit(Resource::Nofile, raised).is_ok()
-    {
-        return most;
-    }
-    current.unwrap_or(most)
 }

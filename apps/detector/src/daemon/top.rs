@@ -170,6 +170,7 @@ fn table(look: &Look, before: Option<&Look>) -> String {
         let state = match (number == me, node.lost, node.asked_in_vain) {
             (true, ..) => "here",
             (_, true, _) => "lost",
+            (_, _, 0) if node.opinion.is_slow(head.zeta) => "slow",
             (_, _, 0) => "alive",
             _ => "silent",
         };
@@ -193,7 +194,7 @@ fn table(look: &Look, before: Option<&Look>) -> String {
         let commits = commits.map_or_else(|| "-".into(), |commits| commits.to_string());
         let rate = rate.map_or_else(|| "-".into(), |rate| format!("{rate:.0}"));
         let (life, node) = (rank.incarnation.0.to_string(), rank.node.0.to_string());
-        [number.to_string(), life, node, commits, rate, words(rank)]
+        [number.to_string(), life, node, commits, rate, words(rank, head.zeta)]
     });
     align(&mut text, ["rank", "life", "node", "commits", "per second", "state"], rows);
     text
@@ -208,12 +209,18 @@ fn rate(before: &Look, look: &Look, rank: usize) -> Option<f64> {
     Some(commits as f64 / passed.as_secs_f64())
 }
 
-fn words(rank: &RankView) -> String {
+fn words(rank: &RankView, zeta: u32) -> String {
     match rank.state {
         State::Alive => "alive".into(),
-        State::Watched(process) if rank.still == 0 => format!("process {process}"),
         State::Watched(process) => {
-            format!("process {process}, no progress in {} of {LOOKS} looks", rank.still)
+            let mut words = format!("process {process}");
+            if rank.opinion.is_slow(zeta) {
+                let _ = write!(words, ", slow: {} good tests of {zeta}", rank.opinion.streak);
+            }
+            if rank.still > 0 {
+                let _ = write!(words, ", no progress in {} of {LOOKS} looks", rank.still);
+            }
+            words
         }
         State::Dead(Cause::Ended) => "ended".into(),
         State::Dead(Cause::Exit(0)) => "left in order".into(),
@@ -251,7 +258,7 @@ fn align<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Host, Incarnation};
+    use crate::protocol::{Host, Incarnation, diagnosis::Opinion};
 
     fn shown() -> Shown {
         let node = |name: &str, lost, heard| NodeView {
@@ -261,6 +268,7 @@ mod tests {
             asked_in_vain: 0,
             heard,
             name: name.into(),
+            opinion: Opinion::default(),
         };
         let rank = |life, node, state| RankView {
             incarnation: Incarnation(life),
@@ -268,6 +276,7 @@ mod tests {
             state,
             page: None,
             still: 0,
+            opinion: Opinion::default(),
         };
         let head = Head {
             nodes: 3,
@@ -278,6 +287,7 @@ mod tests {
             watched: 1,
             refused: 2,
             fenced: false,
+            zeta: 5,
         };
         let heard = Some(Duration::from_millis(9_958));
         Shown {
@@ -326,6 +336,29 @@ mod tests {
         let text = table(&look_at(shown, None, Duration::ZERO), None);
         assert!(text.contains("\n2     0     b1    silent"), "{text}");
         assert!(text.contains("process 4712, no progress in 5 of 8 looks\n"), "{text}");
+    }
+
+    #[test]
+    fn who_failed_a_test_is_shown_as_slow_until_it_has_passed_enough() {
+        let mut shown = shown();
+        shown.ranks[0].opinion = Opinion { fails: 2, streak: 4 };
+        shown.nodes[2].opinion = Opinion { fails: 1, streak: 0 };
+        let text = table(&look_at(shown, None, Duration::ZERO), None);
+        assert!(text.contains("process 4712, slow: 4 good tests of 5\n"), "{text}");
+        assert!(text.contains("\n2     0     b1    slow "), "{text}");
+    }
+
+    #[test]
+    fn who_has_passed_enough_tests_is_not_shown_as_slow_nor_is_anybody_without_tests() {
+        for (opinion, zeta) in [((2, 5), 5), ((0, 0), 5), ((2, 4), 0)] {
+            let mut shown = shown();
+            let (fails, streak) = opinion;
+            shown.ranks[0].opinion = Opinion { fails, streak };
+            shown.nodes[2].opinion = Opinion { fails, streak };
+            shown.head.zeta = zeta;
+            let text = table(&look_at(shown, None, Duration::ZERO), None);
+            assert!(!text.contains("slow"), "{text}");
+        }
     }
 
     #[test]

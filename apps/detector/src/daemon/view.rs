@@ -16,7 +16,8 @@ use rustix::{
 };
 
 use crate::protocol::{
-    Cause, Host, Incarnation, Node, Process,
+    Cause, Host, Incarnation, Node, Process, Rank,
+    diagnosis::Opinion,
     plan::Plan,
     view::{Head, NodeView, RankView, State, node_at, rank_at},
 };
@@ -56,6 +57,7 @@ impl View {
             asked_in_vain: 0,
             heard: None,
             name: place.name.clone(),
+            opinion: Opinion::default(),
         };
         let launched = |node: &Node| RankView {
             incarnation: Incarnation(0),
@@ -63,6 +65,7 @@ impl View {
             state: State::Alive,
             page: None,
             still: 0,
+            opinion: Opinion::default(),
         };
         let head = Head {
             nodes: plan.nodes.len() as u32,
@@ -73,6 +76,7 @@ impl View {
             watched: 0,
             refused: 0,
             fenced: false,
+            zeta: plan.timing.diagnosis.map_or(0, |it| it.zeta),
         };
         let nodes = plan.nodes.iter().map(alive).collect();
         let ranks = plan.nodes_of.iter().map(launched).collect();
@@ -122,6 +126,7 @@ impl View {
     pub fn join(&mut self, process: Process, host: Host) {
         self.change_rank(process, |rank| {
             (rank.node, rank.state, rank.page) = (host.node, State::Alive, None);
+            rank.opinion = Opinion::default();
         });
     }
 
@@ -133,6 +138,19 @@ impl View {
     /// A process that we watch has made no progress for so many looks.
     pub fn suspect(&mut self, process: Process, looks: u32) {
         self.change_rank(process, |rank| rank.still = looks);
+    }
+
+    /// Tests of the holder of a rank have come to this.
+    pub fn think_of_rank(&mut self, rank: Rank, opinion: Opinion) {
+        let known = self.ranks.get(rank.index()).map(|known| known.incarnation);
+        if let Some(incarnation) = known {
+            self.change_rank(Process { rank, incarnation }, |rank| rank.opinion = opinion);
+        }
+    }
+
+    /// Tests of the observer of a node have come to this.
+    pub fn think_of_node(&mut self, node: Node, opinion: Opinion) {
+        self.change_node(node, |node| node.opinion = opinion);
     }
 
     /// A process is dead.
@@ -208,6 +226,7 @@ mod tests {
             asked_in_vain: 0,
             heard,
             name: "n0".into(),
+            opinion: Opinion::default(),
         };
         let [soon, late] = [599, 600].map(Duration::from_millis);
         assert!(is_fresh(&node, old, soon) && !is_fresh(&node, old, late));

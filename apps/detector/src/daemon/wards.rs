@@ -22,7 +22,7 @@ use std::{
 
 use rustix::{
     fs::OFlags,
-    process::{Pid, PidfdFlags, Signal},
+    process::{Pid, PidfdFlags, Resource, Rlimit, Signal},
 };
 
 use crate::{
@@ -34,8 +34,12 @@ use crate::{
     },
 };
 
-/// The most descriptors for one ward: of itself, its connection, its progress, and threads.
-pub const MOST_DESCRIPTORS: u64 = 3 + MOST_THREADS as u64;
+/// The most processes that are watched.
+const MOST_WARDS: u64 = 4096;
+/// Descriptors that are none of a ward's.
+const OTHER_DESCRIPTORS: u64 = 300;
+/// The most descriptors for one ward: of itself, its connections, its progress, and threads.
+const MOST_DESCRIPTORS: u64 = 4 + MOST_THREADS as u64;
 /// Threads of a process that are watched, beside the first, which is not told to have ended before
 /// the others have.
 const MOST_THREADS: usize = 2;
@@ -91,11 +95,13 @@ impl Candidate {
     /// How it ended, as far as the system says so.
     fn cause(&self) -> Cause {
         let status = self.status().filter(|it| it.is_over() || it.is_ending());
-        match status.map(|status| status.code) {
+        let exits = status.as_ref().and_then(|it| it.exits);
+        match (status.map(|status| status.code), exits) {
+            (Some(9), Some(status)) => Cause::Exit(status),
             // Who leaves in order says so: this status alone says nothing.
-            None | Some(0) => Cause::Ended,
-            Some(code) if code & 0x7f != 0 => Cause::Signal((code & 0x7f) as u8),
-            Some(code) => Cause::Exit((code >> 8) as u8),
+            (None | Some(0), _) => Cause::Ended,
+            (Some(code), _) if code & 0x7f != 0 => Cause::Signal((code & 0x7f) as u8),
+            (Some(code), _) => Cause::Exit((code >> 8) as u8),
         }
     }
 }
@@ -203,6 +209,26 @@ impl Wards {
     }
 }
 
+/// How many processes can be watched.
+pub fn most() -> usize {
+    let own = descriptors().saturating_sub(OTHER_DESCRIPTORS) / MOST_DESCRIPTORS;
+    own.min(MOST_WARDS) as usize
+}
+
+/// How many descriptors this process may have; as many as the system allows.
+fn descriptors() -> u64 {
+    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = MOST_DESCRIPTORS * MOST_WARDS + OTHER_DESCRIPTORS;
+    let most = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = Rlimit { current: Some(most), maximum };
+    if current.is_some_and(|current| current < most)
+        && rustix::process::setrlimit(Resource::Nofile, raised).is_ok()
+    {
+        return most;
+    }
+    current.unwrap_or(most)
+}
+
 /// What the kernel shows of a process, or of one of its threads.
 struct Status {
     /// `Z` when it has ended, and its parent has not asked how.
@@ -213,6 +239,9 @@ struct Status {
     started: u64,
     /// How it ends or has ended, as its parent is told; or which signal stops it; else 0.
     code: u64,
+    /// The status with which it says to exit, in its name: `fampi-exit-3` is a process that ends
+    /// itself by a signal, since MPI would not tell of an exit.
+    exits: Option<u8>,
 }
 
 impl Status {
@@ -224,6 +253,9 @@ impl Status {
         let text = fs::read(path).ok()?;
         // The name of the program, in parentheses, can hold anything.
         let end = text.iter().rposition(|byte| *byte == b')')?;
+        let name = text.iter().position(|byte| *byte == b'(').map(|begin| &text[begin + 1..end]);
+        let exits = name.and_then(|name| name.strip_prefix(b"fampi-exit-"));
+        let exits = exits.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
         let words = std::str::from_utf8(&text[end + 1..]).ok()?;
         let words: Vec<&str> = words.split_whitespace().collect();
         let number = |at: usize| words.get(at)?.parse::<u64>().ok();
@@ -232,6 +264,7 @@ impl Status {
             ran: number(11)? + number(12)?,
             started: number(19)?,
             code: number(49)?,
+            exits,
         })
     }
 

@@ -1,15 +1,21 @@
 //! The board: what an observer shows the processes of its own node, in words of shared memory.
 //!
 //! ```text
-//! board = head, 24 words · entries, 5 words each, every one written once, in this order
+//! board = head, 24 words · opinions, a word each · entries, 5 words each, every one written once,
+//!         in this order
 //! head  = magic · entries · no room · registered · packets refused (6) · clients refused (6)
-//!       · unsent · ghosts · fenced · 0 (5)
+//!       · unsent · ghosts · fenced · failed tests · stalls
+//!       · ζ · 0 (2)
+//! opinion = fails, streak: first of the ranks of the launch, then of the nodes
 //! entry = rank, incarnation · node, incarnation · cause, value · moment · check
 //! ```
 //!
 //! Whether there is anything new is one word, the number of entries. An entry is believed when its
 //! check fits what it says and where it stands: half of one, however that came to be, is none. So a
 //! reader needs no promise about the order in which words become visible to it.
+//!
+//! An opinion is a word, which is written whole. Ranks of other nodes are not tested here, but the
+//! observers of these are.
 //!
 //! The moment is that at which the observer wrote the entry, by the monotonic clock of the node: a
 //! process sees by it for how long the news have been there.
@@ -25,6 +31,7 @@ use core::time::Duration;
 use super::{
     Cause, Host, Incarnation, Node, Process, Rank,
     codec::{cause_bytes, cause_of},
+    diagnosis::Opinion,
     envelope::Refusals,
     mix,
     registration::Rejections,
@@ -36,12 +43,35 @@ pub const HEAD_WORDS: usize = 24;
 pub const ENTRY_WORDS: usize = 5;
 /// The place of the number of entries in the head.
 pub const ENTRIES_AT: usize = 1;
+/// The place of ζ in the head.
+pub const ZETA_AT: usize = 21;
 /// "fampi", and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0\0\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0\0\x03");
 
-/// The words of a board with room for so many entries.
-pub const fn words(room: u32) -> usize {
-    HEAD_WORDS + room as usize * ENTRY_WORDS
+/// The words of a board with room for so many opinions and entries.
+pub const fn words(opinions: u32, room: u32) -> usize {
+    entry_at(opinions, room)
+}
+
+/// The word of the opinion of a rank of the launch, or, behind these, of a node.
+pub const fn opinion_at(target: u32) -> usize {
+    HEAD_WORDS + target as usize
+}
+
+/// The word at which an entry begins, behind so many opinions.
+pub const fn entry_at(opinions: u32, place: u32) -> usize {
+    opinion_at(opinions) + place as usize * ENTRY_WORDS
+}
+
+/// An opinion in a word.
+pub const fn opinion_to_word(opinion: Opinion) -> u64 {
+    pair(opinion.fails, opinion.streak)
+}
+
+/// The opinion in a word.
+pub const fn opinion_of_word(word: u64) -> Opinion {
+    let (fails, streak) = halves(word);
+    Opinion { fails, streak }
 }
 
 /// One death.
@@ -108,6 +138,13 @@ pub struct Head {
     pub ghosts: u64,
     /// This node is dead to all others.
     pub fenced: bool,
+    /// Tests that ranks of this node and other observers have failed.
+    pub failed_tests: u64,
+    /// Intervals in which the observer itself was kept from testing.
+    pub stalls: u64,
+    /// ζ: a process that passes so many tests in a row counts as well again; 0 if this observer
+    /// tests no process.
+    pub zeta: u32,
 }
 
 impl Head {
@@ -123,6 +160,9 @@ impl Head {
         words[16] = self.unsent;
         words[17] = self.ghosts;
         words[18] = u64::from(self.fenced);
+        words[19] = self.failed_tests;
+        words[20] = self.stalls;
+        words[ZETA_AT] = u64::from(self.zeta);
         words
     }
 
@@ -138,6 +178,9 @@ impl Head {
             unsent: words[16],
             ghosts: words[17],
             fenced: words[18] != 0,
+            failed_tests: words[19],
+            stalls: words[20],
+            zeta: words[ZETA_AT] as u32,
         })
     }
 }
@@ -147,12 +190,12 @@ fn check(words: [u64; ENTRY_WORDS - 1], place: u32) -> u64 {
 }
 
 /// Two numbers in a word.
-pub(super) fn pair(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
+pub(super) const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
 }
 
 /// The two numbers of a word.
-pub(super) fn halves(word: u64) -> (u32, u32) {
+pub(super) const fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
@@ -216,6 +259,15 @@ mod tests {
     }
 
     #[test]
+    fn opinions_stand_between_the_head_and_the_entries() {
+        let opinion = Opinion { fails: 3, streak: u32::MAX };
+        assert_eq!(opinion_of_word(opinion_to_word(opinion)), opinion);
+        assert_eq!(opinion_of_word(0), Opinion::default());
+        assert_eq!((opinion_at(0), opinion_at(9), entry_at(10, 0)), (24, 33, 34));
+        assert_eq!((entry_at(10, 2), words(10, 2), words(0, 0)), (44, 44, 24));
+    }
+
+    #[test]
     fn a_head_is_read_as_written() {
         let head = Head {
             entries: 1,
@@ -226,10 +278,13 @@ mod tests {
             unsent: 16,
             ghosts: 17,
             fenced: true,
+            failed_tests: 19,
+            stalls: 20,
+            zeta: 21,
         };
         let words = head.to_words();
         assert_eq!(Head::from_words(&words), Some(head));
         assert_eq!(words[1..18], (1..18).collect::<Vec<u64>>());
-        assert_eq!(words[18..], [1, 0, 0, 0, 0, 0]);
+        assert_eq!(words[18..], [1, 19, 20, 21, 0, 0]);
     }
 }

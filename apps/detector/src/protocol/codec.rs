@@ -6,6 +6,8 @@
 //! News       = 3 · origin u32 · facts
 //! Comparison = 4 · digest u64 · answer u8 · facts
 //! Fence      = 5 · [nodes u32 · first u32]
+//! Question   = 6 · sequence u32 · attempt u8 · work u16
+//! Answer     = 7 · sequence u32 · attempt u8 · count u16 · sum u32
 //! facts      = count u32 · fact …              at most 64 of at most 17 bytes
 //! Died       = 1 · rank u32 · incarnation u32 · cause u8 · value u8
 //! Joined     = 2 · rank u32 · incarnation u32 · node u32 · incarnation u32
@@ -22,6 +24,7 @@ use smallvec::SmallVec;
 
 use super::{
     Cause, Host, Incarnation, Node, Process, Rank,
+    diagnosis::{Answer, Question, primes::Sum},
     message::{Company, Fact, MAX_FACTS, Message},
 };
 
@@ -33,6 +36,8 @@ const REQUEST: u8 = 2;
 const NEWS: u8 = 3;
 const COMPARISON: u8 = 4;
 const FENCE: u8 = 5;
+const QUESTION: u8 = 6;
+const ANSWER: u8 = 7;
 
 const DIED: u8 = 1;
 const JOINED: u8 = 2;
@@ -41,6 +46,10 @@ const RETURNED: u8 = 4;
 
 /// The most bytes of a message.
 pub const MAX_BYTES: usize = 1 + 8 + 1 + 4 + 17 * MAX_FACTS;
+
+fn put_u16(frame: &mut Frame, word: u16) {
+    frame.extend_from_slice(&word.to_le_bytes());
+}
 
 pub(super) fn put_u32(frame: &mut Frame, word: u32) {
     frame.extend_from_slice(&word.to_le_bytes());
@@ -62,6 +71,10 @@ impl Reader<'_> {
 
     pub(super) fn u8(&mut self) -> Option<u8> {
         self.bytes().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.bytes().map(u16::from_le_bytes)
     }
 
     pub(super) fn u32(&mut self) -> Option<u32> {
@@ -99,6 +112,19 @@ pub fn encode(message: &Message, frame: &mut Frame) {
                 put_u32(frame, first.0);
             }
         }
+        Message::Question(Question { sequence, attempt, work }) => {
+            frame.push(QUESTION);
+            put_u32(frame, *sequence);
+            frame.push(*attempt);
+            put_u16(frame, *work);
+        }
+        Message::Answer(Answer { sequence, attempt, result: Sum { count, sum } }) => {
+            frame.push(ANSWER);
+            put_u32(frame, *sequence);
+            frame.push(*attempt);
+            put_u16(frame, *count);
+            put_u32(frame, *sum);
+        }
     }
 }
 
@@ -118,6 +144,15 @@ pub fn decode(bytes: &[u8]) -> Option<Message> {
         FENCE => {
             let nodes = rest.u32()?;
             Message::Fence(Some(Company { nodes, first: Node(rest.u32()?) }))
+        }
+        QUESTION => {
+            let (sequence, attempt) = (rest.u32()?, rest.u8()?);
+            Message::Question(Question { sequence, attempt, work: rest.u16()? })
+        }
+        ANSWER => {
+            let (sequence, attempt) = (rest.u32()?, rest.u8()?);
+            let result = Sum { count: rest.u16()?, sum: rest.u32()? };
+            Message::Answer(Answer { sequence, attempt, result })
         }
         _ => return None,
     };
@@ -252,6 +287,8 @@ pub(super) mod tests {
             Message::Comparison { digest: 0, facts: vec![], answer: true },
             Message::Fence(None),
             Message::Fence(Some(Company { nodes: 3, first: Node(70_000) })),
+            Message::Question(Question { sequence: 1 << 20, attempt: 1, work: 300 }),
+            Message::Answer(Question { sequence: 1 << 20, attempt: 1, work: 0 }.answer()),
         ]
     }
 
@@ -296,7 +333,7 @@ pub(super) mod tests {
 
         #[test]
         fn what_is_read_from_outside_is_what_was_written(
-            which in 0_usize..8,
+            which in 0_usize..10,
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         ) {
             let mut frame = bytes_of(&samples()[which]);

@@ -3,7 +3,10 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::{Cause, Host, Node, Process};
+use super::{
+    Cause, Host, Node, Process,
+    diagnosis::{Answer, Question},
+};
 
 /// The most facts in one message, so that it fits into one packet of any network.
 pub const MAX_FACTS: usize = 64;
@@ -49,6 +52,10 @@ pub enum Message {
     /// The receiver has been declared dead. An answer to what it sent tells the company of the
     /// sender; the declaration itself, which may be late, tells none.
     Fence(Option<Company>),
+    /// The receiver, an observer or a rank, is tested.
+    Question(Question),
+    /// What it says to that.
+    Answer(Answer),
 }
 
 /// The nodes that a node knows to live, itself among them. Of two nodes that hold each other for

@@ -66,6 +66,7 @@ pub mod view;
 use alloc::vec::Vec;
 use core::{fmt, time::Duration};
 
+use diagnosis::schedule::Schedule;
 use message::Message;
 
 /// A process of the launch, numbered as MPI numbers the world.
@@ -152,6 +153,8 @@ pub struct Timing {
     pub grace: Duration,
     /// A process that makes no progress for so long is hung; `None` if nobody ever is.
     pub hung: Option<Duration>,
+    /// How this observer tests processes, to find the slow ones; `None` if it tests none.
+    pub diagnosis: Option<Schedule>,
 }
 
 impl Timing {
@@ -164,6 +167,7 @@ impl Timing {
         requests: 3,
         grace: Duration::from_millis(500),
         hung: None,
+        diagnosis: None,
     };
 
     /// The timing of a job whose observers send a heartbeat every so often. The timeout is ten of
@@ -182,6 +186,7 @@ impl Timing {
             requests: 3,
             grace: Duration::from_millis(200),
             hung: None,
+            diagnosis: None,
         }
     }
 

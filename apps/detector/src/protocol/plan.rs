@@ -1,7 +1,7 @@
 //! The plan: what an observer is told at its start, as text.
 //!
 //! ```text
-//! fampi-observer 2
+//! fampi-observer 3
 //! secret 00112233…                 64 hexadecimal digits, the same for the whole job
 //! socket run/4f3a-0.sock           where the processes of this node register
 //! me 0 0                           node, and which of its observers
@@ -10,6 +10,7 @@
 //! start 10000000                   until the first heartbeat, and the first registration
 //! grace 200000                     until a process that was told to stop is killed
 //! hung 0                           until one without progress is hung; 0: nobody is
+//! diagnosis 0 250 5                microseconds between tests, 0 for none; κ in hundredths; ζ
 //! node 10.0.0.1:4711 nid0001       one line for each node, in order
 //! node 10.0.0.2:4711 nid0002
 //! ranks 0 0 1 1                    the node of each rank of the launch
@@ -28,9 +29,12 @@ use core::{
     time::Duration,
 };
 
-use super::{Host, Incarnation, Node, Timing, envelope::Secret, layout::Layout, order::spread};
+use super::{
+    Host, Incarnation, Node, Timing, diagnosis::schedule::Schedule, envelope::Secret,
+    layout::Layout, order::spread,
+};
 
-const TITLE: &str = "fampi-observer 2";
+const TITLE: &str = "fampi-observer 3";
 const REQUESTS: u8 = 3;
 
 /// One node: where its observer is, and its name.
@@ -82,12 +86,16 @@ impl Plan {
         self.secret.reveal().iter().for_each(|byte| put(&mut text, format_args!("{byte:02x}")));
         put(&mut text, format_args!("\nsocket {}", self.socket));
         put(&mut text, format_args!("\nme {} {}", self.me.node.0, self.me.incarnation.0));
-        let Timing { period, timeout, start, requests: _, grace, hung } = self.timing;
+        let Timing { period, timeout, start, requests: _, grace, hung, diagnosis } = self.timing;
         let hung = hung.unwrap_or_default();
         let times = [("period", period), ("timeout", timeout), ("start", start)];
         for (word, time) in times.into_iter().chain([("grace", grace), ("hung", hung)]) {
             put(&mut text, format_args!("\n{word} {}", time.as_micros()));
         }
+        let none = Schedule { interval: Duration::ZERO, kappa_percent: 0, zeta: 0 };
+        let Schedule { interval, kappa_percent, zeta } = diagnosis.unwrap_or(none);
+        let interval = interval.as_micros();
+        put(&mut text, format_args!("\ndiagnosis {interval} {kappa_percent} {zeta}"));
         for Place { address, name } in &self.nodes {
             put(&mut text, format_args!("\nnode {address} {name}"));
         }
@@ -120,6 +128,9 @@ impl Plan {
             requests: REQUESTS,
             grace: time("grace", GRACE)?,
             hung: Some(time("hung", HUNG)?).filter(|limit| !limit.is_zero()),
+            diagnosis: lines
+                .read("diagnosis", DIAGNOSIS, schedule)
+                .map(|it| Some(it).filter(|it| !it.interval.is_zero()))?,
         };
         if timing.period.is_zero() || timing.timeout <= timing.period {
             return Err(lines.flaw("a timeout above the period, and a period above 0"));
@@ -160,6 +171,7 @@ const TIMEOUT: &str = "`timeout` and microseconds";
 const START: &str = "`start` and microseconds";
 const GRACE: &str = "`grace` and microseconds";
 const HUNG: &str = "`hung` and microseconds";
+const DIAGNOSIS: &str = "`diagnosis`, microseconds, hundredths and a number of tests";
 const NODE: &str = "`node`, an address with its port, and a name";
 const RANKS: &str = "`ranks` and the node of each rank";
 
@@ -215,6 +227,13 @@ fn put(text: &mut String, words: fmt::Arguments<'_>) {
     let _ = text.write_fmt(words);
 }
 
+fn schedule(words: &str) -> Option<Schedule> {
+    let (interval, rest) = words.split_once(' ')?;
+    let (kappa_percent, zeta) = rest.split_once(' ')?;
+    let interval = Duration::from_micros(number(interval)?);
+    Some(Schedule { interval, kappa_percent: number(kappa_percent)?, zeta: number(zeta)? })
+}
+
 /// A number without signs.
 fn number<T: FromStr>(word: &str) -> Option<T> {
     word.bytes().all(|byte| byte.is_ascii_digit()).then(|| word.parse().ok())?
@@ -262,7 +281,11 @@ mod tests {
         assert_eq!(read.nodes_of, written.nodes_of);
         assert_eq!(read.layout().predecessors(Node(1)).next(), Some(Node(2)), "ring by names");
         assert_eq!(read.to_text(), text);
-        let watchful = Timing { hung: Some(Duration::from_millis(1500)), ..written.timing };
+        let watchful = Timing {
+            hung: Some(Duration::from_millis(1500)),
+            diagnosis: Schedule::parse("50ms:2.5:7"),
+            ..written.timing
+        };
         let watchful = Plan { timing: watchful, ..written };
         let read = Plan::parse(&watchful.to_text()).expect("it was written so");
         assert_eq!(read.timing, watchful.timing);
@@ -288,9 +311,10 @@ mod tests {
             flaw("period 10000", "period ten"),
             "line 5 of the plan should be `period` and microseconds"
         );
-        assert!(flaw("fampi-observer 2", "fampi-observer 1").contains("line 1 "));
+        assert!(flaw("fampi-observer 3", "fampi-observer 2").contains("line 1 "));
         assert!(flaw("secret 00", "secret 0").contains("64 hexadecimal"));
         assert!(flaw("hung 0", "hung never").contains("`hung` and microseconds"));
+        assert!(flaw("diagnosis 0 0 0", "diagnosis 0 0").contains("`diagnosis`, microseconds"));
         assert!(flaw("me 1 2", "me 3 2").contains("ranks"));
         assert!(flaw("timeout 20000", "timeout 10000").contains("above the period"));
         assert!(flaw("127.0.0.1:4712", "127.0.0.1").contains("address with its port"));

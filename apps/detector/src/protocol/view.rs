@@ -1,10 +1,11 @@
 //! The view: what an observer shows a person of all that it knows, in words of memory of its own.
 //!
 //! ```text
-//! view = head, 8 words · nodes, 8 words each · ranks of the launch, 3 words each
-//! head = magic · nodes, ranks · node, incarnation · period · timeout · watched · refused · fenced
-//! node = incarnation, lost · asked · heard · name (4) · asked since heard
-//! rank = incarnation, node · state · page, still
+//! view = head, 8 words · nodes, 9 words each · ranks of the launch, 4 words each
+//! head = magic · nodes, ranks · node, incarnation · period · timeout · watched · refused
+//!      · fenced, ζ
+//! node = incarnation, lost · asked · heard · name (4) · asked since heard · opinion
+//! rank = incarnation, node · state · page, still · opinion
 //! ```
 //!
 //! No process of the job looks at it: what these have to know is on the [board](super::board). A
@@ -17,20 +18,21 @@ use core::time::Duration;
 
 use super::{
     Cause, Host, Incarnation, Node,
-    board::{halves, pair},
+    board::{halves, opinion_of_word, opinion_to_word, pair},
     codec::{cause_bytes, cause_of},
+    diagnosis::Opinion,
 };
 
 /// Words of the head.
 pub const HEAD_WORDS: usize = 8;
 /// Words of a node.
-pub const NODE_WORDS: usize = 8;
+pub const NODE_WORDS: usize = 9;
 /// Words of a rank.
-pub const RANK_WORDS: usize = 3;
+pub const RANK_WORDS: usize = 4;
 /// Bytes of the name of a node, of which the rest is not shown.
 pub const NAME_BYTES: usize = 32;
 /// "fampi", a letter, and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0v\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"fampi\0v\x03");
 
 const ALIVE: u64 = 0;
 const WATCHED: u64 = 1;
@@ -65,6 +67,9 @@ pub struct Head {
     pub refused: u64,
     /// This node is dead to all others.
     pub fenced: bool,
+    /// ζ: a process that passes so many tests in a row counts as well again; 0 if this observer
+    /// tests no process.
+    pub zeta: u32,
 }
 
 /// One node.
@@ -82,6 +87,8 @@ pub struct NodeView {
     pub heard: Option<Duration>,
     /// Its name, at most [`NAME_BYTES`].
     pub name: String,
+    /// What tests of its observer have come to.
+    pub opinion: Opinion,
 }
 
 /// How a rank of the launch is.
@@ -108,6 +115,8 @@ pub struct RankView {
     pub page: Option<u32>,
     /// Looks in a row without progress, of [`LOOKS`](super::pulse::LOOKS): it is suspected.
     pub still: u32,
+    /// What tests have come to, of one that is watched here.
+    pub opinion: Opinion,
 }
 
 impl Head {
@@ -126,14 +135,15 @@ impl Head {
             self.timeout.as_micros() as u64,
             self.watched,
             self.refused,
-            u64::from(self.fenced),
+            pair(u32::from(self.fenced), self.zeta),
         ]
     }
 
     /// The head in these words, if they are one of this version.
     pub fn from_words(words: [u64; HEAD_WORDS]) -> Option<Self> {
-        let [magic, counts, me, period, timeout, watched, refused, fenced] = words;
+        let [magic, counts, me, period, timeout, watched, refused, last] = words;
         let ((nodes, ranks), (node, life)) = (halves(counts), halves(me));
+        let (fenced, zeta) = halves(last);
         (magic == MAGIC).then(|| Self {
             nodes,
             ranks,
@@ -143,6 +153,7 @@ impl Head {
             watched,
             refused,
             fenced: fenced != 0,
+            zeta,
         })
     }
 }
@@ -165,20 +176,22 @@ impl NodeView {
         for (word, bytes) in words[3..].iter_mut().zip(name.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
-        words[NODE_WORDS - 1] = self.asked_in_vain;
+        words[NODE_WORDS - 2] = self.asked_in_vain;
+        words[NODE_WORDS - 1] = opinion_to_word(self.opinion);
         words
     }
 
     /// The node in these words.
     pub fn from_words(words: [u64; NODE_WORDS]) -> Self {
-        let [life, asked, heard, name @ .., asked_in_vain] = words;
+        let [life, asked, heard, name @ .., asked_in_vain, opinion] = words;
         let (incarnation, lost) = halves(life);
         let heard = (heard != 0).then(|| Duration::from_nanos(heard));
         let bytes: [[u8; 8]; NAME_BYTES / 8] = name.map(u64::to_le_bytes);
         let name = String::from_utf8_lossy(bytes.as_flattened());
         let name = name.trim_end_matches('\0').into();
         let (incarnation, lost) = (Incarnation(incarnation), lost != 0);
-        Self { incarnation, lost, asked, asked_in_vain, heard, name }
+        let opinion = opinion_of_word(opinion);
+        Self { incarnation, lost, asked, asked_in_vain, heard, name, opinion }
     }
 }
 
@@ -191,11 +204,12 @@ impl RankView {
             State::Dead(cause) => DEAD | u64::from(u16::from_le_bytes(cause_bytes(cause))) << 32,
         };
         let page = self.page.map_or(0, |page| page + 1);
-        [pair(self.incarnation.0, self.node.0), state, pair(page, self.still)]
+        let progress = pair(page, self.still);
+        [pair(self.incarnation.0, self.node.0), state, progress, opinion_to_word(self.opinion)]
     }
 
     /// The rank in these words, if they are one.
-    pub fn from_words([life, state, progress]: [u64; RANK_WORDS]) -> Option<Self> {
+    pub fn from_words([life, state, progress, opinion]: [u64; RANK_WORDS]) -> Option<Self> {
         let ((incarnation, node), (kind, value)) = (halves(life), halves(state));
         let (page, still) = halves(progress);
         let state = match u64::from(kind) {
@@ -205,7 +219,8 @@ impl RankView {
             _ => return None,
         };
         let (incarnation, node) = (Incarnation(incarnation), Node(node));
-        Some(Self { incarnation, node, state, page: page.checked_sub(1), still })
+        let (page, opinion) = (page.checked_sub(1), opinion_of_word(opinion));
+        Some(Self { incarnation, node, state, page, still, opinion })
     }
 }
 
@@ -225,9 +240,10 @@ mod tests {
             watched: 5,
             refused: 6,
             fenced: true,
+            zeta: 5,
         };
         assert_eq!(Head::from_words(head.to_words()), Some(head));
-        assert_eq!(head.words(), 8 + 3 * 8 + 3 * 70_000);
+        assert_eq!(head.words(), 8 + 3 * 9 + 4 * 70_000);
         assert_eq!(Head::from_words([0; HEAD_WORDS]), None);
     }
 
@@ -242,12 +258,13 @@ mod tests {
         for state in states {
             for (page, still) in [(None, 0), (Some(0), 3), (Some(4711), 8)] {
                 let (incarnation, node) = (Incarnation(7), Node(1 << 20));
-                let rank = RankView { incarnation, node, state, page, still };
+                let opinion = Opinion { fails: still, streak: 7 };
+                let rank = RankView { incarnation, node, state, page, still, opinion };
                 assert_eq!(RankView::from_words(rank.to_words()), Some(rank));
             }
         }
-        assert_eq!(RankView::from_words([0, 3, 0]), None);
-        assert_eq!(RankView::from_words([0, DEAD, 0]), None);
+        assert_eq!(RankView::from_words([0, 3, 0, 0]), None);
+        assert_eq!(RankView::from_words([0, DEAD, 0, 0]), None);
     }
 
     proptest! {
@@ -258,7 +275,8 @@ mod tests {
         ) {
             let heard = (heard != 0).then(|| Duration::from_nanos(heard.into()));
             let (incarnation, asked_in_vain) = (Incarnation(life), vain);
-            let node = NodeView { incarnation, lost, asked, asked_in_vain, heard, name };
+            let opinion = Opinion { fails: life, streak: 3 };
+            let node = NodeView { incarnation, lost, asked, asked_in_vain, heard, name, opinion };
             let read = NodeView::from_words(node.to_words());
             prop_assert!(node.name.starts_with(&read.name));
             prop_assert!(read.name == node.name || read.name.len() > NAME_BYTES - 2);
@@ -266,9 +284,10 @@ mod tests {
         }
 
         #[test]
-        fn words_from_outside_never_panic(words in any::<[u64; 8]>()) {
-            let _ = (Head::from_words(words), NodeView::from_words(words));
-            let _ = RankView::from_words([words[0], words[1], words[2]]);
+        fn words_from_outside_never_panic(words in any::<[u64; NODE_WORDS]>()) {
+            let _ = NodeView::from_words(words);
+            let _ = words.first_chunk().copied().and_then(Head::from_words);
+            let _ = words.first_chunk().copied().and_then(RankView::from_words);
         }
     }
 }

@@ -28,6 +28,7 @@ const TIMING: Timing = Timing {
     requests: 1,
     grace: Duration::from_millis(100),
     hung: None,
+    diagnosis: None,
 };
 
 /// How many observers there are, and how often something may go wrong.

@@ -34,6 +34,7 @@ pub(crate) const CALM: Timing = Timing {
     requests: 3,
     grace: Duration::from_millis(200),
     hung: None,
+    diagnosis: None,
 };
 
 /// Waits until something is so.

@@ -16,4 +16,5 @@ mod nodes;
 mod page;
 mod rank;
 mod security;
+mod slow;
 mod top;

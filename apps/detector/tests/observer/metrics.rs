@@ -56,7 +56,7 @@ fn an_observer_that_leaves_tells_what_it_has_counted() {
     for part in [
         "INFO fampi::metrics: observer left node=0 registered=2 deaths=1 hung=0 lost_nodes=0",
         " refused_packets=0 refused_connections=1 ",
-        " fenced=false",
+        " fenced=false failed_tests=0 stalls=0",
     ] {
         assert!(text.contains(part), "{text}");
     }

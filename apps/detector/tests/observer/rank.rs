@@ -13,10 +13,12 @@ use std::{
     time::Duration,
 };
 
+use fampi_detector::client::answer;
 use fampi_detector::daemon::view::now;
 use fampi_detector::protocol::{
     Incarnation, Process,
-    board::{self, ENTRY_WORDS, Entry, HEAD_WORDS, Head},
+    board::{self, ENTRY_WORDS, Entry, Head},
+    diagnosis::Opinion,
     plan::Plan,
     registration::{self, CHALLENGE_BYTES, Nonces, WELCOME_BYTES},
 };
@@ -35,6 +37,9 @@ use crate::{job::launched, page};
 pub(crate) struct Member {
     pub(crate) connection: UnixStream,
     board: File,
+    /// Opinions on the board.
+    opinions: u32,
+    is_tested: bool,
 }
 
 impl Member {
@@ -52,12 +57,15 @@ impl Member {
         let observer = registration::read_challenge(&challenge).ok_or(ErrorKind::InvalidData)?;
         let nonces = Nonces { observer, process: [77; 16] };
         send(&connection, &registration::register(&plan.secret, &nonces, me), brought)?;
-        let (welcome, descriptor) = receive(&connection)?;
+        let (welcome, descriptor, questions) = receive(&connection)?;
         let room = registration::read_welcome(&plan.secret, &nonces, &welcome);
         let room = room.ok_or(ErrorKind::InvalidData)?;
         let board = File::from(descriptor.ok_or(ErrorKind::InvalidData)?);
-        assert_eq!(board.metadata()?.len(), 8 * board::words(room) as u64);
-        Ok(Self { connection, board })
+        let opinions = (plan.nodes_of.len() + plan.nodes.len()) as u32;
+        assert_eq!(board.metadata()?.len(), 8 * board::words(opinions, room) as u64);
+        let is_tested = questions.is_some();
+        questions.map_or(Ok(()), |it| answer(it, || {}))?;
+        Ok(Self { connection, board, opinions, is_tested })
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -66,13 +74,24 @@ impl Member {
 
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let entry = |place: u32| {
-            let words = self.words::<ENTRY_WORDS>(HEAD_WORDS + place as usize * ENTRY_WORDS);
+            let words = self.words::<ENTRY_WORDS>(board::entry_at(self.opinions, place));
             let (entry, moment) =
                 Entry::from_words(words, place).expect("an entry that is counted");
             assert!(moment <= now(), "written in the future");
             entry
         };
         (0..self.head().entries).map(entry).collect()
+    }
+
+    /// True when it answers tests.
+    pub(crate) fn is_tested(&self) -> bool {
+        self.is_tested
+    }
+
+    /// What the observer thinks of a rank, or, behind these, of a node.
+    pub(crate) fn opinion(&self, target: u32) -> Opinion {
+        let [word] = self.words(board::opinion_at(target));
+        board::opinion_of_word(word)
     }
 
     /// True when nothing can be written to the board through what a process gets.
@@ -106,9 +125,11 @@ fn send(connection: &UnixStream, bytes: &[u8], brought: &[BorrowedFd<'_>]) -> io
     if sent == bytes.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
-fn receive(connection: &UnixStream) -> io::Result<([u8; WELCOME_BYTES], Option<OwnedFd>)> {
+fn receive(
+    connection: &UnixStream,
+) -> io::Result<([u8; WELCOME_BYTES], Option<OwnedFd>, Option<OwnedFd>)> {
     let mut welcome = [0; WELCOME_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut room = [IoSliceMut::new(&mut welcome)];
     let message =
@@ -116,11 +137,12 @@ fn receive(connection: &UnixStream) -> io::Result<([u8; WELCOME_BYTES], Option<O
     if message.bytes != WELCOME_BYTES {
         return Err(ErrorKind::UnexpectedEof.into());
     }
-    let descriptor = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+    let descriptors = |message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
-    });
-    Ok((welcome, descriptor))
+    };
+    let mut descriptors = ancillary.drain().filter_map(descriptors).flatten();
+    Ok((welcome, descriptors.next(), descriptors.next()))
 }
 
 /// No test: what this program does as a process that the tests start.

@@ -19,7 +19,7 @@ fn top(arguments: &[&str]) -> Output {
 }
 
 /// What is shown of the observer with this number; others may be at work.
-fn shown(observer: u32) -> Vec<String> {
+pub(crate) fn shown(observer: u32) -> Vec<String> {
     let output = top(&["top", "--once"]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("a table");

@@ -363,7 +363,12 @@ mod tests {
         assert_eq!((lines[3], &lines[4..7]), ("me 1 0", &times[..]));
         assert_eq!(
             lines[9..],
-            ["node 127.0.0.1:4711 ring", "node 127.0.0.1:4712 ring", "ranks 0 1"]
+            [
+                "diagnosis 0 0 0",
+                "node 127.0.0.1:4711 ring",
+                "node 127.0.0.1:4712 ring",
+                "ranks 0 1"
+            ]
         );
     }
 }

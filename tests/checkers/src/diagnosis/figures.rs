@@ -47,9 +47,16 @@ pub struct Figures {
 /// A shape that the paper has, whether it came out, and the numbers.
 pub type Shape = (&'static str, bool, String);
 
-/// The one shape that chance may keep from a run: the paper saw two such falls in 30,000 rounds,
-/// and where two are to be expected, one run in seven has none.
-pub const RARE: &str = "any without a guard falls below a third in most runs";
+/// The paper saw two such falls in 30,000 rounds, and where two are to be expected, one run in
+/// seven has none.
+const FALLS: &str = "any without a guard falls below a third in most runs";
+/// It saw 0 and 7 suspicions of one host by two testers.
+const DIFFER: &str = "two testers of one host differ by 3 suspicions in most runs";
+/// Its busiest host was removed 11 times: so few make a correlation that chance moves.
+const JOBS: &str = "who has more jobs is removed more in most runs";
+
+/// The shapes that chance may keep from a run, as they are about a few events in many rounds.
+pub const LIKELY: [&str; 3] = [FALLS, DIFFER, JOBS];
 
 impl Figures {
     pub fn of(setting: Setting) -> Self {
@@ -159,10 +166,10 @@ impl Figures {
         let all = |story: &Story| story.suspicions.iter().flatten().sum::<u32>();
         let (near, usual) = (all(&self.near_one), all(&self.usual));
         vec![
-            ("two testers of one host differ by 3 suspicions", apart >= 3, format!("{apart}")),
-            ("who has more jobs is removed more", together >= 0.7, format!("{together:.2}")),
+            (DIFFER, apart >= 3, format!("{apart}")),
+            (JOBS, together >= 0.7, format!("{together:.2}")),
             ("no streak goes beyond 5", longest <= 5, format!("{longest}")),
-            (RARE, paper < third, format!("{paper}")),
+            (FALLS, paper < third, format!("{paper}")),
             ("fewest with a guard does not", ours >= third, format!("{ours}")),
             (
                 "after a fall it takes 5 rounds at least",

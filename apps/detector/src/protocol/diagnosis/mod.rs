@@ -19,6 +19,7 @@
 //! | [`estimator`] | the threshold | Jacobson 1988 |
 //! | [`clusters`] | who tests whom | Camargo 2018 §4.1, Duarte 2014 |
 //! | [`primes`] | the job | Camargo 2018 §3.2 |
+//! | [`schedule`] | what the user asks for | – |
 //!
 //! **Guarantees.** One test of a target at a time, and one verdict of it at most. A target that
 //! does not answer fails within an interval and θ. A tester that was kept from running
@@ -40,6 +41,7 @@
 pub mod clusters;
 pub mod estimator;
 pub mod primes;
+pub mod schedule;
 pub mod test;
 pub mod tester;
 
@@ -101,6 +103,14 @@ pub struct Question {
     pub work: u16,
 }
 
+impl Question {
+    /// Does the job.
+    pub fn answer(self) -> Answer {
+        let Self { sequence, attempt, work } = self;
+        Answer { sequence, attempt, result: primes::found(work) }
+    }
+}
+
 /// What a target answers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Answer {
@@ -133,6 +143,11 @@ pub struct Opinion {
 }
 
 impl Opinion {
+    /// True when a test failed, and fewer than so many passed since.
+    pub const fn is_slow(self, zeta: u32) -> bool {
+        self.fails > 0 && self.streak < zeta
+    }
+
     /// The opinion after one more test.
     #[must_use]
     pub fn after(self, verdict: Verdict) -> Self {

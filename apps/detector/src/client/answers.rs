@@ -1,0 +1,50 @@
+//! Answers the tests of the observer, in a thread that does nothing else.
+//!
+//! It calls no MPI and waits for nothing but questions, so that a long computation of this process
+//! does not show, and a processor that others keep busy, a limit of the system or a stop does.
+
+use std::{io, os::fd::OwnedFd, thread};
+
+use rustix::{io::Errno, net::SendFlags};
+
+use crate::protocol::{
+    codec::{Frame, MAX_BYTES, decode, encode},
+    message::Message,
+};
+
+/// As much as the few calls need.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Answers what comes on this connection until its other end is closed. The thread calls `begin`
+/// first.
+///
+/// # Errors
+///
+/// When the system has no thread.
+pub fn answer(connection: OwnedFd, begin: fn()) -> io::Result<()> {
+    let thread = thread::Builder::new().name("fampi-answers".into()).stack_size(STACK_BYTES);
+    let serve = move || {
+        begin();
+        while answer_one(&connection).is_some() {}
+    };
+    thread.spawn(serve).map(drop)
+}
+
+/// Waits for one question of the observer and answers it; `None` when the observer has closed the
+/// connection.
+fn answer_one(connection: &OwnedFd) -> Option<()> {
+    let mut packet = [0; MAX_BYTES];
+    let length = match rustix::io::read(connection, &mut packet) {
+        Ok(0) => return None,
+        Ok(length) => length,
+        Err(Errno::INTR) => return Some(()),
+        Err(_) => return None,
+    };
+    if let Some(Message::Question(question)) = decode(&packet[..length]) {
+        let mut frame = Frame::new();
+        encode(&Message::Answer(question.answer()), &mut frame);
+        // An observer that is gone is noticed at the next reading.
+        let _ = rustix::net::send(connection, &frame, SendFlags::NOSIGNAL);
+    }
+    Some(())
+}
