@@ -10,15 +10,16 @@
 //! was got is one of the last commit, whether or not this block counts, and what is known of
 //! members and events changes with its commit.
 
+use fampi::membership::evidence::Tested;
 use fampi::{Error, Rank, Step, Tag, Timeout, TryBlock};
 
 use crate::exchange::rank_of;
 use crate::files::Made;
 use crate::keys::Key;
 use crate::lineage::{self, Failed};
-use crate::options::Store;
+use crate::options::{Members, Store};
 use crate::owners::Owners;
-use crate::report::Events;
+use crate::report::{EVENT_WORDS, Events};
 use crate::resilience::{Sort, SortError};
 use crate::roll::{Parts, Roll, Source, Standing, broadcast};
 use crate::sorter::Sorter;
@@ -31,7 +32,8 @@ impl<K: Key> Sort<'_, '_, K> {
     pub(crate) fn join(&mut self, step: &mut Step<'_>) -> Result<(), Error> {
         let place = (step.comm().rank().index(), step.comm().size() as usize);
         self.sorter.abandon();
-        let roll = Roll::call(step, place, self.sorter.way.parts, &self.standing())?;
+        let own = self.standing(step.comm().tested());
+        let roll = Roll::call(step, place, self.sorter.way.parts, &own)?;
         let (members, done) = (roll.members(), roll.done());
         let mut events = self.next_events(&roll);
         if let Some(speaker) = roll.survivors().next()
@@ -40,9 +42,15 @@ impl<K: Key> Sort<'_, '_, K> {
             let words = broadcast(step, speaker, self.tell(&events))?;
             events = self.hear(&words);
         }
-        self.sorter.owners = Owners::new(self.options.owners, self.sorter.way.parts, &members);
+        let view = self.group.next(&roll.told(), &roll.replaced());
+        self.group.count(&view, &mut events);
+        let works = |member: &u32| view.is_member(Rank::new(*member));
+        let working: Vec<u32> = members.iter().copied().filter(works).collect();
+        self.sorter.owners = Owners::new(self.options.owners, self.sorter.way.parts, &working);
         let Sorter { owners, way, .. } = &self.sorter;
-        self.copies.renew(self.options.owners, &members, owners, way.parts);
+        // The copies of the only one that works are with those who do not.
+        let keepers = if working.len() > 1 { &working } else { &members };
+        self.copies.renew(self.options.owners, keepers, owners, way.parts);
         match self.stages.made_by(done) {
             None | Some(Stage::End) => {}
             Some(Stage::Keys) => self.make_missing(false)?,
@@ -58,12 +66,14 @@ impl<K: Key> Sort<'_, '_, K> {
         let finished = self.witness.commit(step)?;
         self.copies.accept(&finished)?;
         self.sorter.drop_foreign();
+        self.group.accept(view);
         (self.members, self.events) = (members, events);
         (self.done, self.begun, self.joined) = (done, done, true);
         Ok(())
     }
 
-    fn standing(&self) -> Standing {
+    fn standing(&mut self, tested: Option<Tested>) -> Standing {
+        let told = self.group.tell(tested.filter(|_| self.options.membership == Members::Tests));
         let parts = self.sorter.way.parts;
         let kept = (0..parts).filter(|part| self.copies.of(*part).is_some());
         Standing {
@@ -71,6 +81,7 @@ impl<K: Key> Sort<'_, '_, K> {
             epoch: self.events.epoch,
             done: self.done,
             begun: self.begun,
+            told,
             lists: Parts::of(parts, self.sorter.lists.keys().copied()),
             copies: Parts::of(parts, kept),
         }
@@ -93,16 +104,21 @@ impl<K: Key> Sort<'_, '_, K> {
         let Made { epoch, step } = self.made;
         let mut words = events.words().to_vec();
         words.extend([self.input, epoch, step]);
+        words.extend(self.group.view().to_words());
         words.extend(self.sorter.table.iter().flat_map(Row::words));
         words
     }
 
     fn hear(&mut self, words: &[u64]) -> Events {
-        let (head, table) = words.split_at(7);
-        self.input = head[4];
-        self.made = Made { epoch: head[5], step: head[6] };
+        let rows = self.sorter.way.parts as usize * WORDS;
+        let (head, table) = words.split_at(words.len() - rows);
+        let (events, head) = head.split_at(EVENT_WORDS);
+        let ([input, epoch, step], view) = head.split_first_chunk().expect("as many were told");
+        self.input = *input;
+        self.made = Made { epoch: *epoch, step: *step };
+        self.group.learn(view);
         self.sorter.table = table.chunks(WORDS).map(Row::of_words).collect();
-        Events::of_words([head[0], head[1], head[2], head[3]])
+        Events::of_words(events.try_into().expect("as many were told"))
     }
 
     /// Makes the lists of this rank that depend on nothing but the keys that a part begins with.

@@ -1,7 +1,8 @@
 //! `HyperQuickSort` on the ranks of an MPI job, surviving the loss of processes.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio, id};
 use std::thread::sleep;
+use std::time::Duration;
 
 use harness::process::{self, Own, die};
 use mpi::traits::Communicator;
@@ -43,7 +44,7 @@ fn resilient<K: Key>(options: &Options) -> ExitCode {
             println!("{stage}");
         }
     };
-    let hooks = Hooks { die: &die, pause: &sleep, watch: &mut watch };
+    let hooks = Hooks { die: &die, pause: &stop, watch: &mut watch };
     let (world, result) = resilience::sort::<K>(world, options, hooks);
     let status = match &result {
         Ok(sorted) => announce(options, sorted),
@@ -58,6 +59,17 @@ fn resilient<K: Key>(options: &Options) -> ExitCode {
     world.finalize();
     let _ = result.map(|sorted| sorted.clear());
     status
+}
+
+/// Stops this process as a whole for so long, so that it answers no tests, either.
+fn stop(time: Duration) {
+    let (id, seconds) = (id(), time.as_secs_f64());
+    let script = format!("kill -STOP {id}; sleep {seconds}; kill -CONT {id}");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).stdin(Stdio::null());
+    if !shell.status().is_ok_and(|status| status.success()) {
+        sleep(time);
+    }
 }
 
 fn bare<K: Key>(options: &Options) -> ExitCode {

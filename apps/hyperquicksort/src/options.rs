@@ -64,6 +64,15 @@ pub enum Algorithm {
     SampleSort,
 }
 
+/// Who works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Members {
+    /// Whoever lives.
+    Failures,
+    /// Whoever lives and passes the tests of the observers.
+    Tests,
+}
+
 /// Work that takes longer on one rank: `RANK@round:K:MS[:ROUNDS]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slow {
@@ -106,6 +115,10 @@ pub struct Options {
     pub output: Option<PathBuf>,
     /// Print a line for each step.
     pub progress: bool,
+    /// Who works.
+    pub membership: Members,
+    /// Who was found slow may come back.
+    pub rejoin: bool,
     /// Who is slow when.
     pub slow: Vec<Slow>,
     /// How the sort meets failures.
@@ -128,6 +141,8 @@ impl Default for Options {
             repeat: 1,
             output: None,
             progress: false,
+            membership: Members::Failures,
+            rejoin: true,
             slow: Vec::new(),
             faults: Faults { recovery: Recovery::Survivors, ..Faults::default() },
         }
@@ -220,14 +235,17 @@ Options are written n=1000, n:1000, n 1000, --n=1000 or --n 1000.
   repeat N                sort so many times [1]
   output FILE             write the sorted keys, little-endian
   progress                print a line for each step
-  slow RANK@round:K:MS[:ROUNDS]  let a rank take MS milliseconds longer, from round K on
+  membership failures|tests  who works: all who live, or those of them that pass the tests of
+                          fampi run --diagnosis [failures]
+  rejoin on|off           whoever passes enough tests again works again [on]
+  slow RANK@round:K:MS[:ROUNDS]  stop a rank for MS milliseconds, from round K on
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is local, pivot, exchange, merge,
                           store, finish, update, recovery or join; MODE kill, segv, exit, panic
                           or stop
   help, version
 ";
 
-const OWN_NAMES: [&str; 18] = [
+const OWN_NAMES: [&str; 20] = [
     "n",
     "type",
     "seed",
@@ -243,6 +261,8 @@ const OWN_NAMES: [&str; 18] = [
     "algorithm",
     "repeat",
     "output",
+    "membership",
+    "rejoin",
     "slow",
     "fault_tolerance",
     "kill",
@@ -363,6 +383,14 @@ impl Options {
                 let words = [("none", Recovery::Survivors), ("rebuild", Recovery::Rebuild)];
                 let needs = needs("none or rebuild");
                 self.faults.recovery = one_of(value, &words).ok_or_else(needs)?;
+            }
+            "membership" => {
+                let words = [("failures", Members::Failures), ("tests", Members::Tests)];
+                self.membership = one_of(value, &words).ok_or_else(needs("failures or tests"))?;
+            }
+            "rejoin" => {
+                let words = [("on", true), ("off", false)];
+                self.rejoin = one_of(value, &words).ok_or_else(needs("on or off"))?;
             }
             "algorithm" => {
                 let words = [

@@ -54,7 +54,7 @@ pub fn sort<K: Key>(
     }
     timeline::run_ends(&Account::default());
     let (first, times) = (rank == 0, sorter.times);
-    Ok(Sorted { ranks, first, summary, times, events: None, files: None })
+    Ok(Sorted { ranks, first, summary, times, events: None, group: None, files: None })
 }
 
 /// The sum over all ranks.

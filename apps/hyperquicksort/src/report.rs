@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use fampi::membership::Membership;
+
 use crate::files::Files;
-use crate::options::Options;
+use crate::options::{Members, Options};
 use crate::sorter::Times;
 use crate::verify::Summary;
 
@@ -19,19 +21,27 @@ pub struct Events {
     pub redone: u64,
     /// Keys of lists that were made again from the input.
     pub rebuilt: u64,
+    /// How often a rank lost its work for being slow.
+    pub benched: u64,
+    /// How often one came back.
+    pub back: u64,
 }
+
+/// Words of events.
+pub const EVENT_WORDS: usize = 6;
 
 impl Events {
     /// As words for a rank that knows nothing.
     #[must_use]
-    pub const fn words(&self) -> [u64; 4] {
-        [self.lost, self.epoch, self.redone, self.rebuilt]
+    pub const fn words(&self) -> [u64; EVENT_WORDS] {
+        [self.lost, self.epoch, self.redone, self.rebuilt, self.benched, self.back]
     }
 
     /// Of these words.
     #[must_use]
-    pub const fn of_words([lost, epoch, redone, rebuilt]: [u64; 4]) -> Self {
-        Self { lost, epoch, redone, rebuilt }
+    pub const fn of_words(words: [u64; EVENT_WORDS]) -> Self {
+        let [lost, epoch, redone, rebuilt, benched, back] = words;
+        Self { lost, epoch, redone, rebuilt, benched, back }
     }
 }
 
@@ -48,6 +58,8 @@ pub struct Sorted {
     pub times: Times,
     /// What happened, unless this was the plain program.
     pub events: Option<Events>,
+    /// Who worked in the end, unless this was the plain program.
+    pub group: Option<Membership>,
     /// The files with lists, which are to be removed once all ranks know that the sort has ended.
     pub files: Option<Files>,
 }
@@ -92,12 +104,16 @@ impl fmt::Display for Report<'_> {
             seconds(store),
         )?;
         if let Some(events) = events.filter(|events| events.lost + events.redone > 0) {
-            let Events { lost, epoch, redone, rebuilt } = events;
+            let Events { lost, epoch, redone, rebuilt, .. } = events;
             writeln!(
                 f,
                 "ranks lost: {lost}, epoch: {epoch}, steps redone: {redone}, keys made again from \
                  the input: {rebuilt}"
             )?;
+        }
+        if let Some(events) = events.filter(|_| options.membership == Members::Tests) {
+            let Events { epoch, benched, back, .. } = events;
+            writeln!(f, "benched: {benched}, back: {back}, epoch: {epoch}")?;
         }
         let value = |at: usize| {
             summary.values.map_or_else(|| "none".to_owned(), |values| values[at].to_string())

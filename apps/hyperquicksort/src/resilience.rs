@@ -22,9 +22,10 @@ use harness::witness::Witness;
 use crate::copies::Copies;
 use crate::exchange::InBlock;
 use crate::files::{Files, Made};
+use crate::group::Group;
 use crate::keys::{Key, Keys};
 use crate::kill_plan;
-use crate::options::{Options, OptionsError, Store};
+use crate::options::{Members, Options, OptionsError, Store};
 use crate::output;
 use crate::report::{Events, Sorted};
 use crate::sorter::Sorter;
@@ -85,6 +86,8 @@ pub(crate) struct Sort<'a, 'h, K> {
     pub(crate) files: Option<Files>,
     /// The members, by rank.
     pub(crate) members: Vec<u32>,
+    /// Who of them works.
+    pub(crate) group: Group,
     /// What happened up to the last commit.
     pub(crate) events: Events,
     /// Steps that are done.
@@ -123,13 +126,14 @@ pub fn sort<K: Key>(
         end = sort.step(step)?;
         Ok(if end.is_none() { Flow::Continue } else { Flow::Done })
     });
-    let Sort { witness, sorter, files, events, trouble, .. } = sort;
+    let Sort { witness, sorter, files, events, group, trouble, .. } = sort;
     let _ = witness.end(&world);
     let times = sorter.times;
     let result = match (ended, end) {
         (Ok(Ended::Done(comm)), Some(summary)) => {
             let first = comm.rank() == Rank::new(0);
-            Ok(Sorted { ranks, first, summary, times, events: Some(events), files })
+            let (events, group) = (Some(events), Some(group.view().clone()));
+            Ok(Sorted { ranks, first, summary, times, events, group, files })
         }
         (Ok(Ended::Done(_)), None) => unreachable!("the last step is the one that has an end"),
         (Ok(Ended::Escalated { comm, report, .. }), _) => {
@@ -180,6 +184,7 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
             copies: Copies::default(),
             files: folder.map(Files::new),
             members: (0..world.size()).collect(),
+            group: Group::new(world.origin(), world.size(), options.rejoin, world.tested()),
             events: Events::default(),
             done: 0,
             begun: 0,
@@ -280,12 +285,21 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
     /// Ends a step: what it made counts.
     fn commit(&mut self, step: &mut Step<'_>) -> Result<(), Error> {
         let began = Instant::now();
-        let finished = step.commit()?;
+        let (news, finished) = match self.options.membership {
+            Members::Failures => (0, step.commit()?),
+            Members::Tests => {
+                let own = self.group.news(step.comm().tested());
+                let ([news], finished) = step.commit_allreduce([own], ReduceOp::Or)?;
+                (news, finished)
+            }
+        };
         self.sorter.times.commits += began.elapsed();
         self.sorter.accept();
         self.copies.accept(&finished)?;
         self.made = Made { epoch: self.events.epoch, step: self.begun };
         self.done = self.begun;
+        // Then all tell each other what it is, before the next step.
+        self.joined = news == 0;
         if let Some(files) = &mut self.files {
             files.accept();
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use fampi::sim::Draw;
 use fampi_kit::launch::{Launch, Run};
-use serial_test::serial;
+use serial_test::{parallel, serial};
 
 /// Small enough for dozens of runs.
 const COUNT: &str = "n=100000";
@@ -59,7 +59,7 @@ fn is_refused(launch: &Launch, complaint: &str) {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn the_digests_of_the_specification_come_out_of_real_ranks() {
     for (words, expected) in [
         ("n=1000", "min=-2145035714 median=140804066 max=2140834161 digest=9eaf8470130d4835"),
@@ -84,7 +84,7 @@ fn the_digests_of_the_specification_come_out_of_real_ranks() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn no_number_of_ranks_and_no_option_changes_the_digest() {
     for ranks in [1, 2, 3, 6, 8, 16] {
         has_digest(&sort(ranks, COUNT).run(), DIGEST);
@@ -108,7 +108,7 @@ fn no_number_of_ranks_and_no_option_changes_the_digest() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn few_keys_or_none_are_sorted_like_many() {
     let none = sort(8, "n=0").run();
     assert_eq!((said(&none, "min"), said(&none, "digest")), ("none", "0000000000000000"));
@@ -121,7 +121,7 @@ fn few_keys_or_none_are_sorted_like_many() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn a_file_is_sorted_into_a_file_also_when_a_rank_dies() {
     let folder = folder("file");
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -141,7 +141,7 @@ fn a_file_is_sorted_into_a_file_also_when_a_rank_dies() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn every_rank_may_die_in_every_phase() {
     for (rank, death) in [
         "local:1",
@@ -161,7 +161,7 @@ fn every_rank_may_die_in_every_phase() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn every_way_to_die_and_every_store_is_survived() {
     let lists = folder("mode-lists");
     for (store, mode) in [
@@ -179,7 +179,7 @@ fn every_way_to_die_and_every_store_is_survived() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn two_at_once_partners_too_and_one_in_the_recovery_of_the_other() {
     for kills in [
         "kill=0@exchange:1 kill=4@exchange:1",
@@ -193,7 +193,7 @@ fn two_at_once_partners_too_and_one_in_the_recovery_of_the_other() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn all_but_one_may_die() {
     let lists = folder("last-lists");
     for (survivor, store, at_once) in
@@ -211,7 +211,7 @@ fn all_but_one_may_die() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn replacements_take_the_places_of_the_dead() {
     for (spares, words) in [
         (2, "kill=2@exchange:2 kill=5@merge:3"),
@@ -224,7 +224,7 @@ fn replacements_take_the_places_of_the_dead() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn rounds_count_on_over_repetitions_and_a_slow_rank_only_takes_time() {
     let run = survives(&sort(4, COUNT).words(["repeat=3", "kill=1@merge:5"]), 3);
     assert!(run.output.contains("ranks lost: 1,"), "{run}");
@@ -232,15 +232,48 @@ fn rounds_count_on_over_repetitions_and_a_slow_rank_only_takes_time() {
     assert!(run.took.as_millis() >= 300, "{run}");
 }
 
+/// How often ranks were benched, and came back.
+#[track_caller]
+fn benched_and_back(run: &Run) -> (u32, u32) {
+    let line = run.output.lines().find_map(|line| line.strip_prefix("benched: "));
+    let numbers = line.and_then(|line| {
+        let (benched, rest) = line.split_once(", back: ")?;
+        Some((benched.parse().ok()?, rest.split_once(',')?.0.parse().ok()?))
+    });
+    numbers.unwrap_or_else(|| panic!("nothing is said of it: {run}"))
+}
+
+/// Tests are 20 ms apart, and three in a row are enough; the rank is stopped in its second round,
+/// and the others wait for it. No other launch takes processor time from this one, as an accusation
+/// is void once the rank has passed three tests.
 #[test]
 #[serial]
+fn a_slow_rank_is_benched_and_comes_back_unless_it_may_not() {
+    let observer = Path::new(env!("CARGO_BIN_EXE_hyperquicksort")).with_file_name("fampi-observer");
+    let advice = "this test needs `cargo build --package fampi-detector` before it";
+    assert!(observer.is_file(), "{advice}");
+    let tested = |words: &str| {
+        let launch = sort(4, "n=1000000 repeat=40 membership=tests").words(words.split(' '));
+        let launch = launch.variable("FAMPI_OBSERVER", &observer.display());
+        let run = launch.variable("FAMPI_DIAGNOSIS", &"20ms:2.5:3").run();
+        has_digest(&run, "90b8b547893cdff1");
+        benched_and_back(&run)
+    };
+    let (benched, back) = tested("slow=2@round:15:600");
+    assert!(benched > 0 && back > 0, "benched {benched} times, back {back} times");
+    let (benched, back) = tested("slow=2@round:15:600 rejoin=off");
+    assert!(benched > 0 && back == 0, "benched {benched} times, back {back} times");
+}
+
+#[test]
+#[parallel]
 fn a_list_that_is_lost_with_its_copy_ends_the_run_with_one_sentence() {
     let launch = sort(4, "n=1000 store=copies kill=2@exchange:2 kill=3@exchange:2");
     is_refused(&launch, "those of parts 2, 3");
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn what_cannot_be_done_is_refused_in_one_sentence_and_nothing_is_written() {
     let folder = folder("refused");
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -248,6 +281,8 @@ fn what_cannot_be_done_is_refused_in_one_sentence_and_nothing_is_written() {
     for (words, complaint) in [
         ("lunch=1", "there is no option 'lunch=1'"),
         ("n=-1", "a whole number"),
+        ("membership=all", "failures or tests"),
+        ("rejoin=perhaps", "on or off"),
         ("n=1e6x", "a whole number"),
         ("parts=3", "a power of two"),
         ("parts=2", "parts must be a power of two from 4"),
@@ -264,7 +299,7 @@ fn what_cannot_be_done_is_refused_in_one_sentence_and_nothing_is_written() {
 }
 
 #[test]
-#[serial]
+#[parallel]
 fn random_plans() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let plans = number("FAMPI_PLANS").unwrap_or(3);

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use fampi::membership::Membership;
+use fampi::membership::evidence::{Opinion, Tested};
 use fampi::sim::{Crash, Draw, Ending, Report, Simulation, compute, crash};
 use harness::simulated::{agreed, most_effects, number, reproduce};
 use hyperquicksort::options::{Options, Request};
@@ -28,6 +30,7 @@ const STORES: [&str; 3] = ["lineage", "copies", "files"];
 struct Seen {
     digest: String,
     events: Option<Events>,
+    group: Option<Membership>,
 }
 
 type Sorted = Result<Seen, SortError>;
@@ -85,9 +88,35 @@ impl Case {
         case
     }
 
+    /// The same with tests of who is slow.
+    fn tested(seed: u64) -> Self {
+        let mut case = Self::drawn_from(seed);
+        let rejoin = if seed.is_multiple_of(4) { "off" } else { "on" };
+        case.words.extend(["membership=tests".to_owned(), format!("rejoin={rejoin}")]);
+        case
+    }
+
     fn has(&self, word: &str) -> bool {
         self.words.iter().any(|it| it == word)
     }
+}
+
+/// What tests every 20 µs find, where a third of the processes fail one in six of them.
+fn found_slow(seed: u64, process: u32, now: Duration) -> Tested {
+    let fails = |test: u64| {
+        let mut draw = Draw(seed ^ u64::from(process) << 32 ^ test << 40);
+        Draw(seed ^ u64::from(process)).below(3) == 0 && draw.below(6) == 0
+    };
+    let mut opinion = Opinion::default();
+    for test in 0..now.as_micros() as u64 / 20 {
+        let Opinion { fails: failed, streak } = opinion;
+        opinion = if fails(test) {
+            Opinion { fails: failed + 1, streak: 0 }
+        } else {
+            Opinion { fails: failed, streak: streak + 1 }
+        };
+    }
+    Tested { opinion, zeta: 3 }
 }
 
 /// How many effects the busiest process has in a run without deaths.
@@ -111,7 +140,7 @@ fn run(case: &Case, trace: bool) -> Report<Sorted> {
     let words = words.into_iter().chain(case.words.iter().cloned());
     let Ok(Request::Run(options)) = Options::parse(words) else { panic!("these are options") };
     let simulation = Simulation::new(case.ranks).seed(case.seed).spares(case.spares).trace(trace);
-    let simulation = simulation.crashes(case.crashes.iter().copied());
+    let simulation = simulation.crashes(case.crashes.iter().copied()).tests(found_slow);
     let report = simulation.run_world(move |world| {
         let hooks = Hooks { die: &|_| crash(), pause: &compute, watch: &mut |_| {} };
         let (world, result) = resilience::sort::<i32>(world, &options, hooks);
@@ -119,7 +148,8 @@ fn run(case: &Case, trace: bool) -> Report<Sorted> {
         result.map(|sorted| {
             sorted.clear();
             assert_eq!(sorted.summary.wrong, None);
-            Seen { digest: sorted.summary.digest.to_string(), events: sorted.events }
+            let digest = sorted.summary.digest.to_string();
+            Seen { digest, events: sorted.events, group: sorted.group.clone() }
         })
     });
     let _ = std::fs::remove_dir_all(folder);
@@ -184,14 +214,42 @@ fn seeds_of_deaths_anywhere_change_no_digest() {
     assert!(deaths >= seeds / 2, "{deaths}");
 }
 
+/// All that live have the same digest, events and group ([`agreed`]).
+#[test]
+fn seeds_of_slow_ranks_and_of_deaths_leave_one_group_and_the_digest() {
+    let seeds = number("FAMPI_SEEDS").unwrap_or(SEEDS / 3);
+    let (mut benched, mut back, mut deaths) = (0, 0, 0);
+    for seed in 0..seeds {
+        let case = Case::tested(seed);
+        let report = run(&case, false);
+        deaths += judge(&case, &report).unwrap_or_else(|wrong| {
+            panic!("{wrong}\n{case:?}\n{}", reproduce("hyperquicksort", seed))
+        });
+        let events = report.results().find_map(|it| it.as_ref().ok()?.events);
+        benched += events.map_or(0, |events| events.benched);
+        back += events.map_or(0, |events| events.back);
+    }
+    println!("{benched} benched, {back} back and {deaths} deaths in {seeds} runs");
+    assert!(benched >= seeds / 2 && back >= seeds / 10 && deaths >= seeds / 2, "{benched} {back}");
+}
+
+#[test]
+fn the_copies_of_the_only_rank_that_works_are_with_one_that_is_benched() {
+    let crashes = vec![Crash::before_effect(1, 16)];
+    let words = "store=copies split=strict membership=tests";
+    let case = Case { seed: 397, crashes, ..Case::calm(2, words) };
+    assert_eq!(judge(&case, &run(&case, false)), Ok(1));
+}
+
 #[test]
 fn one_seed() {
     let Some(seed) = number("FAMPI_SEED") else { return };
-    let case = Case::drawn_from(seed);
-    let report = run(&case, true);
-    println!("{case:#?}\n{report}");
-    if let Err(violation) = judge(&case, &report) {
-        panic!("{violation}\n{}", reproduce("hyperquicksort", seed));
+    for case in [Case::drawn_from(seed), Case::tested(seed)] {
+        let report = run(&case, true);
+        println!("{case:#?}\n{report}");
+        if let Err(violation) = judge(&case, &report) {
+            panic!("{violation}\n{}", reproduce("hyperquicksort", seed));
+        }
     }
 }
 
@@ -232,7 +290,7 @@ fn a_death_at_any_point_costs_what_it_should() {
         let round = if phase == "local" { 1 } else { 2 };
         let case = Case::calm(4, &format!("store={store} kill=2@{phase}:{round}"));
         for result in run(&case, false).expect_orderly() {
-            let Seen { digest, events } = result.expect("others are left");
+            let Seen { digest, events, .. } = result.expect("others are left");
             let Some(events) = events else { panic!("there are events") };
             assert_eq!(digest, DIGEST);
             assert_eq!((events.lost, events.epoch, events.redone), (1, 2, redone), "{case:?}");
