@@ -21,13 +21,13 @@ pub(super) use super::openmpi5::{
     romio::choose as prepare_files,
     shared_machine::yield_when_idle,
     spawn_lookup,
-    used_numbers::for_ever,
+    used_numbers::free_for_ever,
     version, was_spawned, when_idle,
 };
 
 #[cfg(mpich)]
 pub(super) use super::mpich::{
-    Leader, Linking, Start, after_init, before_creation, before_finalize, can_agree, for_ever,
+    Leader, Linking, Start, after_init, before_creation, before_finalize, can_agree, free_for_ever,
     init_state,
     kept_requests::{Free, Keeping, Seen},
     know, launch_census, list_of_the_dead as inject_failure, may_be_listed, origin, prepare_files,

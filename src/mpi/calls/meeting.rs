@@ -19,9 +19,14 @@ pub(in crate::mpi) struct Meeting {
 impl Meeting {
     /// Comes to a meeting.
     pub(in crate::mpi) fn start(place: Comm, ulfm: &Ulfm) -> Checked<Self> {
+        Self::vote(place, ulfm, true)
+    }
+
+    /// Starts an agreement of all living processes, with what this one says.
+    fn vote(place: Comm, ulfm: &Ulfm, mine: bool) -> Checked<Self> {
         let _inside = inside::ordinary();
         place.acknowledge_failures(ulfm);
-        let mut flag = Box::new(1);
+        let mut flag = Box::new(c_int::from(mine));
         // SAFETY: the box stays until the request is over, or for ever.
         let request = unsafe { place.start_agreement(ulfm, &raw mut *flag) }?;
         Ok(Self { place, request, flag, lent: true })
@@ -37,6 +42,18 @@ impl Meeting {
         let tested = self.request.test();
         self.lent = !matches!(tested, Ok(Some(_)));
         !matches!(tested, Ok(None))
+    }
+
+    /// Leaves a meeting before all have come: who may have met without this process does not wait
+    /// for it, as the communicator is revoked, and finds that it says no in the agreement that
+    /// follows.
+    pub(in crate::mpi) fn leave(self, ulfm: &Ulfm) {
+        self.place.revoke(ulfm);
+        match Self::vote(self.place, ulfm, false) {
+            Ok(vote) => vote.end(),
+            Err(refusal) => tracing::debug!(?refusal, "left without a vote"),
+        }
+        self.end();
     }
 
     /// Keeps for ever what MPI may still write to.

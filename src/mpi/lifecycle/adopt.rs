@@ -17,6 +17,7 @@ use crate::{
         calls::{
             comm::Comm,
             library::{self, Checked},
+            meeting::Meeting,
             ulfm::{self, Ulfm},
         },
         deaths::{observer, watcher},
@@ -77,7 +78,44 @@ impl MpiPlatform {
         Self::with(Control::new(ulfm), origin, Finalizer::Host)
     }
 
-    /// Takes a communicator of the user into use.
+    /// Comes to a meeting of all living processes of a communicator, without blocking. True, once,
+    /// when all of them have come; to be asked until then.
+    ///
+    /// # Errors
+    ///
+    /// Those of MPI.
+    ///
+    /// # Safety
+    ///
+    /// The handle is a live communicator.
+    pub unsafe fn have_all_come(&mut self, raw: ffi::MPI_Comm) -> Result<bool, Error> {
+        // SAFETY: live, says our caller.
+        let users = unsafe { Comm::from_raw(raw) }?;
+        Ok(self.meet_over(&users))
+    }
+
+    /// Leaves the meeting before [`Self::adopt_comm`], as some will not come: nobody takes the
+    /// communicator into use, which is revoked.
+    ///
+    /// # Errors
+    ///
+    /// Those of MPI.
+    ///
+    /// # Safety
+    ///
+    /// The handle is a live communicator.
+    pub unsafe fn leave_meeting(&mut self, raw: ffi::MPI_Comm) -> Result<(), Error> {
+        // SAFETY: live, says our caller.
+        let users = unsafe { Comm::from_raw(raw) }?;
+        let here: Vec<Meeting> = self.meetings.extract_if(.., |it| it.is_at(&users)).collect();
+        for meeting in here {
+            meeting.leave(self.ulfm);
+        }
+        Ok(())
+    }
+
+    /// Takes a communicator of the user into use, after the meeting over it, or when all have come
+    /// for another reason.
     ///
     /// # Errors
     ///
@@ -144,7 +182,8 @@ impl MpiPlatform {
     ///
     /// # MPI
     ///
-    /// Collective over those that live, and blocking: a shrink and an agreement.
+    /// Collective over those that live, and blocking: a shrink and an agreement. After a meeting
+    /// ([`Self::have_all_come`]), so that nobody waits here for one who needs something of them.
     ///
     /// # Safety
     ///

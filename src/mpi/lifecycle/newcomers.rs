@@ -29,13 +29,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::exit;
 use crate::mpi::{
     calls::library::Checked,
     deaths::pidfd,
     node::{
         environment::stuck_limit,
         process::{Process, children, describe, is_living_child, node},
+        signals,
     },
     this_mpi::{
         launch_census::{self, value_in},
@@ -108,8 +108,10 @@ pub(super) fn watched<T>(
         course.is_over.store(true, Relaxed);
         made
     });
-    let living = (!newcomers.is_in_vain).then(|| newcomers.processes());
-    (made, living)
+    let processes = newcomers.processes();
+    // One that has ended by now cannot be described, so that nobody would watch it.
+    let living = !newcomers.is_in_vain && newcomers.all_live();
+    (made, living.then_some(processes))
 }
 
 impl<'a> Newcomers<'a> {
@@ -121,7 +123,7 @@ impl<'a> Newcomers<'a> {
     }
 
     fn watch(&mut self, course: &Course) {
-        exit::block_signals_of_this_thread();
+        signals::block_signals_of_this_thread();
         let limit = stuck_limit().mul_f64(PATIENCE);
         let (mut waited, mut last) = (Duration::ZERO, Instant::now());
         while !course.is_over.load(Relaxed) {
@@ -191,6 +193,12 @@ impl<'a> Newcomers<'a> {
             tracing::debug!(why);
             self.spawning.give_up();
         }
+    }
+
+    /// True unless one of them ends: its environment is the first that it loses.
+    fn all_live(&self) -> bool {
+        let mut ours = self.children.iter().filter(|(_, belongs)| *belongs == Belongs::ToUs);
+        ours.all(|(child, _)| !environment(*child).is_empty())
     }
 
     /// Those that are ours.

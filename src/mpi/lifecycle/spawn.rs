@@ -348,6 +348,7 @@ fn spawn_once(started: &Program, alone: &Comm) -> Checked<Option<Comm>> {
         tracing::debug!(?made, "a new process died while it started");
         return Ok(None);
     };
+    spawn_lookup::note_newcomers(&living);
     watcher::add_newcomers(living);
     made.map(Some)
 }

@@ -40,7 +40,7 @@ use crate::mpi::{
         library,
     },
     deaths,
-    node::{environment, process, status},
+    node::{environment, process, signals, status},
     this_mpi::{
         self, Start,
         launch_census::{self, Siblings},
@@ -123,7 +123,7 @@ impl Launch {
 }
 
 fn watch(limit: Duration, mut launch: Launch) {
-    exit::block_signals_of_this_thread();
+    signals::block_signals_of_this_thread();
     let (mut call, mut stuck, mut last) = (0, Duration::ZERO, Instant::now());
     loop {
         thread::sleep(TICK);

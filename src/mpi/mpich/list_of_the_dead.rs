@@ -2,8 +2,9 @@
 //!
 //! **Symptom** No process is told that another one has died, and none can tell MPI. So the list is
 //! here: whoever sees a death puts a name into it, and for each communicator it gives the ranks of
-//! the dead, by MPI's own comparison of groups. A name is the process's number and the moment of
-//! its start, mixed; each universe that is made says which ranks have which.
+//! the dead, by MPI's own comparison of groups. A name is what the launcher of our own calls the
+//! process; without it, its number and the moment of its start, mixed; each universe that is made
+//! says which ranks have which.
 //!
 //! **Versions** each MPICH: the source of 5.0 was read.
 //!

@@ -144,7 +144,11 @@ pub(super) fn when_idle() {
 }
 
 /// Communicators of a failed attempt are not freed: a number could be used again.
-pub(super) fn for_ever(_: impl FnOnce()) {}
+///
+/// # Safety
+///
+/// None is needed.
+pub(super) unsafe fn free_for_ever(_: Vec<Comm>) {}
 
 /// Who all processes of a communicator are, by what they are called here.
 pub(super) fn know(comm: &Comm, names: &[u64]) {

@@ -19,7 +19,7 @@ use std::{
 use mpi::ffi;
 
 use super::list_of_the_dead::Name;
-use crate::mpi::calls::library::Checked;
+use crate::mpi::{calls::library::Checked, node::process::Process};
 
 /// No hint to MPI.
 pub(in crate::mpi) const COLLECTIVES: &str = "fampi";
@@ -28,6 +28,9 @@ pub(in crate::mpi) const WITHOUT_DIVISION: &[u8] = b"";
 /// A spawn in steps, which there is not.
 #[derive(Clone, Debug)]
 pub(in crate::mpi) struct Spawning(Infallible);
+
+/// These new processes of this node are linked now.
+pub(in crate::mpi) fn note_newcomers(_: &[Process]) {}
 
 impl Spawning {
     /// `None`: this MPI does it in one step only.

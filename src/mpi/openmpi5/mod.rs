@@ -21,6 +21,7 @@
 //!   spares have no such moment.
 
 pub(super) mod agree_on_self;
+mod dead_address;
 pub(super) mod failed_lists;
 mod finalize_deaths;
 mod finalize_farewell;
@@ -57,6 +58,8 @@ const MAJOR: u32 = 5;
 const PARENT_PORT: &str = "OMPI_PARENT_PORT";
 /// The communicators of this process by their numbers, which no tool puts its own in the place of.
 const OF_THE_LIBRARY: &CStr = c"ompi_mpi_communicators";
+/// The layer below it, which makes connections, as the library that has this function.
+const OF_CONNECTIONS: &CStr = c"opal_progress";
 
 /// The three numbers of an Open MPI's version; `None` for another library.
 pub(super) fn version(library: &str) -> Option<(u32, u32, u32)> {
@@ -82,6 +85,7 @@ pub(super) fn mend_library() {
             used_numbers::mend,
             finalize_deaths::mend,
             unreachable_peer::mend,
+            dead_address::mend,
         ];
         let mended = is_loaded().then(|| mends.map(|mend| mend()));
         tracing::debug!(?mended, "calls within the library");
@@ -106,7 +110,17 @@ pub(super) fn mend_end() {
 ///
 /// `ours` takes the arguments of that function, and no other thread calls MPI now.
 unsafe fn redirect(name: &CStr, ours: *const c_void) -> Option<()> {
-    let file = file_of(ulfm::symbol(OF_THE_LIBRARY)?)?;
+    // SAFETY: our caller's promise.
+    unsafe { redirect_in(OF_THE_LIBRARY, name, ours) }
+}
+
+/// The same for the calls of the library that has the symbol `owned`.
+///
+/// # Safety
+///
+/// That of [`redirect`].
+unsafe fn redirect_in(owned: &CStr, name: &CStr, ours: *const c_void) -> Option<()> {
+    let file = file_of(ulfm::symbol(owned)?)?;
     let library = ObjectFile::open_file(OsStr::from_bytes(file.to_bytes())).ok()?;
     // SAFETY: our caller's promise.
     let replaced = unsafe { library.replace(name.to_str().ok()?, ours) };

@@ -25,6 +25,7 @@ use std::{
 
 use mpi::ffi;
 
+pub(in crate::mpi) use super::dead_address::note_newcomers;
 use super::{PARENT_PORT, inject_failure::Name, is_loaded};
 use crate::mpi::calls::{
     comm::no_info,
