@@ -35,13 +35,13 @@
 #define FAMPI_ERR_PROC_FAILED 262144000
 
 /*
- A process died; its node lives, as far as is known.
+ A process died; its node lives, as far as is known. `FAMPI_Get_failure_cause` says how.
  */
 #define FAMPI_ERR_PROC_FAILED_SOFT 262144001
 
 /*
- A node was lost with all its processes. Reports do not tell it apart yet: each of the processes
- is told with `FAMPI_ERR_PROC_FAILED_SOFT`; ask for `FAMPI_ERR_PROC_FAILED`, which is both.
+ A node was lost with all its processes, each of which has this code; ask for
+ `FAMPI_ERR_PROC_FAILED`, which is both. A request that fails by a death has the soft code.
  */
 #define FAMPI_ERR_PROC_FAILED_HARD 262144002
 
@@ -106,6 +106,31 @@
  More ranks failed than a state was kept for.
  */
 #define FAMPI_ERR_TOO_MANY_LOST 262144015
+
+/*
+ How a process died (`FAMPI_Get_failure_cause`): no living rank could say. It counts as soft.
+ */
+#define FAMPI_CAUSE_UNKNOWN 0
+
+/*
+ It exited before its end, with a status.
+ */
+#define FAMPI_CAUSE_EXITED 1
+
+/*
+ It was ended by a signal.
+ */
+#define FAMPI_CAUSE_KILLED 2
+
+/*
+ It made no progress for longer than the user allows, and was ended for that.
+ */
+#define FAMPI_CAUSE_HUNG 3
+
+/*
+ Its node was lost.
+ */
+#define FAMPI_CAUSE_NODE_LOST 4
 
 /*
  A code for applications: a fault that trying again may cure.
@@ -475,19 +500,20 @@ int FAMPI_Timeout_get_seconds(FAMPI_Timeout timeout, double *seconds);
 /*
  Takes a communicator into use, which the first `FAMPI_TryBlock_start` on it does otherwise.
 
- Collective over the communicator, and blocking: two `MPI_Comm_dup`, some small exchanges and two
- agreements, about a millisecond. Its errors return from now on, and with the first communicator
- those of `MPI_COMM_WORLD` and `MPI_COMM_SELF`. One that has lost a rank cannot be taken into use
- any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use. `MPI_Comm_free`
- by the program ends it. `MPI_Init` comes before.
+ Collective over the communicator, and blocking: two `MPI_Comm_dup`, some small exchanges and
+ three agreements, about a millisecond. Its errors return from now on, and with the first
+ communicator those of `MPI_COMM_WORLD` and `MPI_COMM_SELF`. One that has lost a rank cannot be
+ taken into use any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use.
+ `MPI_Comm_free` by the program ends it. `MPI_Init` comes before.
 
  A link of two groups (`MPI_Intercomm_create`) is taken into use for `FAMPI_Comm_irebuild`, by
  all of both groups.
 
  Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
- in it or before it: on all living ranks, now and later, and `comm` is revoked. Go on with what
- `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one that the
- first block reports.
+ in it or before it, or when some may not come, as a rank that waits for them has a block open
+ that cannot commit any more: on all living ranks, now and later, and `comm` is revoked. Go on
+ with what `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one
+ that the first block reports.
  */
 int FAMPI_Init(MPI_Comm comm);
 
@@ -876,6 +902,24 @@ int FAMPI_Get_failed_group(MPI_Request tb_request,
                            MPI_Group *fgroup);
 
 /*
+ How a dead rank of the block's own communicator died: `cause` is `FAMPI_CAUSE_KILLED` or another
+ of these constants, `value` its exit status or signal, 0 for others. Local, the same on all
+ living ranks for a global block. `FAMPI_CAUSE_UNKNOWN` where none of them had heard it when the
+ block was agreed on; a later report that names the death may know more.
+
+ Returns `FAMPI_ERR_ARG` also for a rank that no report has named dead; else as
+ `FAMPI_Get_failed_requests`.
+
+ Pointers:
+
+ `cause` and `value` are null or to variables.
+ */
+int FAMPI_Get_failure_cause(MPI_Request tb_request,
+                            int rank,
+                            int *cause,
+                            int *value);
+
+/*
  The report of a decided block, as an object of its own that outlives the block. Local.
 
  Returns `FAMPI_ERR_REQUEST`, `FAMPI_ERR_STATE`, `FAMPI_ERR_ARG`.
@@ -932,10 +976,10 @@ int FAMPI_Comm_known_failed(MPI_Comm comm, MPI_Group *fgroup);
 /*
  Starts to make a communicator of the living ranks, in the same order. All of them call it; a
  block on `comm` that named the dead comes before. One that is not in use when a rank of it dies
- can be shrunk, too, after a block on a communicator with all its processes that named the dead;
- the wait for that one blocks in MPI's own shrink. Progress is made in waits for the request, and
- for a block whose list has it (`FAMPI_TryBlock_finish`). Communicators are made one at a time,
- in the same order on all ranks; meanwhile no block is started on `comm`.
+ can be shrunk, too, after a block on a communicator with all its processes that named the dead.
+ Progress is made in waits for the request, and for a block whose list has it
+ (`FAMPI_TryBlock_finish`). Communicators are made one at a time, in the same order on all ranks;
+ meanwhile no block is started on `comm`.
 
  `newcomm` is written when the request is complete; the program frees it. Its errors return,
  and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it. A
@@ -1333,7 +1377,8 @@ int FAMPI_Comm_shrink(MPI_Comm comm, MPI_Comm *newcomm);
  `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
  failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, also for a receive that was
  cancelled because it was late at the end of its block, an error class of MPI), `FAMPI_ERR_STATE`
- for a block that is not finished, `FAMPI_ERR_ARG`.
+ for a block that is not finished, `FAMPI_ERR_ARG`. What a death has cut short tells one or the
+ other until the wait for its block, then what `FAMPI_Get_failed_requests` finds.
 
  Pointers:
 

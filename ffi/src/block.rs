@@ -68,19 +68,20 @@ pub unsafe extern "C" fn FAMPI_Timeout_get_seconds(
 
 /// Takes a communicator into use, which the first `FAMPI_TryBlock_start` on it does otherwise.
 ///
-/// Collective over the communicator, and blocking: two `MPI_Comm_dup`, some small exchanges and two
-/// agreements, about a millisecond. Its errors return from now on, and with the first communicator
-/// those of `MPI_COMM_WORLD` and `MPI_COMM_SELF`. One that has lost a rank cannot be taken into use
-/// any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use. `MPI_Comm_free`
-/// by the program ends it. `MPI_Init` comes before.
+/// Collective over the communicator, and blocking: two `MPI_Comm_dup`, some small exchanges and
+/// three agreements, about a millisecond. Its errors return from now on, and with the first
+/// communicator those of `MPI_COMM_WORLD` and `MPI_COMM_SELF`. One that has lost a rank cannot be
+/// taken into use any more; one that `FAMPI_Comm_ishrink` or `FAMPI_Comm_irebuild` made is in use.
+/// `MPI_Comm_free` by the program ends it. `MPI_Init` comes before.
 ///
 /// A link of two groups (`MPI_Intercomm_create`) is taken into use for `FAMPI_Comm_irebuild`, by
 /// all of both groups.
 ///
 /// Returns `FAMPI_ERR_COMM`, `FAMPI_ERR_UNSUPPORTED`, or `FAMPI_ERR_CREATION` when a process died
-/// in it or before it: on all living ranks, now and later, and `comm` is revoked. Go on with what
-/// `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one that the
-/// first block reports.
+/// in it or before it, or when some may not come, as a rank that waits for them has a block open
+/// that cannot commit any more: on all living ranks, now and later, and `comm` is revoked. Go on
+/// with what `MPIX_Comm_shrink` makes of it. A rank that dies when it has left this call is one
+/// that the first block reports.
 #[unsafe(no_mangle)]
 pub extern "C" fn FAMPI_Init(comm: MPI_Comm) -> c_int {
     enter(|state| {

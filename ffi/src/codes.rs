@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use fampi_core::{
-    Codes, Error, FaultCode, Patience, fault::class_name, guest::MAX_TAG, ulfm::Agreed,
+    Cause, Codes, Error, FaultCode, Patience, fault::class_name, guest::MAX_TAG, ulfm::Agreed,
 };
 use mpi::ffi;
 
@@ -24,10 +24,10 @@ pub const FAMPI_SUCCESS: c_int = 0;
 /// In the list of a query: the death of processes, soft and hard. MPI's own `MPI_ERR_PROC_FAILED`
 /// asks for the same.
 pub const FAMPI_ERR_PROC_FAILED: c_int = 262_144_000;
-/// A process died; its node lives, as far as is known.
+/// A process died; its node lives, as far as is known. `FAMPI_Get_failure_cause` says how.
 pub const FAMPI_ERR_PROC_FAILED_SOFT: c_int = 262_144_001;
-/// A node was lost with all its processes. Reports do not tell it apart yet: each of the processes
-/// is told with `FAMPI_ERR_PROC_FAILED_SOFT`; ask for `FAMPI_ERR_PROC_FAILED`, which is both.
+/// A node was lost with all its processes, each of which has this code; ask for
+/// `FAMPI_ERR_PROC_FAILED`, which is both. A request that fails by a death has the soft code.
 pub const FAMPI_ERR_PROC_FAILED_HARD: c_int = 262_144_002;
 /// As a return code: not over within the timeout, which says nothing about the outcome: wait
 /// again. As the code of a fault: a request was not complete at the deadline of finish.
@@ -55,6 +55,16 @@ pub const FAMPI_ERR_FINALIZED: c_int = 262_144_012;
 pub const FAMPI_ERR_NOT_AGREED: c_int = 262_144_014;
 /// More ranks failed than a state was kept for.
 pub const FAMPI_ERR_TOO_MANY_LOST: c_int = 262_144_015;
+/// How a process died (`FAMPI_Get_failure_cause`): no living rank could say. It counts as soft.
+pub const FAMPI_CAUSE_UNKNOWN: c_int = 0;
+/// It exited before its end, with a status.
+pub const FAMPI_CAUSE_EXITED: c_int = 1;
+/// It was ended by a signal.
+pub const FAMPI_CAUSE_KILLED: c_int = 2;
+/// It made no progress for longer than the user allows, and was ended for that.
+pub const FAMPI_CAUSE_HUNG: c_int = 3;
+/// Its node was lost.
+pub const FAMPI_CAUSE_NODE_LOST: c_int = 4;
 /// A code for applications: a fault that trying again may cure.
 pub const FAMPI_ERR_TRANSIENT: c_int = 262_144_120;
 /// A code for applications: a fault that stays.
@@ -153,6 +163,15 @@ const _: () = {
     assert!(FAMPI_ERR_TOO_MANY_LOST == FaultCode::TooManyLost.number());
     assert!(FAMPI_ERR_NOT_AGREED == FaultCode::NotAgreed.number());
     assert!(FAMPI_ERR_RCODES_ANY == Codes::NUMBER_OF_ANY);
+};
+
+// So are the numbers of causes.
+const _: () = {
+    assert!(FAMPI_CAUSE_UNKNOWN == Cause::Unknown.to_numbers().0 as c_int);
+    assert!(FAMPI_CAUSE_EXITED == Cause::Exited(0).to_numbers().0 as c_int);
+    assert!(FAMPI_CAUSE_KILLED == Cause::Killed(0).to_numbers().0 as c_int);
+    assert!(FAMPI_CAUSE_HUNG == Cause::Hung.to_numbers().0 as c_int);
+    assert!(FAMPI_CAUSE_NODE_LOST == Cause::NodeLost.to_numbers().0 as c_int);
 };
 
 /// The return code for an error.

@@ -52,6 +52,7 @@ pub mod message;
 mod named;
 mod numbers;
 mod origin;
+mod outcome;
 mod owned;
 mod pool;
 pub mod query;

@@ -2,11 +2,11 @@
 
 use std::ffi::c_int;
 
-use fampi_core::engine::platform::PostId;
+use fampi_core::engine::platform::{Platform as _, PostId, Progress};
 use mpi::ffi;
 
 use crate::{
-    codes::{FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result},
+    codes::{FAMPI_ERR_INTERRUPTED, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result},
     handles::Kind,
     request::{empty_status, null},
     state::State,
@@ -66,6 +66,16 @@ impl State {
         }
         let post = self.user(raw)?;
         users::outcome(&mut self.guest, post)
+    }
+
+    /// The code of a request that is over for its block only, as MPI does not let go of it.
+    #[cold]
+    pub(crate) fn code_for_block(&mut self, raw: ffi::MPI_Request) -> c_int {
+        let post = self.user(raw);
+        match post.map(|post| self.guest.with_mpi(|mpi| mpi.test(post, &mut None))) {
+            Some(Progress::Failed(code)) => code.number(),
+            _ => FAMPI_ERR_INTERRUPTED,
+        }
     }
 
     /// The program frees a request that MPI has to free: one that is not over does so later.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use fampi_core::{
-    Codes, Fault, FaultCode, FaultReport, RankSet,
+    Codes, Fault, FaultCode, FaultReport, Rank, RankSet,
     guest::{Guest, GuestBlock, GuestComm, Part},
 };
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
@@ -176,9 +176,9 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
                 _ => {}
             }
         }
-        if Codes::Numbers(codes).matches(FaultCode::ProcessFailed) {
-            let dead = report.known_failed().iter().map(|rank| rank.number() as c_int);
-            let dead: Vec<c_int> = dead.collect();
+        let dead = report.known_failed_with(Codes::Numbers(codes));
+        let dead: Vec<c_int> = dead.iter().map(|rank| rank.number() as c_int).collect();
+        if !dead.is_empty() {
             ranks.extend(places(own.unwrap_or(comm), &dead, comm)?.into_iter().flatten());
         }
         ranks.sort_unstable();
@@ -186,6 +186,39 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
         let group = part_of_group(comm, &ranks)?;
         // SAFETY: our caller's promise.
         unsafe { put(fgroup, group) }
+    })
+}
+
+/// How a dead rank of the block's own communicator died: `cause` is `FAMPI_CAUSE_KILLED` or another
+/// of these constants, `value` its exit status or signal, 0 for others. Local, the same on all
+/// living ranks for a global block. `FAMPI_CAUSE_UNKNOWN` where none of them had heard it when the
+/// block was agreed on; a later report that names the death may know more.
+///
+/// Returns `FAMPI_ERR_ARG` also for a rank that no report has named dead; else as
+/// `FAMPI_Get_failed_requests`.
+///
+/// # Safety
+///
+/// `cause` and `value` are null or to variables.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn FAMPI_Get_failure_cause(
+    tb_request: MPI_Request,
+    rank: c_int,
+    cause: *mut c_int,
+    value: *mut c_int,
+) -> c_int {
+    enter_started(|state| {
+        if cause.is_null() || value.is_null() {
+            return Err(FAMPI_ERR_ARG);
+        }
+        let report = report(state, tb_request)?;
+        let dead = u32::try_from(rank).map(Rank::new).ok();
+        let dead = dead.filter(|rank| report.known_failed().contains(*rank));
+        let (kind, with) = report.cause(dead.ok_or(FAMPI_ERR_ARG)?).to_numbers();
+        // SAFETY: our caller's promise.
+        unsafe { put(cause, c_int::from(kind)) }?;
+        // SAFETY: our caller's promise.
+        unsafe { put(value, c_int::from(with)) }
     })
 }
 

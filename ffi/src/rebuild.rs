@@ -12,10 +12,9 @@
 //! *Ready* and *confirm* are commits of the old communicator, *welcome* of the new one. A survivor
 //! that cannot go on before *ready* votes no there.
 
-use std::{ffi::c_int, time::Duration};
+use std::ffi::c_int;
 
 use fampi_core::{
-    Timeout,
     guest::{Guest, GuestComm, Repairing, Task},
     mpi::Seat,
 };
@@ -30,20 +29,16 @@ use crate::{
 
 /// Takes a link into use, with all of its processes.
 pub(crate) fn use_link(state: &mut State, link: MPI_Comm) -> Result<()> {
-    const STEP: Duration = Duration::from_micros(200);
     // SAFETY: the link is live, as the program has promised.
     let come = state.guest.with_mpi(|mpi| unsafe { mpi.come(link) });
     let Some(mut gathering) = come.map_err(|error| of_error(&error))? else { return Ok(()) };
-    let mut steps = Guest::in_steps(Timeout::Never);
-    loop {
+    state.repeat(|state| {
         // SAFETY: as above.
         let gathered =
             state.guest.with_mpi(|mpi| unsafe { mpi.gather(link, &mut gathering, None) });
-        if gathered.map_err(|error| of_error(&error))? {
-            return state.watch_link(link);
-        }
-        state.guest.step_of_wait(&mut steps, STEP);
-    }
+        gathered.map_err(|error| of_error(&error))
+    })?;
+    state.watch_link(link)
 }
 
 /// The first stage of a rebuild.
@@ -216,5 +211,5 @@ fn make(
 fn call(state: &mut State, plan: &mut Plan) -> Option<GuestComm> {
     let seating = plan.seating.as_mut()?;
     plan.made = state.guest.with_mpi(|mpi| mpi.seat(seating)).ok();
-    state.comm(plan.made?).ok()
+    state.adopt(plan.made?).ok()
 }

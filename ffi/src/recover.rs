@@ -43,10 +43,11 @@ fn step(state: &mut State, stage: Stage, target: *mut MPI_Comm) -> Stage {
             Some(Err(error)) => Stage::Over(of_error(&error)),
             Some(Ok(comm)) => Stage::Over(shrunk(state, comm, target)),
         },
-        Stage::ShrinkUnused(comm) => {
-            // SAFETY: the program keeps both until the request is complete.
-            Stage::Over(unsafe { shrink_unused(state, comm, target) }.err().unwrap_or(0))
-        }
+        // SAFETY: the program keeps both until the request is complete.
+        Stage::ShrinkUnused(comm) => match unsafe { shrink_unused(state, comm, target) } {
+            Ok(false) => Stage::ShrinkUnused(comm),
+            ended => Stage::Over(ended.err().unwrap_or(0)),
+        },
         Stage::Rebuild(phase, plan) => rebuild::step(state, phase, plan, target),
         over @ Stage::Over(_) => over,
     }
@@ -62,7 +63,7 @@ fn shrunk(state: &mut State, comm: GuestComm, target: *mut MPI_Comm) -> c_int {
 }
 
 /// The survivors of a communicator that was never in use take what MPI's own shrink makes of it
-/// into use.
+/// into use; false as long as not all of them have come.
 ///
 /// # Safety
 ///
@@ -71,13 +72,18 @@ pub(crate) unsafe fn shrink_unused(
     state: &mut State,
     comm: MPI_Comm,
     target: *mut MPI_Comm,
-) -> Result<()> {
+) -> Result<bool> {
     // SAFETY: live, as the program has promised.
+    let come = state.guest.with_mpi(|mpi| unsafe { mpi.have_all_come(comm) });
+    if !come.map_err(|error| of_error(&error))? {
+        return Ok(false);
+    }
+    // SAFETY: as above.
     let made = state.guest.with_mpi(|mpi| unsafe { mpi.shrink_unused(comm) });
     let made = made.map_err(|error| of_error(&error))?;
-    state.comm(made)?;
+    state.adopt(made)?;
     // SAFETY: our caller's promise.
-    unsafe { put(target, made) }
+    unsafe { put(target, made) }.map(|()| true)
 }
 
 fn add(
@@ -94,10 +100,10 @@ fn add(
 
 /// Starts to make a communicator of the living ranks, in the same order. All of them call it; a
 /// block on `comm` that named the dead comes before. One that is not in use when a rank of it dies
-/// can be shrunk, too, after a block on a communicator with all its processes that named the dead;
-/// the wait for that one blocks in MPI's own shrink. Progress is made in waits for the request, and
-/// for a block whose list has it (`FAMPI_TryBlock_finish`). Communicators are made one at a time,
-/// in the same order on all ranks; meanwhile no block is started on `comm`.
+/// can be shrunk, too, after a block on a communicator with all its processes that named the dead.
+/// Progress is made in waits for the request, and for a block whose list has it
+/// (`FAMPI_TryBlock_finish`). Communicators are made one at a time, in the same order on all ranks;
+/// meanwhile no block is started on `comm`.
 ///
 /// `newcomm` is written when the request is complete; the program frees it. Its errors return,
 /// and it is in use already (`FAMPI_Init`). `comm` stays, revoked, until the program frees it. A

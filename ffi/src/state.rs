@@ -10,10 +10,11 @@ use std::{
     fmt::Display,
     io::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
 };
 
 use fampi_core::{
-    Rank,
+    Rank, Timeout,
     guest::{Guest, GuestComm},
     mpi::MpiPlatform,
 };
@@ -22,17 +23,17 @@ use mpi::ffi;
 use crate::{
     codes::{
         FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST,
-        FAMPI_ERR_THREAD, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_UNSUPPORTED, Result,
-        of_agreement, of_error,
+        FAMPI_ERR_THREAD, FAMPI_ERR_UNSUPPORTED, Result, of_error,
     },
     freed::{FREED, Freed, attribute, comm_is_freed, mark},
     handles::{Awaited, Block, Entry, Handles, Kind, List},
     loaded,
     numbers::Number,
     origin::links_two_groups,
+    outcome::{forget_parts, settle_entry},
     owned::Owned,
-    request::{empty_status, null, repeats},
-    users::{self, Users},
+    request::{null, repeats},
+    users::Users,
 };
 
 /// A communicator in use.
@@ -61,6 +62,8 @@ pub(crate) struct State {
     pub(crate) finished: ffi::MPI_Request,
     /// MPI tells us when it waits.
     is_called_back: bool,
+    /// How often it has while this process waited for nothing of ours.
+    calls: u32,
     /// What goes on with a communicator in the making, once there is one.
     pub(crate) advance_making: Option<fn(&mut State, ffi::MPI_Request)>,
     /// The program uses the calls of ULFM: we go on whenever MPI waits.
@@ -182,6 +185,7 @@ impl State {
             collectives: false,
             lists: Lists::default(),
             is_called_back,
+            calls: 0,
             numbers: Vec::new(),
             attribute: attribute(comm_is_freed)?,
         })
@@ -302,16 +306,60 @@ impl State {
             // As on all living ranks, which do not come together for it again.
             return Err(FAMPI_ERR_CREATION);
         }
+        if !self.come_together(raw)? {
+            // SAFETY: live, as MPI has just answered for it.
+            let left = self.guest.with_mpi(|mpi| unsafe { mpi.leave_meeting(raw) });
+            self.refuse(raw)?;
+            left.map_err(|error| of_error(&error))?;
+            return Err(FAMPI_ERR_CREATION);
+        }
+        self.adopt(raw)
+    }
+
+    /// Waits until all living ranks have come to take a communicator into use; false when some may
+    /// not come, as a block of this rank is doomed.
+    fn come_together(&mut self, raw: ffi::MPI_Comm) -> Result<bool> {
+        let mut refused = None;
+        // SAFETY: live, as MPI has just answered for it.
+        let asked = |mpi: &mut MpiPlatform| unsafe { mpi.have_all_come(raw) };
+        let come = self.guest.wait_with_mpi(|mpi| {
+            asked(mpi).unwrap_or_else(|error| {
+                refused = Some(error);
+                true
+            })
+        });
+        refused.map_or(Ok(come), |error| Err(of_error(&error)))
+    }
+
+    /// From now on this communicator of the program is one that nobody can take into use.
+    fn refuse(&mut self, raw: ffi::MPI_Comm) -> Result<()> {
+        mark(raw, self.attribute)?;
+        self.refused.push(raw);
+        Ok(())
+    }
+
+    /// Takes a communicator into use for which all living ranks have come.
+    pub(crate) fn adopt(&mut self, raw: ffi::MPI_Comm) -> Result<GuestComm> {
         // SAFETY: live, as MPI has just answered for it; `comm_is_freed` tells of its end.
         let adopted = self.guest.with_mpi(|mpi| unsafe { mpi.adopt_comm(raw) });
         if adopted.is_err() {
-            mark(raw, self.attribute)?;
-            self.refused.push(raw);
+            self.refuse(raw)?;
         }
         let adopted = adopted.map_err(|error| of_error(&error))?;
         let comm = self.guest.adopt(adopted.id, adopted.universe, adopted.place, adopted.data);
         self.know(raw, comm)?;
         Ok(comm)
+    }
+
+    /// Takes a step again and again, as long as it says that others are to come, and makes progress
+    /// between.
+    pub(crate) fn repeat(&mut self, mut step: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
+        const PAUSE: Duration = Duration::from_micros(200);
+        let mut steps = Guest::in_steps(Timeout::Never);
+        while !step(self)? {
+            self.guest.step_of_wait(&mut steps, PAUSE);
+        }
+        Ok(())
     }
 
     /// From now on this communicator of the program is that one of ours.
@@ -358,6 +406,14 @@ impl State {
         }
     }
 
+    /// True now and then: a process that waits for nothing of ours knows how blocks have ended, and
+    /// is asked by those who do not.
+    fn serves_now(&mut self) -> bool {
+        const EVERY: u32 = 256;
+        self.calls = self.calls.wrapping_add(1);
+        self.calls.is_multiple_of(EVERY)
+    }
+
     /// Completes the other requests after a wait for a block, which is mostly the only one.
     #[inline]
     pub(crate) fn settle_others(&mut self) {
@@ -391,7 +447,7 @@ extern "C" fn mpi_is_waiting() -> c_int {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if let Ok(mut state) = here.state.try_borrow_mut()
             && let Some(state) = state.as_mut()
-            && (state.handles.unheard() > 0 || state.serves)
+            && (state.handles.unheard() > 0 || state.serves || state.serves_now())
         {
             if let Some(advance) = state.advance_making {
                 state.handles.makings().into_iter().for_each(|making| advance(state, making));
@@ -402,62 +458,4 @@ extern "C" fn mpi_is_waiting() -> c_int {
         }
     }));
     0
-}
-
-/// The code of a block, once it is decided, whose result the program gets if it has it still.
-#[inline]
-pub(crate) fn code_of(guest: &Guest, block: &mut Block, held: bool) -> Option<c_int> {
-    let committed = guest.verdict(block.name)?;
-    if block.flag.is_some() {
-        return Some(code_of_agreement(guest, block, held));
-    }
-    if block.result.is_some() && held {
-        write_result(guest, block);
-    }
-    Some(if committed { 0 } else { FAMPI_ERR_TRYBLOCK_FOUND_ERRORS })
-}
-
-/// The same of an agreement.
-#[cold]
-fn code_of_agreement(guest: &Guest, block: &Block, held: bool) -> c_int {
-    let agreed = guest.agreed(block.name);
-    if let (Ok(agreed), Some(flag), true) = (&agreed, block.flag, held) {
-        // SAFETY: the program keeps the variable until the request is complete.
-        unsafe { flag.write(agreed.flag) };
-    }
-    of_agreement(&agreed)
-}
-
-#[inline(never)]
-fn write_result(guest: &Guest, block: &mut Block) {
-    if let Some(target) = block.result.take() {
-        target.write(guest.fused(block.name));
-    }
-}
-
-/// The list of a block that was freed.
-#[inline(never)]
-fn forget_parts(guest: &mut Guest, block: &mut Block) {
-    guest.with_mpi(|mpi| users::forget(mpi, &block.parts));
-    block.parts.clear();
-}
-
-/// Completes a request whose end is known.
-fn settle_entry(guest: &mut Guest, entry: &mut Entry) {
-    let code = match &mut entry.kind {
-        Kind::Block(block) => code_of(guest, block, entry.held),
-        Kind::Making(making) => {
-            entry.handle.tell(empty_status());
-            making.tell_blocks(guest);
-            making.outcome()
-        }
-        Kind::Collective(running) => {
-            entry.handle.tell(empty_status());
-            running.outcome(guest)
-        }
-        Kind::Nothing => None,
-    };
-    if let Some(code) = code {
-        entry.handle.complete(code);
-    }
 }

@@ -327,7 +327,8 @@ fn shrunk(comm: MPI_Comm, nowhere: bool) -> Result<MPI_Comm> {
         let mut made = calls::no_comm();
         let code = enter(|state| {
             // SAFETY: the variable lives for the call.
-            unsafe { shrink_unused(State::started(state)?, comm, &raw mut made) }
+            let step = |state: &mut State| unsafe { shrink_unused(state, comm, &raw mut made) };
+            State::started(state)?.repeat(step)
         });
         return done(code).map(|()| made);
     }

@@ -16,9 +16,10 @@ use crate::{
         Result, done,
     },
     handles::{Awaited, Entry, Kind},
+    outcome::code_of,
     recover,
     request::{empty_status, null},
-    state::{State, code_of, enter},
+    state::{State, enter},
     users,
 };
 
@@ -256,7 +257,8 @@ unsafe fn put_status(pointer: *mut MPI_Status, status: MPI_Status) {
 /// `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS` for a faulty block, the code of its fault for a request that
 /// failed (`FAMPI_ERR_PROC_FAILED_SOFT`, `FAMPI_ERR_INTERRUPTED`, also for a receive that was
 /// cancelled because it was late at the end of its block, an error class of MPI), `FAMPI_ERR_STATE`
-/// for a block that is not finished, `FAMPI_ERR_ARG`.
+/// for a block that is not finished, `FAMPI_ERR_ARG`. What a death has cut short tells one or the
+/// other until the wait for its block, then what `FAMPI_Get_failed_requests` finds.
 ///
 /// # Safety
 ///
@@ -368,8 +370,7 @@ unsafe fn wait_list(
     unfinished(wait(state, requests, limit, Much::All)?)?;
     let mut first = 0;
     for (at, slot) in requests.iter_mut().enumerate() {
-        // One that MPI does not let go of is over for its block only.
-        let (status, code) = state.outcome(*slot).ok_or(FAMPI_ERR_INTERRUPTED)?;
+        let (status, code) = state.outcome(*slot).ok_or_else(|| state.code_for_block(*slot))?;
         first = if first == 0 { code } else { first };
         // SAFETY: our caller's promise.
         unsafe { put_statuses(statuses, at, status) };

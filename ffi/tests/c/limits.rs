@@ -10,7 +10,8 @@ const LAUNCHES: usize = 4;
 #[test]
 fn no_wait_goes_on_beyond_its_limit_by_more_than_a_sleep_does_and_ten_milliseconds() {
     let limits = program(&["tests/programs/limits.c"], Link::Shared, &[]);
-    for (what, waits) in [("blocks", 2), ("shrink", 2), ("rebuild", 3), ("join", 1)] {
+    for (what, waits) in [("blocks", 2), ("unused", 2), ("shrink", 2), ("rebuild", 3), ("join", 1)]
+    {
         let launch = Launch::new(&limits, 5).words([what]);
         let mut runs = (0..LAUNCHES).map(|_| launch.run());
         let kept = runs.find(|run| {

@@ -54,6 +54,20 @@ fn survivors_agree_wherever_a_rank_dies() {
 }
 
 #[test]
+fn a_rank_that_waits_in_mpi_tells_others_how_a_block_has_ended() {
+    let asked = program(&["tests/programs/asked.c"], Link::Shared, &[]);
+    expect(&Launch::new(&asked, 10), 10, ": passed").expect_orderly(10);
+}
+
+#[test]
+fn a_receive_from_any_source_is_whole_or_named_when_a_rank_dies() {
+    let wildcards = program(&["tests/programs/wildcards.c"], Link::Shared, &[]);
+    for how in ["own", "mpi"] {
+        expect(&Launch::new(&wildcards, 6).words([how]), 2, ": passed").expect_orderly(2);
+    }
+}
+
+#[test]
 fn a_rank_that_ends_mpi_is_in_no_block_of_those_who_go_on() {
     let leave = program(&["tests/programs/leave.c"], Link::Shared, &[]);
     for late in ["0", "1500", "-300"] {
@@ -132,7 +146,6 @@ fn a_death_that_mpi_is_not_told_of_keeps_nobody_in_the_end_of_mpi() {
 }
 
 #[test]
-#[ignore = "the ranks leave; `mpirun` then does not always end: 3 of 6 runs"]
 fn a_rank_leaves_the_end_of_mpi_that_does_not_return_after_a_death() {
     let ends = program(&["tests/programs/ends.c"], Link::Shared, &[]);
     let launch = Launch::new(&ends, 4).words(["block", "held"]).ignoring_statuses();

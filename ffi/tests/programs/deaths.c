@@ -18,7 +18,7 @@ static int doomed(MPI_Comm world, int victim)
   MPI_Request block, requests[3];
   MPI_Group group;
   int count, codes[1] = {MPI_ERR_PROC_FAILED}, old = -1, zero = 0;
-  int cut_short[1] = {FAMPI_ERR_INTERRUPTED};
+  int cut_short[1] = {FAMPI_ERR_INTERRUPTED}, places[3];
   MPI_Group all;
   MPI_Comm_rank(world, &me);
   MPI_Comm_size(world, &ranks);
@@ -64,6 +64,10 @@ static int doomed(MPI_Comm world, int victim)
   /* Whether a request heard first of the death or of its consequence makes no difference. */
   OK(FAMPI_Get_failed_requests(block, 1, cut_short, 0, NULL, &count));
   CHECK(count == 0);
+  /* No rank sends to the left: this one waits for the dead, and is found by the code of a death. */
+  OK(FAMPI_Get_failed_requests(block, 1, codes, 3, places, &count));
+  for (i = 0; i < count && places[i] != 1; i++) continue;
+  CHECK(i < count || (me + 1) % ranks != victim);
   for (i = 0; i < 3; i++) OK(FAMPI_Request_free(&requests[i]));
   OK(FAMPI_Request_free(&block));
   return 1;

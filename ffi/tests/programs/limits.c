@@ -1,6 +1,6 @@
 /*
  * Waits with a limit while the rank that they need is stopped: how far they go beyond it, beside how
- * far a sleep of the same length does. `limits blocks|shrink|rebuild|join`
+ * far a sleep of the same length does. `limits blocks|unused|shrink|rebuild|join`
  */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
@@ -109,18 +109,36 @@ static void blocks(MPI_Comm comm)
   }
 }
 
+/* A shrink of what was not in use when a rank died, for which one is late. */
+static void shrink_unused(MPI_Comm comm)
+{
+  MPI_Request request;
+  MPI_Comm living = MPI_COMM_NULL;
+  int many;
+  if (rank == 3) stop();
+  OK(FAMPI_Comm_ishrink(comm, &living, &request));
+  if (rank != 3) OK(wait_in_pieces(&request));
+  else OK(FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Request_free(&request));
+  MPI_Comm_size(living, &many);
+  CHECK(many == size - 2);
+  MPI_Comm_free(&living);
+}
+
 int main(int argc, char **argv)
 {
   int aside, me = -1, all = 0, ranks[1] = {0};
   const char *what;
-  MPI_Comm old = MPI_COMM_NULL, living = MPI_COMM_SELF, bridge, link, world = MPI_COMM_NULL;
+  MPI_Comm old = MPI_COMM_NULL, unused = MPI_COMM_NULL, living = MPI_COMM_SELF, bridge, link, world = MPI_COMM_NULL;
   MPI_Request request;
   begin(&argc, &argv);
   what = argv[1];
   aside = size - 1;
   MPI_Comm_split(MPI_COMM_WORLD, rank == aside ? MPI_UNDEFINED : 0, rank, &old);
   if (rank != aside) {
+    MPI_Comm_dup(old, &unused);
     lose_one(old);
+    if (strcmp(what, "unused") == 0) shrink_unused(unused);
     if (strcmp(what, "blocks") == 0) blocks(old);
     if (strcmp(what, "shrink") == 0 && rank == 3) stop();
     OK(FAMPI_Comm_ishrink(old, &living, &request));

@@ -136,6 +136,14 @@ static void finishes(void)
   OK(FAMPI_Wait_local(&copy, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
   CHECK(got[0] == 1 - rank);
   OK(MPI_Request_free(&copy));
+  /* An inner block twice: it can be given once after that. */
+  OK(FAMPI_TryBlock_start(MPI_COMM_SELF, FAMPI_TRYBLOCK_LOCAL, &inner));
+  OK(FAMPI_TryBlock_finish(inner, 0, NULL, FAMPI_TIMEOUT_NEVER));
+  list[0] = list[1] = inner;
+  FAILS(FAMPI_ERR_REQUEST, FAMPI_TryBlock_finish(block, 2, list, FAMPI_TIMEOUT_NEVER));
+  CHECK(list[0] == inner && list[1] == inner);
+  OK(FAMPI_Wait_local(&inner, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+  OK(FAMPI_Request_free(&inner));
   /* What is over at once is one request for MPI, and several for its program. */
   OK(FAMPI_TryBlock_start(MPI_COMM_SELF, FAMPI_TRYBLOCK_LOCAL, &inner));
   for (i = 0; i < 2; i++) MPI_Isend(&rank, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &list[i]);

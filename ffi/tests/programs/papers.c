@@ -109,7 +109,7 @@ static void a_death(MPI_Comm comm)
 {
   int one = 1, sum, all, left, me;
   int soft[1] = {FAMPI_ERR_PROC_FAILED_SOFT}, hard[1] = {FAMPI_ERR_PROC_FAILED_HARD};
-  int ulfm[1] = {MPI_ERR_PROC_FAILED};
+  int ulfm[1] = {MPI_ERR_PROC_FAILED}, cause, value;
   MPI_Comm living;
   MPI_Request block, request;
   MPI_Comm_rank(comm, &me);
@@ -120,6 +120,11 @@ static void a_death(MPI_Comm comm)
   EXPECT(MPI_ERR_TRYBLOCK_FOUND_ERRORS, commit(&block, 1, &request));
   CHECK(failed(block, 1, ulfm, comm) == 1 && failed(block, 1, soft, comm) == 1);
   CHECK(failed(block, 1, hard, comm) == 0);
+  /* Its parent may have been told first: then nobody knows, and all say so. */
+  OK(FAMPI_Get_failure_cause(block, all - 1, &cause, &value));
+  CHECK(cause == FAMPI_CAUSE_KILLED ? value == 9 : cause == FAMPI_CAUSE_UNKNOWN && value == 0);
+  CHECK(FAMPI_Get_failure_cause(block, me, &cause, &value) == FAMPI_ERR_ARG);
+  CHECK(FAMPI_Get_failure_cause(block, all - 1, NULL, &value) == FAMPI_ERR_ARG);
   OK(MPI_Request_free(&request));
   OK(MPI_Request_free(&block));
   /* A block on a communicator that has lost a rank, around the recovery. */

@@ -3,7 +3,7 @@
 //! An attempt to add processes makes up to ten communicators at its root. They are freed when the
 //! next attempt begins: each living rank has given up the last one by then, as it has agreed to
 //! make another. What still comes in is for a number that is never used again
-//! ([`for_ever`](this_mpi::for_ever)).
+//! ([`free_for_ever`](this_mpi::free_for_ever)).
 
 use std::mem;
 
@@ -46,12 +46,8 @@ impl Attempts {
     /// what there was before.
     pub(in crate::mpi) fn begin(&mut self) -> Vec<Comm> {
         let given_up = mem::take(&mut self.given_up);
-        this_mpi::for_ever(|| {
-            for comm in given_up {
-                // SAFETY: of an attempt that all have given up.
-                unsafe { comm.free() };
-            }
-        });
+        // SAFETY: of attempts that all have given up.
+        unsafe { this_mpi::free_for_ever(given_up) };
         comm::all()
     }
 

@@ -67,6 +67,8 @@ struct More {
     raised: Option<FaultCode>,
     /// Its block was doomed while it was pending.
     given_up: Option<FaultCode>,
+    /// What an interruption of it is, once its block has found that.
+    blamed: Option<FaultCode>,
     /// What it has failed with, for its block, when MPI was asked to end it.
     cut: Option<FaultCode>,
 }
@@ -310,7 +312,8 @@ impl Users {
             0 => more.cut.filter(|_| done.is_cancelled()),
             class => Some(FaultCode::from_mpi_class(class)),
         };
-        let fault = fault.or(more.raised);
+        let is_cut = fault == Some(FaultCode::Interrupted);
+        let fault = more.blamed.filter(|_| is_cut).or(fault).or(more.raised);
         let mut status = done.into_raw();
         if is_ours {
             status.MPI_TAG = self.tell_tag(status.MPI_TAG);
@@ -337,6 +340,19 @@ impl Users {
         (more.ended, more.raised) = (ended, more.raised.or(Some(code)));
         if let Some(ended) = &mut more.ended {
             ended.fault.get_or_insert(code);
+        }
+    }
+
+    /// If it is cut short, that is a fault of this kind, as its block has found.
+    pub(super) fn blame(&mut self, code: FaultCode) {
+        let more = self.more();
+        more.blamed = Some(code);
+        more.given_up = more.given_up.map(|_| code);
+        if let Some(ended) = &mut more.ended
+            && ended.fault == Some(FaultCode::Interrupted)
+        {
+            ended.fault = Some(code);
+            ended.status.MPI_ERROR = code.to_mpi_class();
         }
     }
 

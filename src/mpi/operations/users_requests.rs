@@ -175,6 +175,15 @@ impl MpiPlatform {
         self.table.users.give_back();
     }
 
+    /// A block that had this request was cut short by a fault of this kind, and so was the request
+    /// if it has failed.
+    #[cold]
+    pub fn blame_request(&mut self, post: PostId, code: FaultCode) {
+        if let Some(users) = self.table.users.get(post) {
+            users.blame(code);
+        }
+    }
+
     /// Finds out why an operation of the user failed whose error class does not say it. One that is
     /// in no block yet may run on any communicator.
     #[cold]
