@@ -12,6 +12,7 @@ use crate::{
     ids::CommId,
     rank::{Rank, RankSet},
     recovery::creation::{Creation, Kind},
+    seam::platform::Tested,
     timeout::Timeout,
 };
 
@@ -55,9 +56,8 @@ impl Drop for Handle {
         }
         if let Ok(mut engine) = self.engine.try_borrow_mut() {
             // What a rebuild makes again can be had from its parent again.
-            let kept = engine.job.children.iter().any(|(_, key)| *key == Some(self.key));
-            if !kept {
-                engine.give_up(self.key);
+            if !engine.is_kept(self.key) {
+                engine.drop_comm(self.key);
             }
             engine.release_comm(self.key);
         }
@@ -86,6 +86,13 @@ impl Comm {
     /// Number of ranks, living and dead.
     pub fn size(&self) -> u32 {
         self.engine().borrow().comm(self.key()).size()
+    }
+
+    /// What the observer of this node has counted of this process, if it tests who is slow
+    /// (`FAMPI_DIAGNOSIS`). It is no proof, changes at any time, and other ranks see other numbers:
+    /// [`membership`](crate::membership) makes of them what all ranks agree on.
+    pub fn tested(&self) -> Option<Tested> {
+        self.engine().borrow().tested()
     }
 
     /// The identifier, the same on all its ranks; fault reports name communicators by it.
@@ -220,8 +227,9 @@ impl Comm {
     ///
     /// A rebuild makes again all that was derived from the world, from parts of it, from parts of
     /// those, and so on, in the same order, on replacements, too. When all members of a part die,
-    /// what was derived from it since the previous rebuild is lost. A shrunk one, and what was
-    /// derived from it, ends with its world.
+    /// what was derived from it since the previous rebuild is lost. A shrunken one lists nothing,
+    /// and ends with its world; where it is rebuilt itself ([`Self::irebuild`]), that makes what
+    /// was derived from it, and not dropped, and then it is listed.
     pub fn derived(&self) -> Vec<Option<Self>> {
         let keys = self.engine().borrow().derived_from(self.key());
         keys.into_iter().map(|key| key.map(|key| Self::new(self.engine(), key))).collect()

@@ -173,7 +173,8 @@ impl Grid {
     ///
     /// All ranks call it. The parts are made once: where they are there already, as after a rebuild
     /// on all ranks, on replacements, too, they are found without a message. That holds for the
-    /// world, its parts, and their parts; each call on a shrunk communicator makes others.
+    /// world, its parts, and their parts; each call on a shrunken communicator makes others,
+    /// until a rebuild has made that the world.
     ///
     /// # Errors
     ///

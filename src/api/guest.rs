@@ -18,12 +18,13 @@ use crate::{
     seam::{
         buffer::AnyBuffer,
         collective::Collective,
-        platform::{DataId, Idle, Lane, Platform, PostId, Progress, UniverseId},
+        platform::{DataId, Idle, Lane, Platform, PostId, Progress},
         reduction::Values,
     },
     timeout::Timeout,
 };
 
+mod adopt;
 mod copies;
 mod recover;
 mod ulfm;
@@ -127,22 +128,6 @@ impl Guest {
     /// The platform.
     pub fn with_platform<R>(&mut self, use_it: impl FnOnce(&mut dyn Platform) -> R) -> R {
         use_it(&mut *self.engine.platform)
-    }
-
-    /// Takes a communicator of a whole universe into use. All its ranks do so, with the same name.
-    pub fn adopt(
-        &mut self,
-        id: CommId,
-        universe: UniverseId,
-        (size, me): (u32, Rank),
-        data: DataId,
-    ) -> GuestComm {
-        GuestComm(self.engine.adopt_comm(id, universe, (size, me), data))
-    }
-
-    /// This process gives the communicator up: it votes *no* on what others still start there.
-    pub fn abandon(&mut self, comm: GuestComm) {
-        self.engine.abandon_comm(comm.0);
     }
 
     /// The data communicator.

@@ -63,10 +63,8 @@ impl Finished {
             _ => Some(fault.rank),
         };
         let mut group: RankSet = faults.filter_map(rank).collect();
-        if codes.matches(FaultCode::ProcessFailed) {
-            let block = engine.block(self.key).comm;
-            group.union_with(&engine.process.places(block, report.known_failed(), comm.key()));
-        }
+        let (block, dead) = (engine.block(self.key).comm, report.known_failed_with(codes));
+        group.union_with(&engine.process.places(block, &dead, comm.key()));
         group
     }
 }

@@ -58,7 +58,8 @@ impl World {
     }
 
     /// The rank of the launch that this process stands for. It differs from the rank only after
-    /// a rebuild with [`Placement::Append`].
+    /// a rebuild with [`Placement::Append`]. After one of a shrunken
+    /// communicator it is the rank there ([`Comm::irebuild`]).
     pub fn origin(&self) -> u32 {
         self.origin_of(self.rank())
     }
@@ -95,27 +96,16 @@ impl World {
         keys.into_iter().map(|key| key.map(|key| Comm::new(self.engine(), key))).collect()
     }
 
-    /// Starts to make the world complete again after failures (`MPI_Comm_irebuild`, paper §3.3):
-    /// spares take the failed ranks first, then processes are spawned. All living ranks call it.
-    /// A replacement enters by `init` (`MPI_Comm_irebuild_join`). This world and all communicators
-    /// derived from it are void from the call on. In a world of `init_from` nothing is spawned.
+    /// The communicator of this world that a rebuild has made in the place of one of a world
+    /// before: with the same ranks, of which replacements have those that were dead. Local.
     ///
-    /// # Errors
-    ///
-    /// [`Error::CreationPending`]: one communicator is made at a time.
-    pub fn irebuild(&self, placement: Placement) -> Result<Rebuilding, Error> {
-        let shared = self.comm.engine().clone();
-        let rebuild = Rebuild::start(&mut shared.borrow_mut(), placement)?;
-        Ok(Rebuilding::new(shared, rebuild))
-    }
-
-    /// Makes the world complete again and waits for it; see [`Self::irebuild`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::RecoveryExhausted`] and [`Error::TooFewSpares`], on all living ranks.
-    pub fn rebuild(&self, placement: Placement) -> Result<Self, Error> {
-        self.irebuild(placement)?.wait()
+    /// Nothing for one that has not been made again: a shrunken communicator whose world was
+    /// rebuilt, what was derived from one, and what a rebuild has lost (see [`Comm::derived`]).
+    pub fn in_place_of(&self, old: &Comm) -> Option<Comm> {
+        let found = self.engine().borrow().in_place_of(old.key())?;
+        let is_world = found == self.key();
+        // The world goes with its last handle.
+        Some(if is_world { self.comm() } else { Comm::new(self.engine(), found) })
     }
 
     /// From now on runs save checkpoints. All ranks call it with the same settings, replacements,
@@ -144,6 +134,49 @@ impl World {
     }
 }
 
+/// # Rebuilds
+impl Comm {
+    /// Starts to make this communicator complete again after failures (`MPI_Comm_irebuild`, paper
+    /// §3.3): spares take the failed ranks first, then processes are spawned.
+    ///
+    /// Whichever communicator it is, the one of all living ranks from which it was derived is made
+    /// again, and with it all that was derived from that, in the same order: the world, then rows
+    /// and columns, as in the paper's 2-D case. That communicator is the world, or the last one
+    /// that was shrunk from it; it becomes the world, and [`World::in_place_of`] finds there what
+    /// takes the place of each other one.
+    ///
+    /// All living ranks call it, each on any communicator that was derived from the same one. A
+    /// replacement enters by `init` (`MPI_Comm_irebuild_join`), and finds its communicators by
+    /// [`Grid::sub`](super::Grid::sub), [`World::children`] and [`Self::derived`]. What there was
+    /// before is void from the call on. In a world of `init_from` nothing is spawned.
+    ///
+    /// After the rebuild of a shrunken communicator a rank's [origin](World::origin) is the rank
+    /// that it, or the one it replaces, had there. States that were protected on it come back;
+    /// others are forgotten.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CreationPending`]: one communicator is made at a time. [`Error::NoPlace`] for one
+    /// that was shrunk from a part of the world, which is to be rebuilt instead, and for one that
+    /// was derived from a shrunken one whose last handle is gone.
+    pub fn irebuild(&self, placement: Placement) -> Result<Rebuilding, Error> {
+        let shared = self.engine().clone();
+        let rebuild = Rebuild::start(&mut shared.borrow_mut(), self.key(), placement)?;
+        Ok(Rebuilding::new(shared, rebuild))
+    }
+
+    /// Makes this communicator complete again, waits for it, and gives the world; see
+    /// [`Self::irebuild`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::irebuild`] on this rank; [`Error::Left`], [`Error::RecoveryExhausted`] and
+    /// [`Error::TooFewSpares`] on all living ranks.
+    pub fn rebuild(&self, placement: Placement) -> Result<World, Error> {
+        self.irebuild(placement)?.wait()
+    }
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         if !std::thread::panicking()
@@ -162,7 +195,7 @@ impl Deref for World {
     }
 }
 
-/// A rebuild under way, see [`World::irebuild`].
+/// A rebuild under way, see [`Comm::irebuild`].
 #[must_use = "the rebuild happens in `wait_local`"]
 pub struct Rebuilding {
     shared: Shared,

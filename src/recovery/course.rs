@@ -31,13 +31,16 @@ pub(super) struct Course {
     dead: RankSet,
     /// What the last verdict says of a living rank that takes no part.
     departure: Option<Fault>,
+    /// How many ranks are left out, as members of the world have said with the last verdict.
+    left_out: u32,
 }
 
 impl Course {
     /// Takes a handshake with what it asked for when it began.
     pub(super) fn new(handshake: Handshake, orders: Vec<Order>) -> Self {
         let (awaits, committed, dead, departure) = (None, None, RankSet::new(), None);
-        Self { handshake, orders, taken: 0, awaits, committed, dead, departure }
+        let (taken, left_out) = (0, 0);
+        Self { handshake, orders, taken, awaits, committed, dead, departure, left_out }
     }
 
     /// The handshake's state.
@@ -59,7 +62,13 @@ impl Course {
 
     /// Starts the commit that the handshake has asked for, over this communicator.
     pub(super) fn vote(&mut self, engine: &mut Engine, comm: CommKey, yes: bool) {
-        self.awaits = Some(engine.start_step(comm, yes));
+        self.awaits = Some(engine.start_step(comm, (!yes).then_some(FaultCode::Interrupted)));
+    }
+
+    /// Starts a commit whose verdict is of no meaning, and says in it how many ranks are left out.
+    pub(super) fn leave_out(&mut self, engine: &mut Engine, comm: CommKey, count: u32) {
+        let said = FaultCode::Application(count as i32);
+        self.awaits = Some(engine.start_step(comm, Some(said)));
     }
 
     /// The verdict of that commit, once there is one, and once only; where a call follows that no
@@ -71,6 +80,11 @@ impl Course {
             let committed = engine.verdict(key)?;
             let faults = engine.report(key).faults();
             self.departure = faults.iter().find(|fault| is_departure(fault.code)).copied();
+            let said = |fault: &Fault| match fault.code {
+                FaultCode::Application(count) => Some(count as u32),
+                _ => None,
+            };
+            self.left_out = faults.iter().filter_map(said).max().unwrap_or(0);
             self.dead = engine.end_step(key);
             self.committed = Some(committed);
             // Who has departed comes to no meeting, and no call is made.
@@ -99,6 +113,11 @@ impl Course {
     /// Who is dead by the last verdict: the same on all living ranks.
     pub(super) fn dead(&self) -> &RankSet {
         &self.dead
+    }
+
+    /// How many ranks are left out by the last verdict: the same on all living ranks.
+    pub(super) fn left_out(&self) -> u32 {
+        self.left_out
     }
 
     /// Why it failed, if a rank had left the job.

@@ -8,7 +8,7 @@ use crate::{
     error::Error,
     protocol::{
         handshake::{Goal, Handshake, Order},
-        roster::{Child, Row, lasting},
+        roster::{Child, Row, lasting, whole_in},
     },
     rank::{Rank, RankSet},
     seam::{
@@ -165,14 +165,17 @@ impl Creation {
             Kind::Split { of_grid, .. } => engine.register_child(self.parent, made, of_grid),
             Kind::Shrink => {
                 let comm = engine.comm_mut(self.parent);
-                let id = comm.id.derived(comm.derived);
+                let (id, number) = (comm.id.derived(comm.derived), comm.derived);
                 comm.derived += 1;
                 let living = |rank: &u32| !self.left_out.contains((*rank).into());
                 let ranks: Vec<u32> = (0..comm.size()).filter(living).collect();
                 let me = ranks.iter().position(|rank| *rank == comm.me.number())?;
                 let members = ranks.iter().map(|rank| comm.members[*rank as usize]).collect();
                 let universe = comm.universe;
-                Some(engine.register(id, universe, members, me.into(), made.data))
+                let lineage = engine.lineage_of_shrunken(self.parent, number);
+                let key = engine.register(id, universe, members, me.into(), made.data);
+                engine.comm_mut(key).lineage = lineage;
+                Some(key)
             }
         }
     }
@@ -240,17 +243,20 @@ impl Engine {
         key
     }
 
-    /// The path of the next child. All ranks of the world know how many were derived from those
-    /// communicators that have all of them, and all of a part how many from it.
+    /// The path of the child that was derived last. All ranks of the world know how many were
+    /// derived from those communicators that have all of them, and all of a part how many from it.
+    /// Of those of a shrunken one some may have been dropped.
     fn next_path(&self, parent: CommKey, lineage: &[u32]) -> Vec<u32> {
-        let whole = self.comm(parent).members.len() == self.job.roster.members.len();
+        let comm = self.comm(parent);
+        let in_world = whole_in(lineage).is_empty();
+        let whole = in_world && comm.members.len() == self.job.roster.members.len();
         let above = if whole { &[] } else { lineage };
-        let known = self
-            .job
-            .children
-            .iter()
-            .filter(|(path, _)| path.len() == above.len() + 1 && path.starts_with(above));
-        let number = known.count() as u32;
+        let last = |(path, _): &(Vec<u32>, _)| {
+            let is_known = path.len() == above.len() + 1 && path.starts_with(above);
+            is_known.then(|| path[above.len()] + 1)
+        };
+        let next = self.job.children.iter().filter_map(last).max().unwrap_or(0);
+        let number = if in_world { next } else { comm.derived - 1 };
         above.iter().copied().chain([number]).collect()
     }
 
@@ -266,12 +272,15 @@ impl Engine {
         self.job.children.iter().find(|(known, _)| known == path)?.1
     }
 
+    /// The path of a communicator that is made again with this world.
+    fn path_in_world(&self, comm: CommKey) -> Option<&Vec<u32>> {
+        let comm = self.comm(comm);
+        comm.lineage.as_ref().filter(|path| !comm.retired && whole_in(path).is_empty())
+    }
+
     /// What was derived from a communicator of this world, in order.
     pub(crate) fn derived_from(&self, parent: CommKey) -> Vec<Option<CommKey>> {
-        let comm = self.comm(parent);
-        let Some(lineage) = comm.lineage.as_ref().filter(|_| !comm.retired) else {
-            return Vec::new();
-        };
+        let Some(lineage) = self.path_in_world(parent) else { return Vec::new() };
         let children = self.job.roster.children.iter().filter(|child| child.parent == *lineage);
         let known = |child: &Child| self.job.children.iter().find(|(path, _)| *path == child.path);
         children.filter_map(|child| Some(known(child)?.1)).collect()
@@ -284,8 +293,7 @@ impl Engine {
         parent: CommKey,
         table: &[(Option<u32>, u32)],
     ) -> Option<CommKey> {
-        let comm = self.comm(parent);
-        let lineage = comm.lineage.as_ref().filter(|_| !comm.retired)?;
+        let lineage = self.path_in_world(parent)?;
         let places = self.places(parent);
         let same = |child: &&Child| {
             let asked = places.iter().zip(table).map(|(rank, (color, key))| {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Placement, rebuild::Rebuild};
+use super::rebuild::Rebuild;
 use crate::{
     engine::Engine,
     error::Error,
@@ -64,7 +64,7 @@ impl Engine {
                 None if happened => {}
                 None => self.platform.quit(Quit::Visibly),
                 Some(Ok(())) if self.job.world.is_some() => return Ok(()),
-                Some(Ok(())) => rebuild = Rebuild::start(self, Placement::SameRanks)?,
+                Some(Ok(())) => rebuild = Rebuild::park(self),
                 Some(Err(_)) if spawned => self.platform.quit(Quit::Visibly),
                 Some(Err(error)) => {
                     // A recovery that failed: ranks may not know it yet.
@@ -107,7 +107,8 @@ impl Engine {
         }
         self.sum_up();
         self.end_own();
-        self.platform.finalize();
+        let has_losses = self.has_losses();
+        self.platform.finalize(has_losses);
     }
 
     /// Nothing of this process is under way any more.

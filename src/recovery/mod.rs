@@ -20,13 +20,15 @@ pub(crate) mod creation;
 pub(crate) mod folder;
 pub(crate) mod interval;
 pub(crate) mod launch;
+mod narrow;
 mod partners;
 pub mod policy;
 pub(crate) mod rebuild;
 pub(crate) mod repair;
 
 use crate::{
-    engine::{CommKey, Engine, Level},
+    engine::{BlockKey, CommKey, Engine, Level},
+    fault::FaultCode,
     rank::RankSet,
 };
 
@@ -38,14 +40,15 @@ pub const MAX_ATTEMPTS: u32 = 16;
 const DISTURBED: &str = "a further death, or a rank that went away, cut the last one short";
 
 impl Engine {
-    /// A step's commit: a block without requests, with our vote. Nobody sees its report, so a death
-    /// that it finds is reported by the blocks of the communicator, open or to come.
-    pub(crate) fn start_step(&mut self, comm: CommKey, ok: bool) -> crate::engine::BlockKey {
+    /// A step's commit: a block without requests, with our vote, a *no* for this reason. Nobody
+    /// sees its report, so a death that it finds is reported by the blocks of the communicator,
+    /// open or to come.
+    pub(crate) fn start_step(&mut self, comm: CommKey, no: Option<FaultCode>) -> BlockKey {
         let key = self.start_block(comm, Level::Global);
         let id = self.block(key).scope;
         self.comm_mut(comm).commit.begin_step(id);
-        if !ok {
-            self.raise(key, crate::fault::FaultCode::Interrupted);
+        if let Some(code) = no {
+            self.raise(key, code);
         }
         self.finish_block(key, crate::timeout::Timeout::Never);
         key
@@ -53,7 +56,7 @@ impl Engine {
 
     /// Releases the block of a decided step; gives those who are dead, the same on all living
     /// ranks.
-    fn end_step(&mut self, key: crate::engine::BlockKey) -> RankSet {
+    fn end_step(&mut self, key: BlockKey) -> RankSet {
         let (comm, id) = (self.block(key).comm, self.block(key).scope);
         self.detach(key);
         self.comm_mut(comm).commit.end_step(id)

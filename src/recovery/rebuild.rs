@@ -58,6 +58,8 @@ pub(crate) struct Rebuild {
     failure: Option<String>,
     /// Why there is none, on all ranks.
     refusal: Option<Error>,
+    /// How many ranks of the last world are left out, of which spares do not know.
+    left_out: u32,
 }
 
 /// What a rebuild is to a spare.
@@ -71,12 +73,27 @@ struct Next {
 }
 
 impl Rebuild {
-    /// Starts a rebuild over the newest universe. All living ranks of the world do so; a spare
-    /// does it as soon as it is parked.
-    pub(crate) fn start(engine: &mut Engine, placement: Placement) -> Result<Self, Error> {
+    /// Starts to rebuild the communicator of all living ranks from which this one was derived. All
+    /// of its living ranks do so.
+    pub(crate) fn start(
+        engine: &mut Engine,
+        comm: CommKey,
+        placement: Placement,
+    ) -> Result<Self, Error> {
         if engine.job.creating {
             return Err(Error::CreationPending);
         }
+        let left_out = engine.narrow_to(comm)?;
+        Ok(Self::over_universe(engine, placement, left_out))
+    }
+
+    /// The part of a spare, as soon as it is parked.
+    pub(crate) fn park(engine: &mut Engine) -> Self {
+        Self::over_universe(engine, Placement::SameRanks, 0)
+    }
+
+    /// Starts a rebuild over the newest universe.
+    fn over_universe(engine: &mut Engine, placement: Placement, left_out: u32) -> Self {
         engine.job.creating = true;
         // Whoever still starts a block on the old world is not left waiting for us.
         let universe = engine.comm(universe(engine)).universe;
@@ -90,9 +107,10 @@ impl Rebuild {
         let me = engine.comm(self::universe(engine)).me;
         let parked = engine.job.roster.rank_of(me).is_none();
         let work = if parked { PARKED } else { "rebuild" };
-        let mut rebuild = Self::begin(engine, work, placement, Course::new(handshake, orders));
+        let course = Course::new(handshake, orders);
+        let mut rebuild = Self { left_out, ..Self::begin(engine, work, placement, course) };
         rebuild.obey(engine);
-        Ok(rebuild)
+        rebuild
     }
 
     fn begin(
@@ -103,8 +121,8 @@ impl Rebuild {
     ) -> Self {
         engine.tell(&Entry::Begun { work });
         let (next, world, children, began) = (None, None, Vec::new(), engine.platform.now());
-        let (failure, refusal) = (None, None);
-        Self { placement, work, course, next, world, children, began, failure, refusal }
+        let (failure, refusal, left_out) = (None, None, 0);
+        Self { placement, work, course, next, world, children, began, failure, refusal, left_out }
     }
 
     /// The part of a process that was launched, in universe 0.
@@ -174,6 +192,9 @@ impl Rebuild {
     fn obey(&mut self, engine: &mut Engine) -> Option<Result<(), Error>> {
         while let Some(order) = self.course.order() {
             match order {
+                Order::Vote(_) if self.left_out > 0 && self.course.handshake().is_to_plan() => {
+                    self.course.leave_out(engine, universe(engine), self.left_out);
+                }
                 Order::Vote(yes) => self.course.vote(engine, universe(engine), yes),
                 Order::Call => {
                     if self.work == PARKED {
@@ -198,6 +219,8 @@ impl Rebuild {
                 Order::Adopt => {
                     let next = self.next.take().expect("adopted where the call worked");
                     self.placement = next.roster.placement;
+                    // Spares have the roster of the others from here on.
+                    self.left_out = 0;
                     next.adopt(engine);
                 }
                 Order::Discard => self.discard(engine),
@@ -220,7 +243,12 @@ impl Rebuild {
     /// ranks have agreed on who is dead, so they plan alike.
     fn plan(&self, engine: &Engine) -> Result<(Roster, u32), Error> {
         let comm = engine.comm(universe(engine));
-        let (dead, roster) = (self.course.dead(), &engine.job.roster);
+        let (dead, mut roster) = (self.course.dead(), &engine.job.roster);
+        let of_spare;
+        if roster.rank_of(comm.me).is_none() {
+            of_spare = roster.without(dead, self.course.left_out());
+            roster = &of_spare;
+        }
         let attempt = self.course.handshake().attempts();
         let (planned, spawn) = roster.rebuilt(comm.size(), dead, self.placement, attempt);
         let spawns =
@@ -299,6 +327,7 @@ impl Rebuild {
             let parent = parent.expect("we are a member of what we were split from");
             engine.register_child(parent, &made, of_grid);
         }
+        engine.forget_lost();
         let took = engine.platform.now().saturating_sub(self.began);
         let role = if engine.job.replacement { "replacement" } else { "survivor" };
         let generation = engine.job.roster.generation;

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use super::course::Course;
 use crate::{
     engine::{BlockKey, CommKey, Engine},
+    fault::FaultCode,
     protocol::handshake::{Goal, Handshake, Order},
 };
 
@@ -79,7 +80,7 @@ impl Repair {
     /// Starts a block of the failed communicator that names its dead, as one of a larger
     /// communicator has done; its verdict is of no meaning.
     pub(crate) fn report(engine: &mut Engine, failed: CommKey) -> BlockKey {
-        engine.start_step(failed, true)
+        engine.start_step(failed, None)
     }
 
     /// Ends it, if all have voted.
@@ -97,7 +98,8 @@ impl Repair {
         Handshake::refuse(&mut orders);
         for order in orders {
             if let Order::Vote(yes) = order {
-                let vote = engine.start_step(failed, yes);
+                let no = (!yes).then_some(FaultCode::Interrupted);
+                let vote = engine.start_step(failed, no);
                 engine.detach(vote);
             }
         }

@@ -208,9 +208,9 @@ fn lines_and_planes_have_their_ranks_and_are_made_once() {
         let column = grid.sub(&[false, true, false]).expect("nobody dies");
         assert_eq!((plane.size(), column.size()), (6, 3));
         let first = me / 6 * 6;
-        assert_eq!(sum(&plane, me), (first..first + 6).sum());
+        assert_eq!(sum(&plane, me), (first..first + 6).sum::<u32>());
         let first = me / 6 * 6 + me % 2;
-        assert_eq!(sum(&column, me), (0..3).map(|k| first + 2 * k).sum());
+        assert_eq!(sum(&column, me), (0..3).map(|k| first + 2 * k).sum::<u32>());
         assert_eq!(world.children().len(), 2);
         let again = world.grid(&[2, 3, 2], &[true; 3]).expect("twelve places");
         assert_eq!(again.sub(&[false, true, true]).map(|it| it.id()), Ok(plane.id()));

@@ -8,4 +8,5 @@ pub mod every;
 pub mod forming;
 pub mod lattice;
 pub mod planes;
+pub mod rebuilt;
 pub mod through;
