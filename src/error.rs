@@ -311,6 +311,13 @@ pub enum Error {
     #[error("the communicator was replaced by a rebuild; use the new world and its children")]
     Abandoned,
 
+    /// No rebuild knows of the communicator: it was shrunk from a part of the world, beside which
+    /// other ranks live, or derived from a shrunken one that has been given up. This rank.
+    #[error(
+        "no rebuild knows of what was shrunk from a part, or lost its parent; rebuild the world"
+    )]
+    NoPlace,
+
     /// A replacement was started but the job no longer waits for it. Only the replacement.
     #[error("the job no longer waits for this replacement")]
     NotNeeded,

@@ -93,9 +93,9 @@ pub use {
 #[doc(inline)]
 pub use {
     error::Error,
-    fault::{Codes, Fault, FaultCode, FaultReport},
+    fault::{Cause, Codes, Fault, FaultCode, FaultReport},
     ids::CommId,
-    protocol::fused::Fusible,
+    protocol::{fused::Fusible, membership},
     rank::{Rank, RankSet},
     recovery::Redundancy,
     timeout::Timeout,
@@ -182,6 +182,18 @@ impl guest::Guest {
     /// In a simulated world.
     pub fn with_mpi<R>(&mut self, use_it: impl FnOnce(&mut mpi::MpiPlatform) -> R) -> R {
         self.with_platform(|platform| use_it(platform.as_world().expect("a guest of MPI")))
+    }
+
+    /// [`Self::wait_for_others`] with the platform as what it is.
+    ///
+    /// # Panics
+    ///
+    /// In a simulated world.
+    pub fn wait_with_mpi(
+        &mut self,
+        mut have_come: impl FnMut(&mut mpi::MpiPlatform) -> bool,
+    ) -> bool {
+        self.wait_for_others(|platform| have_come(platform.as_world().expect("a guest of MPI")))
     }
 }
 

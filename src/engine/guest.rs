@@ -19,7 +19,7 @@ use crate::{
     error::Error,
     fault::FaultCode,
     ids::{BlockId, CommId},
-    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values},
+    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values, planted::planted},
     rank::Rank,
     seam::{
         buffer::AnyBuffer,
@@ -73,7 +73,8 @@ impl Engine {
             }
             block => {
                 let context = block.map_or(self.comm(key).context, |block| block.context);
-                (context, bits.scope_of(Level::Global, BlockId(0), context))
+                let named = if planted!(ShareTheTags) { FIRST_SHARED_CONTEXT } else { context };
+                (context, bits.scope_of(Level::Global, BlockId(0), named))
             }
         };
         (Lane { context, ..lane_of(self.comm(key)) }, bits.on_the_wire(tag, scope))
@@ -235,6 +236,20 @@ impl Engine {
             (_, true) => Waited::Doomed,
             (false, false) => Waited::TimedOut,
         }
+    }
+
+    /// Waits until `done` holds, which needs all living ranks of some communicator. False when a
+    /// block that this process is in has become doomed before: they may not come. In a patient
+    /// block a death is no reason, but ranks that have ended their part with faults are.
+    pub(crate) fn wait_for_others(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let mut over = false;
+        self.waiting.foreign = true;
+        self.wait(Timeout::Never, Idle::Busy, |engine| {
+            over = over || done(engine);
+            over || engine.inside_a_doomed_block(false)
+        });
+        self.waiting.foreign = false;
+        over
     }
 
     /// True for a message of ours that is waited for, of which it is known what it needs.

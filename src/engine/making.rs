@@ -129,9 +129,9 @@ impl Engine {
         for (_, made) in core::mem::take(&mut self.blocks.at_mut(key).made) {
             let Some(Made::Over(Ok(Some(comm)))) = made.downcast_ref() else { continue };
             let comm = *comm;
-            let kept = self.job.children.iter().any(|(_, key)| *key == Some(comm));
-            if !kept && self.comm(comm).handles == 1 && !self.process.has_left() {
-                self.give_up(comm);
+            let is_last = self.comm(comm).handles == 1 && !self.process.has_left();
+            if is_last && !self.is_kept(comm) {
+                self.drop_comm(comm);
             }
             self.release_comm(comm);
         }

@@ -37,6 +37,7 @@
 mod access;
 mod agreements;
 mod block;
+mod causes;
 pub(crate) mod contents;
 mod exchange;
 mod farewell;
@@ -69,11 +70,12 @@ use crate::{
         fused::Values,
         message::{Message, Yes},
         process::{Address, Block, Chosen, Command, Outlet, Process},
+        roster::whole_in,
     },
     rank::Rank,
     seam::{
         entry::{self, Entry},
-        platform::{DataId, Outgoing, Platform, UniverseId, Unneeded},
+        platform::{DataId, Outgoing, Platform, Tested, UniverseId, Unneeded},
         trace,
     },
     timeout::Timeout,
@@ -194,6 +196,7 @@ impl Engine {
                     let known = (&self.process, &self.job, &*self.platform);
                     let died = self.metrics.count_death(address, source, known);
                     self.tell(&died);
+                    self.explain(address);
                 }
                 Command::Dismissed => self.job.dismissed = true,
                 Command::DiscardUniverse(universe) => {
@@ -259,6 +262,11 @@ impl Engine {
         self.metrics.pulse = self.platform.observe(observed);
     }
 
+    /// What the observer of this node has counted of this process, if it tests anybody.
+    pub(crate) fn tested(&self) -> Option<Tested> {
+        self.platform.tested()
+    }
+
     /// The job's numbers of the processes of a communicator, in the order of its ranks.
     pub(crate) fn processes(&self, key: CommKey) -> Vec<u32> {
         let comm = self.comm(key);
@@ -269,6 +277,36 @@ impl Engine {
     /// Gives a communicator up that others may go on with.
     pub(crate) fn give_up(&mut self, key: CommKey) {
         self.call(|process, out| process.give_up(key, out));
+    }
+
+    /// True for what can be had from its parent again, whoever drops it: the parts of a world.
+    pub(crate) fn is_kept(&self, key: CommKey) -> bool {
+        let is_it =
+            |(path, known): &(Vec<u32>, _)| *known == Some(key) && whole_in(path).is_empty();
+        self.job.children.iter().any(is_it)
+    }
+
+    /// The application has no handle of a communicator any more, so that no rebuild makes it again,
+    /// nor what was derived from it.
+    pub(crate) fn drop_comm(&mut self, key: CommKey) {
+        self.give_up(key);
+        let Some(path) = self.comm(key).lineage.clone() else { return };
+        if !whole_in(&path).is_empty() {
+            self.job.roster.children.retain(|child| !child.path.starts_with(&path));
+            self.change_paths(|known| (!known.starts_with(&path)).then(|| known.to_vec()));
+        }
+    }
+
+    /// Gives all communicators other paths in the roster, or none.
+    pub(crate) fn change_paths(&mut self, change: impl Fn(&[u32]) -> Option<Vec<u32>>) {
+        let keys: Vec<CommKey> = self.process.comms().collect();
+        for key in keys {
+            let comm = self.comm_mut(key);
+            comm.lineage = comm.lineage.take().and_then(|path| change(&path));
+        }
+        let children = core::mem::take(&mut self.job.children);
+        let changed = children.into_iter().filter_map(|(path, key)| Some((change(&path)?, key)));
+        self.job.children = changed.collect();
     }
 
     /// Gives a communicator up: from now on this process votes *no* on blocks it never started.
@@ -340,6 +378,11 @@ impl Engine {
     /// States the place of this process in the roster of the job.
     pub(crate) fn tell_place(&self) {
         self.tell(&metrics::place(&self.process, &self.job));
+    }
+
+    /// True when this process knows of a death, from whomever.
+    pub(crate) fn has_losses(&self) -> bool {
+        self.metrics.has_losses()
     }
 
     /// States the sums of this process, which leaves.

@@ -41,7 +41,6 @@ impl Span {
         let length = self.end.map(|end| end.saturating_sub(self.began));
         let since = match length {
             Some(Duration::ZERO) => return None,
-            Some(length) if length == limit => return None,
             Some(length) if length < limit => first,
             _ => self.began,
         };

@@ -106,10 +106,11 @@ macro_rules! fault_codes {
 
 fault_codes! {
     /// A process died; its node lives, as far as is known (a soft failure).
+    /// [`FaultReport::cause`](super::FaultReport::cause) says how.
     ProcessFailed = 1, "FAMPI_ERR_PROC_FAILED_SOFT", "the process failed",
         "shrink or rebuild, then restore what it had";
-    /// A node was lost with all its processes (a hard failure). Reports do not tell it apart yet:
-    /// each of the processes is told as [`Self::ProcessFailed`].
+    /// The node of a process was lost with all its processes (a hard failure). Reports say it of
+    /// each of them; a request that fails by a death has [`Self::ProcessFailed`].
     NodeFailed = 2, "FAMPI_ERR_PROC_FAILED_HARD", "the node of the process failed",
         "shrink, or rebuild on another node; what was kept on this one is lost";
     /// A request was not complete when the deadline of `finish` passed.

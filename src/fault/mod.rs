@@ -1,5 +1,7 @@
 //! Faults: recorded facts about a block, and the report that every live rank holds alike.
 
+mod cause;
+mod causes;
 pub(crate) mod class;
 mod code;
 
@@ -10,6 +12,8 @@ use crate::{
     ids::CommId,
     rank::{Rank, RankSet},
 };
+pub use cause::Cause;
+pub use causes::Causes;
 #[cfg(all(test, feature = "mpi"))]
 pub(crate) use class::CLASSES;
 pub use class::{class_meaning, class_name};
@@ -29,7 +33,8 @@ pub struct Fault {
     pub code: FaultCode,
 }
 
-/// The new faults of one block, the same on every live rank.
+/// The new faults of one block, the same on every live rank; and deaths of earlier reports, if they
+/// alone have interrupted it.
 ///
 /// `{}` says them in one line, `{:#}` in a line for each, with what to do about it.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -37,6 +42,8 @@ pub struct FaultReport {
     faults: Vec<Fault>,
     /// The dead of the block's communicator, those of earlier reports as well.
     known: RankSet,
+    /// How these have died.
+    causes: Causes,
 }
 
 impl FaultReport {
@@ -47,13 +54,13 @@ impl FaultReport {
             faults.sort_unstable();
             faults.dedup();
         }
-        Self { faults, known: RankSet::new() }
+        Self { faults, known: RankSet::new(), causes: Causes::NONE }
     }
 
-    /// With all the dead of the block's communicator.
+    /// With all the dead of the block's communicator, and how they have died.
     #[must_use]
-    pub(crate) fn with_known(self, known: RankSet) -> Self {
-        Self { known, ..self }
+    pub(crate) fn with_known(self, known: RankSet, causes: Causes) -> Self {
+        Self { known, causes, ..self }
     }
 
     /// All faults in ascending order.
@@ -65,6 +72,19 @@ impl FaultReport {
     /// reports before it named.
     pub fn known_failed(&self) -> &RankSet {
         &self.known
+    }
+
+    /// Of [`known_failed`](Self::known_failed), those whose deaths have these codes.
+    pub fn known_failed_with(&self, codes: Codes<'_>) -> RankSet {
+        self.known.iter().filter(|rank| codes.matches(self.cause(*rank).code())).collect()
+    }
+
+    /// How a dead rank of the block's communicator has died; the same on all living ranks.
+    ///
+    /// [`Cause::Unknown`] where no rank that voted on the block had heard of it, and for the
+    /// living. A later report that names the same death may know more.
+    pub fn cause(&self, dead: Rank) -> Cause {
+        self.causes.of(dead)
     }
 
     /// True when the block had no fault.
@@ -107,7 +127,18 @@ impl fmt::Display for FaultReport {
                 f.write_str(" of the inner block")?;
             }
             f.write_str(": ")?;
-            if long { write!(f, "{:#}", fault.code) } else { write!(f, "{}", fault.code) }?;
+            write!(f, "{}", fault.code)?;
+            let cause = self.cause(fault.rank);
+            if fault.code == FaultCode::ProcessFailed
+                && !inner.contains(&fault.comm)
+                && cause.code() == fault.code
+                && cause != Cause::Unknown
+            {
+                write!(f, " ({cause})")?;
+            }
+            if long {
+                write!(f, "; {}", fault.code.advice())?;
+            }
         }
         Ok(())
     }

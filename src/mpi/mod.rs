@@ -64,8 +64,8 @@ pub use self::{
 };
 use crate::{
     error::Error,
-    fault::FaultCode,
-    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values},
+    fault::{Cause, FaultCode},
+    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values, membership::evidence::Tested},
     rank::{Rank, RankSet},
     seam::{
         buffer::{AnyBuffer, Buffer},
@@ -141,12 +141,20 @@ impl Platform for MpiPlatform {
         observer::observe(observed)
     }
 
+    fn tested(&self) -> Option<Tested> {
+        observer::tested()
+    }
+
     fn nodes(&self, universe: UniverseId) -> Vec<u32> {
         self.control.nodes(universe)
     }
 
     fn who_told(&self, universe: UniverseId, process: Rank) -> Option<&'static str> {
         watcher::who_told(universe, process)
+    }
+
+    fn cause(&mut self, universe: UniverseId, dead: Rank) -> Option<Cause> {
+        watcher::cause(universe, dead)
     }
 
     #[inline]
@@ -332,7 +340,10 @@ impl Platform for MpiPlatform {
         }
     }
 
-    fn finalize(&mut self) {
+    fn finalize(&mut self, has_losses: bool) {
+        if has_losses {
+            deaths::note();
+        }
         self.end();
     }
 

@@ -9,7 +9,7 @@ use super::{
     planted::planted,
 };
 use crate::{
-    fault::{Fault, FaultCode, FaultReport},
+    fault::{Causes, Fault, FaultCode, FaultReport},
     ids::{BlockId, CommId, mix},
     rank::{Rank, RankSet},
 };
@@ -85,6 +85,8 @@ pub struct Tally {
     /// of a recovery, those that earlier decisions have; in an agreement those that all of them
     /// have acknowledged.
     pub agreed: RankSet,
+    /// How they have died, as far as any of them knows.
+    pub causes: Causes,
     /// The lowest undecided block of any of them.
     pub floor: BlockId,
     /// The lowest data context of their attempts.
@@ -108,6 +110,7 @@ impl Tally {
         self.faults.extend_from_slice(&other.faults);
         self.dead.union_with(&other.dead);
         self.agreed = self.agreed.intersection(&other.agreed);
+        self.causes.merge(&other.causes);
         self.floor = self.floor.min(other.floor);
         self.context_min = self.context_min.min(other.context_min);
         self.context_max = self.context_max.max(other.context_max);
@@ -165,8 +168,8 @@ impl Tally {
         } else {
             context_after(self.context_max, !self.dead.is_empty())
         };
-        let (faults, known, floor) = (self.faults, self.dead, self.floor);
-        Decision { committed, faults, dead, known, next_context, floor, values }
+        let (faults, known, causes, floor) = (self.faults, self.dead, self.causes, self.floor);
+        Decision { committed, faults, dead, known, causes, next_context, floor, values }
     }
 
     /// Drops the faults that are none because all voters reported the same one, which it gives.
@@ -216,6 +219,8 @@ pub struct Decision {
     /// If the slow path has decided: all ranks of whose death a voter knew. A recovery makes what
     /// comes next without them.
     pub known: RankSet,
+    /// How these have died, as far as a voter knew.
+    pub causes: Causes,
     /// The data context in which blocks run after this decision.
     pub next_context: u32,
     /// All living ranks have decided the blocks below this one.
@@ -233,17 +238,28 @@ impl Decision {
             faults: Vec::new(),
             dead: RankSet::new(),
             known: RankSet::new(),
+            causes: Causes::NONE,
             next_context: context,
             floor,
             values: None,
         }
     }
 
-    /// The new faults of the block as its users see them, deaths included.
+    /// The new faults of the block as its users see them, deaths included. When all that is new is
+    /// that ranks were interrupted, the report names the deaths of earlier reports again: they are
+    /// the cause.
     pub fn report(&self, comm: CommId) -> FaultReport {
-        let death = |rank| Fault { comm, rank, code: FaultCode::ProcessFailed };
-        let deaths = self.dead.iter().map(death);
-        let faults = deaths.chain(self.faults.iter().copied()).collect();
-        FaultReport::new(faults).with_known(self.known.clone())
+        let death = |rank| Fault { comm, rank, code: self.causes.of(rank).code() };
+        let is_interruption = |fault: &Fault| fault.code == FaultCode::Interrupted;
+        let cut_short = !self.faults.is_empty() && self.faults.iter().all(is_interruption);
+        let lacks_a_cause = cut_short && self.dead.is_empty() && !planted!(NameNoCause);
+        let deaths = if lacks_a_cause { &self.known } else { &self.dead }.iter().map(death);
+        // A rank that has met a death in a request does not know how the process died.
+        let told = self.faults.iter().map(|fault| match fault.code {
+            code if code.is_process_failure() && fault.comm == comm => death(fault.rank),
+            _ => *fault,
+        });
+        let faults = deaths.chain(told).collect();
+        FaultReport::new(faults).with_known(self.known.clone(), self.causes.clone())
     }
 }

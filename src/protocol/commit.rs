@@ -57,6 +57,7 @@
 //! Reference: Hassani et al. 2015, §3.1; ULFM team 2015, "Logarithmic Agreement Routine".
 
 mod agreements;
+mod causes;
 mod fast;
 pub(super) mod fusion;
 pub(super) mod routes;
@@ -91,6 +92,8 @@ pub struct Commit {
     me: Rank,
     size: u32,
     dead: RankSet,
+    /// How they have died.
+    account: causes::Account,
     /// The dead whom the application knows of, by the report of a block; all of them are out of
     /// the view.
     reported: RankSet,
@@ -127,6 +130,7 @@ impl Commit {
             me,
             size,
             dead: RankSet::new(),
+            account: causes::Account::default(),
             reported: RankSet::new(),
             steps: Vec::new(),
             agreements: Vec::new(),
@@ -283,9 +287,8 @@ impl Commit {
     /// True unless the rank is known to be dead, or the communicator does not have it.
     #[inline]
     fn listens_to(&self, from: Rank) -> bool {
-        let heard = planted!(HearTheDead) || planted!(TakeAnyBallot);
-        let living = !self.dead.contains(from) || heard;
-        living && from.number() < self.size && from != self.me
+        let is_deaf = self.dead.contains(from) && !planted!(HearTheDead);
+        (!is_deaf || planted!(TakeAnyBallot)) && from.number() < self.size && from != self.me
     }
 
     /// A rank of the communicator died.
@@ -461,6 +464,7 @@ impl Commit {
         for rank in news {
             if self.dead.insert(rank) {
                 any = true;
+                self.account.await_cause(rank);
                 out.emit(Event::Learned(rank));
             }
         }

@@ -151,6 +151,11 @@ impl Handshake {
         self.welcome
     }
 
+    /// True when all say that they are here, before they plan what to make.
+    pub fn is_to_plan(&self) -> bool {
+        self.stage == Stage::Ready
+    }
+
     /// True when the living come together after the verdict that comes next: no death ends the call
     /// that it leads to.
     pub fn meets(&self) -> bool {

@@ -68,6 +68,17 @@ pub struct Child {
     pub rows: Vec<Option<Row>>,
 }
 
+/// A number from here on in a path stands for a shrunken communicator of all living ranks: what
+/// follows was derived from that.
+pub const SHRUNKEN: u32 = 1 << 31;
+
+/// The part of a path that leads to the communicator of all living ranks from which another one was
+/// derived: a shrunken one, or, if it is empty, the world.
+pub fn whole_in(path: &[u32]) -> &[u32] {
+    let last = path.iter().rposition(|number| *number >= SHRUNKEN);
+    &path[..last.map_or(0, |last| last + 1)]
+}
+
 /// What a rank asked for in a split.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Row {
@@ -196,6 +207,42 @@ impl Roster {
             children,
         };
         (next, spawn)
+    }
+
+    /// Goes on with a shrunken communicator in the place of the world: with its members alone, in
+    /// their order, and with what was derived from it. Its ranks are the origins from now on.
+    pub fn narrow(&mut self, path: &[u32], members: Vec<Rank>) {
+        let rank_of = |member: &Rank| self.rank_of(*member).expect("a member of the world");
+        let origin = |member: &Rank| self.origins[rank_of(member).index()];
+        let origins: Vec<u32> = members.iter().map(origin).collect();
+        self.children.retain_mut(|child| {
+            let within = child.path.strip_prefix(path).map(<[u32]>::to_vec);
+            let parent = child.parent.strip_prefix(path).map(<[u32]>::to_vec);
+            let Some((within, parent)) = within.zip(parent) else { return false };
+            let rows = origins.iter().map(|origin| child.row(*origin)).collect();
+            *child = Child { path: within, parent, rows };
+            true
+        });
+        self.origins = (0..members.len() as u32).collect();
+        self.members = members;
+        self.forget_shrunken();
+    }
+
+    /// Forgets what was derived from shrunken communicators.
+    pub fn forget_shrunken(&mut self) {
+        self.children.retain(|child| whole_in(&child.path).is_empty());
+    }
+
+    /// This roster without so many ranks that are dead, for a spare: it is told how many ranks a
+    /// world to come leaves out, and needs no more to know how many processes are lacking.
+    #[must_use]
+    pub fn without(&self, dead: &RankSet, left_out: u32) -> Self {
+        let failed = self.members.iter().filter(|member| dead.contains(**member));
+        let gone: RankSet = failed.take(left_out as usize).copied().collect();
+        let places = self.members.iter().zip(&self.origins);
+        let kept = places.filter(|(member, _)| !gone.contains(**member));
+        let (members, origins) = kept.unzip();
+        Self { members, origins, ..self.clone() }
     }
 
     /// True when only processes that were spawned for this universe are left. They cannot know
@@ -343,102 +390,4 @@ pub fn lasting(table: &[(Option<u32>, u32)]) -> Vec<(Option<u32>, u32)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ranks(numbers: &[u32]) -> Vec<Rank> {
-        numbers.iter().copied().map(Rank::new).collect()
-    }
-
-    #[test]
-    fn spares_are_used_before_anybody_is_spawned_and_ranks_are_kept() {
-        let launch = Roster::launch(7, 2);
-        let dead: RankSet = ranks(&[1, 3, 4]).into_iter().collect();
-        let (next, spawn) = launch.rebuilt(7, &dead, Placement::SameRanks, 1);
-        assert_eq!(spawn, 1);
-        // Living are 0, 2, 5, 6 at places 0, 1, 2, 3; the spawned process follows at 4.
-        assert_eq!(next.members, ranks(&[0, 2, 1, 3, 4]));
-        assert_eq!(next.origins, [0, 1, 2, 3, 4]);
-        assert!(next.spares.is_empty());
-        let (next, _) = launch.rebuilt(7, &dead, Placement::Append, 1);
-        assert_eq!(next.members, ranks(&[0, 1, 2, 3, 4]));
-        assert_eq!(next.origins, [0, 2, 1, 3, 4]);
-        assert_eq!(next.standing_for(1), Rank::new(2));
-    }
-
-    #[test]
-    fn a_dead_spare_is_not_used() {
-        let launch = Roster::launch(6, 2);
-        let dead: RankSet = ranks(&[0, 4]).into_iter().collect();
-        let (next, spawn) = launch.rebuilt(6, &dead, Placement::SameRanks, 1);
-        assert_eq!((spawn, next.members), (0, ranks(&[3, 0, 1, 2])));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn bytes_from_outside_never_panic(
-            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
-        ) {
-            let _ = Roster::decode(&bytes);
-        }
-
-        #[test]
-        fn a_roster_damaged_outside_is_another_or_none(at in 0_usize..100, bit in 0_u8..8) {
-            let mut bytes = Roster::launch(9, 2).encode();
-            if let Some(byte) = bytes.get_mut(at) {
-                *byte ^= 1 << bit;
-                let read = Roster::decode(&bytes);
-                assert_ne!(read, Some(Roster::launch(9, 2)));
-            }
-        }
-    }
-
-    #[test]
-    fn a_process_keeps_its_number_and_nobody_gets_that_of_the_dead() {
-        let dead = |numbers: &[u32]| -> RankSet { ranks(numbers).into_iter().collect() };
-        let (next, _) = Roster::launch(4, 1).rebuilt(4, &dead(&[1, 2]), Placement::SameRanks, 1);
-        assert_eq!((next.processes.as_slice(), next.entered), ([0, 3, 4].as_slice(), 5));
-        let (next, _) = next.rebuilt(3, &dead(&[2]), Placement::SameRanks, 1);
-        assert_eq!((next.processes.as_slice(), next.entered), ([0, 3, 5].as_slice(), 6));
-    }
-
-    fn row(color: u32, key: u32, of_grid: bool) -> Row {
-        Row { color: Some(color), key, of_grid }
-    }
-
-    #[test]
-    fn a_split_is_remembered_without_equal_keys() {
-        let table = [(Some(7), 9), (None, 0), (Some(7), 1), (Some(7), 1)];
-        assert_eq!(lasting(&table), [(Some(7), 2), (None, 0), (Some(7), 0), (Some(7), 1)]);
-    }
-
-    #[test]
-    fn a_roster_survives_the_wire_and_damage_is_refused() {
-        let mut roster = Roster::launch(5, 1);
-        let nobody = Row { color: None, key: 3, of_grid: false };
-        roster.remember(&[0], &[], [(0, row(1, 2, true)), (3, nobody)]);
-        roster.remember(&[1], &[0], []);
-        let bytes = roster.encode();
-        assert_eq!(Roster::decode(&bytes), Some(roster));
-        assert_eq!(Roster::decode(&bytes[..bytes.len() - 4]), None);
-        assert_eq!(Roster::decode(&bytes[..7]), None);
-    }
-
-    #[test]
-    fn what_the_members_of_parts_know_comes_together() {
-        let mut of_one = Roster::launch(4, 0);
-        of_one.remember(&[0], &[], (0..4).map(|rank| (rank, row(rank as u32 / 2, 0, false))));
-        let mut of_other = of_one.clone();
-        of_one.remember(&[0, 0], &[0], [(0, row(5, 0, true)), (1, row(5, 1, true))]);
-        of_other.remember(&[1], &[], []);
-        of_other.remember(&[0, 0], &[0], [(2, row(6, 1, false)), (3, row(6, 0, false))]);
-        let part = of_other.position(&[0, 0]).map(|at| of_other.children[at].encode(2..4));
-        let all = [of_one.encode(), part.expect("remembered")].concat();
-        let all = Roster::decode(&all).expect("a roster and what follows it");
-        let rows = [row(5, 0, true), row(5, 1, true), row(6, 1, false), row(6, 0, false)];
-        assert_eq!(all.children[1].rows, rows.map(Some));
-        assert_eq!(all.children.len(), 2, "only what was brought");
-        let paths: Vec<&[u32]> = of_other.children.iter().map(|it| it.path.as_slice()).collect();
-        assert_eq!(paths, [&[0][..], &[0, 0], &[1]], "parents stand before their children");
-    }
-}
+mod tests;

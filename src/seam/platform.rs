@@ -33,9 +33,10 @@ use super::{
     record::Record,
 };
 pub use crate::ids::{DataId, UniverseId};
+pub use crate::protocol::membership::evidence::Tested;
 use crate::{
     error::Error,
-    fault::FaultCode,
+    fault::{Cause, FaultCode},
     ids::CommId,
     protocol::{
         codec::{self, Frame},
@@ -245,8 +246,9 @@ pub enum Idle {
 ///
 /// | about | methods |
 /// |---|---|
-/// | this process | `setup`, `now`, `observe`, `finalize`, `quit` |
-/// | control messages | `send`, `poll`, `values`, `idle`, `nodes`, `who_told` |
+/// | this process | `setup`, `now`, `observe`, `tested`, `finalize`, `quit` |
+/// | control messages | `send`, `poll`, `values`, `idle`, `nodes` |
+/// | deaths | `who_told`, `cause` |
 /// | operations | `post`, `start`, `test`, `look`, `settle`, `cancel`, `abandon` |
 /// | messages to come | `probe` |
 /// | contexts | `awaits_context`, `retire_contexts`, `disturbance` |
@@ -265,8 +267,14 @@ pub trait Platform: Any {
         None
     }
 
-    /// Ends this process's part in the world, in order; nothing may be called afterwards.
-    fn finalize(&mut self);
+    /// What the observer of this node has counted of this process, if it tests anybody.
+    fn tested(&self) -> Option<Tested> {
+        None
+    }
+
+    /// Ends this process's part in the world, in order; nothing may be called afterwards. True:
+    /// some process of the job has died, whoever has found it.
+    fn finalize(&mut self, has_losses: bool);
 
     /// Ends this process's part in the world, and the process.
     fn quit(&mut self, how: Quit) -> !;
@@ -299,6 +307,11 @@ pub trait Platform: Any {
     /// Who has seen the death of a process, and told the rest of the platform.
     fn who_told(&self, _universe: UniverseId, _process: Rank) -> Option<&'static str> {
         None
+    }
+
+    /// How a process has died that is known to be dead; `None` while that may still be heard of.
+    fn cause(&mut self, _universe: UniverseId, _dead: Rank) -> Option<Cause> {
+        Some(Cause::Unknown)
     }
 
     /// Starts an operation and has its buffer until it is over.

@@ -60,7 +60,10 @@ pub use platform::SimPlatform;
 pub use report::{Ending, ProcessReport, Report};
 pub use world::Counters;
 
-use crate::protocol::exchange::Shape;
+use crate::{
+    fault::Cause,
+    protocol::{exchange::Shape, membership::evidence::Tested},
+};
 use baton::{FAILED, Shared};
 use world::{Time, World};
 
@@ -94,6 +97,15 @@ impl Crash {
     }
 }
 
+/// What an observer has counted of a process by a moment of virtual time, given the seed, the
+/// number of the process, and the moment; counts of failures never fall.
+pub type Tests = fn(u64, u32, Duration) -> Tested;
+
+/// How a process has died, as an observer can say at a moment of virtual time, given the seed, the
+/// number of the observer, that of the dead process, and the moment; `None` while it may still come
+/// to know.
+pub type Causes = fn(u64, u32, u32, Duration) -> Option<Cause>;
+
 /// What to simulate. All ranges are drawn from with the seed, evenly.
 #[derive(Clone, Debug)]
 pub struct Simulation {
@@ -108,6 +120,8 @@ pub struct Simulation {
     exchange: Shape,
     nodes: Vec<u32>,
     patience: u32,
+    tests: Option<Tests>,
+    causes: Option<Causes>,
     crashes: Vec<Crash>,
     calm_from: Time,
     time_limit: Time,
@@ -130,6 +144,8 @@ impl Simulation {
             exchange: Shape::WIDE,
             nodes: Vec::new(),
             patience: 32,
+            tests: None,
+            causes: None,
             crashes: Vec::new(),
             calm_from: Time::MAX,
             time_limit: 60_000_000_000,
@@ -206,6 +222,20 @@ impl Simulation {
     #[must_use]
     pub fn patience(mut self, polls: u32) -> Self {
         self.patience = polls;
+        self
+    }
+
+    /// There are observers that test who is slow, and this is what they find.
+    #[must_use]
+    pub fn tests(mut self, tests: Tests) -> Self {
+        self.tests = Some(tests);
+        self
+    }
+
+    /// How processes die, and who comes to know it. Without it nobody ever does.
+    #[must_use]
+    pub fn causes(mut self, causes: Causes) -> Self {
+        self.causes = Some(causes);
         self
     }
 

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     error::Error,
-    fault::FaultCode,
-    protocol::agreement::FIRST_SHARED_CONTEXT,
+    fault::{Cause, FaultCode},
+    protocol::{agreement::FIRST_SHARED_CONTEXT, membership::evidence::Tested},
     rank::{Rank, RankSet},
     seam::{
         buffer::{AnyBuffer, Buffer},
@@ -262,6 +262,23 @@ impl Platform for SimPlatform {
         }
     }
 
+    fn tested(&self) -> Option<Tested> {
+        let world = self.enter(false)?;
+        let now = Duration::from_nanos(world.processes[self.me].local);
+        world.settings.tests.map(|tested| tested(world.settings.seed, self.me as u32, now))
+    }
+
+    fn cause(&mut self, universe: UniverseId, dead: Rank) -> Option<Cause> {
+        let known = |world: Guard<'_>| {
+            let causes = world.settings.causes?;
+            let (world, global, _) = self.universe(world, universe);
+            let dead = world.universes[global].members[dead.index()] as u32;
+            let now = Duration::from_nanos(world.processes[self.me].local);
+            Some(causes(world.settings.seed, self.me as u32, dead, now))
+        };
+        self.enter(false).and_then(known).unwrap_or(Some(Cause::Unknown))
+    }
+
     fn send(&mut self, universe: UniverseId, to: Rank, message: Outgoing<'_>) {
         let Some(world) = self.enter(true) else { return };
         let (mut world, global, _) = self.universe(world, universe);
@@ -394,7 +411,7 @@ impl Platform for SimPlatform {
         }
     }
 
-    fn finalize(&mut self) {
+    fn finalize(&mut self, _: bool) {
         if let Some(mut world) = self.enter(true) {
             world.count_leftovers(self.me);
             let it = &mut world.processes[self.me];

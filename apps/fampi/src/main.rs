@@ -208,6 +208,8 @@ mod tests {
             "--spares",
             "--observer",
             "--hung",
+            "--diagnosis",
+            "1s:2.5:5",
             "--",
             "-",
             "--help",

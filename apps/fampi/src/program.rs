@@ -130,6 +130,9 @@ mod tests {
         assert_eq!(name("count").expect("ours"), Some("count"));
         assert_eq!(name("true").expect("on PATH"), None);
         let sentence = name("no-such-program").expect_err("unknown").to_string();
-        assert!(sentence.contains("hyperquicksort, lulesh, minife, ring, count, "), "{sentence}");
+        assert!(
+            sentence.contains("hyperquicksort, lulesh, minife, ring, causes, count, "),
+            "{sentence}"
+        );
     }
 }

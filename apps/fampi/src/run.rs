@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
+use fampi_detector::protocol::diagnosis::schedule::Schedule;
 
 use crate::cargo::{self, Program};
 use crate::checkpoint::Checkpoints;
@@ -66,6 +67,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", value_parser = patience,
           allow_negative_numbers = true)]
     hung: Option<f64>,
+    /// As `--observer`, and processes that live and answer tests late count as slow: the time
+    /// between tests, how many times the usual time an answer may take, and the good tests in a row
+    /// after which one is well again, as in 1s:2.5:5
+    #[arg(long, value_name = "TIME:FACTOR:TESTS", value_parser = schedule,
+          allow_hyphen_values = true)]
+    diagnosis: Option<String>,
     #[command(flatten)]
     pub(crate) checkpoints: Checkpoints,
     /// The MPI, which `cargo fampi setup` has set up
@@ -109,6 +116,11 @@ fn patience(text: &str) -> Result<f64, Misuse> {
     text.parse().ok().filter(|seconds| (0.1..=1e9).contains(seconds)).ok_or_else(wrong)
 }
 
+fn schedule(text: &str) -> Result<String, Misuse> {
+    let schedule = Schedule::parse(text).map(|_| text.to_owned());
+    schedule.ok_or_else(|| Misuse(Schedule::ADVICE.to_owned()))
+}
+
 /// All ranks have finished in order: a rank that was to die in an iteration did not.
 fn say_who_was_spared(kills: &[Kill]) {
     for Kill { rank, .. } in kills.iter().filter(|it| matches!(it.when, When::Iteration(_))) {
@@ -145,7 +157,8 @@ impl Options {
     /// MPICH tells no rank of deaths on other nodes.
     fn is_observed(&self) -> bool {
         let has_nodes = !self.is_here() || self.nodes.is_some_and(|nodes| nodes > 1);
-        self.observer || self.hung.is_some() || self.mpi == Family::Mpich && has_nodes
+        let asks = self.observer || self.hung.is_some() || self.diagnosis.is_some();
+        asks || self.mpi == Family::Mpich && has_nodes
     }
 
     fn launcher(&self) -> Kind {
@@ -213,6 +226,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     command.envs(options.checkpoints.variables());
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
     command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
+    command.envs(options.diagnosis.iter().map(|schedule| ("FAMPI_DIAGNOSIS", schedule)));
     command.env(trace::VARIABLE, trace.path());
     // Deaths and recoveries are told after each run; only a trace has all blocks, which cost.
     command.env(trace::BLOCKS, if target.is_some() { "on" } else { "off" });

@@ -22,7 +22,7 @@
 //! | what happened | status |
 //! |---|---|
 //! | we ended the run: at its time limit, by a signal | 124; 128 + the signal |
-//! | no process reported, and we killed one | the launcher's, or 1 if that is 0 |
+//! | no process reported, and we killed one | the launcher's, or 1 if that is 0; it is told |
 //! | no process reported: the program does not use the library | the launcher's |
 //! | no rank finished in order | the launcher's, or 1 if that is 0; its crash is told |
 //! | the launcher went on alone, until we ended it | the highest that a finished rank exited with |
@@ -174,8 +174,8 @@ pub(crate) fn verdict(end: End, count: Count, kills: Kills) -> Verdict {
     if matches!(end, End::TimedOut | End::Interrupted(_)) {
         return silent(launcher);
     }
-    if count.reported == 0 && launcher == 0 && kills.done > 0 {
-        return told(1, unheard(kills.done));
+    if let (End::Exited(_), 0, 1..) = (end, count.reported, kills.done) {
+        return told(launcher.max(1), unheard(kills.done));
     }
     if let (End::Crashed(signal), 0) = (end, count.finished) {
         return told(launcher, crash(signal));
@@ -295,8 +295,9 @@ mod tests {
         is(End::Exited(0), count(0, 0), 1, 1, "1 process was killed before any process had");
         for status in [1, 5, 101, 128, 137, 193, 255] {
             is(End::Exited(status), count(0, 0), 0, status, "");
-            is(End::Exited(status), count(0, 0), 1, status, "");
+            is(End::Exited(status), count(0, 0), 1, status, "1 process was killed before any");
         }
+        is(End::Crashed(11), count(0, 0), 1, 139, "the launcher crashed (signal 11)");
         is(End::Deserted, count(0, 0), 0, 1, "the launcher went on");
         let undone = verdict(End::Exited(0), count(0, 0), Kills { planned: 1, done: 0 });
         assert_eq!(undone, Verdict { status: 0, remark: None }, "the run was over before");

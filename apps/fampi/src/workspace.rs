@@ -211,7 +211,7 @@ mod tests {
         assert!(!workspace.has_application("no-such-application"));
         assert!(!workspace.has_example("no-such-example"));
         let programs = workspace.programs();
-        let applications = ["hyperquicksort", "lulesh", "minife", "ring", "count"];
+        let applications = ["hyperquicksort", "lulesh", "minife", "ring", "causes", "count"];
         assert!(programs.starts_with(&applications.map(str::to_owned)), "{programs:?}");
     }
 }

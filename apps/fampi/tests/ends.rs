@@ -41,6 +41,24 @@ fn a_spare_that_is_left_over_does_not_make_a_lost_job_a_survived_one() {
 }
 
 #[test]
+fn a_state_that_is_lost_on_all_ranks_is_the_status_that_the_program_gives_it() {
+    let lost = "the state of rank 0 is lost: it and its partner, rank 2, both failed";
+    let kills = ["kill=0@iteration:3:kill", "kill=2@iteration:3:kill"];
+    let minife = built("minife", ".");
+    let minife = [&["--", &minife, "nx=8", "yaml=none"], &kills[..]].concat();
+    // It returns the error from `main`, as the example of the README does.
+    let count = built("count", "examples");
+    let count = ["--kill", "0@step:2000", "--kill", "2@step:2000", "--", &count];
+    for (program, status) in [(&minife[..], 2), (&count, 1)] {
+        for spares in ["0", "2"] {
+            let output = run(&[&["-n", "4", "--spares", spares], program].concat(), &[]);
+            has_failed(&output, lost);
+            assert_eq!(output.status.code(), Some(status), "{}", said(&output));
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_dies_before_mpi_has_started_is_told() {
     let program = built("hello_block", "examples");
     let output = run(&["-n", "2", "--kill", "0@0s", "--", &program], &[]);

@@ -164,7 +164,7 @@ impl World {
                 }
             }
             Effect::Tell(dead) => {
-                for process in dead {
+                for (process, _) in dead {
                     assert!(self.stations[at].told.insert(process.clone()), "{process:?} twice");
                 }
             }

@@ -20,17 +20,19 @@ use fampi_detector::{
 
 use crate::{
     error::Error,
+    fault::Cause,
     mpi::{
         calls::{
             comm::Comm,
             library::{Checked, Refusal},
         },
-        node::{clock, memory::View, process::Process, pulse},
+        node::{clock, memory::View, process::Process, pulse, signals},
         this_mpi::{
             inject_failure::{self, Name},
             unreported_exit,
         },
     },
+    protocol::membership::evidence::{Opinion, Tested},
     seam::pulse::{self as written, Pulse},
 };
 
@@ -113,7 +115,11 @@ fn peers(processes: &[Process]) -> Vec<Peer> {
 }
 
 fn own() -> Own<'static> {
-    Own { pulse: program().and_then(|_| pulse::descriptor()), isolate: inherit_nothing_else }
+    Own {
+        pulse: program().and_then(|_| pulse::descriptor()),
+        isolate: inherit_nothing_else,
+        block_signals: signals::block_signals_of_this_thread,
+    }
 }
 
 /// What MPI has open would stay so when this rank is dead, and hide that. Old systems cannot close
@@ -131,7 +137,7 @@ fn inherit_nothing_else(command: &mut Command) {
 
 /// To be called where this process has waited for long. True when MPI was told of a death, of which
 /// `note` hears before.
-pub(in crate::mpi) fn look(note: fn(Name, &'static str)) -> bool {
+pub(in crate::mpi) fn look(note: fn(Name, &'static str, Cause)) -> bool {
     CLIENT.with(|client| {
         client.look(|news| tell(news, note)).unwrap_or_else(|_| {
             unreported_exit::die_by_signal("all other ranks take this process for dead; it stops")
@@ -139,17 +145,35 @@ pub(in crate::mpi) fn look(note: fn(Name, &'static str)) -> bool {
     })
 }
 
-fn tell(news: Vec<News>, note: fn(Name, &'static str)) -> bool {
+fn tell(news: Vec<News>, note: fn(Name, &'static str, Cause)) -> bool {
     let Some(notice) = inject_failure::find() else { return false };
     for News { name, entry, moment } in news {
         let protocol::Process { rank, incarnation } = entry.process;
         let (life, cause, hard) = (incarnation.0, entry.cause, entry.is_hard());
         let ago_ns = clock::monotonic().saturating_sub(moment).as_nanos() as u64;
         tracing::debug!(%rank, life, ?cause, hard, ago_ns, "the observer told of a death");
-        note(Name(name), "observer");
+        note(Name(name), "observer", cause_of(cause));
         notice.tell(Name(name), false);
     }
     true
+}
+
+/// What an observer says of a death, in our words.
+const fn cause_of(cause: protocol::Cause) -> Cause {
+    match cause {
+        protocol::Cause::Exit(status) => Cause::Exited(status),
+        protocol::Cause::Signal(signal) => Cause::Killed(signal),
+        protocol::Cause::Hung => Cause::Hung,
+        protocol::Cause::NodeLost => Cause::NodeLost,
+        protocol::Cause::Ended | protocol::Cause::Declared | protocol::Cause::Replaced => {
+            Cause::Unknown
+        }
+    }
+}
+
+/// True when an observer tells this process of deaths.
+pub(in crate::mpi) fn is_on() -> bool {
+    CLIENT.try_with(Client::is_on).unwrap_or_default()
 }
 
 /// Takes the observer back that was put aside, or puts it aside, so that this process does what one
@@ -157,6 +181,12 @@ fn tell(news: Vec<News>, note: fn(Name, &'static str)) -> bool {
 pub(in crate::mpi) fn observe(observed: bool) -> Option<Pulse> {
     CLIENT.with(|it| it.observe(observed));
     if observed && program().is_some() { pulse::pulse() } else { None }
+}
+
+/// What the observer has counted of this process, if it tests anybody.
+pub(in crate::mpi) fn tested() -> Option<Tested> {
+    let (opinion, zeta) = CLIENT.with(Client::opinion)?;
+    Some(Tested { opinion: Opinion { fails: opinion.fails, streak: opinion.streak }, zeta })
 }
 
 /// From now on the end of other processes is no news, and this one need not make progress.

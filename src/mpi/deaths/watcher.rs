@@ -36,8 +36,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{death_mark::DeathMark, observer, pidfd::Ends, renice_dead};
+use super::{causes, death_mark::DeathMark, observer, pidfd::Ends, renice_dead};
 use crate::{
+    fault::Cause,
     mpi::{
         calls::{inside, library},
         node::{
@@ -89,8 +90,12 @@ struct Watcher {
     watched: Vec<Watched>,
     /// Whose death MPI was told of, and by whom.
     told: Vec<(Name, &'static str)>,
+    /// How processes have died, as it was seen or told.
+    causes: Vec<(Name, Cause)>,
     /// Numbers of processes that had ended at the last look.
     ended: Vec<u64>,
+    /// Those that had ended before they could be watched, to be told with the next look.
+    gone: Vec<Process>,
     last: Instant,
     callbacks: u32,
     /// This process leaves: it tells nothing.
@@ -105,9 +110,21 @@ impl Watched {
 
 impl Watcher {
     fn new(own: Process, ends: Option<Ends>) -> Self {
-        let (universes, watched, told, ended) = Default::default();
+        let (universes, watched, told, causes, ended, gone) = Default::default();
         let (last, callbacks, is_silent) = (Instant::now(), 0, false);
-        Self { own, ends, universes, watched, told, ended, last, callbacks, is_silent }
+        Self {
+            own,
+            ends,
+            universes,
+            watched,
+            told,
+            causes,
+            ended,
+            gone,
+            last,
+            callbacks,
+            is_silent,
+        }
     }
 
     /// Watches the co-located processes of a universe.
@@ -136,6 +153,7 @@ impl Watcher {
                 self.watched.push(Watched { process, mark, _descriptor: descriptor });
             }
             Ok(_) => tracing::debug!(process.pid, "another process has this number: not watched"),
+            Err(_) if describe(process.pid).is_none() => self.gone.push(process),
             Err(error) => tracing::debug!(process.pid, %error, "not watched"),
         }
     }
@@ -152,7 +170,7 @@ impl Watcher {
     /// True when it is time for a look. Reads the clock.
     fn is_due(&self) -> bool {
         !self.is_silent
-            && !self.watched.is_empty()
+            && (!self.watched.is_empty() || !self.gone.is_empty())
             && (!self.ended.is_empty() || self.last.elapsed() >= PERIOD)
     }
 
@@ -162,7 +180,8 @@ impl Watcher {
         let numbers = mem::take(&mut self.ended);
         let is_over = |watched: &mut Watched| numbers.contains(&watched.process.pid);
         let over = self.watched.extract_if(.., is_over);
-        let dead: Vec<Process> = over.map(|watched| watched.process).collect();
+        let over = over.map(|watched| watched.process);
+        let dead: Vec<Process> = mem::take(&mut self.gone).into_iter().chain(over).collect();
         if let Some(ends) = self.ends.as_ref().filter(|_| !self.watched.is_empty()) {
             ends.look(|pid| self.ended.push(pid as u64));
             for ending in self.watched.iter().filter(|watched| watched.is_ending()) {
@@ -172,7 +191,36 @@ impl Watcher {
                 }
             }
         }
+        self.note_causes();
         dead.into_iter().map(|dead| self.death(dead)).collect()
+    }
+
+    /// Looks how those have ended of whose end this look has heard, before their parent is told.
+    fn note_causes(&mut self) {
+        let over = self.watched.iter().filter(|it| self.ended.contains(&it.process.pid));
+        let causes = over.filter_map(|it| Some((Name(it.process.name), it.process.cause()?)));
+        self.causes.extend(causes.filter(|(_, cause)| *cause != Cause::Unknown));
+    }
+
+    /// How a dead process of a universe has died; `None` while that may still be heard of.
+    fn cause(&self, universe: UniverseId, dead: Rank) -> Option<Cause> {
+        let known = self.universes.iter().find(|(id, _)| *id == universe);
+        let process = known.and_then(|(_, all)| all.get(dead.index()));
+        let Some(process) = process else { return Some(Cause::Unknown) };
+        let told = self.causes.iter().filter(|(name, _)| name.0 == process.name);
+        if let Some(cause) = told.map(|(_, cause)| *cause).max() {
+            return Some(cause);
+        }
+        if let Some(cause) = causes::of_launcher(process.name) {
+            return Some(cause);
+        }
+        let is_here = process.is_neighbour_of(&self.own);
+        let seen = if is_here { process.cause() } else { Some(Cause::Unknown) };
+        match seen {
+            // Whoever is sure to tell has not done so yet.
+            Some(Cause::Unknown) if causes::are_told() || observer::is_on() => None,
+            seen => seen,
+        }
     }
 
     /// Other nodes hear of a death from the first process of this node that lives.
@@ -311,16 +359,28 @@ fn report(deaths: Option<Vec<Death>>) -> bool {
     let Some(notice) = inject_failure::find().filter(|_| !deaths.is_empty()) else { return false };
     for death in deaths {
         tracing::debug!(name = death.name.0, death.forward, "the watcher saw a death");
-        note(death.name, "watcher");
+        note(death.name, "watcher", Cause::Unknown);
         super::note();
         notice.tell(death.name, death.forward);
     }
     true
 }
 
-/// MPI is about to be told of this death; the first one who does so is remembered.
-fn note(name: Name, by: &'static str) {
-    with(|watcher| watcher.told.push((name, by)));
+/// MPI is about to be told of this death; the first one who does so is remembered, and how the
+/// process has died, if that one knows.
+fn note(name: Name, by: &'static str, cause: Cause) {
+    with(|watcher| {
+        watcher.told.push((name, by));
+        if cause != Cause::Unknown {
+            watcher.causes.push((name, cause));
+        }
+    });
+}
+
+/// How a process of a universe has died that is known to be dead; `None` while that may still be
+/// heard of.
+pub(in crate::mpi) fn cause(universe: UniverseId, dead: Rank) -> Option<Cause> {
+    with(|watcher| watcher.cause(universe, dead)).unwrap_or(Some(Cause::Unknown))
 }
 
 /// Who told MPI of the death of a process, if one of us did.

@@ -11,6 +11,7 @@ pub(super) mod memory;
 pub(super) mod process;
 #[cfg_attr(not(target_os = "linux"), path = "pulse/absent.rs")]
 pub(super) mod pulse;
+pub(super) mod signals;
 pub(super) mod status;
 pub(super) mod trace;
 pub(in crate::mpi) mod unreported_exit;

@@ -2,6 +2,8 @@
 
 use std::{fs, io, process};
 
+use crate::fault::Cause;
+
 /// `PF_EXITING` of Linux.
 const EXITING: u64 = 4;
 
@@ -31,10 +33,52 @@ impl Process {
             .is_none_or(|(flags, started)| started != self.started || flags & EXITING != 0)
     }
 
+    /// How this process of our node has died; `None` if it has not begun to end. Unknown when its
+    /// parent has been told already, or the kernel does not say it to us.
+    pub(in crate::mpi) fn cause(&self) -> Option<Cause> {
+        let text = fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        ended(&text, self.started)
+    }
+
     /// True for another process that this one can find by its number.
     pub(in crate::mpi) fn is_neighbour_of(&self, own: &Self) -> bool {
         own.node != 0 && self.node == own.node && self.pid != own.pid
     }
+}
+
+/// The name that a process takes which ends itself by a signal because it exits, up to the status:
+/// others read there how it ended.
+const EXITS: &str = "fampi-exit-";
+
+/// This process is about to end itself by a signal, as one that exits with this status.
+pub(in crate::mpi) fn mark_exit(status: i32) {
+    // Without it the others are told of the signal.
+    let _ = fs::write("/proc/self/comm", format!("{EXITS}{}", status & 0xff));
+}
+
+/// What `/proc/PID/stat` says of the end of a process that started at this moment; `None` if it
+/// lives. Of one that is gone nothing is known.
+fn ended(text: &[u8], began: u64) -> Option<Cause> {
+    let words: Vec<&str> = words_of_stat(text).into_iter().flatten().collect();
+    let number = |at: usize| words.get(at).and_then(|it| it.parse::<u64>().ok());
+    if number(19) != Some(began) {
+        return Some(Cause::Unknown);
+    }
+    let ends = number(6).is_some_and(|flags| flags & EXITING != 0);
+    if !ends && words.first().is_some_and(|state| !matches!(*state, "Z" | "X")) {
+        return None;
+    }
+    let exits = format!("({EXITS}");
+    let at = text.windows(exits.len()).position(|it| it == exits.as_bytes());
+    let status = at.and_then(|at| text[at + exits.len()..].split(|byte| *byte == b')').next());
+    let status = status.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
+    Some(match (number(49), status) {
+        (Some(9), Some(status)) => Cause::Exited(status),
+        // A status of 0 is also what the kernel shows to those who may not know.
+        (None | Some(0), _) => Cause::Unknown,
+        (Some(code), _) if code & 0x7f != 0 => Cause::Killed((code & 0x7f) as u8),
+        (Some(code), _) => Cause::Exited((code >> 8) as u8),
+    })
 }
 
 /// True while a process of our node has this number.
@@ -128,4 +172,29 @@ pub(in crate::mpi) fn node_name() -> String {
     unsafe { libc::gethostname(address, length) };
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
     String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(name: &str, state: &str, flags: u64, code: u64) -> Vec<u8> {
+        let zeros = |count: usize| vec!["0"; count].join(" ");
+        format!("7 ({name}) {state} {} {flags} {} 55 {} {code}", zeros(5), zeros(12), zeros(29))
+            .into_bytes()
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_read_from_what_the_kernel_shows_of_it() {
+        let of = |name, state, flags, code| ended(&stat(name, state, flags, code), 55);
+        assert_eq!(of("a", "R", 0, 0), None);
+        assert_eq!(of("a", "Z", EXITING, 9), Some(Cause::Killed(9)));
+        assert_eq!(of("a", "R", EXITING, 0x8b), Some(Cause::Killed(11)));
+        assert_eq!(of("a", "Z", EXITING, 3 << 8), Some(Cause::Exited(3)));
+        assert_eq!(of("a", "Z", EXITING, 0), Some(Cause::Unknown));
+        assert_eq!(of("fampi-exit-101", "Z", EXITING, 9), Some(Cause::Exited(101)));
+        assert_eq!(of("fampi-exit-101", "Z", EXITING, 11), Some(Cause::Killed(11)));
+        assert_eq!(ended(&stat("a", "Z", EXITING, 9), 56), Some(Cause::Unknown));
+        assert_eq!(ended(b"", 55), Some(Cause::Unknown));
+    }
 }

@@ -21,7 +21,7 @@ use std::{
     },
 };
 
-use crate::mpi::node::status;
+use crate::mpi::node::{process::mark_exit, status};
 
 /// Set once this process may exit as it likes.
 static ORDERLY: AtomicBool = AtomicBool::new(false);
@@ -65,6 +65,7 @@ extern "C" fn at_exit(code: libc::c_int, _: *mut libc::c_void) {
         return;
     }
     status::flush_streams();
+    mark_exit(code);
     die_by_signal("this process exits without `finalize`; it counts as failed");
 }
 

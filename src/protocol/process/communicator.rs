@@ -91,7 +91,7 @@ impl Communicator {
             universe,
             members,
             me,
-            commit: Commit::new(id, me, size).with_shape(shape),
+            commit: Commit::new(id, me, size).with_shape(shape).with_causes(),
             interrupts: Interrupts::new(me, size),
             stages: Stages::default(),
             riders: Riders::default(),

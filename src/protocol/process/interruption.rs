@@ -160,9 +160,8 @@ impl Process {
         for comm in self.comms() {
             for key in self.comm(comm).open.clone() {
                 let block = self.block(key);
-                let (scope, context) = (block.scope, block.context);
+                let scope = block.scope;
                 if block.phase == Phase::Open && chosen(self.comm(comm), block) {
-                    self.comm_mut(comm).tainted = Some(context);
                     self.flood(comm, scope, out);
                 }
             }

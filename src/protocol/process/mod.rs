@@ -28,7 +28,7 @@
 //! | `epochs` | communicators that start afresh after an abort, and those that are over |
 //! | `agreements` | agreements, deaths that are acknowledged, communicators that are revoked |
 //! | `riders` | small collectives, which ride on a commit |
-//! | `deaths` | a death, and all that it concerns |
+//! | `universe` | a death, and all that it concerns |
 //!
 //! **Guarantees.** A block has one [`Command::Conclude`]. A death is told to each communicator that
 //! has the process once.
@@ -108,7 +108,7 @@ pub enum Command {
     /// No operation of a context below this one completes any more; a further context is made ready
     /// if that is possible (the flag).
     RetireContexts(DataId, u32, bool),
-    /// A process died.
+    /// A process died; to be answered, sooner or later, by [`Process::handle_cause`].
     Died(Address, Source),
     /// The job ends without this process, which was a spare.
     Dismissed,
@@ -238,6 +238,7 @@ impl Process {
                 self.drive(key, out, |commit, out| commit.handle_failure(rank, out));
             }
         }
+        self.pass_causes_on(key, out);
         for (from, comm, message) in core::mem::take(&mut self.early) {
             self.take_message(from, comm, message, out);
         }
@@ -479,3 +480,6 @@ impl Communicator {
         (&mut self.commit, &mut self.interrupts, &mut self.stages, adapter)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Address, Chosen, CommKey, Command, Communicator, Events, Outlet, Process, Source};
 use crate::{
-    fault::FaultCode,
+    fault::{Cause, FaultCode},
     ids::{CommId, DataId, UniverseId},
     protocol::{placement::Nodes, planted::planted},
     rank::{Rank, RankSet},
@@ -17,6 +17,8 @@ use crate::{
 pub(super) struct Universe {
     pub(super) id: UniverseId,
     pub(super) dead: RankSet,
+    /// How they have died, of those of whom this process was told.
+    pub(super) causes: Vec<(Rank, Cause)>,
     /// True when nothing is sent or received there any more.
     pub(super) silent: bool,
     /// The nodes of its processes; nothing where they are unknown.
@@ -34,8 +36,9 @@ impl Process {
     pub(super) fn universe_mut(&mut self, id: UniverseId) -> &mut Universe {
         let known = self.universes.iter().position(|known| known.id == id);
         let at = known.unwrap_or_else(|| {
-            let (dead, silent, nodes) = (RankSet::new(), false, Vec::new());
-            self.universes.push(Universe { id, dead, silent, nodes });
+            let (dead, silent) = (RankSet::new(), false);
+            let (causes, nodes) = (Vec::new(), Vec::new());
+            self.universes.push(Universe { id, dead, causes, silent, nodes });
             self.universes.len() - 1
         });
         &mut self.universes[at]
@@ -88,6 +91,36 @@ impl Process {
             self.drive(key, out, |commit, out| commit.handle_failure(rank, out));
             self.flood_around(key, rank, out);
             self.fail_dependents(key, rank, out);
+        }
+    }
+
+    /// How a process has died of whose death a [`Command::Died`] has told, as far as it is to be
+    /// known here: what it was to be part of waits for that.
+    pub fn handle_cause(&mut self, address: Address, cause: Cause, out: &mut impl Outlet) {
+        let (universe, process) = address;
+        let Some(known) = self.universes.iter_mut().find(|known| known.id == universe) else {
+            return;
+        };
+        let at = known.causes.partition_point(|(told, _)| *told < process);
+        known.causes.insert(at, (process, cause));
+        for key in self.comms() {
+            let state = self.comm(key);
+            if let Some(rank) = state.rank_of(process).filter(|_| state.universe == universe) {
+                self.drive(key, out, |commit, out| commit.handle_cause(rank, cause, out));
+            }
+        }
+        self.follow_up(out);
+    }
+
+    /// Tells the machine of a new communicator how those of its ranks have died of whom this
+    /// process was told.
+    pub(super) fn pass_causes_on(&mut self, key: CommKey, out: &mut impl Outlet) {
+        let universe = self.comm(key).universe;
+        let known = self.universes.iter().find(|known| known.id == universe);
+        for (process, cause) in known.map(|known| known.causes.clone()).unwrap_or_default() {
+            if let Some(rank) = self.comm(key).rank_of(process) {
+                self.drive(key, out, |commit, out| commit.handle_cause(rank, cause, out));
+            }
         }
     }
 

@@ -15,7 +15,7 @@ fn a_death_cuts_between_any_two_effects() {
                 for to in 1..5 {
                     platform.send(LAUNCH, rank(to), &plain(0));
                 }
-                platform.finalize();
+                platform.finalize(false);
             }
             let first = next_number(&mut platform, None).is_some();
             first && next_number(&mut platform, None).is_none()
@@ -122,7 +122,7 @@ fn a_broken_allreduce_is_never_silent_everywhere() {
             platform.compute(millis(1) + Duration::from_micros(delay));
             let barrier = post(&mut platform, data, barrier(), Vec::<u8>::new());
             if me == 1 {
-                platform.finalize();
+                platform.finalize(false);
             }
             wait_until(&mut platform, barrier, millis(20))
         });
@@ -147,7 +147,7 @@ fn messages_of_the_dead_still_arrive() {
         let data = gather_all(&mut platform, 2);
         if my_rank(&platform) == 0 {
             post(&mut platform, data, send(1, 0), vec![5_u8]);
-            platform.finalize();
+            platform.finalize(false);
         }
         assert!(next_number(&mut platform, None).is_none());
         let receiving = post(&mut platform, data, receive(0, 0), vec![0_u8]);
@@ -170,7 +170,7 @@ fn destructors_of_a_crashed_process_run_and_can_do_no_harm() {
             assert!(refused.is_err());
             drop(self.0.take(PostId(3)));
             self.0.abandon(Post::Kept(PostId(3)), None);
-            self.0.finalize();
+            self.0.finalize(false);
         }
     }
     let simulation = Simulation::new(2).crash(Crash::at_time(0, millis(1)));

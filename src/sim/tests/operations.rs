@@ -193,7 +193,7 @@ fn abandoned_operations_are_counted_until_they_are_over() {
         let stays = post(&mut platform, data, send(to, 1), vec![0_u8; 5000]);
         platform.abandon(Post::Kept(stays), None);
         post(&mut platform, data, receive(to, 2), vec![0_u8; 4]);
-        platform.finalize();
+        platform.finalize(false);
     });
     assert_eq!(report.processes[0].quarantined_buffers, 1);
     assert_eq!(report.processes[0].open_posts, 1);

@@ -35,7 +35,7 @@ fn a_ping_pong_takes_two_latencies_a_round() {
                 platform.send(LAUNCH, rank(0), &fast(round));
             }
         }
-        platform.finalize();
+        platform.finalize(false);
     });
     assert_eq!(report.counters.fast_frames, 20);
     assert!(report.end > Duration::from_micros(20) && report.end < Duration::from_micros(440));
@@ -165,7 +165,7 @@ fn exit_ends_a_process_in_order() {
 #[test]
 fn calls_after_finalize_are_a_bug_of_the_program() {
     let report = Simulation::new(1).run(|mut platform| {
-        platform.finalize();
+        platform.finalize(false);
         platform.send(LAUNCH, rank(0), &plain(0));
     });
     assert!(matches!(report.processes[0].ending, Ending::Panicked(_)));

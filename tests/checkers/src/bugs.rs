@@ -81,12 +81,16 @@ fampi_planted::bugs! {
     ForgetTheAsker,
     /// Blocks whose requests drain when their communicator is given up go on draining.
     DrainTheGivenUp,
+    /// Messages of a program that owns its MPI share their tags with those of aborted attempts.
+    ShareTheTags,
     /// A block may commit in a data context in which an earlier one has left something behind.
     CommitInTheTainted,
     /// A request among neighbours that failed gives up the messages of the living, too.
     GiveUpTheRest,
     /// Of messages about communicators that are not made yet only a few are kept.
     LoseEarlyMessages,
+    /// A block that was cut short by a death of an earlier report names no cause.
+    NameNoCause,
     /// A death in a universe that is not adopted yet is forgotten.
     DropEarlyDeaths,
     /// Rows are made again by calls of the world, without the spares that vote on them.
@@ -151,4 +155,8 @@ fampi_planted::bugs! {
     ForgiveTheUnacknowledged,
     /// An agreement in which a death is found has no result.
     DropTheFlag,
+    /// A rank brings what it knows of the dead before it was told how they have died.
+    SpeakBeforeTheCause,
+    /// A rank reports how the dead have died as it knows itself, not as was decided.
+    OwnCauses,
 }

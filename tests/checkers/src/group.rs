@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use fampi::{
-    fault::{Fault, FaultCode},
+    fault::{Cause, Fault, FaultCode},
     ids::{BlockId, CommId},
     protocol::{
         Effect, Event,
@@ -38,6 +38,8 @@ pub enum Turn {
     Take(Rank),
     /// Its detector tells it that this rank is dead.
     Notice(Rank),
+    /// It is told how this rank has died, or that this is not to be known.
+    Explain(Rank, Cause),
 }
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -47,6 +49,13 @@ pub struct Group {
     links: Vec<Vec<Arc<Message>>>,
     shape: Shape,
     nodes: Nodes,
+    /// Ranks wait until they are told how others have died.
+    explains: bool,
+}
+
+/// How a rank dies, if it does.
+pub fn cause_of(dead: Rank) -> Cause {
+    [Cause::Killed(9), Cause::Exited(3), Cause::NodeLost][dead.index() % 3]
 }
 
 /// What a rank says of a block.
@@ -61,7 +70,7 @@ impl Group {
         let (records, links) = (vec![Record::new(blocks); size], vec![Vec::new(); size * size]);
         let machine = |rank| Arc::new(Commit::new(COMM, Rank::new(rank), ranks).with_shape(shape));
         let machines = (0..ranks).map(machine).collect();
-        Self { machines, records, links, shape, nodes: Nodes::default() }
+        Self { machines, records, links, shape, nodes: Nodes::default(), explains: false }
     }
 
     /// With ranks on these nodes, one for each, before they have done anything.
@@ -74,10 +83,22 @@ impl Group {
         self
     }
 
+    /// With ranks that wait until they are told how others have died, before they have done
+    /// anything.
+    #[must_use]
+    pub fn with_causes(mut self) -> Self {
+        self.explains = true;
+        for rank in self.ranks() {
+            self.machines[rank.index()] = Arc::new(self.fresh(rank));
+        }
+        self
+    }
+
     /// A rank that has done nothing.
     fn fresh(&self, rank: Rank) -> Commit {
         let machine = Commit::new(COMM, rank, self.machines.len() as u32);
-        machine.with_shape(self.shape).on_nodes(&self.nodes)
+        let machine = machine.with_shape(self.shape).on_nodes(&self.nodes);
+        if self.explains { machine.with_causes() } else { machine }
     }
 
     pub fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
@@ -151,6 +172,7 @@ impl Group {
                 machine.handle_message(from, Arc::unwrap_or_clone(message), out);
             }
             Turn::Notice(dead) => machine.handle_failure(dead, out),
+            Turn::Explain(dead, cause) => machine.handle_cause(dead, cause, out),
         }
     }
 

@@ -40,7 +40,9 @@ const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
-const IN_THE_ENGINE: [Bug; 18] = [
+const IN_THE_ENGINE: [Bug; 20] = [
+    Bug::NameNoCause,
+    Bug::ShareTheTags,
     Bug::ForgetTheAsker,
     Bug::DrainTheGivenUp,
     Bug::ForgetTheOvertaken,
@@ -78,7 +80,7 @@ const STATES: usize = 300_000;
 const MANY_STATES: usize = 5_000_000;
 
 /// Searches that end in a second when there is no bug.
-fn setups() -> [Setup; 21] {
+fn setups() -> [Setup; 22] {
     [
         Setup { crashes: 1, cuts: true, ..Setup::ranks(2) },
         Setup { crashes: 2, cuts: true, ..Setup::ranks(3) },
@@ -99,6 +101,7 @@ fn setups() -> [Setup; 21] {
         Setup { fused: true, misfit: Some(1), ..Setup::ranks(3) },
         Setup { fused: true, shape: Shape::WIDE, ..Setup::ranks(4) },
         Setup { fused: true, shape: Shape::new(4, 2), ..Setup::ranks(5) },
+        Setup { crashes: 1, causes: true, ..Setup::ranks(3) },
         Setup { crashes: 1, nodes: &[0, 0, 1], ..Setup::ranks(3) },
         Setup { fused: true, nodes: &[0, 1, 0, 1], ..Setup::ranks(4) },
     ]

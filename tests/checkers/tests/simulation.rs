@@ -141,11 +141,13 @@ fn jobs_that_failed_once_fail_with_their_bug_and_not_without_it() {
 
 /// Programs that own their MPI and failed once, each with a planted bug that undoes the mend.
 ///
-/// - 12: a block of a communicator that the program had freed was decided before this rank came to
+/// - 21: a block of a communicator that the program had freed was decided before this rank came to
 ///   it, which then waited for the decision for ever.
 /// - 151: a rank had the verdict before a shrink, and waited in it for others, which asked it for
 ///   that verdict, as they had heard of another death.
-const GUESTS_THAT_FAILED: [(Bug, u64); 2] = [(Bug::ForgetTheFreed, 12), (Bug::CallAtOnce, 151)];
+/// - 227: a message that its receiver had not asked for in an attempt met a receive of the next.
+const GUESTS_THAT_FAILED: [(Bug, u64); 3] =
+    [(Bug::ForgetTheFreed, 21), (Bug::CallAtOnce, 151), (Bug::ShareTheTags, 227)];
 
 #[test]
 fn programs_that_own_their_mpi_and_failed_once_fail_with_their_bug_and_not_without_it() {

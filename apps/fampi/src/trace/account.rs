@@ -9,7 +9,7 @@ use super::{Event, Recording};
 
 /// The phases of an episode, in the order in which a person expects them.
 const PHASES: [&str; 8] =
-    [DIED, DETECTED, REPORT, SHRUNK, REGROUPED, RECOVERED, RESUMED, STEP_RESUMED];
+    [DIED, DETECTED, REPORT, SHRUNK, REGROUPED, RECOVERED, STEP_RESUMED, RESUMED];
 const DIED: &str = "died";
 const DETECTED: &str = "death detected";
 const REPORT: &str = "report agreed";

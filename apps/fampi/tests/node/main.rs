@@ -1,6 +1,7 @@
 //! The launcher of our own: jobs that lose nodes and processes, launches that cannot succeed, and
 //! that nothing is left of either. Nodes are name spaces of this machine, which take root.
 
+mod causes;
 mod ends;
 mod loss;
 mod mpich;
@@ -18,10 +19,11 @@ fn fampi(options: &[&str]) -> Command {
     tool
 }
 
-/// An application, as the tests have built it; or its name, and the tool builds it.
+/// An application or an example, as the tests have built it; or its name, and the tool builds it.
 fn application(name: &str) -> PathBuf {
-    let built = Path::new(env!("CARGO_BIN_EXE_fampi")).with_file_name(name);
-    if built.is_file() { built } else { name.into() }
+    let tool = Path::new(env!("CARGO_BIN_EXE_fampi"));
+    let built = [tool.with_file_name(name), tool.with_file_name("examples").join(name)];
+    built.into_iter().find(|file| file.is_file()).unwrap_or_else(|| name.into())
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -84,6 +84,8 @@ fn a_node_of_mpich_is_lost_the_first_included_and_the_others_go_on() {
         let mut job = Job::start(3, 6, &["--mpi", "mpich"], &[program, &file]);
         job.read_until("ready");
         job.lose(node, What::Everything);
+        // Before that its launcher would place new processes there.
+        job.wait_for_loss();
         name_lost(&file, lost);
         went_on(&job.finish(), 4, 6);
     }

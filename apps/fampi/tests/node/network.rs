@@ -1,7 +1,7 @@
 //! Nodes of a run on name spaces, which are to be lost.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -106,18 +106,19 @@ impl Job {
 
     /// Reads until a line begins so; gives what was read.
     pub(crate) fn read_until(&mut self, start: &str) -> String {
-        let mut output = BufReader::with_capacity(1, self.tool.stdout.take().expect("piped"));
-        let mut read = String::new();
-        loop {
-            let at = read.len();
-            let more = output.read_line(&mut read).expect("text");
-            assert!(more > 0, "no line begins with {start}: {read}{}", self.errors());
-            if read[at..].starts_with(start) {
-                break;
-            }
-        }
-        self.tool.stdout = Some(output.into_inner());
+        let mut output = self.tool.stdout.take().expect("piped");
+        let (read, is_there) = read_to(&mut output, |line| line.starts_with(start));
+        assert!(is_there, "no line begins with {start}: {read}{}", self.errors());
+        self.tool.stdout = Some(output);
         read
+    }
+
+    /// Reads until the launcher says that a node is lost.
+    pub(crate) fn wait_for_loss(&mut self) {
+        let mut errors = self.tool.stderr.take().expect("piped");
+        let (read, is_there) = read_to(&mut errors, |line| line.contains("is lost"));
+        assert!(is_there, "no node is lost: {read}");
+        self.tool.stderr = Some(errors);
     }
 
     fn errors(&mut self) -> String {
@@ -137,6 +138,20 @@ impl Job {
         assert!(!spaces.contains(&format!("fampi-{id}-")), "{spaces}");
         assert_eq!(stale_folders(), [""; 0]);
         output
+    }
+}
+
+/// What was read up to the end of a line, and true for the one that was looked for.
+fn read_to(pipe: &mut impl Read, is_last: impl Fn(&str) -> bool) -> (String, bool) {
+    // Nothing is read beyond that line.
+    let mut lines = BufReader::with_capacity(1, pipe);
+    let mut read = String::new();
+    loop {
+        let at = read.len();
+        let more = lines.read_line(&mut read).expect("text");
+        if more == 0 || is_last(&read[at..]) {
+            return (read, more > 0);
+        }
     }
 }
 

@@ -55,6 +55,13 @@ pub(super) struct Children {
     is_paused: bool,
 }
 
+/// The status with which a process says to exit, in its name: a rank that exits before its end ends
+/// itself by a signal, since not every launcher would tell of an exit.
+fn exits(process: u32) -> Option<u8> {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    name.trim_end().strip_prefix("fampi-exit-")?.parse().ok()
+}
+
 /// Numbers of one process.
 const NUMBERS: u64 = 4;
 /// The first of all.
@@ -119,13 +126,9 @@ impl Children {
         let Some(started) = self.started.get_mut(&first) else { return (Vec::new(), None) };
         match what {
             What::Output { is_error } => (started.read(poll, is_error).into_iter().collect(), None),
-            What::Process => match started.child.try_wait() {
-                Ok(None) => (Vec::new(), None),
-                ended => {
-                    let exit = ended.ok().flatten().map_or(Exit::Signal(9), |status| {
-                        let signal = status.signal().map(|signal| Exit::Signal(signal as u8));
-                        signal.unwrap_or(Exit::Status(status.code().unwrap_or(1) as u8))
-                    });
+            What::Process => match started.ended() {
+                None => (Vec::new(), None),
+                Some(exit) => {
                     let mut printed = Vec::new();
                     for is_error in [false, true] {
                         while let Some(more) = started.read(poll, is_error) {
@@ -192,6 +195,21 @@ impl Children {
 }
 
 impl Started {
+    /// How it has ended, if it has. The system forgets it with that.
+    fn ended(&mut self) -> Option<Exit> {
+        let exits = exits(self.child.id());
+        let status = match self.child.try_wait() {
+            Ok(None) => return None,
+            Ok(Some(status)) => status,
+            Err(_) => return Some(Exit::Signal(9)),
+        };
+        Some(match (status.signal(), exits) {
+            (Some(9), Some(status)) => Exit::Status(status),
+            (Some(signal), _) => Exit::Signal(signal as u8),
+            (None, _) => Exit::Status(status.code().unwrap_or(1) as u8),
+        })
+    }
+
     fn signal(&self, signal: Signal) {
         let group = Pid::from_child(&self.child);
         // It is not reaped yet, so the number is still its own.

@@ -12,6 +12,7 @@
 //! A daemon ends with its console for now, and its processes end with it, as the kernel sees to.
 
 mod children;
+mod deaths;
 mod job;
 mod links;
 mod pmi;

@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use fampi_detector::protocol::{Node, envelope::Secret};
 
 use super::children::Children;
+use super::deaths::Deaths;
 use super::job::View;
 use super::links::{LISTENER, Links, Silence, host};
 use super::pmi::Pmi;
@@ -58,6 +59,7 @@ pub(super) struct Service {
     me: Node,
     cores: u32,
     place: place::Place,
+    deaths: Deaths,
     is_over: bool,
 }
 
@@ -92,6 +94,7 @@ impl Service {
             early: Vec::new(),
             me: Node(me),
             cores: options.cores.unwrap_or(cores),
+            deaths: Deaths::new(&place),
             place,
             is_over: false,
         })
@@ -270,7 +273,11 @@ impl Service {
                         daemon.handle_data(number, Err(Failure::NotFound), &mut more);
                     }
                 }
-                Effect::Tell(dead) => self.runtime.tell(&dead)?,
+                Effect::Tell(dead) => {
+                    self.deaths.note(&dead);
+                    let dead: Vec<_> = dead.into_iter().map(|(process, _)| process).collect();
+                    self.runtime.tell(&dead)?;
+                }
                 Effect::Kill(processes) => self.children.end(&processes),
                 Effect::Report(report) => {
                     if let Report::Lost(node, _) = report {
@@ -299,6 +306,7 @@ impl Service {
         for rank in space.ranks_on(me) {
             let process = space.process(rank);
             let mut command = command(space, plan);
+            self.deaths.show(&process, &mut command);
             let _until_started = self.runtime.prepare(space, rank, view, &mut command)?;
             if let Err(failure) = self.children.start(&self.poll, process.clone(), command) {
                 is_started = false;

@@ -437,14 +437,15 @@ impl Daemon {
         for (process, end) in ends {
             let Some(known) = self.spaces.get_mut(&process.space) else { continue };
             if known.note_end(process.rank, *end) && end.is_death() {
-                dead.push(process.clone());
+                dead.push((process.clone(), *end));
             }
         }
         if dead.is_empty() {
             return;
         }
         let orphans = |known: &&Known| {
-            !known.joined && known.space.spawner.as_ref().is_some_and(|it| dead.contains(it))
+            let is_dead = |it: &Process| dead.iter().any(|(dead, _)| dead == it);
+            !known.joined && known.space.spawner.as_ref().is_some_and(is_dead)
         };
         let orphans: Vec<String> =
             self.spaces.iter().filter(orphans).map(|known| known.space.name.clone()).collect();

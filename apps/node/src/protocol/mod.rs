@@ -93,8 +93,8 @@ pub enum Effect {
     Start(Space),
     /// Ask a process of this node what it has to say, and hand that in with this number.
     Ask(Process, u64),
-    /// Tell the ranks of this node, in one event, that these are dead.
-    Tell(Vec<Process>),
+    /// Tell the ranks of this node, in one event, that these are dead, and how they died.
+    Tell(Vec<(Process, space::End)>),
     /// Kill these processes of this node.
     Kill(Vec<Process>),
     /// Tell the person who waits for the job.

@@ -2,6 +2,7 @@
 
 use crate::{
     error::Error,
+    fault::Cause,
     mpi::{
         calls::{comm::Comm, library::Checked},
         node::process::Process,
@@ -30,7 +31,11 @@ pub(in crate::mpi) fn register(_: &Comm, _: &[Process], _: &[u64]) -> Checked<()
     Ok(())
 }
 
-pub(in crate::mpi) fn look(_: fn(Name, &'static str)) -> bool {
+pub(in crate::mpi) fn look(_: fn(Name, &'static str, Cause)) -> bool {
+    false
+}
+
+pub(in crate::mpi) fn is_on() -> bool {
     false
 }
 

@@ -102,8 +102,19 @@ fn a_process_with_the_same_number_and_another_start_is_not_watched() {
     child.kill().expect("our child");
     child.wait().expect("our child");
     assert_eq!(told(&mut watcher, 5), []);
-    watcher.add(UniverseId(1), vec![process], Vec::new());
+}
+
+#[test]
+fn a_process_that_has_ended_before_it_is_watched_is_told_once() {
+    let mut child = child();
+    let process = process_of(&child);
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    let mut watcher = watcher_of(vec![process]);
     assert!(watcher.watched.is_empty(), "nobody has its number now");
+    let death = Death { name: Name(process.name), forward: false };
+    assert_eq!(told(&mut watcher, 1), [death]);
+    assert_eq!(told(&mut watcher, 5), []);
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(crate) struct Plan {
     /// What some ranks say on a block that all have to say: the block, the code, a bit for each of
     /// these ranks.
     pub(crate) purposes: Vec<(usize, FaultCode, u64)>,
+    /// Who comes to know how others die, a bit for each rank.
+    pub(crate) told: u64,
 }
 
 impl Plan {
@@ -119,6 +121,7 @@ impl Plan {
             fused: draw.one_in(2),
             steps: (0..blocks).filter(|_| with_steps && draw.one_in(2)).collect(),
             agreements,
+            told: 0,
             misfit: draw.one_in(16).then(|| draw.below(u64::from(ranks)) as u32),
         }
     }

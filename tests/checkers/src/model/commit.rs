@@ -12,7 +12,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fampi::{
-    fault::FaultCode,
+    fault::{Cause, FaultCode},
     ids::BlockId,
     protocol::{Effect, agreement::Vote, exchange::Shape},
     rank::Rank,
@@ -21,7 +21,7 @@ use stateright::{Model, Property};
 
 use crate::{
     bugs::{Bug, plant},
-    group::{self, Group, fault},
+    group::{self, Group, cause_of, fault},
     properties::{ALWAYS, AT_REST, Verdict},
     record::values_of,
 };
@@ -53,6 +53,9 @@ pub struct Setup {
     pub step: Option<u64>,
     /// The block that is an agreement, and a bit for each rank that acknowledges what it knows.
     pub agreement: Option<(u64, u32)>,
+    /// Ranks wait to be told how others have died: those with an even number hear the truth at any
+    /// later time, the others that it is not known.
+    pub causes: bool,
     /// A death can fall between two messages of one turn.
     pub cuts: bool,
     /// How wide the groups of the exchange are.
@@ -82,6 +85,8 @@ pub enum Turn {
     Take(Rank),
     /// Its detector tells it that this rank is dead.
     Notice(Rank),
+    /// It is told how this rank has died.
+    Explain(Rank),
 }
 
 /// One step of the system.
@@ -110,6 +115,7 @@ impl Setup {
             misfit: None,
             step: None,
             agreement: None,
+            causes: false,
             cuts: false,
             shape: Shape::DOUBLING,
             nodes: &[],
@@ -156,6 +162,7 @@ impl Setup {
             if !group.is_alive(other) && !group.machine(rank).dead().contains(other) {
                 turns.push(Turn::Notice(other));
             }
+            turns.extend(group.machine(rank).awaits_cause(other).then_some(Turn::Explain(other)));
         }
         turns
     }
@@ -179,6 +186,10 @@ impl Setup {
             Turn::Retire => group::Turn::Retire,
             Turn::Take(from) => group::Turn::Take(from),
             Turn::Notice(dead) => group::Turn::Notice(dead),
+            Turn::Explain(dead) => {
+                let knows = rank.number().is_multiple_of(2);
+                group::Turn::Explain(dead, if knows { cause_of(dead) } else { Cause::Unknown })
+            }
         };
         let group = &mut state.group;
         group.act(rank, input, &mut out);
@@ -227,6 +238,7 @@ impl Model for Setup {
 
     fn init_states(&self) -> Vec<State> {
         let group = Group::new(self.ranks, self.shape, self.blocks as usize).on_nodes(self.nodes);
+        let group = if self.causes { group.with_causes() } else { group };
         vec![State { group, panicked: false }]
     }
 

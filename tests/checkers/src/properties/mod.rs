@@ -4,6 +4,7 @@
 //! exhaustive checker asks all of them in every state, the swarm after every decision.
 
 mod agreement;
+pub(crate) mod causes;
 mod commitment;
 pub(crate) mod escalation;
 mod fusion;

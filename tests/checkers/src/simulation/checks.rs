@@ -4,7 +4,7 @@ use fampi::sim::Report;
 
 use super::{
     job::{Job, Log, RANKS},
-    oracle::{agreed, alike, ended},
+    oracle::{agreed, alike, caused, ended},
     program::Program,
     rounds,
     setting::Setting,
@@ -36,7 +36,7 @@ pub fn check(job: &Job, report: &Report<Log>) -> Result<Tally, String> {
         }
     }
     let ends = logs.iter().flat_map(|(at, log)| log.ends.iter().map(|(it, end)| (*at, *it, end)));
-    agreed(ends, &mut tally)?;
+    caused(&agreed(ends, &mut tally)?)?;
     alike(logs.iter().map(|(_, log)| &log.gave_up))?;
     Ok(tally)
 }

@@ -89,6 +89,19 @@ fn is_of_mpi(fault: &Fault) -> bool {
     matches!(fault.code, FaultCode::Mpi(_))
 }
 
+/// Whether each report of a block that was interrupted says why, as in programs of one communicator
+/// that interrupt no block themselves.
+pub fn caused<N: Debug>(ends: &BTreeMap<N, &End>) -> Result<(), String> {
+    let of_nothing = |end: &End| {
+        let mut faults = end.report.faults().iter();
+        !end.report.is_empty() && faults.all(|fault| fault.code == FaultCode::Interrupted)
+    };
+    match ends.iter().find(|(_, end)| of_nothing(end)) {
+        Some((name, _)) => Err(format!("cause: block {name:?} was interrupted by nothing")),
+        None => Ok(()),
+    }
+}
+
 /// What all processes say alike, or which two do not.
 pub fn alike<T: PartialEq + Debug>(said: impl IntoIterator<Item = T>) -> Result<Option<T>, String> {
     let mut said = said.into_iter();

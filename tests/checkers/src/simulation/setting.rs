@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fampi::{
-    Patience,
+    Cause, Patience,
     protocol::exchange::Shape,
     sim::{Crash, CrashPoint, Draw, Simulation},
 };
@@ -97,6 +97,7 @@ impl Setting {
             .patience(self.patience)
             .spawn_time(micros(self.spawn))
             .spawns(self.spawns)
+            .causes(cause)
             .crashes(self.crashes.iter().copied())
             .calm_from(calm_from)
             .time_limit(calm_from + PATIENCE)
@@ -151,5 +152,18 @@ impl Setting {
         add(&|it| it.spawn = plain.spawn);
         add(&|it| it.spawns = true);
         smaller
+    }
+}
+
+/// How a process has died, as this observer knows at this moment: some know at once, some a little
+/// later, some never, and some hear that they never will. In most jobs nobody waits for it.
+fn cause(seed: u64, observer: u32, dead: u32, now: Duration) -> Option<Cause> {
+    let how = [Cause::Killed(9), Cause::Exited(3), Cause::NodeLost][dead as usize % 3];
+    match (seed % 4, (u64::from(observer) * 5 + u64::from(dead) * 3 + seed / 4) % 5) {
+        (1, 0) => None,
+        (1, 1) => (now.as_micros() / 700).is_multiple_of(2).then_some(how),
+        (1, 2) | (2, _) => Some(how),
+        (0, it) if it < 2 => Some(how),
+        _ => Some(Cause::Unknown),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fampi::{
-    fault::FaultCode,
+    fault::{Cause, FaultCode},
     protocol::{
         agreement::Vote,
         process::{BlockKey, Chosen, Command, Level, Need, Process, Source},
@@ -94,6 +94,9 @@ impl Play<'_> {
             }
             Command::Conclude(block, committed) => self.conclude(block, committed),
             Command::Finish(block) => self.vote(block),
+            Command::Died(address, _) => {
+                self.call(|process, out| process.handle_cause(address, Cause::Unknown, out));
+            }
             _ => {}
         }
     }

@@ -19,7 +19,7 @@ use std::{
 };
 
 use fampi::{
-    CommId, Fault, FaultCode, Rank,
+    CommId, Fault, Rank,
     guest::Guest,
     sim::{Crash, Draw},
 };
@@ -141,7 +141,7 @@ fn nobody_is_missing(
         for (rank, process) in log.members[comm].iter().enumerate() {
             let dead = |fault: &Fault| {
                 let place = (Some(fault.comm), fault.rank);
-                fault.code == FaultCode::ProcessFailed && place == (log.ids[comm], Rank::from(rank))
+                fault.code.is_process_failure() && place == (log.ids[comm], Rank::from(rank))
             };
             let named = |(name, end): (&Name, &&End)| {
                 name.0 == comm && end.report.faults().iter().any(dead)

@@ -22,6 +22,10 @@ use super::{
 const OBJECTION: i32 = 7;
 /// How long a message may take that nobody sends.
 const LATE: Duration = Duration::from_micros(300);
+/// The tag of messages in lanes of the library: what is left of an attempt meets no other there.
+const TAG: u32 = 1;
+/// The tags from this one on are of messages that nobody sends.
+const LATE_TAGS: u32 = 10_000;
 /// How long a wait for a communicator in the making lets the rest go on.
 const STEP: Duration = Duration::from_micros(200);
 /// Blocks in the calm until one has to commit: the first may tell of deaths before it.
@@ -213,10 +217,11 @@ impl<'a> Walk<'a> {
     fn post(&mut self, at: usize, operation: &Operation, content: u64) -> Option<PostId> {
         let Place { comm, data, .. } = *self.place_of(at)?;
         let (mut lane, mut operation, mut own) = (None, operation.clone(), None);
-        let block = self.slots[at].block;
+        let (block, agreed) = (self.slots[at].block, self.slots[at].name.is_some());
         if self.job.setting.patient && block.is_some() && self.guest.last_open(comm) == block {
             let mut on_the_wire = |tag: &mut u32| {
-                let (found, wire) = self.guest.lane(comm, *tag);
+                let is_shared = agreed && *tag < LATE_TAGS;
+                let (found, wire) = self.guest.lane(comm, if is_shared { TAG } else { *tag });
                 (lane, *tag) = (Some(found), wire);
             };
             match &mut operation {
@@ -259,8 +264,15 @@ impl<'a> Walk<'a> {
         let me = Rank::from(place.me);
         let stamp = |of: Rank| self.season << 32 | u64::from(tag) << 8 | u64::from(of.number());
         let (mine, theirs) = (stamp(me), stamp(left));
-        let receive = Operation::Receive { from: Some(left), tag: Some(tag) };
-        if let Some(post) = self.post(at, &receive, 0) {
+        // This one finds something wrong before it receives: what is on its way to it stays there.
+        let fails = !tag.is_multiple_of(3) && place.me == tag as usize % place.members.len();
+        let fails = fails && self.slots[at].name.is_some();
+        // Where a receive is open to any rank, its sender's death does not end it in MPI.
+        let from = (!tag.is_multiple_of(4)).then_some(left);
+        let receive = Operation::Receive { from, tag: Some(tag) };
+        if fails {
+            self.object(at);
+        } else if let Some(post) = self.post(at, &receive, 0) {
             self.slots[at].expected.push((post, theirs));
         }
         self.post(at, &Operation::Send { to: right, tag, synchronous: false }, mine);
@@ -282,7 +294,7 @@ impl<'a> Walk<'a> {
         let anybody = self.messages.is_multiple_of(2);
         let Some(place) = self.place_of(at).filter(|_| listens) else { return };
         let from = (!anybody).then(|| place.neighbour(1));
-        let tag = Some(self.messages);
+        let tag = Some(LATE_TAGS + self.messages);
         self.post(at, &Operation::Receive { from, tag }, 0);
     }
 

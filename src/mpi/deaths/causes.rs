@@ -1,0 +1,88 @@
+//! How processes have died, where the launcher of our own knows it.
+//!
+//! Under `fampi run --launcher node` the daemon of each node adds to a file what it tells the ranks
+//! of its node of deaths, before it does. The file is read when a death is known, and at no other
+//! time; the daemon's page (`apps/node`) has its layout.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use crate::fault::Cause;
+
+/// The file.
+const FILE: &str = "FAMPI_NODE_DEATHS";
+/// The bytes of a death: job, rank, kind, value, and a check.
+const BYTES: usize = 16;
+
+/// True when the launcher says how processes have died.
+pub(super) fn are_told() -> bool {
+    file().is_some()
+}
+
+/// How the process of this name has died, if the launcher has said so.
+pub(super) fn of_launcher(name: u64) -> Option<Cause> {
+    read(file()?, name)
+}
+
+fn file() -> Option<&'static Path> {
+    static PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PLACE.get_or_init(|| env::var_os(FILE).map(PathBuf::from)).as_deref()
+}
+
+fn read(file: &Path, name: u64) -> Option<Cause> {
+    let bytes = fs::read(file).ok()?;
+    let deaths = bytes.as_chunks::<BYTES>().0.iter().filter_map(death);
+    deaths.filter(|(of, _)| *of == (name as u32 & 0xffff, (name >> 32) as u32)).map(|it| it.1).max()
+}
+
+/// A process, by the number of its job and its rank there, and how it died.
+fn death(bytes: &[u8; BYTES]) -> Option<((u32, u32), Cause)> {
+    let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[4 * at + byte]));
+    let (job, rank, how, check) = (word(0), word(1), word(2), word(3));
+    let is_whole = check == !(job ^ rank.rotate_left(8) ^ how.rotate_left(16));
+    let [kind, value, 0, 0] = how.to_le_bytes() else { return None };
+    is_whole.then(|| Some(((job, rank), Cause::from_numbers(kind, value)?)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(job: u32, rank: u32, kind: u8, value: u8) -> [u8; BYTES] {
+        let how = u32::from_le_bytes([kind, value, 0, 0]);
+        let check = !(job ^ rank.rotate_left(8) ^ how.rotate_left(16));
+        let words = [job, rank, how, check].map(u32::to_le_bytes);
+        std::array::from_fn(|at| words[at / 4][at % 4])
+    }
+
+    #[test]
+    fn a_death_is_read_whole_or_not_at_all() {
+        let whole = bytes(1, 7, 2, 9);
+        assert_eq!(death(&whole), Some(((1, 7), Cause::Killed(9))));
+        for at in 0..BYTES {
+            let mut wrong = whole;
+            wrong[at] ^= 4;
+            assert_eq!(death(&wrong), None, "byte {at}");
+        }
+        assert_eq!(death(&bytes(1, 7, 9, 0)), None, "no such kind");
+    }
+
+    #[test]
+    fn the_file_tells_of_the_process_that_is_asked_for() {
+        let folder = env::temp_dir().join(format!("fampi-causes-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("made");
+        let file = folder.join("deaths");
+        assert_eq!(read(&file, 1), None);
+        let all = [bytes(1, 7, 1, 3), bytes(2, 7, 2, 9), bytes(1, 6, 4, 0)].concat();
+        fs::write(&file, [&all[..], &[1, 2, 3]].concat()).expect("written");
+        let name = |job: u64, rank: u64| rank << 32 | 0xabcd_0000 | job;
+        assert_eq!(read(&file, name(1, 7)), Some(Cause::Exited(3)));
+        assert_eq!(read(&file, name(2, 7)), Some(Cause::Killed(9)));
+        assert_eq!(read(&file, name(1, 6)), Some(Cause::NodeLost));
+        assert_eq!(read(&file, name(2, 6)), None);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+}
