@@ -5,7 +5,6 @@ use mpi::{
     topology::{Color, SimpleCommunicator},
     traits::Communicator as _,
 };
-use serial_test::serial;
 
 use crate::{
     Launch, Run, all_say, program,
@@ -81,7 +80,6 @@ fn orderly_but(run: &Run, died: usize) {
 }
 
 #[test]
-#[serial]
 fn communicators_of_rsmpi_come_in_and_go_out() {
     for comm in ["the world", "all", "backwards"] {
         all_say(&adopted("rsmpi", comm, 4, 0), 4, "the same sum");
@@ -89,7 +87,6 @@ fn communicators_of_rsmpi_come_in_and_go_out() {
 }
 
 #[test]
-#[serial]
 fn spares_take_the_places_of_the_dead_in_a_world_of_any_communicator() {
     let expected = [0, 1, 2, 3].map(|rank| format!("rank {rank}: all counted"));
     for comm in ["the world", "all", "backwards"] {
@@ -102,7 +99,6 @@ fn spares_take_the_places_of_the_dead_in_a_world_of_any_communicator() {
 }
 
 #[test]
-#[serial]
 fn a_world_has_the_spares_that_were_asked_for_whoever_started_its_mpi() {
     for (ranks, spares) in [(4, 0), (3, 2)] {
         let what = format!("one of {ranks}, {spares} spares");
@@ -114,7 +110,6 @@ fn a_world_has_the_spares_that_were_asked_for_whoever_started_its_mpi() {
 }
 
 #[test]
-#[serial]
 fn each_part_of_the_processes_is_a_job_with_spares_of_its_own() {
     let run = adopted("driven", "half", 9, 1).variable(DEATHS, &1).run();
     let expected = [0, 0, 1, 1, 2, 2, 3, 3].map(|rank| format!("rank {rank}: all counted"));
@@ -123,7 +118,6 @@ fn each_part_of_the_processes_is_a_job_with_spares_of_its_own() {
 }
 
 #[test]
-#[serial]
 fn a_rebuild_with_too_few_spares_is_the_same_error_on_all_ranks_and_starts_nothing() {
     for (spares, deaths, survivors) in [(0, 1, &[0, 2, 3][..]), (1, 2, &[0, 3])] {
         for by in [DEATHS, BY_POLICY] {
@@ -140,7 +134,6 @@ fn a_rebuild_with_too_few_spares_is_the_same_error_on_all_ranks_and_starts_nothi
 }
 
 #[test]
-#[serial]
 fn a_world_without_spares_can_shrink() {
     let run = adopted("shrinking", "the world", 5, 0).run();
     let lines = said(&run);
@@ -149,7 +142,6 @@ fn a_world_without_spares_can_shrink() {
 }
 
 #[test]
-#[serial]
 fn a_death_before_the_world_is_there_is_the_same_error_on_all_ranks() {
     let run = adopted("rsmpi", "broken", 4, 0).run();
     let expected = [0, 2, 3].map(|rank| format!("rank {rank}: {}", Error::DiedAtStart));

@@ -4,7 +4,6 @@
 use std::{fs, path::Path};
 
 use fampi_kit::traces::trace_in;
-use serial_test::serial;
 
 use crate::example;
 
@@ -15,7 +14,6 @@ fn number(line: &str, option: &str) -> Option<u32> {
 }
 
 #[test]
-#[serial]
 fn examples_that_kill_themselves_say_so_and_leave_no_stack_trace() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut run_so_far = 0;

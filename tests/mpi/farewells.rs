@@ -6,7 +6,6 @@ use fampi::{
     BlockOptions, Codes, Error, FaultCode, Flow, Level, Outcome, Rank, ReduceOp, Tag, Timeout,
     Tried, World, policy,
 };
-use serial_test::serial;
 
 use super::{
     all_say, example, program,
@@ -101,7 +100,6 @@ pub(crate) fn stopped(mut world: World) -> Ended {
 }
 
 #[test]
-#[serial]
 fn an_error_that_all_ranks_return_is_told_with_their_ranks_and_is_no_death() {
     let run = program("stopped by a policy", 4).run();
     assert_ne!(run.status, 0, "{run}");
@@ -114,7 +112,6 @@ fn an_error_that_all_ranks_return_is_told_with_their_ranks_and_is_no_death() {
 }
 
 #[test]
-#[serial]
 fn a_farewell_is_no_block_whoever_comes_first() {
     for late in [0, 300, 2500, -300, -2500] {
         let run = program("leaves", 4).variable(LATE, &late).run();
@@ -127,7 +124,6 @@ fn a_farewell_is_no_block_whoever_comes_first() {
 }
 
 #[test]
-#[serial]
 fn the_code_of_a_request_follows_from_who_died_and_not_from_who_was_faster() {
     for _ in 0..5 {
         let run = program("codes", 4).run();
@@ -138,7 +134,6 @@ fn the_code_of_a_request_follows_from_who_died_and_not_from_who_was_faster() {
 }
 
 #[test]
-#[serial]
 fn a_reduction_that_was_cut_short_is_nobodys_fault() {
     all_say(&program("innocents", 4), 4, "no innocents");
     for _ in 0..5 {

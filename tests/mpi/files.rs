@@ -6,8 +6,6 @@ use fampi::{
     Codes, Error, FaultCode, File, FileMode, Finished, Level, Placement, Rank, Tag, Timeout, World,
 };
 
-use serial_test::serial;
-
 use crate::{
     all_say, program,
     programs::{Ended, die, say, wait},
@@ -185,7 +183,6 @@ fn all_say_with_files(name: &str, ranks: u32, what: &str) {
 }
 
 #[test]
-#[serial]
 fn files_are_read_and_written_and_their_errors_kill_nobody() {
     for ranks in [1, 4] {
         all_say_with_files("files", ranks, "all files are right");
@@ -193,7 +190,6 @@ fn files_are_read_and_written_and_their_errors_kill_nobody() {
 }
 
 #[test]
-#[serial]
 fn files_of_an_implementation_that_crashes_are_refused() {
     let launch = program("refused files", 2).variable("OMPI_MCA_io", &"ompio");
     let what = "files need Open MPI's ROMIO, as the other implementation crashes when a write \
@@ -202,7 +198,6 @@ fn files_of_an_implementation_that_crashes_are_refused() {
 }
 
 #[test]
-#[serial]
 fn no_death_holds_up_a_file() {
     all_say_with_files("files with deaths", 4, "all files survived");
 }

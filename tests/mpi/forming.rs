@@ -4,7 +4,6 @@ use std::{thread, time::Duration};
 
 use fampi::{Formed, Rank, Timeout, World};
 use fampi_kit::programs::forming::{Place, What, form};
-use serial_test::serial;
 use signal_hook::low_level;
 
 use crate::{
@@ -47,7 +46,6 @@ pub(crate) fn with_a_death(world: World) -> Ended {
 }
 
 #[test]
-#[serial]
 fn a_communicator_made_in_a_block_ends_alike_for_all_whenever_a_rank_dies() {
     let mut ends = Vec::new();
     for (case, moment) in (0..CASES.len())

@@ -223,6 +223,10 @@ fn a_limit_that_makes_no_sense_or_that_nobody_looks_after_is_refused() {
     let often =
         limited(example("hello_block", 2), "5").variable("FAMPI_HEARTBEAT_MILLISECONDS", &"often");
     refused(often, "FAMPI_HEARTBEAT_MILLISECONDS is 'often'; set it to");
+    let tested = limited(example("hello_block", 2), "5").variable("FAMPI_DIAGNOSIS", &"1s:2.5");
+    refused(tested, "FAMPI_DIAGNOSIS is '1s:2.5'; write the time between tests from 10ms");
+    let untested = example("hello_block", 2).variable("FAMPI_DIAGNOSIS", &"1s:2.5:5");
+    refused(untested, "FAMPI_DIAGNOSIS needs observers that test: set FAMPI_OBSERVER");
     let alone = example("hello_block", 2).variable("FAMPI_HUNG_SECONDS", &5);
     refused(alone, "FAMPI_HUNG_SECONDS needs an observer to look: set FAMPI_OBSERVER");
 }

@@ -13,7 +13,6 @@ use fampi::{
 };
 use fampi_kit::median::median;
 use rustix::time::{ClockId, clock_gettime};
-use serial_test::serial;
 
 use crate::{
     all_say, program,
@@ -445,13 +444,11 @@ pub(crate) fn before_the_message_is_read(world: World) -> Ended {
 }
 
 #[test]
-#[serial]
 fn a_hundred_leaves_end_the_large_operations_of_all_and_leak_nothing() {
     all_say(&program("interruption by leaves", 4).limit(120), 4, "all interrupted");
 }
 
 #[test]
-#[serial]
 fn deaths_end_the_large_operations_of_all() {
     for spares in [0, 6] {
         let run = program("interruption by deaths", 4).spares(spares).run();
@@ -461,7 +458,6 @@ fn deaths_end_the_large_operations_of_all() {
 }
 
 #[test]
-#[serial]
 fn a_sender_is_interrupted_before_its_receiver_looks() {
     let launch = program("interruption before reading", 4);
     all_say(&launch, 4, "nothing else than what was sent");

@@ -2,7 +2,8 @@
 //!
 //! A test launches either an example, or this very program once more under the launcher, told by
 //! a variable which of the programs in [`programs`] to be. Each launch has a time limit, and is
-//! judged by what its ranks print and by how they end.
+//! judged by what its ranks print and by how they end. As many tests run at once as there are
+//! processors; of those that wait for limits of time to pass (`#[serial]`), one at a time.
 
 mod adopted;
 mod attempts;
@@ -12,10 +13,12 @@ mod files;
 mod forming;
 mod hung;
 mod interruption;
+mod limits;
 mod observer;
 mod operations;
 mod parts;
 mod programs;
+mod rebuilt;
 mod requests;
 mod sections;
 mod starts;
@@ -26,7 +29,6 @@ mod windows;
 use std::path::PathBuf;
 
 use fampi_kit::launch::{Launch, Run};
-use serial_test::serial;
 
 const PROGRAM: &str = "FAMPI_TEST_PROGRAM";
 /// What makes this program be a rank.
@@ -87,7 +89,6 @@ fn a_rank_of_a_program() {
 }
 
 #[test]
-#[serial]
 fn the_first_block_commits_on_any_number_of_ranks() {
     for ranks in [1, 2, 3, 5, 8] {
         let run = example("hello_block", ranks).run();
@@ -103,7 +104,6 @@ fn the_first_block_commits_on_any_number_of_ranks() {
 }
 
 #[test]
-#[serial]
 fn a_vote_of_one_rank_is_the_verdict_of_all() {
     // What MPI says of a collective that was ended is a race, which one launch may win.
     for _ in 0..4 {
@@ -118,7 +118,6 @@ fn a_vote_of_one_rank_is_the_verdict_of_all() {
 }
 
 #[test]
-#[serial]
 fn survivors_shrink_and_go_on() {
     let run = example("shrink", 4).run();
     let lines = run.expect_orderly(3).sorted_lines();
@@ -129,7 +128,6 @@ fn survivors_shrink_and_go_on() {
 }
 
 #[test]
-#[serial]
 fn a_replacement_takes_the_rank_and_the_state_of_the_dead() {
     for spares in [0, 2] {
         let run = example("rebuild", 4).spares(spares).run();
@@ -148,14 +146,12 @@ fn a_replacement_takes_the_rank_and_the_state_of_the_dead() {
 }
 
 #[test]
-#[serial]
 fn the_example_of_the_readme_counts_to_its_end() {
     let run = example("count", 2).limit(240).run();
     assert_eq!(run.expect_orderly(2).sorted_lines().len(), 2, "{run}");
 }
 
 #[test]
-#[serial]
 fn a_fault_of_half_of_the_ranks_is_theirs_until_they_hand_it_on() {
     let run = example("nested", 4).run();
     let lines = run.expect_orderly(4).sorted_lines();
@@ -168,7 +164,6 @@ fn a_fault_of_half_of_the_ranks_is_theirs_until_they_hand_it_on() {
 }
 
 #[test]
-#[serial]
 fn a_late_message_is_a_fault_and_comes_with_the_retry() {
     let run = example("timeout", 4).run();
     let lines = run.expect_orderly(4).sorted_lines();
@@ -178,7 +173,6 @@ fn a_late_message_is_a_fault_and_comes_with_the_retry() {
 }
 
 #[test]
-#[serial]
 fn a_code_that_one_rank_raises_is_known_to_all() {
     let run = example("raise", 4).run();
     let expected: Vec<String> = (0..4)
@@ -189,14 +183,12 @@ fn a_code_that_one_rank_raises_is_known_to_all() {
 }
 
 #[test]
-#[serial]
 fn what_arrived_in_a_faulty_block_can_be_accepted() {
     let run = example("partial", 4).run();
     assert_eq!(run.expect_orderly(4).sorted_lines(), ["rank 0: [11, 23, 31]"], "{run}");
 }
 
 #[test]
-#[serial]
 fn a_death_ends_the_waits_of_all_and_large_messages_go_on_after_it() {
     let run = example("interrupt", 4).run();
     let lines = run.expect_orderly(3).sorted_lines();
@@ -208,7 +200,6 @@ fn a_death_ends_the_waits_of_all_and_large_messages_go_on_after_it() {
 }
 
 #[test]
-#[serial]
 fn rows_and_columns_of_a_grid_survive_a_death() {
     let run = example("grid", 6).run();
     let lines = run.expect_orderly(6).sorted_lines();
@@ -220,7 +211,6 @@ fn rows_and_columns_of_a_grid_survive_a_death() {
 }
 
 #[test]
-#[serial]
 fn survivors_inherit_the_work_of_the_dead() {
     let run = example("policy", 4).run();
     let expected = [(0, 10), (2, 10), (3, 20)].map(|(rank, items)| {
@@ -230,7 +220,6 @@ fn survivors_inherit_the_work_of_the_dead() {
 }
 
 #[test]
-#[serial]
 fn a_spare_comes_first_and_a_new_process_second() {
     let run = example("spares", 4).spares(1).run();
     let lines = run.expect_orderly(4).sorted_lines();
@@ -245,7 +234,6 @@ fn a_spare_comes_first_and_a_new_process_second() {
 }
 
 #[test]
-#[serial]
 fn an_own_policy_uses_its_spares_and_then_shrinks() {
     let run = example("own_policy", 4).spares(1).run();
     let expected = [(0, 0), (1, 1), (3, 2)]
@@ -254,13 +242,11 @@ fn an_own_policy_uses_its_spares_and_then_shrinks() {
 }
 
 #[test]
-#[serial]
 fn parked_spares_are_dismissed() {
     example("hello_block", 2).spares(2).run().expect_orderly(4);
 }
 
 #[test]
-#[serial]
 fn without_a_launcher_a_program_is_one_rank_or_says_why_not() {
     let run = example("hello_block", 1).without_launcher().run();
     let alone = run.output == "rank 0 of 1: greeted by rank 0, the sum is 0\n";
@@ -268,7 +254,6 @@ fn without_a_launcher_a_program_is_one_rank_or_says_why_not() {
 }
 
 #[test]
-#[serial]
 fn without_the_flags_of_fault_tolerance_init_says_so() {
     let run = example("hello_block", 2).without_fault_tolerance().run();
     assert!(run.status != 0 && run.output.is_empty(), "{run}");
@@ -276,25 +261,21 @@ fn without_the_flags_of_fault_tolerance_init_says_so() {
 }
 
 #[test]
-#[serial]
 fn two_hundred_rounds_with_soft_faults_isolate_their_messages() {
     all_say(&program("rounds", 4), 4, "200 rounds");
 }
 
 #[test]
-#[serial]
 fn fifty_deaths_at_random_moments_are_replaced_by_new_processes() {
     all_say(&program("deaths", 4).variable("DEATHS", &50).limit(120), 4, "all counted");
 }
 
 #[test]
-#[serial]
 fn a_policy_brings_a_run_through_deaths_at_random_moments() {
     all_say(&program("driven", 4).spares(3).variable("DEATHS", &20).limit(90), 4, "all counted");
 }
 
 #[test]
-#[serial]
 fn a_run_that_shrinks_keeps_all_work_through_deaths_at_random_moments() {
     let run = program("shrinking", 5).run();
     let lines = said(&run);
@@ -302,13 +283,11 @@ fn a_run_that_shrinks_keeps_all_work_through_deaths_at_random_moments() {
 }
 
 #[test]
-#[serial]
 fn deaths_are_replaced_by_spares_first() {
     all_say(&program("deaths", 4).spares(6).variable("DEATHS", &8), 4, "all counted");
 }
 
 #[test]
-#[serial]
 fn an_exit_without_finalize_is_a_death() {
     for way in ["exit", "exit(1)", "panic"] {
         all_say(&program("exits", 4).variable("WAY", &way), 4, "complete again");
@@ -316,7 +295,6 @@ fn an_exit_without_finalize_is_a_death() {
 }
 
 #[test]
-#[serial]
 fn a_death_by_any_signal_is_seen_with_the_node_watcher_and_without() {
     for way in ["SIGKILL", "SIGSEGV", "SIGABRT"] {
         for watcher in ["on", "off"] {
@@ -327,7 +305,6 @@ fn a_death_by_any_signal_is_seen_with_the_node_watcher_and_without() {
 }
 
 #[test]
-#[serial]
 fn an_end_that_mpi_never_reports_is_a_death() {
     for (ranks, spares) in [(4, 0), (4, 1), (8, 0), (8, 2)] {
         let launch = program("exits", ranks).spares(spares).variable("WAY", &"_exit(1)");
@@ -336,7 +313,6 @@ fn an_end_that_mpi_never_reports_is_a_death() {
 }
 
 #[test]
-#[serial]
 fn deaths_that_mpi_never_reports_are_survived_at_random_moments() {
     for (ranks, spares, deaths) in [(4, 0, 40), (4, 20, 30), (8, 0, 20), (8, 16, 20)] {
         let launch = program("deaths", ranks).spares(spares).ignoring_statuses().limit(120);
@@ -346,19 +322,16 @@ fn deaths_that_mpi_never_reports_are_survived_at_random_moments() {
 }
 
 #[test]
-#[serial]
 fn derived_communicators_are_derived_again() {
     all_say(&program("rows", 6), 6, "my row has 3 ranks");
 }
 
 #[test]
-#[serial]
 fn communicators_are_made_of_groups() {
     all_say(&program("groups", 6), 6, "my group has 3 ranks");
 }
 
 #[test]
-#[serial]
 fn a_duplicate_exists_if_and_only_if_its_block_committed() {
     for spares in [0, 6] {
         all_say(&program("idup", 4).spares(spares), 4, "all duplicates work");
@@ -366,7 +339,6 @@ fn a_duplicate_exists_if_and_only_if_its_block_committed() {
 }
 
 #[test]
-#[serial]
 fn a_death_while_a_communicator_of_rsmpi_is_made_is_an_error_and_no_hang() {
     for spares in [0, 1] {
         all_say(&program("duplicates", 4).spares(spares), 4, "a duplicate of 4");
@@ -374,7 +346,6 @@ fn a_death_while_a_communicator_of_rsmpi_is_made_is_an_error_and_no_hang() {
 }
 
 #[test]
-#[serial]
 fn partners_that_die_together_are_named_to_all() {
     let run = program("partners", 4).run();
     let sentence = "the state of rank 1 is lost: it and its partner, rank 3, both failed";
@@ -383,7 +354,6 @@ fn partners_that_die_together_are_named_to_all() {
 }
 
 #[test]
-#[serial]
 fn ten_thousand_blocks_on_a_broken_communicator_commit() {
     let run = program("broken", 4).run();
     let committed = said(&run).iter().filter(|line| line.ends_with("10000 committed")).count();
@@ -391,20 +361,17 @@ fn ten_thousand_blocks_on_a_broken_communicator_commit() {
 }
 
 #[test]
-#[serial]
 fn a_commit_without_faults_allocates_nothing() {
     all_say(&program("allocations", 2), 2, "0 allocations");
 }
 
 #[test]
-#[serial]
 fn blocks_that_promise_a_collective_agree_with_it_without_it_and_after_a_death() {
     let run = program("with collective", 5).run();
     assert_eq!(said(&run), [1, 2, 3, 4].map(|rank| format!("rank {rank}: all agreed")), "{run}");
 }
 
 #[test]
-#[serial]
 fn a_rank_that_is_stopped_for_a_while_is_not_declared_dead() {
     for watcher in ["on", "off"] {
         let launch = program("stopped", 4).variable("FAMPI_NODE_WATCHER", &watcher);
@@ -429,13 +396,11 @@ fn second_deaths(spares: u32, trials: usize) -> usize {
 }
 
 #[test]
-#[serial]
 fn a_second_death_during_a_recovery_is_survived_by_spares() {
     assert_eq!(second_deaths(6, 10), 10);
 }
 
 #[test]
-#[serial]
 #[ignore = "a soak: new processes are not promised to survive a second death, so it counts"]
 fn second_deaths_are_counted() {
     let trials = std::env::var("FAMPI_TRIALS").ok().and_then(|text| text.parse().ok());
@@ -446,7 +411,6 @@ fn second_deaths_are_counted() {
 }
 
 #[test]
-#[serial]
 fn heat_spreads_over_faces_that_nobody_packs() {
     for ranks in [1, 4] {
         let run = example("faces", ranks).run();
@@ -457,7 +421,6 @@ fn heat_spreads_over_faces_that_nobody_packs() {
 }
 
 #[test]
-#[serial]
 fn every_operation_does_the_same_as_its_description() {
     for ranks in 1..=5 {
         all_say(&program("operations", ranks), ranks, "all operations are right");
@@ -465,20 +428,17 @@ fn every_operation_does_the_same_as_its_description() {
 }
 
 #[test]
-#[serial]
 fn a_death_in_any_operation_is_reported_and_repaired() {
     all_say(&program("operations with deaths", 4), 4, "all operations survived");
 }
 
 #[test]
-#[serial]
 fn an_operation_that_a_rank_forgets_or_leaves_ends_and_the_next_works() {
     let launch = program("operations with deserters", 4);
     all_say(&launch, 4, "all operations ended and worked again");
 }
 
 #[test]
-#[serial]
 fn requests_are_waited_for_cancelled_and_probed_in_every_way() {
     for ranks in [2, 5] {
         all_say(&program("requests", ranks), ranks, "all requests are right");
@@ -486,13 +446,11 @@ fn requests_are_waited_for_cancelled_and_probed_in_every_way() {
 }
 
 #[test]
-#[serial]
 fn a_probe_ends_when_the_sender_dies() {
     all_say(&program("requests with deaths", 6), 3, "all probes ended");
 }
 
 #[test]
-#[serial]
 fn two_thousand_requests_in_a_block_cost_no_more_each_than_two_hundred() {
     all_say(&program("many requests", 2), 2, "a request costs the same in any number");
 }

@@ -77,6 +77,29 @@ fn who_leaves_in_order_is_not_told_dead() {
     assert!(!told("no observers") && !told("the observer told of a death"), "{run}");
 }
 
+/// Tests are 10 ms apart, and the rank is stopped for a second.
+#[test]
+#[serial]
+fn a_rank_that_was_stopped_has_failed_tests_and_is_not_dead() {
+    let launch = program("stopped", 4).variable("FAMPI_TEST_LOG", &1);
+    let launch = launch.variable("FAMPI_DIAGNOSIS", &"10ms:2.5:5");
+    let run = observed(launch, &observer()).run();
+    let expected: Vec<String> = (0..4).map(|rank| format!("rank {rank}: nobody died")).collect();
+    assert_eq!(said(&run), expected, "{run}");
+    let told = run.errors.lines().filter(|line| line.contains("observer of this node"));
+    let told: Vec<&str> = told.collect();
+    let counted = |line: &&str| line.contains("failed_tests=") && !line.contains("failed_tests=0");
+    assert!(told.len() == 4 && told.iter().all(counted), "{run}");
+}
+
+#[test]
+#[serial]
+fn a_replacement_is_tested_and_tests_end_no_rank() {
+    let deaths = program("deaths", 4).spares(2).variable("DEATHS", &6).limit(120);
+    let deaths = deaths.variable("FAMPI_DIAGNOSIS", &"10ms:2.5:5");
+    all_say(&observed(deaths, &observer()), 4, "all counted");
+}
+
 #[test]
 #[serial]
 fn without_an_observer_the_run_goes_on_and_says_so() {
@@ -104,6 +127,9 @@ fn the_run_goes_on_when_the_observer_is_killed() {
     );
     fs::write(&mortal, script).expect("a folder below target");
     fs::set_permissions(&mortal, fs::Permissions::from_mode(0o700)).expect("our file");
-    let deaths = program("deaths", 4).spares(6).variable("DEATHS", &8).limit(120);
-    all_say(&observed(deaths, &mortal), 4, "all counted");
+    for tests in ["", "10ms:2.5:5"] {
+        let deaths = program("deaths", 4).spares(6).variable("DEATHS", &8).limit(120);
+        let deaths = deaths.variable("FAMPI_DIAGNOSIS", &tests);
+        all_say(&observed(deaths, &mortal), 4, "all counted");
+    }
 }

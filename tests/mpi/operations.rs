@@ -7,7 +7,6 @@ use fampi::{
     World,
 };
 use fampi_kit::programs::every::{Call, KINDS, Kind, post_all};
-use serial_test::serial;
 
 use crate::{
     all_say, program,
@@ -179,7 +178,6 @@ pub(crate) fn with_deserters(world: World) -> Ended {
 }
 
 #[test]
-#[serial]
 fn operations_without_elements_are_operations_all_the_same() {
     for ranks in 1..=4 {
         let program = program("operations without elements", ranks);
@@ -188,7 +186,6 @@ fn operations_without_elements_are_operations_all_the_same() {
 }
 
 #[test]
-#[serial]
 fn collectives_go_on_over_the_living_until_one_rank_is_left() {
     for patient in [false, true] {
         let launch = program("through", 5).limit(120);
@@ -199,7 +196,6 @@ fn collectives_go_on_over_the_living_until_one_rank_is_left() {
 }
 
 #[test]
-#[serial]
 fn survivors_go_on_through_any_number_of_aborts_without_shrinking() {
     let run = program("aftermath", 4).limit(60).run();
     assert_eq!(said(&run), [0, 1, 2].map(|rank| format!("rank {rank}: went on")), "{run}");

@@ -28,8 +28,8 @@ use signal_hook::{
 use stats_alloc::Region;
 
 use crate::{
-    adopted, attempts, farewells, files, forming, hung, interruption, operations, requests,
-    sections, wildcards, windows,
+    adopted, attempts, farewells, files, forming, hung, interruption, limits, operations, rebuilt,
+    requests, sections, wildcards, windows,
 };
 
 const SOFT: i32 = 7;
@@ -66,6 +66,8 @@ fn run_in(world: World, name: &str) -> Ended {
         "shrinking" => driven::shrinking(world),
         "exits" => exits(world),
         "rows" => rows(world),
+        "limits" => limits::with_a_late_rank(world),
+        "rebuilt" => rebuilt::with_deaths(world),
         "lattice" => driven::lattice(world),
         "planes" => driven::planes(world),
         "groups" => groups(world),
@@ -168,7 +170,7 @@ pub(crate) fn die() -> ! {
 }
 
 /// This process ends in the way of this name.
-fn end(way: &str) -> ! {
+pub(crate) fn end(way: &str) -> ! {
     let signal = match way {
         "exit" => std::process::exit(0),
         "exit(1)" => std::process::exit(1),
@@ -404,6 +406,8 @@ fn allocations(world: World) -> Ended {
 fn stopped(world: World) -> Ended {
     for round in 0..100 {
         if round == 50 && world.rank() == Rank::new(1) {
+            // Its observer has tested it before, if any is to.
+            thread::sleep(Duration::from_millis(100));
             command("kill -STOP PID; sleep 1; kill -CONT PID");
         }
         let mut block = world.start(Level::Global)?;

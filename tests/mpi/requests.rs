@@ -7,7 +7,6 @@ use fampi::{
     TagSelector, Timeout, TryBlock, World,
 };
 
-use serial_test::serial;
 use stats_alloc::Region;
 
 use crate::{
@@ -394,14 +393,12 @@ fn check_mixed(
 }
 
 #[test]
-#[serial]
 fn a_rank_that_ends_with_messages_under_way_ends_in_order() {
     let run = program("requests left over", 4).run();
     assert_eq!(said(&run), ["rank 0: left", "rank 1: left", "rank 3: left"], "{run}");
 }
 
 #[test]
-#[serial]
 fn of_hundreds_of_messages_none_is_lost_or_blamed_but_those_of_the_dead() {
     all_say(&program("mixed requests with deaths", 6), 3, "each message had its own end");
 }

@@ -6,7 +6,6 @@ use fampi::{
     Array, Channel, Codes, Error, Finished, Level, Placement, Rank, RequestId, Tag, Timeout,
     TryBlock, World,
 };
-use serial_test::serial;
 use stats_alloc::Region;
 
 use crate::{
@@ -248,7 +247,6 @@ fn quick_rounds(world: &World, ring: [Rank; 3], channels: &mut [Channel<u64>]) -
 }
 
 #[test]
-#[serial]
 fn sections_of_arrays_are_exchanged_in_all_shapes() {
     for ranks in [1, 4] {
         all_say(&program("sections", ranks), ranks, "all sections are right");
@@ -256,13 +254,11 @@ fn sections_of_arrays_are_exchanged_in_all_shapes() {
 }
 
 #[test]
-#[serial]
 fn channels_live_through_aborts_and_rebuilds_and_allocate_nothing() {
     all_say(&program("channels", 4), 4, "all channels are right");
 }
 
 #[test]
-#[serial]
 fn the_section_of_a_request_that_fails_is_given_back() {
     all_say(&program("sections with deaths", 4), 4, "all sections survived");
 }

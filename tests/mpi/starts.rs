@@ -2,12 +2,9 @@
 
 use std::thread;
 
-use serial_test::serial;
-
 use super::{Launch, built};
 
 #[test]
-#[serial]
 fn a_death_before_mpi_has_started_ends_the_others_with_a_sentence() {
     let program = built("hello_block").display().to_string();
     let start = |how: &str| {

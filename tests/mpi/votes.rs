@@ -1,13 +1,10 @@
 //! How votes travel: by memory within a node, by messages between nodes.
 
-use serial_test::serial;
-
 use super::{A_RANK, Launch, PROGRAM, all_say, example, program};
 
 /// Votes of ranks of one node go by memory; between nodes they go by MPI, as they do here. In
 /// the last launch some ranks have a mailbox and some have none.
 #[test]
-#[serial]
 fn votes_by_messages_are_as_good_as_votes_by_memory() {
     let off = |launch: Launch| launch.variable("FAMPI_MAILBOX", &"off");
     for ranks in [2, 5, 8] {
@@ -29,7 +26,6 @@ fn votes_by_messages_are_as_good_as_votes_by_memory() {
 
 /// Sums in the commit have the bits of the reference, by memory, by messages, and with both.
 #[test]
-#[serial]
 fn fused_sums_have_the_same_bits_on_all_ranks_through_deaths_at_random_moments() {
     for (ranks, spares, deaths) in [(2, 4, 4), (5, 0, 12), (6, 14, 14)] {
         for mailbox in ["on", "off"] {
@@ -41,7 +37,6 @@ fn fused_sums_have_the_same_bits_on_all_ranks_through_deaths_at_random_moments()
 }
 
 #[test]
-#[serial]
 fn a_time_step_is_agreed_with_the_commit_and_does_not_know_the_dead() {
     let run = example("time_step", 4).run();
     let lines = run.expect_orderly(3).sorted_lines();

@@ -3,7 +3,6 @@
 use std::{thread, time::Duration};
 
 use fampi::{Codes, Comm, Level, Rank, Source, Tag, Timeout, World};
-use serial_test::serial;
 
 use crate::{
     interruption::{Counts, LENGTH, Round, undisturbed},
@@ -48,7 +47,6 @@ pub(crate) fn from_the_dead(world: World) -> Ended {
 }
 
 #[test]
-#[serial]
 fn a_receive_from_any_source_ends_with_its_sender() {
     let ranks = SENDERS + 2;
     let run = program("wildcards", ranks).run();

@@ -3,7 +3,6 @@
 use std::{thread, time::Duration};
 
 use fampi::{FaultCode, Level, Rank, ReduceOp, Timeout, World};
-use serial_test::serial;
 
 use crate::{
     all_say, example, program,
@@ -152,7 +151,6 @@ pub(crate) fn with_deaths(world: World) -> Ended {
 }
 
 #[test]
-#[serial]
 fn windows_work_on_real_ranks() {
     for ranks in [1, 2, 4, 8] {
         all_say(&program("windows", ranks), ranks, "all windows are right");
@@ -160,7 +158,6 @@ fn windows_work_on_real_ranks() {
 }
 
 #[test]
-#[serial]
 fn windows_of_the_living_work_on_a_broken_communicator() {
     for _ in 0..3 {
         let run = program("windows of the living", 4).run();
@@ -170,7 +167,6 @@ fn windows_of_the_living_work_on_a_broken_communicator() {
 }
 
 #[test]
-#[serial]
 fn windows_are_what_they_would_be_without_the_deaths() {
     let trials = std::env::var("FAMPI_TRIALS").ok().and_then(|trials| trials.parse().ok());
     for way in 0..trials.unwrap_or(9) {
@@ -185,7 +181,6 @@ fn windows_are_what_they_would_be_without_the_deaths() {
 }
 
 #[test]
-#[serial]
 fn a_window_has_whole_blocks_and_no_others_after_a_death() {
     for spares in [0, 1] {
         let run = example("window", 4).spares(spares).run();

@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 use fampi_kit::launch::{Launch, Run};
 use final_line::FinalLine;
 use harness::random_plan::{Choice, RandomPlan};
-use serial_test::serial;
 
 /// 163 cycles.
 const SMALL: &str = "-s 4";
@@ -67,7 +66,6 @@ fn is_refused(launch: &Launch, complaint: &str) {
 }
 
 #[test]
-#[serial]
 fn the_numbers_of_the_specification_come_out_of_real_ranks_with_and_without_blocks() {
     for (ranks, line, cycles, energy) in [
         (1, "-s 10", 231, 2.720_531_168_470_346_5e4),
@@ -94,7 +92,6 @@ fn the_numbers_of_the_specification_come_out_of_real_ranks_with_and_without_bloc
 }
 
 #[test]
-#[serial]
 fn a_death_at_the_first_a_middle_and_the_last_cycle_changes_no_digit() {
     for k in [1, LAST / 2, LAST] {
         let line = format!("{SMALL} protect-every=1 kill=2@cycle:{k}");
@@ -106,7 +103,6 @@ fn a_death_at_the_first_a_middle_and_the_last_cycle_changes_no_digit() {
 }
 
 #[test]
-#[serial]
 fn every_rank_may_die_the_first_and_the_last_too() {
     for rank in 0..RANKS {
         survives_kills(&[&format!("{rank}@forces:30")]);
@@ -114,7 +110,6 @@ fn every_rank_may_die_the_first_and_the_last_too() {
 }
 
 #[test]
-#[serial]
 fn a_death_at_any_point_of_a_cycle_changes_no_digit() {
     for phase in PLANS.phases {
         survives_kills(&[&format!("1@{phase}:25")]);
@@ -123,7 +118,6 @@ fn a_death_at_any_point_of_a_cycle_changes_no_digit() {
 }
 
 #[test]
-#[serial]
 fn every_way_to_die_is_noticed() {
     for mode in ["kill", "segv", "exit", "panic"] {
         survives_kills(&[&format!("3@positions:21:{mode}"), &format!("0@cycle:33:{mode}")]);
@@ -131,7 +125,6 @@ fn every_way_to_die_is_noticed() {
 }
 
 #[test]
-#[serial]
 fn two_or_four_that_are_not_partners_may_die_at_once() {
     survives_kills(&["0@cycle:30", "1@cycle:30"]);
     survives_kills(&["2@forces:30", "7@forces:30"]);
@@ -140,7 +133,6 @@ fn two_or_four_that_are_not_partners_may_die_at_once() {
 }
 
 #[test]
-#[serial]
 fn with_a_code_over_groups_partners_may_die_at_once() {
     // The even ranks are a group, and the odd ones.
     let kills = "kill=1@forces:30 kill=5@forces:30 kill=2@step:40 kill=4@step:40";
@@ -148,13 +140,11 @@ fn with_a_code_over_groups_partners_may_die_at_once() {
 }
 
 #[test]
-#[serial]
 fn partners_may_die_one_after_the_other() {
     survives_kills(&["1@cycle:20", "5@cycle:22", "1@cycle:40"]);
 }
 
 #[test]
-#[serial]
 fn a_survivor_or_a_replacement_may_die_in_the_recovery() {
     survives_kills(&["2@cycle:30", "1@recovery:1"]);
     survives_kills(&["1@gradients:11", "0@recovery:1"]);
@@ -162,7 +152,6 @@ fn a_survivor_or_a_replacement_may_die_in_the_recovery() {
 }
 
 #[test]
-#[serial]
 fn spares_take_the_places_of_the_dead() {
     for kills in [
         &["kill=2@cycle:30"][..],
@@ -176,7 +165,6 @@ fn spares_take_the_places_of_the_dead() {
 }
 
 #[test]
-#[serial]
 fn a_state_that_is_protected_seldom_is_restored_from_farther_back() {
     for (every, lost) in [("5", "After 2 recoveries, 9 cycles"), ("0", "After 2 recoveries, 189")] {
         let line = format!("{SMALL} protect-every={every} kill=2@cycle:39 kill=0@forces:150");
@@ -186,7 +174,6 @@ fn a_state_that_is_protected_seldom_is_restored_from_farther_back() {
 }
 
 #[test]
-#[serial]
 fn an_interval_that_was_chosen_is_told_and_changes_no_digit() {
     let auto = format!("{SMALL} protect-every=auto mtbf=30 kill=2@cycle:12 kill=0@forces:150");
     let run = survives(&lulesh(RANKS, &auto));
@@ -194,7 +181,6 @@ fn an_interval_that_was_chosen_is_told_and_changes_no_digit() {
 }
 
 #[test]
-#[serial]
 fn survivors_may_merge_with_a_new_process_and_keep_every_digit() {
     for kills in ["kill=1@cycle:30", "kill=0@forces:20 kill=3@cycle:40"] {
         for spares in [0, 1] {
@@ -204,14 +190,12 @@ fn survivors_may_merge_with_a_new_process_and_keep_every_digit() {
 }
 
 #[test]
-#[serial]
 fn partners_that_die_together_end_the_run_with_one_sentence() {
     let launch = lulesh(RANKS, &format!("{SMALL} kill=1@cycle:30 kill=5@cycle:30"));
     is_refused(&launch, "is lost: it and its partner");
 }
 
 #[test]
-#[serial]
 fn what_cannot_be_done_is_refused_in_one_sentence() {
     for (ranks, line, complaint) in [
         (2, SMALL, "start it on 1 or 8"),
@@ -225,7 +209,6 @@ fn what_cannot_be_done_is_refused_in_one_sentence() {
 }
 
 #[test]
-#[serial]
 fn random_plans() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let plans = number("FAMPI_PLANS").unwrap_or(6);

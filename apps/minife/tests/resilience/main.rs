@@ -12,7 +12,6 @@ use std::sync::{Mutex, PoisonError};
 use fampi_kit::launch::{Launch, Run};
 use final_line::FinalLine;
 use harness::random_plan::{Choice, RandomPlan};
-use serial_test::serial;
 
 /// Large enough for 65 iterations, small enough for dozens of runs.
 const MESH: &str = "nx=20";
@@ -106,7 +105,6 @@ fn files_in(folder: &Path) -> usize {
 }
 
 #[test]
-#[serial]
 fn the_numbers_of_the_specification_come_out_of_real_ranks() {
     for ranks in [1, 2, 4, 8] {
         for expected in &final_line::EXPECTED {
@@ -120,7 +118,6 @@ fn the_numbers_of_the_specification_come_out_of_real_ranks() {
 }
 
 #[test]
-#[serial]
 fn the_others_say_so_when_the_first_rank_dies_at_the_start() {
     let launch = minife(4, &[MESH]).ignoring_statuses();
     let run = launch.variable("LD_PRELOAD", &death_at_the_start().display()).run();
@@ -130,7 +127,6 @@ fn the_others_say_so_when_the_first_rank_dies_at_the_start() {
 }
 
 #[test]
-#[serial]
 fn without_the_source_the_verification_means_something() {
     for (ranks, nx, most) in [(1, 10, 4.9e-3), (4, 10, 4.9e-3), (2, 20, 1.3e-3), (8, 30, 5.4e-4)] {
         let words = [&format!("nx={nx}"), "source=0", "verify_solution=1"];
@@ -142,7 +138,6 @@ fn without_the_source_the_verification_means_something() {
 }
 
 #[test]
-#[serial]
 fn a_solution_that_is_not_converged_fails_the_verification() {
     let words = ["nx=10", "source=0", "verify_solution=1", "iterations=2"];
     let run = minife(2, &words).run();
@@ -151,7 +146,6 @@ fn a_solution_that_is_not_converged_fails_the_verification() {
 }
 
 #[test]
-#[serial]
 fn the_plain_program_has_the_same_bits_on_any_number_of_ranks() {
     for ranks in 1..=9 {
         let [plain, tolerant] = ["fault-tolerance=off", "fault-tolerance=on"]
@@ -161,7 +155,6 @@ fn the_plain_program_has_the_same_bits_on_any_number_of_ranks() {
 }
 
 #[test]
-#[serial]
 fn sums_that_are_requests_survive_too() {
     let fused_off = [MESH, "fused=off"];
     let expected = minife(4, &fused_off).run().output;
@@ -172,7 +165,6 @@ fn sums_that_are_requests_survive_too() {
 }
 
 #[test]
-#[serial]
 fn a_death_at_the_first_a_middle_and_the_last_iteration_changes_no_digit() {
     let line = FinalLine::parse(&undisturbed(4)).expect("a final line");
     for k in [1, line.iterations / 2, line.iterations] {
@@ -181,7 +173,6 @@ fn a_death_at_the_first_a_middle_and_the_last_iteration_changes_no_digit() {
 }
 
 #[test]
-#[serial]
 fn every_rank_may_die_the_first_and_the_last_too() {
     for rank in 0..4 {
         survives_kills(&[&format!("{rank}@iteration:30")]);
@@ -189,7 +180,6 @@ fn every_rank_may_die_the_first_and_the_last_too() {
 }
 
 #[test]
-#[serial]
 fn a_death_at_any_point_of_an_iteration_changes_no_digit() {
     for phase in ["exchange", "spmv", "dot", "finish", "update"] {
         survives_kills(&[&format!("1@{phase}:25")]);
@@ -197,7 +187,6 @@ fn a_death_at_any_point_of_an_iteration_changes_no_digit() {
 }
 
 #[test]
-#[serial]
 fn every_way_to_die_is_noticed() {
     for mode in ["kill", "segv", "exit", "panic"] {
         survives_kills(&[&format!("3@dot:21:{mode}")]);
@@ -206,7 +195,6 @@ fn every_way_to_die_is_noticed() {
 }
 
 #[test]
-#[serial]
 fn two_that_are_not_partners_may_die_at_once() {
     // The partner of rank r is r + 2 of 4.
     survives_kills(&["0@iteration:30", "1@iteration:30"]);
@@ -216,20 +204,17 @@ fn two_that_are_not_partners_may_die_at_once() {
 }
 
 #[test]
-#[serial]
 fn with_a_code_over_a_group_partners_may_die_at_once() {
     let words = [MESH, "redundancy=4:2", "kill=1@dot:30", "kill=3@dot:30"];
     survives(&minife(4, &words), 4);
 }
 
 #[test]
-#[serial]
 fn partners_may_die_one_after_the_other() {
     survives_kills(&["1@iteration:20", "3@iteration:22", "1@iteration:40"]);
 }
 
 #[test]
-#[serial]
 fn a_survivor_may_die_in_the_recovery() {
     survives_kills(&["2@iteration:30", "1@recovery:1"]);
     survives_kills(&["2@iteration:30", "3@recovery:1"]);
@@ -237,14 +222,12 @@ fn a_survivor_may_die_in_the_recovery() {
 }
 
 #[test]
-#[serial]
 fn a_replacement_may_die_while_it_joins() {
     survives_kills(&["2@iteration:30", "2@join:1"]);
     survives_kills(&["0@iteration:30", "0@join:1", "0@join:2"]);
 }
 
 #[test]
-#[serial]
 fn spares_take_the_places_of_the_dead() {
     for kills in [
         &["kill=2@iteration:30"][..],
@@ -259,14 +242,12 @@ fn spares_take_the_places_of_the_dead() {
 }
 
 #[test]
-#[serial]
 fn spares_that_nobody_needs_are_dismissed() {
     let run = survives(&minife(4, &[MESH]).spares(2), 4);
     run.expect_orderly(6);
 }
 
 #[test]
-#[serial]
 fn a_state_that_is_protected_seldom_is_restored_from_farther_back() {
     survives_kills(&["2@iteration:39"]);
     for (every, lost) in [("5", "9 iterations"), ("1000", "89 iterations")] {
@@ -286,7 +267,6 @@ fn a_state_that_is_protected_seldom_is_restored_from_farther_back() {
 }
 
 #[test]
-#[serial]
 fn odd_numbers_of_ranks_and_the_overlapped_exchange_survive() {
     for ranks in [3, 5] {
         survives(&minife(ranks, &[MESH, "kill=1@iteration:20", "kill=2@dot:41"]), ranks);
@@ -298,7 +278,6 @@ fn odd_numbers_of_ranks_and_the_overlapped_exchange_survive() {
 }
 
 #[test]
-#[serial]
 fn the_survivors_may_merge_with_a_new_process_instead() {
     let expected = FinalLine::parse(&undisturbed(4)).expect("a final line");
     for kills in [&["kill=1@iteration:30"][..], &["kill=0@dot:20", "kill=3@iteration:40"]] {
@@ -315,7 +294,6 @@ fn the_survivors_may_merge_with_a_new_process_instead() {
 }
 
 #[test]
-#[serial]
 fn partners_that_die_together_end_the_run_with_one_sentence() {
     for kills in [["1@iteration:30", "3@iteration:30"], ["0@dot:7", "2@dot:7"]] {
         let words = kills.map(|kill| format!("kill={kill}"));
@@ -324,7 +302,6 @@ fn partners_that_die_together_end_the_run_with_one_sentence() {
 }
 
 #[test]
-#[serial]
 fn what_cannot_be_done_is_refused_in_one_sentence_and_nothing_is_written() {
     let folder = empty_folder("refused");
     for (ranks, words, complaint) in [
@@ -345,7 +322,6 @@ fn what_cannot_be_done_is_refused_in_one_sentence_and_nothing_is_written() {
 }
 
 #[test]
-#[serial]
 fn the_report_is_written_once_and_whole_also_after_a_death() {
     let folder = empty_folder("report");
     let launch = Launch::new(env!("CARGO_BIN_EXE_minife"), 4);
@@ -363,14 +339,12 @@ fn the_report_is_written_once_and_whole_also_after_a_death() {
 }
 
 #[test]
-#[serial]
 fn without_the_flags_of_fault_tolerance_it_says_so() {
     let launch = minife(2, &["nx=4"]).without_fault_tolerance();
     is_refused(&launch, "fault tolerance");
 }
 
 #[test]
-#[serial]
 fn random_plans() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let plans = number("FAMPI_PLANS").unwrap_or(8);
