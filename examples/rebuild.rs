@@ -66,7 +66,8 @@ fn step(world: &World, block: &mut TryBlock, state: &[u64]) -> Result<Vec<u64>, 
     Ok(next)
 }
 
-/// Kills this process by SIGKILL, as a machine that is out of memory does: it tells no other rank.
+/// Ends this process by SIGKILL, as the system does when memory runs out: it cleans up nothing and
+/// tells nobody.
 fn die(me: Rank) -> ! {
     eprintln!("rank {me} kills itself, on purpose: the others go on");
     fampi::trace::mark("killed by plan", &[]);

@@ -48,7 +48,8 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// SIGKILL, as from a machine that is out of memory: nothing is cleaned up, nobody is told.
+/// Ends this process by SIGKILL, as the system does when memory runs out: it cleans up nothing and
+/// tells nobody.
 fn die(me: Rank) -> ! {
     eprintln!("rank {me} kills itself, on purpose: the others go on");
     fampi::trace::mark("killed by plan", &[]);

@@ -50,7 +50,8 @@ fn advance(comm: &Comm, time: f64, stable: f64) -> Result<Reduced<f64, 2>, Error
     reducing.wait_local(Timeout::Never)
 }
 
-/// Kills this process by SIGKILL, as a machine that is out of memory does: it tells no other rank.
+/// Ends this process by SIGKILL, as the system does when memory runs out: it cleans up nothing and
+/// tells nobody.
 fn die(me: Rank) -> ! {
     eprintln!("rank {me} kills itself, on purpose: the others go on");
     fampi::trace::mark("killed by plan", &[]);

@@ -2,10 +2,15 @@
 //! keeps, which become valid with the commit of a block.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::time::Duration;
 
 use crate::{
     error::Error,
-    protocol::{process::CommKey, redundancy::Redundancy, roster::Roster},
+    protocol::{
+        process::{Address, CommKey},
+        redundancy::Redundancy,
+        roster::Roster,
+    },
     rank::RankSet,
     seam::{
         buffer::AnyBuffer,
@@ -36,6 +41,8 @@ pub(crate) struct Job {
     pub(crate) creating: bool,
     /// The living come together before the next call that makes it.
     pub(crate) meeting: Option<Meeting>,
+    /// The deaths whose causes are not known yet.
+    pub(super) unexplained: Unexplained,
     /// The others have ended their part in the job.
     pub(crate) dismissed: bool,
     /// The blocks that had been started when all living ranks got one error.
@@ -53,6 +60,23 @@ pub(crate) struct Meeting {
     pub(crate) over: bool,
 }
 
+/// Deaths whose causes are not known yet.
+#[derive(Debug, Default)]
+pub(super) struct Unexplained {
+    /// Each with the moment when it became known.
+    pub(super) deaths: Vec<(Address, Duration)>,
+    /// When the platform is asked next.
+    pub(super) next: Duration,
+}
+
+impl Unexplained {
+    /// When the platform is asked next, if it is to be asked.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Duration> {
+        (!self.deaths.is_empty()).then_some(self.next)
+    }
+}
+
 impl Job {
     /// The job of a process that knows no other yet.
     pub(super) fn new(origin: Origin) -> Self {
@@ -67,6 +91,7 @@ impl Job {
             replacement: false,
             creating: false,
             meeting: None,
+            unexplained: Unexplained::default(),
             dismissed: false,
             ended_at: None,
             protected_steps: 0,

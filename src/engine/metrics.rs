@@ -5,9 +5,6 @@
 //! What is counted is rare, or known anyway, so a run without faults pays nothing for it. The
 //! crate's documentation has the table of the events.
 
-use alloc::vec::Vec;
-use core::time::Duration;
-
 use super::job::Job;
 use crate::{
     protocol::process::{Address, BlockKey, CommKey, Communicator, Process, Source},
@@ -28,30 +25,11 @@ pub(super) struct Metrics {
     /// Processes, by their numbers in the job, whose deaths were counted.
     dead: RankSet,
     deaths: u64,
-    /// Those of which it may still be heard how they came.
-    pub(super) unexplained: Unexplained,
-}
-
-/// Deaths of which it may still be heard how they came, each with the moment when it was known.
-#[derive(Debug, Default)]
-pub(super) struct Unexplained {
-    pub(super) deaths: Vec<(Address, Duration)>,
-    /// When the platform is asked next.
-    pub(super) next: Duration,
-}
-
-impl Unexplained {
-    /// When the platform is asked next, if it is to be asked.
-    #[inline]
-    pub(super) fn next(&self) -> Option<Duration> {
-        (!self.deaths.is_empty()).then_some(self.next)
-    }
 }
 
 impl Metrics {
     pub(super) fn new(pulse: Option<Pulse>) -> Self {
-        let (dead, unexplained) = (RankSet::default(), Unexplained::default());
-        Self { pulse, faulty: 0, dead, deaths: 0, unexplained }
+        Self { pulse, faulty: 0, dead: RankSet::default(), deaths: 0 }
     }
 
     /// Counts a death: a process that is in several universes counts once.

@@ -279,7 +279,8 @@ impl Engine {
         self.call(|process, out| process.give_up(key, out));
     }
 
-    /// True for what can be had from its parent again, whoever drops it: the parts of a world.
+    /// True for a part of a world: the application can get it again from its parent after it has
+    /// dropped its handle.
     pub(crate) fn is_kept(&self, key: CommKey) -> bool {
         let is_it =
             |(path, known): &(Vec<u32>, _)| *known == Some(key) && whole_in(path).is_empty();

@@ -34,7 +34,7 @@ impl Engine {
         let testing = awaits.is_none() && !self.blocks.draining.is_empty();
         let look = !testing || turn.is_multiple_of(self.pace.tests_per_turn);
         let mut busy = false;
-        if self.metrics.unexplained.next().is_some() {
+        if self.job.unexplained.next().is_some() {
             self.explain_more();
         }
         if look && let Some(incoming) = self.platform.poll(awaits) {
@@ -196,7 +196,7 @@ impl Engine {
     /// The next moment at which something is due without any news.
     fn next_deadline(&self, end: Option<Duration>, span: Span) -> Option<Duration> {
         let look = (!self.blocks.draining.is_empty()).then_some(self.pace.next_look);
-        let cause = self.metrics.unexplained.next();
+        let cause = self.job.unexplained.next();
         self.blocks.next_deadline(span).into_iter().chain(end).chain(look).chain(cause).min()
     }
 

@@ -40,7 +40,7 @@ impl Deaths {
         }
     }
 
-    /// Adds deaths. Where they cannot be written, nobody learns how they came.
+    /// Adds deaths to the file. If it cannot be written, the ranks report unknown causes.
     pub(super) fn note(&mut self, dead: &[(Process, End)]) {
         let bytes: Vec<u8> = dead.iter().filter_map(record).flatten().collect();
         if self.file.is_none() {
