@@ -71,6 +71,9 @@ fn describe(mpi: &Installation) {
     let flags = launcher::flags(&mpi.facts).join(" ");
     let mender = mpi.mender().map(|file| format!("LD_PRELOAD={} ", shown(&file)));
     println!("launcher    {}{} {flags}", mender.unwrap_or_default(), shown(&mpi.mpirun()));
+    if let Some(daemon) = mpi.mender().and_then(|file| launcher::mended_daemon(&file)) {
+        println!("            and on several nodes {}='{daemon}'", launcher::DAEMONS);
+    }
 }
 
 /// Tries deaths, and looks at all that the checks want to know.

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
@@ -123,9 +123,14 @@ impl<'a> Launcher<'a> {
         // Without it every start of a process pays 0.2 s for hooks that nothing here uses.
         command.env("UCX_MEM_EVENTS", "n");
         if let Some(mender) = self.mpi.mender() {
-            // It loses new processes after deaths; see `ffi/prterun`.
+            // It loses new processes after deaths, and crashes; see `ffi/prterun`.
             let others = env::var("LD_PRELOAD").unwrap_or_default();
             command.env("LD_PRELOAD", format!("{} {others}", mender.display()).trim_end());
+            if env::var_os(DAEMONS).is_none()
+                && let Some(daemon) = mended_daemon(&mender)
+            {
+                command.env(DAEMONS, daemon);
+            }
         }
         if rustix::process::geteuid().is_root() {
             // Containers; Open MPI wants to hear it twice.
@@ -134,6 +139,16 @@ impl<'a> Launcher<'a> {
         }
         command
     }
+}
+
+/// What Open MPI's launcher starts on other nodes is in this variable.
+pub(crate) const DAEMONS: &str = "PRTE_MCA_prte_launch_agent";
+
+/// The daemon that Open MPI's launcher starts on other nodes, with what mends it. The launcher
+/// splits these words at spaces.
+pub(crate) fn mended_daemon(mender: &Path) -> Option<String> {
+    let path = mender.to_str().filter(|path| !path.contains(char::is_whitespace))?;
+    Some(format!("env LD_PRELOAD={path} prted"))
 }
 
 /// The parameters of Open MPI with which ranks survive each other.
@@ -194,6 +209,13 @@ mod tests {
              --mca coll ^han --mca coll_ftagree_era_topology 2 --oversubscribe -n 6 program nx=30"
         );
         assert!(command.get_envs().any(|(name, _)| name == "UCX_MEM_EVENTS"));
+    }
+
+    #[test]
+    fn daemons_on_other_nodes_are_mended_unless_the_path_would_be_split() {
+        let daemon = mended_daemon(Path::new("/a/mender.so"));
+        assert_eq!(daemon.as_deref(), Some("env LD_PRELOAD=/a/mender.so prted"));
+        assert_eq!(mended_daemon(Path::new("/a b/mender.so")), None);
     }
 
     #[test]

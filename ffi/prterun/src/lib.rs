@@ -1,7 +1,7 @@
-//! `libfampi_prterun.so`: preloaded into the launcher of Open MPI 5, it mends what makes new
-//! processes hang after deaths.
+//! `libfampi_prterun.so`: preloaded into the launcher of Open MPI 5, it mends two defects of it,
+//! by which new processes hang after deaths, and the launcher crashes.
 //!
-//! When a process has died, the server of `OpenPMIx` 5 may hear of it from the launcher before the
+//! **New processes are not heard.** When a process has died, the server of `OpenPMIx` 5 may hear of it from the launcher before the
 //! socket to the dead shows its end. It then closes the socket while both events on it are still
 //! registered, and deletes them later. libevent believes meanwhile that the *number* is watched: a
 //! new process whose connection gets the same number is never heard (it stays in `MPI_Init`, and
@@ -14,6 +14,15 @@
 //!  event_add(persistent, fd)   remembered
 //!  event_del, event_free       forgotten
 //!  close(fd)                   what is remembered of fd is deleted first
+//! ```
+//!
+//! **Memory is overwritten.** When old and new processes connect, and one of them has died, no
+//! context identifier comes with the answer. The launcher (`connect_release` in PRRTE 3.0.12) then
+//! makes an array of one `pmix_info_t`, and at the end destructs the second. What lies there is
+//! freed or overwritten, and now and then the launcher crashes, or one of its daemons.
+//!
+//! ```text
+//!  PMIx_Info_create(n)         makes one element more, which is empty: to destruct it does nothing
 //! ```
 //!
 //! **Guarantees.** Only in processes that are called like a launcher anything is done at all; in
@@ -50,8 +59,9 @@ static EVENT_DEL_NOBLOCK: Next = Next::of(c"event_del_noblock");
 static EVENT_FREE: Next = Next::of(c"event_free");
 static EVENT_GET_FD: Next = Next::of(c"event_get_fd");
 static EVENT_GET_EVENTS: Next = Next::of(c"event_get_events");
+static INFO_CREATE: Next = Next::of(c"PMIx_Info_create");
 
-/// A function of libevent behind the one here, looked for once.
+/// A function of another library behind the one here, looked for once.
 struct Next {
     name: &'static CStr,
     found: AtomicUsize,
@@ -74,7 +84,7 @@ impl Next {
             // SAFETY: the name is a C string; looking a name up changes nothing.
             found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
             if found == 0 {
-                // It was called, so it was linked: libevent was taken away.
+                // It was called, so it was linked: its library was taken away.
                 process::abort();
             }
             self.found.store(found, Ordering::Relaxed);
@@ -209,4 +219,18 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
     }
     // SAFETY: as it was called.
     unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
+}
+
+/// `PMIx_Info_create` of `OpenPMIx`, with one element more than was asked for.
+///
+/// # Safety
+///
+/// As that of `OpenPMIx`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PMIx_Info_create(elements: usize) -> *mut c_void {
+    let more = usize::from(elements > 0 && registered().is_some());
+    // SAFETY: its type in OpenPMIx 5.
+    let create = unsafe { INFO_CREATE.get::<unsafe extern "C" fn(usize) -> *mut c_void>() };
+    // SAFETY: any number will do; PMIx_Info_free destructs as many as it is told, and frees all.
+    unsafe { create(elements + more) }
 }

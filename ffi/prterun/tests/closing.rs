@@ -1,4 +1,4 @@
-//! A program that is called like the launcher, with something in the place of libevent.
+//! A program that is called like the launcher, with something in the place of its libraries.
 
 use std::{
     fs,
@@ -45,7 +45,7 @@ fn printed(name: &str) -> String {
 }
 
 #[test]
-fn a_launcher_deletes_what_is_registered_before_it_closes() {
+fn a_launcher_deletes_what_is_registered_before_it_closes_and_has_room_behind_arrays() {
     let text = printed("prterun");
     let mut lines = text.lines();
     let added: Vec<&str> =
@@ -58,6 +58,7 @@ fn a_launcher_deletes_what_is_registered_before_it_closes() {
         format!("deleted {kept}"),
     ];
     assert_eq!(lines.by_ref().take(4).collect::<Vec<_>>(), expected, "{text}");
+    assert_eq!(lines.by_ref().take(2).collect::<Vec<_>>(), ["elements 0", "elements 2"], "{text}");
     let end = lines.next().expect("a last line");
     assert!(end.starts_with("closed, preloaded: ") && end.ends_with("libevents.so"), "{text}");
     assert!(!end.contains("libfampi_prterun"), "nobody else inherits it: {text}");
@@ -66,6 +67,6 @@ fn a_launcher_deletes_what_is_registered_before_it_closes() {
 #[test]
 fn every_other_program_is_left_alone() {
     let text = printed("program");
-    assert!(text.contains("closing\nclosed, preloaded: "), "{text}");
+    assert!(text.contains("closing\nelements 0\nelements 1\nclosed, preloaded: "), "{text}");
     assert!(text.contains("libfampi_prterun"), "{text}");
 }

@@ -1,4 +1,4 @@
-/* In the place of a launcher: closes descriptors on which events are registered. */
+/* In the place of a launcher: closes descriptors with registered events, and makes arrays. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@ struct event {
 int event_add(struct event *event, const void *timeout);
 int event_del(struct event *event);
 void event_free(struct event *event);
+void *PMIx_Info_create(size_t elements);
 
 enum { TIMEOUT = 1, READ = 2, PERSIST = 16 };
 
@@ -41,6 +42,8 @@ int main(void)
   printf("closing\n");
   for (k = 0; k < 4; k++)
     if (close(all[k]->fd) != 0) printf("%d was not open\n", all[k]->fd);
+  PMIx_Info_create(0);
+  PMIx_Info_create(1);
   printf("closed, preloaded: %s\n", getenv("LD_PRELOAD") ? getenv("LD_PRELOAD") : "nothing");
   return status;
 }

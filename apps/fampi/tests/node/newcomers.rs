@@ -68,3 +68,18 @@ fn under_the_launcher_of_open_mpi_the_wait_for_it_is_bounded() {
         is_whole(&minife("mpirun", 0, "kill", 5));
     }
 }
+
+/// Each rank looks at its parent, which is the launcher on the first node, and a daemon elsewhere.
+#[test]
+fn the_launcher_of_open_mpi_and_its_daemons_are_mended() {
+    if has_name_spaces() {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+        tool.args(["run", "--timeout", "60", "--launcher", "mpirun", "--nodes", "2", "-n", "2"]);
+        tool.args(["--", "sh", "-c"]);
+        tool.arg("grep -q libfampi_prterun /proc/$PPID/maps && echo mended || echo not mended");
+        let _alone = alone();
+        let output = tool.stdin(Stdio::null()).output().expect("the tool starts");
+        let lines: Vec<_> = text(&output.stdout).lines().map(str::to_owned).collect();
+        assert_eq!(lines, ["mended", "mended"], "{}", said(&output));
+    }
+}
