@@ -1,9 +1,9 @@
 //! `libfampi_prterun.so`: preloaded into the launcher of Open MPI 5, it mends two defects of it,
 //! by which new processes hang after deaths, and the launcher crashes.
 //!
-//! **New processes are not heard.** When a process has died, the server of `OpenPMIx` 5 may hear of
-//! it from the launcher before the socket to the dead shows its end. It then closes the socket while
-//! both events on it are still registered, and deletes them later. libevent believes meanwhile that
+//! **New processes are not heard.** When a process has died, the server of `OpenPMIx` 5 may hear
+//! of it from the launcher before the socket to the dead shows its end. It then closes the socket
+//! while both events on it are still registered, and deletes them later. libevent believes meanwhile that
 //! the *number* is watched: a new process whose connection gets the same number is never heard (it
 //! stays in `MPI_Init`, and those who launched it in `MPI_Comm_spawn`), and the late deletion ends
 //! the watch over a connection that is not the one meant. Now and then the event fires for what is
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! **Memory is overwritten.** When old and new processes connect, and one of them has died, no
-//! context identifier comes with the answer. The launcher (`connect_release` in PRRTE 3.0.12) then
+//! context identifier comes with the answer. The launcher (`connect_release` in PRRTE 3.0) then
 //! makes an array of one `pmix_info_t`, and at the end destructs the second. What lies there is
 //! freed or overwritten, and now and then the launcher crashes, or one of its daemons.
 //!
