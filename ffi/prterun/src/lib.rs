@@ -3,12 +3,13 @@
 //!
 //! **New processes are not heard.** When a process has died, the server of `OpenPMIx` 5 may hear
 //! of it from the launcher before the socket to the dead shows its end. It then closes the socket
-//! while both events on it are still registered, and deletes them later. libevent believes meanwhile that
-//! the *number* is watched: a new process whose connection gets the same number is never heard (it
-//! stays in `MPI_Init`, and those who launched it in `MPI_Comm_spawn`), and the late deletion ends
-//! the watch over a connection that is not the one meant. Now and then the event fires for what is
-//! freed, and the launcher waits for a lock in memory that is none. `OpenPMIx` deletes before it
-//! closes since September 2026 (pull request 4279), which is in no Open MPI 5 yet.
+//! while both events on it are still registered, and deletes them later. libevent believes
+//! meanwhile that the *number* is watched: a new process whose connection gets the same number is
+//! never heard (it stays in `MPI_Init`, and those who launched it in `MPI_Comm_spawn`), and the
+//! late deletion ends the watch over a connection that is not the one meant. Now and then the
+//! event fires for what is freed, and the launcher waits for a lock in memory that is none.
+//! `OpenPMIx` deletes before it closes since September 2026 (pull request 4279), which is in no
+//! Open MPI 5 yet.
 //!
 //! ```text
 //!  event_add(persistent, fd)   remembered
