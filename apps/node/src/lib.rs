@@ -9,4 +9,5 @@ pub mod daemon;
 mod place;
 mod poll;
 pub mod protocol;
+mod record;
 mod wire;

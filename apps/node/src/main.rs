@@ -1,4 +1,4 @@
-//! `fampi-node`: launches a job, and serves a node of one.
+//! `fampi-node`: launches a job, serves a node of one, and finds one whose console is gone.
 
 use std::process::ExitCode;
 
@@ -18,6 +18,10 @@ struct Arguments {
 enum Command {
     /// Start a program on several processes, print what they print, and end with their status
     Launch(console::Options),
+    /// Print what a job prints whose console is gone, and end with its status
+    Attach(console::attach::Options),
+    /// List the jobs of this user that are known on this host
+    Jobs(console::jobs::Options),
     /// Serve a node of a job; started by `launch`
     Serve(daemon::Options),
 }
@@ -25,6 +29,8 @@ enum Command {
 fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Launch(options) => console::main(&options),
+        Command::Attach(options) => console::attach::main(&options),
+        Command::Jobs(options) => console::jobs::main(&options),
         Command::Serve(options) => daemon::main(&options).map(|()| 0),
     };
     report(ended)

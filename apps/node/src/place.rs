@@ -53,7 +53,7 @@ fn make_below(above: &Path, name: &str) -> Result<PathBuf> {
 
 /// When a process was started, in ticks since the machine was: tells apart two processes that had
 /// one number. Nothing for a process that has ended.
-fn started(process: u32) -> Option<u64> {
+pub(crate) fn started(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program, in parentheses, can hold anything.
     let mut words = stat[stat.rfind(')')? + 1..].split_whitespace();

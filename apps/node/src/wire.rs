@@ -14,6 +14,8 @@ use crate::protocol::message::{decode, encode};
 
 /// How long a machine may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After which the other end of a watched connection is looked for, and between two looks.
+const QUIET: Duration = Duration::from_secs(5);
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
 
@@ -77,6 +79,16 @@ impl Link {
     /// Who is at the other end, once it has proved that.
     pub(crate) fn peer(&self) -> Option<Host> {
         self.channel.peer()
+    }
+
+    /// Lets the system look whether the machine of the other end is there while nothing is sent.
+    pub(crate) fn watch_machine(&self) -> Result<()> {
+        use rustix::net::sockopt;
+        let done = sockopt::set_socket_keepalive(&self.stream, true)
+            .and_then(|()| sockopt::set_tcp_keepidle(&self.stream, QUIET))
+            .and_then(|()| sockopt::set_tcp_keepintvl(&self.stream, QUIET))
+            .and_then(|()| sockopt::set_tcp_keepcnt(&self.stream, 3));
+        done.context("a connection that cannot be watched")
     }
 
     /// Where the other end is.

@@ -1,7 +1,8 @@
 //! Daemons on a simulated network lose nodes and processes at random moments, also while they tell
 //! of something: no request of a living rank stays without an answer, all living daemons know the
 //! same in the end, also of those whom their ranks have met, and each tells its ranks of each death
-//! once.
+//! once. A daemon leaves when it may, without a console: none of the others starts anything after
+//! that, and all leave with one status.
 //!
 //! `FAMPI_SEEDS` says how many runs; a run that fails prints its seed, which repeats it when it is
 //! `FAMPI_SEED`.
@@ -55,6 +56,8 @@ struct Station {
     running: BTreeSet<Process>,
     told: BTreeSet<Process>,
     over: Option<u8>,
+    /// It has left, as all was over, with this status.
+    left: Option<u8>,
     /// Spawned namespaces that processes of this node are to meet, and those that they have met.
     meets: BTreeMap<Ticket, String>,
     met: BTreeSet<String>,
@@ -105,6 +108,7 @@ impl World {
             running: BTreeSet::new(),
             told: BTreeSet::new(),
             over: None,
+            left: None,
             meets: BTreeMap::new(),
             met: BTreeSet::new(),
             ports: BTreeMap::new(),
@@ -176,6 +180,11 @@ impl World {
             Effect::Report(Report::Over(status, _)) => self.stations[at].over = Some(status),
             Effect::Report(Report::Busy) => self.stations[at].over = None,
             Effect::Report(Report::Lost(..)) => {}
+            Effect::Conclude(status, _) => {
+                assert_eq!(self.stations[at].over, Some(status));
+                self.stations[at].left = Some(status);
+                self.lose(at);
+            }
             Effect::Leave => self.lose(at),
         }
     }
@@ -188,6 +197,8 @@ impl World {
 
     /// A namespace is started here; its first process publishes where it is met.
     fn start(&mut self, at: usize, space: &Space) {
+        let left = self.stations.iter().position(|it| it.left.is_some());
+        assert_eq!(left, None, "it has left, and node {at} starts {}", space.name);
         let number: u16 = space.name.rsplit('@').next().expect("a part").parse().expect("a number");
         let name = self.numbers.entry(number).or_insert_with(|| space.name.clone());
         assert_eq!(*name, space.name, "Open MPI would take them for each other");
@@ -410,9 +421,12 @@ impl World {
         }
         (self.losses, self.kills) = (0, 0);
         while self.turn() {}
-        let overs: Vec<Option<u8>> = self.living().map(|(_, it)| it.over).collect();
-        if overs.iter().any(|over| over.is_none() || *over != overs[0]) {
-            return Err(format!("over: {overs:?}"));
+        if let Some((at, station)) = self.living().next() {
+            return Err(format!("node {at} does not leave: over {:?}", station.over));
+        }
+        let left: Vec<u8> = self.stations.iter().filter_map(|it| it.left).collect();
+        if left.is_empty() || left.iter().any(|status| *status != left[0]) {
+            return Err(format!("they leave with {left:?}"));
         }
         Ok(())
     }

@@ -1,12 +1,15 @@
 //! The console: starts the daemons of a job, prints what its processes print, and ends with its
-//! status. It takes no part in what the daemons decide.
+//! status. It takes no part in what the daemons decide, and when it is lost the job goes on: then a
+//! later console takes its place, or files hold what is printed and how the job has ended.
 
+pub mod attach;
 mod hosts;
+pub mod jobs;
 mod listed;
 mod printer;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Child;
@@ -27,6 +30,7 @@ use crate::protocol::channel::CONSOLE;
 use crate::protocol::orders::{MAX_BYTES, Order, Place, Plan, Word};
 use crate::protocol::placement;
 use crate::protocol::space::{Program, Space};
+use crate::record;
 use crate::wire::Link;
 use hosts::{By, HostSlots, KeyFile, Starter, own_address};
 use printer::Printer;
@@ -67,6 +71,12 @@ pub struct Options {
     /// Processors that each host has for this job, where that is not all that it has
     #[arg(long, value_name = "N")]
     cores: Option<u32>,
+    /// End the job after so many seconds, also when this console is gone
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<f64>,
+    /// What has to be put before a command that is to reach the hosts from here, for `attach`
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    reach: String,
     /// Preload this library into the daemons
     #[arg(long, value_name = "FILE")]
     preload: Option<PathBuf>,
@@ -100,13 +110,17 @@ struct Console {
     nodes: Vec<Node>,
     links: BTreeMap<u64, Link>,
     last: u64,
-    printer: Printer,
+    printer: Option<Printer>,
     signal: Arc<AtomicUsize>,
     /// Where others see this host.
     outside: Option<IpAddr>,
     /// What starts daemons on hosts.
     by: By,
     complaint: Option<String>,
+    /// Another console waits for the job.
+    is_refused: bool,
+    /// What was said to the person already.
+    remarks: BTreeSet<String>,
     /// All is over: who is gone now has left.
     is_leaving: bool,
 }
@@ -120,9 +134,11 @@ pub fn main(options: &Options) -> Result<u8> {
     rustix::rand::getrandom(&mut job, rustix::rand::GetRandomFlags::empty())
         .context("the system has no random numbers")?;
     let job = u32::from_le_bytes(job);
-    let mut console = Console::new(options, Secret::new(secret))?;
-    let status = console.run(options, &format!("fampi-{job:08x}@1"));
+    let job = format!("fampi-{job:08x}");
+    let mut console = Console::launching(options, Secret::new(secret))?;
+    let status = console.run(options, &format!("{job}@1"));
     console.conclude();
+    record::forget(&job);
     place::remove_stale();
     status
 }
@@ -144,17 +160,8 @@ impl Options {
 }
 
 impl Console {
-    fn new(options: &Options, secret: Secret) -> Result<Self> {
-        let poll = Poll::new()?;
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot listen")?;
-        listener.set_nonblocking(true).context("cannot listen")?;
-        poll.add(&listener, LISTENER)?;
-        let signal = Arc::new(AtomicUsize::new(0));
-        for number in [SIGINT, SIGTERM, SIGHUP] {
-            let value = number.unsigned_abs() as usize;
-            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)
-                .context("cannot watch for signals")?;
-        }
+    /// The console of a job that is to be launched.
+    fn launching(options: &Options, secret: Secret) -> Result<Self> {
         let node = |host: &HostSlots| Node {
             name: host.name.clone(),
             slots: host.slots,
@@ -166,6 +173,21 @@ impl Console {
             let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
             nodes.push(Node { name, slots: options.processes, ..Node::default() });
         }
+        Self::new(nodes, by, secret, &[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// A console that ends the job at any of these signals.
+    fn new(nodes: Vec<Node>, by: By, secret: Secret, signals: &[i32]) -> Result<Self> {
+        let poll = Poll::new()?;
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot listen")?;
+        listener.set_nonblocking(true).context("cannot listen")?;
+        poll.add(&listener, LISTENER)?;
+        let signal = Arc::new(AtomicUsize::new(0));
+        for number in signals.iter().copied() {
+            let value = number.unsigned_abs() as usize;
+            signal_hook::flag::register_usize(number, Arc::clone(&signal), value)
+                .context("cannot watch for signals")?;
+        }
         Ok(Self {
             poll,
             listener,
@@ -173,11 +195,13 @@ impl Console {
             nodes,
             links: BTreeMap::new(),
             last: LISTENER,
-            printer: Printer::default(),
+            printer: Some(Printer::start()),
             signal,
             outside: None,
             by,
             complaint: None,
+            is_refused: false,
+            remarks: BTreeSet::new(),
             is_leaving: false,
         })
     }
@@ -249,7 +273,9 @@ impl Console {
         let space = Space { name: job.to_owned(), places, spawner: None, port: None, program };
         let environment = settings::environment(&options.mpi, options.language);
         let beat_milliseconds = settings::beat_milliseconds()?;
-        Ok(Plan { nodes, space, beat_milliseconds, environment })
+        let limit_milliseconds = options.limit.map(|seconds| (seconds * 1e3).ceil() as u64);
+        let reach = options.reach.split_whitespace().map(str::to_owned).collect();
+        Ok(Plan { nodes, space, beat_milliseconds, limit_milliseconds, reach, environment })
     }
 
     /// Waits until this holds for all nodes; an error if one of them cannot get there.
@@ -285,8 +311,18 @@ impl Console {
 
     /// Prints and waits until all is over; the exit status.
     fn serve(&mut self) -> Result<u8> {
+        let status = self.wait()?;
+        if status.is_none() {
+            eprintln!("fampi-node: all nodes are lost");
+        }
+        Ok(status.unwrap_or(1))
+    }
+
+    /// Prints and waits until all is over; the exit status, unless all nodes are lost.
+    fn wait(&mut self) -> Result<Option<u8>> {
         let mut asked = 0;
-        while !self.nodes.iter().all(|node| node.is_lost || node.over.is_some()) {
+        let is_over = |node: &Node| node.is_lost || node.over.is_some();
+        while !self.is_refused && !self.nodes.iter().all(is_over) {
             self.turn()?;
             let signal = self.signal.load(Ordering::Relaxed);
             if signal != 0 && asked == 0 {
@@ -303,11 +339,7 @@ impl Console {
         if let Some(why) = overs().find_map(|(_, why)| why.as_ref()) {
             eprintln!("fampi-node: {why}");
         }
-        let status = overs().map(|(status, _)| *status).max();
-        if status.is_none() {
-            eprintln!("fampi-node: all nodes are lost");
-        }
-        Ok(status.unwrap_or(1))
+        Ok(overs().map(|(status, _)| *status).max())
     }
 
     fn turn(&mut self) -> Result<()> {
@@ -323,6 +355,12 @@ impl Console {
                 self.hear(number);
             }
         }
+        for (node, stream, bytes) in self.printer.iter().flat_map(Printer::take_done) {
+            let link = self.nodes[node].link.and_then(|number| self.links.get_mut(&number));
+            if let Some(link) = link {
+                link.send(&Order::Printed(stream, bytes));
+            }
+        }
         for (number, link) in &mut self.links {
             link.flush();
             if let Some(writable) = link.take_change() {
@@ -335,7 +373,8 @@ impl Console {
     fn hear(&mut self, number: u64) {
         let Some(mut link) = self.links.remove(&number) else { return };
         link.read();
-        let at = link.peer().map(|peer| peer.node.0 as usize);
+        let called = self.nodes.iter().position(|node| node.link == Some(number));
+        let at = link.peer().map(|peer| peer.node.0 as usize).or(called);
         let known = at.filter(|at| {
             self.nodes.get(*at).is_some_and(|it| it.link.is_none_or(|link| link == number))
         });
@@ -366,7 +405,19 @@ impl Console {
                 node.address = ip.map(|ip| SocketAddr::new(ip, port));
             }
             Word::Ready => node.is_ready = true,
-            Word::Output(printed) => self.printer.print(printed),
+            Word::Output(printed) => {
+                if let Some(printer) = &self.printer {
+                    printer.print(at, printed);
+                }
+            }
+            Word::Refused => self.is_refused = true,
+            Word::Remark(text) => {
+                let remark = format!("{}: {text}", node.name);
+                if !self.remarks.contains(&remark) {
+                    eprintln!("fampi-node: {remark}");
+                    self.remarks.insert(remark);
+                }
+            }
             Word::Report(Report::Over(status, why)) => node.over = Some((status, why)),
             Word::Report(Report::Busy) => node.over = None,
             Word::Report(Report::Lost(lost, processes)) => {
@@ -396,7 +447,11 @@ impl Console {
         }
         let deadline = Instant::now() + LEAVING;
         while !self.links.is_empty() && Instant::now() < deadline && self.turn().is_ok() {}
-        std::mem::take(&mut self.printer).finish();
+        let was_asked = self.signal.load(Ordering::Relaxed) != 0;
+        if let Some(printer) = self.printer.take() {
+            // Nobody may read it any more.
+            printer.finish(was_asked.then_some(LEAVING));
+        }
         self.links.clear();
         for node in &mut self.nodes {
             // One that was a child of ours has left; an agent that stays is not waited for.

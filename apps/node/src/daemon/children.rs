@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::poll::Poll;
-use crate::protocol::orders::Printed;
+use crate::protocol::orders::{Printed, Stream};
 use crate::protocol::{Process, space::Exit};
 
 /// Between asking a process to end and ending it.
@@ -230,7 +230,7 @@ impl Started {
             Ok(read) => {
                 bytes.truncate(read);
                 let Process { space, rank } = self.process.clone();
-                Some(Printed { space, rank, is_error, bytes })
+                Some(Printed { stream: Stream { space, rank, is_error }, bytes })
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => None,
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use fampi_detector::protocol::{Host, Incarnation, Node, Timing, envelope::Secret};
 
 use crate::poll::Poll;
+use crate::protocol::channel::CONSOLE;
 use crate::protocol::message::{MAX_BYTES, Message};
 use crate::protocol::orders::Place;
 use crate::protocol::patience::{Greatest, MOST_LATE, Patience};
@@ -35,6 +36,15 @@ pub(super) enum Silence {
     Quiet,
     /// Not heard of for so long that it has stopped itself, if it lives.
     Silent,
+}
+
+/// Who has called.
+#[derive(Debug)]
+pub(super) enum Called {
+    /// A node that had no link yet.
+    Node(Node),
+    /// A console.
+    Console(Box<Link>),
 }
 
 #[derive(Debug)]
@@ -68,7 +78,7 @@ pub(super) struct Links {
 }
 
 /// This node in its only life: a daemon that ends does not come back.
-pub(super) const fn host(node: u32) -> Host {
+pub(crate) const fn host(node: u32) -> Host {
     Host { node: Node(node), incarnation: Incarnation(0) }
 }
 
@@ -92,6 +102,11 @@ impl Links {
             late: Greatest::default(),
             refused: 0,
         })
+    }
+
+    /// The secret of the job.
+    pub(super) const fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     /// The port at which others can call.
@@ -164,9 +179,8 @@ impl Links {
         }
     }
 
-    /// Hears one that has called: it may prove that it is a node that has no link yet, which is the
-    /// answer.
-    pub(super) fn hear_caller(&mut self, poll: &Poll, number: u64) -> Result<Option<Node>> {
+    /// Hears one that has called: it may prove that it is a console, or a node without a link yet.
+    pub(super) fn hear_caller(&mut self, poll: &Poll, number: u64) -> Result<Option<Called>> {
         let Some((mut link, since)) = self.callers.remove(&number) else { return Ok(None) };
         link.read();
         let Some(peer) = link.peer() else {
@@ -177,6 +191,10 @@ impl Links {
             }
             return Ok(None);
         };
+        if peer == CONSOLE {
+            poll.remove(&link);
+            return Ok(Some(Called::Console(Box::new(link))));
+        }
         let is_expected = peer.node.0 > self.me.node.0 && !self.neighbours.contains_key(&peer.node);
         if !is_expected {
             self.refused += 1;
@@ -184,7 +202,7 @@ impl Links {
         }
         poll.remove(&link);
         self.join(poll, peer.node, link)?;
-        Ok(Some(peer.node))
+        Ok(Some(Called::Node(peer.node)))
     }
 
     /// What a node has sent, and whether its link has ended after that.

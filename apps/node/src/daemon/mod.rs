@@ -9,12 +9,15 @@
 //! silence                        ─▶ machine      not after a turn that came late
 //! ```
 //!
-//! A daemon ends with its console for now, and its processes end with it, as the kernel sees to.
+//! A daemon that serves a job goes on without its console. Its processes end with it, as the kernel
+//! sees to.
 
 mod children;
+mod console;
 mod deaths;
 mod job;
 mod links;
+mod output;
 mod pmi;
 mod pmix;
 mod ranks;
@@ -26,10 +29,11 @@ use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use fampi_detector::protocol::envelope::Secret;
 
+pub(crate) use links::host;
 pub use runtime::Language;
 
 /// What a daemon is told when it is started.
@@ -75,6 +79,18 @@ pub fn write_secret(secret: &Secret) -> String {
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
+/// The secret that is written so.
+pub(crate) fn parse_secret(text: &str) -> Option<Secret> {
+    let mut secret = [0; DIGITS / 2];
+    if text.len() != DIGITS || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in secret.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(Secret::new(secret))
+}
+
 fn read_secret(path: &Path) -> Result<Secret> {
     let mut text = String::new();
     match File::open(path) {
@@ -82,17 +98,13 @@ fn read_secret(path: &Path) -> Result<Secret> {
         Err(_) => io::stdin().take(DIGITS as u64).read_to_string(&mut text),
     }
     .with_context(|| format!("cannot read {}", path.display()))?;
-    let mut secret = [0; DIGITS / 2];
-    ensure!(
-        text.len() == DIGITS && text.is_ascii(),
-        "{} is not there, and no secret comes on standard input: let the command that starts \
-         daemons hand on its standard input, or set TMPDIR to a folder that all hosts share",
-        path.display()
-    );
-    for (at, byte) in secret.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).context("no secret")?;
-    }
-    Ok(Secret::new(secret))
+    parse_secret(&text).with_context(|| {
+        format!(
+            "{} is not there, and no secret comes on standard input: let the command that starts \
+             daemons hand on its standard input, or set TMPDIR to a folder that all hosts share",
+            path.display()
+        )
+    })
 }
 
 /// Serves until the job is over.

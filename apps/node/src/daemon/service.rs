@@ -10,9 +10,10 @@ use anyhow::{Result, bail};
 use fampi_detector::protocol::{Node, envelope::Secret};
 
 use super::children::Children;
+use super::console::Console;
 use super::deaths::Deaths;
 use super::job::View;
-use super::links::{LISTENER, Links, Silence, host};
+use super::links::{Called, LISTENER, Links, Silence, host};
 use super::pmi::Pmi;
 use super::pmix::Pmix;
 use super::runtime::Runtime;
@@ -21,7 +22,7 @@ use crate::place;
 use crate::poll::Poll;
 use crate::protocol::channel::CONSOLE;
 use crate::protocol::message::Message;
-use crate::protocol::orders::{MAX_BYTES, Order, Place, Plan, Printed, Word};
+use crate::protocol::orders::{MAX_BYTES, Order, Place, Plan, Printed, Stream, Word};
 use crate::protocol::space::{Exit, Space};
 use crate::protocol::{Effect, Effects, Failure, Report, daemon::Daemon};
 use crate::wire::Link;
@@ -29,8 +30,8 @@ use crate::wire::Link;
 /// Numbers of what is waited for; links and processes have others.
 const SERVER: u64 = 0;
 const CONSOLE_LINK: u64 = 1;
-/// While so much waits for the console, what processes print is not read.
-const MOST_UNSENT: usize = 4 << 20;
+/// How long after the time limit of a job it is ended here: the console is to be the first.
+const LATE: Duration = Duration::from_secs(1);
 /// What has to be done is looked for so often.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -50,7 +51,9 @@ enum Stage {
 pub(super) struct Service {
     poll: Poll,
     runtime: Box<dyn Runtime>,
-    console: Link,
+    console: Console,
+    /// Holds the secret while the job starts.
+    key: PathBuf,
     links: Links,
     children: Children,
     stage: Stage,
@@ -60,6 +63,10 @@ pub(super) struct Service {
     cores: u32,
     place: place::Place,
     deaths: Deaths,
+    /// When the job is ended, and after how long that is.
+    limit: Option<(Instant, Duration)>,
+    /// All daemons know that the job is over: its status, and what is to be said.
+    concluded: Option<(u8, Option<String>)>,
     is_over: bool,
 }
 
@@ -79,7 +86,7 @@ impl Service {
             console.read();
             thread::sleep(Duration::from_millis(1));
         }
-        poll.add(&console, CONSOLE_LINK)?;
+        let mut console = Console::new(&poll, console, CONSOLE_LINK)?;
         poll.add(runtime.descriptor(), SERVER)?;
         links.watch(&poll)?;
         console.send(&Word::Here(name, links.port()?));
@@ -88,6 +95,7 @@ impl Service {
             poll,
             runtime,
             console,
+            key: options.key.clone(),
             links,
             children: Children::default(),
             stage: Stage::Waiting,
@@ -96,15 +104,17 @@ impl Service {
             cores: options.cores.unwrap_or(cores),
             deaths: Deaths::new(&place),
             place,
+            limit: None,
+            concluded: None,
             is_over: false,
         })
     }
 
-    /// Serves until the console says that all is over, or is gone.
+    /// Serves until all is over: the console says so, or all daemons know it and there is none.
     pub(super) fn run(mut self) -> Result<()> {
         while !self.is_over {
             if let Err(failure) = self.turn() {
-                self.console.send(&Word::Failed(format!("{failure:#}")));
+                self.console.fail(&format!("{failure:#}"));
                 self.children.kill();
                 bail!(failure);
             }
@@ -127,8 +137,10 @@ impl Service {
                 LISTENER => self.links.accept(&self.poll)?,
                 number if Children::owns(number) => ended.push(number),
                 number if self.links.is_caller(number) => {
-                    if let Some(node) = self.links.hear_caller(&self.poll, number)? {
-                        self.hear(node, &mut out)?;
+                    match self.links.hear_caller(&self.poll, number)? {
+                        Some(Called::Node(node)) => self.hear(node, &mut out)?,
+                        Some(Called::Console(link)) => self.meet(*link, &mut out)?,
+                        None => {}
                     }
                 }
                 number => {
@@ -166,10 +178,9 @@ impl Service {
         Ok(())
     }
 
-    /// Does what the console says; without one the job ends.
+    /// Does what the console says, and goes on without it if it is gone.
     fn obey(&mut self, out: &mut Effects) -> Result<()> {
-        self.console.read();
-        while let Some(order) = self.console.take() {
+        for order in self.console.orders() {
             match order {
                 Order::Plan(plan) => {
                     let period = Duration::from_millis(plan.beat_milliseconds.into());
@@ -178,15 +189,42 @@ impl Service {
                     self.look_around();
                 }
                 Order::Go => self.go(out),
+                Order::Printed(..) => {}
                 Order::End(status) => match &mut self.stage {
-                    Stage::Serving(_, daemon) => daemon.handle_end(status, out),
+                    Stage::Serving(_, daemon) => daemon.handle_end(status, "", out),
                     _ => self.is_over = true,
                 },
-                Order::Leave => self.is_over = true,
+                Order::Leave => {
+                    self.console.leave();
+                    self.is_over = true;
+                }
             }
         }
-        self.is_over |= self.console.is_closed();
+        if self.console.take_loss(&self.poll) && !self.is_over {
+            if !self.console.is_dispensable() {
+                // The console would have removed it.
+                let _ = std::fs::remove_file(&self.key);
+                self.is_over = true;
+            }
+            self.conclude();
+        }
         Ok(())
+    }
+
+    /// Another console has called.
+    fn meet(&mut self, link: Link, out: &mut Effects) -> Result<()> {
+        // The end of the one before may not have been looked at.
+        self.obey(out)?;
+        self.console.admit(&self.poll, link)?;
+        self.obey(out)
+    }
+
+    /// Leaves when all is over and no console is there to say so.
+    fn conclude(&mut self) {
+        if let Some((status, why)) = self.concluded.clone().filter(|_| !self.console.is_there()) {
+            self.console.conclude(status, why);
+            self.is_over = true;
+        }
     }
 
     /// Says that all others are linked, once they are.
@@ -201,6 +239,10 @@ impl Service {
     fn go(&mut self, out: &mut Effects) {
         match std::mem::replace(&mut self.stage, Stage::Waiting) {
             Stage::Meeting(plan) => {
+                self.console.begin(self.me.0, &plan, self.links.secret());
+                let limit = plan.limit_milliseconds.map(Duration::from_millis);
+                let ends = limit.and_then(|limit| Instant::now().checked_add(limit + LATE));
+                self.limit = ends.zip(limit);
                 let rooms = plan.nodes.iter().map(Place::room).collect();
                 let machine = self.runtime.machine(Daemon::new(self.me, rooms));
                 let mut daemon = Box::new(machine);
@@ -245,16 +287,21 @@ impl Service {
                 Silence::Silent => daemon.handle_silence(node, out),
             }
         }
-        self.console.flush();
-        if let Some(writable) = self.console.take_change() {
-            self.poll.set_writable(&self.console, CONSOLE_LINK, writable)?;
+        if let Some((_, limit)) = self.limit.take_if(|(ends, _)| *ends <= now)
+            && self.concluded.is_none()
+            && let Stage::Serving(_, daemon) = &mut self.stage
+        {
+            let why = format!("still running after {} s: ended", limit.as_secs_f64());
+            daemon.handle_end(124, &why, out);
         }
-        self.children.pause(&self.poll, self.console.backlog() > MOST_UNSENT)
+        self.console.feed();
+        self.console.wait(&self.poll)?;
+        self.children.pause(&self.poll, self.console.is_full())
     }
 
     fn print(&mut self, printed: Vec<Printed>) {
         for printed in printed {
-            self.console.send(&Word::Output(printed));
+            self.console.print(printed);
         }
     }
 
@@ -283,7 +330,14 @@ impl Service {
                     if let Report::Lost(node, _) = report {
                         self.links.part(&self.poll, Node(node));
                     }
-                    self.console.send(&Word::Report(report));
+                    // What leaves when all is over is not lost.
+                    if self.concluded.is_none() {
+                        self.console.report(report);
+                    }
+                }
+                Effect::Conclude(status, why) => {
+                    self.concluded = Some((status, why));
+                    self.conclude();
                 }
                 Effect::Leave => {
                     self.children.kill();
@@ -311,9 +365,8 @@ impl Service {
             if let Err(failure) = self.children.start(&self.poll, process.clone(), command) {
                 is_started = false;
                 let bytes = format!("fampi-node: {failure:#}\n").into_bytes();
-                let space = space.name.clone();
-                let printed = Printed { space, rank, is_error: true, bytes };
-                self.console.send(&Word::Output(printed));
+                let stream = Stream { space: space.name.clone(), rank, is_error: true };
+                self.console.print(Printed { stream, bytes });
                 self.runtime.note_end(&process, daemon, out);
                 daemon.handle_exit(&process, Exit::NotStarted, out);
             }

@@ -76,6 +76,12 @@ pub struct Daemon {
     ending: Option<(u8, String)>,
     /// What the person was told last.
     said: Report,
+    /// What this node, and others, have said last of the whole job, and which nodes they knew to be
+    /// lost.
+    said_to_all: (Report, BTreeSet<u32>),
+    others_said: BTreeMap<Node, (Report, BTreeSet<u32>)>,
+    /// All living nodes have said that it is over, and with which status.
+    is_concluded: bool,
     /// All others take this node for lost.
     has_left: bool,
     /// In which the processes of a namespace start MPI together.
@@ -104,6 +110,9 @@ impl Daemon {
             heard: BTreeMap::new(),
             ending: None,
             said: Report::Busy,
+            said_to_all: (Report::Busy, BTreeSet::new()),
+            others_said: BTreeMap::new(),
+            is_concluded: false,
             has_left: false,
             fences: FENCES_OF_THE_START,
         }
@@ -190,8 +199,8 @@ impl Daemon {
     }
 
     /// The person wants the job to end.
-    pub fn handle_end(&mut self, status: u8, out: &mut Effects) {
-        self.tell(Fact::Ending(status, String::new()), out);
+    pub fn handle_end(&mut self, status: u8, why: &str, out: &mut Effects) {
+        self.tell(Fact::Ending(status, why.to_owned()), out);
         self.settle(out);
     }
 
@@ -256,7 +265,7 @@ impl Daemon {
     /// A name for what is spawned next. Open MPI knows a namespace by the number at the end of its
     /// name, of which it takes 16 bits: nodes have different ones, and the launch has 1.
     fn new_name(&mut self) -> Option<String> {
-        let job = self.spaces.iter().next()?.space.name.split('@').next()?.to_owned();
+        let job = self.spaces.iter().next()?.space.job().to_owned();
         let number = 2 + self.members.me().0 + self.spawned * self.rooms.len() as u32;
         self.spawned += 1;
         Some(format!("{job}@{}", u16::try_from(number).ok()?))
@@ -311,6 +320,7 @@ impl Daemon {
                     out.push(Effect::Answer(ticket, Answer::Bytes(data)));
                 }
             }
+            Message::Says(report, lost) => _ = self.others_said.insert(from, (report, lost)),
         }
         self.settle(out);
     }

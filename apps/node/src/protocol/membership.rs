@@ -45,6 +45,11 @@ impl Membership {
         all.filter(|node| *node != self.me && !self.lost.contains(node))
     }
 
+    /// The nodes that are lost.
+    pub fn lost(&self) -> BTreeSet<u32> {
+        self.lost.iter().map(|node| node.0).collect()
+    }
+
     /// A node is lost; false if that is known.
     pub fn note_lost(&mut self, node: Node) -> bool {
         self.lost.insert(node)

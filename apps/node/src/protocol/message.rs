@@ -1,9 +1,11 @@
 //! What daemons send each other, and its bytes.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Failure, Process,
+    Failure, Process, Report,
     collective::Key,
     directory::{Entry, EntryId},
     patience::Beat,
@@ -28,6 +30,8 @@ pub enum Message {
     Ask(u64, Process),
     /// What was asked for under this number.
     Say(u64, Result<Vec<u8>, Failure>),
+    /// What this node says of the whole job, and the nodes that it knows to be lost.
+    Says(Report, BTreeSet<u32>),
 }
 
 /// News with their origin, which counts its own.

@@ -13,7 +13,11 @@
 //! it tells. On each link they stay in order, so those of one origin are learned in their order.
 //!
 //! **Guarantees.** A request of a rank is answered as long as its node lives: whatever it waits for
-//! arrives, or is known to be gone. A process or node that was lost stays so, on all nodes.
+//! arrives, or is known to be gone. A process or node that was lost stays so, on all nodes. When a
+//! daemon leaves, none of the others starts a process any more, and all come to one exit status.
+//!
+//! A job is over for a daemon when all processes that it knows of have ended, and it says so to the
+//! others. Once all that live have said so, each may leave, and no console is needed for that.
 //!
 //! **Assumes** that a link between two living daemons loses nothing and keeps the order, and that
 //! its end tells the end of the other one.
@@ -99,6 +103,9 @@ pub enum Effect {
     Kill(Vec<Process>),
     /// Tell the person who waits for the job.
     Report(Report),
+    /// All daemons that live know that all is over: the exit status, and what is to be said of it.
+    /// Nothing more happens, and a daemon may leave.
+    Conclude(u8, Option<String>),
     /// The others take this node for lost: end its processes, and leave.
     Leave,
 }

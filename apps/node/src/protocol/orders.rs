@@ -6,8 +6,13 @@
 //! daemon ── ready ─────▶ console     it is linked with all others
 //! daemon ◀── go ──────── console
 //! daemon ── output, reports ▶ console
+//! daemon ◀── printed ──── console    so much of the output is not lost with the console
 //! daemon ◀── end, leave ─ console
 //! ```
+//!
+//! When a console is gone another one may call the daemons. It knows the job from its record, and
+//! from then on hears what the first one would: the output that nobody has printed, the losses so
+//! far, and whether all is over.
 
 use std::net::SocketAddr;
 
@@ -31,17 +36,28 @@ pub enum Word {
     Report(Report),
     /// It cannot go on, for this reason.
     Failed(String),
+    /// Another console waits for the job already.
+    Refused,
+    /// A person should know this.
+    Remark(String),
+}
+
+/// What a process prints to.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub struct Stream {
+    /// Its namespace.
+    pub space: String,
+    /// Its rank there.
+    pub rank: u32,
+    /// It is standard error, not output.
+    pub is_error: bool,
 }
 
 /// What a process has printed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Printed {
-    /// Its namespace.
-    pub space: String,
-    /// Its rank there.
-    pub rank: u32,
-    /// On standard error, not output.
-    pub is_error: bool,
+    /// Where.
+    pub stream: Stream,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
@@ -53,6 +69,8 @@ pub enum Order {
     Plan(Box<Plan>),
     /// Start it.
     Go,
+    /// So many more bytes of this have been printed.
+    Printed(Stream, u64),
     /// End it, with this status.
     End(u8),
     /// All is over.
@@ -68,6 +86,10 @@ pub struct Plan {
     pub space: Space,
     /// Milliseconds between signs of life.
     pub beat_milliseconds: u32,
+    /// Milliseconds after which the job is ended, if there is such a limit.
+    pub limit_milliseconds: Option<u64>,
+    /// What has to be put before a command that is to reach the nodes.
+    pub reach: Vec<String>,
     /// Variables that Open MPI needs, for all processes of the job.
     pub environment: Vec<(String, String)>,
 }

@@ -36,6 +36,11 @@ pub struct Program {
 }
 
 impl Space {
+    /// The name of the job that it belongs to.
+    pub fn job(&self) -> &str {
+        self.name.split('@').next().unwrap_or_default()
+    }
+
     /// The node of a rank.
     pub fn node_of(&self, rank: u32) -> Option<Node> {
         self.places.get(rank as usize).copied().map(Node)

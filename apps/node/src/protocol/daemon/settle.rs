@@ -1,8 +1,13 @@
 //! What can be answered, told or ended now: looked at after each turn.
 
+use std::collections::BTreeSet;
+
 use super::super::{
-    ALL, Answer, Effect, Effects, Failure, Report, collective::Kind, directory::EntryId,
-    message::Fact, space::End,
+    ALL, Answer, Effect, Effects, Failure, Node, Report,
+    collective::Kind,
+    directory::EntryId,
+    message::{Fact, Message},
+    space::End,
 };
 use super::{Daemon, Pending};
 
@@ -116,6 +121,39 @@ impl Daemon {
         if self.said != said {
             self.said = said.clone();
             out.push(Effect::Report(said));
+        }
+        self.settle_conclusion(out);
+    }
+
+    /// Concludes once all living nodes have said that all is over, with one status, and that they
+    /// know of the same losses.
+    ///
+    /// A spawn that is in flight cannot come after that. Who asks for one lives on the node that
+    /// tells of it, which tells of its end later: whoever knows of the end knows of what was
+    /// spawned. If that node was lost instead, some may have heard of the spawn and others not
+    /// yet. But who has heard of it passes it on before it says that all is over for it, and links
+    /// keep the order; and who has heard of the loss takes nothing from the lost any more. So
+    /// nobody still has news of a spawn when all have said that all is over.
+    ///
+    /// How the processes of a lost node have ended, and why the job ends, may have reached only
+    /// some, too, and decides the status. Who knows more says something else until all know it, and
+    /// who has not heard of the loss yet may still hear more of the lost.
+    fn settle_conclusion(&mut self, out: &mut Effects) {
+        let lost = if self.said == Report::Busy { BTreeSet::new() } else { self.members.lost() };
+        let says = (self.said.clone(), lost);
+        if self.said_to_all != says {
+            self.said_to_all = says.clone();
+            for node in self.members.others() {
+                out.push(Effect::Send(node, Message::Says(says.0.clone(), says.1.clone())));
+            }
+        }
+        let agrees = |node: Node| self.others_said.get(&node) == Some(&says);
+        if self.is_concluded || !self.members.others().all(agrees) {
+            return;
+        }
+        if let Report::Over(status, why) = says.0 {
+            self.is_concluded = true;
+            out.push(Effect::Conclude(status, why));
         }
     }
 }
