@@ -5,8 +5,12 @@
 //!    │                                               tool can write to:
 //!    ├─ "4711 98765"  session 4711 is about to launch; its leader began at tick 98765
 //!    ├─ "over"        it is clean: the guard leaves and touches nothing
-//!    └─ end of file   without "over": the tool is gone, so session 4711 is ended
+//!    ├─ "failed"      the tool cannot go on: session 4711 is ended
+//!    └─ end of file   without that: the tool is gone, so session 4711 is ended
 //! ```
+//!
+//! A session that outlives the tool is not ended when the tool is gone: the guard waits for its
+//! end. In each case it removes what the tool has made for that session.
 //!
 //! **Guarantees.** The kernel closes the pipe however the tool dies, so nothing can keep the guard
 //! from hearing of it. A process is only ever ended as a member of the announced session: should
@@ -16,6 +20,7 @@
 //! is the request to end that the kernel sends to the launcher.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, Write};
 use std::os::unix::process::CommandExt;
@@ -26,11 +31,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::nodes;
 use crate::processes::{self, Process};
 
 /// How the tool starts itself to be the guard.
 const GUARD: &str = "__guard";
 const OVER: &str = "over";
+const FAILED: &str = "failed";
+/// How it is told that the session outlives the tool, and of name spaces that are to be removed.
+const OUTLIVES: &str = "--outlives";
+const SPACE: &str = "--space=";
+/// How often it looks whether such a session is over.
+const WAIT_PERIOD: Duration = Duration::from_millis(100);
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// Between asking a launcher to end and ending it.
 pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(5);
@@ -40,18 +52,23 @@ pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(5);
 pub(crate) struct Guard {
     process: Child,
     orders: Option<ChildStdin>,
+    /// It stays when this is dropped.
+    stays: bool,
 }
 
 impl Guard {
-    /// Starts a guard that also removes these folders when the tool is gone.
-    pub(crate) fn start(leftovers: &[&Path]) -> Result<Self> {
+    /// Starts a guard that also removes these folders and name spaces when the tool is gone, after
+    /// the end of a session that outlives the tool.
+    pub(crate) fn start(leftovers: &[&Path], spaces: &[String], outlives: bool) -> Result<Self> {
         let mut guard = Command::new(tool());
-        guard.arg0("fampi").arg(GUARD).args(leftovers).process_group(0);
+        guard.arg0("fampi").arg(GUARD).args(outlives.then_some(OUTLIVES));
+        guard.args(spaces.iter().map(|name| format!("{SPACE}{name}")));
+        guard.args(leftovers).process_group(0);
         // It must not hold what others wait to see closed.
         guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = guard.spawn().context("cannot start this tool a second time")?;
         let orders = process.stdin.take();
-        Ok(Self { process, orders })
+        Ok(Self { process, orders, stays: false })
     }
 
     /// From now on the end of the tool is the end of the session that this process leads.
@@ -64,6 +81,12 @@ impl Guard {
     pub(crate) fn dismiss(mut self) {
         // A guard that another process has ended has nothing to do either.
         let _ = self.tell(OVER);
+        self.orders = None;
+    }
+
+    /// The session goes on, and is the guard's alone from now on.
+    pub(crate) fn leave(mut self) {
+        self.stays = true;
     }
 
     fn tell(&mut self, order: &str) -> io::Result<()> {
@@ -75,6 +98,11 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        // A guard that is gone has nothing to do.
+        let _ = self.orders.is_some().then(|| self.tell(FAILED));
         self.orders = None;
         let _ = self.process.wait();
     }
@@ -95,17 +123,36 @@ pub(crate) fn stand_if_asked() -> bool {
     }
     let mut orders = io::stdin().lock().lines().map_while(Result::ok);
     let watched = orders.next();
-    if orders.next().is_some_and(|order| order == OVER) {
+    let last = orders.next();
+    if last.as_ref().is_some_and(|order| order == OVER) {
         return true;
     }
+    let left: Vec<OsString> = arguments.collect();
+    let outlives = last.is_none() && left.iter().any(|word| word == OUTLIVES);
     let numbers = watched.as_deref().and_then(|numbers| numbers.split_once(' '));
     if let Some((Ok(session), Ok(started))) = numbers.map(|(s, t)| (s.parse(), t.parse())) {
-        end(session, started);
+        if outlives {
+            wait(session, started);
+        } else {
+            end(session, started);
+        }
     }
-    for folder in arguments {
-        let _ = fs::remove_dir_all(folder);
+    for word in left.iter().filter(|word| *word != OUTLIVES) {
+        match word.to_str().and_then(|word| word.strip_prefix(SPACE)) {
+            Some(name) => nodes::remove_space(name),
+            None => _ = fs::remove_dir_all(word),
+        }
     }
     true
+}
+
+/// Waits until no process is left of a session.
+fn wait(session: i32, started: u64) {
+    // The number of one that is over may lead another one.
+    let is_it = || Process::find(session).is_none_or(|leader| leader.started == started);
+    while is_it() && !processes::of_session(session).is_empty() {
+        thread::sleep(WAIT_PERIOD);
+    }
 }
 
 /// Ends a session whose tool is gone. The kernel has asked the launcher to end its ranks, which

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! **Guarantees.** Every process that a command launches has ended when the command ends, and soon
-//! after the tool itself was killed; only those are ever signalled. On standard output, what a
+//! after the tool itself was killed, but for jobs of `run --launcher node`, which go on when the
+//! tool or the launcher is killed; only those are ever signalled. On standard output, what a
 //! program prints stays alone.
 
 #![forbid(unsafe_code)]
@@ -35,6 +36,7 @@ mod figure2;
 mod guard;
 mod install;
 mod installation;
+mod job;
 mod launcher;
 mod library;
 mod manual;
@@ -92,6 +94,11 @@ enum Command {
     Env(project::EnvOptions),
     /// Run a program, or one of our applications or examples by its name, on several ranks
     Run(run::Options),
+    /// List the jobs of `run --launcher node` on this host: those that run, and those that have
+    /// ended without a console
+    Jobs(job::Listing),
+    /// Wait for such a job whose console is gone: print what it prints, and end with its status
+    Attach(job::Attachment),
     /// Go on with a job that ended as a whole, from the newest checkpoint in a folder
     Restart(restart::Options),
     /// Lose a process in the middle of a solve, recover, and compare with the failure-free run
@@ -156,6 +163,8 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Doctor => doctor::main(&workspace),
         Command::Install(options) => install::main(&workspace, &options),
         Command::Run(options) => run::main(&workspace, &options),
+        Command::Jobs(options) => job::list(&workspace, &options),
+        Command::Attach(options) => job::attach(&workspace, &options),
         Command::Restart(options) => restart::main(&workspace, options),
         Command::Demo(options) => demo::main(&workspace, &options),
         Command::Test(options) => test::main(&workspace, &options),
@@ -192,6 +201,9 @@ mod tests {
             "figure2",
             "timeline",
             "top",
+            "jobs",
+            "--remove",
+            "attach",
             "--once",
             "commit",
             "detect",

@@ -98,12 +98,22 @@ impl Nodes {
             (slots > 0).then(|| format!("{name}:{slots}"))
         });
         let mut words = vec!["--hosts".to_owned(), hosts.collect::<Vec<_>>().join(",")];
-        if let Self::Spaces(_) = self {
+        if let Self::Spaces(spaces) = self {
             let tool = env::current_exe().context("cannot find this tool")?;
             words.push("--agent".to_owned());
             words.push(format!("{} {AGENT}{number}", tool.display()));
+            words.push("--reach".to_owned());
+            words.push(format!("ip netns exec {}", spaces.switch));
         }
         Ok(words)
+    }
+
+    /// The name spaces that were made.
+    pub(crate) fn spaces(&self) -> Vec<String> {
+        match self {
+            Self::Hosts(_) => Vec::new(),
+            Self::Spaces(spaces) => spaces.names.iter().chain([&spaces.switch]).cloned().collect(),
+        }
     }
 
     /// The command, started where all nodes can be reached: it outlives each of them.
@@ -181,11 +191,16 @@ impl Spaces {
 impl Drop for Spaces {
     fn drop(&mut self) {
         for name in self.names.iter().chain([&self.switch]) {
-            end_all(name);
-            let _ = ip(&["netns", "delete", name]);
-            let _ = fs::remove_dir_all(folder(name));
+            remove_space(name);
         }
     }
+}
+
+/// Removes a name space, with all that runs in it.
+pub(crate) fn remove_space(name: &str) {
+    end_all(name);
+    let _ = ip(&["netns", "delete", name]);
+    let _ = fs::remove_dir_all(folder(name));
 }
 
 /// What a name space sees as `/etc`, as far as it has its own.

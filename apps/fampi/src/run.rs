@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -26,11 +27,18 @@ use crate::workspace::Workspace;
 /// Where Slurm names the hosts of an allocation.
 const ALLOCATED: &str = "SLURM_JOB_NODELIST";
 
+/// What is said when the launcher was killed and its job was not.
+const GOES_ON: &str = "fampi: the console was killed, and the job goes on without it: `cargo fampi \
+                       attach` waits for it, `cargo fampi jobs` tells how it ended";
+
 #[derive(Args)]
 #[command(after_help = "\
 Exit status: 0 only if ranks have finished in order and exited with 0, whoever died before, or, of a
 program that does not use fampi, if the launcher says so and no --kill has been carried out. 124 at
-the time limit. Otherwise a status that a rank or the launcher has ended with, or 1.")]
+the time limit. Otherwise a status that a rank or the launcher has ended with, or 1.
+
+With --launcher node a job goes on when this tool is killed by SIGKILL, or lost with its host: see
+`fampi jobs` and `fampi attach`.")]
 pub(crate) struct Options {
     /// Ranks that take part from the beginning
     #[arg(short = 'n', long, value_name = "N", value_parser = launcher::ranks,
@@ -175,6 +183,36 @@ impl Options {
         self.launcher_flags.is_empty() && !has_hosts && !is_allocated
     }
 
+    /// Flags of the launcher; ours is also told the time that is left for the job.
+    fn flags(
+        &self,
+        nodes: Option<&Nodes>,
+        processes: u32,
+        limit: Option<Duration>,
+    ) -> Result<Vec<String>> {
+        let mut flags = self.launcher_flags.clone();
+        match nodes {
+            Some(nodes) if self.launcher() == Kind::Node => {
+                flags.extend(nodes.own_arguments(processes)?);
+            }
+            Some(nodes) => flags.extend(nodes.arguments(processes, true)?),
+            None => flags.extend(self.host_arguments()),
+        }
+        if let Some(limit) = limit {
+            flags.extend(["--limit".to_owned(), limit.as_secs_f64().to_string()]);
+        }
+        Ok(flags)
+    }
+
+    /// What ranks are told by variables.
+    fn tell(&self, command: &mut Command) {
+        command.env("FAMPI_SPARES", self.spares.to_string());
+        command.envs(plan::for_application(&self.kills).map(|plan| ("FAMPI_KILL", plan)));
+        command.envs(self.checkpoints.variables());
+        command.envs(self.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
+        command.envs(self.diagnosis.iter().map(|schedule| ("FAMPI_DIAGNOSIS", schedule)));
+    }
+
     /// What our own launcher is told of the hosts.
     fn host_arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
@@ -210,38 +248,38 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 
     let node = (options.launcher() == Kind::Node).then(|| build(Program::node())).transpose()?;
     let nodes = options.nodes.map(|number| Nodes::new(number, &[])).transpose()?;
-    let mut flags = options.launcher_flags.clone();
-    match &nodes {
-        Some(nodes) if node.is_some() => flags.extend(nodes.own_arguments(processes)?),
-        Some(nodes) => flags.extend(nodes.arguments(processes, true)?),
-        None => flags.extend(options.host_arguments()),
-    }
+    let flags = options.flags(nodes.as_ref(), processes, node.as_ref().and_then(|_| left()))?;
     let launcher = Launcher::with(&mpi, &flags).by(node.clone());
     let program = built.as_ref().map_or(word.as_os_str(), |file| file.as_os_str());
     let mut command = launcher.command(processes, program);
     command.args(arguments);
-    command.env("FAMPI_SPARES", options.spares.to_string());
     command.env(status::VARIABLE, reports.path());
-    command.envs(plan::for_application(&options.kills).map(|plan| ("FAMPI_KILL", plan)));
-    command.envs(options.checkpoints.variables());
+    options.tell(&mut command);
     command.envs(observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
-    command.envs(options.hung.map(|limit| ("FAMPI_HUNG_SECONDS", limit.to_string())));
-    command.envs(options.diagnosis.iter().map(|schedule| ("FAMPI_DIAGNOSIS", schedule)));
     command.env(trace::VARIABLE, trace.path());
     // Deaths and recoveries are told after each run; only a trace has all blocks, which cost.
     command.env(trace::BLOCKS, if target.is_some() { "on" } else { "off" });
     if let Some(nodes) = &nodes {
         command = if node.is_some() { nodes.beside(command) } else { nodes.first(command) };
     }
+    let spaces = nodes.as_ref().map(Nodes::spaces).unwrap_or_default();
     let leftovers: [&Path; 2] = [reports.path(), trace.path()];
     let script = Script {
         ranks: Some(processes),
         timeout: left(),
         kills: &options.kills,
         leftovers: &leftovers,
+        spaces: &spaces,
+        outlives: node.is_some(),
         ..Script::default()
     };
     let finished = session::run(&command, script)?;
+    if finished.goes_on {
+        // The job uses them, and the guard removes them after its end.
+        std::mem::forget((nodes, reports, trace));
+        eprintln!("{GOES_ON}");
+        return Ok(finished.end.status());
+    }
 
     let merged = target.map_or(Ok(()), |target| trace::conclude(trace.path(), &target));
     let recording = Recording::of_folder(trace.path()).ok().flatten();

@@ -9,6 +9,8 @@
 //!    └─ at the end: whatever still runs in that session is ended, by its number
 //! ```
 //!
+//! A launcher whose ranks outlive it is killed with the tool, and its ranks go on; all else holds.
+//!
 //! **Guarantees.** The launcher is reaped only after its session has been cleaned, so its number,
 //! which is the session's, cannot belong to another one while we look for members. There is no
 //! moment at which the end of the tool, however it comes, leaves a session without an end.
@@ -36,6 +38,9 @@ use crate::stderr_filter;
 
 /// How the tool starts itself to become the leader of a session.
 const LEADER: &str = "__session";
+/// How a launcher is marked whose ranks outlive it, and how one whose ranks do not.
+const OUTLIVES: &str = "outlives";
+const ENDS_ALL: &str = "ends-all";
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// How long a launcher may go on alone.
 const ALONE: Duration = Duration::from_secs(10);
@@ -60,6 +65,11 @@ pub(crate) struct Script<'a> {
     pub(crate) errors: Option<File>,
     /// Folders of the tool, to be removed should it be killed.
     pub(crate) leftovers: &'a [&'a Path],
+    /// Name spaces of the tool, to be removed should it be killed.
+    pub(crate) spaces: &'a [String],
+    /// What was launched goes on when the tool or the launcher is killed: then nothing of it is
+    /// ended, and what the tool has made for it is removed after its end.
+    pub(crate) outlives: bool,
 }
 
 /// How a launcher ended.
@@ -95,6 +105,9 @@ impl End {
 pub(crate) struct Finished {
     pub(crate) end: End,
     pub(crate) lines: Vec<String>,
+    /// The launcher was killed, and what it has started goes on: all that it uses is in the care of
+    /// the guard.
+    pub(crate) goes_on: bool,
     /// The numbers of the processes that were still there when their launcher had ended.
     pub(crate) outlived: Vec<i32>,
     /// How many ranks were killed by us, as the script says.
@@ -111,12 +124,14 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
         return None;
     }
     let tool = arguments.next()?;
+    let outlives = arguments.next()? == OUTLIVES;
     let program = arguments.next()?;
     if let Err(error) = rustix::process::setsid() {
         return Some(anyhow::Error::new(error).context("cannot make a session"));
     }
     // Until the guard knows of this session the end of the tool is its end, too; afterwards it is
-    // the launcher's turn to end its ranks, which the guard watches.
+    // the launcher's turn to end its ranks, which the guard watches. One whose ranks outlive it
+    // must not hear of the end of the tool first: it would end them.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     // Killed already: this session would never be looked after.
@@ -126,7 +141,9 @@ pub(crate) fn become_leader_if_asked() -> Option<anyhow::Error> {
     }
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
     #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    if !outlives {
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    }
     let failure = Command::new(&program).args(arguments).exec();
     Some(anyhow::Error::new(failure).context(format!("cannot start {}", program.display())))
 }
@@ -137,14 +154,14 @@ pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished>
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
     let folder = tempfile::Builder::new().prefix("fampi-launch-").tempdir();
     let folder = folder.context("cannot make a temporary folder")?;
-    let mut leader = leader_of(command);
+    let mut leader = leader_of(command, script.outlives);
     leader.env(LAUNCHERS_FOLDER, folder.path());
     if script.collect {
         leader.stdout(Stdio::piped());
     }
     leader.stderr(script.errors.take().map_or_else(Stdio::piped, Stdio::from));
     let leftovers: Vec<_> = script.leftovers.iter().copied().chain([folder.path()]).collect();
-    let mut guard = Guard::start(&leftovers)?;
+    let mut guard = Guard::start(&leftovers, script.spaces, script.outlives)?;
     let mut child = leader.spawn().context("cannot start this tool a second time")?;
     let begun = Instant::now();
     let reader = child.stdout.take().map(|output| collect_lines(BufReader::new(output)));
@@ -153,13 +170,29 @@ pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished>
     let session = child.id() as i32;
     release(session, &mut guard)?;
     let Supervised { ended, killed, took } = supervise(session, begun, &script, &mut signals);
-    let outlived = processes::of_session(session).iter().map(|process| process.pid).collect();
+    let outlived: Vec<i32> =
+        processes::of_session(session).iter().map(|process| process.pid).collect();
+    let was_killed = ended.is_none() && is_killed(session);
+    if script.outlives && was_killed && !outlived.is_empty() {
+        guard.leave();
+        let _ = folder.keep();
+        let end = conclude(&mut child, ended)?;
+        return Ok(Finished { end, lines: Vec::new(), goes_on: true, outlived, killed, took });
+    }
     guard::end_what_is_left(session);
     guard.dismiss();
     let end = conclude(&mut child, ended)?;
     errors.and_then(result_of);
     let lines = reader.and_then(result_of).unwrap_or_default();
-    Ok(Finished { end, lines, outlived, killed, took })
+    Ok(Finished { end, lines, goes_on: false, outlived, killed, took })
+}
+
+/// True for a child of ours that has ended by SIGKILL.
+fn is_killed(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return false };
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = rustix::process::waitid(WaitId::Pid(pid), look).ok().flatten();
+    status.and_then(|status| status.terminating_signal()) == Some(Signal::KILL.as_raw())
 }
 
 /// Waits until the leader has made its session, tells the guard, and lets the leader go on.
@@ -186,9 +219,10 @@ fn result_of<T>(reader: JoinHandle<T>) -> Option<T> {
 }
 
 /// The tool itself, told to become what `command` says in a session of its own.
-fn leader_of(command: &Command) -> Command {
+fn leader_of(command: &Command, outlives: bool) -> Command {
     let mut leader = Command::new(guard::tool());
     leader.arg(LEADER).arg(std::process::id().to_string());
+    leader.arg(if outlives { OUTLIVES } else { ENDS_ALL });
     leader.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {

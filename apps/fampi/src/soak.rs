@@ -331,6 +331,7 @@ impl Soak<'_> {
             has_begun: Some(&has_begun),
             errors: Some(errors.try_clone().context("cannot use a temporary file")?),
             leftovers: &[reports.path()],
+            ..Script::default()
         };
         let finished = session::run(&command, script)?;
         let mut text = Vec::new();

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fampi_kit::processes::{sleeps, wait_until};
 
@@ -56,13 +58,28 @@ fn a_time_limit_and_a_signal_end_every_process() {
 }
 
 #[test]
-fn the_end_of_the_tool_itself_is_the_end_of_its_ranks() {
-    let mut tool = fampi(&["-n", "2", "--", "sleep", "1000.3125"]);
-    let mut tool = tool.stderr(Stdio::null()).spawn().expect("the tool starts");
-    wait_until("the ranks run", || sleeps("1000.3125"));
-    tool.kill().expect("killed");
-    tool.wait().expect("waited for");
-    wait_until("all are gone", || !sleeps("1000.3125"));
+fn a_signal_ends_a_job_whose_output_nobody_reads() {
+    let mut tool = fampi(&["-n", "1", "--", "yes", "1000.5625"]);
+    tool.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut tool = tool.spawn().expect("the tool starts");
+    let runs = || processes_with_words("yes\x001000.5625\x00");
+    wait_until("the rank runs", runs);
+    // The console has more to print than the pipe takes.
+    thread::sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    let asked = Command::new("kill").args(["-INT", &tool.id().to_string()]).status();
+    assert!(asked.expect("kill starts").success());
+    assert_eq!(tool.wait().expect("waited for").code(), Some(130));
+    assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
+    assert!(!runs());
+    assert_eq!(stale_folders(), [""; 0]);
+}
+
+/// Whether a process was started by these words.
+fn processes_with_words(words: &str) -> bool {
+    let processes = fs::read_dir("/proc").expect("Linux").flatten();
+    let lines = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
+    lines.into_iter().any(|line| line == words.as_bytes())
 }
 
 /// An executable script in a folder.

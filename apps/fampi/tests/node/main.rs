@@ -1,6 +1,8 @@
-//! The launcher of our own: jobs that lose nodes and processes, launches that cannot succeed, and
-//! that nothing is left of either. Nodes are name spaces of this machine, which take root.
+//! The launcher of our own: jobs that lose nodes, processes and their console, launches that
+//! cannot succeed, and that nothing is left of any. Nodes are name spaces of this machine, which
+//! take root.
 
+mod alone;
 mod causes;
 mod ends;
 mod loss;
@@ -15,6 +17,7 @@ use std::process::{Command, Output, Stdio};
 fn fampi(options: &[&str]) -> Command {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
     tool.args(["run", "--launcher", "node", "--timeout", "60"]).args(options);
+    tool.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
     tool.stdin(Stdio::null());
     tool
 }

@@ -26,6 +26,12 @@ pub(crate) enum What {
     Ranks,
 }
 
+/// Sends a signal to processes; some may have ended.
+pub(crate) fn signal(signal: &str, pids: &[String]) {
+    let sent = Command::new("kill").arg(signal).args(pids).stderr(Stdio::null()).status();
+    sent.expect("kill");
+}
+
 /// Waits until no other job runs.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -142,7 +148,10 @@ impl Job {
 }
 
 /// What was read up to the end of a line, and true for the one that was looked for.
-fn read_to(pipe: &mut impl Read, is_last: impl Fn(&str) -> bool) -> (String, bool) {
+pub(crate) fn read_to(
+    pipe: &mut impl Read,
+    mut is_last: impl FnMut(&str) -> bool,
+) -> (String, bool) {
     // Nothing is read beyond that line.
     let mut lines = BufReader::with_capacity(1, pipe);
     let mut read = String::new();
@@ -162,7 +171,7 @@ fn is_daemon(pid: &str) -> bool {
     name.trim() == "fampi-node" && serves
 }
 
-fn is_stopped(pid: &str) -> bool {
+pub(crate) fn is_stopped(pid: &str) -> bool {
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
 }
