@@ -38,8 +38,9 @@ use crate::processes::{self, Process};
 const GUARD: &str = "__guard";
 const OVER: &str = "over";
 const FAILED: &str = "failed";
-/// How it is told that the session outlives the tool, and of name spaces that are to be removed.
-const OUTLIVES: &str = "--outlives";
+/// How it is told of the launcher of a session that outlives the tool, and of name spaces that are
+/// to be removed.
+const OUTLIVED: &str = "--outlived=";
 const SPACE: &str = "--space=";
 /// How often it looks whether such a session is over.
 const WAIT_PERIOD: Duration = Duration::from_millis(100);
@@ -59,9 +60,14 @@ pub(crate) struct Guard {
 impl Guard {
     /// Starts a guard that also removes these folders and name spaces when the tool is gone, after
     /// the end of a session that outlives the tool.
-    pub(crate) fn start(leftovers: &[&Path], spaces: &[String], outlives: bool) -> Result<Self> {
+    pub(crate) fn start(
+        leftovers: &[&Path],
+        spaces: &[String],
+        outlived: Option<&Path>,
+    ) -> Result<Self> {
         let mut guard = Command::new(tool());
-        guard.arg0("fampi").arg(GUARD).args(outlives.then_some(OUTLIVES));
+        guard.arg0("fampi").arg(GUARD);
+        guard.args(outlived.map(|launcher| format!("{OUTLIVED}{}", launcher.display())));
         guard.args(spaces.iter().map(|name| format!("{SPACE}{name}")));
         guard.args(leftovers).process_group(0);
         // It must not hold what others wait to see closed.
@@ -127,21 +133,27 @@ pub(crate) fn stand_if_asked() -> bool {
     if last.as_ref().is_some_and(|order| order == OVER) {
         return true;
     }
-    let left: Vec<OsString> = arguments.collect();
-    let outlives = last.is_none() && left.iter().any(|word| word == OUTLIVES);
+    let mut left: Vec<OsString> = arguments.collect();
+    let outlived = left.iter().find_map(|word| word.to_str()?.strip_prefix(OUTLIVED));
+    let outlived = outlived.filter(|_| last.is_none()).map(PathBuf::from);
+    left.retain(|word| !word.to_string_lossy().starts_with(OUTLIVED));
     let numbers = watched.as_deref().and_then(|numbers| numbers.split_once(' '));
     if let Some((Ok(session), Ok(started))) = numbers.map(|(s, t)| (s.parse(), t.parse())) {
-        if outlives {
+        if outlived.is_some() {
             wait(session, started);
         } else {
             end(session, started);
         }
     }
-    for word in left.iter().filter(|word| *word != OUTLIVES) {
+    for word in &left {
         match word.to_str().and_then(|word| word.strip_prefix(SPACE)) {
             Some(name) => nodes::remove_space(name),
             None => _ = fs::remove_dir_all(word),
         }
+    }
+    if let Some(launcher) = outlived {
+        // It looks for what killed processes have left.
+        let _ = Command::new(launcher).arg("jobs").stdout(Stdio::null()).status();
     }
     true
 }

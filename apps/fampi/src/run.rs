@@ -270,7 +270,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         kills: &options.kills,
         leftovers: &leftovers,
         spaces: &spaces,
-        outlives: node.is_some(),
+        outlived: node.as_deref(),
         ..Script::default()
     };
     let finished = session::run(&command, script)?;

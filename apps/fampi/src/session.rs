@@ -67,9 +67,10 @@ pub(crate) struct Script<'a> {
     pub(crate) leftovers: &'a [&'a Path],
     /// Name spaces of the tool, to be removed should it be killed.
     pub(crate) spaces: &'a [String],
-    /// What was launched goes on when the tool or the launcher is killed: then nothing of it is
-    /// ended, and what the tool has made for it is removed after its end.
-    pub(crate) outlives: bool,
+    /// A launcher without which goes on what it has launched, also when the tool is killed: then
+    /// nothing of it is ended, and what the tool has made for it is removed after its end. The
+    /// launcher is called once more after that, to remove what killed processes have left.
+    pub(crate) outlived: Option<&'a Path>,
 }
 
 /// How a launcher ended.
@@ -154,14 +155,14 @@ pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished>
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
     let folder = tempfile::Builder::new().prefix("fampi-launch-").tempdir();
     let folder = folder.context("cannot make a temporary folder")?;
-    let mut leader = leader_of(command, script.outlives);
+    let mut leader = leader_of(command, script.outlived.is_some());
     leader.env(LAUNCHERS_FOLDER, folder.path());
     if script.collect {
         leader.stdout(Stdio::piped());
     }
     leader.stderr(script.errors.take().map_or_else(Stdio::piped, Stdio::from));
     let leftovers: Vec<_> = script.leftovers.iter().copied().chain([folder.path()]).collect();
-    let mut guard = Guard::start(&leftovers, script.spaces, script.outlives)?;
+    let mut guard = Guard::start(&leftovers, script.spaces, script.outlived)?;
     let mut child = leader.spawn().context("cannot start this tool a second time")?;
     let begun = Instant::now();
     let reader = child.stdout.take().map(|output| collect_lines(BufReader::new(output)));
@@ -173,7 +174,7 @@ pub(crate) fn run(command: &Command, mut script: Script<'_>) -> Result<Finished>
     let outlived: Vec<i32> =
         processes::of_session(session).iter().map(|process| process.pid).collect();
     let was_killed = ended.is_none() && is_killed(session);
-    if script.outlives && was_killed && !outlived.is_empty() {
+    if script.outlived.is_some() && was_killed && !outlived.is_empty() {
         guard.leave();
         let _ = folder.keep();
         let end = conclude(&mut child, ended)?;

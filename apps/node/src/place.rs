@@ -1,8 +1,8 @@
 //! The folders of a daemon: one for the sockets and files of its ranks, one in memory for what they
 //! share. Both are named by the daemon's process, and go with it.
 //!
-//! A daemon that is killed leaves them; the next one that starts, and the console, remove what
-//! belongs to a process of this user that is gone.
+//! A daemon that is killed leaves them; the next one that starts or ends, the console, and who
+//! lists the jobs remove what belongs to a process of this user that is gone.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};

@@ -137,6 +137,14 @@ fn minife(stop: &[&str]) -> Vec<String> {
     [&[&program, "nx=30", "yaml=none"], stop].concat().iter().map(|it| (*it).to_owned()).collect()
 }
 
+/// Whether a process is that of a program with this first argument.
+fn has_words(process: &Path, program: &str, first: &str) -> bool {
+    let words = fs::read(process.join("cmdline")).unwrap_or_default();
+    let mut words = words.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    words.next().is_some_and(|it| Path::new(&*it).file_name() == Some(program.as_ref()))
+        && words.next().is_some_and(|it| it == first)
+}
+
 /// The line with the digits.
 fn digits(all: &str) -> &str {
     all.lines().last().unwrap_or_default()
@@ -166,13 +174,7 @@ fn a_job_whose_console_alone_is_killed_goes_on_to_the_right_digits_and_leaves_no
     assert_eq!(user.job(), None, "a job that ends with its console leaves no record");
 
     let (tool, stopped) = stopped_minife(&user, &["-n", "4"], "kill=2@iteration:20:stop");
-    let launches = |path: &Path| {
-        let words = fs::read(path.join("cmdline")).unwrap_or_default();
-        let mut words = words.split(|byte| *byte == 0);
-        words.next().is_some_and(|it| it.ends_with(b"/fampi-node"))
-            && words.next() == Some(b"launch")
-    };
-    signal("-9", &user.processes(launches));
+    signal("-9", &user.processes(|path| has_words(path, "fampi-node", "launch")));
     let output = tool.wait_with_output().expect("waited for");
     assert_eq!(output.status.code(), Some(137), "{}", said(&output));
     assert!(
@@ -326,6 +328,29 @@ fn a_time_limit_ends_a_job_without_a_console_and_its_end_can_be_looked_at() {
         assert_eq!(refused.status.code(), Some(1));
         assert!(text(&refused.stderr).contains(sentence), "{}", said(&refused));
     }
+}
+
+#[test]
+fn a_job_that_loses_its_only_daemon_after_its_console_is_over_and_leaves_what_it_printed() {
+    let user = User::new();
+    let tool = user.run(&["-n", "2"], &["sh", "-c", "sleep 1; echo here; exec sleep 1000.5"]);
+    wait_until("the job is served", || user.job().is_some());
+    kill(tool);
+    let printed = || {
+        let file = |job: PathBuf| fs::read_to_string(job.join("rank-1.out")).ok();
+        user.job().and_then(file).is_some_and(|text| text == "here\n")
+    };
+    wait_until("a rank has printed", printed);
+    wait_until("the ranks sleep", || sleeps("1000.5"));
+    signal("-9", &user.processes(|path| has_words(path, "fampi-node", "serve")));
+    user.has_left_nothing();
+    assert!(!sleeps("1000.5"));
+    assert!(user.records().iter().all(|record| record["secret"].is_null()), "a secret is left");
+    let listed = user.done(&["jobs"]);
+    assert!(text(&listed.stdout).contains("was killed"), "{}", said(&listed));
+    let shown = user.done(&["attach"]);
+    assert_eq!(shown.status.code(), Some(1), "{}", said(&shown));
+    assert_eq!(text(&shown.stdout), "here\nhere\n", "{}", said(&shown));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use crate::place;
 use crate::record::{self, Record, State};
 
 /// What is to be done with the jobs.
@@ -25,6 +26,7 @@ pub(super) fn state(records: &[Record]) -> State {
 /// Lists them, or removes what is left of them.
 pub fn main(options: &Options) -> Result<u8> {
     record::tidy();
+    place::remove_stale();
     let mut rows =
         vec![["JOB", "PROCESSES", "NODES", "SINCE", "STATE", "PROGRAM"].map(str::to_owned)];
     for records in record::all()? {

@@ -120,6 +120,8 @@ impl Service {
             }
         }
         self.children.kill();
+        // Of daemons that were killed on this host: there may be no console to do it.
+        place::remove_stale();
         Ok(())
     }
 
