@@ -50,6 +50,13 @@ pub enum Error {
         max: u32,
     },
 
+    /// So many older blocks of the communicator are not decided on this rank that a message of this
+    /// one could be received in one of them. This rank; nothing was started.
+    #[error(
+        "too many older blocks are open for a message in this one; wait for some of them first"
+    )]
+    TooManyOpen,
+
     /// The reduction is not defined for the element type. This rank; nothing was started.
     #[error("this reduction is not defined for floating-point numbers; use sum, product, min, max")]
     NoSuchReduction,

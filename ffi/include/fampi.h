@@ -108,6 +108,11 @@
 #define FAMPI_ERR_TOO_MANY_LOST 262144015
 
 /*
+ A message could not start, as too many older blocks are not decided here: wait for these first.
+ */
+#define FAMPI_ERR_TOO_MANY_OPEN 262144018
+
+/*
  How a process died (`FAMPI_Get_failure_cause`): no living rank could say. It counts as soft.
  */
 #define FAMPI_CAUSE_UNKNOWN 0

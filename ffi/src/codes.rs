@@ -55,6 +55,8 @@ pub const FAMPI_ERR_FINALIZED: c_int = 262_144_012;
 pub const FAMPI_ERR_NOT_AGREED: c_int = 262_144_014;
 /// More ranks failed than a state was kept for.
 pub const FAMPI_ERR_TOO_MANY_LOST: c_int = 262_144_015;
+/// A message could not start, as too many older blocks are not decided here: wait for these first.
+pub const FAMPI_ERR_TOO_MANY_OPEN: c_int = 262_144_018;
 /// How a process died (`FAMPI_Get_failure_cause`): no living rank could say. It counts as soft.
 pub const FAMPI_CAUSE_UNKNOWN: c_int = 0;
 /// It exited before its end, with a status.
@@ -161,6 +163,7 @@ const _: () = {
     assert!(FAMPI_ERR_MISMATCHED == FaultCode::Mismatched.number());
     assert!(FAMPI_ERR_FINALIZED == FaultCode::Finalized(0).number());
     assert!(FAMPI_ERR_TOO_MANY_LOST == FaultCode::TooManyLost.number());
+    assert!(FAMPI_ERR_TOO_MANY_OPEN == FaultCode::TooManyOpen.number());
     assert!(FAMPI_ERR_NOT_AGREED == FaultCode::NotAgreed.number());
     assert!(FAMPI_ERR_RCODES_ANY == Codes::NUMBER_OF_ANY);
 };
@@ -185,6 +188,7 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::LengthChanged { .. } => FAMPI_ERR_COUNT,
         Error::StateLost { partner: Some(_), .. } => FAMPI_ERR_STATE_LOST,
         Error::StateLost { partner: None, .. } => FAMPI_ERR_TOO_MANY_LOST,
+        Error::TooManyOpen => FAMPI_ERR_TOO_MANY_OPEN,
         Error::NothingProtected => FAMPI_ERR_NOTHING_PROTECTED,
         Error::CreationPending => FAMPI_ERR_PENDING,
         Error::CreationFailed | Error::RecoveryExhausted { .. } => FAMPI_ERR_CREATION,
@@ -233,6 +237,7 @@ fn sentence(code: c_int) -> &'static CStr {
         FAMPI_ERR_MISMATCHED => c"not all ranks ended the block with the same reduction",
         FAMPI_ERR_FINALIZED => c"a rank had left the job; all ranks start the same blocks",
         FAMPI_ERR_TOO_MANY_LOST => c"more ranks failed than a state was kept for",
+        FAMPI_ERR_TOO_MANY_OPEN => c"too many older blocks are open; wait for them first",
         FAMPI_ERR_NOT_AGREED => c"ranks agree on a flag while others end a block",
         FAMPI_ERR_TRANSIENT => c"the application raised a transient fault",
         FAMPI_ERR_PERMANENT => c"the application raised a permanent fault",

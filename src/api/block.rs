@@ -99,8 +99,8 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRank`], [`Error::TagTooLarge`]. Everything else, also that the receiver is
-    /// dead, is a fault of the request.
+    /// [`Error::NoSuchRank`], [`Error::TagTooLarge`], [`Error::TooManyOpen`]. Everything else, also
+    /// that the receiver is dead, is a fault of the request.
     #[inline]
     pub fn isend<T: Element>(
         &mut self,

@@ -88,8 +88,8 @@ impl TryBlock {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRank`], [`Error::TagTooLarge`], upon which none is sent and the list is as it
-    /// was. Everything else is a fault of its request.
+    /// [`Error::NoSuchRank`], [`Error::TagTooLarge`], [`Error::TooManyOpen`], upon which none is
+    /// sent and the list is as it was. Everything else is a fault of its request.
     pub fn isend_all<T: Element>(
         &mut self,
         messages: &mut [(Vec<T>, Rank, Tag)],
@@ -122,6 +122,7 @@ impl TryBlock {
         let (peer, tag) = messages.iter().fold((Rank::new(0), Tag(0)), greatest);
         engine.blocks.member(self.key, peer)?;
         tag.checked()?;
+        engine.require_own_tags(self.key)?;
         let first = engine.contents(self.key).records.len();
         engine.post_messages(self.key, way, messages, |(buffer, peer, tag)| {
             (mem::take(buffer), *peer, tag.0)

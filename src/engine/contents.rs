@@ -418,6 +418,12 @@ impl TagBits {
         tag << self.scope | scope
     }
 
+    /// How many blocks in a row have tags of their own in this context.
+    pub(super) const fn blocks(self, context: u32) -> u64 {
+        let is_shared = context >= FIRST_SHARED_CONTEXT;
+        1 << if is_shared { self.shared_block() } else { self.scope - 1 }
+    }
+
     /// How many bits of a tag name the shared context.
     const fn context(self) -> u32 {
         (self.scope - 1) / 3

@@ -45,7 +45,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRank`].
+    /// [`Error::NoSuchRank`], [`Error::TooManyOpen`].
     #[allow(clippy::inline_always)]
     #[inline(always)]
     pub(crate) fn post_message<B: Buffer>(
@@ -57,6 +57,7 @@ impl Engine {
     ) -> Result<usize, Error> {
         let (peer, tag) = (self.blocks.member(key, peer)?, self.blocks.wire_tag(key, tag));
         if !self.is_open(key) {
+            self.require_own_tags(key)?;
             return Ok(self.post_with_care(key, way, Envelope { peer, tag }, buffer));
         }
         let Self { platform, blocks, .. } = self;
@@ -123,7 +124,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRank`].
+    /// [`Error::NoSuchRank`], [`Error::TooManyOpen`].
     pub(crate) fn post_any_receive<B: Buffer>(
         &mut self,
         key: BlockKey,
@@ -131,13 +132,14 @@ impl Engine {
         buffer: B,
     ) -> Result<usize, Error> {
         let (from, tag) = self.blocks.on_the_wire(key, envelope)?;
+        self.require_own_tags(key)?;
         let need = from.map_or(Need::Anybody, Need::Peer);
         let operation = Operation::Receive { from, tag };
         Ok(self.post(key, need, &operation, AnyBuffer::of(buffer)))
     }
 
     /// True when messages of a block can start at once, as can the next ones until there are news:
-    /// its context is there, no rank has died, and nothing is interrupted.
+    /// its context is there, no rank has died, nothing is interrupted, and its tags are its own.
     #[inline]
     fn is_open(&mut self, key: BlockKey) -> bool {
         self.contents(key).open_since == self.commands.calls || self.is_open_now(key)
@@ -152,6 +154,7 @@ impl Engine {
         let is_open = block.context <= comm.settled_context
             && comm.data == Some(self.contents(key).lane.data)
             && comm.is_quiet()
+            && !self.shares_tags(key)
             && self.process.is_undisturbed();
         if is_open {
             self.contents_mut(key).open_since = self.commands.calls;

@@ -43,7 +43,7 @@ impl Engine {
             if !matches!(found, Ok(None)) {
                 return true;
             }
-            found = match (engine.process.doom(key, need), engine.comm(comm).data) {
+            found = match (engine.doom(key, need), engine.comm(comm).data) {
                 (None, Some(data)) => engine.probe_once(Lane { data, context }, envelope, like),
                 (code, _) => Err(code.unwrap_or(FaultCode::Abandoned)),
             };
@@ -135,7 +135,7 @@ impl Engine {
         (from, tag): (Option<Rank>, Option<u32>),
         buffer: AnyBuffer,
     ) -> usize {
-        if let Some(code) = self.process.doom(key, need) {
+        if let Some(code) = self.doom(key, need) {
             return self.add_failed(key, need, (code, buffer));
         }
         let contents = self.contents_mut(key);

@@ -63,6 +63,29 @@ impl Engine {
         index
     }
 
+    /// Why an operation with this need has no chance in this block, if it has none.
+    pub(super) fn doom(&self, key: BlockKey, need: Need) -> Option<FaultCode> {
+        let is_message = matches!(need, Need::Peer(_) | Need::Anybody);
+        let is_unclear = is_message && self.shares_tags(key);
+        self.process.doom(key, need).or(is_unclear.then_some(FaultCode::TooManyOpen))
+    }
+
+    /// True when an older block that is not decided here has the tags of this one, as so many
+    /// blocks are open: a message could be received in the wrong one. Whose older blocks are all
+    /// decided knows that no rank receives in them any more.
+    pub(super) fn shares_tags(&self, key: BlockKey) -> bool {
+        let block = self.block(key);
+        let mut open = self.comm(block.comm).open.iter().map(|open| self.block(*open));
+        let oldest = open.find(|open| open.context == block.context);
+        let span = oldest.map_or(0, |oldest| block.scope.0.saturating_sub(oldest.scope.0));
+        block.level.is_agreed() && span >= self.blocks.tags.blocks(block.context)
+    }
+
+    /// Refuses messages of a block that shares its tags with another one.
+    pub(crate) fn require_own_tags(&self, key: BlockKey) -> Result<(), Error> {
+        if self.shares_tags(key) { Err(Error::TooManyOpen) } else { Ok(()) }
+    }
+
     /// Starts an operation in a block whose context is settled, if it has a chance.
     pub(super) fn start(
         &mut self,
@@ -71,7 +94,7 @@ impl Engine {
         operation: &Operation,
         buffer: AnyBuffer,
     ) -> Result<Posted, (FaultCode, AnyBuffer)> {
-        let doomed = self.process.doom(key, need);
+        let doomed = self.doom(key, need);
         let block = self.block(key);
         match (doomed, self.comm(block.comm).data) {
             (None, Some(data)) => {

@@ -154,6 +154,11 @@ fault_codes! {
     TooManyLost = 15, "FAMPI_ERR_TOO_MANY_LOST",
         "the state is lost, more ranks failed than it was kept for",
         "start again from a checkpoint outside of the job";
+    /// A message could not start, as the tags of its block are those of an older one that is not
+    /// decided on this rank.
+    TooManyOpen = 18, "FAMPI_ERR_TOO_MANY_OPEN",
+        "too many blocks are open for a message in this one",
+        "wait for older blocks before messages start in newer ones";
     /// A communicator that was to be made in the block was not made, on any living rank.
     CreationFailed = 147, "FAMPI_ERR_CREATION", "a communicator could not be made in the block",
         "mend the other faults of the report, then make it again";
@@ -290,7 +295,7 @@ mod tests {
     #[test]
     fn the_numbers_of_the_table_are_never_changed() {
         let kinds: Vec<u8> = FaultCode::PLAIN.iter().map(|code| code.to_numbers().0).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 147]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 18, 147]);
         assert_eq!(FaultCode::Finalized(4).to_numbers(), (12, 4));
         assert_eq!(FaultCode::Mpi(15).to_numbers(), (16, 15));
         assert_eq!(FaultCode::Application(-3).to_numbers(), (17, -3));

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fampi::{
-    Error, Finished, Level, Outcome, Rank, Tag, Timeout, TryBlock, World, sim::Simulation,
+    Error, Finished, Level, Outcome, Rank, Tag, Timeout, TryBlock, World,
+    sim::{self, Ending, Simulation},
 };
 
 /// More than are started together.
@@ -74,6 +75,73 @@ fn votes_on_a_communicator_that_a_rank_does_not_have_yet_are_kept_however_many_t
             world.finalize();
         });
         report.expect_orderly();
+    }
+}
+
+/// Blocks that the simulated world's tags tell apart, before a death and after one.
+const TOLD_APART: [u32; 2] = [1 << 7, 1 << 5];
+
+/// Rank 0 sends in many blocks that are open together, with one tag; rank 1 posts the receives,
+/// all at once in the other order or each when the older blocks are decided. Rank 2 may be dead.
+/// How many were refused here, and what was received in the order of the blocks.
+fn messages_of_many_blocks(world: World, at_once: bool, dies: bool) -> (usize, Vec<u32>) {
+    let (me, tag) = (world.rank().number(), Tag(1));
+    if dies {
+        let block = world.start(Level::Global).expect("in use");
+        if me == 2 {
+            sim::crash();
+        }
+        assert!(!wait(block).is_committed());
+    }
+    let start = |_| world.start(Level::Global).expect("in use");
+    let mut blocks: Vec<_> = (0..3 * TOLD_APART[0]).map(start).collect();
+    let post = |(number, block): (usize, &mut TryBlock)| match me {
+        0 => block.isend(vec![number as u32], Rank::new(1), tag).map(Some),
+        1 => block.irecv(vec![u32::MAX], Rank::new(0), tag).map(Some),
+        _ => Ok(None),
+    };
+    let mut posted: Vec<_> = Vec::new();
+    if at_once && me == 1 {
+        posted.extend(blocks.iter_mut().enumerate().rev().map(post));
+        posted.reverse();
+    } else if at_once {
+        posted.extend(blocks.iter_mut().enumerate().map(post));
+    }
+    let (mut refused, mut received) = (0, Vec::new());
+    for (number, mut block) in blocks.into_iter().enumerate() {
+        let posted = posted.get(number).cloned().unwrap_or_else(|| post((number, &mut block)));
+        let finished = wait(block);
+        assert!(finished.is_committed(), "{finished:?}");
+        match posted {
+            Ok(Some(request)) if me == 1 => received.extend(finished.take(request).expect("it")),
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error, Error::TooManyOpen);
+                refused += 1;
+            }
+        }
+    }
+    world.finalize();
+    (refused, received)
+}
+
+#[test]
+fn no_message_is_received_in_a_block_whose_number_has_the_same_tags() {
+    for (dies, told_apart) in [false, true].into_iter().zip(TOLD_APART) {
+        for at_once in [false, true] {
+            let simulation = Simulation::new(3).time_limit(Duration::from_secs(1000));
+            let report =
+                simulation.run_world(move |world| messages_of_many_blocks(world, at_once, dies));
+            let all = 3 * TOLD_APART[0];
+            let sent = if at_once { told_apart } else { all };
+            for process in &report.processes[..2] {
+                let Ending::Finished((refused, received)) = &process.ending else {
+                    panic!("{report}")
+                };
+                assert_eq!(*refused as u32, all - sent);
+                assert!(received.is_empty() || received.iter().copied().eq(0..sent));
+            }
+        }
     }
 }
 
