@@ -12,7 +12,7 @@ use fampi_kit::processes::{processes_with, sleeps, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::network::{alone, has_name_spaces, is_stopped, read_to, signal, stale_folders};
+use crate::network::{alone, has_name_spaces, is_rank, is_stopped, read_to, signal, stale_folders};
 use crate::{application, fampi, said, text};
 
 /// A user for whom nothing else runs, with folders of its own.
@@ -104,11 +104,12 @@ impl User {
 
     /// The rank that has stopped itself, once it has.
     fn stopped(&self) -> Vec<String> {
-        let stopped = || {
-            self.processes(|path| {
-                is_stopped(&path.file_name().expect("a number").to_string_lossy())
-            })
+        let is_one = |path: &Path| {
+            let number = path.file_name().expect("a number").to_string_lossy();
+            // The tool stops its launcher for a moment, too.
+            is_stopped(&number) && is_rank(&number)
         };
+        let stopped = || self.processes(is_one);
         wait_until("a rank has stopped itself", || !stopped().is_empty());
         stopped()
     }

@@ -176,7 +176,7 @@ pub(crate) fn is_stopped(pid: &str) -> bool {
     state.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
 }
 
-fn is_rank(pid: &str) -> bool {
+pub(crate) fn is_rank(pid: &str) -> bool {
     let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     variables.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"PMIX_RANK="))
 }
