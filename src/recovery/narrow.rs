@@ -70,14 +70,6 @@ impl Engine {
         Ok((before - self.job.roster.members.len()) as u32)
     }
 
-    /// What a rebuild has not made again has no place any more, so that nothing is taken for it.
-    pub(super) fn forget_lost(&mut self) {
-        let made: Vec<Vec<u32>> = self.job.children.iter().map(|(path, _)| path.clone()).collect();
-        self.change_paths(|path| {
-            (path.is_empty() || made.iter().any(|known| known == path)).then(|| path.to_vec())
-        });
-    }
-
     /// The communicator that a rebuild has made in the place of another one, or that one itself.
     pub(crate) fn in_place_of(&self, old: CommKey) -> Option<CommKey> {
         let path = self.comm(old).lineage.as_ref()?;

@@ -327,7 +327,6 @@ impl Rebuild {
             let parent = parent.expect("we are a member of what we were split from");
             engine.register_child(parent, &made, of_grid);
         }
-        engine.forget_lost();
         let took = engine.platform.now().saturating_sub(self.began);
         let role = if engine.job.replacement { "replacement" } else { "survivor" };
         let generation = engine.job.roster.generation;
