@@ -34,7 +34,6 @@
 #![forbid(unsafe_code)]
 
 use std::{
-    collections::BTreeMap,
     ops::RangeInclusive,
     sync::{Arc, Mutex},
     time::Duration,
@@ -65,7 +64,7 @@ use crate::{
     protocol::{exchange::Shape, membership::evidence::Tested},
 };
 use baton::{FAILED, Shared};
-use world::{Time, World};
+use world::{Pid, Time, World};
 
 /// When a process dies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -283,20 +282,29 @@ impl Simulation {
         self,
         program: impl Fn(SimPlatform) -> R + Send + Sync + 'static,
     ) -> Report<R> {
-        let results = Arc::new(Mutex::new(BTreeMap::new()));
+        let results = Arc::new(Mutex::new(Vec::new()));
         let keep = Arc::clone(&results);
+        let report = self.run_each(Box::new(move |platform, process| {
+            let result = program(platform);
+            keep.lock().expect("nobody panics here").push((process, result));
+        }));
+        let mut results = results.lock().expect("nobody panics here");
+        report.with_results(&mut results)
+    }
+
+    /// What is compiled once, and not for each program: a report with the numbers of the processes
+    /// in the place of what they returned.
+    fn run_each(self, program: Box<dyn Fn(SimPlatform, Pid) + Send + Sync>) -> Report<Pid> {
         let shared = Shared::new(
             World::new(self),
             Box::new(move |shared, process| {
                 SimPlatform::new(Arc::clone(shared), process).begin();
-                let result = program(SimPlatform::new(Arc::clone(shared), process));
-                keep.lock().expect("nobody panics here").insert(process, result);
+                program(SimPlatform::new(Arc::clone(shared), process), process);
             }),
         );
         shared.run();
         let mut world = shared.lock().unwrap_or_else(|_| panic!("{FAILED}"));
-        let mut results = results.lock().expect("nobody panics here");
-        Report::new(&mut world, |process| results.remove(&process).expect("it returned"))
+        Report::of_world(&mut world)
     }
 }
 

@@ -32,13 +32,15 @@ impl<R> Ending<R> {
 
 impl<R> fmt::Display for Ending<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Finished(_) => f.write_str("finished"),
-            Self::Crashed => f.write_str("crashed"),
-            Self::Exited => f.write_str("exited"),
-            Self::Panicked(message) => write!(f, "panicked: {message}"),
-            Self::Stuck(what) => write!(f, "stuck: {what}"),
-        }
+        let (how, why) = match self {
+            Self::Finished(_) => ("finished", ""),
+            Self::Crashed => ("crashed", ""),
+            Self::Exited => ("exited", ""),
+            Self::Panicked(message) => ("panicked: ", &**message),
+            Self::Stuck(what) => ("stuck: ", &**what),
+        };
+        f.write_str(how)?;
+        f.write_str(why)
     }
 }
 
@@ -78,8 +80,9 @@ pub struct Report<R> {
     pub trace: Vec<String>,
 }
 
-impl<R> Report<R> {
-    pub(super) fn new(world: &mut World, mut result: impl FnMut(Pid) -> R) -> Self {
+impl Report<Pid> {
+    /// A report with the numbers of the processes in the place of what they returned.
+    pub(super) fn of_world(world: &mut World) -> Self {
         let mut trace = world.trace.take().unwrap_or_default();
         trace.sort_by_key(|(time, _)| *time);
         let line = |(time, line): (u64, String)| {
@@ -87,7 +90,7 @@ impl<R> Report<R> {
         };
         let processes = world.processes.iter().enumerate().map(|(pid, process)| ProcessReport {
             ending: match process.end.clone().expect("everybody has ended") {
-                End::Finished => Ending::Finished(result(pid)),
+                End::Finished => Ending::Finished(pid),
                 End::Crashed => Ending::Crashed,
                 End::Exited => Ending::Exited,
                 End::Panicked(message) => Ending::Panicked(message),
@@ -109,6 +112,38 @@ impl<R> Report<R> {
         }
     }
 
+    /// The report with what each process returned.
+    pub(super) fn with_results<R>(self, results: &mut Vec<(Pid, R)>) -> Report<R> {
+        let Self { seed, end, counters, fingerprint, trace, .. } = self;
+        let mut processes = Vec::with_capacity(self.processes.len());
+        for process in self.processes {
+            let ending = match process.ending {
+                Ending::Finished(pid) => {
+                    let at = results.iter().position(|(known, _)| *known == pid);
+                    Ending::Finished(results.swap_remove(at.expect("it returned")).1)
+                }
+                Ending::Crashed => Ending::Crashed,
+                Ending::Exited => Ending::Exited,
+                Ending::Panicked(message) => Ending::Panicked(message),
+                Ending::Stuck(what) => Ending::Stuck(what),
+            };
+            let ProcessReport { spawned, effects, finalized, .. } = process;
+            let (open_posts, quarantined_buffers) =
+                (process.open_posts, process.quarantined_buffers);
+            processes.push(ProcessReport {
+                ending,
+                spawned,
+                effects,
+                finalized,
+                open_posts,
+                quarantined_buffers,
+            });
+        }
+        Report { seed, processes, end, counters, fingerprint, trace }
+    }
+}
+
+impl<R> Report<R> {
     /// What the finished programs returned, in the order of the processes.
     pub fn results(&self) -> impl Iterator<Item = &R> {
         self.processes.iter().filter_map(|process| process.ending.finished())
@@ -137,13 +172,17 @@ impl<R> Report<R> {
 
 impl<R> fmt::Display for Report<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for line in &self.trace {
-            writeln!(f, "{line}")?;
-        }
-        writeln!(f, "seed {}, ended after {:?} of virtual time", self.seed, self.end)?;
+        tell_run(f, &self.trace, self.seed, self.end)?;
         for (pid, process) in self.processes.iter().enumerate() {
             writeln!(f, "p{pid} {} ({} effects)", process.ending, process.effects)?;
         }
         Ok(())
     }
+}
+
+fn tell_run(f: &mut fmt::Formatter<'_>, trace: &[String], seed: u64, end: Duration) -> fmt::Result {
+    for line in trace {
+        writeln!(f, "{line}")?;
+    }
+    writeln!(f, "seed {seed}, ended after {end:?} of virtual time")
 }
