@@ -89,6 +89,8 @@ fampi_planted::bugs! {
     GiveUpTheRest,
     /// Of messages about communicators that are not made yet only a few are kept.
     LoseEarlyMessages,
+    /// A message starts in a block whose tags are those of an older open one.
+    WrapTheTags,
     /// A block that was cut short by a death of an earlier report names no cause.
     NameNoCause,
     /// A death in a universe that is not adopted yet is forgotten.

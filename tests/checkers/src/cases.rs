@@ -17,11 +17,12 @@ use crate::bugs::Bug;
 pub type Case = (Bug, fn() -> Result<(), String>);
 
 /// All of them.
-pub const CASES: [Case; 5] = [
+pub const CASES: [Case; 6] = [
     (Bug::ForgetTheOvertaken, aborts_that_overtake_each_other),
     (Bug::DrainTheGivenUp, blocks_that_all_give_up),
     (Bug::CommitInTheTainted, a_block_after_one_that_a_rank_has_left),
     (Bug::LoseEarlyMessages, votes_before_a_communicator_is_made),
+    (Bug::WrapTheTags, messages_of_blocks_with_the_same_tags),
     (Bug::RunOutOfContexts, a_communicator_that_lost_a_rank),
 ];
 
@@ -197,4 +198,38 @@ fn votes_before_a_communicator_is_made() -> Result<(), String> {
 fn a_communicator_that_lost_a_rank() -> Result<(), String> {
     bereaved(Receive::Exact, &[0, 1, 2], 1, |_| None);
     Ok(())
+}
+
+/// So many blocks in a row have tags of their own in the simulated world.
+const TOLD_APART: usize = 1 << 7;
+
+/// Of many open blocks rank 0 sends in the first, then in the last; rank 1 posts the receives the
+/// other way round.
+fn messages_of_blocks_with_the_same_tags() -> Result<(), String> {
+    let report = Simulation::new(2).run_world(|world| {
+        let (sends, peer) = (world.rank() == Rank::new(0), Rank::new(1 - world.rank().number()));
+        let mut blocks: Vec<TryBlock> = (0..=TOLD_APART).map(|_| start(&world)).collect();
+        let mut posted = Vec::new();
+        for at in if sends { [0, TOLD_APART] } else { [TOLD_APART, 0] } {
+            let buffer = vec![if sends { at as u64 } else { u64::MAX }];
+            let request = if sends {
+                blocks[at].isend(buffer, peer, Tag(1))
+            } else {
+                blocks[at].irecv(buffer, peer, Tag(1))
+            };
+            posted.extend(request.ok().map(|request| (at, request)));
+        }
+        for (at, block) in blocks.into_iter().enumerate() {
+            let finished = match block.finish(Timeout::Never).wait_local(Timeout::Never) {
+                Ok(Outcome::Committed(finished)) => finished,
+                _ => panic!("nobody dies"),
+            };
+            for (_, request) in posted.iter().filter(|(block, _)| *block == at) {
+                let received = finished.take(*request).expect("it is over");
+                assert_eq!(received, [at as u64], "received in block {at}");
+            }
+        }
+        world.finalize();
+    });
+    ended(&report, 0, "messages of blocks with the same tags")
 }

@@ -40,7 +40,7 @@ const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
-const IN_THE_ENGINE: [Bug; 20] = [
+const IN_THE_ENGINE: [Bug; 21] = [
     Bug::NameNoCause,
     Bug::ShareTheTags,
     Bug::ForgetTheAsker,
@@ -49,6 +49,7 @@ const IN_THE_ENGINE: [Bug; 20] = [
     Bug::CommitInTheTainted,
     Bug::GiveUpTheRest,
     Bug::LoseEarlyMessages,
+    Bug::WrapTheTags,
     Bug::DropEarlyDeaths,
     Bug::BelieveTheClass,
     Bug::KeepAbortedCopies,
