@@ -220,10 +220,8 @@ fn messages_of_blocks_with_the_same_tags() -> Result<(), String> {
             posted.extend(request.ok().map(|request| (at, request)));
         }
         for (at, block) in blocks.into_iter().enumerate() {
-            let finished = match block.finish(Timeout::Never).wait_local(Timeout::Never) {
-                Ok(Outcome::Committed(finished)) => finished,
-                _ => panic!("nobody dies"),
-            };
+            let ended = block.finish(Timeout::Never).wait_local(Timeout::Never);
+            let Ok(Outcome::Committed(finished)) = ended else { panic!("nobody dies") };
             for (_, request) in posted.iter().filter(|(block, _)| *block == at) {
                 let received = finished.take(*request).expect("it is over");
                 assert_eq!(received, [at as u64], "received in block {at}");
