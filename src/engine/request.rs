@@ -71,8 +71,8 @@ impl Engine {
     }
 
     /// True when an older block that is not decided here has the tags of this one, as so many
-    /// blocks are open: a message could be received in the wrong one. Whose older blocks are all
-    /// decided knows that no rank receives in them any more.
+    /// blocks are open: a message could be received in the wrong one. Once this rank has decided a
+    /// block, no rank receives in it any more.
     pub(super) fn shares_tags(&self, key: BlockKey) -> bool {
         if planted!(WrapTheTags) {
             return false;

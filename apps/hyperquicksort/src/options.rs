@@ -67,9 +67,9 @@ pub enum Algorithm {
 /// Who works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Members {
-    /// Whoever lives.
+    /// All living ranks work.
     Failures,
-    /// Whoever lives and passes the tests of the observers.
+    /// Those of the living ranks work that pass the tests of the observers.
     Tests,
 }
 

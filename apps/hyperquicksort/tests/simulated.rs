@@ -88,7 +88,7 @@ impl Case {
         case
     }
 
-    /// The same with tests of who is slow.
+    /// The case of this seed, in which observers also test which ranks are slow.
     fn tested(seed: u64) -> Self {
         let mut case = Self::drawn_from(seed);
         let rejoin = if seed.is_multiple_of(4) { "off" } else { "on" };

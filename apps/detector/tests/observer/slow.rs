@@ -17,7 +17,7 @@ use crate::{
 const ZETA: u32 = 5;
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Nobody is lost for a short stop.
+/// Observers test each other every 20 ms, and take no process that stops for a moment for lost.
 const TESTED: Timing = Timing {
     timeout: Duration::from_secs(50),
     diagnosis: Some(Schedule { interval: INTERVAL, kappa_percent: 250, zeta: ZETA }),

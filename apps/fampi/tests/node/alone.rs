@@ -212,7 +212,7 @@ fn jobs_on_three_nodes_go_on_when_the_tool_is_killed_also_when_a_node_is_lost_la
                 Command::new("ip").args(["netns", "pids", &format!("{spaces}1")]).output();
             let pids = text(&of_node.expect("ip").stdout);
             signal("-9", &pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-            // Whoever comes later hears of it, too.
+            // The daemons tell a console that attaches after the loss of it, too.
             let output = user.done(&["attach"]);
             assert_eq!(digits(&text(&output.stdout)), digits(&text(&whole.stdout)));
             assert!(

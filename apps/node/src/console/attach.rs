@@ -1,9 +1,9 @@
 //! A console for a job whose own one is gone.
 //!
-//! It finds the job by the records of its daemons, and calls each of them. From then on it is what
-//! the first one was: what nobody has printed yet is printed, then what comes, and its end by
-//! Ctrl-C is the end of the job. When it is lost the job goes on again; the end of its terminal is
-//! such a loss.
+//! It finds the job by the records of its daemons, calls each of them, and takes the place of the
+//! first console: it prints what no console has printed yet, then what ranks print from now on.
+//! Ctrl-C ends the job, as at the first one. When this console is killed, or its terminal closed,
+//! the job goes on without one again.
 
 use std::env;
 use std::fs;
