@@ -3,7 +3,7 @@
 //! Looks at what is set, kills processes of small launches, and has the table of
 //! [`checks`](crate::checks) say what it means. Nothing is installed or changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ fn observe(mpi: &Installation, probe: &Probe<'_>) -> Result<Observed> {
         transports,
         parameters: parameters(&mpi.prefix),
         no_watcher: why_no_watcher(),
-        machines: machines(),
+        machines: launcher::machines(),
         other_compiler: other_compiler(mpi),
         other_launcher: other_launcher(mpi),
     })
@@ -138,22 +138,6 @@ fn why_no_watcher() -> Option<&'static str> {
         return Some("FAMPI_NODE_WATCHER=off is set");
     }
     (!processes::can_be_watched()).then_some("this system gives no descriptors of processes")
-}
-
-/// How many machines a batch system has given us.
-fn machines() -> usize {
-    let number = |name| env::var(name).ok().and_then(|text: String| text.parse().ok());
-    let listed = |name: &str| {
-        let text = fs::read_to_string(env::var_os(name)?).ok()?;
-        Some(
-            text.lines()
-                .filter_map(|line| line.split_whitespace().next())
-                .collect::<BTreeSet<_>>()
-                .len(),
-        )
-    };
-    let told = number("SLURM_JOB_NUM_NODES").or_else(|| number("SLURM_NNODES"));
-    told.or_else(|| listed("PBS_NODEFILE")).or_else(|| listed("PE_HOSTFILE")).unwrap_or(1)
 }
 
 /// An exported compiler wrapper of another MPI: what it builds would be launched by this one.

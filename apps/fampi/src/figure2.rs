@@ -156,6 +156,7 @@ impl Study {
         command.env("FAMPI_SPARES", "0").env_remove("FAMPI_KILL");
         let script = Script {
             ranks: Some(application.ranks),
+            elsewhere: !options.launcher_flags.is_empty(),
             timeout: Some(options.timeout),
             collect: true,
             errors: Some(errors),

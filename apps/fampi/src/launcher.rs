@@ -1,7 +1,9 @@
 //! The launch line: which flags and environment this MPI needs to survive the death of a rank.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -175,6 +177,22 @@ pub(crate) fn flags(facts: &Facts) -> Vec<String> {
         flags.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
     }
     flags
+}
+
+/// How many machines a batch system has given us.
+pub(crate) fn machines() -> usize {
+    let number = |name| env::var(name).ok().and_then(|text: String| text.parse().ok());
+    let listed = |name: &str| {
+        let text = fs::read_to_string(env::var_os(name)?).ok()?;
+        Some(
+            text.lines()
+                .filter_map(|line| line.split_whitespace().next())
+                .collect::<BTreeSet<_>>()
+                .len(),
+        )
+    };
+    let told = number("SLURM_JOB_NUM_NODES").or_else(|| number("SLURM_NNODES"));
+    told.or_else(|| listed("PBS_NODEFILE")).or_else(|| listed("PE_HOSTFILE")).unwrap_or(1)
 }
 
 #[cfg(test)]

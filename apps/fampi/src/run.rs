@@ -266,6 +266,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let leftovers: [&Path; 2] = [reports.path(), trace.path()];
     let script = Script {
         ranks: Some(processes),
+        elsewhere: node.is_some() || !flags.is_empty() || launcher::machines() > 1,
         timeout: left(),
         kills: &options.kills,
         leftovers: &leftovers,

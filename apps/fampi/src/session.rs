@@ -44,6 +44,9 @@ const ENDS_ALL: &str = "ends-all";
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// How long a launcher may go on alone.
 const ALONE: Duration = Duration::from_secs(10);
+/// How long one may be alone whose ranks were not all seen: it has yet to start them, or they were
+/// gone at once.
+const ALONE_AT_FIRST: Duration = Duration::from_secs(20);
 /// Where the launcher of Open MPI 5 keeps its sockets and files: in a folder that has the number of
 /// its process for a name. It cannot start when a crashed one of that number has left its own.
 const LAUNCHERS_FOLDER: &str = "PRTE_MCA_prte_local_tmpdir_base";
@@ -52,9 +55,11 @@ const LAUNCHERS_FOLDER: &str = "PRTE_MCA_prte_local_tmpdir_base";
 #[derive(Default)]
 pub(crate) struct Script<'a> {
     /// How many are launched. Once all of them have been seen in the session, a launcher that has
-    /// been alone there for a while is ended: that of Open MPI 5 locks itself up at its end, once
-    /// in ten times or so, when ranks have left with another status than 0.
+    /// been alone there for a while is ended: that of Open MPI 5 locks itself up at its end, now
+    /// and then, when ranks have left with another status than 0.
     pub(crate) ranks: Option<u32>,
+    /// Ranks may be where they cannot be seen: on another machine, or in another session.
+    pub(crate) elsewhere: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) kills: &'a [Kill],
     /// True from the moment on from which the times of the deaths count: the launch without it.
@@ -259,7 +264,7 @@ fn supervise(
 ) -> Supervised {
     let mut deaths = Deaths::planned(script.kills);
     let mut ending: Option<(End, Instant)> = None;
-    let mut company = script.ranks.map(Company::of);
+    let mut company = script.ranks.map(|ranks| Company::of(ranks, script.elsewhere));
     let mut counting_since = script.has_begun.is_none().then_some(begun);
     while !has_ended(session) {
         let elapsed = begun.elapsed();
@@ -364,18 +369,21 @@ impl Deaths {
 struct Company {
     /// The launched that have never been seen.
     missing: BTreeSet<u32>,
+    /// Some may be where they cannot be seen.
+    elsewhere: bool,
     looked: Instant,
     /// Since when the launcher is alone.
     alone: Option<Instant>,
 }
 
 impl Company {
-    fn of(ranks: u32) -> Self {
-        Self { missing: (0..ranks).collect(), looked: Instant::now(), alone: None }
+    fn of(ranks: u32, elsewhere: bool) -> Self {
+        let missing = (0..ranks).collect();
+        Self { missing, elsewhere, looked: Instant::now(), alone: None }
     }
 
-    /// True when all have been here and none is for a while. A launcher whose ranks are on other
-    /// machines may seem to be alone, too: that one is never said to be.
+    /// True when none has been here for a while. A launcher whose ranks are on other machines may
+    /// seem to be alone, too: that one is never said to be before all were seen here.
     fn has_left(&mut self, session: i32) -> bool {
         let period = if self.missing.is_empty() { ALONE / 10 } else { LOOK_PERIOD * 5 };
         if self.looked.elapsed() < period {
@@ -389,9 +397,12 @@ impl Company {
                 self.missing.remove(&rank);
             });
         }
-        let is_alone = self.missing.is_empty() && members.iter().all(|it| it.pid == session);
+        let all_seen = self.missing.is_empty();
+        let may_be = all_seen || !self.elsewhere;
+        let is_alone = may_be && members.iter().all(|it| it.pid == session);
         self.alone = self.alone.filter(|_| is_alone).or(is_alone.then(Instant::now));
-        self.alone.is_some_and(|since| since.elapsed() >= ALONE)
+        let limit = if all_seen { ALONE } else { ALONE_AT_FIRST };
+        self.alone.is_some_and(|since| since.elapsed() >= limit)
     }
 }
 

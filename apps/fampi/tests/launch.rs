@@ -267,6 +267,15 @@ fn a_launcher_that_does_not_end_when_its_ranks_have_is_ended() {
 }
 
 #[test]
+fn a_launcher_whose_ranks_were_gone_before_they_were_seen_is_ended() {
+    let begun = Instant::now();
+    let output = run(&["-n", "2"], "kill -STOP $PPID; exit 3");
+    assert!(begun.elapsed() < Duration::from_secs(50), "the time limit had to end it");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("the launcher went on"), "{}", said(&output));
+}
+
+#[test]
 fn a_launcher_that_crashes_in_the_middle_does() {
     let crash = report("ok", "sleep 0.5; kill -SEGV $PPID");
     let output = run(&["-n", "2"], &two(&crash, &report("running", "sleep 1000.75")));

@@ -27,7 +27,7 @@ const KEPT_ERROR_BYTES: usize = 1024 * 1024;
 /// How long a process of a job may take to end when its launcher has.
 const MOMENT: Duration = Duration::from_secs(1);
 /// How long a launcher may go on when nobody is left.
-const ALONE: Duration = Duration::from_secs(10);
+const ALONE: Duration = Duration::from_secs(15);
 
 /// A launch that is being described.
 #[must_use]
@@ -175,7 +175,7 @@ impl Launch {
         let mut child = command.spawn().expect("the command `timeout` of the system");
         let output = read(child.stdout.take().expect("it is piped"), usize::MAX);
         let errors = read(child.stderr.take().expect("it is piped"), KEPT_ERROR_BYTES);
-        let status = self.wait(&mut child, &mark, &reports);
+        let status = self.wait(&mut child, &mark);
         let took = begun.elapsed();
         let mut left = outliving(&mark);
         end_what_is_left(&mark);
@@ -199,7 +199,7 @@ impl Launch {
     /// Waits for the end. The launcher of Open MPI 5 sometimes locks itself up when its ranks have
     /// all ended, one of them with another status than 0: then it is ended here, as `fampi run`
     /// does it. A rank that hangs is not helped by this.
-    fn wait(&self, child: &mut Child, mark: &str, reports: &Path) -> ExitStatus {
+    fn wait(&self, child: &mut Child, mark: &str) -> ExitStatus {
         let entry = format!("{MARK}={mark}");
         let (mut looked, mut alone) = (Instant::now(), None);
         loop {
@@ -211,9 +211,8 @@ impl Launch {
                 continue;
             }
             looked = Instant::now();
-            let started = count(reports).0 >= (self.ranks + self.spares) as usize;
             // The watch over the time limit, and the launcher.
-            let is_alone = started && marked(entry.as_bytes()).len() <= 2;
+            let is_alone = marked(entry.as_bytes()).len() <= 2;
             alone = alone.filter(|_| is_alone).or(is_alone.then(Instant::now));
             if alone.is_some_and(|since: Instant| since.elapsed() >= ALONE) {
                 end_what_is_left(mark);
