@@ -1,5 +1,6 @@
 //! What the tests and measurements of this workspace have in common: launches of real ranks, runs
-//! of many seeds, the median; and programs for simulated and for real ranks.
+//! of many seeds, the median; programs for simulated and for real ranks; and observers in virtual
+//! time.
 
 // What is public here is for tests alone.
 #![allow(missing_docs, clippy::missing_panics_doc)]
@@ -7,6 +8,8 @@
 pub mod hushed;
 pub mod launch;
 pub mod median;
+#[cfg(feature = "observers")]
+pub mod observers;
 pub mod processes;
 #[cfg(feature = "programs")]
 pub mod programs;

@@ -14,10 +14,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    stations::Conditions,
-    trial::{Detector, Failure, Outcome, Trial},
-};
+use fampi_kit::observers::stations::Conditions;
+
+use crate::trial::{Detector, Failure, Outcome, Trial};
 
 pub(crate) const COLUMNS: &str = "figure,detector,case,nodes,period_ms,failures,detection_min_ms,\
                                   detection_ms,detection_max_ms,all_know_ms,calm_messages,\

@@ -2,14 +2,12 @@
 //! nodes, beside SWIM.
 //!
 //! The observers are those of this crate; SWIM is the crate *foca*. Time passes as in
-//! `stations.rs`. Prints one row for each point of a figure of Zhong 2019; the same words
-//! give the same rows.
+//! `fampi_kit::observers::stations`. Prints one row for each point of a figure of Zhong 2019; the
+//! same words give the same rows.
 //!
 //! `detector nodes 8,64,512 swim 512 trials 30 seed 1`
 
 mod figures;
-mod ring;
-mod stations;
 mod swim;
 mod trial;
 

@@ -12,10 +12,9 @@ use std::{
     time::Duration,
 };
 
+use fampi_kit::observers::stations::{Out, Station};
 use foca::{Config, Foca, Member, NoCustomBroadcast, Notification, PostcardCodec, Runtime};
 use rand::{SeedableRng as _, rngs::SmallRng};
-
-use crate::stations::{Out, Station};
 
 /// Members are addresses to the crate; ours are numbers.
 fn address(node: u32) -> SocketAddrV4 {

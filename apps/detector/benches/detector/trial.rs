@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use fampi_detector::protocol::{Cause, Incarnation, Process, Rank, Timing, layout::Layout};
+use fampi_kit::observers::{
+    ring::Ring,
+    stations::{Conditions, Station, Told, World},
+};
 use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
 
-use crate::{
-    ring::Ring,
-    stations::{Conditions, Station, World},
-    swim::Swim,
-};
+use crate::swim::Swim;
 
 /// Processes on each node.
 pub(crate) const PROCESSES: u32 = 4;
@@ -141,7 +141,7 @@ impl Trial {
             failing.iter().all(|it| told(it) >= living)
         });
         let news = (world.messages - begun.unwrap_or(world.messages)) as f64;
-        let of_all = |time: fn(&crate::stations::Told) -> Duration| {
+        let of_all = |time: fn(&Told) -> Duration| {
             failing.iter().map(|it| time(&world.told[*it as usize])).max().unwrap_or_default()
         };
         Outcome {

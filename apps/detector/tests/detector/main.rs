@@ -7,12 +7,7 @@
 mod bugs;
 mod model;
 mod mutations;
-
-#[path = "../../benches/detector/ring.rs"]
-mod ring;
 mod searches;
-#[path = "../../benches/detector/stations.rs"]
-mod stations;
 mod stories;
 mod storm;
 

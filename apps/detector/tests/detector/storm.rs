@@ -15,12 +15,11 @@ use fampi_detector::protocol::{
     message::{Fact, Message},
     observer::Observer,
 };
-use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
-
-use crate::{
+use fampi_kit::observers::{
     ring::{Letter, Ring, RingOut},
     stations::{Conditions, Out, Station, World},
 };
+use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
 
 const PROCESSES: u32 = 2;
 /// More packets than any run needs.

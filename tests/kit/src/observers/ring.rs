@@ -7,17 +7,17 @@ use fampi_detector::protocol::{
     message::Message, observer::Observer,
 };
 
-use crate::stations::{Out, Station};
+use super::stations::{Out, Station};
 
 /// A message between two lives of nodes.
-pub(crate) struct Letter {
-    pub(crate) from: Host,
-    pub(crate) to: Host,
-    pub(crate) message: Message,
+pub struct Letter {
+    pub from: Host,
+    pub to: Host,
+    pub message: Message,
 }
 
 /// The observer of a node from its launch on.
-pub(crate) struct Ring {
+pub struct Ring {
     me: Host,
     timing: Timing,
     layout: Arc<Layout>,
@@ -26,26 +26,21 @@ pub(crate) struct Ring {
     armed: BTreeMap<Timer, u64>,
 }
 
-pub(crate) type RingOut = Out<Letter, (Timer, u64)>;
+pub type RingOut = Out<Letter, (Timer, u64)>;
 
 impl Ring {
-    pub(crate) fn new(node: u32, timing: Timing, layout: &Arc<Layout>) -> Self {
+    pub fn new(node: u32, timing: Timing, layout: &Arc<Layout>) -> Self {
         let me = Host { node: Node(node), incarnation: Incarnation(0) };
         Self { me, timing, layout: layout.clone(), observer: None, armed: BTreeMap::new() }
     }
 
     /// The observer, once it has begun.
-    #[allow(dead_code)]
-    pub(crate) fn observer(&self) -> Option<&Observer> {
+    pub fn observer(&self) -> Option<&Observer> {
         self.observer.as_ref()
     }
 
     /// One more turn of the observer; what it tells dead has its rank behind the nodes' numbers.
-    pub(crate) fn turn(
-        &mut self,
-        out: &mut RingOut,
-        turn: impl FnOnce(&mut Observer, &mut Vec<Effect>),
-    ) {
+    pub fn turn(&mut self, out: &mut RingOut, turn: impl FnOnce(&mut Observer, &mut Vec<Effect>)) {
         let Some(observer) = &mut self.observer else { return };
         let mut effects = Vec::new();
         turn(observer, &mut effects);

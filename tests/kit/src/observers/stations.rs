@@ -15,7 +15,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
 
 /// An observer and its protocol.
-pub(crate) trait Station {
+pub trait Station {
     type Wire;
     type Timer;
     fn begin(&mut self, out: &mut Out<Self::Wire, Self::Timer>);
@@ -24,28 +24,28 @@ pub(crate) trait Station {
 }
 
 /// What a station wants done.
-pub(crate) struct Out<W, T> {
-    pub(crate) sends: Vec<(u32, W)>,
-    pub(crate) timers: Vec<(T, Duration)>,
+pub struct Out<W, T> {
+    pub sends: Vec<(u32, W)>,
+    pub timers: Vec<(T, Duration)>,
     /// Nodes, or what stands behind their numbers, that it takes for dead from now on.
-    pub(crate) dead: Vec<u32>,
+    pub dead: Vec<u32>,
 }
 
 /// What time things take, and what goes wrong.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Conditions {
+pub struct Conditions {
     /// L: of a packet on the way, at least.
-    pub(crate) latency: Duration,
+    pub latency: Duration,
     /// On average so much more; packets overtake each other.
-    pub(crate) jitter: Duration,
+    pub jitter: Duration,
     /// o: of a processor, for each packet that it sends or takes.
-    pub(crate) overhead: Duration,
+    pub overhead: Duration,
     /// The part of all packets that is lost.
-    pub(crate) loss: f64,
+    pub loss: f64,
     /// The part of all events that find the processor taken.
-    pub(crate) load: f64,
+    pub load: f64,
     /// How long until it is free, on average.
-    pub(crate) stall: Duration,
+    pub stall: Duration,
 }
 
 impl Default for Conditions {
@@ -77,34 +77,34 @@ struct Happening<W, T> {
 
 /// When something was told dead, and by how many.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
-    pub(crate) by: u32,
-    pub(crate) first: Duration,
-    pub(crate) last: Duration,
+pub struct Told {
+    pub by: u32,
+    pub first: Duration,
+    pub last: Duration,
 }
 
-pub(crate) struct World<S: Station> {
-    pub(crate) stations: Vec<S>,
-    pub(crate) alive: Vec<bool>,
-    pub(crate) now: Duration,
-    pub(crate) conditions: Conditions,
+pub struct World<S: Station> {
+    pub stations: Vec<S>,
+    pub alive: Vec<bool>,
+    pub now: Duration,
+    pub conditions: Conditions,
     /// Packets sent so far.
-    pub(crate) messages: u64,
+    pub messages: u64,
     /// By the number of what was told dead.
-    pub(crate) told: Vec<Told>,
+    pub told: Vec<Told>,
     busy: Vec<Duration>,
     /// By time; then messages before timers; then by order of scheduling.
     queue: BinaryHeap<Reverse<(Duration, bool, u64, u32)>>,
     happenings: Vec<Option<Happening<S::Wire, S::Timer>>>,
     free: Vec<u32>,
     sequence: u64,
-    pub(crate) random: SmallRng,
+    pub random: SmallRng,
     out: Out<S::Wire, S::Timer>,
 }
 
 impl<S: Station> World<S> {
     /// Stations that begin at random times within this spread, and how many things can be dead.
-    pub(crate) fn new(
+    pub fn new(
         stations: Vec<S>,
         subjects: u32,
         conditions: Conditions,
@@ -135,12 +135,12 @@ impl<S: Station> World<S> {
     }
 
     /// A node dies then.
-    pub(crate) fn kill(&mut self, node: u32, at: Duration) {
+    pub fn kill(&mut self, node: u32, at: Duration) {
         self.schedule(at, Happening { to: node, what: What::Death, late: true });
     }
 
     /// Lets time pass until this moment, or until `done` says so after an event.
-    pub(crate) fn run(&mut self, until: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
+    pub fn run(&mut self, until: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
         while let Some(&Reverse((at, ..))) = self.queue.peek() {
             if at > until {
                 break;
@@ -155,11 +155,7 @@ impl<S: Station> World<S> {
     }
 
     /// Something happens to a station now that no other station knows of.
-    pub(crate) fn turn(
-        &mut self,
-        node: u32,
-        action: impl FnOnce(&mut S, &mut Out<S::Wire, S::Timer>),
-    ) {
+    pub fn turn(&mut self, node: u32, action: impl FnOnce(&mut S, &mut Out<S::Wire, S::Timer>)) {
         let mut out = std::mem::replace(&mut self.out, none());
         action(&mut self.stations[node as usize], &mut out);
         self.carry_out(node, &mut out);
@@ -167,8 +163,7 @@ impl<S: Station> World<S> {
     }
 
     /// A packet that no station has sent arrives now.
-    #[allow(dead_code)]
-    pub(crate) fn inject(&mut self, from: u32, to: u32, wire: S::Wire) {
+    pub fn inject(&mut self, from: u32, to: u32, wire: S::Wire) {
         self.schedule(self.now, Happening { to, what: What::Message(from, wire), late: false });
     }
 
