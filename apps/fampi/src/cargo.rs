@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fampi_kit::selection;
 use serde::Deserialize;
 
 use crate::installation::Family;
@@ -137,6 +138,19 @@ impl<'a> Program<'a> {
     }
 }
 
+/// The words that select what to build: alone; or, in tests, as a part of what was built for them.
+pub(crate) fn selected<'a>(
+    workspace: &Workspace,
+    profile: &str,
+    alone: &[&'a str],
+    part: &[&'a str],
+) -> Vec<&'a str> {
+    // No test measures, and nothing was built for the tests with another MPI.
+    let shares = profile == "release" && workspace.family() == Family::OpenMpi;
+    let as_tests = selection::as_tests(part).filter(|_| shares && workspace.is_inside_checkout());
+    as_tests.unwrap_or_else(|| alone.to_vec())
+}
+
 /// Builds a program with optimisation and returns where it is. cargo shows its own progress to a
 /// person; otherwise one line is left.
 pub(crate) fn build(workspace: &Workspace, program: Program<'_>) -> Result<PathBuf> {
@@ -154,12 +168,20 @@ pub(crate) fn build_within(
     let watched = stderr().is_terminal();
     let step = (!watched).then(|| Step::begin(format!("build {name}")));
     let mut cargo = command(workspace);
-    cargo.args(["build", "--profile", profile, flag, name]);
+    cargo.args(["build", "--profile", profile]);
+    let mut alone = vec![flag, name];
     if let Some(package) = package.or((!needs_mpi).then_some("fampi")) {
-        cargo.args(["--package", package]);
+        alone.extend(["--package", package]);
     }
-    if !needs_mpi {
-        cargo.arg("--no-default-features");
+    if needs_mpi {
+        let part: &[&str] = match kind {
+            "cdylib" => &["--lib"],
+            "example" => &["--example", name],
+            _ => &["--bin", name],
+        };
+        cargo.args(selected(workspace, profile, &alone, part));
+    } else {
+        cargo.args(alone).arg("--no-default-features");
     }
     cargo.arg("--message-format=json-render-diagnostics");
     if !watched {
@@ -198,4 +220,19 @@ pub(crate) fn build_within(
         step.finish();
     }
     built.with_context(|| format!("cargo built {name} but names no program"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_or_is_for_another_mpi_is_built_alone_in_tests_too() {
+        let usual = Workspace::at(Path::new("/checkout"));
+        let other = usual.on(Family::Mpich);
+        for (workspace, profile) in [(&usual, BEST), (&other, "release")] {
+            let alone = ["--package", "minife"];
+            assert_eq!(selected(workspace, profile, &alone, &["--bin", "minife"]), alone);
+        }
+    }
 }

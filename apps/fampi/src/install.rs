@@ -92,7 +92,8 @@ fn folder(prefix: &Path) -> Result<PathBuf> {
 /// Builds both libraries with optimisation; the folder that they are in.
 pub(crate) fn build(workspace: &Workspace, profile: &str) -> Result<PathBuf> {
     let mut cargo = cargo::command(workspace);
-    cargo.args(["build", "--quiet", "--profile", profile, "--package", "fampi-ffi"]);
+    cargo.args(["build", "--quiet", "--profile", profile]);
+    cargo.args(cargo::selected(workspace, profile, &["--package", "fampi-ffi"], &["--lib"]));
     if !cargo.status().context("cannot start cargo")?.success() {
         bail!("the C library cannot be built: see above");
     }

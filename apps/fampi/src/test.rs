@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fampi_kit::selection::AS_TESTS;
 
 use crate::cargo;
 use crate::refusal::Misuse;
@@ -29,6 +30,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     setup::ensure(workspace)?;
     let mut cargo = cargo::command(workspace);
     cargo.args(["test", "--workspace", "--profile", &options.profile]).args(&options.arguments);
+    if options.profile == "release" {
+        // What tests build has this profile, too.
+        cargo.env(AS_TESTS, "1");
+    }
     let status = cargo.status().context("cannot start cargo")?;
     Ok(status.code().unwrap_or(1) as u8)
 }

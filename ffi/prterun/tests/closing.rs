@@ -6,6 +6,8 @@ use std::{
     process::Command,
 };
 
+use fampi_kit::selection;
+
 /// Runs a command that must succeed and gives what it prints.
 fn run(command: &mut Command) -> String {
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -19,7 +21,7 @@ fn mender() -> PathBuf {
     let own = std::env::current_exe().expect("a path");
     let folder = own.ancestors().nth(2).expect("two folders above");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "fampi-prterun"]);
+    cargo.args(["build", "--quiet"]).args(selection::library("fampi-prterun"));
     if folder.ends_with("release") {
         cargo.arg("--release");
     }

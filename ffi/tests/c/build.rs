@@ -7,6 +7,8 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
+use fampi_kit::selection;
+
 /// How a program is linked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Link {
@@ -36,7 +38,7 @@ pub(crate) fn libraries() -> &'static Path {
         let own = std::env::current_exe().expect("a path");
         let folder = own.ancestors().nth(2).expect("two folders above").to_owned();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(here()).args(["build", "--quiet", "--package", "fampi-ffi"]);
+        cargo.current_dir(here()).args(["build", "--quiet"]).args(selection::library("fampi-ffi"));
         if folder.ends_with("release") {
             cargo.arg("--release");
         }

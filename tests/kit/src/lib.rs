@@ -14,4 +14,5 @@ pub mod processes;
 #[cfg(feature = "programs")]
 pub mod programs;
 pub mod seeds;
+pub mod selection;
 pub mod traces;
