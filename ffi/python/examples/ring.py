@@ -1,29 +1,18 @@
 """A ring that goes on when a rank dies: each passes its number on, and all count what came round.
 
-    cargo fampi run -n 4 --kill 2@step:50 -- python3 ring.py
+    KILL_PLAN=50:2 cargo fampi run -n 4 -- python3 ring.py
 
 Rank 2 of this run is killed in round 50; the others shrink the world and go on without it.
 """
 
-import os
-import signal
 import sys
 
 import numpy
+from plan import die_if_planned
 
 import fampi
 
 ROUNDS = 200
-
-
-def die_if_planned(launched_as, done):
-    """Dies as a crashing process would: `KILL_PLAN="50:2"` kills rank 2 in round 50."""
-    for kill in os.environ.get("KILL_PLAN", "").split():
-        cycle, rank, *how = kill.split(":")
-        if (int(cycle), int(rank)) == (done, launched_as):
-            if how == ["exit"]:
-                os._exit(3)
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def pass_on(world, launched_as, done):

@@ -6,7 +6,7 @@
             block.Irecv(theirs, source=left)
 
 A block ends with its `with`, in which all living ranks agree on one verdict and one report of what
-failed. After a death `World.recover` gives the next world, with replacements or without the dead.
+failed. `World.run` does the rest: it drives steps, keeps their states at partners, and recovers.
 """
 
 from mpi4py import MPI
@@ -32,6 +32,7 @@ from ._core import (  # noqa: E402
 )
 from .codes import *  # noqa: E402, F403
 from .errors import BlockFailed, Error, Fault, Report, Stopped, Timeout  # noqa: E402
+from .policies import Decision, Rebuild, Retry, Shrink, Situation, Stop  # noqa: E402
 from .world import World  # noqa: E402
 
 __version__ = "0.1.0"

@@ -13,6 +13,8 @@ from libc.string cimport memset
 from mpi4py.libmpi cimport *
 from mpi4py cimport MPI
 
+from time import monotonic as _monotonic
+
 from mpi4py import MPI as _mpi
 
 from fampi._library cimport *

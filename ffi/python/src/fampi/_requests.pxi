@@ -87,3 +87,12 @@ def cut_short():
     global _cut_short
     _cut_short = [request for request in _cut_short if not _let_go(request)]
     return list(_cut_short)
+
+
+def settle(double seconds):
+    """Waits until MPI is done with all receives that were cut short; false if it is not by then."""
+    end = _monotonic() + seconds
+    while any(isinstance(it, Request) and (<Request> it).is_receive for it in cut_short()):
+        if _monotonic() > end:
+            return False
+    return True

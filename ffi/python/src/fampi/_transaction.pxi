@@ -160,6 +160,11 @@ cdef class _Transaction:
         if _mine_to_free(request):
             _give_up(request)
 
+    def wait_all(self):
+        """Waits for all requests of the block, as `Request.Wait`."""
+        for request in self.requests:
+            _check(_wait_local(request, None, -1))
+
     def raise_error(self, int code):
         """Makes the block faulty on all ranks with this code, such as `fampi.ERR_PERMANENT`."""
         _check(FAMPI_Request_raise_error(self.request, code))
