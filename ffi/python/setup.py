@@ -68,7 +68,7 @@ core = Extension(
 )
 setup(
     ext_modules=cythonize([core], build_dir=str(work), language_level=3),
-    packages=["fampi"],
+    packages=["fampi", "fampi.futures"],
     package_dir={"": "src"},
     cmdclass={"build_ext": WithLibrary},
     options={

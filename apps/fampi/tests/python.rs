@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// What the tests of the package need, beside mpi4py.
-const NEEDED: [&str; 5] = ["Cython>=3", "numpy", "pytest", "setuptools>=64", "wheel"];
+const NEEDED: [&str; 6] =
+    ["Cython>=3", "numpy", "pytest", "pytest-xdist", "setuptools>=64", "wheel"];
 
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders above")
@@ -39,7 +40,7 @@ fn compiler() -> PathBuf {
 fn environment() -> Result<PathBuf, String> {
     let folder = workspace().join("target/python/venv");
     let (python, made) = (folder.join("bin/python3"), folder.join("made"));
-    if made.is_file() {
+    if fs::read_to_string(&made).is_ok_and(|known| known == NEEDED.join(" ")) {
         return Ok(python);
     }
     let _ = fs::remove_dir_all(&folder);
@@ -59,7 +60,7 @@ fn environment() -> Result<PathBuf, String> {
         return Err(format!("pip installs nothing: {}", said(&done)));
     }
     run(&mut pip(&["--no-binary", "mpi4py", "mpi4py>=4"]));
-    fs::write(&made, "").expect("written");
+    fs::write(&made, NEEDED.join(" ")).expect("written");
     Ok(python)
 }
 
@@ -87,7 +88,7 @@ fn a_wheel_that_is_built_here_serves_programs_that_lose_ranks() {
     drop(folder);
     let mut pytest = Command::new("timeout");
     pytest.args(["-k", "5", "400"]).arg(&python);
-    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).current_dir(&package);
+    pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "3"]).current_dir(&package);
     pytest.env("FAMPI", env!("CARGO_BIN_EXE_fampi")).env("PYTHONDONTWRITEBYTECODE", "1");
     let told = run(&mut pytest);
     assert!(told.contains(" passed") && !told.contains(" skipped"), "{told}");

@@ -42,12 +42,12 @@ class Job:
 def launch():
     """Runs so many ranks of a program, which lies in `examples` or in `tests/programs`."""
 
-    def run(ranks, program, *words, flags=(), limit=60, **variables):
+    def run(ranks, program, *words, flags=(), module=None, limit=60, **variables):
         tool = os.environ.get("FAMPI", str(CHECKOUT / "target/release/fampi"))
         found = [folder / program for folder in (HERE / "programs", HERE.parent / "examples")]
         path = next(path for path in found if path.is_file())
         line = [tool, "run", "-n", str(ranks), "--timeout", str(limit), *flags, "--",
-                sys.executable, str(path), *words]
+                sys.executable, *(["-m", module] if module else []), str(path), *words]
         environment = {**os.environ, **variables}
         done = subprocess.run(
             line, env=environment, cwd=CHECKOUT, capture_output=True, text=True,

@@ -20,7 +20,13 @@ def test_a_ring_goes_on_when_ranks_die(launch, plan, living):
         assert line.endswith(f" {alive[place - 1]} on the left"), str(job)
 
 
-@pytest.mark.parametrize("what", ["reports", "waits", "kept"])
+def test_survivors_of_a_death_have_one_report(launch):
+    job = launch(4, "deaths.py", "reports").expect(3)
+    told = [line for line in job.lines() if line.startswith("report: ")]
+    assert len(told) == 3 and len(set(told)) == 1, str(job)
+
+
+@pytest.mark.parametrize("what", ["waits", "kept"])
 def test_survivors_of_a_death(launch, what):
     launch(4, "deaths.py", what).expect(3)
 

@@ -1,0 +1,352 @@
+"""The service behind the pools: a thread of rank 0, which alone calls MPI and fampi there.
+
+All ranks are in one block at a time, and messages go between rank 0 and the workers inside of it.
+A death ends only what needed the dead, so tasks go on. When nothing is to be done, or too few
+workers are left, rank 0 ends the block, the world is rebuilt, and the next block begins with
+replacements. If rank 0 dies its workers end.
+"""
+
+import pickle
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+
+from mpi4py import MPI
+
+import fampi
+from fampi.futures.executor import BrokenPool, WorkerDied
+from fampi.futures.parcels import END_OF_BLOCK, END_OF_POOL, Receiving, Sending
+
+MASTER = 0
+# Between two looks at what has come: short at first, longer when nothing does.
+FIRST_SLEEP, LONGEST_SLEEP = 20e-6, 2e-3
+
+
+class Pause:
+    """Sleeps for longer and longer until something happens."""
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        """Something has happened."""
+        self.seconds, self.spins = FIRST_SLEEP, 0
+
+    def grow(self):
+        """The seconds of the next sleep."""
+        self.spins += 1
+        if self.spins > 100:
+            self.seconds = min(2 * self.seconds, LONGEST_SLEEP)
+        return self.seconds
+
+
+class Worker:
+    """A worker as rank 0 sees it, in one block."""
+
+    def __init__(self, block, rank):
+        self.rank, self.task, self.sent = rank, None, None
+        self.answer = Receiving(block, rank)
+        # The executors whose initializer it has run.
+        self.initialized = set()
+
+
+class Master:
+    """Gives tasks to workers, and takes them back from the dead."""
+
+    def __init__(self, world, inbox):
+        self.world, self.inbox = world, inbox
+        self.waiting, self.is_over, self.is_broken = deque(), False, False
+        self.block, self.workers = None, {}
+        self.strength = world.size - 1
+        self.living = self.strength
+        self.initialized = {}
+
+    def serve(self):
+        """Serves the pools until the program is over."""
+        self.begin()
+        pause = Pause()
+        while True:
+            if self.look():
+                pause.reset()
+                continue
+            is_busy = any(worker.task for worker in self.workers.values())
+            if self.is_over and not self.waiting and not is_busy:
+                break
+            if not is_busy and len(self.workers) < self.strength and not self.is_broken:
+                self.renew()
+                continue
+            self.take(pause.grow())
+        self.end(END_OF_POOL)
+
+    def begin(self):
+        """Starts a block with all workers of the world."""
+        self.block = self.world.block()
+        ranks = [rank for rank in range(self.world.size) if rank != MASTER]
+        self.workers = {rank: Worker(self.block, rank) for rank in ranks}
+        self.living = len(self.workers)
+        for rank, worker in self.workers.items():
+            worker.initialized = self.initialized.get(rank, set())
+
+    def end(self, word):
+        """Ends the block, after which the workers do what the word says; the dead of it."""
+        for worker in self.workers.values():
+            try:
+                worker.sent = Sending(self.block, worker.rank, word=word)
+            except fampi.Error:
+                pass
+        self.initialized = {rank: worker.initialized for rank, worker in self.workers.items()}
+        try:
+            # Answers that nobody will give are no part of the verdict.
+            for worker in self.workers.values():
+                if worker.answer.request is not None:
+                    self.block.forget(worker.answer.request)
+            self.block.finish()
+            self.block.wait()
+            return ()
+        except fampi.BlockFailed as failed:
+            return failed.report.dead
+        finally:
+            self.block.close()
+            self.workers = {}
+
+    def renew(self):
+        """Replaces the dead; where that cannot be done the pool goes on without, or is broken."""
+        for rank in self.end(END_OF_BLOCK):
+            self.initialized.pop(rank, None)
+        try:
+            self.world.recover()
+        except fampi.Error as error:
+            self.is_broken = True
+            self.refuse(error)
+            return
+        self.begin()
+
+    def take(self, seconds):
+        """Waits for something from the program for a moment."""
+        try:
+            given = self.inbox.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        if given is None:
+            self.is_over = True
+        else:
+            self.waiting.append(given)
+        return True
+
+    def look(self):
+        """Looks once at all that may have happened; whether anything has."""
+        has_happened = False
+        while not self.inbox.empty():
+            has_happened |= self.take(0)
+        for worker in list(self.workers.values()):
+            try:
+                has_happened |= self.look_at(worker)
+            except fampi.Error:
+                self.bury(worker)
+                has_happened = True
+        drains = 2 * len(self.workers) < self.strength
+        if self.is_broken and not self.workers:
+            self.refuse(fampi.Error(fampi.ERR_CREATION))
+        if not drains or self.is_broken:
+            has_happened |= self.hand_out()
+        return has_happened
+
+    def look_at(self, worker):
+        """Takes the answer of a worker, if it is there."""
+        if worker.sent is not None and worker.sent.is_over():
+            worker.sent = None
+        if not worker.answer.is_over():
+            return False
+        task, worker.task = worker.task, None
+        is_result, value = pickle_loads(worker.answer)
+        worker.answer = Receiving(self.block, worker.rank)
+        task.executor._busy -= 1
+        if is_result:
+            task.future.set_result(value)
+        else:
+            task.future.set_exception(value)
+        return True
+
+    def bury(self, worker):
+        """Takes back what a dead worker had to do."""
+        del self.workers[worker.rank]
+        self.living = len(self.workers)
+        task = worker.task
+        if task is None:
+            return
+        task.executor._busy -= 1
+        task.deaths += 1
+        if task.deaths >= task.executor._max_deaths:
+            task.future.set_exception(WorkerDied(f"{task.deaths} workers died of this task"))
+        else:
+            self.waiting.appendleft(task)
+
+    def hand_out(self):
+        """Gives waiting tasks to workers that have none; whether it gave any."""
+        idle = [worker for worker in self.workers.values() if worker.task is None]
+        has_given, passed = False, deque()
+        while idle and self.waiting:
+            task = self.waiting.popleft()
+            most = task.executor._most
+            if most is not None and task.executor._busy >= most:
+                passed.append(task)
+                continue
+            if not task.has_begun and not task.future.set_running_or_notify_cancel():
+                continue
+            task.has_begun = has_given = True
+            self.send(idle.pop(0), task)
+        self.waiting.extendleft(reversed(passed))
+        return has_given
+
+    def send(self, worker, task):
+        """Sends a task to a worker."""
+        executor = task.executor
+        first = executor._initializer is not None and id(executor) not in worker.initialized
+        begin = (executor._initializer, executor._initargs) if first else None
+        try:
+            raw = pickle.dumps((begin, task.function, task.arguments, task.words), protocol=5)
+        except Exception as error:
+            task.future.set_exception(error)
+            return
+        worker.task = task
+        executor._busy += 1
+        worker.initialized.add(id(executor))
+        try:
+            worker.sent = Sending(self.block, worker.rank, raw=raw)
+        except fampi.Error:
+            self.bury(worker)
+
+    def give_up(self, error):
+        """Tells all that the service ends by an error."""
+        for worker in self.workers.values():
+            if worker.task is not None:
+                worker.task.future.set_exception(BrokenPool(str(error)))
+        while self.take(0):
+            pass
+        self.refuse(error)
+
+    def refuse(self, error):
+        """Tells all that wait that there are no workers."""
+        while self.waiting:
+            task = self.waiting.popleft()
+            if task.has_begun or task.future.set_running_or_notify_cancel():
+                task.future.set_exception(BrokenPool(str(error)))
+
+
+def pickle_loads(answer):
+    """An answer as whether it is a result, and the result or the exception."""
+    try:
+        return answer.object()
+    except Exception as error:
+        return False, error
+
+
+def answer_to(parcel):
+    """Does a task: whether there is a result, and the result or the exception, as bytes."""
+    try:
+        begin, function, arguments, words = parcel.object()
+        if begin is not None:
+            begin[0](*begin[1])
+        answer = True, function(*arguments, **words)
+    except BaseException as error:
+        told = "".join(traceback.format_exception(error))
+        error.__cause__ = RuntimeError(f"\n{told}")
+        answer = False, error
+    try:
+        return pickle.dumps(answer, protocol=5)
+    except Exception as error:
+        return pickle.dumps((False, type(error)(str(error))), protocol=5)
+
+
+def work(load_program):
+    """Does tasks until rank 0 ends the pool, or dies; the status to leave with."""
+    with fampi.World() as world:
+        load_program()
+        word = END_OF_BLOCK
+        while word == END_OF_BLOCK:
+            block = world.block()
+            word = work_in(block)
+            try:
+                block.finish()
+                block.wait()
+            except fampi.BlockFailed as failed:
+                if has_left(MASTER, failed.report):
+                    return 1
+                if word == END_OF_BLOCK:
+                    world.recover()
+            finally:
+                block.close()
+    return 0
+
+
+def has_left(rank, report):
+    """Whether a rank starts no further block: it is dead, or has ended MPI."""
+    leaving = (fampi.ERR_FINALIZED, fampi.ERR_ABANDONED)
+    ended = any(fault.rank == rank and fault.code in leaving for fault in report.faults)
+    return rank in report.dead or ended
+
+
+def work_in(block):
+    """Does the tasks of one block; the word that ends it."""
+    pause, sent = Pause(), None
+    while True:
+        parcel = Receiving(block, MASTER)
+        try:
+            while not parcel.is_over():
+                time.sleep(pause.grow())
+            pause.reset()
+            if sent is not None:
+                while not sent.is_over():
+                    time.sleep(pause.grow())
+            if parcel.word < 0:
+                return parcel.word
+            sent = Sending(block, MASTER, raw=answer_to(parcel))
+        except fampi.Error:
+            # Rank 0 is gone, or has ended the block without a word to this rank.
+            return END_OF_BLOCK
+
+
+class Service:
+    """The thread of rank 0, and what the program gives to it."""
+
+    def __init__(self):
+        self.inbox, self.entered = queue.SimpleQueue(), threading.Event()
+        self.status, self.master = 0, None
+        self.thread = threading.Thread(target=self.run, name="fampi.futures")
+        self.thread.start()
+        self.entered.wait()
+
+    def run(self):
+        """The world of the pools from its start to the end of MPI."""
+        try:
+            with fampi.World() as world:
+                self.master = Master(world, self.inbox)
+                self.entered.set()
+                self.master.serve()
+        except BaseException as error:
+            self.status = 1
+            traceback.print_exc(file=sys.stderr)
+            if self.master is not None:
+                self.master.give_up(error)
+        finally:
+            self.entered.set()
+            # fampi has a part in it, and knows this thread alone.
+            MPI.Finalize()
+
+    def give(self, task):
+        """Takes a task of the program."""
+        self.inbox.put(task)
+        if not self.thread.is_alive():
+            raise BrokenPool("the service has ended: see standard error")
+
+    def count(self):
+        """How many workers live."""
+        return self.master.living
+
+    def stop(self):
+        """Ends the workers when all tasks are done."""
+        self.inbox.put(None)
+        self.thread.join()

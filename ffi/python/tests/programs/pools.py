@@ -1,0 +1,195 @@
+"""Pools: what users of `concurrent.futures` know, and what happens when workers die."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy
+
+from fampi import futures
+from fampi.futures import MPIPoolExecutor
+
+MARKS = os.environ.get("MARKS", "")
+HOW = "exit" if os.environ.get("HOW") == "exit" else signal.SIGTERM
+known = []
+
+
+def first_time(name):
+    """Whether nobody in this job has asked for this name before."""
+    try:
+        os.close(os.open(os.path.join(MARKS, name), os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def die(how=signal.SIGKILL):
+    if how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), how)
+
+
+def square(number):
+    return number * number
+
+
+def fail(number):
+    raise KeyError(f"of task {number}")
+
+
+def nothing_that_travels(_):
+    return lambda: None
+
+
+def double(array):
+    return 2 * array
+
+
+def die_once(name, how=signal.SIGKILL):
+    if first_time(name):
+        die(how)
+    return name
+
+
+def last(seconds, name):
+    assert first_time(name), "done twice"
+    time.sleep(seconds)
+    return name
+
+
+def always_die():
+    die()
+
+
+def learn(word):
+    known.append(word)
+
+
+def what_is_known(number):
+    time.sleep(0.01)
+    if number == 20:
+        die_once("known")
+    return list(known)
+
+
+def number_of_process(_):
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def raises(error, function):
+    try:
+        function()
+    except error as raised:
+        return raised
+    raise AssertionError("not raised")
+
+
+def interface():
+    """As the executors of the standard library."""
+    with MPIPoolExecutor() as pool:
+        assert list(pool.map(square, range(50))) == [n * n for n in range(50)]
+        assert list(pool.map(square, range(50), chunksize=7)) == [n * n for n in range(50)]
+        assert list(pool.starmap(pow, [(2, 3), (3, 2)])) == [8, 9]
+        assert pool.submit(pow, 2, exp=5).result() == 32
+        assert pool.num_workers == 3
+        jobs = {pool.submit(square, n): n for n in range(9)}
+        assert all(it.result() == jobs[it] ** 2 for it in futures.as_completed(jobs, timeout=20))
+        assert len({*pool.map(number_of_process, range(12))}) == 3
+        slow = pool.submit(time.sleep, 0.4)
+        raises(TimeoutError, lambda: slow.result(timeout=0.05))
+        assert futures.wait([slow], timeout=20).done == {slow}
+    raises(RuntimeError, lambda: pool.submit(square, 1))
+    with MPIPoolExecutor(max_workers=1) as pool:
+        assert len({*pool.map(number_of_process, range(6))}) == 1
+        first = pool.submit(time.sleep, 0.3)
+        second = pool.submit(square, 3)
+        time.sleep(0.1)
+        assert first.running() and second.cancel()
+    pool = MPIPoolExecutor()
+    jobs = [pool.submit(time.sleep, 0.2) for _ in range(9)]
+    pool.shutdown(cancel_futures=True)
+    assert any(it.cancelled() for it in jobs) and all(it.done() for it in jobs)
+
+
+def errors():
+    """What a function raises is raised here, and what cannot travel is told."""
+    with MPIPoolExecutor() as pool:
+        error = raises(KeyError, lambda: pool.submit(fail, 7).result())
+        assert "of task 7" in str(error) and error.__cause__ is None or "fail" in str(error.__cause__)
+        raises(Exception, lambda: pool.submit(nothing_that_travels, 1).result())
+        raises(Exception, lambda: pool.submit(lambda: 1).result())
+        raises(SystemExit, lambda: pool.submit(sys.exit, 4).result())
+        assert pool.submit(square, 4).result() == 16 and pool.num_workers == 3
+
+
+def large():
+    """Objects of some megabytes, and many small ones."""
+    with MPIPoolExecutor() as pool:
+        arrays = [numpy.full(1_000_000, float(n)) for n in range(6)]
+        for array, doubled in zip(arrays, pool.map(double, arrays)):
+            assert numpy.array_equal(2 * array, doubled)
+        assert sum(pool.map(square, range(3000))) == sum(n * n for n in range(3000))
+
+
+def deaths():
+    """The task of a worker that dies is given to another one, and no other task is done twice."""
+    with MPIPoolExecutor() as pool:
+        long = [pool.submit(last, 1.5, "long"), pool.submit(last, 0.01, "short")]
+        one = pool.submit(die_once, "one")
+        other = pool.submit(die_once, "other", HOW)
+        assert [it.result(timeout=30) for it in [*long, one, other]] == [
+            "long", "short", "one", "other"]
+        # All workers at once.
+        names = [f"all{n}" for n in range(3)]
+        assert list(pool.map(die_once, names)) == names
+        assert list(pool.map(square, range(20))) == [n * n for n in range(20)]
+        assert len({*pool.map(number_of_process, range(12))}) == 3 == pool.num_workers
+
+
+def poison():
+    """A task that takes each worker along is given up, and the pool goes on."""
+    with MPIPoolExecutor(max_deaths=2) as pool:
+        bad, good = pool.submit(always_die), pool.submit(square, 5)
+        assert good.result(timeout=30) == 25
+        assert isinstance(bad.exception(timeout=30), futures.WorkerDied)
+        assert list(pool.map(square, range(20))) == [n * n for n in range(20)]
+
+
+def initializer():
+    """It is called once on each worker, replacements as well."""
+    with MPIPoolExecutor(initializer=learn, initargs=("word",)) as pool:
+        assert list(pool.map(what_is_known, range(60))) == [["word"]] * 60
+
+
+def idle():
+    """A worker that dies while there is nothing to do is replaced before there is."""
+    with MPIPoolExecutor() as pool:
+        before = {*pool.map(number_of_process, range(12))}
+        os.kill(min(before), signal.SIGKILL)
+        time.sleep(2.5)
+        after = {*pool.map(number_of_process, range(12))}
+        assert len(after) == 3 and len(before & after) == 2, (before, after)
+
+
+def master():
+    """Without rank 0 there is nothing to work for."""
+    with MPIPoolExecutor() as pool:
+        pool.submit(time.sleep, 0.3)
+        assert pool.submit(square, 3).result() == 9
+        die()
+
+
+def mistake():
+    """An exception of the program ends the job."""
+    with MPIPoolExecutor() as pool:
+        pool.submit(square, 3)
+        raise KeyError("of the program")
+
+
+if __name__ == "__main__":
+    for what in sys.argv[1:]:
+        globals()[what]()
+        sys.stdout.write(f"passed {what}\n")
+        sys.stdout.flush()

@@ -1,0 +1,43 @@
+"""Pools on real ranks: the interface, and workers that die."""
+
+import pytest
+
+MODULE = "fampi.futures"
+
+
+def test_a_pool_whose_workers_live(launch):
+    launch(4, "pools.py", "interface", "errors", "large", module=MODULE).expect(3)
+
+
+@pytest.mark.parametrize("what", [["deaths"], ["poison", "initializer"], ["idle"]])
+def test_a_pool_outlives_its_workers(launch, tmp_path, what):
+    job = launch(4, "pools.py", *what, module=MODULE, MARKS=str(tmp_path))
+    job.expect(len(what))
+
+
+def test_a_pool_outlives_workers_that_leave(launch, tmp_path):
+    # Otherwise the launcher ends a job of which half has left with a status.
+    words = ["--prtemca", "state_base_error_non_zero_exit", "0"]
+    flags = [f"--launcher-flag={word}" for word in words]
+    job = launch(4, "pools.py", "deaths", module=MODULE, flags=flags, MARKS=str(tmp_path), HOW="exit")
+    assert "passed deaths" in job.output and job.status in (0, 3), str(job)
+
+
+def test_the_results_of_a_pool_are_those_without_deaths(launch, tmp_path):
+    undisturbed = launch(4, "pool.py", module=MODULE).expect(1, "in all")
+    variables = {"DEADLY": "3 50 51 120", "DEADLY_MARKS": str(tmp_path)}
+    job = launch(4, "pool.py", module=MODULE, flags=["--spares", "1"], **variables)
+    assert job.expect(1, "in all").output == undisturbed.output, str(job)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_pool_ends_with_its_program(launch):
+    job = launch(4, "pools.py", "mistake", module=MODULE).expect(0, status=1)
+    assert "of the program" in job.errors, str(job)
+    job = launch(4, "pools.py", "master", module=MODULE)
+    assert job.status not in (0, 124) and "passed" not in job.output, str(job)
+
+
+def test_a_pool_without_workers_says_how_to_start_it(launch):
+    job = launch(1, "pools.py", "interface").expect(0, status=1)
+    assert "-m fampi.futures" in job.errors, str(job)
