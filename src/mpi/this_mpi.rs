@@ -15,6 +15,7 @@ pub(super) use super::openmpi5::{
     kept_requests::{Free, Keeping, Seen},
     know, launch_census,
     leaders_answer::{Leader, Linking, while_linking},
+    lost_answer::ask_again,
     matched_wildcards::protect as protect_receive,
     mend_end as before_finalize, mend_initialised as after_init, mend_library as when_loaded,
     request_origin::origin,
@@ -27,8 +28,8 @@ pub(super) use super::openmpi5::{
 
 #[cfg(mpich)]
 pub(super) use super::mpich::{
-    Leader, Linking, Start, after_init, before_creation, before_finalize, can_agree, free_for_ever,
-    init_state,
+    Leader, Linking, Start, after_init, ask_again, before_creation, before_finalize, can_agree,
+    free_for_ever, init_state,
     kept_requests::{Free, Keeping, Seen},
     know, launch_census, list_of_the_dead as inject_failure, may_be_listed, origin, prepare_files,
     protect_receive, spawn_lookup, version, was_spawned, when_idle, when_loaded, while_linking,

@@ -32,6 +32,12 @@ fn a_block_with_a_pending_shrink_ends_alike_for_all_whenever_a_rank_dies() {
 }
 
 #[test]
+fn an_agreement_ends_where_the_answer_went_to_a_dead_process() {
+    let lost = program(&["tests/programs/lost_answer.c"], Link::Shared, &[]);
+    expect(&Launch::new(lost, 5), 3, ": passed");
+}
+
+#[test]
 fn a_rebuild_and_a_join_are_pending_in_blocks() {
     expect(&pending(6, "rebuild", 0), 5, ": whole").expect_orderly(5);
 }

@@ -72,7 +72,7 @@ pub(in crate::mpi) fn all() -> Vec<Comm> {
     LIVE.with_borrow(Vec::clone)
 }
 
-fn null() -> ffi::MPI_Comm {
+pub(super) fn null() -> ffi::MPI_Comm {
     // SAFETY: reading a constant that MPI's library defines.
     unsafe { ffi::RSMPI_COMM_NULL }
 }
@@ -155,7 +155,11 @@ impl Comm {
     }
 
     /// What a creation call gave; a failed one leaves garbage in the handle.
-    fn made(call: &'static str, code: c_int, raw: ffi::MPI_Comm) -> Checked<Option<Self>> {
+    pub(super) fn made(
+        call: &'static str,
+        code: c_int,
+        raw: ffi::MPI_Comm,
+    ) -> Checked<Option<Self>> {
         check(call, code)?;
         // SAFETY: a successful creation call gave the handle; only null means nothing.
         let made = (raw != null()).then(|| unsafe { Self::from_raw(raw) }).transpose()?;
@@ -218,15 +222,6 @@ impl Comm {
         // SAFETY: our handle is live; the result is a variable of ours.
         let code = unsafe { ffi::MPI_Comm_split(self.raw, color, key.cast_signed(), &raw mut raw) };
         Self::made("MPI_Comm_split", code, raw)
-    }
-
-    /// `MPIX_Comm_shrink`.
-    pub(in crate::mpi) fn shrink(&self, ulfm: &Ulfm) -> Checked<Self> {
-        let _inside = inside::meeting(false);
-        let mut raw = null();
-        // SAFETY: the function has this type; our handle is live; the result is ours.
-        let code = unsafe { (ulfm.shrink)(self.raw, &raw mut raw) };
-        Self::made("MPIX_Comm_shrink", code, raw)?.ok_or(absent("MPIX_Comm_shrink"))
     }
 
     /// `MPI_Intercomm_create`: links our group to another one. Its leader knows the other one, by a
@@ -303,44 +298,6 @@ impl Comm {
         self.handle().acknowledge_failures(ulfm);
     }
 
-    /// `MPIX_Comm_agree`: true when all living say true. Every process gets the same answer.
-    pub(in crate::mpi) fn unanimous(&self, ulfm: &Ulfm, mine: bool) -> bool {
-        let _inside = inside::meeting(false);
-        self.agrees(ulfm, mine)
-    }
-
-    /// [`Self::unanimous`] where some come later than others, by the time that making a
-    /// communicator may take.
-    pub(in crate::mpi) fn unanimous_in_time(&self, ulfm: &Ulfm, mine: bool) -> bool {
-        let _inside = inside::creation();
-        self.agrees(ulfm, mine)
-    }
-
-    fn agrees(&self, ulfm: &Ulfm, mine: bool) -> bool {
-        let mut flag = c_int::from(mine);
-        // SAFETY: the function has this type; our handle is live; the flag is ours.
-        let code = unsafe { (ulfm.agree)(self.raw, &raw mut flag) };
-        // A failure that is not acknowledged is reported beside the flag, which is agreed anyway.
-        check("MPIX_Comm_agree", code).map_or_else(Refusal::is_failure, |()| true) && flag != 0
-    }
-
-    /// `MPIX_Comm_iagree` of the value behind the pointer.
-    ///
-    /// # Safety
-    ///
-    /// The value lives, untouched, until the request is over.
-    pub(in crate::mpi) unsafe fn start_agreement(
-        &self,
-        ulfm: &Ulfm,
-        flag: *mut c_int,
-    ) -> Checked<Request> {
-        let mut request = Request::null();
-        // SAFETY: the function has this type; our handle is live; the flag is our caller's care.
-        let code = unsafe { (ulfm.iagree)(self.raw, flag, request.slot()) };
-        check("MPIX_Comm_iagree", code)?;
-        Ok(request)
-    }
-
     /// Calls `told` for every process that is known to be dead, if there are more than `known`.
     /// Gives their number.
     pub(in crate::mpi) fn failed(
@@ -383,7 +340,7 @@ impl Comm {
     }
 }
 
-fn absent(call: &'static str) -> Refusal {
+pub(super) fn absent(call: &'static str) -> Refusal {
     // `MPI_ERR_COMM`: success without a communicator.
     Refusal { call, class: 5 }
 }

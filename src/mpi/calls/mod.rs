@@ -3,6 +3,7 @@
 //! Each call that may last says so ([`inside`]), so that the watchdog can tell when one does not
 //! return. What stands on this room is ordinary code.
 
+pub(super) mod agreement;
 #[cfg(mpich)]
 mod classes;
 pub(super) mod collectives;

@@ -40,12 +40,13 @@ use super::{causes, death_mark::DeathMark, observer, pidfd::Ends, renice_dead};
 use crate::{
     fault::Cause,
     mpi::{
-        calls::{inside, library},
+        calls::{agreement, inside, library},
         node::{
             environment,
             process::{Process, describe, node},
         },
         this_mpi::{
+            self,
             inject_failure::{self, Name},
             launch_census::Launched,
         },
@@ -414,7 +415,11 @@ extern "C" fn on_progress() -> c_int {
         watcher.callbacks.is_multiple_of(CALLBACKS)
     });
     // MPI gives up what a death is told with in the middle of its end.
-    c_int::from(due == Some(true) && library::finalized() == Ok(false) && look())
+    if due != Some(true) || library::finalized() != Ok(false) {
+        return 0;
+    }
+    agreement::in_doubt().inspect(this_mpi::ask_again);
+    c_int::from(look())
 }
 
 #[cfg(test)]

@@ -187,8 +187,13 @@ impl MpiPlatform {
                 }
             }
         }
-        let over = self.meetings.extract_if(.., |it| it.is_at(comm) && it.is_over());
-        over.map(Meeting::end).count() > 0
+        let Some(at) = self.meetings.iter().position(|it| it.is_at(comm)) else { return false };
+        if self.meetings[at].is_over() {
+            self.meetings.swap_remove(at).end();
+            return true;
+        }
+        self.meetings[at].in_doubt().inspect(this_mpi::ask_again);
+        false
     }
 
     /// The living of `comm`, when they are all but `dead`: all get one answer.

@@ -31,6 +31,7 @@ pub(super) mod inject_failure;
 pub(super) mod kept_requests;
 pub(super) mod launch_census;
 pub(super) mod leaders_answer;
+pub(super) mod lost_answer;
 pub(super) mod matched_wildcards;
 mod null_comm_refcount;
 pub(super) mod request_origin;
