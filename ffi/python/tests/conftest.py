@@ -40,12 +40,12 @@ class Job:
 
 @pytest.fixture
 def launch():
-    """Runs so many ranks of a program, which lies in `examples` or in `tests/programs`."""
+    """Runs so many ranks of a program, which is an example, a measurement, or in `programs`."""
 
     def run(ranks, program, *words, flags=(), module=None, limit=60, **variables):
         tool = os.environ.get("FAMPI", str(CHECKOUT / "target/release/fampi"))
-        found = [folder / program for folder in (HERE / "programs", HERE.parent / "examples")]
-        path = next(path for path in found if path.is_file())
+        folders = HERE / "programs", HERE.parent / "examples", HERE.parent / "bench"
+        path = next(it / program for it in folders if (it / program).is_file())
         line = [tool, "run", "-n", str(ranks), "--timeout", str(limit), *flags, "--",
                 sys.executable, *(["-m", module] if module else []), str(path), *words]
         environment = {**os.environ, **variables}

@@ -9,7 +9,7 @@ def test_blocks_without_a_death(launch):
 
 
 @pytest.mark.parametrize("plan, living", [
-    ("", 4), ("50:2", 3), ("50:2:exit", 3), ("0:0", 3), ("20:1 20:3", 2), ("20:1 60:0:exit", 2),
+    ("", 4), ("50:2", 3), ("20:1 20:3", 2), ("20:1 60:0:exit", 2),
 ])
 def test_a_ring_goes_on_when_ranks_die(launch, plan, living):
     # The launcher tells of the first status that is not 0, and a signal that was survived has none.

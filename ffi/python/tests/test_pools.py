@@ -6,7 +6,7 @@ MODULE = "fampi.futures"
 
 
 def test_a_pool_whose_workers_live(launch):
-    launch(4, "pools.py", "interface", "errors", "large", module=MODULE).expect(3)
+    launch(4, "pools.py", "again", "interface", "errors", "large", module=MODULE).expect(4)
 
 
 @pytest.mark.parametrize("what", [["deaths"], ["poison", "initializer"], ["idle"]])

@@ -121,3 +121,12 @@ cdef tuple _parts(object given):
     if rest:
         raise ValueError("a buffer is [array], [array, type] or [array, number, type]")
     return memory, many, datatype
+
+
+cdef int _alike(_Buffer sent, _Buffer received) except -1:
+    """Makes sure that as much is sent as is received, for operations that take one number."""
+    if received is None or sent.start == MPI_IN_PLACE or received.start == MPI_IN_PLACE:
+        return 0
+    if sent.count != received.count:
+        raise ValueError(f"sendbuf has {sent.count} elements, and recvbuf {received.count}")
+    return 0

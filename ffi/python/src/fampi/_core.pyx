@@ -21,6 +21,7 @@ from fampi._library cimport *
 
 cdef object _IN_PLACE = _mpi.IN_PLACE
 cdef list _cut_short = []
+cdef list _never_over = []
 
 cdef enum:
     OPEN

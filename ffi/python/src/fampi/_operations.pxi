@@ -49,6 +49,7 @@ cdef class Block(_Transaction):
     def Iallreduce(self, sendbuf, recvbuf, MPI.Op op=_mpi.SUM):
         """Combines the elements of all, for all."""
         cdef Request request = self._request(sendbuf, recvbuf)
+        _alike(request.sent, request.received)
         return self._posted(request, FAMPI_Iallreduce(
             request.sent.start, request.received.start, request.received.count,
             request.received.datatype, op.ob_mpi, self.handle, &request.ob_mpi))
@@ -57,6 +58,7 @@ cdef class Block(_Transaction):
         """Combines the elements of all, for the root; `recvbuf` is None elsewhere."""
         cdef Request request = self._request(sendbuf, recvbuf)
         cdef _Buffer shape = request.sent
+        _alike(request.sent, request.received)
         if request.sent.start == MPI_IN_PLACE:
             shape = request.received
         return self._posted(request, FAMPI_Ireduce(
@@ -66,6 +68,7 @@ cdef class Block(_Transaction):
     def Iscan(self, sendbuf, recvbuf, MPI.Op op=_mpi.SUM):
         """Combines the elements of the ranks up to this one."""
         cdef Request request = self._request(sendbuf, recvbuf)
+        _alike(request.sent, request.received)
         return self._posted(request, FAMPI_Iscan(
             request.sent.start, request.received.start, request.received.count,
             request.received.datatype, op.ob_mpi, self.handle, &request.ob_mpi))
@@ -73,6 +76,7 @@ cdef class Block(_Transaction):
     def Iexscan(self, sendbuf, recvbuf, MPI.Op op=_mpi.SUM):
         """Combines the elements of the ranks before this one."""
         cdef Request request = self._request(sendbuf, recvbuf)
+        _alike(request.sent, request.received)
         return self._posted(request, FAMPI_Iexscan(
             request.sent.start, request.received.start, request.received.count,
             request.received.datatype, op.ob_mpi, self.handle, &request.ob_mpi))

@@ -6,7 +6,6 @@ cdef class _Transaction:
     cdef MPI_Request request
     cdef MPI_Comm handle
     cdef readonly MPI.Comm comm
-    cdef readonly int size
     cdef list requests
     cdef int state
     cdef bint is_committed
@@ -31,7 +30,9 @@ cdef class _Transaction:
         self.state = OPEN
 
     def __del__(self):
-        if self.state != GONE:
+        cdef int is_over = 0
+        MPI_Finalized(&is_over)
+        if self.state != GONE and not is_over:
             self.close()
 
     def __enter__(self):
@@ -113,8 +114,9 @@ cdef class _Transaction:
 
         `recvbuf` is written if the block commits, by the wait for it. The sum is the default.
         """
-        buffers = _buffer(sendbuf, False), _buffer(recvbuf, True)
-        self.fused = (*buffers, _mpi.SUM if op is None else op)
+        cdef _Buffer sent = _buffer(sendbuf, False), received = _buffer(recvbuf, True)
+        _alike(sent, received)
+        self.fused = (sent, received, _mpi.SUM if op is None else op)
         try:
             self._finish(_timeout(timeout))
         except BaseException:
@@ -136,6 +138,9 @@ cdef class _Transaction:
             return
         if self.state == OPEN:
             FAMPI_Request_free(&self.request)
+        elif self.state == FINISHED and self.fused is not None:
+            # Nobody waits for the verdict, with which the library may write to it.
+            _never_over.append(self.fused)
         self.state = GONE
         for request in self.requests:
             if not _mine_to_free(request):

@@ -78,6 +78,8 @@ def buffers(world):
             (lambda: block.Irecv(b"read only", source=other), BufferError),
             (lambda: block.Isend([few, 7, MPI.DOUBLE], dest=other), ValueError),
             (lambda: block.Isend(object(), dest=other), TypeError),
+            (lambda: block.Iallreduce(few, numpy.zeros(7)), ValueError),
+            (lambda: block.finish_allreduce(few[:1], numpy.zeros(2)), ValueError),
             (lambda: block.Isend(few, dest=99), fampi.Error),
             (lambda: block.Isend(few, dest=other, tag=fampi.MAX_TAG + 1), fampi.Error),
         ]:

@@ -163,6 +163,19 @@ def initializer():
         assert list(pool.map(what_is_known, range(60))) == [["word"]] * 60
 
 
+def first_fails(word):
+    known.append(word)
+    if len(known) == 1:
+        raise ValueError("not yet")
+
+
+def again():
+    """An initializer that fails is called again for the next task."""
+    with MPIPoolExecutor(max_workers=1, initializer=first_fails, initargs=("once",)) as pool:
+        raises(ValueError, lambda: pool.submit(square, 2).result())
+        assert [pool.submit(square, n).result() for n in range(3)] == [0, 1, 4]
+
+
 def idle():
     """A worker that dies while there is nothing to do is replaced before there is."""
     with MPIPoolExecutor() as pool:

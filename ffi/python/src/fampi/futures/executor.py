@@ -5,6 +5,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 
 # The service of this process, if it is the one with the program.
 _service = None
+_numbers = itertools.count()
 
 
 class BrokenPool(BrokenExecutor):
@@ -49,7 +50,7 @@ class MPIPoolExecutor(Executor):
                 "fampi.futures program.py`, and make a pool below `if __name__ == \"__main__\":`")
         if initializer is not None and not callable(initializer):
             raise TypeError("the initializer is to be called")
-        self._most, self._busy = max_workers, 0
+        self._number, self._most, self._busy = next(_numbers), max_workers, 0
         self._initializer, self._initargs = initializer, tuple(initargs)
         self._max_deaths = max_deaths
         self._pending, self._is_over = set(), False

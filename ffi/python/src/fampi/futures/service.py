@@ -49,7 +49,7 @@ class Worker:
     def __init__(self, block, rank):
         self.rank, self.task, self.sent = rank, None, None
         self.answer = Receiving(block, rank)
-        # The executors whose initializer it has run.
+        # The numbers of the executors whose initializer it has run.
         self.initialized = set()
 
 
@@ -164,6 +164,8 @@ class Master:
         is_result, value = pickle_loads(worker.answer)
         worker.answer = Receiving(self.block, worker.rank)
         task.executor._busy -= 1
+        if is_result is None:
+            worker.initialized.discard(task.executor._number)
         if is_result:
             task.future.set_result(value)
         else:
@@ -204,7 +206,7 @@ class Master:
     def send(self, worker, task):
         """Sends a task to a worker."""
         executor = task.executor
-        first = executor._initializer is not None and id(executor) not in worker.initialized
+        first = executor._initializer is not None and executor._number not in worker.initialized
         begin = (executor._initializer, executor._initargs) if first else None
         try:
             raw = pickle.dumps((begin, task.function, task.arguments, task.words), protocol=5)
@@ -213,7 +215,7 @@ class Master:
             return
         worker.task = task
         executor._busy += 1
-        worker.initialized.add(id(executor))
+        worker.initialized.add(executor._number)
         try:
             worker.sent = Sending(self.block, worker.rank, raw=raw)
         except fampi.Error:
@@ -245,16 +247,21 @@ def pickle_loads(answer):
 
 
 def answer_to(parcel):
-    """Does a task: whether there is a result, and the result or the exception, as bytes."""
+    """Does a task: whether there is a result, and the result or the exception, as bytes.
+
+    None instead is an initializer that failed, and is called again for the next task.
+    """
+    kind = None
     try:
         begin, function, arguments, words = parcel.object()
         if begin is not None:
             begin[0](*begin[1])
+        kind = False
         answer = True, function(*arguments, **words)
     except BaseException as error:
         told = "".join(traceback.format_exception(error))
         error.__cause__ = RuntimeError(f"\n{told}")
-        answer = False, error
+        answer = kind, error
     try:
         return pickle.dumps(answer, protocol=5)
     except Exception as error:
