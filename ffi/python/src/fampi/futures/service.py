@@ -24,6 +24,9 @@ MASTER = 0
 # Between two looks at what has come: short at first, longer when nothing does.
 FIRST_SLEEP, LONGEST_SLEEP = 20e-6, 2e-3
 
+# The numbers of the executors whose initializer this worker has run.
+_begun_for = set()
+
 
 class Pause:
     """Sleeps for longer and longer until something happens."""
@@ -49,8 +52,6 @@ class Worker:
     def __init__(self, block, rank):
         self.rank, self.task, self.sent = rank, None, None
         self.answer = Receiving(block, rank)
-        # The numbers of the executors whose initializer it has run.
-        self.initialized = set()
 
 
 class Master:
@@ -62,7 +63,6 @@ class Master:
         self.block, self.workers = None, {}
         self.strength = world.size - 1
         self.living = self.strength
-        self.initialized = {}
 
     def serve(self):
         """Serves the pools until the program is over."""
@@ -87,17 +87,14 @@ class Master:
         ranks = [rank for rank in range(self.world.size) if rank != MASTER]
         self.workers = {rank: Worker(self.block, rank) for rank in ranks}
         self.living = len(self.workers)
-        for rank, worker in self.workers.items():
-            worker.initialized = self.initialized.get(rank, set())
 
     def end(self, word):
-        """Ends the block, after which the workers do what the word says; the dead of it."""
+        """Ends the block, after which the workers do what the word says."""
         for worker in self.workers.values():
             try:
                 worker.sent = Sending(self.block, worker.rank, word=word)
             except fampi.Error:
                 pass
-        self.initialized = {rank: worker.initialized for rank, worker in self.workers.items()}
         try:
             # Answers that nobody will give are no part of the verdict.
             for worker in self.workers.values():
@@ -105,17 +102,15 @@ class Master:
                     self.block.forget(worker.answer.request)
             self.block.finish()
             self.block.wait()
-            return ()
-        except fampi.BlockFailed as failed:
-            return failed.report.dead
+        except fampi.BlockFailed:
+            pass
         finally:
             self.block.close()
             self.workers = {}
 
     def renew(self):
         """Replaces the dead; where that cannot be done the pool goes on without, or is broken."""
-        for rank in self.end(END_OF_BLOCK):
-            self.initialized.pop(rank, None)
+        self.end(END_OF_BLOCK)
         try:
             self.world.recover()
         except fampi.Error as error:
@@ -164,8 +159,6 @@ class Master:
         is_result, value = pickle_loads(worker.answer)
         worker.answer = Receiving(self.block, worker.rank)
         task.executor._busy -= 1
-        if is_result is None:
-            worker.initialized.discard(task.executor._number)
         if is_result:
             task.future.set_result(value)
         else:
@@ -206,8 +199,10 @@ class Master:
     def send(self, worker, task):
         """Sends a task to a worker."""
         executor = task.executor
-        first = executor._initializer is not None and executor._number not in worker.initialized
-        begin = (executor._initializer, executor._initargs) if first else None
+        begin = None
+        if executor._initializer is not None:
+            # With each task, as only the worker knows whether it is new.
+            begin = executor._number, executor._initializer, executor._initargs
         try:
             raw = pickle.dumps((begin, task.function, task.arguments, task.words), protocol=5)
         except Exception as error:
@@ -215,7 +210,6 @@ class Master:
             return
         worker.task = task
         executor._busy += 1
-        worker.initialized.add(executor._number)
         try:
             worker.sent = Sending(self.block, worker.rank, raw=raw)
         except fampi.Error:
@@ -247,21 +241,18 @@ def pickle_loads(answer):
 
 
 def answer_to(parcel):
-    """Does a task: whether there is a result, and the result or the exception, as bytes.
-
-    None instead is an initializer that failed, and is called again for the next task.
-    """
-    kind = None
+    """Does a task: whether there is a result, and the result or the exception, as bytes."""
     try:
         begin, function, arguments, words = parcel.object()
-        if begin is not None:
-            begin[0](*begin[1])
-        kind = False
+        if begin is not None and begin[0] not in _begun_for:
+            number, initializer, initargs = begin
+            initializer(*initargs)
+            _begun_for.add(number)
         answer = True, function(*arguments, **words)
     except BaseException as error:
         told = "".join(traceback.format_exception(error))
         error.__cause__ = RuntimeError(f"\n{told}")
-        answer = kind, error
+        answer = False, error
     try:
         return pickle.dumps(answer, protocol=5)
     except Exception as error:
