@@ -8,8 +8,8 @@ use std::{panic::catch_unwind, time::Instant};
 use fampi_checkers::machines::swarm::Swarm;
 use fampi_kit::seeds::{each_seed, number};
 
-/// Seeds of one `cargo test`; about ten seconds on two cores.
-const SEEDS: u64 = 300_000;
+/// Seeds of one `cargo test`. Of all planted bugs that this swarm has found, the last took 2611.
+const SEEDS: u64 = 30_000;
 
 #[test]
 fn every_seed_ends_with_one_decision_per_block_on_all_living_ranks() {

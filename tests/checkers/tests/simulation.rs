@@ -25,9 +25,10 @@ use fampi_kit::{
     seeds::{each_seed, number},
 };
 
+/// Of all planted bugs that such jobs have found, the last took 522 of them.
 #[test]
 fn thousands_of_jobs_end_with_one_story_on_all_living_ranks() {
-    swarm::<Job>(20_000);
+    swarm::<Job>(5_000);
 }
 
 #[test]
