@@ -22,7 +22,12 @@ use fampi_kit::launch::{Launch, Run};
 /// Launches a program and makes sure that so many ranks said the word.
 #[track_caller]
 fn expect(launch: &Launch, ranks: usize, word: &str) -> Run {
-    let run = launch.run();
+    expect_of(launch.run(), ranks, word)
+}
+
+/// Makes sure that so many ranks of a run have printed a line with this word.
+#[track_caller]
+fn expect_of(run: Run, ranks: usize, word: &str) -> Run {
     let said = run.output.lines().filter(|line| line.contains(word)).count();
     assert_eq!(said, ranks, "ranks that said `{word}`: {run}");
     run

@@ -1,10 +1,10 @@
 //! Turns a rank that MPI holds for ever into a dead rank, which the others survive.
 //!
-//! Open MPI's shared-memory transport spins without end when a peer was killed between two
-//! stores to a queue, and communicator creation can wait for a message that nobody sends. None
-//! of our calls may last: each call that progresses or blocks says so in one atomic word, and a
-//! small thread, which calls no MPI, looks at the word four times a second. When it finds one
-//! and the same call under way for longer than the limit it ends the process by SIGKILL.
+//! The creation of a communicator can wait for a message that nobody sends, and a process can hear
+//! nothing more once a peer has died (`this_mpi::may_be_deaf`). None of our calls may last: each
+//! call that progresses or blocks says so in one atomic word, and a small thread, which calls no
+//! MPI, looks at the word four times a second. When it finds one and the same call under way for
+//! longer than the limit, or this process deaf for a second, it ends the process by SIGKILL.
 //!
 //! **Guarantees.** Time in which the whole process was stopped (SIGSTOP, a debugger) or the
 //! machine did not run us does not count. Limits are staggered by rank, since one death is
@@ -51,6 +51,8 @@ use crate::mpi::{
 const TICK: Duration = Duration::from_millis(250);
 /// After this time in `MPI_Finalize` the process leaves without it.
 const FINALIZE_LIMIT: Duration = Duration::from_secs(3);
+/// So long may a peer take for its next store to our memory.
+const DEAF_LIMIT: Duration = Duration::from_secs(1);
 const STAGGER: Duration = Duration::from_secs(2);
 
 /// Decides how long we wait beyond the limit.
@@ -125,6 +127,7 @@ impl Launch {
 fn watch(limit: Duration, mut launch: Launch) {
     signals::block_signals_of_this_thread();
     let (mut call, mut stuck, mut last) = (0, Duration::ZERO, Instant::now());
+    let mut deaf = Duration::ZERO;
     loop {
         thread::sleep(TICK);
         let now = Instant::now();
@@ -133,6 +136,14 @@ fn watch(limit: Duration, mut launch: Launch) {
         if parent_died() {
             unreported_exit::die_by_signal(
                 "the process that spawned this one died before it joined",
+            );
+        }
+        let is_deaf = deaths::are_known() && this_mpi::may_be_deaf();
+        deaf = if is_deaf { deaf + awake } else { Duration::ZERO };
+        if !limit.is_zero() && deaf > DEAF_LIMIT {
+            unreported_exit::die_by_signal(
+                "a process died while it sent to this one, which hears nothing more; this rank \
+                 counts as failed",
             );
         }
         let current = inside::current();

@@ -52,6 +52,11 @@ pub(super) fn may_be_listed(has_named_peer: bool, is_cancelled: bool) -> bool {
 /// A communicator is about to be made.
 pub(super) fn before_creation() {}
 
+/// A process of this MPI hears its peers, also when one of them is dead.
+pub(super) fn may_be_deaf() -> bool {
+    false
+}
+
 /// An agreement has not ended: those of this room ask by themselves.
 pub(super) fn ask_again(_: &Comm) {}
 

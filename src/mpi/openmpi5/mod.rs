@@ -12,8 +12,6 @@
 //!   which is preloaded into the launcher;
 //! - neighbourhood collectives fail on a ring of one or two (open-mpi/ompi#14430): messages
 //!   instead, in `engine/neighbours.rs`;
-//! - shared memory spins for ever when a peer dies between two stores to a queue:
-//!   `lifecycle/watchdog.rs`;
 //! - a death is reported late: `deaths/watcher.rs`;
 //! - a revocation of a duplicate under way ends the process, so it is completed, or forgotten:
 //!   `operations/contexts.rs`;
@@ -22,6 +20,7 @@
 
 pub(super) mod agree_on_self;
 mod dead_address;
+pub(super) mod deaf_queue;
 pub(super) mod failed_lists;
 mod finalize_deaths;
 mod finalize_farewell;
@@ -97,12 +96,14 @@ pub(super) fn mend_library() {
 pub(super) fn mend_initialised() {
     null_comm_refcount::protect();
     used_numbers::begin();
+    deaf_queue::find();
 }
 
 /// What has to be mended before `MPI_Finalize`, the next call of MPI.
 pub(super) fn mend_end() {
     finalize_farewell::skip();
     finalize_deaths::begin();
+    deaf_queue::forget();
 }
 
 /// Has the library's own calls of the function `name` go to `ours`, for ever.
