@@ -9,12 +9,14 @@ use clap::{Args, Subcommand};
 use crate::cargo::{self, Program};
 use crate::csv::{self, Csv, Options, Row};
 use crate::detector::{detect, disturbance};
+use crate::installation::Family;
 use crate::launcher::{self, Launcher};
 use crate::library;
 use crate::nodes::Nodes;
 use crate::progress::Step;
+use crate::ready::Ready;
 use crate::recovery;
-use crate::refusal::whole;
+use crate::refusal::{Misuse, whole};
 use crate::report;
 use crate::session::{self, End, Script};
 use crate::setup;
@@ -193,16 +195,19 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
 fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Result<u8> {
     let launched = |ranks: u32| ranks.saturating_add(what.deaths);
     options.ranks.iter().try_for_each(|&ranks| launcher::check_room(launched(ranks)))?;
+    if what.package == Some(OF_C) && options.mpi == Family::Mpich {
+        return Err(Misuse(library::NOT_ON_MPICH.to_owned()).into());
+    }
     let csv = Csv::open(options.csv.as_deref())?;
-    let mpi = setup::ensure(workspace)?;
+    let ready = Ready::with(workspace, options.mpi)?;
     let program = if what.package == Some(OF_C) {
-        library::compile(workspace, &mpi, what.program)?
+        library::compile(workspace, &ready.mpi, what.program)?
     } else {
-        cargo::build(workspace, Program::benchmark(what.program).of(what.package))?
+        ready.build(Program::benchmark(what.program).of(what.package))?
     };
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
-        let mut command = Launcher::new(&mpi).command(launched(ranks), &program);
+        let mut command = ready.launcher().command(launched(ranks), &program);
         command.args(&options.arguments);
         match launch(&command, &format!("{ranks} ranks"), what)? {
             Ok(new) => rows.extend(new),
@@ -246,6 +251,11 @@ fn measure_spread(workspace: &Workspace, what: &Measurement, spread: &Spread) ->
     let Spread { options, nodes, hosts } = spread;
     if nodes.is_empty() {
         return measure(workspace, what, options);
+    }
+    if options.mpi == Family::Mpich {
+        let advice =
+            "on several nodes it is measured with Open MPI alone: leave --nodes or --mpi out";
+        return Err(Misuse(advice.to_owned()).into());
     }
     options.ranks.iter().try_for_each(|&ranks| launcher::check_room(ranks))?;
     let csv = Csv::open(options.csv.as_deref())?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::installation::Family;
 use crate::launcher;
 
 pub(crate) type Row = Vec<String>;
@@ -21,6 +22,9 @@ pub(crate) struct Options {
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// The MPI, which `cargo fampi setup` has set up
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) mpi: Family,
     /// For the measuring program
     #[arg(last = true, value_name = "ARGS")]
     pub(crate) arguments: Vec<String>,

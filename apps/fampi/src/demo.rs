@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::cargo::{self, Program};
-use crate::launcher::{self, Launcher};
+use crate::cargo::Program;
+use crate::installation::Family;
+use crate::launcher;
 use crate::plan::{self, Kill, When};
 use crate::progress::Step;
+use crate::ready::Ready;
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
-use crate::setup;
 use crate::status::{self, Kills, Reports};
 use crate::trace::{self, Account, Folder, Recording};
 use crate::workspace::{Workspace, shown};
@@ -43,6 +44,9 @@ pub(crate) struct Options {
         allow_hyphen_values = true
     )]
     kill: Kill,
+    /// The MPI, which `cargo fampi setup` has set up
+    #[arg(long, value_enum, default_value_t)]
+    mpi: Family,
 }
 
 /// What one run of the solver left.
@@ -63,15 +67,15 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     launcher::check_room(options.ranks)?;
     plan::check(&[options.kill], options.ranks, 0)?;
-    let mpi = setup::ensure(workspace)?;
-    let program = cargo::build(workspace, Program::application("minife"))?;
+    let ready = Ready::with(workspace, options.mpi)?;
+    let program = ready.build(Program::application("minife"))?;
     let folder = workspace.scratch("demo")?;
-    let launcher = Launcher::new(&mpi);
     let solve = |what: &str, kills: &[Kill], log: &str| {
         let step = Step::begin(format!("solve on {} ranks, {what}", options.ranks));
-        let mut command = launcher.command(options.ranks, &program);
+        let mut command = ready.launcher().command(options.ranks, &program);
         command.arg(format!("nx={}", options.size)).args(SETTINGS).current_dir(&folder);
-        let solve = solve(command, options.ranks, kills, &folder.join(log))?;
+        let log = folder.join(log);
+        let solve = solve(command, options.ranks, ready.is_elsewhere(), kills, &log)?;
         step.finish();
         anyhow::Ok(solve)
     };
@@ -95,7 +99,13 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 }
 
 /// Runs the solver once, traced; what it says about its work goes to `log`.
-fn solve(mut command: Command, ranks: u32, kills: &[Kill], log: &Path) -> Result<Solve> {
+fn solve(
+    mut command: Command,
+    ranks: u32,
+    elsewhere: bool,
+    kills: &[Kill],
+    log: &Path,
+) -> Result<Solve> {
     let (reports, trace) = (Reports::new()?, Folder::new()?);
     let errors = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     command.env(status::VARIABLE, reports.path()).env(trace::VARIABLE, trace.path());
@@ -105,6 +115,7 @@ fn solve(mut command: Command, ranks: u32, kills: &[Kill], log: &Path) -> Result
     };
     let script = Script {
         ranks: Some(ranks),
+        elsewhere,
         timeout: Some(LIMIT),
         collect: true,
         errors: Some(errors),

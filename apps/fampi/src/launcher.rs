@@ -16,11 +16,9 @@ use crate::refusal::{Misuse, whole};
 /// More processes than this for each core of one machine are taken for a slip of the finger.
 const MOST_PER_CORE: usize = 128;
 
-/// For a launch in which many ranks leave with a status other than 0: the launcher counts each of
-/// them twice, and would end the job when half of it has left so.
-pub(crate) fn ignore_statuses() -> [String; 3] {
-    ["--prtemca", "state_base_error_non_zero_exit", "0"].map(str::to_owned)
-}
+/// Open MPI's launcher counts each rank twice that leaves with a status other than 0, and otherwise
+/// ends the job when half of it has left so.
+const IGNORE_STATUSES: [&str; 3] = ["--prtemca", "state_base_error_non_zero_exit", "0"];
 
 /// A number of ranks, as it is written on the command line.
 pub(crate) fn ranks(text: &str) -> Result<u32, Misuse> {
@@ -61,20 +59,27 @@ pub(crate) struct Launcher<'a> {
     own: Option<PathBuf>,
     /// For the launcher itself, after ours: a host file, an output folder.
     extra: &'a [String],
+    /// Many ranks leave with a status other than 0.
+    are_failing: bool,
 }
 
 impl<'a> Launcher<'a> {
     pub(crate) fn new(mpi: &'a Installation) -> Self {
-        Self { mpi, own: None, extra: &[] }
+        Self::with(mpi, &[])
     }
 
     pub(crate) fn with(mpi: &'a Installation, extra: &'a [String]) -> Self {
-        Self { mpi, own: None, extra }
+        Self { mpi, own: None, extra, are_failing: false }
     }
 
     /// By the launcher of our own, if it was built.
     pub(crate) fn by(self, own: Option<PathBuf>) -> Self {
         Self { own, ..self }
+    }
+
+    /// For a job in which many ranks leave with a status other than 0.
+    pub(crate) fn of_failing(self) -> Self {
+        Self { are_failing: true, ..self }
     }
 
     /// `program` on `processes` ranks, not started yet; its arguments are to be added.
@@ -85,6 +90,7 @@ impl<'a> Launcher<'a> {
             return command;
         }
         let mut command = self.plain(processes, &flags(&self.mpi.facts));
+        command.args(IGNORE_STATUSES.iter().filter(|_| self.are_failing));
         command.args(self.extra).arg(program);
         command
     }
@@ -165,7 +171,7 @@ fn parameters(facts: &Facts) -> [(&'static str, &'static str); 5] {
         // These collectives crash on a communicator of several nodes that has lost a rank.
         ("coll", collectives),
         // With the default tree all survivors were seen to wait for ever when a process died in
-        // the agreement inside a shrink; with a star, so far, never.
+        // the agreement inside a shrink. This one is a string, although its description says star.
         ("coll_ftagree_era_topology", "2"),
     ]
 }

@@ -22,10 +22,10 @@ use crate::cargo::{self, Program};
 use crate::csv::Options;
 use crate::csv::{self, Csv, Row};
 use crate::install;
-use crate::installation::Installation;
+use crate::installation::{Family, Installation};
 use crate::launcher::{self, Launcher};
 use crate::progress::Step;
-use crate::refusal::Stopped;
+use crate::refusal::{Misuse, Stopped};
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::workspace::Workspace;
@@ -53,6 +53,9 @@ const HEADER: [&str; 8] = [
     "C to plain",
 ];
 
+pub(crate) const NOT_ON_MPICH: &str =
+    "it measures the C library, which is not on MPICH yet: leave --mpi out";
+
 /// The programs that measure.
 struct Programs {
     commit: [PathBuf; 2],
@@ -60,6 +63,9 @@ struct Programs {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    if options.mpi == Family::Mpich {
+        return Err(Misuse(NOT_ON_MPICH.to_owned()).into());
+    }
     options.ranks.iter().try_for_each(|&ranks| launcher::check_room(ranks))?;
     let messages = messages(&options.arguments)?;
     let csv = Csv::open(options.csv.as_deref())?;

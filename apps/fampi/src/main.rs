@@ -49,6 +49,7 @@ mod program;
 mod progress;
 mod project;
 mod python_wheel;
+mod ready;
 mod recovery;
 mod refusal;
 mod report;

@@ -11,14 +11,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::cargo::{self, Program};
+use crate::cargo::Program;
 use crate::csv::{self, Csv, Row};
-use crate::installation::Installation;
-use crate::launcher::{self, Launcher};
+use crate::installation::Family;
+use crate::launcher;
 use crate::progress::Step;
+use crate::ready::Ready;
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
-use crate::setup;
 use crate::workspace::Workspace;
 
 const COLUMNS: &str = "ranks,phase,how,median_ms,p99_ms";
@@ -56,6 +56,9 @@ pub(crate) struct Options {
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// The MPI, which `cargo fampi setup` has set up
+    #[arg(long, value_enum, default_value_t)]
+    mpi: Family,
 }
 
 fn ranks(text: &str) -> Result<u32, Misuse> {
@@ -68,14 +71,14 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let most = options.ranks.iter().max().copied().unwrap_or_default();
     launcher::check_room(most.saturating_add(TRIALS_PER_LAUNCH))?;
     let csv = Csv::open(options.csv.as_deref())?;
-    let mpi = setup::ensure(workspace)?;
-    let program = cargo::build(workspace, Program::benchmark("recovery"))?;
+    let ready = Ready::with(workspace, options.mpi)?;
+    let program = ready.build(Program::benchmark("recovery"))?;
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
         for way in &WAYS {
             let trials = if way.has_spares { options.trials } else { options.trials / 2 };
             let step = Step::begin(format!("{trials} deaths of {ranks} ranks: {}", way.name));
-            match deaths(&mpi, &program, ranks, way, trials)? {
+            match deaths(&ready, &program, ranks, way, trials)? {
                 Ok(deaths) => rows.extend(summary(ranks, way, &deaths)),
                 Err(interrupted) => {
                     drop(step);
@@ -92,7 +95,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 
 /// The milliseconds of all phases, for each death; or the status when a signal came.
 fn deaths(
-    mpi: &Installation,
+    ready: &Ready,
     program: &Path,
     ranks: u32,
     way: &Way,
@@ -104,7 +107,7 @@ fn deaths(
     for launch in 1..=most {
         let wanted = (trials - deaths.len() as u32).min(TRIALS_PER_LAUNCH);
         let spares = if way.has_spares { wanted } else { 0 };
-        let mut command = Launcher::new(mpi).command(ranks + spares, program);
+        let mut command = ready.launcher().command(ranks + spares, program);
         command.args([way.name, &wanted.to_string()]).arg(folder.path().join("death"));
         command.env("FAMPI_SPARES", spares.to_string());
         let errors = tempfile::tempfile().context("cannot make a temporary file")?;

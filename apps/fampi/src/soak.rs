@@ -30,13 +30,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use fastrand::Rng;
 
-use crate::cargo::{self, Program};
+use crate::cargo::Program;
 use crate::csv::{Csv, Row};
-use crate::installation::Installation;
-use crate::launcher::{self, Launcher};
+use crate::installation::Family;
+use crate::launcher;
+use crate::ready::Ready;
 use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
-use crate::setup;
 use crate::status::{self, Reports};
 use crate::workspace::{self, Workspace};
 
@@ -80,6 +80,9 @@ pub(crate) struct Options {
     /// Write a row for each round to this file
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// The MPI, which `cargo fampi setup` has set up
+    #[arg(long, value_enum, default_value_t)]
+    mpi: Family,
 }
 
 fn minutes(text: &str) -> Result<Duration, Misuse> {
@@ -156,7 +159,7 @@ struct Launched {
 
 /// The programs, and what they print when no process dies.
 struct Soak<'a> {
-    mpi: &'a Installation,
+    ready: &'a Ready,
     ranks: u32,
     ring: PathBuf,
     minife: PathBuf,
@@ -170,11 +173,11 @@ struct Soak<'a> {
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     launcher::check_room(options.ranks.saturating_add(MOST_SPARES))?;
     let csv = Csv::open(options.csv.as_deref())?;
-    let mpi = setup::ensure(workspace)?;
-    let ring = cargo::build(workspace, Program::application("ring"))?;
-    let minife = cargo::build(workspace, Program::application("minife"))?;
+    let ready = Ready::with(workspace, options.mpi)?;
+    let ring = ready.build(Program::application("ring"))?;
+    let minife = ready.build(Program::application("minife"))?;
     let mut soak = Soak {
-        mpi: &mpi,
+        ready: &ready,
         ranks: options.ranks,
         ring,
         minife,
@@ -313,11 +316,9 @@ impl Soak<'_> {
     fn launch(&self, round: &Round) -> Result<Launched> {
         let begun = Instant::now();
         let program: &Path = if round.program == "ring" { &self.ring } else { &self.minife };
-        let extra = launcher::ignore_statuses();
-        let launcher = Launcher::with(self.mpi, &extra);
         let ranks = self.ranks + round.spares;
         let reports = Reports::new()?;
-        let mut command = launcher.command(ranks, program);
+        let mut command = self.ready.launcher().of_failing().command(ranks, program);
         command.args(&round.words);
         command.env("FAMPI_SPARES", round.spares.to_string()).env("RUST_BACKTRACE", "0");
         command.env(status::VARIABLE, reports.path());
@@ -325,6 +326,7 @@ impl Soak<'_> {
         let has_begun = || reports.count(&[]).running() >= ranks as usize;
         let script = Script {
             ranks: Some(ranks),
+            elsewhere: self.ready.is_elsewhere(),
             timeout: Some(LIMIT),
             collect: true,
             kills: &round.kills(self.minife_took),

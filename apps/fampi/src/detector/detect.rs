@@ -194,11 +194,9 @@ impl Study<'_> {
         }
         self.launches += 1;
         let trials = self.missing(options).min(TRIALS_PER_LAUNCH);
-        let mut extra = Vec::from(launcher::ignore_statuses());
-        if let Some(nodes) = nodes {
-            extra.extend(nodes.arguments(options.ranks, true)?);
-        }
-        let mut command = Launcher::with(mpi, &extra).command(options.ranks, program);
+        let extra = nodes.as_ref().map(|nodes| nodes.arguments(options.ranks, true)).transpose()?;
+        let extra = extra.unwrap_or_default();
+        let mut command = Launcher::with(mpi, &extra).of_failing().command(options.ranks, program);
         command.args([way, &trials.to_string()]).arg(folder.path().join("death"));
         let watches = self.setting != Setting::Mpi;
         command.env("FAMPI_NODE_WATCHER", if watches { "on" } else { "off" });
