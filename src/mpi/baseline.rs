@@ -13,6 +13,7 @@ use super::{
         ulfm::Ulfm,
     },
     operations::platform::MpiPlatform,
+    this_mpi,
     transport::wire::Wire,
 };
 use crate::{
@@ -152,6 +153,8 @@ impl Baseline {
 }
 
 fn finish(mut request: Request) -> Checked<()> {
-    while request.test()?.is_none() {}
+    while request.test()?.is_none() {
+        this_mpi::when_idle();
+    }
     Ok(())
 }
