@@ -3,6 +3,7 @@
 use std::{env, fs, path::PathBuf};
 
 use fampi::{Level, Placement, Rank, Timeout, World};
+use serial_test::serial;
 
 use crate::{
     program,
@@ -49,6 +50,7 @@ pub(crate) fn die_early() {
 }
 
 #[test]
+#[serial]
 fn attempts_that_fail_leave_no_communicators() {
     let folder = env::temp_dir().join(format!("fampi-attempts-{}", std::process::id()));
     fs::create_dir(&folder).expect("a temporary folder");

@@ -3,6 +3,7 @@
 use std::{thread, time::Duration};
 
 use fampi::{Codes, Color, Error, Placement, Rank, ReduceOp, Tag, Timeout, Tried, TryBlock, World};
+use serial_test::serial;
 use signal_hook::{consts::SIGSTOP, low_level};
 
 use crate::{
@@ -129,6 +130,7 @@ fn all_count(run: &Run, died: usize) {
 }
 
 #[test]
+#[serial]
 fn a_rank_that_hangs_in_any_way_is_replaced_and_the_count_is_right() {
     for (way, spares) in
         [("stopped", 0), ("stopped", 1), ("spinning", 0), ("spinning", 1), ("sleeping", 1)]
@@ -151,6 +153,7 @@ fn a_rank_that_hangs_in_any_way_is_replaced_and_the_count_is_right() {
 }
 
 #[test]
+#[serial]
 fn a_rank_that_hangs_in_its_first_block_is_replaced() {
     for spares in [0, 1] {
         all_count(&hanging_at(0, 0, "sleeping", spares), 1);
@@ -158,6 +161,7 @@ fn a_rank_that_hangs_in_its_first_block_is_replaced() {
 }
 
 #[test]
+#[serial]
 fn a_replacement_that_hangs_in_its_first_block_is_replaced() {
     for spares in [0, 2] {
         all_count(&hanging_at(MIDDLE, 1, "sleeping", spares), 2);
@@ -165,11 +169,13 @@ fn a_replacement_that_hangs_in_its_first_block_is_replaced() {
 }
 
 #[test]
+#[serial]
 fn a_rank_that_hangs_behind_a_call_of_mpi_that_may_last_is_replaced() {
     all_count(&hanging("sleeping behind a call of MPI", 1), 1);
 }
 
 #[test]
+#[serial]
 fn a_rank_that_goes_on_when_it_has_been_replaced_does_no_harm() {
     for spares in [0, 1] {
         all_count(&hanging("stopped for a while", spares), 1);
@@ -177,16 +183,19 @@ fn a_rank_that_goes_on_when_it_has_been_replaced_does_no_harm() {
 }
 
 #[test]
+#[serial]
 fn a_rank_that_is_stopped_while_it_waits_is_replaced() {
     all_count(&hanging("stopped while it waits", 1), 1);
 }
 
 #[test]
+#[serial]
 fn who_is_slow_for_less_than_the_limit_or_before_its_first_block_is_not_hung() {
     all_say(&limited(program("slow", 4), "2"), 4, "nobody died");
 }
 
 #[test]
+#[serial]
 fn without_a_limit_nobody_is_hung_and_with_a_long_one_a_short_stop_is_none() {
     for seconds in ["0", "10"] {
         all_say(&limited(program("stopped", 4), seconds), 4, "nobody died");
@@ -194,6 +203,7 @@ fn without_a_limit_nobody_is_hung_and_with_a_long_one_a_short_stop_is_none() {
 }
 
 #[test]
+#[serial]
 fn with_a_limit_recoveries_are_not_taken_for_hangs() {
     let deaths = program("deaths", 4).spares(6).variable("DEATHS", &12).limit(120);
     let run = limited(deaths.variable("FAMPI_TEST_LOG", &1), "1").run();
@@ -202,6 +212,7 @@ fn with_a_limit_recoveries_are_not_taken_for_hangs() {
 }
 
 #[test]
+#[serial]
 fn a_limit_that_makes_no_sense_or_that_nobody_looks_after_is_refused() {
     let refused = |launch: Launch, sentence: &str| {
         let run = launch.run();

@@ -10,6 +10,7 @@ use fampi::{
     Error, Formed, Forming, Level, Outcome, Placement, Rank, Rebuilding, Rebuilt, Tag, Timeout,
     TryBlock, World,
 };
+use serial_test::serial;
 
 use crate::{
     program,
@@ -198,6 +199,7 @@ pub(crate) fn with_a_late_rank(mut world: World) -> Ended {
 }
 
 #[test]
+#[serial]
 fn no_wait_goes_on_beyond_its_limit_by_more_than_a_sleep_does_and_ten_milliseconds() {
     for (what, spares, ranks) in [("block", 0, 4), ("shrink", 0, 4), ("rebuild", 1, 5)] {
         let launch = program("limits", 5).spares(spares).variable("WHAT", &what).limit(60);

@@ -3,7 +3,7 @@
 //! A test launches either an example, or this very program once more under the launcher, told by
 //! a variable which of the programs in [`programs`] to be. Each launch has a time limit, and is
 //! judged by what its ranks print and by how they end. As many tests run at once as there are
-//! processors.
+//! processors; of those that wait for limits of time to pass (`#[serial]`), one at a time.
 
 mod adopted;
 mod attempts;

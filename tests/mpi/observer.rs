@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serial_test::serial;
+
 use super::{Launch, all_say, example, program, said};
 
 /// The program that the observers are started by.
@@ -24,6 +26,7 @@ pub(crate) fn observed(launch: Launch, by: &Path) -> Launch {
 
 /// MPI reports none of these: without an observer the survivors would wait for ever.
 #[test]
+#[serial]
 fn an_end_that_mpi_never_reports_is_told_by_the_observer() {
     for (ranks, spares) in [(4, 0), (4, 1), (8, 2)] {
         let launch = program("exits", ranks).spares(spares).variable("WAY", &"_exit(1)");
@@ -33,6 +36,7 @@ fn an_end_that_mpi_never_reports_is_told_by_the_observer() {
 }
 
 #[test]
+#[serial]
 fn deaths_are_survived_with_watcher_and_observer_at_once() {
     let deaths = program("deaths", 4).spares(6).variable("DEATHS", &8).limit(120);
     all_say(&observed(deaths, &observer()), 4, "all counted");
@@ -43,6 +47,7 @@ fn deaths_are_survived_with_watcher_and_observer_at_once() {
 
 /// From the fifth death on it is a replacement that dies.
 #[test]
+#[serial]
 fn a_replacement_has_an_observer_and_its_end_is_told_with_its_incarnation() {
     let deaths = program("deaths", 4).ignoring_statuses().limit(120).variable("DEATHS", &10);
     let deaths = deaths.variable("WAY", &"_exit(1)").variable("FAMPI_NODE_WATCHER", &"off");
@@ -59,6 +64,7 @@ fn a_replacement_has_an_observer_and_its_end_is_told_with_its_incarnation() {
 }
 
 #[test]
+#[serial]
 fn who_leaves_in_order_is_not_told_dead() {
     for ranks in [1, 2, 5, 8] {
         let run = observed(example("hello_block", ranks), &observer()).run();
@@ -73,6 +79,7 @@ fn who_leaves_in_order_is_not_told_dead() {
 
 /// Tests are 10 ms apart, and the rank is stopped for a second.
 #[test]
+#[serial]
 fn a_rank_that_was_stopped_has_failed_tests_and_is_not_dead() {
     let launch = program("stopped", 4).variable("FAMPI_TEST_LOG", &1);
     let launch = launch.variable("FAMPI_DIAGNOSIS", &"10ms:2.5:5");
@@ -86,6 +93,7 @@ fn a_rank_that_was_stopped_has_failed_tests_and_is_not_dead() {
 }
 
 #[test]
+#[serial]
 fn a_replacement_is_tested_and_tests_end_no_rank() {
     let deaths = program("deaths", 4).spares(2).variable("DEATHS", &6).limit(120);
     let deaths = deaths.variable("FAMPI_DIAGNOSIS", &"10ms:2.5:5");
@@ -93,6 +101,7 @@ fn a_replacement_is_tested_and_tests_end_no_rank() {
 }
 
 #[test]
+#[serial]
 fn without_an_observer_the_run_goes_on_and_says_so() {
     let launch = program("exits", 4).variable("WAY", &"SIGKILL").variable("FAMPI_TEST_LOG", &1);
     let run = observed(launch, Path::new("/no/such/program")).run();
@@ -101,6 +110,7 @@ fn without_an_observer_the_run_goes_on_and_says_so() {
 }
 
 #[test]
+#[serial]
 fn the_run_goes_on_when_the_observer_is_killed() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (mortal, ready) = (folder.join("mortal-observer"), folder.join("mortal-observer.ready"));
