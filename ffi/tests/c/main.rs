@@ -208,6 +208,13 @@ fn a_death_at_each_step_of_the_link_of_old_and_new_processes_holds_up_nobody() {
 }
 
 #[test]
+fn a_rank_that_is_refused_a_communicator_that_the_others_get_holds_up_nobody() {
+    let spawns = program(&["tests/programs/spawns.c"], Link::Shared, &[]);
+    let run = expect(&Launch::new(&spawns, 4).words(["refused"]), 4, ": complete again");
+    assert!(!run.errors.contains("did not return"), "{run}");
+}
+
+#[test]
 fn a_thread_makes_communicators_while_another_makes_progress() {
     let threads = program(&["tests/programs/threads.c"], Link::Shared, &["-pthread"]);
     expect(&Launch::new(&threads, 4), 4, ": passed");

@@ -2,7 +2,8 @@
  * Somebody dies while a replacement is started: the one who starts it, the new process before it
  * has begun, or another survivor. What is left ends by itself, and the next attempt works.
  * `spawns WHO`; a new process gets the number of its attempt as a second word. WHO with a digit
- * behind dies when MPI looks for the number of a communicator that many times.
+ * behind dies when MPI looks for the number of a communicator that many times. With `refused`
+ * nobody dies, and one rank is refused a communicator that the others get.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -46,6 +47,19 @@ int ompi_comm_nextcid(void *made, void *comm, void *bridge, const void *first, c
   return next(made, comm, bridge, first, second, sends_first, mode);
 }
 
+/* The next duplicate is made everywhere, and this process alone does not get it. */
+static bool is_refused;
+
+/* MPI's function of this name. */
+int MPI_Comm_dup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *made)
+{
+  const int code = PMPI_Comm_dup_with_info(comm, info, made);
+  if (code != MPI_SUCCESS || !is_refused) return code;
+  is_refused = false;
+  *made = MPI_COMM_NULL;
+  return MPI_ERR_OTHER;
+}
+
 static void fall(int number)
 {
   (void)number;
@@ -80,6 +94,7 @@ static int replace(MPI_Comm failed, int attempt, char *program, MPI_Comm *world)
   MPI_Comm_size(failed, &all);
   MPI_Comm_size(smaller, &left);
   if (attempt == 0 && ((is("root") && rank == 0) || (is("other") && rank == 1))) fall_soon();
+  is_refused = attempt == 0 && is("refused") && rank == 1;
   if (attempt == 0) looks = rank == 0 ? looks_of("root") : rank == 1 ? looks_of("other") : 0;
   code = FAMPI_Comm_spawn(program, words, all - left, MPI_INFO_NULL, smaller, &link);
   MPI_Comm_free(&smaller);

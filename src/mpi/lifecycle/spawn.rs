@@ -108,8 +108,16 @@ impl MpiPlatform {
         common: &mut Vec<Comm>,
     ) -> Result<Linked, Error> {
         let ulfm = self.ulfm;
-        let own = linkable(living);
-        let own = own.map_err(|refusal| groups::failed(refusal, common, ulfm))?;
+        let own = match linkable(living) {
+            Ok(own) => own,
+            Err(refusal) => {
+                // Others may have theirs, and wait for a word, and then for what all say.
+                living.revoke(ulfm);
+                let refused = confirm(old, ulfm, Err(refusal));
+                debug_assert!(refused.is_err(), "what this rank does not have was confirmed");
+                return Err(groups::failed(refusal, common, ulfm));
+            }
+        };
         common.push(own);
         let root = living.rank() == Rank::new(0);
         let (bridge, word) = if root {
