@@ -87,6 +87,24 @@ static inline void lose_one(MPI_Comm comm)
   OK(FAMPI_Request_free(&block));
 }
 
+/* Shrinks a communicator in blocks, until one commits in which so many ranks are left. */
+static inline void shrink_to(MPI_Comm comm, int ranks)
+{
+  MPI_Comm living;
+  MPI_Request block, request;
+  int code, left;
+  do {
+    OK(FAMPI_TryBlock_start(comm, FAMPI_TRYBLOCK_GLOBAL, &block));
+    OK(FAMPI_Comm_ishrink(comm, &living, &request));
+    code = commit(&block, 1, &request);
+    OK(FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
+    MPI_Comm_size(living, &left);
+    OK(FAMPI_Request_free(&request));
+    OK(FAMPI_Request_free(&block));
+    MPI_Comm_free(&living);
+  } while (code != FAMPI_SUCCESS || left > ranks);
+}
+
 static inline void passed(const char *what)
 {
   printf("rank %d: %s\n", rank, what);

@@ -23,9 +23,9 @@ static long *queue_of(int number)
 
 int main(int argc, char **argv)
 {
-  MPI_Comm comm, living;
-  MPI_Request block, request;
-  int number, own, code, left;
+  MPI_Comm comm;
+  MPI_Request block;
+  int number, own;
   begin(&argc, &argv);
   number = own = atoi(getenv("OMPI_COMM_WORLD_LOCAL_RANK"));
   /* All connect. */
@@ -42,16 +42,7 @@ int main(int argc, char **argv)
     __atomic_exchange_n(&queue[1], (long)own << 32 | 0xff0000, __ATOMIC_SEQ_CST);
     die();
   }
-  do {
-    OK(FAMPI_TryBlock_start(comm, FAMPI_TRYBLOCK_GLOBAL, &block));
-    OK(FAMPI_Comm_ishrink(comm, &living, &request));
-    code = commit(&block, 1, &request);
-    OK(FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
-    MPI_Comm_size(living, &left);
-    OK(FAMPI_Request_free(&request));
-    OK(FAMPI_Request_free(&block));
-    MPI_Comm_free(&living);
-  } while (code != FAMPI_SUCCESS || left > 2);
+  shrink_to(comm, 2);
   MPI_Comm_free(&comm);
   passed("passed");
   MPI_Finalize();

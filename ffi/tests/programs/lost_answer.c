@@ -43,9 +43,7 @@ int MPIX_Comm_iagree(MPI_Comm comm, int *flag, MPI_Request *request)
 int main(int argc, char **argv)
 {
   const struct itimerval after = {{0, 0}, {0, 250000}};
-  MPI_Comm comm, living;
-  MPI_Request block, request;
-  int code, left;
+  MPI_Comm comm;
   /* Rank 2 hears of deaths from MPI alone. */
   if (strcmp(getenv("OMPI_COMM_WORLD_RANK"), "2") == 0) setenv("FAMPI_NODE_WATCHER", "off", 1);
   begin(&argc, &argv);
@@ -53,16 +51,7 @@ int main(int argc, char **argv)
   lose_one(comm);
   is_late = rank == 2;
   if (rank == 3) setitimer(ITIMER_REAL, &after, NULL);
-  do {
-    OK(FAMPI_TryBlock_start(comm, FAMPI_TRYBLOCK_GLOBAL, &block));
-    OK(FAMPI_Comm_ishrink(comm, &living, &request));
-    code = commit(&block, 1, &request);
-    OK(FAMPI_Wait_local(&request, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER));
-    MPI_Comm_size(living, &left);
-    OK(FAMPI_Request_free(&request));
-    OK(FAMPI_Request_free(&block));
-    MPI_Comm_free(&living);
-  } while (code != FAMPI_SUCCESS || left == 4);
+  shrink_to(comm, 3);
   CHECK(!is_late);
   MPI_Comm_free(&comm);
   passed("passed");

@@ -1,10 +1,11 @@
 //! Turns a rank that MPI holds for ever into a dead rank, which the others survive.
 //!
-//! The creation of a communicator can wait for a message that nobody sends, and a process can hear
-//! nothing more once a peer has died (`this_mpi::may_be_deaf`). None of our calls may last: each
-//! call that progresses or blocks says so in one atomic word, and a small thread, which calls no
-//! MPI, looks at the word four times a second. When it finds one and the same call under way for
-//! longer than the limit, or this process deaf for a second, it ends the process by SIGKILL.
+//! A rank that makes a communicator can wait for a message that no other rank sends, and a rank can
+//! become deaf: it receives nothing more after a peer has died (`this_mpi::may_be_deaf`). No call
+//! of ours may last: each one that progresses or blocks says so in one atomic word, and a small
+//! thread, which calls no MPI, looks at that word four times a second. The thread ends the process
+//! by SIGKILL when one call has been under way for longer than the limit, or when the process has
+//! been deaf for a second.
 //!
 //! **Guarantees.** Time in which the whole process was stopped (SIGSTOP, a debugger) or the
 //! machine did not run us does not count. Limits are staggered by rank, since one death is

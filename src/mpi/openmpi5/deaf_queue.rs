@@ -7,6 +7,8 @@
 //! it has an end and no beginning for ever; when it was not, its owner spins in search of what
 //! comes next. Here the owner finds its own queue like that, look after look, when a process is
 //! dead, and counts as failed itself, so that the others go on without it.
+//! An owner that spins before it has heard of the death is ended by the watchdog's limit, as every
+//! rank that MPI holds.
 //!
 //! **Versions** each Open MPI 5: the source of 5.0.9 was read, and the memory of a job that hung.
 //!

@@ -1,13 +1,14 @@
 //! An agreement never ends at a process whose parent decided before it knew of a death.
 //!
 //! **Symptom** `MPIX_Comm_agree`, `_iagree` or `_shrink` does not return at one process, and the
-//! others wait for it in their next one. Agreements go up a tree and down again. Where a process
-//! dies after it has passed on what its children say, they send that to its parent, too. A parent
-//! that has not begun the agreement yet notes it. When it takes part and the result comes, it sends
-//! the result to the children that it knows of: to the dead one, if it has not heard of the death.
-//! Nobody asks again, although the parent would answer. Here who waits for long after a death asks
-//! again. The part of its library that makes agreements is told that each peer has failed, and it
-//! alone: so it sends what this process has said once more, to the parent that it has, who lives.
+//! others wait for it in their next one. Contributions go up a tree of processes, and the answer
+//! comes down again. When a process dies after it has passed on what its children contributed, they
+//! contribute once more, to its parent. A parent that has not begun the agreement yet notes that,
+//! and later sends the answer to the children that it knows of: to the dead process, if it has not
+//! heard of the death. It would answer its grandchildren, too, but they do not ask a second time.
+//! Here a process that still waits some time after a death asks its parent again. It does so by
+//! telling the code of the agreements, and nothing else in MPI, that each peer has failed: that
+//! code then sends the contribution of this process again, to its parent, which lives.
 //!
 //! **Versions** each Open MPI 5: the code of 5.0.9 was read (`msg_up` and `era_decide` in
 //! `coll_ftagree_earlyreturning.c`), and the states of three jobs that hung.
