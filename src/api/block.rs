@@ -2,7 +2,7 @@
 
 use super::{Finished, Pending, Request, RequestId, Source, Tag, TagSelector, request};
 use crate::{
-    engine::{BlockKey, Level, Need, Patience, Shared},
+    engine::{BlockKey, CommKey, Level, Need, Patience, Shared},
     error::Error,
     fault::FaultCode,
     native::Element,
@@ -14,7 +14,7 @@ use crate::{
     seam::{
         buffer::{AnyBuffer, Buffer},
         entry::Entry,
-        platform::{Operation, Way},
+        platform::{Operation, Tested, Way},
     },
     timeout::Timeout,
 };
@@ -93,6 +93,14 @@ impl TryBlock {
     pub fn left_out(&self) -> RankSet {
         let engine = self.engine().borrow();
         engine.comm(engine.block(self.key).comm).commit.reported_dead().clone()
+    }
+
+    /// This rank, the number of ranks, the communicator, and what was counted of this process.
+    pub(super) fn place_and_tests(&self) -> ((usize, usize, CommKey), Option<Tested>) {
+        let engine = self.engine().borrow();
+        let key = engine.block(self.key).comm;
+        let comm = engine.comm(key);
+        ((comm.me.index(), comm.members.len(), key), engine.tested())
     }
 
     /// Sends a buffer (`MPI_Isend`, MPI 4.1 §3.7.2). It comes back when the request is complete.

@@ -18,6 +18,7 @@ mod neighbours;
 mod outcome;
 mod probe;
 mod queries;
+mod recommended;
 mod request;
 mod run;
 mod shown;
@@ -43,6 +44,7 @@ pub use many::Requests;
 pub use neighbours::{Edges, Neighbours};
 pub use outcome::{Finished, Outcome, Pending, Tried};
 pub use probe::Message;
+pub use recommended::{Counted, Recommended};
 pub use request::{Request, RequestId, Source, Status, Tag, TagSelector};
 pub use run::Ended;
 #[cfg(feature = "serde")]

@@ -301,6 +301,8 @@ impl Run<'_> {
         let rebuilds = generation.saturating_sub(roster.settled);
         drop(engine);
         self.ledger.faults += 1;
+        // Who joins knows of no census yet.
+        let benched = step.map(|_| self.comm.benched()).unwrap_or_default();
         let faulty_in_a_row = if let Some(step) = step {
             self.ledger.fail(step);
             self.ledger.steps_faulty
@@ -311,6 +313,7 @@ impl Run<'_> {
         Situation {
             report,
             dead: self.comm.known_failed(),
+            benched,
             ranks: self.comm.size(),
             spares,
             generation,

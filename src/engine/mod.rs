@@ -92,6 +92,7 @@ use window::Windows;
 pub(crate) use window::{Access, WindowId};
 
 // Bindings and tests, which drive the engine, find the seam here, too.
+pub(crate) use crate::protocol::membership;
 pub(crate) use crate::protocol::process::{BlockKey, CommKey, Communicator, Need, Phase, Source};
 pub use crate::protocol::process::{Level, Patience, Remembered};
 pub(crate) use crate::seam::platform::Progress;

@@ -18,8 +18,19 @@
 //!         _ => Decision::Shrink,
 //!     }
 //! }
+//!
+//! /// Waits for spares rather than go on with fewer than half of the ranks at work.
+//! fn while_half_of_all_work(situation: &Situation<'_>) -> Decision {
+//!     let idle = situation.dead.len() + situation.benched.len();
+//!     match 2 * idle > situation.ranks as usize {
+//!         _ if situation.dead.is_empty() => Decision::Retry,
+//!         true => Decision::Rebuild(Placement::SameRanks),
+//!         false => Decision::Shrink,
+//!     }
+//! }
 //! # fn is_a_policy(_: impl Policy) {}
 //! # is_a_policy(while_spares_last);
+//! # is_a_policy(while_half_of_all_work);
 //! ```
 
 use super::{MAX_ATTEMPTS, Placement};
@@ -33,6 +44,10 @@ pub struct Situation<'a> {
     pub report: &'a FaultReport,
     /// All ranks of that communicator that are known to be dead, now or for some time.
     pub dead: RankSet,
+    /// The living ranks that the last census on that communicator has found too slow for work
+    /// ([`Recommended`](crate::Recommended)); none before there was one, and none while states are
+    /// brought back, as replacements do not know them yet.
+    pub benched: RankSet,
     /// Number of its ranks, living and dead.
     pub ranks: u32,
     /// Parked spares, as far as is known.
@@ -181,6 +196,7 @@ mod tests {
             policy.decide(&Situation {
                 report: &report,
                 dead,
+                benched: RankSet::new(),
                 ranks: 4,
                 spares: 1,
                 generation: 0,

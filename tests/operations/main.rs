@@ -25,6 +25,7 @@ mod orphans;
 mod parts;
 mod patience;
 mod rebuilt;
+mod recommended;
 mod requests;
 mod riders;
 mod runs;

@@ -10,14 +10,13 @@
 //! was got is one of the last commit, whether or not this block counts, and what is known of
 //! members and events changes with its commit.
 
-use fampi::membership::evidence::Tested;
 use fampi::{Error, Rank, Step, Tag, Timeout, TryBlock};
 
 use crate::exchange::rank_of;
 use crate::files::Made;
 use crate::keys::Key;
 use crate::lineage::{self, Failed};
-use crate::options::{Members, Store};
+use crate::options::Store;
 use crate::owners::Owners;
 use crate::report::{EVENT_WORDS, Events};
 use crate::resilience::{Sort, SortError};
@@ -32,7 +31,7 @@ impl<K: Key> Sort<'_, '_, K> {
     pub(crate) fn join(&mut self, step: &mut Step<'_>) -> Result<(), Error> {
         let place = (step.comm().rank().index(), step.comm().size() as usize);
         self.sorter.abandon();
-        let own = self.standing(step.comm().tested());
+        let own = self.standing();
         let roll = Roll::call(step, place, self.sorter.way.parts, &own)?;
         let (members, done) = (roll.members(), roll.done());
         let mut events = self.next_events(&roll);
@@ -42,8 +41,9 @@ impl<K: Key> Sort<'_, '_, K> {
             let words = broadcast(step, speaker, self.tell(&events))?;
             events = self.hear(&words);
         }
-        let view = self.group.next(&roll.told(), &roll.replaced());
-        self.group.count(&view, &mut events);
+        let counted = self.group.census(step)?;
+        let view = counted.view();
+        events.count(self.group.view(), view);
         let works = |member: &u32| view.is_member(Rank::new(*member));
         let working: Vec<u32> = members.iter().copied().filter(works).collect();
         self.sorter.owners = Owners::new(self.options.owners, self.sorter.way.parts, &working);
@@ -66,14 +66,13 @@ impl<K: Key> Sort<'_, '_, K> {
         let finished = self.witness.commit(step)?;
         self.copies.accept(&finished)?;
         self.sorter.drop_foreign();
-        self.group.accept(view);
+        self.group.accept(counted, &finished);
         (self.members, self.events) = (members, events);
         (self.done, self.begun, self.joined) = (done, done, true);
         Ok(())
     }
 
-    fn standing(&mut self, tested: Option<Tested>) -> Standing {
-        let told = self.group.tell(tested.filter(|_| self.options.membership == Members::Tests));
+    fn standing(&self) -> Standing {
         let parts = self.sorter.way.parts;
         let kept = (0..parts).filter(|part| self.copies.of(*part).is_some());
         Standing {
@@ -81,7 +80,6 @@ impl<K: Key> Sort<'_, '_, K> {
             epoch: self.events.epoch,
             done: self.done,
             begun: self.begun,
-            told,
             lists: Parts::of(parts, self.sorter.lists.keys().copied()),
             copies: Parts::of(parts, kept),
         }
@@ -104,7 +102,6 @@ impl<K: Key> Sort<'_, '_, K> {
         let Made { epoch, step } = self.made;
         let mut words = events.words().to_vec();
         words.extend([self.input, epoch, step]);
-        words.extend(self.group.view().to_words());
         words.extend(self.sorter.table.iter().flat_map(Row::words));
         words
     }
@@ -113,10 +110,9 @@ impl<K: Key> Sort<'_, '_, K> {
         let rows = self.sorter.way.parts as usize * WORDS;
         let (head, table) = words.split_at(words.len() - rows);
         let (events, head) = head.split_at(EVENT_WORDS);
-        let ([input, epoch, step], view) = head.split_first_chunk().expect("as many were told");
-        self.input = *input;
-        self.made = Made { epoch: *epoch, step: *step };
-        self.group.learn(view);
+        let [input, epoch, step] = *head else { unreachable!("as many were told") };
+        self.input = input;
+        self.made = Made { epoch, step };
         self.sorter.table = table.chunks(WORDS).map(Row::of_words).collect();
         Events::of_words(events.try_into().expect("as many were told"))
     }

@@ -12,7 +12,7 @@
 //!            │                          │
 //!         sorter ──── verify · report ── exchange (blocks, or bare MPI)
 //!            │                          │
-//!   lineage · copies · files · roll · group ── resilience ── join     plain · sample_sort
+//!   lineage · copies · files · roll ── resilience ── join     plain · sample_sort
 //! ```
 //!
 //! The keys are in 2^d *parts*, each a list that one rank owns, and rounds are about parts. When a
@@ -22,8 +22,8 @@
 //! # Slow ranks
 //!
 //! With `membership=tests` who fails a test of its observer owns no parts from the end of that
-//! round on, and gets them back when it has passed enough ([`group`]). `slow=` stops a rank for a
-//! while:
+//! round on, and gets them back when it has passed enough ([`fampi::Recommended`]). `slow=` stops a
+//! rank for a while:
 //!
 //! ```sh
 //! cargo fampi run -n 8 --diagnosis 50ms:2.5:5 -- hyperquicksort n=10000000 repeat=20 \
@@ -50,7 +50,7 @@
 //! With `FAMPI_SEEDS=10000` the simulated ranks were benched 13,075 times, came back 6,228 times
 //! and died 10,329 times.
 //!
-//! Not there: figure 14, benched nodes, replacements on probation, groups in C.
+//! Not there: benched nodes, replacements on probation. `cargo fampi figure14` draws figure 14.
 //!
 //! # Differences from the paper
 //!
@@ -65,7 +65,6 @@
 pub mod copies;
 pub mod exchange;
 pub mod files;
-pub mod group;
 pub mod join;
 pub mod keys;
 pub mod kill_plan;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use fampi::membership::Membership;
+use fampi::{Rank, membership::Membership};
 
 use crate::files::Files;
 use crate::options::{Members, Options};
@@ -35,6 +35,13 @@ impl Events {
     #[must_use]
     pub const fn words(&self) -> [u64; EVENT_WORDS] {
         [self.lost, self.epoch, self.redone, self.rebuilt, self.benched, self.back]
+    }
+
+    /// Counts who is benched by a change of the group, and who comes back, of those who live.
+    pub fn count(&mut self, before: &Membership, after: &Membership) {
+        let turned = |rank: &Rank| after.counter(*rank) != before.counter(*rank);
+        self.benched += after.benched().filter(turned).count() as u64;
+        self.back += after.members().filter(|rank| before.is_benched(*rank)).count() as u64;
     }
 
     /// Of these words.

@@ -15,14 +15,16 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fampi::{Ended, Error, FaultCode, Flow, Interval, Rank, ReduceOp, Step, TryBlock, World};
+use fampi::membership::member::Slow;
+use fampi::{
+    Ended, Error, FaultCode, Flow, Interval, Rank, Recommended, ReduceOp, Step, TryBlock, World,
+};
 use harness::kill_plan::{Mode, Phase};
 use harness::witness::Witness;
 
 use crate::copies::Copies;
 use crate::exchange::InBlock;
 use crate::files::{Files, Made};
-use crate::group::Group;
 use crate::keys::{Key, Keys};
 use crate::kill_plan;
 use crate::options::{Members, Options, OptionsError, Store};
@@ -87,7 +89,7 @@ pub(crate) struct Sort<'a, 'h, K> {
     /// The members, by rank.
     pub(crate) members: Vec<u32>,
     /// Who of them works.
-    pub(crate) group: Group,
+    pub(crate) group: Recommended,
     /// What happened up to the last commit.
     pub(crate) events: Events,
     /// Steps that are done.
@@ -147,6 +149,15 @@ pub fn sort<K: Key>(
     (world, result)
 }
 
+/// What becomes of ranks that fail tests.
+const fn slow(options: &Options) -> Slow {
+    match (options.membership, options.rejoin) {
+        (Members::Failures, _) => Slow::Stay,
+        (Members::Tests, false) => Slow::Leave,
+        (Members::Tests, true) => Slow::Return,
+    }
+}
+
 impl<K: Key> fampi::State for Sort<'_, '_, K> {
     fn interval(&self) -> Interval {
         Interval::Never
@@ -184,7 +195,7 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
             copies: Copies::default(),
             files: folder.map(Files::new),
             members: (0..world.size()).collect(),
-            group: Group::new(world.origin(), world.size(), options.rejoin, world.tested()),
+            group: world.recommended(slow(options)),
             events: Events::default(),
             done: 0,
             begun: 0,
@@ -288,7 +299,7 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
         let (news, finished) = match self.options.membership {
             Members::Failures => (0, step.commit()?),
             Members::Tests => {
-                let own = self.group.news(step.comm().tested());
+                let own = self.group.news(step.comm());
                 let ([news], finished) = step.commit_allreduce([own], ReduceOp::Or)?;
                 (news, finished)
             }

@@ -1,10 +1,9 @@
 //! What ranks that begin, or begin again after one was lost, have to know of each other: which
 //! members there are, how far all have come, and who has which list of the last commit.
 
-use fampi::{Error, Rank, RankSet, Timeout, TryBlock};
+use fampi::{Error, Rank, Timeout, TryBlock};
 
 use crate::exchange::gather;
-use crate::group::Told;
 
 /// A set of parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,8 +40,6 @@ pub struct Standing {
     pub done: u64,
     /// How many steps it has begun.
     pub begun: u64,
-    /// What its observer has found.
-    pub told: Told,
     /// The parts whose list it has.
     pub lists: Parts,
     /// The parts of whose list it has a copy.
@@ -75,8 +72,8 @@ impl Roll {
         parts: u32,
         own: &Standing,
     ) -> Result<Self, Error> {
-        let Standing { member, epoch, done, begun, told, lists, copies } = own;
-        let head = [u64::from(*member), *epoch, *done, *begun, told[0], told[1]];
+        let Standing { member, epoch, done, begun, lists, copies } = own;
+        let head = [u64::from(*member), *epoch, *done, *begun];
         let own = [&head[..], &lists.0, &copies.0].concat();
         let all = gather(block, rank, ranks, &own)?;
         let standing = |words: &[u64]| {
@@ -87,7 +84,6 @@ impl Roll {
                 epoch: head[1],
                 done: head[2],
                 begun: head[3],
-                told: [head[4], head[5]],
                 lists: Parts(lists.to_vec()),
                 copies: Parts(copies.to_vec()),
             }
@@ -99,19 +95,6 @@ impl Roll {
     #[must_use]
     pub fn members(&self) -> Vec<u32> {
         self.0.iter().map(|standing| standing.member).collect()
-    }
-
-    /// What each member has told of the tests it was put to.
-    #[must_use]
-    pub fn told(&self) -> Vec<(u32, Told)> {
-        self.0.iter().map(|standing| (standing.member, standing.told)).collect()
-    }
-
-    /// The members whose processes begin among others that do not.
-    #[must_use]
-    pub fn replaced(&self) -> RankSet {
-        let begins = |it: &&Standing| it.epoch == 0 && self.survivors().next().is_some();
-        self.0.iter().filter(begins).map(|it| Rank::new(it.member)).collect()
     }
 
     /// How many steps are done, which all ranks know that do not begin.

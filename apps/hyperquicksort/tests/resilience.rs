@@ -243,9 +243,9 @@ fn benched_and_back(run: &Run) -> (u32, u32) {
     numbers.unwrap_or_else(|| panic!("nothing is said of it: {run}"))
 }
 
-/// Tests are 20 ms apart, and three in a row are enough; the rank is stopped in its second round,
-/// and the others wait for it. No other launch takes processor time from this one, as an accusation
-/// is void once the rank has passed three tests.
+/// Tests are 20 ms apart, and ten in a row are enough; the others wait for the rank that is
+/// stopped. No other launch takes processor time from this one, as an accusation is void once the
+/// rank has passed ten tests.
 #[test]
 #[serial]
 fn a_slow_rank_is_benched_and_comes_back_unless_it_may_not() {
@@ -255,7 +255,7 @@ fn a_slow_rank_is_benched_and_comes_back_unless_it_may_not() {
     let tested = |words: &str| {
         let launch = sort(4, "n=1000000 repeat=40 membership=tests").words(words.split(' '));
         let launch = launch.variable("FAMPI_OBSERVER", &observer.display());
-        let run = launch.variable("FAMPI_DIAGNOSIS", &"20ms:2.5:3").run();
+        let run = launch.variable("FAMPI_DIAGNOSIS", &"20ms:2.5:10").run();
         has_digest(&run, "90b8b547893cdff1");
         benched_and_back(&run)
     };

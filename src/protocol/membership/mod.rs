@@ -16,6 +16,7 @@
 //! |---|---|---|
 //! | [`removal`] | who goes when members accuse each other | Camargo 2018 §3.1 |
 //! | [`evidence`] | what one tester has to report, and reports once | Camargo 2018 §3.3 |
+//! | [`member`] | what a rank tells in a census, and makes of it | Camargo 2018 §3.1 |
 //!
 //! **Guarantees.** Equal reports make equal groups, in whatever order they come. Whoever goes is
 //! dead, or accused by a member, or under [`Rule::Fewest`] the one that accuses many. Under
@@ -34,6 +35,7 @@
 //! Reference: Camargo and Duarte 2018 §3.
 
 pub mod evidence;
+pub mod member;
 pub mod removal;
 
 use alloc::vec::Vec;
@@ -143,6 +145,15 @@ impl Membership {
     /// Who lives and gets no work, in ascending order.
     pub fn benched(&self) -> impl DoubleEndedIterator<Item = Rank> + '_ {
         self.all().filter(|rank| self.is_benched(*rank))
+    }
+
+    /// Who works for a part of the whole: the process with its number, or else the first member in
+    /// the clusters of that, which is the first of `part` XOR 1, `part` XOR 2 and so on. Nothing
+    /// without members, and for a part beyond the next power of two from the group's size on.
+    pub fn owner(&self, part: u32) -> Option<Rank> {
+        let parts = (self.counters.len() as u32).next_power_of_two();
+        let mut asked = (0..parts).map(|k| Rank::new(part ^ k)).filter(|_| part < parts);
+        asked.find(|rank| self.is_member(*rank))
     }
 
     fn all(&self) -> impl DoubleEndedIterator<Item = Rank> + use<> {

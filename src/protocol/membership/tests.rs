@@ -33,6 +33,15 @@ fn group_without(size: u32, benched: &[u32]) -> Membership {
 }
 
 #[test]
+fn a_part_of_who_is_benched_goes_to_the_first_member_in_its_clusters() {
+    let owner = |benched: &[u32], part| group_without(7, benched).owner(part).map(Rank::number);
+    assert_eq!([owner(&[2], 2), owner(&[2], 3), owner(&[4], 4)], [Some(3), Some(3), Some(5)]);
+    assert_eq!([owner(&[4, 5], 4), owner(&[4, 5], 7)], [Some(6), Some(6)], "7 is not there");
+    assert_eq!([owner(&[0, 1, 2, 3, 4, 5], 0), owner(&[], 8)], [Some(6), None]);
+    assert_eq!(Membership::of_all(1).owner(0), Some(Rank::new(0)));
+}
+
+#[test]
 fn figures_2_and_3_of_the_paper_0_goes_and_6_comes_back() {
     let before = group_without(8, &[1, 3, 4, 6]);
     assert_eq!(members(&before), [0, 2, 5, 7]);

@@ -9,7 +9,7 @@ use crate::{
     fault::FaultCode,
     ids::{BlockId, BlockKey, CommId, CommKey, DataId, UniverseId},
     protocol::{commit::Commit, exchange::Shape, interrupt::Interrupts, riders::Riders},
-    rank::Rank,
+    rank::{Rank, RankSet},
 };
 
 /// What a process knows of one communicator.
@@ -37,6 +37,8 @@ pub struct Communicator {
     pub riders: Riders,
     /// The deaths that the application has asked for, and how many of them it has acknowledged.
     pub acknowledged: Acknowledged,
+    /// The ranks that the last census here has benched.
+    pub benched: RankSet,
     /// What a death does to blocks that start now.
     pub patience: Patience,
     /// Collectives of blocks that start now leave out the ranks that reports have named dead.
@@ -96,6 +98,7 @@ impl Communicator {
             stages: Stages::default(),
             riders: Riders::default(),
             acknowledged: Acknowledged::default(),
+            benched: RankSet::new(),
             patience: Patience::Prompt,
             run_through: false,
             collectives: (0, 0),
