@@ -255,6 +255,21 @@
 #define FAMPI_RECOVERY_MERGE 2
 
 /*
+ Members that fail tests keep their work.
+ */
+#define FAMPI_SLOW_STAY 0
+
+/*
+ Members that fail tests are benched for good.
+ */
+#define FAMPI_SLOW_LEAVE 1
+
+/*
+ Members that fail tests are benched until they have passed enough of them in a row.
+ */
+#define FAMPI_SLOW_RETURN 2
+
+/*
  States that are protected are kept by their rank alone: a rank that dies takes its state along.
  */
 #define FAMPI_REDUNDANCY_OWN 0
@@ -268,6 +283,11 @@
  States that are protected are kept in a code over groups of ranks.
  */
 #define FAMPI_REDUNDANCY_GROUP 2
+
+/*
+ A group of recommended processes, which is the program's until `FAMPI_Membership_free`.
+ */
+typedef struct FAMPI_Membership FAMPI_Membership;
 
 /*
  The report of a block, which is the program's until `FAMPI_Report_free`.
@@ -765,6 +785,123 @@ int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
                                     int numbers,
                                     MPI_Datatype datatype,
                                     MPI_Op op);
+
+/*
+ Begins a group of all ranks of `comm`, which is in use (`FAMPI_Init`): its members, numbered by
+ their ranks there. They keep these numbers when the communicator shrinks. A process that takes
+ the place of a dead one calls it on the communicator in which it has its number as rank. Local.
+
+ Members are tested with `fampi run --diagnosis` (`FAMPI_DIAGNOSIS`); otherwise only the dead
+ leave. `slow`, the same on all ranks, says what becomes of those that fail tests:
+ `FAMPI_SLOW_RETURN`, benched until they have passed enough tests in a row, `FAMPI_SLOW_LEAVE`,
+ benched for good, `FAMPI_SLOW_STAY`, nothing. A benched rank keeps its rank and takes part in
+ all blocks; give it no work.
+
+ Observers begin with the first communicator in use that has all processes of `MPI_COMM_WORLD`.
+
+ Returns `FAMPI_ERR_COMM` for a communicator that is not in use, `FAMPI_ERR_ARG`.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Membership_start(MPI_Comm comm, int slow, struct FAMPI_Membership **membership);
+
+/*
+ What this rank has to tell the others: 0 while nothing is new. All ranks learn whether anything
+ is by `MPI_BOR` over it with their next commit (`FAMPI_TryBlock_finish_allreduce`), and call
+ `FAMPI_Membership_renew` if the result is not 0. Local.
+
+ Returns `FAMPI_ERR_ARG` for null pointers.
+
+ Pointers:
+
+ The pointers are null, or to a group that was not freed and to a variable.
+ */
+int FAMPI_Membership_news(struct FAMPI_Membership *membership, int *news);
+
+/*
+ Takes a census: all living ranks of `comm` tell each other what was counted of them, and get the
+ same group from it. All of them call it: where one had news, and after each recovery, also in
+ the new processes, which learn the group by it. It blocks, in a block of its own. `comm` is that
+ of the start, one shrunken from it, or one rebuilt; members that are missing there are dead.
+
+ Returns `FAMPI_ERR_TRYBLOCK_FOUND_ERRORS`, on all living ranks, when a process died in it, which
+ `FAMPI_Comm_known_failed` names: the group is as it was. `FAMPI_ERR_ARG` for null, otherwise as
+ `FAMPI_TryBlock_start`.
+
+ Pointers:
+
+ The pointer is null or to a group that was not freed.
+ */
+int FAMPI_Membership_renew(struct FAMPI_Membership *membership,
+                           MPI_Comm comm);
+
+/*
+ Whether a member, by its number, gets work: `flag` is 1, or 0 if it is benched, dead or unknown.
+ Local, the same on all ranks that have taken the same censuses.
+
+ Returns `FAMPI_ERR_ARG` for null pointers.
+
+ Pointers:
+
+ The pointers are null, or to a group that was not freed and to a variable.
+ */
+int FAMPI_Membership_has(const struct FAMPI_Membership *membership,
+                         int member,
+                         int *flag);
+
+/*
+ The member that works for a part of the whole, by its number: the part's own if it gets work,
+ else the first that does in the order of `part` XOR 1, `part` XOR 2 and so on. Local, the same
+ on all ranks that have taken the same censuses.
+
+ Returns `FAMPI_ERR_ARG` for null pointers and for a part that is not below the next power of two
+ from the number of members on.
+
+ Pointers:
+
+ As `FAMPI_Membership_has`.
+ */
+int FAMPI_Membership_owner(const struct FAMPI_Membership *membership,
+                           int part,
+                           int *member);
+
+/*
+ How often the group has changed, the same on all ranks that have taken the same censuses. Local.
+
+ Returns `FAMPI_ERR_ARG` for null pointers.
+
+ Pointers:
+
+ As `FAMPI_Membership_has`.
+ */
+int FAMPI_Membership_epoch(const struct FAMPI_Membership *membership,
+                           int *epoch);
+
+/*
+ Frees a group; `membership` becomes null. Nothing happens to null.
+
+ Pointers:
+
+ The pointer is null, or to null or a group that was not freed.
+ */
+void FAMPI_Membership_free(struct FAMPI_Membership **membership);
+
+/*
+ The living ranks of a communicator that its last census has found too slow for work, as a group
+ that the program frees: what a program that decides how to go on after a faulty block may want
+ to know beside `FAMPI_Comm_known_failed`. Empty before there was a census on it. Local, the same
+ on all living ranks.
+
+ Returns `FAMPI_ERR_COMM` for a communicator that is not in use, `FAMPI_ERR_ARG`.
+
+ Pointers:
+
+ The pointer is null or to a variable.
+ */
+int FAMPI_Comm_benched(MPI_Comm comm,
+                       MPI_Group *group);
 
 /*
  `MPI_Isend` in a lane of fampi's own, which the receiver takes by `FAMPI_Irecv`.

@@ -12,6 +12,7 @@ use std::{
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
 use crate::{
+    alike::FAMPI_Iallgather,
     block::{
         FAMPI_Init, FAMPI_Request_raise_error, FAMPI_TryBlock_finish, FAMPI_TryBlock_interrupt,
         FAMPI_TryBlock_start,
@@ -20,6 +21,7 @@ use crate::{
     query::{FAMPI_Comm_known_failed, FAMPI_Get_failed_group},
     recover::{FAMPI_Comm_irebuild_join, FAMPI_Comm_ishrink, igrow},
     request::null as no_request,
+    rooted::FAMPI_Ibcast,
     spawn::FAMPI_Comm_spawn,
     standard::FAMPI_Request_free,
     wait::FAMPI_Wait_local,
@@ -215,6 +217,31 @@ pub(crate) fn greatest(comm: MPI_Comm, mine: &[c_int], all: &mut [c_int]) -> Res
     let (count, started) = (mine.len() as c_int, &raw mut request);
     // SAFETY: both lists have so many numbers, and stay, as our caller promises.
     done(unsafe { ffi::MPI_Iallreduce(given, taken, count, numbers, max, comm, started) })?;
+    Ok(request)
+}
+
+/// Starts to gather the words of all living ranks, by rank; those of the dead stay as they are.
+/// Both lists stay where they are until the request is over.
+pub(crate) fn gather(comm: MPI_Comm, own: &[u64], all: &mut [u64]) -> Result<MPI_Request> {
+    let mut request = no_request();
+    let (given, taken) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+    // SAFETY: reading a constant that MPI's library defines.
+    let words = unsafe { ffi::RSMPI_UINT64_T };
+    let (count, started) = (own.len() as c_int, &raw mut request);
+    // SAFETY: the lists have so many words, for each rank, and stay, as our caller promises.
+    done(unsafe { FAMPI_Iallgather(given, count, words, taken, count, words, comm, started) })?;
+    Ok(request)
+}
+
+/// Starts to give the words of one rank to all. The list stays where it is until the request is
+/// over.
+pub(crate) fn spread(comm: MPI_Comm, from: c_int, all: &mut [u64]) -> Result<MPI_Request> {
+    let mut request = no_request();
+    // SAFETY: reading a constant that MPI's library defines.
+    let words = unsafe { ffi::RSMPI_UINT64_T };
+    let (list, count, started) = (all.as_mut_ptr().cast(), all.len() as c_int, &raw mut request);
+    // SAFETY: the list has so many words, and stays, as our caller promises.
+    done(unsafe { FAMPI_Ibcast(list, count, words, from, comm, started) })?;
     Ok(request)
 }
 

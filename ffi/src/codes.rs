@@ -132,6 +132,13 @@ pub const FAMPI_RECOVERY_SHRINK: c_int = 1;
 /// A recovery in which survivors move together, and replacements come behind them.
 pub const FAMPI_RECOVERY_MERGE: c_int = 2;
 
+/// Members that fail tests keep their work.
+pub const FAMPI_SLOW_STAY: c_int = 0;
+/// Members that fail tests are benched for good.
+pub const FAMPI_SLOW_LEAVE: c_int = 1;
+/// Members that fail tests are benched until they have passed enough of them in a row.
+pub const FAMPI_SLOW_RETURN: c_int = 2;
+
 /// How long to wait, in nanoseconds; `FAMPI_TIMEOUT_POLL` and `FAMPI_TIMEOUT_NEVER` are special.
 #[allow(non_camel_case_types)]
 pub type FAMPI_Timeout = i64;

@@ -16,6 +16,7 @@
 //! recover  ishrink, irebuild, join          rebuild   the steps of the last two
 //! spawn    new processes, and their start   collective  collectives over the living
 //! rooted, alike  those with a root, others  calls     what the next two call
+//! membership  who of the living is fast enough for work
 //! ulfm     agreements, deaths that are acknowledged, revoked communicators
 //! pool     who holds which rank of a world  world     a world that survives
 //! ```
@@ -48,6 +49,7 @@ mod layout;
 mod list;
 mod loaded;
 mod making;
+pub mod membership;
 pub mod message;
 mod named;
 mod numbers;

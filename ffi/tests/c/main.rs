@@ -9,6 +9,7 @@ mod papers;
 mod pending;
 mod porting;
 mod recoveries;
+mod slow;
 mod storm;
 mod ulfm;
 mod valgrind;

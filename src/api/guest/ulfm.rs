@@ -1,10 +1,15 @@
-//! The calls of ULFM, for programs that own their MPI.
+//! The calls of ULFM, and who is benched, for programs that own their MPI.
 
 use super::{
     super::ulfm::{Agreed, outcome},
     Guest, GuestBlock, GuestComm,
 };
-use crate::{error::Error, rank::Rank, timeout::Timeout};
+use crate::{
+    error::Error,
+    rank::{Rank, RankSet},
+    seam::platform::Tested,
+    timeout::Timeout,
+};
 
 impl Guest {
     /// Starts an agreement; all living ranks do so, in one order with their blocks. It is released
@@ -44,6 +49,21 @@ impl Guest {
     /// Those that are acknowledged.
     pub fn acknowledged(&self, comm: GuestComm) -> Vec<Rank> {
         self.engine.comm(comm.0).acknowledged.ranks().iter().collect()
+    }
+
+    /// What the observer of this node has counted of this process, if it tests anybody.
+    pub fn tested(&self) -> Option<Tested> {
+        self.engine.tested()
+    }
+
+    /// The ranks that the last census on a communicator has benched.
+    pub fn benched(&self, comm: GuestComm) -> RankSet {
+        self.engine.comm(comm.0).benched.clone()
+    }
+
+    /// A census on a communicator has benched these.
+    pub fn set_benched(&mut self, comm: GuestComm, benched: RankSet) {
+        self.engine.comm_mut(comm.0).benched = benched;
     }
 
     /// Revokes a communicator.

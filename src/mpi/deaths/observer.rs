@@ -101,6 +101,11 @@ pub(in crate::mpi) fn start(comm: &Comm, processes: &[Process], standings: &[u64
     CLIENT.with(|it| it.meet(comm, &peers(processes), standings, &own()))
 }
 
+/// True if observers are to be started: all processes wish so, by their standings.
+pub(in crate::mpi) fn are_wished(standings: &[u64]) -> bool {
+    client::are_wished(standings)
+}
+
 /// Registers what is new in a universe that a rebuild has made. Collective.
 pub(in crate::mpi) fn register(
     comm: &Comm,

@@ -237,7 +237,9 @@ fn meet(
 
 /// What every process tells the others, and the name.
 fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance, u64)> {
-    let mut met = acquaintance::meet(source)?;
+    // Observers are there for all of a launch, or for nobody.
+    let is_launch = source.size() == Comm::world()?.size();
+    let mut met = acquaintance::meet_as_guests(source, is_launch)?;
     // The rest takes all of them, too.
     watcher::add(universe, mem::take(&mut met.processes), mem::take(&mut met.marks));
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -36,10 +36,13 @@ impl Acquaintance {
 
 /// Every process of a communicator tells the others who it is. Collective.
 pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
+    meet_with(comm, observer::standing())
+}
+
+fn meet_with(comm: &Comm, standing: u64) -> Checked<Acquaintance> {
     let Process { node, pid, started, name } = Process::own(inject_failure::own_name());
     let inbox = Inbox::new(comm.size() as usize);
     let Address { descriptor, token } = inbox.as_ref().map(Inbox::address).unwrap_or_default();
-    let standing = observer::standing();
     let own = [node, pid, started, name, descriptor, token, machine(), standing];
     let rows = comm.gather_numbers(own)?;
     let standings = rows.iter().map(|[.., standing]| *standing).collect();
@@ -68,6 +71,16 @@ pub(in crate::mpi) fn meet(comm: &Comm) -> Checked<Acquaintance> {
 pub(in crate::mpi) fn meet_observed(comm: &Comm) -> Checked<Acquaintance> {
     let met = meet(comm)?;
     observer::start(comm, &met.processes, &met.standings)?;
+    Ok(met)
+}
+
+/// Like [`meet`] in a program that owns its MPI: the observers are started by the first
+/// communicator whose processes all say that it has all of their launch. Collective.
+pub(in crate::mpi) fn meet_as_guests(comm: &Comm, is_launch: bool) -> Checked<Acquaintance> {
+    let met = meet_with(comm, if is_launch { observer::standing() } else { 0 })?;
+    if observer::are_wished(&met.standings) {
+        observer::start(comm, &met.processes, &met.standings)?;
+    }
     Ok(met)
 }
 

@@ -30,8 +30,8 @@
 //!
 //! **Assumes** in a job of several nodes that an observer lives as long as its node: its death is
 //! the loss of the node, to the others. A replacement on a node that the launch had not has no
-//! observer, and communicators of a host program are not registered: deaths are seen there as
-//! without observers.
+//! observer, nor has one in a program that owns its MPI: deaths are seen there as without
+//! observers.
 //!
 //! Reference: Zhong 2019 §4.2.
 
@@ -63,6 +63,11 @@ use crate::protocol::{Incarnation, Process, Rank, diagnosis::Opinion, registrati
 const NOBODY: u64 = 0;
 const WISHES: u64 = 1;
 const MEMBER: u64 = 2;
+
+/// True if all processes wish to start observers, by their standings.
+pub fn are_wished(standings: &[u64]) -> bool {
+    standings.iter().all(|standing| *standing == WISHES)
+}
 
 /// Collective calls over the processes that meet, each of which all of them make in one order.
 pub trait Assembly {
@@ -151,9 +156,8 @@ impl<M: Memory> Client<M> {
         own: &Own<'_>,
     ) -> Result<(), A::Error> {
         self.settled.set(true);
-        let all_wish = standings.iter().all(|standing| *standing == WISHES);
         match program() {
-            Some(program) if all_wish => self.join(assembly, peers, &program, own)?,
+            Some(program) if are_wished(standings) => self.join(assembly, peers, &program, own)?,
             Some(_) => warn_without("not all ranks ask for them, or could tell MPI what they say"),
             None => {}
         }

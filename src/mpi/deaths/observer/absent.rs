@@ -8,6 +8,7 @@ use crate::{
         node::process::Process,
         this_mpi::inject_failure::Name,
     },
+    protocol::membership::evidence::Tested,
     seam::pulse::Pulse,
 };
 
@@ -21,6 +22,10 @@ pub(in crate::mpi) fn check_environment() -> Result<(), Error> {
 
 pub(in crate::mpi) fn standing() -> u64 {
     0
+}
+
+pub(in crate::mpi) fn are_wished(_: &[u64]) -> bool {
+    false
 }
 
 pub(in crate::mpi) fn start(_: &Comm, _: &[Process], _: &[u64]) -> Checked<()> {
@@ -37,6 +42,10 @@ pub(in crate::mpi) fn look(_: fn(Name, &'static str, Cause)) -> bool {
 
 pub(in crate::mpi) fn is_on() -> bool {
     false
+}
+
+pub(in crate::mpi) fn tested() -> Option<Tested> {
+    None
 }
 
 pub(in crate::mpi) fn close() {}

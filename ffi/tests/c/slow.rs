@@ -1,0 +1,27 @@
+//! Ranks that live and are too slow for work, as programs in C see them.
+
+use fampi_kit::launch::Launch;
+
+use crate::{
+    build::{Link, program},
+    expect,
+};
+
+/// Tests are 20 ms apart. Who is benched stays so until 10 are passed in a row, or 100, in which
+/// time others lose a rank and recover. Others may be suspected, too, where ranks share processors
+/// with other tests.
+#[test]
+fn a_slow_rank_is_benched_on_all_ranks_and_comes_back_whoever_dies_meanwhile() {
+    let tests = std::env::current_exe().expect("this test has a path");
+    let observer = tests.parent().and_then(|folder| folder.parent());
+    let observer = observer.expect("tests are in a folder of their own").join("fampi-observer");
+    let advice = "this test needs `cargo build --package fampi-detector` before it";
+    assert!(observer.is_file(), "{advice}");
+    let slow = program(&["tests/programs/slow.c"], Link::Shared, &[]);
+    for (how, living, zeta) in [("calm", 4, 10), ("shrunken", 3, 100), ("replaced", 4, 100)] {
+        let launch = Launch::new(&slow, 4).words([how]).spares(u32::from(how == "replaced"));
+        let launch = launch.variable("FAMPI_OBSERVER", &observer.display());
+        let schedule = format!("20ms:2.5:{zeta}");
+        expect(&launch.variable("FAMPI_DIAGNOSIS", &schedule), living, ": passed");
+    }
+}
