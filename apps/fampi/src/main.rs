@@ -9,7 +9,7 @@
 //!                                            doctor ──▶ is it fit, and what would be survived?
 //!                                            top ──▶ what the observers of this machine know
 //!
-//!  run · demo · test · bench · figure2 · soak
+//!  run · demo · test · bench · figure2 · figure14 · soak
 //!     │ plan (who is killed, when)
 //!     ▼
 //!  launcher (which flags) ──▶ session (own session, signals, time limit, nothing left behind)
@@ -32,6 +32,7 @@ mod demo;
 mod detector;
 mod doctor;
 mod draw;
+mod figure14;
 mod figure2;
 mod guard;
 mod install;
@@ -113,6 +114,8 @@ enum Command {
     Bench(bench::Benchmark),
     /// Run both applications in the situations of the paper's figure 2, and draw it
     Figure2(figure2::Options),
+    /// Sort in the situations of figure 14 of Camargo and Duarte 2018, and draw it
+    Figure14(figure14::Options),
     /// Draw what `run --trace FILE` has written, ranks as rows
     Timeline(draw::Options),
     /// Show what the observers of this machine know: nodes, ranks, heartbeats, commits
@@ -172,6 +175,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Sim(options) => sim::main(&workspace, &options),
         Command::Bench(benchmark) => bench::main(&workspace, &benchmark),
         Command::Figure2(options) => figure2::main(&workspace, &options),
+        Command::Figure14(options) => figure14::main(&workspace, &options),
         Command::Timeline(options) => draw::main(&options),
         Command::Top(options) => detector::top::main(&workspace, &options),
         Command::Soak(options) => soak::main(&workspace, &options),
@@ -200,6 +204,7 @@ mod tests {
             "detector",
             "soak",
             "figure2",
+            "figure14",
             "timeline",
             "top",
             "jobs",

@@ -1,4 +1,4 @@
-//! `fampi figure2` on small problems: every situation is lived through on real ranks.
+//! `fampi figure2` and `figure14` on small problems: each situation is lived through on real ranks.
 
 use std::fs;
 use std::process::Command;
@@ -35,4 +35,45 @@ fn every_situation_of_the_figure_comes_to_the_right_result_and_is_drawn() {
     assert!(svg.contains("Mid-Rank-0-R") && svg.contains("data recovery"));
     let png = fs::read(folder.path().join("figure2.png")).expect("written");
     assert!(png.starts_with(b"\x89PNG"));
+}
+
+/// What `fampi figure14` prints, and the rows of its file, by the names of the columns.
+#[track_caller]
+fn figure14(words: &str) -> (String, Vec<std::collections::HashMap<String, String>>) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.arg("figure14").args(words.split(' ')).arg("--folder").arg(folder.path());
+    let output = tool.output().expect("the tool starts");
+    let [said, errors] =
+        [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert_eq!(output.status.code(), Some(0), "{said}{errors}");
+    let svg = fs::read_to_string(folder.path().join("figure14.svg")).expect("written");
+    assert!(svg.contains("all but one") && svg.contains("tests and back"));
+    let png = fs::read(folder.path().join("figure14.png")).expect("written");
+    assert!(png.starts_with(b"\x89PNG"));
+    let csv = fs::read_to_string(folder.path().join("figure14.csv")).expect("written");
+    let mut lines = csv.lines();
+    let columns: Vec<String> =
+        lines.next().unwrap_or_default().split(',').map(Into::into).collect();
+    let row = |line: &str| columns.iter().cloned().zip(line.split(',').map(Into::into)).collect();
+    (said, lines.map(row).collect())
+}
+
+#[test]
+fn in_all_situations_of_figure_14_the_digest_comes_out_and_the_slow_are_benched() {
+    let (said, rows) = figure14("-n 4 --keys 100000 --runs 1 --interval 20 --stopped 300");
+    assert_eq!(rows.len(), 4 * 3, "{said}");
+    assert!(said.contains("100000 keys: every digest is right: yes"), "{said}");
+    assert!(rows.iter().all(|row| row["outcome"] == "right"), "{said}");
+    let benched = |row: &&std::collections::HashMap<String, String>| {
+        row["situation"] == "all but one" && row["benched"] != "0"
+    };
+    assert!(rows.iter().any(|row| benched(&row)), "{said}");
+}
+
+#[test]
+#[ignore = "half an hour of an idle machine"]
+fn the_shape_of_figure_14_comes_out() {
+    let (said, _) = figure14("--keys 100000000 --runs 10");
+    assert_eq!(said.lines().filter(|line| line.ends_with(": yes")).count(), 4, "{said}");
 }
