@@ -19,38 +19,8 @@
 //! rank is lost its parts get other owners, which have to get the lists: from where they survive
 //! (`store`), and that may be nowhere else than in the input.
 //!
-//! # Slow ranks
-//!
-//! With `membership=tests` who fails a test of its observer owns no parts from the end of that
-//! round on, and gets them back when it has passed enough ([`fampi::Recommended`]). `slow=` stops a
-//! rank for a while:
-//!
-//! ```sh
-//! cargo fampi run -n 8 --diagnosis 50ms:2.5:5 -- hyperquicksort n=10000000 repeat=20 \
-//!     membership=tests slow=2@round:4:400:2
-//! ```
-//!
-//! A rank that was stopped is benched and comes back. Where ranks share processors others may be
-//! benched, too, for an answer that came some milliseconds late: with eight ranks on two cores that
-//! command without `slow=` had some of them in 2 of 8 runs, all of which came back. Only ranks are
-//! benched, not nodes.
-//!
-//! # What shows it
-//!
-//! | claim | shown in `tests/` by |
-//! |---|---|
-//! | one digest, whatever must not matter; plain programs | `resilience.rs`: `no_number_of_…` |
-//! | a death of any rank, in any phase, in any way | `every_rank_…`, `every_way_…`, `two_at_…` |
-//! | all die but one | `all_but_one_…`, and for each survivor in `simulated.rs` |
-//! | replacements | `replacements_take_…` |
-//! | benched and back; not back with `rejoin=off` | `a_slow_rank_…` |
-//! | all living ranks hold one group | `simulated.rs`: `seeds_of_slow_ranks_…` |
-//! | words without sense: one sentence, nothing written | `what_cannot_be_done_…` |
-//!
-//! With `FAMPI_SEEDS=10000` the simulated ranks were benched 13,075 times, came back 6,228 times
-//! and died 10,329 times.
-//!
-//! Not there: benched nodes, replacements on probation. `cargo fampi figure14` draws figure 14.
+//! Who fails tests works no more until it is well again ([`fampi::Recommended`]). That, what shows
+//! which claim, and what it costs is in the README beside this crate.
 //!
 //! # Differences from the paper
 //!

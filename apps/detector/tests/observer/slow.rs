@@ -96,6 +96,40 @@ fn an_observer_that_was_stopped_is_suspected_by_others_and_is_well_again_when_it
     }
 }
 
+/// What comes late because the tester itself was stopped is no fault of those that it tests, be
+/// they ranks of its node or observers of others; these see that it was slow. A busy machine may
+/// have them fail a test by chance.
+#[test]
+fn a_tester_that_was_stopped_suspects_nobody() {
+    let job = Job::new(&[2, 1], TESTED);
+    let observers = [0, 1].map(|node| job.observer(node));
+    let members = [(0, 0), (0, 1), (1, 2)].map(|(node, rank)| job.member(node, rank));
+    // The ranks of its node, and the node of the other.
+    let (tester, targets) = (&members[0], [0, 1, 4]);
+    let until_all_are_well = || {
+        for target in targets {
+            until_well(tester, target);
+        }
+    };
+    until_all_are_well();
+    let suspects_nobody = |pause: u32| {
+        let before = targets.map(|target| tester.opinion(target).fails);
+        let (stalls, seen) = (tester.head().stalls, members[2].opinion(3).fails);
+        observers[0].signal(Signal::STOP);
+        thread::sleep(pause * INTERVAL);
+        if pause >= 20 {
+            until("the other one sees it", || members[2].opinion(3).fails > seen);
+        }
+        observers[0].signal(Signal::CONT);
+        until("it knows of its pause", || tester.head().stalls > stalls);
+        until_all_are_well();
+        targets.map(|target| tester.opinion(target).fails) == before
+    };
+    for pause in [2, 7, 20, 60] {
+        assert!((0..5).any(|_| suspects_nobody(pause)), "each pause of {pause} intervals");
+    }
+}
+
 #[test]
 fn nobody_is_tested_unless_the_user_asks_for_it() {
     let job = Job::new(&[1, 1], CALM);

@@ -2,7 +2,7 @@
 //! on groups of recommended processes, and a table of the hosts.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -41,6 +41,10 @@ pub(crate) struct Options {
     /// What chance is drawn from; the same gives the same rows
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u32,
+    /// Instead of figures, how tests grow with these numbers of hosts
+    #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["hosts", "rounds",
+          "plots"], value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    sizes: Vec<u32>,
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -56,6 +60,9 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         made.with_context(|| format!("choose another --plots than {}", folder.display()))?;
     }
     let program = cargo::build(workspace, Program::slow_hosts())?;
+    if !options.sizes.is_empty() {
+        return grow(&program, options, csv);
+    }
     let step =
         Step::begin(format!("simulate {} rounds of {} hosts", options.rounds, options.hosts));
     let mut command = Command::new(&program);
@@ -86,6 +93,42 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
     Ok(0)
 }
+
+/// How tests grow with the number of hosts.
+fn grow(program: &Path, options: &Options, csv: Csv) -> Result<u8> {
+    let step = Step::begin("simulate testers among so many hosts".to_owned());
+    let sizes: Vec<String> = options.sizes.iter().map(ToString::to_string).collect();
+    let mut command = Command::new(program);
+    command.args(["sizes", &sizes.join(","), &options.seed.to_string()]);
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+    if !output.status.success() {
+        bail!("the simulation failed: see above");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    let columns = lines.next().unwrap_or_default();
+    let row = |line: &str| line.split(',').map(str::to_owned).collect();
+    let rows: Vec<Row> = lines.map(row).collect();
+    step.finish();
+    csv.write(columns, &rows)?;
+    println!("{}", csv::table(&GROWTH, &rows));
+    Ok(0)
+}
+
+/// What a person wants to see of how tests grow.
+const GROWTH: [&str; 10] = [
+    "hosts",
+    "who tests",
+    "loss/%",
+    "tests/round",
+    "testers",
+    "accused/ms",
+    "allowed/ms",
+    "blind",
+    "looked at",
+    "false/10⁶",
+];
 
 /// What was printed, without the columns.
 fn rows_of(text: &str) -> Vec<Row> {

@@ -43,6 +43,7 @@ enum Draw {
     Noise,
     Spike,
     SpikeSize,
+    Loss,
 }
 
 /// The hosts of a cluster through so many rounds.
@@ -102,6 +103,21 @@ impl Hosts {
         let spike = if spiked { SPIKE * tail } else { 0.0 };
         let stalled = self.stands_until(host, asked_at).map_or(0.0, |end| end - asked_at);
         BASE * noise * busy + spike + stalled
+    }
+
+    /// True when a question, or its answer, does not arrive, as happens to so many of a hundred
+    /// packets.
+    pub fn is_lost(
+        &self,
+        host: u32,
+        (tester, round, attempt): (u32, u32, u8),
+        percent: u32,
+    ) -> bool {
+        let lost = |way: u32| {
+            let name = [host, tester, round << 8 | u32::from(attempt) << 1 | way];
+            self.chance(Draw::Loss, name) * 100.0 < f64::from(percent)
+        };
+        lost(0) || lost(1)
     }
 
     /// When a host that stands still at a moment goes on.

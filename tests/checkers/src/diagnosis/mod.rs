@@ -10,3 +10,4 @@
 pub mod figures;
 pub mod hosts;
 pub mod play;
+pub mod sizes;
