@@ -55,12 +55,17 @@ pub(crate) fn command(workspace: &Workspace) -> Command {
     if !workspace.is_inside_checkout() {
         cargo.env("CARGO_TARGET_DIR", workspace.target());
     }
+    forget_package(&mut cargo);
+    cargo
+}
+
+/// Takes away what cargo has told the tool of the tool's own package.
+pub(crate) fn forget_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
-            cargo.env_remove(name);
+            command.env_remove(name);
         }
     }
-    cargo
 }
 
 /// One program to build: `--package minife`, `--example rebuild`, `--bench commit`.

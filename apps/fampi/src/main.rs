@@ -64,6 +64,7 @@ mod soak;
 mod status;
 mod stderr_filter;
 mod test;
+mod test_programs;
 mod trace;
 mod workspace;
 

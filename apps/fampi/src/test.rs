@@ -9,6 +9,7 @@ use fampi_kit::selection::AS_TESTS;
 use crate::cargo;
 use crate::refusal::Misuse;
 use crate::setup;
+use crate::test_programs;
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -28,12 +29,18 @@ fn profile(text: &str) -> Result<String, Misuse> {
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     setup::ensure(workspace)?;
-    let mut cargo = cargo::command(workspace);
-    cargo.args(["test", "--workspace", "--profile", &options.profile]).args(&options.arguments);
-    if options.profile == "release" {
-        // What tests build has this profile, too.
-        cargo.env(AS_TESTS, "1");
+    let cargo = || {
+        let mut cargo = cargo::command(workspace);
+        cargo.args(["test", "--workspace", "--profile", &options.profile]);
+        if options.profile == "release" {
+            // What tests build has this profile, too.
+            cargo.env(AS_TESTS, "1");
+        }
+        cargo
+    };
+    if options.arguments.is_empty() {
+        return test_programs::run(cargo);
     }
-    let status = cargo.status().context("cannot start cargo")?;
+    let status = cargo().args(&options.arguments).status().context("cannot start cargo")?;
     Ok(status.code().unwrap_or(1) as u8)
 }
