@@ -59,7 +59,8 @@ fn environment() -> Result<PathBuf, String> {
     if !done.status.success() {
         return Err(format!("pip installs nothing: {}", said(&done)));
     }
-    run(&mut pip(&["--no-binary", "mpi4py", "mpi4py>=4"]));
+    // Most of the time is the C compiler's, whose optimisation no test needs.
+    run(pip(&["--no-binary", "mpi4py", "mpi4py>=4"]).env("CFLAGS", "-O0"));
     fs::write(&made, NEEDED.join(" ")).expect("written");
     Ok(python)
 }
