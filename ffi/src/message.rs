@@ -1,7 +1,7 @@
 //! Messages in a lane of fampi's own on a communicator of the program.
 //!
-//! The peer of such a message is known, and its tag on the wire names the attempt. So a death ends
-//! those alone that need the dead, and what an aborted block has left behind meets no later one.
+//! The peer of such a message is known, and its tag on the wire names its block. So a death ends
+//! those alone that need the dead, and what was sent in one block meets no other.
 
 use std::ffi::{c_int, c_void};
 
@@ -58,11 +58,11 @@ fn start(
 
 /// `MPI_Isend` in a lane of fampi's own, which the receiver takes by `FAMPI_Irecv`.
 ///
-/// The message belongs to the block that was started last on the communicator and is not finished:
-/// give the request to its finish. After a faulty block it meets no later receive. A death ends it
-/// only if it needs the dead, and another rank that does not serve it when that one has ended its
-/// part of the block, see `FAMPI_Comm_set_patience`. The request is one of MPI's own, for every
-/// call of MPI and of fampi.
+/// The message belongs to the block that was started last on the communicator and is not finished,
+/// or, where there is none, to the next one: give the request to its finish. It meets the receives
+/// of that block alone. A death ends it only if it needs the dead, and another rank that does not
+/// serve it when that one has ended its part of the block, see `FAMPI_Comm_set_patience`. The
+/// request is one of MPI's own, for every call of MPI and of fampi.
 ///
 /// The tag is at most `FAMPI_MAX_TAG`, and `MPI_ERR_TAG` is returned for others. On a communicator
 /// that is not in use, and for `MPI_PROC_NULL`, this is `MPI_Isend` itself: all ranks take a
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn FAMPI_Issend(
 /// failed, as its message may have been that one's, and after that only messages are received from
 /// any source that go without their receiver (4 KiB at most). `MPI_ANY_TAG` is refused with
 /// `MPI_ERR_TAG`. A status of `FAMPI_Wait_local`, and every one after the end of the block, has the
-/// tag of the message; that of an MPI call before has one that names the attempt, too.
+/// tag of the message; that of an MPI call before has one that names the block, too.
 ///
 /// # Safety
 ///

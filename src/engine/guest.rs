@@ -62,22 +62,24 @@ impl Engine {
     }
 
     /// Where messages of ours run on a guest's communicator, and the tag there for one of the
-    /// guest's. It is one of the attempt at the block that was started last, and not of that block
-    /// alone: the guest gives them to blocks later.
+    /// guest's: that of the block that was started last and is not finished, and where there is
+    /// none, of the next.
     pub(crate) fn guests_lane(&self, key: CommKey, tag: u32) -> (Lane, u32) {
-        let bits = self.blocks.tags;
+        let (bits, state) = (self.blocks.tags, self.comm(key));
         let last = self.process.last_open(key).map(|block| self.block(block));
         let (context, scope) = match last {
             Some(block) if !block.level.is_agreed() => {
                 (FIRST_SHARED_CONTEXT, bits.scope_of_locals())
             }
             block => {
-                let context = block.map_or(self.comm(key).context, |block| block.context);
+                let next = (state.context, state.next_block);
+                let (context, number) = block.map_or(next, |block| (block.context, block.scope));
                 let named = if planted!(ShareTheTags) { FIRST_SHARED_CONTEXT } else { context };
-                (context, bits.scope_of(Level::Global, BlockId(0), named))
+                let number = if planted!(NameNoBlock) { BlockId(0) } else { number };
+                (context, bits.scope_of(Level::Global, number, named))
             }
         };
-        (Lane { context, ..lane_of(self.comm(key)) }, bits.on_the_wire(tag, scope))
+        (Lane { context, ..lane_of(state) }, bits.on_the_wire(tag, scope))
     }
 
     /// Makes a collective that was posted in this block before one of the list, at the end of it.

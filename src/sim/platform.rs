@@ -365,7 +365,8 @@ impl Platform for SimPlatform {
         (from, tag): (Option<Rank>, Option<u32>),
         take: Option<&mut dyn Buffer>,
     ) -> Result<Option<Found>, FaultCode> {
-        if take.is_none() && self.is_programs(data) {
+        // What the program itself has sent is no business of ours.
+        if take.is_none() && self.is_programs(data) && context < FIRST_SHARED_CONTEXT {
             return Ok(None);
         }
         let world = self.enter(false).ok_or(FaultCode::Interrupted)?;

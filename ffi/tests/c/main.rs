@@ -44,6 +44,14 @@ fn a_block_of_each_kind_is_decided() {
 }
 
 #[test]
+fn a_rank_that_has_left_a_block_says_nothing_in_it_any_more() {
+    let left = program(&["tests/programs/left.c"], Link::Shared, &[]);
+    for how in ["leave", "raise"] {
+        expect(&Launch::new(&left, 2).words([how]), 2, ": passed").expect_orderly(2);
+    }
+}
+
+#[test]
 fn blocks_take_no_memory_in_the_long_run() {
     let allocations = program(&["tests/programs/allocations.c"], Link::Shared, &[]);
     for ranks in [1, 2] {

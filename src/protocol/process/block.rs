@@ -231,7 +231,7 @@ impl Process {
         state.open.push(key);
         if !state.interrupts.is_empty() && state.interrupts.contains(block.scope) {
             // A rank has left it before this one came: no rank waits inside of it.
-            state.tainted = Some(block.context);
+            state.taint(block.context, block.scope);
             self.interrupted.push(key);
         }
         key

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use super::{Acknowledged, Patience, patience::Stages};
+use super::{Acknowledged, NO_BLOCK, Patience, patience::Stages};
 use crate::{
     fault::FaultCode,
     ids::{BlockId, BlockKey, CommId, CommKey, DataId, UniverseId},
@@ -52,9 +52,11 @@ pub struct Communicator {
     pub context: u32,
     /// The highest context that is known to be there, or not to come.
     pub settled_context: u32,
-    /// The context of the last block here that had a fault: what it left behind could meet
-    /// operations of later agreed blocks of that context, so they are not committed.
-    pub tainted: Option<u32>,
+    /// The newest context in which a block here had a fault, and the agreed block that had the first
+    /// one there: what that left behind could meet operations of the others of the context, so they
+    /// start no collective, and none of them that has operations is committed. [`NO_BLOCK`] if only a
+    /// local block has left a collective behind.
+    pub tainted: Option<(u32, BlockId)>,
     /// The context of the last collective that a local block gave up, and why it did.
     pub lost: Option<(u32, FaultCode)>,
     /// The number of the next agreed block.
@@ -129,6 +131,21 @@ impl Communicator {
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.commit.dead().is_empty() && self.interrupts.is_empty()
+    }
+
+    /// An agreed block of this context had a fault, or ([`NO_BLOCK`]) a local one has left a
+    /// collective behind.
+    pub fn taint(&mut self, context: u32, block: BlockId) {
+        let is_known = |(newest, first)| newest > context || newest == context && first != NO_BLOCK;
+        if !self.tainted.is_some_and(is_known) {
+            self.tainted = Some((context, block));
+        }
+    }
+
+    /// True when a block of this context had a fault.
+    #[inline]
+    pub fn is_tainted(&self, context: u32) -> bool {
+        self.tainted.is_some_and(|(newest, _)| newest == context)
     }
 
     /// Why a local block gave up a collective of this context, if one did: the next collective of

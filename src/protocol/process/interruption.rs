@@ -1,8 +1,8 @@
 //! Which operations have a chance, and how a block that has none is cut short for all its ranks.
 
 use super::{
-    Block, BlockKey, Chosen, CommKey, Command, Communicator, Need, Outlet, Patience, Phase,
-    Process, Source,
+    Block, BlockKey, Chosen, CommKey, Command, Communicator, NO_BLOCK, Need, Outlet, Patience,
+    Phase, Process, Source,
 };
 use crate::{
     fault::FaultCode,
@@ -15,7 +15,8 @@ impl Process {
     pub fn doom(&self, key: BlockKey, need: Need) -> Option<FaultCode> {
         let block = self.block(key);
         let state = self.comm(block.comm);
-        if need.is_of_all() && state.lost_collective(block.context).is_some() {
+        let is_lost = need.is_of_all() && state.lost_collective(block.context).is_some();
+        if is_lost || need == Need::All && self.is_beside_a_fault(key) {
             return Some(FaultCode::Interrupted);
         }
         if state.is_quiet() && self.interrupted.is_empty() {
@@ -37,6 +38,19 @@ impl Process {
             }
         };
         hopeless.then_some(FaultCode::ProcessFailed)
+    }
+
+    /// True for an agreed block in whose data context this rank has a fault in another block.
+    ///
+    /// A message names its block, and a collective does not: one of this block could meet one of that
+    /// other, in which other ranks may still be.
+    fn is_beside_a_fault(&self, key: BlockKey) -> bool {
+        let (block, state) = (self.block(key), self.comm(self.block(key).comm));
+        let beside = |(context, faulty): (u32, BlockId)| {
+            context == block.context && faulty != block.scope && faulty != NO_BLOCK
+        };
+        let is_beside = block.level.is_agreed() && state.tainted.is_some_and(beside);
+        is_beside && !planted!(StartInTheTainted)
     }
 
     /// Why operations of a block that are under way fail, if this process knows.
@@ -79,7 +93,7 @@ impl Process {
         let elsewhere = code == FaultCode::Interrupted && is_agreed;
         // A message of a local block matches no other block; a collective matches the next one.
         if is_agreed || need.is_of_all() {
-            self.comm_mut(comm).tainted = Some(context);
+            self.comm_mut(comm).taint(context, scope);
         }
         // Who died is in the report by the detector.
         if need.is_of_all() && !is_agreed && !code.is_process_failure() {
@@ -204,7 +218,7 @@ impl Process {
             return;
         }
         let context = self.block(block).context;
-        self.comm_mut(key).tainted = Some(context);
+        self.comm_mut(key).taint(context, id);
         self.interrupted.push(block);
         out.command(Command::Interrupted(block));
         // Whether any rank died is only known with the decision.

@@ -32,9 +32,9 @@ impl Process {
     /// A block has a fault: if it is agreed on, no block commits in its data context any more.
     pub fn taint(&mut self, key: BlockKey) {
         let block = self.block(key);
-        let (comm, context) = (block.comm, block.context);
+        let (comm, context, scope) = (block.comm, block.context, block.scope);
         if block.level.is_agreed() {
-            self.comm_mut(comm).tainted = Some(context);
+            self.comm_mut(comm).taint(context, scope);
         }
     }
 
@@ -146,7 +146,7 @@ impl Process {
     fn add_faults(&mut self, key: BlockKey, mut faults: Vec<Fault>) {
         let block = &mut self.blocks[key.slot()];
         let state = &self.comms[block.comm.index()];
-        let tainted = state.tainted == Some(block.context) && !planted!(CommitInTheTainted);
+        let tainted = state.is_tainted(block.context) && !planted!(CommitInTheTainted);
         if faults.is_empty() && block.faults.is_empty() && !tainted {
             return;
         }

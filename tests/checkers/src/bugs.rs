@@ -81,10 +81,14 @@ fampi_planted::bugs! {
     ForgetTheAsker,
     /// Blocks whose requests drain when their communicator is given up go on draining.
     DrainTheGivenUp,
-    /// Messages of a program that owns its MPI share their tags with those of aborted attempts.
+    /// Messages of a program that owns its MPI do not say of which attempt they are.
     ShareTheTags,
     /// A block may commit in a data context in which an earlier one has left something behind.
     CommitInTheTainted,
+    /// Collectives start in a data context in which another block has left something behind.
+    StartInTheTainted,
+    /// Messages of a program that owns its MPI do not say of which block they are.
+    NameNoBlock,
     /// A request among neighbours that failed gives up the messages of the living, too.
     GiveUpTheRest,
     /// Of messages about communicators that are not made yet only a few are kept.

@@ -6,7 +6,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use fampi::{
-    Color, Comm, Error, Level, Outcome, Pending, Rank, Tag, Timeout, TryBlock, World,
+    Color, Comm, Error, Level, Outcome, Pending, Rank, ReduceOp, Tag, Timeout, TryBlock, World,
     sim::{Crash, Ending, Report, Simulation},
 };
 use fampi_kit::programs::{aftermath::Receive, bereaved::bereaved};
@@ -17,10 +17,11 @@ use crate::bugs::Bug;
 pub type Case = (Bug, fn() -> Result<(), String>);
 
 /// All of them.
-pub const CASES: [Case; 6] = [
+pub const CASES: [Case; 7] = [
     (Bug::ForgetTheOvertaken, aborts_that_overtake_each_other),
     (Bug::DrainTheGivenUp, blocks_that_all_give_up),
     (Bug::CommitInTheTainted, a_block_after_one_that_a_rank_has_left),
+    (Bug::StartInTheTainted, a_block_after_one_that_another_rank_is_in),
     (Bug::LoseEarlyMessages, votes_before_a_communicator_is_made),
     (Bug::WrapTheTags, messages_of_blocks_with_the_same_tags),
     (Bug::RunOutOfContexts, a_communicator_that_lost_a_rank),
@@ -165,6 +166,33 @@ fn a_block_after_one_that_a_rank_has_left() -> Result<(), String> {
                 assert_eq!(found, [2], "what a committed block has received");
             }
             assert!(is_faulty(first));
+            world.finalize();
+        });
+        ended(&report, 0, &format!("seed {seed}"))?;
+    }
+    Ok(())
+}
+
+/// Rank 1 has a fault in a block, and goes on to the next one before it knows the verdict. Rank 0 is
+/// in the first one, and its collective there must not meet that of the next.
+fn a_block_after_one_that_another_rank_is_in() -> Result<(), String> {
+    for seed in 0..20 {
+        let report = Simulation::new(2).seed(seed).time_limit(LIMIT).run_world(|world| {
+            let (mut block, mut left) = (start(&world), None);
+            let limit = Timeout::After(Duration::from_millis(1));
+            if world.rank() == Rank::new(1) {
+                block.raise_error(1);
+                left = Some(block.finish(Timeout::Never));
+                block = start(&world);
+            }
+            let found = block.iallreduce(vec![1_u32], ReduceOp::Sum).expect("the same on all");
+            assert!(block.wait_local(found, limit).is_err(), "a sum of two blocks");
+            assert!(is_faulty(block.finish(limit)));
+            match left {
+                Some(left) => assert!(is_faulty(left)),
+                // Of the block that rank 1 has started.
+                None => assert!(is_faulty(start(&world).finish(Timeout::Never))),
+            }
             world.finalize();
         });
         ended(&report, 0, &format!("seed {seed}"))?;

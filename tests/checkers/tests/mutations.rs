@@ -40,13 +40,15 @@ const JOBS: [u64; 2] = [300, 50_000];
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
-const IN_THE_ENGINE: [Bug; 21] = [
+const IN_THE_ENGINE: [Bug; 23] = [
     Bug::NameNoCause,
     Bug::ShareTheTags,
     Bug::ForgetTheAsker,
     Bug::DrainTheGivenUp,
     Bug::ForgetTheOvertaken,
     Bug::CommitInTheTainted,
+    Bug::StartInTheTainted,
+    Bug::NameNoBlock,
     Bug::GiveUpTheRest,
     Bug::LoseEarlyMessages,
     Bug::WrapTheTags,

@@ -75,12 +75,41 @@ fn no_block_with_requests_commits_after_one_that_was_left_in_its_context() {
                 WithAFault => story.process.raise(block, FaultCode::Application(1)),
             }
             let next = story.start(story.world);
+            let doom = story.process.doom(next, Need::All);
+            assert_eq!(doom, Some(FaultCode::Interrupted), "{left:?}");
             let faults = faults_of(&mut story, next, with_requests);
             let expected: &[FaultCode] =
                 if with_requests { &[FaultCode::Interrupted] } else { &[] };
             assert_eq!(faults, expected, "{left:?}");
         }
     }
+}
+
+/// But they do in that one, in local blocks, and in the next context.
+#[test]
+fn collectives_start_in_no_block_beside_one_with_a_fault() {
+    let mut story = Story::new(2);
+    let (world, collective) = (story.name(story.world), Need::All);
+    let (before, faulty) = (story.start(story.world), story.start(story.world));
+    let local = story.process.start_block(story.world, Level::Local);
+    let after = story.start(story.world);
+    story.process.raise(faulty, FaultCode::Application(1));
+    // A further fault changes nothing.
+    story.process.raise(after, FaultCode::Application(1));
+    for (block, starts) in [(before, false), (faulty, true), (local, true), (after, false)] {
+        assert_eq!(story.process.doom(block, collective).is_none(), starts);
+        assert_eq!(story.process.doom(block, Need::Peer(ROOT)), None);
+    }
+    story.vote(before);
+    story.vote(faulty);
+    story.hears_of_abort(world, FIRST, &[]);
+    let next = story.start(story.world);
+    assert_eq!(story.process.doom(next, collective), None);
+    // A late fault of the old context says nothing of the new one, where there is one by now.
+    let last = story.start(story.world);
+    story.process.raise(next, FaultCode::Application(2));
+    story.process.raise(after, FaultCode::Application(3));
+    assert_eq!(story.process.doom(last, collective), Some(FaultCode::Interrupted));
 }
 
 /// Of a local block, whose collective the next one of this rank would meet.

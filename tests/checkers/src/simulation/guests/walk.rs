@@ -70,6 +70,8 @@ struct Slot {
     inner: Vec<GuestBlock>,
     /// What comes in, and what it must hold.
     expected: Vec<(PostId, u64)>,
+    /// What messages of the block may hold, but for the ranks of their senders.
+    sent: Vec<u64>,
 }
 
 /// A rank on its way through the seasons.
@@ -262,7 +264,8 @@ impl<'a> Walk<'a> {
         let Some(place) = self.place_of(at) else { return };
         let (left, right) = (place.neighbour(place.members.len() - 1), place.neighbour(1));
         let me = Rank::from(place.me);
-        let stamp = |of: Rank| self.season << 32 | u64::from(tag) << 8 | u64::from(of.number());
+        let number = self.season << 24 | u64::from(tag);
+        let stamp = |of: Rank| number << 8 | u64::from(of.number());
         let (mine, theirs) = (stamp(me), stamp(left));
         // This one finds something wrong before it receives: what is on its way to it stays there.
         let fails = !tag.is_multiple_of(3) && place.me == tag as usize % place.members.len();
@@ -275,6 +278,7 @@ impl<'a> Walk<'a> {
         } else if let Some(post) = self.post(at, &receive, 0) {
             self.slots[at].expected.push((post, theirs));
         }
+        self.slots[at].sent.push(number);
         self.post(at, &Operation::Send { to: right, tag, synchronous: false }, mine);
     }
 
@@ -371,8 +375,8 @@ impl<'a> Walk<'a> {
         };
         self.slots[at].ended = true;
         let slot = &self.slots[at];
-        let late = self.guest.failed_requests(block);
-        let late = late.iter().filter(|it| it.1 == FaultCode::TimedOut).count();
+        let failed = self.guest.failed_requests(block);
+        let late = failed.iter().filter(|it| it.1 == FaultCode::TimedOut).count();
         self.log.seen.count("late requests", late as u64);
         if let Some(name) = slot.name {
             let voted_yes = !slot.objects;
@@ -381,12 +385,34 @@ impl<'a> Walk<'a> {
         if committed && slot.objects {
             return self.wrong(|| format!("validity: block {at} is committed without this rank"));
         }
+        if !committed {
+            self.look_at_completed(at, &failed);
+        }
         if committed {
             for (post, expected) in self.slots[at].expected.clone() {
                 let content = self.guest.with_sim(|sim| sim.content_of::<u64>(post));
                 if content != Some(vec![expected]) {
                     self.wrong(|| format!("block {at} has {content:x?}, not {expected:x}"));
                 }
+            }
+        }
+    }
+
+    /// What was received in a faulty block was sent in it.
+    fn look_at_completed(&mut self, at: usize, failed: &[(usize, FaultCode)]) {
+        let slot = &self.slots[at];
+        let posts = slot.posts.iter().enumerate();
+        let completed = posts.filter(|(place, (_, own))| {
+            own.is_some() && failed.iter().all(|(known, _)| known != place)
+        });
+        let receives = completed
+            .filter(|(_, (post, _))| slot.expected.iter().any(|(expected, _)| expected == post));
+        for (_, (post, _)) in receives.map(|(at, known)| (at, *known)).collect::<Vec<_>>() {
+            let content = self.guest.with_sim(|sim| sim.content_of::<u64>(post));
+            self.log.seen.count("receives completed in faulty blocks", 1);
+            let sent = &self.slots[at].sent;
+            if !content.as_ref().is_some_and(|it| sent.contains(&(it[0] >> 8))) {
+                self.wrong(|| format!("faulty block {at} has received {content:x?} of another"));
             }
         }
     }
