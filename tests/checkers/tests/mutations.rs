@@ -34,9 +34,10 @@ use stateright::Model;
 /// Seeds given to the swarm of machines for each bug that a search has caught, and for the others.
 const SEEDS: [u64; 2] = [2_000, 5_000];
 
-/// Jobs of whole programs, of both kinds, given to each bug, and to those that nobody has caught
-/// then.
+/// Jobs of whole programs given to each bug, and to those that nobody has caught then.
 const JOBS: [u64; 2] = [300, 50_000];
+/// Programs that own their MPI given to each bug, unless a job has caught it.
+const GUESTS: u64 = 1_000;
 
 /// Bugs that are not in the machines, or that take more than the models and the swarm of machines
 /// have: communicators of communicators, windows, several blocks with requests, new universes.
@@ -227,7 +228,7 @@ impl Findings {
             let seeds = SEEDS[usize::from(search.is_none())];
             let swarm = machines.then(|| swarm_catches(bug, seeds)).flatten();
             let jobs = programs_catch::<Job>(bug, JOBS[0]);
-            let jobs = jobs.or_else(|| programs_catch::<Guests>(bug, JOBS[0]));
+            let jobs = jobs.or_else(|| programs_catch::<Guests>(bug, GUESTS));
             let written = written_catches(bug);
             let missed = [search.is_none(), swarm.is_none(), jobs.is_none(), written.is_none()];
             let missed = bug.is_some() && missed.iter().all(|it| *it);
@@ -253,7 +254,7 @@ fn is_caught(bug: Bug) -> bool {
         written_catches(planted).is_some()
             || machines && swarm_catches(planted, SEEDS[0]).is_some()
             || programs_catch::<Job>(planted, JOBS[0]).is_some()
-            || programs_catch::<Guests>(planted, JOBS[0]).is_some()
+            || programs_catch::<Guests>(planted, GUESTS).is_some()
             || machines && search_catches(planted).is_some()
             || machines && swarm_catches(planted, SEEDS[1]).is_some()
             || machines && large_search_catches(planted).is_some()
