@@ -11,7 +11,7 @@ use alloc::{vec, vec::Vec};
 
 use super::{
     Finding, Membership, Report, Terms,
-    evidence::{Evidence, Opinion, Tested},
+    evidence::{ACCUSATION, Evidence, Opinion, Tested},
     removal::Rule,
 };
 use crate::rank::{Rank, RankSet};
@@ -78,7 +78,8 @@ impl Member {
             return 0;
         }
         see(&mut self.seen, self.me, tested);
-        self.evidence.news(&self.view, self.terms(), &self.seen)
+        let word = self.evidence.news(&self.view, self.terms(), &self.seen);
+        if self.slow == Slow::Return { word } else { word & ACCUSATION }
     }
 
     /// What this rank tells all others.
@@ -90,6 +91,7 @@ impl Member {
         let word = match reports.next().map(|report| report.finding) {
             None => NOTHING,
             Some(Finding::Accused) => ACCUSED,
+            Some(Finding::Passed(_)) if self.slow == Slow::Leave => NOTHING,
             Some(Finding::Passed(streak)) => PASSED + u64::from(streak),
         };
         [word, u64::from(zeta)]
@@ -125,8 +127,7 @@ impl Member {
 
     /// Each rank is tested by its own observer alone, which is trusted.
     fn terms(&self) -> Terms {
-        let zeta = if self.slow == Slow::Return { self.zeta } else { u32::MAX };
-        Terms { rule: Rule::Own, zeta }
+        Terms { rule: Rule::Own, zeta: self.zeta }
     }
 }
 
@@ -249,6 +250,16 @@ mod tests {
         assert_eq!(census(&mut group, tested(2, 0)), [0, 1, 3]);
         assert_eq!(group[2].news(tested(2, 1000)), 0);
         assert_eq!(census(&mut group, tested(2, 1000)), [0, 1, 3]);
+    }
+
+    #[test]
+    fn a_bad_moment_that_is_over_benches_nobody() {
+        for slow in [Slow::Return, Slow::Leave] {
+            let mut group = four(slow);
+            assert!(group[2].news(tested(2, ZETA - 1)) > 0);
+            assert_eq!(group[2].news(tested(2, ZETA)), 0);
+            assert_eq!(census(&mut group, tested(2, ZETA)), [0, 1, 2, 3]);
+        }
     }
 
     #[test]
