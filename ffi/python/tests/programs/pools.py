@@ -79,9 +79,10 @@ def number_of_process(_):
 
 
 def all_workers(pool):
-    """The processes of a pool; one that others keep from its core is waited for."""
+    """The processes of a pool. One that others keep from its core is waited for, and so are the
+    replacements of those that the launcher ends with a process that was started with them."""
     found, end = set(), time.monotonic() + 20
-    while len(found) < 3 and time.monotonic() < end:
+    while len(found) != 3 and time.monotonic() < end:
         found = {*pool.map(number_of_process, range(12))}
     assert len(found) == 3 == pool.num_workers, (found, pool.num_workers)
     return found
