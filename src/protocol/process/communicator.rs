@@ -52,10 +52,10 @@ pub struct Communicator {
     pub context: u32,
     /// The highest context that is known to be there, or not to come.
     pub settled_context: u32,
-    /// The newest context in which a block here had a fault, and the agreed block that had the first
-    /// one there: what that left behind could meet operations of the others of the context, so they
-    /// start no collective, and none of them that has operations is committed. [`NO_BLOCK`] if only a
-    /// local block has left a collective behind.
+    /// The newest context in which a block here had a fault, and the agreed block that had the
+    /// first one there. What that left behind could meet operations of other blocks of the context:
+    /// they start no collective, and are not committed if they have operations. [`NO_BLOCK`] if
+    /// only a local block has left a collective behind.
     pub tainted: Option<(u32, BlockId)>,
     /// The context of the last collective that a local block gave up, and why it did.
     pub lost: Option<(u32, FaultCode)>,

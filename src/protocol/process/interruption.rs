@@ -42,8 +42,8 @@ impl Process {
 
     /// True for an agreed block in whose data context this rank has a fault in another block.
     ///
-    /// A message names its block, and a collective does not: one of this block could meet one of that
-    /// other, in which other ranks may still be.
+    /// A message names its block, and a collective does not: one of this block could meet one of
+    /// that other, in which other ranks may still be.
     fn is_beside_a_fault(&self, key: BlockKey) -> bool {
         let (block, state) = (self.block(key), self.comm(self.block(key).comm));
         let beside = |(context, faulty): (u32, BlockId)| {

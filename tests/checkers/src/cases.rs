@@ -173,8 +173,8 @@ fn a_block_after_one_that_a_rank_has_left() -> Result<(), String> {
     Ok(())
 }
 
-/// Rank 1 has a fault in a block, and goes on to the next one before it knows the verdict. Rank 0 is
-/// in the first one, and its collective there must not meet that of the next.
+/// Rank 1 has a fault in a block, and goes on to the next one before it knows the verdict. Rank 0
+/// is in the first one, and its collective there must not meet that of the next.
 fn a_block_after_one_that_another_rank_is_in() -> Result<(), String> {
     for seed in 0..20 {
         let report = Simulation::new(2).seed(seed).time_limit(LIMIT).run_world(|world| {

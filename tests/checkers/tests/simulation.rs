@@ -146,8 +146,8 @@ fn jobs_that_failed_once_fail_with_their_bug_and_not_without_it() {
 ///   it, which then waited for the decision for ever.
 /// - 151: a rank had the verdict before a shrink, and waited in it for others, which asked it for
 ///   that verdict, as they had heard of another death.
-/// - 506: a message that its receiver had not asked for in one block met a receive of the next, of a
-///   rank that went on before the verdict.
+/// - 506: a message that its receiver had not asked for in one block met a receive of the next, of
+///   a rank that went on before the verdict.
 /// - 653: a message of the present attempt was taken for one that an older one had left behind, and
 ///   its receiver waited for it for ever.
 const GUESTS_THAT_FAILED: [(Bug, u64); 4] = [

@@ -7,9 +7,9 @@
 //! communicators were taken into use. The last season is calm: in the end a block commits on each
 //! communicator, after which some programs free theirs.
 //!
-//! Checked are agreement, termination, what messages hold (in a faulty block, that they were sent in
-//! it), and validity: a committed block was finished by every rank of its communicator, except those
-//! that some report there has named dead.
+//! Checked are agreement, termination, what messages hold (in a faulty block, that they were sent
+//! in it), and validity: a committed block was finished by every rank of its communicator, except
+//! those that some report there has named dead.
 
 mod script;
 mod walk;
