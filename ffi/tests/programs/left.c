@@ -22,6 +22,16 @@ static void fail(MPI_Request *block, int count, MPI_Request *requests)
          FAMPI_Wait_local(block, MPI_STATUS_IGNORE, seconds(20)));
 }
 
+static int faults_of(MPI_Request block)
+{
+  FAMPI_Report *report;
+  int count;
+  OK(FAMPI_Report_get(block, &report));
+  count = FAMPI_Report_count(report);
+  FAMPI_Report_free(report);
+  return count;
+}
+
 /* The word that the message to or from the other rank brings, and what all words come to. */
 static void post(int *word, int *sum, MPI_Request requests[2])
 {
@@ -69,7 +79,7 @@ int main(int argc, char **argv)
   post(&word, &sum, requests);
   fail(&block, 2, requests);
   CHECK(word == (rank == 1 ? 100 : -1));
-  CHECK(reports(block, FAMPI_ERR_INTERRUPTED));
+  CHECK(faults_of(block) > 0);
   OK(FAMPI_Request_free(&requests[0]));
   OK(FAMPI_Request_free(&requests[1]));
   OK(FAMPI_Request_free(&block));
