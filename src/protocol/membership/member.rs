@@ -50,7 +50,7 @@ pub struct Member {
 impl Member {
     /// One of so many ranks, which are all members; so much was counted of it before.
     pub fn new(me: Rank, ranks: u32, slow: Slow, tested: Option<Tested>) -> Self {
-        let zeta = Terms::default().zeta;
+        let zeta = tested.map_or(Terms::default().zeta, |tested| tested.zeta);
         let mut seen = vec![Opinion::default(); ranks as usize];
         see(&mut seen, me, tested);
         let evidence = Evidence::start(me, &seen);
@@ -74,9 +74,9 @@ impl Member {
 
     /// The word that rides on a commit: 0 while nothing is new.
     pub fn news(&mut self, tested: Option<Tested>) -> u32 {
-        if tested.is_none() || self.slow == Slow::Stay {
-            return 0;
-        }
+        let counts = tested.filter(|_| self.slow != Slow::Stay);
+        let Some(Tested { zeta, .. }) = counts else { return 0 };
+        self.zeta = zeta;
         see(&mut self.seen, self.me, tested);
         let word = self.evidence.news(&self.view, self.terms(), &self.seen);
         if self.slow == Slow::Return { word } else { word & ACCUSATION }
