@@ -100,8 +100,9 @@ fn collectives_start_in_no_block_beside_one_with_a_fault() {
         assert_eq!(story.process.doom(block, collective).is_none(), starts);
         assert_eq!(story.process.doom(block, Need::Peer(ROOT)), None);
     }
-    story.vote(before);
-    story.vote(faulty);
+    for block in [before, faulty, after] {
+        story.vote(block);
+    }
     story.hears_of_abort(world, FIRST, &[]);
     let next = story.start(story.world);
     assert_eq!(story.process.doom(next, collective), None);
