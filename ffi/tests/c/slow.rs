@@ -7,7 +7,7 @@ use crate::{
     expect,
 };
 
-/// Tests are 20 ms apart. Who is benched stays so until 10 are passed in a row, or 100, in which
+/// Tests are 20 ms apart. Who is benched stays so until 10 are passed in a row, or 200, in which
 /// time others lose a rank and recover. Others may be suspected, too, where ranks share processors
 /// with other tests.
 #[test]
@@ -18,7 +18,7 @@ fn a_slow_rank_is_benched_on_all_ranks_and_comes_back_whoever_dies_meanwhile() {
     let advice = "this test needs `cargo build --package fampi-detector` before it";
     assert!(observer.is_file(), "{advice}");
     let slow = program(&["tests/programs/slow.c"], Link::Shared, &[]);
-    for (how, living, zeta) in [("calm", 4, 10), ("shrunken", 3, 100), ("replaced", 4, 100)] {
+    for (how, living, zeta) in [("calm", 4, 10), ("shrunken", 3, 200), ("replaced", 4, 200)] {
         let launch = Launch::new(&slow, 4).words([how]).spares(u32::from(how == "replaced"));
         let launch = launch.variable("FAMPI_OBSERVER", &observer.display());
         let schedule = format!("20ms:2.5:{zeta}");
