@@ -60,7 +60,7 @@ use crate::{
 /// }
 ///
 /// let turns = Simulation::new(3).tests(tests).run_world(work).expect_orderly();
-/// let turns: Vec<_> = turns.into_iter().map(|turns| turns.expect("nobody dies")).collect();
+/// let turns: Vec<_> = turns.into_iter().map(|turns| turns.expect("no rank dies")).collect();
 /// assert!(turns[0].iter().all(|works| *works) && turns[2] == turns[0]);
 /// assert!(turns[1].contains(&false) && turns[1][7], "benched, and back");
 /// ```

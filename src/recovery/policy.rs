@@ -19,7 +19,7 @@
 //!     }
 //! }
 //!
-//! /// Waits for spares rather than go on with fewer than half of the ranks at work.
+//! /// Replaces the dead rather than go on with fewer than half of the ranks at work.
 //! fn while_half_of_all_work(situation: &Situation<'_>) -> Decision {
 //!     let idle = situation.dead.len() + situation.benched.len();
 //!     match 2 * idle > situation.ranks as usize {

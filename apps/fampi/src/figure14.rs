@@ -1,11 +1,11 @@
 //! `fampi figure14`: the sort in the situations of figure 14 of Camargo and Duarte 2018, as rows,
 //! as a table and as the figure.
 //!
-//! Nobody, one, half, or all but one of the ranks become unfit for work, at rounds that are drawn
-//! from the number of the run. Where only deaths are seen they are killed; where tests see who is
-//! slow they are stopped for a while, and come back to work, or do not. All of one run are unfit in
-//! the same round in each way, and what is slow is slow for one round, so the cost of that round
-//! is the same in all bars.
+//! In each situation none, one, half, or all but one of the ranks become unfit for work, in rounds
+//! that are drawn from the number of the run. Where only deaths are seen they are killed; where
+//! tests see who is slow they are stopped for a while, and come back to work, or do not. All of one
+//! run are unfit in the same round in each way, and what is slow is slow for one round, so the cost
+//! of that round is the same in all bars.
 //!
 //! One run of each way after the other, so that what changes on the machine meanwhile touches all.
 //! A run counts if its digest is that of all others of as many keys.
@@ -18,11 +18,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fastrand::Rng;
 
 use crate::cargo::{self, Program};
 use crate::csv::{self, Csv, Row};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
+use crate::median::around_median;
 use crate::progress::Step;
 use crate::refusal::whole;
 use crate::session::{self, End, Script};
@@ -32,7 +34,7 @@ use crate::workspace::{Workspace, shown};
 
 /// The paper's larger number of keys, for machines with as much memory.
 const FULL: u64 = 1_000_000_000;
-/// From so many keys on rounds take long enough for somebody to come back.
+/// With at least so many keys a round lasts long enough for a benched rank to come back.
 const LONG: u64 = 100_000_000;
 
 #[derive(Args)]
@@ -229,17 +231,10 @@ impl Cell {
             Way::Back => vec!["membership=tests".to_owned()],
         };
         let rounds = options.ranks.next_power_of_two().ilog2();
-        let mut draw = u64::from(run);
-        let mut below = |most: u32| {
-            // The finalizer of SplitMix64.
-            draw = draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let once = (draw ^ draw >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let twice = (once ^ once >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((twice ^ twice >> 31) % u64::from(most)) as u32
-        };
-        let first = below(options.ranks);
+        let mut draw = Rng::with_seed(run.into());
+        let first = draw.u32(..options.ranks);
         for at in 0..self.unfit {
-            let (rank, round) = ((first + at) % options.ranks, 1 + below(rounds));
+            let (rank, round) = ((first + at) % options.ranks, draw.u32(1..=rounds));
             words.push(match self.way.0 {
                 Way::Deaths => format!("kill={rank}@merge:{round}"),
                 Way::Benched | Way::Back => {
@@ -260,11 +255,8 @@ impl Cell {
     /// that was seen if that is too little; nothing if all runs failed.
     fn median(&self) -> Option<[f64; 3]> {
         let times = self.times();
-        let last = times.len().checked_sub(1)?;
-        let count = times.len() as f64;
-        let low = ((count - 1.96 * count.sqrt()) / 2.0).floor().max(0.0) as usize;
-        let median = f64::midpoint(times[last / 2], times[times.len() / 2]);
-        Some([median, times[low], times[last - low]])
+        let (low, high) = around_median(times.len());
+        Some([*times.get(times.len() / 2)?, times[low], times[high]])
     }
 
     fn sum(&self, of: impl Fn(&Sorted) -> u32) -> u32 {

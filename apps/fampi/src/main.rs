@@ -41,6 +41,7 @@ mod job;
 mod launcher;
 mod library;
 mod manual;
+mod median;
 mod nodes;
 mod plan;
 mod plot;

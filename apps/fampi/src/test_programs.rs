@@ -84,7 +84,7 @@ impl Program {
         COMPUTING.iter().position(|name| *name == self.name)
     }
 
-    /// For a person: the part of its path that is not the same for all.
+    /// Its name for a person: the folder of its package, and its own.
     fn shown(&self) -> String {
         let package = self.folder.file_name().unwrap_or_default().to_string_lossy();
         format!("{package}: {}", self.name)

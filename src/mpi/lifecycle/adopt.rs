@@ -237,7 +237,7 @@ fn meet(
 
 /// What every process tells the others, and the name.
 fn tell_of_oneself(source: &Comm, universe: UniverseId) -> Checked<(Acquaintance, u64)> {
-    // Observers are there for all of a launch, or for nobody.
+    // Observers watch all processes of a launch, or none.
     let is_launch = source.size() == Comm::world()?.size();
     let mut met = acquaintance::meet_as_guests(source, is_launch)?;
     // The rest takes all of them, too.

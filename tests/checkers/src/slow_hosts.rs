@@ -16,25 +16,39 @@ fn main() -> ExitCode {
     if let [name, sizes, seed] = &words[..]
         && name == "sizes"
     {
-        let number = |text: &str| text.parse::<u32>().map_or(16, |it| it.clamp(2, 65_536));
-        let sizes: Vec<u32> = sizes.split(',').map(number).collect();
-        println!("{}", sizes::COLUMNS);
-        for row in sizes::rows(&sizes, seed.parse().unwrap_or(1)) {
-            println!("{}", row.to_line());
-        }
-        return ExitCode::SUCCESS;
+        return ended(growth(sizes, seed));
     }
-    match setting(&words) {
-        Ok(setting) => {
-            println!("{COLUMNS}");
-            Figures::of(setting).rows().iter().for_each(|row| println!("{row}"));
-            ExitCode::SUCCESS
-        }
+    ended(setting(&words).map(|setting| {
+        println!("{COLUMNS}");
+        Figures::of(setting).rows().iter().for_each(|row| println!("{row}"));
+    }))
+}
+
+fn ended(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
         Err(wrong) => {
             eprintln!("fampi: {wrong}");
             ExitCode::from(2)
         }
     }
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("`{text}` is no number"))
+}
+
+/// Prints how tests grow with these numbers of hosts.
+fn growth(sizes: &str, seed: &str) -> Result<(), String> {
+    let sizes: Vec<u32> = sizes.split(',').map(number).collect::<Result<_, _>>()?;
+    if let Some(size) = sizes.iter().find(|size| !(2..=65_536).contains(*size)) {
+        return Err(format!("there are 2 to 65536 hosts, not {size}"));
+    }
+    println!("{}", sizes::COLUMNS);
+    for row in sizes::rows(&sizes, number(seed)?.into()) {
+        println!("{}", row.to_line());
+    }
+    Ok(())
 }
 
 fn setting(words: &[String]) -> Result<Setting, String> {
@@ -43,7 +57,7 @@ fn setting(words: &[String]) -> Result<Setting, String> {
         return Err("the words come in pairs: a name and its value".into());
     };
     for [name, value] in pairs {
-        let number: u32 = value.parse().map_err(|_| format!("`{value}` is no number"))?;
+        let number = number(value)?;
         match name.as_str() {
             "hosts" => setting.hosts = number.clamp(2, 64),
             "rounds" => setting.rounds = number.max(1),

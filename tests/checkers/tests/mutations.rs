@@ -34,7 +34,8 @@ use stateright::Model;
 /// Seeds given to the swarm of machines for each bug that a search has caught, and for the others.
 const SEEDS: [u64; 2] = [2_000, 5_000];
 
-/// Jobs of whole programs given to each bug, and to those that nobody has caught then.
+/// How many jobs of whole programs each bug is tried on, and how many a bug is tried on that no
+/// checker has caught by then.
 const JOBS: [u64; 2] = [300, 50_000];
 /// Programs that own their MPI given to each bug, unless a job has caught it.
 const GUESTS: u64 = 1_000;

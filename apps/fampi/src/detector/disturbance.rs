@@ -35,6 +35,7 @@ use crate::cargo::{self, Program};
 use crate::csv::{self, Csv, Row};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
+use crate::median::around_median;
 use crate::progress::Step;
 use crate::refusal::whole;
 use crate::session::{self, End, Script};
@@ -298,14 +299,6 @@ fn measures(of: &[[f64; 2]]) -> [String; 4] {
     [format!("{:.3}", times[of.len() / 2]), median, low, high]
 }
 
-/// Places, among so many sorted numbers, between which the median of what they are drawn from is
-/// with 95 % certainty: 0.98 √n to both sides of the middle.
-fn around_median(count: usize) -> (usize, usize) {
-    let (middle, reach) = (count as f64 / 2.0, 0.98 * (count as f64).sqrt());
-    let last = count.saturating_sub(1);
-    ((middle - reach).max(0.0) as usize, ((middle + reach) as usize).min(last))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,7 +325,6 @@ mod tests {
             "commit,10,on,2.000,1.5000,1.0000,1.5000,12",
         ];
         assert_eq!(rows, expected);
-        assert_eq!((around_median(100), around_median(1)), ((40, 59), (0, 0)));
     }
 
     #[test]
