@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "R", default_value = "10", allow_negative_numbers = true,
           value_parser = whole(1_u32..=1000, "a number of runs, from 1 to 1000"))]
     runs: u32,
-    /// Ranks, a power of two
+    /// Ranks; the paper has 16
     #[arg(short = 'n', long, value_name = "N", default_value = "16", allow_negative_numbers = true,
           value_parser = whole(4_u32..=4096, "a number of ranks, 4 or more"))]
     ranks: u32,
