@@ -15,6 +15,7 @@ use std::process::{Command, Output, Stdio};
 
 /// `fampi run` by the launcher of our own.
 fn fampi(options: &[&str]) -> Command {
+    network::folders_before();
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
     tool.args(["run", "--launcher", "node", "--timeout", "60"]).args(options);
     tool.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));

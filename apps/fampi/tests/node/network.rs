@@ -3,18 +3,20 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::fampi;
+use crate::{fampi, said};
 
 /// Several of these jobs at once would only be slower.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A run on nodes that can be lost.
+/// A run on nodes that can be lost. When a test ends before its job does, the job is ended, and
+/// what it has told is printed.
 pub(crate) struct Job {
-    tool: Child,
+    /// Until it is waited for.
+    tool: Option<Child>,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -59,11 +61,16 @@ impl Job {
         let mut command = fampi(&["--nodes", &nodes, "-n", &ranks]);
         command.args(options).arg("--").args(program);
         let tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        Self { tool: tool.expect("the tool starts"), _alone: alone }
+        Self { tool: Some(tool.expect("the tool starts")), _alone: alone }
+    }
+
+    fn tool(&mut self) -> &mut Child {
+        self.tool.as_mut().expect("not waited for")
     }
 
     fn pids(&self, node: u32) -> Vec<String> {
-        let name = format!("fampi-{}-{node}", self.tool.id());
+        let Some(tool) = &self.tool else { return Vec::new() };
+        let name = format!("fampi-{}-{node}", tool.id());
         let found = Command::new("ip").args(["netns", "pids", &name]).output().expect("ip");
         String::from_utf8_lossy(&found.stdout).split_whitespace().map(str::to_owned).collect()
     }
@@ -112,38 +119,53 @@ impl Job {
 
     /// Reads until a line begins so; gives what was read.
     pub(crate) fn read_until(&mut self, start: &str) -> String {
-        let mut output = self.tool.stdout.take().expect("piped");
+        let mut output = self.tool().stdout.take().expect("piped");
         let (read, is_there) = read_to(&mut output, |line| line.starts_with(start));
         assert!(is_there, "no line begins with {start}: {read}{}", self.errors());
-        self.tool.stdout = Some(output);
+        self.tool().stdout = Some(output);
         read
     }
 
     /// Reads until the launcher says that a node is lost.
     pub(crate) fn wait_for_loss(&mut self) {
-        let mut errors = self.tool.stderr.take().expect("piped");
+        let mut errors = self.tool().stderr.take().expect("piped");
         let (read, is_there) = read_to(&mut errors, |line| line.contains("is lost"));
         assert!(is_there, "no node is lost: {read}");
-        self.tool.stderr = Some(errors);
+        self.tool().stderr = Some(errors);
     }
 
     fn errors(&mut self) -> String {
         let mut errors = String::new();
-        if let Some(mut pipe) = self.tool.stderr.take() {
+        if let Some(mut pipe) = self.tool().stderr.take() {
             let _ = pipe.read_to_string(&mut errors);
         }
         errors
     }
 
     /// Waits for the end; nothing is left of it.
-    pub(crate) fn finish(self) -> Output {
-        let id = self.tool.id();
-        let output = self.tool.wait_with_output().expect("waited for");
+    pub(crate) fn finish(mut self) -> Output {
+        let tool = self.tool.take().expect("not waited for");
+        let id = tool.id();
+        let output = tool.wait_with_output().expect("waited for");
         let spaces = Command::new("ip").args(["netns", "list"]).output().expect("ip");
         let spaces = String::from_utf8_lossy(&spaces.stdout).into_owned();
         assert!(!spaces.contains(&format!("fampi-{id}-")), "{spaces}");
         assert_eq!(stale_folders(), [""; 0]);
         output
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let all: Vec<String> = (0..5).flat_map(|node| self.pids(node)).collect();
+        let Some(tool) = self.tool.take() else { return };
+        let shown = ["-o", "pid,stat,etimes,time,wchan:20,args", "-p", &all.join(",")];
+        let processes = Command::new("ps").args(shown).output();
+        signal("-TERM", &[tool.id().to_string()]);
+        let told = tool.wait_with_output();
+        for output in [processes, told].into_iter().flatten() {
+            eprintln!("{}", said(&output));
+        }
     }
 }
 
@@ -181,8 +203,22 @@ pub(crate) fn is_rank(pid: &str) -> bool {
     variables.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"PMIX_RANK="))
 }
 
-/// The folders of daemons that are gone.
+/// The folders that daemons of these tests have left.
 pub(crate) fn stale_folders() -> Vec<String> {
+    let before = folders_before();
+    let mut folders = folders_of_the_gone();
+    folders.retain(|name| !before.contains(name));
+    folders
+}
+
+/// Those that were there before any of these tests started a job.
+pub(crate) fn folders_before() -> &'static [String] {
+    static BEFORE: OnceLock<Vec<String>> = OnceLock::new();
+    BEFORE.get_or_init(folders_of_the_gone)
+}
+
+/// The folders of daemons that are gone.
+fn folders_of_the_gone() -> Vec<String> {
     let is_gone = |name: &str| {
         let process = name.strip_prefix("fampi-node-").and_then(|rest| rest.split('-').next());
         process.is_some_and(|process| !fs::exists(format!("/proc/{process}")).unwrap_or(true))
