@@ -4,7 +4,7 @@
 //!  PREFIX/lib/libfampi.so, libfampi.a        PREFIX/include/fampi.h, fampi_names.h, …
 //!  PREFIX/lib/pkgconfig/fampi.pc             PREFIX/lib/cmake/fampi/
 //!  PREFIX/lib/libfampi_watch.so              PREFIX/share/man/man3/
-//!  PREFIX/lib/libfampi_prterun.so
+//!  PREFIX/lib/libfampi_prterun.so            PREFIX/share/fampi/fortran/
 //! ```
 //!
 //! **Guarantees.** A file appears under its name only when it is complete, so that a program which
@@ -28,6 +28,8 @@ use crate::workspace::{Workspace, shown};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const HEADERS: [&str; 4] = ["fampi.h", "fampi_names.h", "fampi_ulfm.h", "fampi.hpp"];
+/// What programs in Fortran compile first.
+const MODULES: [&str; 3] = ["mpi_f08.f90", "fampi_base.f90", "fampi.f90"];
 /// With their permissions.
 const LIBRARIES: [(&str, u32); 2] = [("libfampi.so", 0o755), ("libfampi.a", 0o644)];
 /// What is filled in and copied, and where to.
@@ -58,6 +60,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     for name in HEADERS {
         let header = fs::read(source.join("include").join(name))?;
         place(&header, &prefix.join("include").join(name), 0o644)?;
+    }
+    for name in MODULES {
+        let module = fs::read(source.join("fortran").join(name))?;
+        place(&module, &prefix.join("share/fampi/fortran").join(name), 0o644)?;
     }
     for (name, folder) in DESCRIPTIONS {
         let text = fs::read_to_string(source.join("package").join(name))?;

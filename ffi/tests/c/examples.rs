@@ -30,8 +30,13 @@ fn the_examples_do_what_they_say() {
 }
 
 /// Examples in which the processes of a plan kill themselves, with such a plan.
-const PLANNED: [(&str, &str); 4] =
-    [("cg.c", "30:2"), ("cycles.c", "5:1"), ("ported.c", "10:2"), ("waves.c", "10:2")];
+const PLANNED: [(&str, &str); 5] = [
+    ("cg.c", "30:2"),
+    ("cycles.c", "5:1"),
+    ("jacobi.c", "10:2"),
+    ("ported.c", "10:2"),
+    ("waves.c", "10:2"),
+];
 
 #[test]
 fn a_planned_death_is_said_and_leaves_no_stack_trace() {

@@ -1,7 +1,8 @@
-//! The C interface on real ranks: programs in C and C++ are built, launched and killed.
+//! The C interface on real ranks: programs in C, C++ and Fortran are built, launched and killed.
 
 mod build;
 mod examples;
+mod fortran;
 mod grids;
 mod handles;
 mod limits;

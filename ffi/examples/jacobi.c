@@ -1,0 +1,154 @@
+/*
+ * Jacobi's method for the heat on a plate that loses ranks and ends with the same digits: what
+ * `fortran/examples/jacobi.f90` does, with its bits.
+ *
+ * Each rank has some rows. A step is one block: rows are exchanged with both neighbours, the
+ * greatest change of all ranks is found with the commit, and the new state is kept for the case of
+ * a death. `KILL_PLAN="10:2 -1:0"` kills rank 2 in step 10, and rank 0 when it restores its state.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "options.h"
+
+enum { COLUMNS = 30, ROWS = 6, MOST_STEPS = 300 };
+
+struct plate {
+  int step;
+  double change;
+  /* With a row of each neighbour above and below, and the cold at both sides. */
+  double heat[ROWS + 2][COLUMNS + 2];
+};
+
+static struct plate own, next;
+static MPI_Comm world;
+static int rank, size, is_replacement;
+
+/* The plate is hot at its top, and cold everywhere else. */
+static void begin(void)
+{
+  int column;
+  memset(&own, 0, sizeof own);
+  own.change = 1;
+  for (column = 1; column <= COLUMNS && rank == 0; column++) own.heat[0][column] = 1;
+}
+
+/* The mean of the four neighbours, everywhere; the greatest change. */
+static double relax(void)
+{
+  struct plate old = next;
+  double change = 0;
+  int row, column;
+  for (row = 1; row <= ROWS; row++)
+    for (column = 1; column <= COLUMNS; column++) {
+      double mean = 0.25 * (old.heat[row][column - 1] + old.heat[row][column + 1] +
+                            old.heat[row - 1][column] + old.heat[row + 1][column]);
+      change = fmax(change, fabs(mean - old.heat[row][column]));
+      next.heat[row][column] = mean;
+    }
+  next.step++;
+  return change;
+}
+
+/* How many ranks the report of a block names with this code; the same on all of them. */
+static int reported(MPI_Request block, int code)
+{
+  MPI_Group group;
+  int count = 0;
+  FAMPI_Get_failed_group(block, 1, &code, world, &group);
+  MPI_Group_size(group, &count);
+  MPI_Group_free(&group);
+  return count;
+}
+
+/* Ends a block with the greatest change. FAMPI_ERR_STATE_LOST: there is no state to go back to.
+ * After any other code but FAMPI_SUCCESS all have to restore. */
+static int decide(MPI_Request block, int count, MPI_Request *requests, double *change)
+{
+  int code, k;
+  FAMPI_TryBlock_finish_allreduce(block, count, requests, FAMPI_TIMEOUT_NEVER, change, change, 1,
+                                  MPI_DOUBLE, MPI_MAX);
+  code = FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER);
+  for (k = 0; k < count; k++) FAMPI_Request_free(&requests[k]);
+  if (code != FAMPI_SUCCESS) {
+    if (!reported(block, FAMPI_ERR_PROC_FAILED) &&
+        (reported(block, FAMPI_ERR_STATE_LOST) || reported(block, FAMPI_ERR_NOTHING_PROTECTED)))
+      code = FAMPI_ERR_STATE_LOST;
+    recover(&world);
+    MPI_Comm_rank(world, &rank);
+    MPI_Comm_size(world, &size);
+  }
+  FAMPI_Request_free(&block);
+  return code;
+}
+
+/* One step; 0 when it was not committed. */
+static int advance(void)
+{
+  /* It is written when the block is decided. */
+  static double change;
+  int above = rank > 0 ? rank - 1 : MPI_PROC_NULL;
+  int below = rank < size - 1 ? rank + 1 : MPI_PROC_NULL;
+  MPI_Request block, requests[4];
+  next = own;
+  FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block);
+  FAMPI_Irecv(&next.heat[0][1], COLUMNS, MPI_DOUBLE, above, 1, world, &requests[0]);
+  FAMPI_Irecv(&next.heat[ROWS + 1][1], COLUMNS, MPI_DOUBLE, below, 2, world, &requests[1]);
+  FAMPI_Isend(&own.heat[1][1], COLUMNS, MPI_DOUBLE, above, 2, world, &requests[2]);
+  FAMPI_Isend(&own.heat[ROWS][1], COLUMNS, MPI_DOUBLE, below, 1, world, &requests[3]);
+  die_if_planned(own.step, is_replacement);
+  change = 0;
+  if (FAMPI_Waitall_local(4, requests, MPI_STATUSES_IGNORE, FAMPI_TIMEOUT_NEVER) == 0) {
+    change = relax();
+    FAMPI_Protect(block, 0, &next, sizeof next, MPI_BYTE);
+  }
+  if (decide(block, 4, requests, &change) != FAMPI_SUCCESS) return 0;
+  own = next;
+  own.change = change;
+  return 1;
+}
+
+/* All have the state of the last commit, or all begin again; 0: once more. */
+static int restore(void)
+{
+  static double nothing;
+  MPI_Request block;
+  int code, count;
+  FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block);
+  die_if_planned(-1, is_replacement);
+  FAMPI_Restore(block, 0, &next, sizeof next, MPI_BYTE, &count);
+  code = decide(block, 0, NULL, &nothing);
+  if (code == FAMPI_SUCCESS) own = next;
+  if (code == FAMPI_ERR_STATE_LOST) begin();
+  return code == FAMPI_SUCCESS || code == FAMPI_ERR_STATE_LOST;
+}
+
+static unsigned long long bits(double number)
+{
+  uint64_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
+
+int main(int argc, char **argv)
+{
+  int has_state, row, column;
+  double heat = 0;
+  MPI_Init(&argc, &argv);
+  world = enter_world(argv, &is_replacement);
+  MPI_Comm_rank(world, &rank);
+  MPI_Comm_size(world, &size);
+  begin();
+  has_state = !is_replacement;
+  while (!has_state || (own.step < MOST_STEPS && own.change > 1e-4))
+    has_state = has_state ? advance() : restore();
+  for (row = 1; row <= ROWS; row++)
+    for (column = 1; column <= COLUMNS; column++)
+      heat += own.heat[row][column] * (column + 31 * row);
+  printf("rank %d: %d steps, change %016llX, heat %016llX\n", rank, own.step, bits(own.change),
+         bits(heat));
+  FAMPI_World_free(&world);
+  MPI_Finalize();
+  return 0;
+}
