@@ -22,6 +22,21 @@ int main(int argc, char **argv)
 }
 "#;
 
+const FORTRAN: &str = "
+use mpi_f08
+use fampi
+type(MPI_Request) :: block, none(0)
+integer :: code
+call MPI_Init()
+call FAMPI_TryBlock_start(MPI_COMM_WORLD, FAMPI_TRYBLOCK_GLOBAL, block)
+call FAMPI_TryBlock_finish(block, 0, none, FAMPI_TIMEOUT_NEVER)
+call FAMPI_Wait_local(block, timeout=FAMPI_TIMEOUT_NEVER, ierror=code)
+call FAMPI_Request_free(block)
+print '(2a)', 'consumer: ', FAMPI_Error_string(code)
+call MPI_Finalize()
+end
+";
+
 const CMAKE: &str = r"
 cmake_minimum_required(VERSION 3.10)
 project(consumer C)
@@ -92,6 +107,26 @@ fn manual_is_complete(prefix: &Path) {
     assert!(wait.contains("A timeout says nothing about the outcome."), "{wait}");
 }
 
+/// A program in Fortran is built as its page says.
+#[track_caller]
+fn fortran_is_built(folder: &Path, libraries: &Path) {
+    let query = |words: &[&str]| {
+        let mut query = Command::new("pkg-config");
+        query.env("PKG_CONFIG_PATH", libraries.join("pkgconfig"));
+        run(query.args(words).arg("fampi")).trim().to_owned()
+    };
+    fs::write(folder.join("program.f90"), FORTRAN).expect("written");
+    let modules = PathBuf::from(query(&["--variable=fortran"]));
+    let mut compiler = Command::new("gfortran");
+    compiler.current_dir(folder).args(["-o", "program"]);
+    for module in ["mpi_f08.f90", "fampi_base.f90", "fampi.f90"] {
+        compiler.arg(modules.join(module));
+    }
+    compiler.arg("program.f90").args(query(&["--libs"]).split_whitespace());
+    run(compiler.arg("-L").arg(tools().join("../lib")).arg("-lmpi"));
+    commits(&folder.join("program"), libraries);
+}
+
 #[test]
 fn programs_elsewhere_are_built_by_pkg_config_and_by_cmake() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -114,6 +149,9 @@ fn programs_elsewhere_are_built_by_pkg_config_and_by_cmake() {
         compiler.current_dir(folder.path()).args(["consumer.c", "-o", "consumer"]);
         run(compiler.args(flags.split_whitespace()));
         commits(&program, &libraries);
+        if is_there("gfortran") {
+            fortran_is_built(folder.path(), &libraries);
+        }
     }
     if is_there("cmake") {
         fs::write(folder.path().join("CMakeLists.txt"), CMAKE).expect("written");
