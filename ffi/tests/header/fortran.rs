@@ -125,9 +125,13 @@ pub(crate) fn module(header: &str) -> String {
     let names: Vec<&str> = names.collect();
     text.push_str(&wrapped("\n  public :: ", &names.join(", ")));
     text.push_str("\n  interface\n");
-    functions.iter().for_each(|it| interface(&mut text, it));
+    for function in &functions {
+        interface(&mut text, function);
+    }
     text.push_str("  end interface\n\ncontains\n");
-    functions.iter().for_each(|it| procedure(&mut text, it));
+    for function in &functions {
+        procedure(&mut text, function);
+    }
     text.push_str("end module\n");
     text
 }
@@ -322,7 +326,9 @@ fn interface(text: &mut String, function: &Function) {
         &format!("{names}) bind(C, name=\"{name}\"){result}"),
     ));
     text.push_str("      import\n");
-    parameters.iter().for_each(|it| declare(text, "      ", it.of_c(), &it.name));
+    for parameter in parameters {
+        declare(text, "      ", parameter.of_c(), &parameter.name);
+    }
     if !is_void {
         text.push_str("      integer(c_int) :: c_code\n");
     }
@@ -330,7 +336,7 @@ fn interface(text: &mut String, function: &Function) {
 }
 
 /// The number of entries of a list: the last parameter before it that says so.
-fn length<'a>(function: &'a Function, at: usize) -> &'a str {
+fn length(function: &Function, at: usize) -> &str {
     let before = function.parameters[..at].iter().rev();
     let mut counts = before.filter(|it| it.kind == Kind::Integer && it.name.contains("count"));
     counts.next().map_or("*", |it| it.name.as_str())
@@ -435,11 +441,12 @@ fn argument(Parameter { name, kind }: &Parameter) -> String {
 fn after(text: &mut String, function: &Function) {
     for (at, Parameter { name, kind }) in function.parameters.iter().enumerate() {
         let line = match kind {
-            Kind::HandleOut(_, true) => format!("    call to_f(c_{name}, {name})"),
+            Kind::HandleOut(_, true) | Kind::Handles("MPI_Request") => {
+                format!("    call to_f(c_{name}, {name})")
+            }
             Kind::HandleOut(_, false) => {
                 format!("    if (c_code == FAMPI_SUCCESS) call to_f(c_{name}, {name})")
             }
-            Kind::Handles("MPI_Request") => format!("    call to_f(c_{name}, {name})"),
             Kind::Handles(_) => {
                 let entries = written(function, length(function, at));
                 format!(
