@@ -3,9 +3,18 @@
 use std::{
     io::{self, Write},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use fampi::{BlockOptions, Error, Placement, ReduceOp, Timeout, Tried, World, sim::Simulation};
+use fampi::{
+    BlockOptions, Error, Flow, Placement, ReduceOp, Timeout, Tried, World,
+    membership::{
+        evidence::{Opinion, Tested},
+        member::Slow,
+    },
+    policy,
+    sim::Simulation,
+};
 use tracing_subscriber::filter::LevelFilter;
 
 /// The lines of a listener.
@@ -102,6 +111,48 @@ fn a_death_and_the_part_of_each_rank_are_told_in_numbers() {
         assert_eq!(took.len(), 4, "{lines:#?}");
         assert!(took.iter().all(|us| *us > 0 && *us < 10_000_000), "{took:?}");
     }
+}
+
+/// Rank 1 fails a test after 5 ms and passes all from 20 ms on; its observer is kept from testing
+/// for three intervals, of which two come at once.
+fn tests(_: u64, rank: u32, now: Duration) -> Tested {
+    let (now, fails) = (now.as_millis() as u32, u32::from(rank == 1 && now.as_millis() >= 5));
+    let streak = if fails == 0 { now } else { now.saturating_sub(20) };
+    let stalls = if rank == 1 { [0, 2, 3][now.min(20) as usize / 10] } else { 0 };
+    Tested { stalls, ..Tested::of(Opinion { fails, streak }, 3) }
+}
+
+#[test]
+fn who_is_benched_and_who_is_back_is_told_by_each_rank_and_stalls_by_those_of_the_node() {
+    let lines = heard(|| {
+        let report = Simulation::new(3).tests(tests).run_world(|mut world| {
+            let mut group = world.recommended(Slow::Return);
+            let ended = world.run(&policy::Shrink::default(), &mut vec![0_u64], |step, _| {
+                fampi::sim::compute(Duration::from_millis(1));
+                let own = group.news(step.comm());
+                let ([news], _) = step.commit_allreduce([own], ReduceOp::Or)?;
+                if news != 0 {
+                    group.renew(step)?;
+                }
+                Ok(if step.number() < 40 { Flow::Continue } else { Flow::Done })
+            })?;
+            ended.done()?;
+            world.finalize();
+            Ok::<(), Error>(())
+        });
+        drop(report.expect_orderly());
+    });
+    let ours: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.split_once("fampi::membership: "))
+        .map(|it| it.1)
+        .collect();
+    let told = |line: &str| ours.iter().filter(|it| **it == line).count();
+    assert_eq!(told("benched rank=1 epoch=1"), 3, "{ours:?}");
+    assert_eq!(told("rejoined rank=1 epoch=2"), 3, "{ours:?}");
+    assert_eq!((told("census epoch=1 members=2"), told("census epoch=2 members=3")), (3, 3));
+    assert_eq!((told("stalled intervals=2"), told("stalled intervals=1")), (1, 1), "{ours:?}");
+    assert_eq!(ours.len(), 14, "{ours:?}");
 }
 
 #[test]

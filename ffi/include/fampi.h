@@ -270,6 +270,11 @@
 #define FAMPI_SLOW_RETURN 2
 
 /*
+ So are they, and so is at first a process that takes the place of a dead one, if it is tested.
+ */
+#define FAMPI_SLOW_PROBATION 3
+
+/*
  States that are protected are kept by their rank alone: a rank that dies takes its state along.
  */
 #define FAMPI_REDUNDANCY_OWN 0
@@ -793,8 +798,9 @@ int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
 
  Members are tested with `fampi run --diagnosis` (`FAMPI_DIAGNOSIS`); otherwise only the dead
  leave. `slow`, the same on all ranks, says what becomes of those that fail tests:
- `FAMPI_SLOW_RETURN`, benched until they have passed enough tests in a row, `FAMPI_SLOW_LEAVE`,
- benched for good, `FAMPI_SLOW_STAY`, nothing. A benched rank keeps its rank and takes part in
+ `FAMPI_SLOW_RETURN`, benched until they have passed enough tests in a row,
+ `FAMPI_SLOW_PROBATION`, the same, and so are new processes at first, `FAMPI_SLOW_LEAVE`, benched
+ for good, `FAMPI_SLOW_STAY`, nothing. A benched rank keeps its rank and takes part in
  all blocks; give it no work.
 
  Observers begin with the first communicator in use that has all processes of `MPI_COMM_WORLD`.
@@ -805,7 +811,9 @@ int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
 
  The pointer is null or to a variable.
  */
-int FAMPI_Membership_start(MPI_Comm comm, int slow, struct FAMPI_Membership **membership);
+int FAMPI_Membership_start(MPI_Comm comm,
+                           int slow,
+                           struct FAMPI_Membership **membership);
 
 /*
  What this rank has to tell the others: 0 while nothing is new. All ranks learn whether anything

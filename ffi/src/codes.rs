@@ -138,6 +138,8 @@ pub const FAMPI_SLOW_STAY: c_int = 0;
 pub const FAMPI_SLOW_LEAVE: c_int = 1;
 /// Members that fail tests are benched until they have passed enough of them in a row.
 pub const FAMPI_SLOW_RETURN: c_int = 2;
+/// So are they, and so is at first a process that takes the place of a dead one, if it is tested.
+pub const FAMPI_SLOW_PROBATION: c_int = 3;
 
 /// How long to wait, in nanoseconds; `FAMPI_TIMEOUT_POLL` and `FAMPI_TIMEOUT_NEVER` are special.
 #[allow(non_camel_case_types)]

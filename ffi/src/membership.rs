@@ -23,8 +23,8 @@ use crate::{
     arguments::put,
     calls,
     codes::{
-        FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_SLOW_LEAVE, FAMPI_SLOW_RETURN,
-        FAMPI_SLOW_STAY, FAMPI_TIMEOUT_NEVER, Result, done,
+        FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_INTERNAL, FAMPI_SLOW_LEAVE, FAMPI_SLOW_PROBATION,
+        FAMPI_SLOW_RETURN, FAMPI_SLOW_STAY, FAMPI_TIMEOUT_NEVER, Result, done,
     },
     origin::place_in,
     query::part_of_group,
@@ -45,8 +45,9 @@ pub struct FAMPI_Membership {
 ///
 /// Members are tested with `fampi run --diagnosis` (`FAMPI_DIAGNOSIS`); otherwise only the dead
 /// leave. `slow`, the same on all ranks, says what becomes of those that fail tests:
-/// `FAMPI_SLOW_RETURN`, benched until they have passed enough tests in a row, `FAMPI_SLOW_LEAVE`,
-/// benched for good, `FAMPI_SLOW_STAY`, nothing. A benched rank keeps its rank and takes part in
+/// `FAMPI_SLOW_RETURN`, benched until they have passed enough tests in a row,
+/// `FAMPI_SLOW_PROBATION`, the same, and so are new processes at first, `FAMPI_SLOW_LEAVE`, benched
+/// for good, `FAMPI_SLOW_STAY`, nothing. A benched rank keeps its rank and takes part in
 /// all blocks; give it no work.
 ///
 /// Observers begin with the first communicator in use that has all processes of `MPI_COMM_WORLD`.
@@ -67,6 +68,7 @@ pub unsafe extern "C" fn FAMPI_Membership_start(
             FAMPI_SLOW_STAY => Slow::Stay,
             FAMPI_SLOW_LEAVE => Slow::Leave,
             FAMPI_SLOW_RETURN => Slow::Return,
+            FAMPI_SLOW_PROBATION => Slow::Probation,
             _ => return Err(FAMPI_ERR_ARG),
         };
         if membership.is_null() {
@@ -144,7 +146,7 @@ impl FAMPI_Membership {
         let noted = enter(|state| {
             let state = state.as_mut().ok_or(FAMPI_ERR_COMM)?;
             let known = state.known(comm).ok_or(FAMPI_ERR_COMM)?;
-            state.guest.set_benched(known, benched.clone());
+            state.guest.accept_census(known, benched.clone(), (self.member.view(), &view));
             Ok(())
         });
         done(noted)?;

@@ -56,7 +56,7 @@ use crate::{
 /// fn tests(_: u64, rank: u32, now: Duration) -> Tested {
 ///     let fails = u32::from(rank == 1 && now > Duration::from_micros(2500));
 ///     let passed = now.as_millis().saturating_sub(3) as u32;
-///     Tested { opinion: Opinion { fails, streak: passed }, zeta: 3 }
+///     Tested::of(Opinion { fails, streak: passed }, 3)
 /// }
 ///
 /// let turns = Simulation::new(3).tests(tests).run_world(work).expect_orderly();
@@ -162,7 +162,8 @@ impl Recommended {
     pub fn accept(&mut self, counted: Counted, finished: &Finished) {
         if finished.is_committed() {
             let (key, benched) = counted.benched;
-            finished.engine.borrow_mut().comm_mut(key).benched = benched;
+            let mut engine = finished.engine.borrow_mut();
+            engine.accept_census(key, benched, (self.member.view(), &counted.view));
             self.member.accept(counted.view);
             self.knows = true;
         }

@@ -5,9 +5,14 @@
 //! What is counted is rare, or known anyway, so a run without faults pays nothing for it. The
 //! crate's documentation has the table of the events.
 
+use core::cell::Cell;
+
 use super::job::Job;
 use crate::{
-    protocol::process::{Address, BlockKey, CommKey, Communicator, Process, Source},
+    protocol::{
+        membership::Membership,
+        process::{Address, BlockKey, CommKey, Communicator, Process, Source},
+    },
     rank::{Rank, RankSet},
     seam::{
         entry::{CommName, Entry},
@@ -25,11 +30,13 @@ pub(super) struct Metrics {
     /// Processes, by their numbers in the job, whose deaths were counted.
     dead: RankSet,
     deaths: u64,
+    /// Intervals in which the observer of this node was kept from testing, that were told.
+    stalls: Cell<u64>,
 }
 
 impl Metrics {
     pub(super) fn new(pulse: Option<Pulse>) -> Self {
-        Self { pulse, faulty: 0, dead: RankSet::default(), deaths: 0 }
+        Self { pulse, faulty: 0, dead: RankSet::default(), deaths: 0, stalls: Cell::new(0) }
     }
 
     /// Counts a death: a process that is in several universes counts once.
@@ -55,6 +62,13 @@ impl Metrics {
         Entry::Died { process: number, rank: dead, source, ranks }
     }
 
+    /// The entry of what is new among so many intervals in which the observer was kept from
+    /// testing.
+    pub(super) fn count_stalls(&self, stalls: u64) -> Option<Entry> {
+        let new = stalls.saturating_sub(self.stalls.replace(stalls));
+        (new > 0).then_some(Entry::Stalled { intervals: new })
+    }
+
     /// True when this process knows of a death.
     pub(super) fn has_losses(&self) -> bool {
         self.deaths > 0
@@ -68,6 +82,18 @@ impl Metrics {
         let committed = blocks.saturating_sub(faulty + open);
         let generation = job.roster.generation;
         Entry::Left { rank, generation, blocks, committed, faulty, deaths }
+    }
+}
+
+/// The entry of a census that has made one group of the other.
+pub(super) fn census(before: &Membership, after: &Membership) -> Entry {
+    let turned = |rank: &Rank| before.counter(*rank) != after.counter(*rank);
+    let returned = |rank: &Rank| before.is_benched(*rank);
+    Entry::Counted {
+        epoch: after.epoch(),
+        members: after.members().count(),
+        benched: after.benched().filter(turned).collect(),
+        rejoined: after.members().filter(returned).collect(),
     }
 }
 

@@ -72,7 +72,7 @@ use crate::{
         process::{Address, Block, Chosen, Command, Outlet, Process},
         roster::whole_in,
     },
-    rank::Rank,
+    rank::{Rank, RankSet},
     seam::{
         entry::{self, Entry},
         platform::{DataId, Outgoing, Platform, Tested, UniverseId, Unneeded},
@@ -265,7 +265,23 @@ impl Engine {
 
     /// What the observer of this node has counted of this process, if it tests anybody.
     pub(crate) fn tested(&self) -> Option<Tested> {
-        self.platform.tested()
+        let tested = self.platform.tested()?;
+        if let Some(entry) = self.metrics.count_stalls(tested.stalls) {
+            self.tell(&entry);
+        }
+        Some(tested)
+    }
+
+    /// A census on a communicator has committed: these of its ranks are benched now, and the group
+    /// has gone from one to the other.
+    pub(crate) fn accept_census(
+        &mut self,
+        key: CommKey,
+        benched: RankSet,
+        (before, after): (&membership::Membership, &membership::Membership),
+    ) {
+        self.tell(&metrics::census(before, after));
+        self.comm_mut(key).benched = benched;
     }
 
     /// The job's numbers of the processes of a communicator, in the order of its ranks.

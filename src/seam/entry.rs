@@ -54,6 +54,10 @@ pub(crate) enum Entry {
     },
     /// All ranks have agreed on the faults of a block.
     Agreed { comm: CommName, me: Rank, block: BlockId, report: FaultReport },
+    /// A census has committed: who is benched by it, and who is back, by ranks of the launch.
+    Counted { epoch: u32, members: usize, benched: RankSet, rejoined: RankSet },
+    /// The observer of this node was kept from testing, in so many more intervals.
+    Stalled { intervals: u64 },
     /// A part of a recovery begins.
     Begun { work: &'static str },
     /// A part of a recovery is over.
@@ -159,6 +163,17 @@ impl Entry {
                 event.text("communicator", comm);
                 event.text("report", report);
             }
+            Self::Counted { epoch, members, benched, rejoined } => {
+                event.head('i', "group", "census");
+                event.number("epoch", epoch);
+                event.number("members", members);
+                event.text("benched", benched);
+                event.text("rejoined", rejoined);
+            }
+            Self::Stalled { intervals } => {
+                event.head('i', "group", "observer stalled");
+                event.number("intervals", intervals);
+            }
             _ => self.describe_recovery(event),
         }
     }
@@ -225,6 +240,18 @@ impl Entry {
             Self::Agreed { me, block, report, .. } => info!(
                 target: "fampi::commit", rank = %me, block = block.0, %report, "report agreed"
             ),
+            Self::Counted { epoch, members, benched, rejoined } => {
+                for rank in benched.iter() {
+                    info!(target: "fampi::membership", %rank, epoch, "benched");
+                }
+                for rank in rejoined.iter() {
+                    info!(target: "fampi::membership", %rank, epoch, "rejoined");
+                }
+                info!(target: "fampi::membership", epoch, members, "census");
+            }
+            Self::Stalled { intervals } => {
+                info!(target: "fampi::membership", intervals, "stalled");
+            }
             Self::Regrouping { attempt, dead, spawn, spares } => {
                 info!(target: "fampi::recovery", attempt, %dead, spawn, spares, "regrouping");
             }

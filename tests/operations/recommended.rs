@@ -19,7 +19,7 @@ const STEPS: u64 = 80;
 fn tests(_: u64, process: u32, now: Duration) -> Tested {
     let (fails, now) = (u32::from(process == 2 && now.as_millis() >= 5), now.as_millis() as u32);
     let streak = if fails == 0 { now } else { now.saturating_sub(60) };
-    Tested { opinion: Opinion { fails, streak }, zeta: 3 }
+    Tested::of(Opinion { fails, streak }, 3)
 }
 
 /// What a rank has seen: the members of the launch that worked in each step, and in which step a

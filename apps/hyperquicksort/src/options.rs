@@ -1,6 +1,8 @@
 //! The command line, in the style of `MiniFE`: `n=1000`, `n:1000`, `n 1000`, `--n=1000` and
 //! `--n 1000` are the same. Later words win.
 
+mod slow;
+
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -12,6 +14,7 @@ pub use harness::faults::Faults;
 use harness::memory;
 pub use harness::words::{FaultTolerance, Recovery, WordError};
 use harness::words::{count, split};
+pub use slow::Slow;
 
 use crate::keys::{Input, Keys};
 use crate::kill_plan::PHASES;
@@ -73,19 +76,6 @@ pub enum Members {
     Tests,
 }
 
-/// Work that takes longer on one rank: `RANK@round:K:MS[:ROUNDS]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slow {
-    /// The rank of the launch.
-    pub rank: u32,
-    /// From this round on.
-    pub round: u32,
-    /// So much longer.
-    pub time: Duration,
-    /// For so many rounds.
-    pub rounds: u32,
-}
-
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -119,6 +109,8 @@ pub struct Options {
     pub membership: Members,
     /// Who was found slow may come back.
     pub rejoin: bool,
+    /// Who takes the place of a dead one works after its first tests, if it is tested.
+    pub probation: bool,
     /// Who is slow when.
     pub slow: Vec<Slow>,
     /// How the sort meets failures.
@@ -143,6 +135,7 @@ impl Default for Options {
             progress: false,
             membership: Members::Failures,
             rejoin: true,
+            probation: true,
             slow: Vec::new(),
             faults: Faults { recovery: Recovery::Survivors, ..Faults::default() },
         }
@@ -238,6 +231,7 @@ Options are written n=1000, n:1000, n 1000, --n=1000 or --n 1000.
   membership failures|tests  who works: all who live, or those of them that pass the tests of
                           fampi run --diagnosis [failures]
   rejoin on|off           whoever passes enough tests again works again [on]
+  probation on|off        replacements of the dead work when they have passed enough tests [on]
   slow RANK@round:K:MS[:ROUNDS]  stop a rank for MS milliseconds, from round K on
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is local, pivot, exchange, merge,
                           store, finish, update, recovery or join; MODE kill, segv, exit, panic
@@ -245,7 +239,7 @@ Options are written n=1000, n:1000, n 1000, --n=1000 or --n 1000.
   help, version
 ";
 
-const OWN_NAMES: [&str; 20] = [
+const OWN_NAMES: [&str; 21] = [
     "n",
     "type",
     "seed",
@@ -263,6 +257,7 @@ const OWN_NAMES: [&str; 20] = [
     "output",
     "membership",
     "rejoin",
+    "probation",
     "slow",
     "fault_tolerance",
     "kill",
@@ -388,9 +383,10 @@ impl Options {
                 let words = [("failures", Members::Failures), ("tests", Members::Tests)];
                 self.membership = one_of(value, &words).ok_or_else(needs("failures or tests"))?;
             }
-            "rejoin" => {
+            "rejoin" | "probation" => {
                 let words = [("on", true), ("off", false)];
-                self.rejoin = one_of(value, &words).ok_or_else(needs("on or off"))?;
+                let on = one_of(value, &words).ok_or_else(needs("on or off"))?;
+                *(if name == "rejoin" { &mut self.rejoin } else { &mut self.probation }) = on;
             }
             "algorithm" => {
                 let words = [
@@ -474,18 +470,6 @@ impl Options {
             slow.rank == rank && rounds.contains(&round)
         };
         self.slow.iter().filter(here).map(|slow| slow.time).sum()
-    }
-}
-
-impl Slow {
-    fn of(text: &str) -> Option<Self> {
-        let (rank, rest) = text.split_once("@round:")?;
-        let mut numbers = rest.split(':').map(|word| word.parse::<u32>().ok());
-        let (round, ms) = (numbers.next()??, numbers.next()??);
-        let rounds = numbers.next().unwrap_or(Some(1))?;
-        let ends = numbers.next().is_none() && round > 0;
-        let time = Duration::from_millis(ms.into());
-        ends.then_some(Self { rank: rank.parse().ok()?, round, time, rounds })
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Events {
     pub redone: u64,
     /// Keys of lists that were made again from the input.
     pub rebuilt: u64,
-    /// How often a rank lost its work for being slow.
+    /// How often a rank was without work, for being slow or new.
     pub benched: u64,
     /// How often one came back.
     pub back: u64,

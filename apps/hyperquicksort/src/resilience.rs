@@ -154,6 +154,7 @@ const fn slow(options: &Options) -> Slow {
     match (options.membership, options.rejoin) {
         (Members::Failures, _) => Slow::Stay,
         (Members::Tests, false) => Slow::Leave,
+        (Members::Tests, true) if options.probation => Slow::Probation,
         (Members::Tests, true) => Slow::Return,
     }
 }

@@ -243,26 +243,36 @@ fn benched_and_back(run: &Run) -> (u32, u32) {
     numbers.unwrap_or_else(|| panic!("nothing is said of it: {run}"))
 }
 
-/// Tests are 20 ms apart, and ten in a row are enough; the others wait for the rank that is
-/// stopped. No other launch takes processor time from this one, as an accusation is void once the
-/// rank has passed ten tests.
-#[test]
-#[serial]
-fn a_slow_rank_is_benched_and_comes_back_unless_it_may_not() {
+/// How often ranks are benched, and come back, in a sort of which these are the words. Tests are 20
+/// ms apart, and ten in a row are enough.
+#[track_caller]
+fn tested(words: &str) -> (u32, u32) {
     let observer = Path::new(env!("CARGO_BIN_EXE_hyperquicksort")).with_file_name("fampi-observer");
     let advice = "this test needs `cargo build --package fampi-detector` before it";
     assert!(observer.is_file(), "{advice}");
-    let tested = |words: &str| {
-        let launch = sort(4, "n=1000000 repeat=40 membership=tests").words(words.split(' '));
-        let launch = launch.variable("FAMPI_OBSERVER", &observer.display());
-        let run = launch.variable("FAMPI_DIAGNOSIS", &"20ms:2.5:10").run();
-        has_digest(&run, "90b8b547893cdff1");
-        benched_and_back(&run)
-    };
+    let launch = sort(4, "n=1000000 repeat=40 membership=tests").words(words.split(' '));
+    let launch = launch.variable("FAMPI_OBSERVER", &observer.display());
+    let run = launch.variable("FAMPI_DIAGNOSIS", &"20ms:2.5:10").run();
+    has_digest(&run, "90b8b547893cdff1");
+    benched_and_back(&run)
+}
+
+/// The others wait for the rank that is stopped. No other launch takes processor time from this
+/// one, as an accusation is void once the rank has passed ten tests.
+#[test]
+#[serial]
+fn a_slow_rank_is_benched_and_comes_back_unless_it_may_not() {
     let (benched, back) = tested("slow=2@round:15:600");
     assert!(benched > 0 && back > 0, "benched {benched} times, back {back} times");
     let (benched, back) = tested("slow=2@round:15:600 rejoin=off");
     assert!(benched > 0 && back == 0, "benched {benched} times, back {back} times");
+}
+
+#[test]
+#[serial]
+fn a_replacement_works_when_it_has_passed_its_tests() {
+    let (benched, back) = tested("recovery=rebuild kill=1@merge:3");
+    assert!(benched > 0 && back > 0, "benched {benched} times, back {back} times");
 }
 
 #[test]
@@ -283,6 +293,7 @@ fn what_cannot_be_done_is_refused_in_one_sentence_and_nothing_is_written() {
         ("n=-1", "a whole number"),
         ("membership=all", "failures or tests"),
         ("rejoin=perhaps", "on or off"),
+        ("probation=perhaps", "on or off"),
         ("n=1e6x", "a whole number"),
         ("parts=3", "a power of two"),
         ("parts=2", "parts must be a power of two from 4"),

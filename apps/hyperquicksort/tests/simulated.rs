@@ -92,7 +92,9 @@ impl Case {
     fn tested(seed: u64) -> Self {
         let mut case = Self::drawn_from(seed);
         let rejoin = if seed.is_multiple_of(4) { "off" } else { "on" };
-        case.words.extend(["membership=tests".to_owned(), format!("rejoin={rejoin}")]);
+        let probation = if seed.is_multiple_of(3) { "off" } else { "on" };
+        let words = format!("membership=tests rejoin={rejoin} probation={probation}");
+        case.words.extend(words.split(' ').map(str::to_owned));
         case
     }
 
@@ -116,7 +118,7 @@ fn found_slow(seed: u64, process: u32, now: Duration) -> Tested {
             Opinion { fails: failed, streak: streak + 1 }
         };
     }
-    Tested { opinion, zeta: 3 }
+    Tested::of(opinion, 3)
 }
 
 /// How many effects the busiest process has in a run without deaths.
@@ -239,6 +241,27 @@ fn the_copies_of_the_only_rank_that_works_are_with_one_that_is_benched() {
     let words = "store=copies split=strict membership=tests";
     let case = Case { seed: 397, crashes, ..Case::calm(2, words) };
     assert_eq!(judge(&case, &run(&case, false)), Ok(1));
+}
+
+#[test]
+fn a_replacement_works_at_once_or_when_it_has_passed_its_tests() {
+    // All pass all tests.
+    let fails = |seed, process| found_slow(seed, process, Duration::from_millis(50)).opinion.fails;
+    let seed = (0..1000).find(|seed| (0..5).all(|process| fails(*seed, process) == 0));
+    let seed = seed.expect("a third of the processes are slow");
+    for (probation, counted) in [("on", (1, 1)), ("off", (0, 0))] {
+        for store in STORES {
+            let kill = "recovery=rebuild repeat=30 kill=1@merge:2";
+            let words = format!("{kill} store={store} membership=tests probation={probation}");
+            let case = Case { seed, spares: 1, ..Case::calm(4, &words) };
+            let report = run(&case, false);
+            assert_eq!(judge(&case, &report), Ok(1), "{case:?}");
+            for result in report.results() {
+                let events = result.as_ref().ok().and_then(|seen| seen.events).expect("events");
+                assert_eq!((events.benched, events.back), counted, "{case:?}");
+            }
+        }
+    }
 }
 
 #[test]

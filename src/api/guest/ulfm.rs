@@ -5,6 +5,7 @@ use super::{
     Guest, GuestBlock, GuestComm,
 };
 use crate::{
+    engine::membership::Membership,
     error::Error,
     rank::{Rank, RankSet},
     seam::platform::Tested,
@@ -61,9 +62,15 @@ impl Guest {
         self.engine.comm(comm.0).benched.clone()
     }
 
-    /// A census on a communicator has benched these.
-    pub fn set_benched(&mut self, comm: GuestComm, benched: RankSet) {
-        self.engine.comm_mut(comm.0).benched = benched;
+    /// A census on a communicator has committed: these of its ranks are benched now, and the group
+    /// has gone from one to the other.
+    pub fn accept_census(
+        &mut self,
+        comm: GuestComm,
+        benched: RankSet,
+        groups: (&Membership, &Membership),
+    ) {
+        self.engine.accept_census(comm.0, benched, groups);
     }
 
     /// Revokes a communicator.

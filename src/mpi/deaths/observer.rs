@@ -14,7 +14,7 @@ use std::{
 };
 
 use fampi_detector::{
-    client::{self, Assembly, Client, Memory, News, Own, Peer, program},
+    client::{self, Assembly, Client, Counts, Memory, News, Own, Peer, program},
     protocol::{self, pulse as read},
 };
 
@@ -190,8 +190,9 @@ pub(in crate::mpi) fn observe(observed: bool) -> Option<Pulse> {
 
 /// What the observer has counted of this process, if it tests anybody.
 pub(in crate::mpi) fn tested() -> Option<Tested> {
-    let (opinion, zeta) = CLIENT.with(Client::opinion)?;
-    Some(Tested { opinion: Opinion { fails: opinion.fails, streak: opinion.streak }, zeta })
+    let Counts { opinion, zeta, stalls } = CLIENT.with(Client::counts)?;
+    let opinion = Opinion { fails: opinion.fails, streak: opinion.streak };
+    Some(Tested { opinion, zeta, stalls })
 }
 
 /// From now on the end of other processes is no news, and this one need not make progress.

@@ -29,6 +29,15 @@ pub struct Tested {
     pub opinion: Opinion,
     /// ζ, as the user set it for the whole job.
     pub zeta: u32,
+    /// Intervals in which the observer itself was kept from testing.
+    pub stalls: u64,
+}
+
+impl Tested {
+    /// By an observer that was never kept from testing.
+    pub const fn of(opinion: Opinion, zeta: u32) -> Self {
+        Self { opinion, zeta, stalls: 0 }
+    }
 }
 
 /// The opinions of one tester that the group has not taken into account.

@@ -33,6 +33,8 @@ pub enum Slow {
     Leave,
     /// They are benched until they have passed ζ tests in a row.
     Return,
+    /// So are they, and so is at first who takes the place of a dead one, if it is tested.
+    Probation,
 }
 
 /// The group as one rank knows it.
@@ -79,7 +81,7 @@ impl Member {
         self.zeta = zeta;
         see(&mut self.seen, self.me, tested);
         let word = self.evidence.news(&self.view, self.terms(), &self.seen);
-        if self.slow == Slow::Return { word } else { word & ACCUSATION }
+        if self.slow == Slow::Leave { word & ACCUSATION } else { word }
     }
 
     /// What this rank tells all others.
@@ -115,7 +117,10 @@ impl Member {
         };
         let reports: Vec<Report> = told.iter().filter_map(report).collect();
         let own = |tester, target| tester == target;
-        let view = self.view.with_replaced(replaced, false);
+        let is_tested =
+            |it: Rank| told.iter().any(|(member, [_, zeta])| *member == it.number() && *zeta > 0);
+        let proves = |it| self.slow == Slow::Probation && is_tested(it);
+        let view = self.view.with_replaced(replaced, proves);
         view.next(self.terms(), &reports, &all.difference(&there), own)
     }
 
@@ -201,13 +206,13 @@ impl Census {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::evidence::CANDIDATE, *};
 
     const ZETA: u32 = 3;
 
     #[allow(clippy::unnecessary_wraps, reason = "as the platform has it")]
     fn tested(fails: u32, streak: u32) -> Option<Tested> {
-        Some(Tested { opinion: Opinion { fails, streak }, zeta: ZETA })
+        Some(Tested::of(Opinion { fails, streak }, ZETA))
     }
 
     /// What all of four ranks have told, of which rank 2 is known to have counted this.
@@ -274,6 +279,31 @@ mod tests {
         let view = member.next(&told(&[0, 1, 2]), &[Rank::new(2)].into_iter().collect());
         member.accept(view);
         assert!(member.view.is_member(Rank::new(2)));
+    }
+
+    #[test]
+    fn a_replacement_on_probation_is_benched_if_somebody_tests_it_until_it_has_passed() {
+        let of_2 = |word, zeta| [(0, [NOTHING, ZETA.into()]), (1, [NOTHING, 3]), (2, [word, zeta])];
+        let (replaced, nobody) = ([Rank::new(2)].into_iter().collect(), RankSet::new());
+        for (slow, zeta, works) in
+            [(Slow::Probation, 3, false), (Slow::Probation, 0, true), (Slow::Return, 3, true)]
+        {
+            let mut member = Member::new(Rank::new(0), 3, slow, tested(0, 0));
+            let view = member.next(&of_2(NOTHING, zeta), &replaced);
+            member.accept(view);
+            assert_eq!(member.view.is_member(Rank::new(2)), works, "{slow:?} {zeta}");
+            let view = member.next(&of_2(PASSED + 2, zeta), &nobody);
+            assert_eq!(view.is_member(Rank::new(2)), works, "two are not enough");
+            let view = member.next(&of_2(PASSED + 3, zeta), &nobody);
+            assert!(view.is_member(Rank::new(2)));
+        }
+        let mut new = Member::new(Rank::new(2), 3, Slow::Probation, tested(4, 90));
+        new.learn(Membership::of_all(3));
+        let view = new.next(&of_2(NOTHING, 3), &replaced);
+        assert_eq!(new.tell(tested(4, 90)), [NOTHING, 3]);
+        new.accept(view);
+        assert_eq!(new.news(tested(4, 92)), 0, "what was counted before does not count");
+        assert_eq!(new.news(tested(4, 93)), CANDIDATE);
     }
 
     #[test]

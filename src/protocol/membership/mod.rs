@@ -167,16 +167,16 @@ impl Membership {
     }
 
     /// The group in which these ranks have new processes, which are members at once, or benched
-    /// until they have passed their tests (`probation`).
+    /// until they have passed their tests if they are on `probation`.
     #[must_use]
-    pub fn with_replaced(&self, replaced: &RankSet, probation: bool) -> Self {
+    pub fn with_replaced(&self, replaced: &RankSet, probation: impl Fn(Rank) -> bool) -> Self {
         self.changed(|it| {
             it.bury(replaced);
             it.dead = it.dead.difference(replaced);
             for rank in it.known(replaced).iter() {
                 // What was said of the process before it has an older counter.
                 it.turn(rank);
-                if probation {
+                if probation(rank) {
                     it.turn(rank);
                 }
             }

@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, io::Read as _, os::unix::net::UnixStream, time:
 use super::{Memory, Own, answers, charter::Charter, register, start};
 use crate::protocol::{
     Cause, Host, Node, Process,
-    board::{ENTRIES_AT, ENTRY_WORDS, Entry, Head, ZETA_AT, entry_at, opinion_at, opinion_of_word},
+    board::{
+        ENTRIES_AT, ENTRY_WORDS, Entry, Head, STALLS_AT, ZETA_AT, entry_at, opinion_at,
+        opinion_of_word,
+    },
     diagnosis::Opinion,
 };
 
@@ -21,6 +24,17 @@ pub struct News {
     pub entry: Entry,
     /// When the observer wrote that, by the monotonic clock of the node.
     pub moment: Duration,
+}
+
+/// What the observer of a process has counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Counts {
+    /// Tests of this process.
+    pub opinion: Opinion,
+    /// ζ: so many tests in a row have to be passed by who was slow.
+    pub zeta: u32,
+    /// Intervals in which the observer itself was kept from testing.
+    pub stalls: u64,
 }
 
 /// This process is dead to all others, and has to stop.
@@ -122,11 +136,12 @@ impl<M: Memory> Member<M> {
         Ok(())
     }
 
-    /// What the observer has counted of this process, and ζ, if it tests anybody.
-    pub(super) fn opinion(&self) -> Option<(Opinion, u32)> {
+    /// What the observer has counted, if it tests anybody.
+    pub(super) fn counts(&self) -> Option<Counts> {
         let zeta = self.board.word(ZETA_AT) as u32;
         let opinion = opinion_of_word(self.board.word(opinion_at(self.me.rank.0)));
-        (zeta > 0).then_some((opinion, zeta))
+        let stalls = self.board.word(STALLS_AT);
+        (zeta > 0).then_some(Counts { opinion, zeta, stalls })
     }
 
     /// True when the observer has ended; asked now and then.

@@ -53,10 +53,10 @@ use std::{
 pub use answers::answer;
 use charter::Charter;
 use member::Member;
-pub use member::{News, Outcast};
+pub use member::{Counts, News, Outcast};
 pub use settings::{check as check_environment, program};
 
-use crate::protocol::{Incarnation, Process, Rank, diagnosis::Opinion, registration::LEAVE};
+use crate::protocol::{Incarnation, Process, Rank, registration::LEAVE};
 
 /// What a process is to the observers: nothing, one that wants to register, or one that has and
 /// has heard of as many incarnations as is added.
@@ -282,9 +282,9 @@ impl<M: Memory> Client<M> {
         }
     }
 
-    /// What the observer has counted of this process, and ζ, if it tests anybody.
-    pub fn opinion(&self) -> Option<(Opinion, u32)> {
-        self.member.try_borrow().ok()?.as_ref()?.opinion()
+    /// What the observer has counted, if it tests anybody.
+    pub fn counts(&self) -> Option<Counts> {
+        self.member.try_borrow().ok()?.as_ref()?.counts()
     }
 
     /// True when an observer tells this process of deaths.

@@ -43,6 +43,8 @@ pub const HEAD_WORDS: usize = 24;
 pub const ENTRY_WORDS: usize = 5;
 /// The place of the number of entries in the head.
 pub const ENTRIES_AT: usize = 1;
+/// The place of the intervals in the head in which the observer was kept from testing.
+pub const STALLS_AT: usize = 20;
 /// The place of ζ in the head.
 pub const ZETA_AT: usize = 21;
 /// "fampi", and the version of this layout.
@@ -161,7 +163,7 @@ impl Head {
         words[17] = self.ghosts;
         words[18] = u64::from(self.fenced);
         words[19] = self.failed_tests;
-        words[20] = self.stalls;
+        words[STALLS_AT] = self.stalls;
         words[ZETA_AT] = u64::from(self.zeta);
         words
     }
@@ -179,7 +181,7 @@ impl Head {
             ghosts: words[17],
             fenced: words[18] != 0,
             failed_tests: words[19],
-            stalls: words[20],
+            stalls: words[STALLS_AT],
             zeta: words[ZETA_AT] as u32,
         })
     }

@@ -17,7 +17,7 @@ fn every_option_is_understood() {
     assert_eq!(run(""), Options::default());
     let line = "n=5 --type i64 seed:7 input=zipf parts 16 --owners=paper pivot=medians \
                 split=strict local=comparison store=copies recovery=rebuild repeat=3 output=out \
-                progress slow=2@round:4:400:2 kill=1@merge:2:exit";
+                progress slow=2@round:4:400:2 rejoin=off probation=off kill=1@merge:2:exit";
     let options = run(line);
     assert_eq!(options.keys, Keys { count: 5, seed: 7, input: Input::Zipf });
     assert_eq!((options.key_type, options.parts), (KeyType::I64, Some(16)));
@@ -31,6 +31,7 @@ fn every_option_is_understood() {
     let slow = [3, 4, 5, 6].map(|round| options.slowness(2, round));
     assert_eq!(slow, [Duration::ZERO, time, time, Duration::ZERO]);
     assert_eq!(options.slowness(1, 4), Duration::ZERO);
+    assert_eq!((options.rejoin, options.probation), (false, false));
 }
 
 #[test]
