@@ -132,6 +132,8 @@ module fampi
   integer(c_int), parameter, public :: FAMPI_SLOW_LEAVE = 1
   ! Members that fail tests are benched until they have passed enough of them in a row.
   integer(c_int), parameter, public :: FAMPI_SLOW_RETURN = 2
+  ! So are they, and so is at first a process that takes the place of a dead one, if it is tested.
+  integer(c_int), parameter, public :: FAMPI_SLOW_PROBATION = 3
   ! States that are protected are kept by their rank alone: a rank that dies takes its state
   ! along.
   integer(c_int), parameter, public :: FAMPI_REDUNDANCY_OWN = 0
