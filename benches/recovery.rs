@@ -14,10 +14,14 @@
 //! | `irebuild` | there | the world, complete again, on the last rank, the replacement included |
 //! | `restore` | there | the committed block that brought the state back, on the last rank |
 //! | `total` | the death | the last of these |
+//! | `step before`, `step after` | | one of 500 blocks: every rank sends 8 bytes in a ring |
+//!
+//! The step before is one of the world as it was launched. With the third death in a launch the
+//! step after is one among three replacements.
 //!
 //! Then it is another rank's turn, until there were enough deaths for this launch. The world has
-//! `shrink` rebuilt from a spare, too, after the measured part. Rank 0 never dies and prints a row
-//! for each death: the way, and the milliseconds of each phase.
+//! `shrink` rebuilt from a spare, too, after the measured part, and no step is measured there.
+//! Rank 0 never dies and prints a row for each death: the way, and the milliseconds of each phase.
 //!
 //! What limits it: the kernel gives back the memory of the dead process first, before anybody can
 //! know. Parked spares take part in every step: here there are as many as deaths to come in the
@@ -28,7 +32,8 @@
 use std::{fs, thread, time::Duration};
 
 use fampi::{
-    BlockOptions, Error, Finished, Level, Outcome, Placement, Rank, ReduceOp, Timeout, Tried, World,
+    BlockOptions, Error, Finished, Level, Outcome, Placement, Rank, ReduceOp, Tag, Timeout, Tried,
+    World,
 };
 use rustix::{
     process::{Signal, getpid, kill_process},
@@ -37,6 +42,8 @@ use rustix::{
 
 /// Commits between a recovery and the next death.
 const CALM: u32 = 20;
+/// Blocks of which the time of a step is the mean.
+const STEPS: u32 = 500;
 /// The protected state of each rank, in numbers of 8 bytes.
 const STATE: usize = 1 << 17;
 const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
@@ -53,19 +60,28 @@ fn main() -> Result<(), Error> {
     let trials: u32 = trials.parse().unwrap_or(1);
     let mut world = fampi::init()?;
     let mut state = vec![0.0; STATE];
+    let mut before = 0.0;
     if world.is_replacement() {
         let ends = if way == "shrink" { vec![0, 0] } else { vec![0, now()] };
-        state = restore(&world, ends, way, file)?;
+        state = restore(&world, ends, way, file, before)?;
+    } else {
+        before = step(&world)?;
     }
     while world.generation() < trials {
-        (world, state) = trial(&world, &state, way, file)?;
+        (world, state) = trial(&world, &state, way, file, before)?;
     }
     world.finalize();
     Ok(())
 }
 
 /// One death of a rank other than 0, and the world that is complete again.
-fn trial(world: &World, state: &[f64], way: &str, file: &str) -> Result<(World, Vec<f64>), Error> {
+fn trial(
+    world: &World,
+    state: &[f64],
+    way: &str,
+    file: &str,
+    before: f64,
+) -> Result<(World, Vec<f64>), Error> {
     for _ in 0..CALM {
         let tried = world.try_block(FOREVER, |block| block.protect(0, state))?;
         assert!(matches!(tried, Tried::Committed(..)), "nobody was to die yet");
@@ -88,12 +104,18 @@ fn trial(world: &World, state: &[f64], way: &str, file: &str) -> Result<(World, 
     if way != "shrink" {
         ends.push(now());
     }
-    let state = restore(&world, ends, way, file)?;
+    let state = restore(&world, ends, way, file, before)?;
     Ok((world, state))
 }
 
 /// Brings the state back; then rank 0 tells how long everything took.
-fn restore(world: &World, mut ends: Ends, way: &str, file: &str) -> Result<Vec<f64>, Error> {
+fn restore(
+    world: &World,
+    mut ends: Ends,
+    way: &str,
+    file: &str,
+    step_before: f64,
+) -> Result<Vec<f64>, Error> {
     let Tried::Committed(state, _) = world.try_block(FOREVER, |block| block.restore(0))? else {
         return Err(Error::CreationFailed);
     };
@@ -105,6 +127,7 @@ fn restore(world: &World, mut ends: Ends, way: &str, file: &str) -> Result<Vec<f
         block.wait_local(latest, Timeout::Never)?;
         block.take(latest)
     })?;
+    let step_after = if way == "shrink" { 0.0 } else { step(world)? };
     let death = fs::read_to_string(file).ok().and_then(|text| text.parse::<u64>().ok());
     if let (Tried::Committed(latest, _), Some(death)) = (tried, death)
         && world.rank() == Rank::new(0)
@@ -115,9 +138,29 @@ fn restore(world: &World, mut ends: Ends, way: &str, file: &str) -> Result<Vec<f
             print!(",{:.4}", milliseconds(before, end));
             before = end;
         }
-        println!(",{:.4}", milliseconds(death, before));
+        print!(",{:.4}", milliseconds(death, before));
+        if way != "shrink" {
+            print!(",{step_before:.4},{step_after:.4}");
+        }
+        println!();
     }
     Ok(state)
+}
+
+/// The mean time of a step, in milliseconds.
+fn step(world: &World) -> Result<f64, Error> {
+    let (me, ranks) = (world.rank().number(), world.size());
+    let [left, right] = [me + ranks - 1, me + 1].map(|rank| Rank::new(rank % ranks));
+    let begun = now();
+    for _ in 0..STEPS {
+        let tried = world.try_block(FOREVER, |block| {
+            let message = block.irecv(vec![0_u64], left, Tag(1))?;
+            block.isend(vec![u64::from(me)], right, Tag(1))?;
+            block.wait_local(message, Timeout::Never)
+        })?;
+        assert!(matches!(tried, Tried::Committed(..)), "nobody was to die in a step");
+    }
+    Ok(milliseconds(begun, now()) / f64::from(STEPS))
 }
 
 /// Start, finish without requests, wait.

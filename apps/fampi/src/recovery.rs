@@ -39,9 +39,11 @@ struct Way {
 
 const WAYS: [Way; 3] = [
     Way { name: "shrink", phases: &["report", "ishrink", "total"], has_spares: true },
-    Way { name: "spares", phases: &["report", "irebuild", "restore", "total"], has_spares: true },
-    Way { name: "spawn", phases: &["report", "irebuild", "restore", "total"], has_spares: false },
+    Way { name: "spares", phases: REBUILT, has_spares: true },
+    Way { name: "spawn", phases: REBUILT, has_spares: false },
 ];
+
+const REBUILT: &[&str] = &["report", "irebuild", "restore", "total", "step before", "step after"];
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -149,7 +151,8 @@ fn summary(ranks: u32, way: &Way, deaths: &[Vec<f64>]) -> Vec<Row> {
         times.sort_by(f64::total_cmp);
         let of = |part: f64| {
             let below = (times.len() as f64 * part).ceil() as usize;
-            format!("{:.2}", times[below.max(1) - 1])
+            let time = times[below.max(1) - 1];
+            if phase.starts_with("step") { format!("{time:.4}") } else { format!("{time:.2}") }
         };
         vec![ranks.to_string(), (*phase).to_owned(), way.name.to_owned(), of(0.5), of(0.99)]
     };
@@ -162,10 +165,11 @@ mod tests {
 
     #[test]
     fn rows_of_one_way_are_told_from_noise() {
-        let printed = ["shrink,2.5,1,3.5", "noise", "spares,1,2,3,4", "shrink,1,2", "shrink,x,1,2"];
+        let printed =
+            ["shrink,2.5,1,3.5", "noise", "spares,1,2,3,4,5,6", "shrink,1,2", "shrink,x,1,2"];
         let lines = printed.map(str::to_owned);
         assert_eq!(deaths_of(&lines, &WAYS[0]), [[2.5, 1.0, 3.5]]);
-        assert_eq!(deaths_of(&lines, &WAYS[1]), [[1.0, 2.0, 3.0, 4.0]]);
+        assert_eq!(deaths_of(&lines, &WAYS[1]), [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]);
     }
 
     #[test]

@@ -297,6 +297,17 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     }
 }
 
+/// Says what was slower than it needs to be.
+fn recommend_spares(options: &Options, started: u32) {
+    if started > 0 && options.mpi == Family::OpenMpi {
+        let spares = options.spares.saturating_add(started);
+        eprintln!(
+            "fampi: messages to processes that were started go by TCP, also on their own node: \
+             with --spares {spares} steps are as fast as before a death"
+        );
+    }
+}
+
 /// Says how the run has ended; its exit status.
 fn conclude(options: &Options, finished: &Finished, reports: &Reports, account: &Account) -> u8 {
     if options.timeline {
@@ -304,6 +315,7 @@ fn conclude(options: &Options, finished: &Finished, reports: &Reports, account: 
     } else {
         account.lines().iter().for_each(|line| eprintln!("fampi: {line}"));
     }
+    recommend_spares(options, account.started());
     if let (End::TimedOut, Some(limit)) = (finished.end, options.timeout) {
         eprintln!("fampi: still running after {} s: ended", limit.as_secs_f64());
     }

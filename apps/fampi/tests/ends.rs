@@ -95,6 +95,11 @@ fn a_run_tells_who_died_when_and_how_who_noticed_and_what_followed() {
         assert!(line.contains(words), "{words}: {line}");
     }
     assert!(told.contains("1 process died as planned, and the others survived it"), "{told}");
+    let advice = "with --spares 1 steps are as fast as before a death";
+    assert!(told.contains(advice), "{told}");
+    let spared = run(&[&["--spares", "1"], &words[..], &steps].concat(), &[]);
+    assert!(said(&spared).contains("; whole again by spares "), "{}", said(&spared));
+    assert!(!said(&spared).contains("steps are as fast"), "{}", said(&spared));
     // The same without the plan of the command line, which a strict run does not accept.
     let output = run(&["-n", "2", "--strict", "--kill", "1@step:9999", "--", &program], &[]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));

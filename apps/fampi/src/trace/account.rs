@@ -70,6 +70,12 @@ impl Account {
         self.episodes.iter().any(|episode| is_known(episode) && has_recovered(episode))
     }
 
+    /// How many processes recoveries have started.
+    pub(crate) fn started(&self) -> u32 {
+        let last = |it: &Vec<Moment>| all(it, REGROUPED).last().and_then(started);
+        self.episodes.iter().filter_map(last).sum()
+    }
+
     /// A line for each death: who died when and how, who noticed it, and what the others did.
     pub(crate) fn lines(&self) -> Vec<String> {
         let deaths: usize = self.episodes.iter().map(|it| all(it, DIED).count()).sum();
@@ -137,10 +143,15 @@ fn all<'a>(episode: &'a [Moment], name: &'a str) -> impl Iterator<Item = &'a Mom
     episode.iter().filter(move |moment| moment.event.name == name)
 }
 
+/// How many processes were started in a phase.
+fn started(moment: &Moment) -> Option<u32> {
+    moment.event.number("spawned")
+}
+
 /// How the ranks went on after the last death of an episode, and what it cost.
 fn outcome(episode: &[Moment], death: f64) -> String {
     let last = |name| all(episode, name).last();
-    let started = last(REGROUPED).and_then(|it| it.event.number::<u32>("spawned"));
+    let started = last(REGROUPED).and_then(started);
     let how = match (last(RECOVERED), last(SHRUNK)) {
         (Some(it), _) => {
             let by = match started {
