@@ -79,6 +79,7 @@ fn lacking_of_mpich(mpicc: &Path) -> Option<String> {
         ));
     };
     println!("cargo::rustc-cfg=mpich");
+    println!("cargo::metadata=mpich=1");
     let major = version.split('.').next().and_then(|it| it.parse::<u32>().ok());
     let is_old = major.is_some_and(|major| major < 5);
     is_old.then(|| format!("{name} is of MPICH {version}, and fampi needs MPICH 5"))

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_int, mem::take};
 
-use fampi_core::{Level, Timeout, guest::GuestBlock};
+use fampi_core::{Level, Timeout, guest::GuestBlock, mpi::MpiPlatform};
 use mpi::ffi::{MPI_Comm, MPI_Request};
 
 use crate::{
@@ -277,7 +277,7 @@ fn has_collective(state: &mut State, block: GuestBlock, requests: &[MPI_Request]
     let data = guest.data_of(block);
     guest.with_mpi(|mpi| {
         let Some(own) = data.and_then(|data| mpi.users_comm(data)) else { return false };
-        let is_own = |raw: MPI_Request| raw != null() && raw != *finished;
+        let is_own = |raw: MPI_Request| raw != null() && !MpiPlatform::is_shared(raw, *finished);
         let mut requests = requests.iter().copied().filter(|raw| is_own(*raw));
         requests.any(|raw| needs_all(mpi, raw, own))
     })

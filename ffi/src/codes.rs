@@ -6,7 +6,11 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use fampi_core::{
-    Cause, Codes, Error, FaultCode, Patience, fault::class_name, guest::MAX_TAG, ulfm::Agreed,
+    Cause, Codes, Error, FaultCode, Patience,
+    fault::class_name,
+    guest::MAX_TAG,
+    mpi::{in_this_mpi, of_this_mpi},
+    ulfm::Agreed,
 };
 use mpi::ffi;
 
@@ -189,7 +193,7 @@ const _: () = {
 /// The return code for an error.
 pub(crate) fn of_error(error: &Error) -> c_int {
     match error {
-        Error::Request(code) => code.number(),
+        Error::Request(code) => number(*code),
         Error::WaitTimedOut => FAMPI_ERR_TIMEOUT,
         Error::Abandoned => FAMPI_ERR_COMM,
         Error::Left { .. } => FAMPI_ERR_FINALIZED,
@@ -202,13 +206,26 @@ pub(crate) fn of_error(error: &Error) -> c_int {
         Error::CreationPending => FAMPI_ERR_PENDING,
         Error::CreationFailed | Error::RecoveryExhausted { .. } => FAMPI_ERR_CREATION,
         Error::Unsupported(_) => FAMPI_ERR_UNSUPPORTED,
-        Error::Mpi { class, .. } => *class,
+        Error::Mpi { class, .. } => in_this_mpi(*class),
         _ => FAMPI_ERR_INTERNAL,
     }
 }
 
 /// MPI's own code of a death.
-pub(crate) const PROC_FAILED: c_int = FaultCode::ProcessFailed.to_mpi_class();
+pub(crate) const PROC_FAILED: c_int = in_this_mpi(FaultCode::ProcessFailed.to_mpi_class());
+
+/// The number of a fault: a class of MPI has that of the library in use.
+pub(crate) fn number(code: FaultCode) -> c_int {
+    match code {
+        FaultCode::Mpi(class) => in_this_mpi(class),
+        code => code.number(),
+    }
+}
+
+/// The numbers that a query asks for, as they are called inside.
+pub(crate) fn asked(numbers: &[c_int]) -> Vec<c_int> {
+    numbers.iter().copied().map(of_this_mpi).collect()
+}
 
 /// What an agreement returns.
 pub(crate) fn of_agreement(agreed: &std::result::Result<Agreed, Error>) -> c_int {
@@ -223,7 +240,7 @@ pub(crate) fn of_agreement(agreed: &std::result::Result<Agreed, Error>) -> c_int
 /// taken for a dead one.
 pub(crate) fn may_be_raised(code: c_int) -> bool {
     let own = [FAMPI_ERR_TRANSIENT, FAMPI_ERR_PERMANENT];
-    let free = !OWN.contains(&code) && class_name(code).is_none();
+    let free = !OWN.contains(&code) && class_name(of_this_mpi(code)).is_none();
     code != FAMPI_SUCCESS && (free || own.contains(&code))
 }
 
@@ -318,8 +335,7 @@ pub unsafe extern "C" fn MPI_Error_class(code: c_int, class: *mut c_int) -> c_in
         return unsafe { PMPI_Error_class(code, class) };
     }
     let deaths = FAMPI_ERR_PROC_FAILED..=FAMPI_ERR_PROC_FAILED_HARD;
-    let of_mpi = FaultCode::ProcessFailed.to_mpi_class();
     // SAFETY: not null; our caller's promise.
-    unsafe { class.write(if deaths.contains(&code) { of_mpi } else { code }) };
+    unsafe { class.write(if deaths.contains(&code) { PROC_FAILED } else { code }) };
     FAMPI_SUCCESS
 }

@@ -11,7 +11,7 @@ use std::{
     slice,
 };
 
-use fampi_core::{MAX_SLOTS, Redundancy, guest::GuestBlock};
+use fampi_core::{MAX_SLOTS, Redundancy, guest::GuestBlock, mpi::InNumbers as _};
 use mpi::ffi::{self, MPI_Aint, MPI_Datatype, MPI_Request};
 
 use crate::{
@@ -37,7 +37,7 @@ fn slot(number: c_int) -> Result<u32> {
 /// The bytes of an element of a type that has no gaps.
 fn element_bytes(datatype: MPI_Datatype) -> Result<usize> {
     // SAFETY: reading a constant that MPI's library defines.
-    if datatype.0.is_null() || datatype == unsafe { ffi::RSMPI_DATATYPE_NULL } {
+    if datatype.0.number() == 0 || datatype == unsafe { ffi::RSMPI_DATATYPE_NULL } {
         return Err(FAMPI_ERR_ARG);
     }
     let (mut size, mut lowest, mut extent): (c_int, MPI_Aint, MPI_Aint) = (0, 0, 0);

@@ -25,6 +25,7 @@ use fampi_core::{
 use mpi::ffi::{self, MPI_Aint, MPI_Datatype, MPI_Op};
 
 use crate::{
+    beneath,
     codes::{FAMPI_ERR_ARG, FAMPI_ERR_COUNT, Result, done},
     numbers::{Number, operation},
 };
@@ -53,7 +54,9 @@ impl Type {
         // SAFETY: as above.
         done(unsafe { ffi::MPI_Type_get_true_extent(raw, true_low, true_extent) })?;
         let size = usize::try_from(size).map_err(|_| FAMPI_ERR_COUNT)?;
-        let (extent, low, true_low) = (*extent, *low, *true_low);
+        let (low, true_low) = (*low, *true_low);
+        #[allow(clippy::unnecessary_cast, reason = "which integer it is, is MPI's affair")]
+        let extent = *extent as isize;
         let whole = low == 0 && true_low == 0 && *true_extent as usize == size;
         Ok(Self { raw, size, extent, dense: whole && extent.unsigned_abs() == size })
     }
@@ -215,7 +218,7 @@ fn is_predefined(datatype: MPI_Datatype) -> Result<bool> {
             &raw mut combiner,
         )
     })?;
-    Ok(combiner == ffi::MPI_COMBINER_NAMED.cast_signed())
+    Ok(combiner == beneath::COMBINER_NAMED)
 }
 
 /// Combines two buffers, of which the right one takes the result.

@@ -37,6 +37,7 @@
 pub mod about;
 pub mod alike;
 mod arguments;
+mod beneath;
 pub mod block;
 mod calls;
 pub mod codes;
@@ -45,6 +46,8 @@ pub mod copies;
 mod freed;
 pub mod fused;
 pub mod handles;
+#[cfg(mpich)]
+pub mod in_front;
 mod layout;
 mod list;
 mod loaded;

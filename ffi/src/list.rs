@@ -6,7 +6,7 @@
 
 use fampi_core::{
     guest::{GuestBlock, Part},
-    mpi::Kept,
+    mpi::{Kept, MpiPlatform},
 };
 use mpi::ffi::MPI_Request;
 
@@ -60,7 +60,7 @@ impl List {
             let own = data.and_then(|data| mpi.users_comm(data)).filter(|_| is_local);
             mpi.begin_list();
             for (place, raw) in requests.iter().copied().enumerate() {
-                if raw == null || raw == finished {
+                if raw == null || MpiPlatform::is_shared(raw, finished) {
                     continue;
                 }
                 let kind = users::kind_of(mpi, raw);

@@ -2,11 +2,15 @@
 
 use std::ffi::c_int;
 
-use fampi_core::engine::platform::{Platform as _, PostId, Progress};
+use fampi_core::{
+    engine::platform::{Platform as _, PostId, Progress},
+    mpi::MpiPlatform,
+};
 use mpi::ffi;
 
 use crate::{
-    codes::{FAMPI_ERR_INTERRUPTED, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result},
+    beneath,
+    codes::{FAMPI_ERR_INTERRUPTED, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result, number},
     handles::Kind,
     request::{empty_status, null},
     state::State,
@@ -18,7 +22,7 @@ impl State {
     /// for one that was over when it started, which is one request for all of these.
     pub(crate) fn operation(&mut self, raw: ffi::MPI_Request) -> Result<Option<PostId>> {
         let Self { guest, handles, finished, .. } = self;
-        if raw == *finished {
+        if MpiPlatform::is_shared(raw, *finished) {
             return Ok(None);
         }
         if handles.is_freed(raw) {
@@ -30,7 +34,8 @@ impl State {
     /// True for a request of the program's own that is no other one's, too.
     pub(crate) fn may_be_named(&mut self, raw: ffi::MPI_Request) -> bool {
         let is_known = self.user(raw).is_some();
-        raw != null() && raw != self.finished && (is_known || !self.handles.was_freed(raw))
+        let is_shared = MpiPlatform::is_shared(raw, self.finished);
+        raw != null() && !is_shared && (is_known || !self.handles.was_freed(raw))
     }
 
     /// Records that a request of the program's own has failed.
@@ -58,7 +63,7 @@ impl State {
 
     /// Status and code of a request that is over, as far as is known; null is over.
     pub(crate) fn outcome(&mut self, raw: ffi::MPI_Request) -> Option<(ffi::MPI_Status, c_int)> {
-        if raw == null() || raw == self.finished {
+        if raw == null() || MpiPlatform::is_shared(raw, self.finished) {
             return Some((empty_status(), 0));
         }
         if let Some(entry) = self.entry(raw) {
@@ -73,7 +78,7 @@ impl State {
     pub(crate) fn code_for_block(&mut self, raw: ffi::MPI_Request) -> c_int {
         let post = self.user(raw);
         match post.map(|post| self.guest.with_mpi(|mpi| mpi.test(post, &mut None))) {
-            Some(Progress::Failed(code)) => code.number(),
+            Some(Progress::Failed(code)) => number(code),
             _ => FAMPI_ERR_INTERRUPTED,
         }
     }
@@ -102,7 +107,7 @@ impl State {
         }
         if !self.free(slot) {
             // SAFETY: complete; the program has given it to us to be freed.
-            unsafe { ffi::MPI_Request_free(slot) };
+            unsafe { beneath::free(slot) };
         }
     }
 }

@@ -5,8 +5,11 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use fampi_core::{
     Fusible, ReduceOp,
     engine::reduction::{MAX_VALUES, Values},
+    mpi::InNumbers as _,
 };
 use mpi::ffi::{self, MPI_Datatype, MPI_Op};
+
+use crate::beneath;
 
 /// What a block is ended with.
 pub(crate) struct Reduction {
@@ -92,7 +95,7 @@ impl Number {
 /// The name of a predefined type.
 fn name(datatype: MPI_Datatype) -> Option<String> {
     // SAFETY: reading a constant that MPI's library defines.
-    if datatype.0.is_null() || datatype == unsafe { ffi::RSMPI_DATATYPE_NULL } {
+    if datatype.0.number() == 0 || datatype == unsafe { ffi::RSMPI_DATATYPE_NULL } {
         return None;
     }
     let [mut integers, mut addresses, mut types, mut combiner] = [0; 4];
@@ -106,7 +109,7 @@ fn name(datatype: MPI_Datatype) -> Option<String> {
             &raw mut combiner,
         )
     };
-    if code != 0 || combiner != ffi::MPI_COMBINER_NAMED.cast_signed() {
+    if code != 0 || combiner != beneath::COMBINER_NAMED {
         return None;
     }
     let mut text: [c_char; ffi::MPI_MAX_OBJECT_NAME as usize + 1] = [0; _];

@@ -8,7 +8,7 @@ use fampi_core::{
     Rank,
     engine::platform::PostId,
     guest::Part,
-    mpi::{MpiPlatform, Origin},
+    mpi::{InNumbers as _, MpiPlatform, Origin},
 };
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
@@ -127,7 +127,7 @@ pub(crate) fn groups_of(link: MPI_Comm) -> Result<[c_int; 2]> {
 /// Whether a communicator has two groups; an error for what is no communicator.
 pub(crate) fn links_two_groups(raw: MPI_Comm) -> Result<bool> {
     // SAFETY: reading a constant that MPI's library defines.
-    if raw.0.is_null() || raw == unsafe { ffi::RSMPI_COMM_NULL } {
+    if raw.0.number() == 0 || raw == unsafe { ffi::RSMPI_COMM_NULL } {
         return Err(FAMPI_ERR_COMM);
     }
     let mut flag = 0;

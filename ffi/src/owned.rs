@@ -27,6 +27,12 @@ impl<T> Owned<T> {
         (self.owner.load(Relaxed) == me || self.own(me)).then_some(&self.value)
     }
 
+    /// The value, if this thread has asked for it before.
+    #[cfg(mpich)]
+    pub(crate) fn peek(&self) -> Option<&T> {
+        (self.owner.load(Relaxed) == this_thread()).then_some(&self.value)
+    }
+
     #[cold]
     fn own(&self, me: usize) -> bool {
         self.owner.compare_exchange(0, me, Relaxed, Relaxed).is_ok()

@@ -10,7 +10,9 @@ use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request};
 
 use crate::{
     arguments::{list, put},
-    codes::{FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result},
+    codes::{
+        FAMPI_ERR_ARG, FAMPI_ERR_COMM, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result, asked, number,
+    },
     handles::Kind,
     origin::{comm_of, is_part, places},
     state::{State, enter, enter_started},
@@ -49,7 +51,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_requests(
 ) -> c_int {
     enter_started(|state| {
         // SAFETY: our caller's promise.
-        let codes = unsafe { list(error_codes_count, array_of_error_codes) }?;
+        let codes = asked(unsafe { list(error_codes_count, array_of_error_codes) }?);
         // SAFETY: our caller's promise.
         let room = unsafe { list(max_requests_count, array_of_indices) }?;
         if count.is_null() {
@@ -61,7 +63,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_requests(
         let failed = state.guest.failed_requests(block);
         let found: Vec<c_int> = failed
             .into_iter()
-            .filter(|(_, code)| Codes::Numbers(codes).matches(*code))
+            .filter(|(_, code)| Codes::Numbers(&codes).matches(*code))
             .map(|(part, _)| places.get(part).copied().unwrap_or(part) as c_int)
             .collect();
         for (slot, place) in room.iter_mut().zip(&found) {
@@ -94,7 +96,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_communicators(
 ) -> c_int {
     enter_started(|state| {
         // SAFETY: our caller's promise.
-        let codes = unsafe { list(error_codes_count, array_of_error_codes) }?;
+        let codes = asked(unsafe { list(error_codes_count, array_of_error_codes) }?);
         // SAFETY: our caller's promise.
         let room = unsafe { list(max_communicators_count, array_of_communicators) }?;
         if count.is_null() {
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_communicators(
         let report = report(state, tb_request)?;
         let block = state.block(tb_request)?.name;
         let guest = &state.guest;
-        let matching = report.faults().iter().filter(|it| Codes::Numbers(codes).matches(it.code));
+        let matching = report.faults().iter().filter(|it| Codes::Numbers(&codes).matches(it.code));
         let failed = |id| matching.clone().any(|it| it.comm == id);
         let comms = state.comms.iter().filter(|known| failed(guest.id(known.comm)));
         let mut found: Vec<MPI_Comm> = comms.map(|known| known.raw).collect();
@@ -150,7 +152,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
 ) -> c_int {
     enter_started(|state| {
         // SAFETY: our caller's promise.
-        let codes = unsafe { list(error_codes_count, array_of_error_codes) }?;
+        let codes = asked(unsafe { list(error_codes_count, array_of_error_codes) }?);
         if fgroup.is_null() {
             return Err(FAMPI_ERR_ARG);
         }
@@ -164,7 +166,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
             return Err(FAMPI_ERR_COMM);
         }
         let mut ranks = Vec::new();
-        for fault in report.faults().iter().filter(|it| Codes::Numbers(codes).matches(it.code)) {
+        for fault in report.faults().iter().filter(|it| Codes::Numbers(&codes).matches(it.code)) {
             let rank = fault.rank.number() as c_int;
             match (fault.code, own) {
                 // It names the inner communicator, and a rank of the block's own.
@@ -176,7 +178,7 @@ pub unsafe extern "C" fn FAMPI_Get_failed_group(
                 _ => {}
             }
         }
-        let dead = report.known_failed_with(Codes::Numbers(codes));
+        let dead = report.known_failed_with(Codes::Numbers(&codes));
         let dead: Vec<c_int> = dead.iter().map(|rank| rank.number() as c_int).collect();
         if !dead.is_empty() {
             ranks.extend(places(own.unwrap_or(comm), &dead, comm)?.into_iter().flatten());
@@ -285,7 +287,7 @@ pub unsafe extern "C" fn FAMPI_Report_get(
             return Err(FAMPI_ERR_ARG);
         }
         let found = self::report(state, tb_request)?;
-        let line = |fault: &Fault| (fault.rank.number() as c_int, fault.code.number());
+        let line = |fault: &Fault| (fault.rank.number() as c_int, number(fault.code));
         let made = FAMPI_Report { faults: found.faults().iter().map(line).collect() };
         // SAFETY: our caller's promise.
         unsafe { put(report, Box::into_raw(Box::new(made))) }

@@ -13,9 +13,10 @@ use std::{
     rc::Rc,
 };
 
+use fampi_core::mpi::{InNumbers as _, MpiPlatform};
 use mpi::ffi;
 
-use crate::freed::note_freed;
+use crate::{beneath, freed::note_freed};
 
 /// What MPI is told about a request of ours when it asks. MPI knows its address from the start of
 /// the request until it frees it; for the next request it is used again.
@@ -62,7 +63,7 @@ pub(crate) fn null() -> ffi::MPI_Request {
 
 /// What identifies a request in our table.
 pub(crate) fn key(raw: ffi::MPI_Request) -> usize {
-    raw.0.addr()
+    raw.0.number()
 }
 
 /// True when a request is in a list twice. What was over when it started may be one request of
@@ -72,7 +73,7 @@ pub(crate) fn repeats(
     finished: ffi::MPI_Request,
     keys: &mut Vec<usize>,
 ) -> bool {
-    let may_repeat = |raw: ffi::MPI_Request| raw == null() || raw == finished;
+    let may_repeat = |raw| raw == null() || MpiPlatform::is_shared(raw, finished);
     keys.clear();
     keys.extend(requests.iter().filter(|raw| !may_repeat(**raw)).map(|raw| key(*raw)));
     keys.sort_unstable();
@@ -191,7 +192,7 @@ impl Handle {
     pub(crate) fn discard(&mut self) {
         if self.announce() {
             // SAFETY: complete, and no program has it.
-            unsafe { ffi::MPI_Request_free(&raw mut self.raw) };
+            unsafe { beneath::free(&raw mut self.raw) };
         }
     }
 

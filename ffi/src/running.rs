@@ -8,7 +8,7 @@ use fampi_core::{
 };
 
 use crate::{
-    codes::{FAMPI_ERR_INTERNAL, FAMPI_ERR_STATE, Result},
+    codes::{FAMPI_ERR_INTERNAL, FAMPI_ERR_STATE, Result, number},
     layout::{Operands, Piece},
 };
 
@@ -36,7 +36,7 @@ impl Running {
         let (progress, buffer) = guest.take_collective(self.block, self.number)?;
         Some(match progress {
             Progress::Complete(_) => self.write(buffer).err().or(self.raised).unwrap_or(0),
-            Progress::Failed(code) => self.raised.unwrap_or(code.number()),
+            Progress::Failed(code) => self.raised.unwrap_or(number(code)),
             Progress::Pending => return None,
         })
     }

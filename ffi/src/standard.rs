@@ -4,9 +4,10 @@
 
 use std::ffi::c_int;
 
-use mpi::ffi::{self, MPI_Request, MPI_Status};
+use mpi::ffi::{MPI_Request, MPI_Status};
 
 use crate::{
+    beneath,
     codes::{FAMPI_ERR_ARG, FAMPI_TIMEOUT_NEVER, FAMPI_TIMEOUT_POLL},
     request::null,
     state::enter,
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// True for a request that fampi made, or that MPI keeps for it.
-fn is_ours(request: *mut MPI_Request) -> bool {
+pub(crate) fn is_ours(request: *mut MPI_Request) -> bool {
     // SAFETY: null is asked for first; the rest is the promise of the calling function's caller.
     let raw = if request.is_null() { null() } else { unsafe { *request } };
     let mut ours = false;
@@ -45,7 +46,7 @@ fn is_pending(raw: MPI_Request) -> bool {
 pub unsafe extern "C" fn FAMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
     if !is_ours(request) {
         // SAFETY: our caller's promise.
-        return unsafe { ffi::MPI_Wait(request, status) };
+        return unsafe { beneath::wait(request, status) };
     }
     // SAFETY: our caller's promise.
     unsafe { wait_all(1, request, status, FAMPI_TIMEOUT_NEVER, true) }
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn FAMPI_Test(
 ) -> c_int {
     if !is_ours(request) {
         // SAFETY: our caller's promise.
-        return unsafe { ffi::MPI_Test(request, flag, status) };
+        return unsafe { beneath::test(request, flag, status) };
     }
     if flag.is_null() {
         return FAMPI_ERR_ARG;
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn FAMPI_Waitall(
     let at = |k: c_int| requests.wrapping_add(k as usize);
     if requests.is_null() || !(0..count).any(|k| is_ours(at(k))) {
         // SAFETY: our caller's promise.
-        return unsafe { ffi::MPI_Waitall(count, requests, statuses) };
+        return unsafe { beneath::wait_all(count, requests, statuses) };
     }
     // SAFETY: our caller's promise.
     unsafe { wait_all(count, requests, statuses, FAMPI_TIMEOUT_NEVER, true) }
@@ -114,7 +115,7 @@ pub unsafe extern "C" fn FAMPI_Request_get_status(
     let mut copy = request;
     if !is_ours(&raw mut copy) {
         // SAFETY: our caller's promise.
-        return unsafe { ffi::MPI_Request_get_status(request, flag, status) };
+        return unsafe { beneath::get_status(request, flag, status) };
     }
     if flag.is_null() {
         return FAMPI_ERR_ARG;
@@ -159,5 +160,5 @@ pub unsafe extern "C" fn FAMPI_Request_free(request: *mut MPI_Request) -> c_int 
         return code;
     }
     // SAFETY: our caller's promise.
-    unsafe { ffi::MPI_Request_free(request) }
+    unsafe { beneath::free(request) }
 }

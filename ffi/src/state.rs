@@ -20,6 +20,8 @@ use fampi_core::{
 };
 use mpi::ffi;
 
+#[cfg(mpich)]
+use crate::beneath;
 use crate::{
     codes::{
         FAMPI_ERR_COMM, FAMPI_ERR_CREATION, FAMPI_ERR_INTERNAL, FAMPI_ERR_REQUEST,
@@ -101,6 +103,13 @@ pub(crate) fn enter(mut body: impl FnMut(&mut Option<State>) -> Result<()>) -> c
     guarded.map_or_else(|panic| fail(&panic), |done| done.err().unwrap_or(0))
 }
 
+/// True when a call of this thread can come in, and there is a state to come to.
+#[cfg(mpich)]
+pub(crate) fn can_enter() -> bool {
+    let Some(here) = HERE.peek() else { return false };
+    here.closed.get() == 0 && here.state.try_borrow().is_ok_and(|state| state.is_some())
+}
+
 /// A panic was caught: nothing goes on after it.
 #[cold]
 fn fail(_: &Box<dyn Any + Send>) -> c_int {
@@ -165,11 +174,15 @@ pub(crate) fn enter_started(mut body: impl FnMut(&mut State) -> Result<()>) -> c
 impl State {
     fn new() -> Result<Self> {
         loaded::keep();
+        #[cfg(mpich)]
+        beneath::announce();
         let platform = MpiPlatform::guest().map_err(|error| {
             say(&error);
             of_error(&error)
         })?;
         let is_called_back = platform.call_back(mpi_is_waiting);
+        #[cfg(mpich)]
+        beneath::have_calls();
         let finished = platform.finished_request();
         // SAFETY: reading a constant that MPI's library defines.
         mark(unsafe { ffi::RSMPI_COMM_SELF }, attribute(mpi_ends)?)?;
@@ -284,7 +297,10 @@ impl State {
         peer: Option<Rank>,
     ) -> Result<()> {
         let Self { guest, users, finished, .. } = self;
-        if raw == *finished { Ok(()) } else { users.adopt_message(guest, raw, comm, peer) }
+        if MpiPlatform::is_shared(raw, *finished) {
+            return Ok(());
+        }
+        users.adopt_message(guest, raw, comm, peer)
     }
 
     /// The communicator in use, which it is taken into if it is not.

@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 
 use fampi_core::{
-    FaultCode, Rank,
+    Rank,
     engine::platform::{DataId, PostId},
     guest::{Guest, GuestBlock, GuestComm, Part},
     mpi::{Kept, MpiPlatform},
@@ -15,7 +15,7 @@ use fampi_core::{
 use mpi::ffi::{self, MPI_Request, MPI_Status};
 
 use crate::{
-    codes::{FAMPI_ERR_REQUEST, Result},
+    codes::{FAMPI_ERR_REQUEST, Result, number},
     freed::note_freed_by_program,
     request::null,
 };
@@ -109,7 +109,7 @@ impl Users {
 /// Status and code of an operation that is over, as far as is known without another look.
 pub(crate) fn outcome(guest: &mut Guest, post: PostId) -> Option<(MPI_Status, c_int)> {
     let ended = guest.with_mpi(|mpi| mpi.ended(post))?;
-    let code = ended.fault.map_or(0, FaultCode::number);
+    let code = ended.fault.map_or(0, number);
     Some((MPI_Status { MPI_ERROR: code, ..ended.status }, code))
 }
 

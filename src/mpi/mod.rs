@@ -47,9 +47,19 @@ use lifecycle::exit;
 use node::pulse;
 use operations::contexts::lane_of;
 
+#[cfg(mpich)]
+pub use self::mpich::{
+    kept_requests::{free_kept, note_started, stand_before},
+    while_waiting,
+};
 pub use self::{
     baseline::Baseline,
-    calls::{comm::communicators, kept::Origin},
+    calls::{
+        classes::{in_this_mpi, of_this_mpi},
+        comm::communicators,
+        kept::Origin,
+        layout::InNumbers,
+    },
     facts::{Facts, Holdings, facts},
     lifecycle::{
         adopt::Adopted,

@@ -12,7 +12,7 @@ pub(super) use super::openmpi5::{
     failed_lists::may_be_listed,
     idup_numbering::unlock as before_creation,
     init_state::{Start, init_state},
-    inject_failure,
+    inject_failure, is_shared,
     kept_requests::{Free, Keeping, Seen},
     know, launch_census,
     leaders_answer::{Leader, Linking, while_linking},
@@ -31,7 +31,7 @@ pub(super) use super::openmpi5::{
 pub(super) use super::mpich::{
     Leader, Linking, Start, after_init, ask_again, before_creation, before_finalize, can_agree,
     free_for_ever, init_state,
-    kept_requests::{Free, Keeping, Seen},
+    kept_requests::{Free, Keeping, Seen, is_shared},
     know, launch_census, list_of_the_dead as inject_failure, may_be_deaf, may_be_listed, origin,
     prepare_files, protect_receive, spawn_lookup, version, was_spawned, when_idle, when_loaded,
     while_linking, yield_when_idle,

@@ -1,16 +1,24 @@
 //! Error classes have one number in this project, that of Open MPI; other libraries have others.
 
+#[cfg(mpich)]
 use mpi::ffi;
 
+#[cfg(mpich)]
 use crate::fault::class;
 
+/// The numbers are the same.
+#[cfg(not(mpich))]
+const PAIRS: &[(i32, i32)] = &[];
+
 /// Writes the numbers of the library beside ours.
+#[cfg(mpich)]
 macro_rules! pairs {
     ($($ours:ident $theirs:ident,)*) => {
         const PAIRS: &[(i32, i32)] = &[$((class::$ours, ffi::$theirs as i32)),*];
     };
 }
 
+#[cfg(mpich)]
 pairs! {
     BUFFER MPI_ERR_BUFFER,
     COUNT MPI_ERR_COUNT,
@@ -77,13 +85,31 @@ pairs! {
     REVOKED MPIX_ERR_REVOKED,
 }
 
+/// The number that the library has for a class of ours; one that is no class stays what it is.
+pub const fn in_this_mpi(ours: i32) -> i32 {
+    let mut at = 0;
+    while at < PAIRS.len() {
+        if PAIRS[at].0 == ours {
+            return PAIRS[at].1;
+        }
+        at += 1;
+    }
+    ours
+}
+
+/// The number that we have for a class of the library; one that is no class stays what it is.
+pub fn of_this_mpi(theirs: i32) -> i32 {
+    PAIRS.iter().find(|(_, class)| *class == theirs).map_or(theirs, |(ours, _)| *ours)
+}
+
 /// Our number for a class of the library: that of an error that says nothing if there is none.
+#[cfg(mpich)]
 pub(super) fn ours(theirs: i32) -> i32 {
     let known = PAIRS.iter().find(|(_, class)| *class == theirs);
     known.map_or(class::OTHER, |(ours, _)| *ours)
 }
 
-#[cfg(test)]
+#[cfg(all(test, mpich))]
 mod tests {
     use super::*;
     use crate::fault::CLASSES;
@@ -95,6 +121,7 @@ mod tests {
                 PAIRS.iter().filter(|(it, _)| it == ours_of).map(|(_, theirs)| *theirs).collect();
             assert_eq!(theirs.len(), 1, "{ours_of}");
             assert_eq!(ours(theirs[0]), *ours_of);
+            assert_eq!((in_this_mpi(*ours_of), of_this_mpi(theirs[0])), (theirs[0], *ours_of));
         }
         assert_eq!(ours(0x3fff_fffe), class::OTHER);
     }

@@ -8,7 +8,7 @@ use std::{
 use mpi::ffi;
 
 /// What a handle is made of, as a number: a pointer in Open MPI, a number in MPICH.
-pub(in crate::mpi) trait InNumbers {
+pub trait InNumbers {
     /// Two live handles of one kind are the same if their numbers are.
     fn number(self) -> usize;
 }

@@ -4,8 +4,7 @@
 //! return. What stands on this room is ordinary code.
 
 pub(super) mod agreement;
-#[cfg(mpich)]
-mod classes;
+pub(super) mod classes;
 pub(super) mod collectives;
 pub(super) mod comm;
 pub(super) mod expose;

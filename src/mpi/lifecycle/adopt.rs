@@ -64,8 +64,8 @@ impl MpiPlatform {
         }
         environment::check()?;
         observer::check_environment()?;
-        let ulfm = ulfm::require()?;
         watchdog::start();
+        let ulfm = ulfm::require()?;
         this_mpi::after_init();
         unreported_exit::guard();
         exit::ignore_broken_pipes();

@@ -16,12 +16,7 @@
 //!
 //! **Assumes** the caller is the thread that calls MPI.
 
-use std::{
-    cell::{Cell, RefCell},
-    ffi::c_int,
-    process,
-    sync::OnceLock,
-};
+use std::{cell::RefCell, ffi::c_int, process, sync::OnceLock};
 
 use mpi::ffi;
 
@@ -64,8 +59,8 @@ struct List {
 
 thread_local! {
     static LIST: RefCell<List> = RefCell::default();
-    /// What looks for deaths.
-    static LOOK: Cell<Option<Callback>> = const { Cell::new(None) };
+    /// What looks for deaths, and what else goes on while MPI waits.
+    static CALLED: RefCell<Vec<Callback>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The way to tell of a death.
@@ -108,14 +103,15 @@ impl Notice {
 
     /// Has this function be called in calls of ours that may last.
     pub(in crate::mpi) fn call_back(&self, function: Callback) {
-        LOOK.set(Some(function));
+        CALLED.with_borrow_mut(|called| called.push(function));
     }
 }
 
-/// Looks for deaths, in a call of ours that lasts.
+/// Looks for deaths, in a call that lasts.
 pub(super) fn look() {
-    if let Some(look) = LOOK.get() {
-        look();
+    let called = CALLED.with_borrow(Vec::clone);
+    for function in called {
+        function();
     }
 }
 

@@ -151,6 +151,11 @@ pub(super) fn when_idle() {
     }
 }
 
+/// MPI waits in a call of the program: blocks go on, and deaths are looked for.
+pub fn while_waiting() {
+    list_of_the_dead::look();
+}
+
 /// Communicators of a failed attempt are not freed: a number could be used again.
 ///
 /// # Safety

@@ -7,7 +7,9 @@
 //! An agreement floods: in each of as many rounds as there are processes every living process sends
 //! what it knows to all others, and waits for each of them until its message comes or it is dead.
 //! With as many rounds, in one of them nobody dies, and after that all know the same. A shrink
-//! agrees on who lives, and makes a communicator of them (`MPI_Comm_create_group`). A revocation
+//! agrees on who lives, and makes a communicator of them (`MPI_Comm_create_group`): who is found to
+//! be dead in its first round, by anybody, is left out; what a later round finds not all would hear
+//! of. A revocation
 //! is a mark of this process: whoever has to know of it is told by fampi's own messages.
 //!
 //! **Versions** each MPICH 5.0.
@@ -150,6 +152,8 @@ struct Flood {
     rank: c_int,
     size: c_int,
     words: Vec<u64>,
+    /// The words say who lives: who does not in the first round is taken out.
+    is_of_living: bool,
     round: c_int,
     has_sent: bool,
     receives: Vec<(c_int, Part)>,
@@ -167,9 +171,27 @@ impl Flood {
         let _ = unsafe { ffi::MPI_Comm_rank(comm, &raw mut rank) };
         // SAFETY: as above.
         let _ = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
-        let (receives, flag, request) = (Vec::new(), ptr::null_mut(), nothing());
-        let (round, steps, has_sent, is_over) = (0, 0, false, false);
-        Self { comm, rank, size, words, round, has_sent, receives, steps, flag, request, is_over }
+        Self {
+            comm,
+            rank,
+            size,
+            words,
+            is_of_living: false,
+            round: 0,
+            has_sent: false,
+            receives: Vec::new(),
+            steps: 0,
+            flag: ptr::null_mut(),
+            request: nothing(),
+            is_over: false,
+        }
+    }
+
+    /// An agreement on who lives.
+    fn of_living(comm: MPI_Comm) -> Self {
+        let flood = Self::new(comm, Vec::new());
+        let words = vec![u64::MAX; (flood.size as usize).div_ceil(WORD)];
+        Self { words, is_of_living: true, ..flood }
     }
 
     /// Goes on; true when it is over.
@@ -180,6 +202,11 @@ impl Flood {
         }
         while self.round < self.size {
             let lost = dead_of(self.comm).unwrap_or_default();
+            if self.is_of_living && self.round == 0 {
+                for rank in &lost {
+                    self.words[*rank as usize / WORD] &= !bit(*rank);
+                }
+            }
             if !std::mem::replace(&mut self.has_sent, true) {
                 self.say(&lost);
             }
@@ -333,37 +360,21 @@ unsafe extern "C" fn cancel_nothing(_: *mut c_void, _: c_int) -> c_int {
 const WORD: usize = 64;
 
 unsafe extern "C" fn shrink(comm: MPI_Comm, made: *mut MPI_Comm) -> c_int {
-    let (mut size, mut code) = (0, SUCCESS);
-    // SAFETY: a live communicator, says our caller; the result is a variable of ours.
-    let _ = unsafe { ffi::MPI_Comm_size(comm, &raw mut size) };
-    let mut living = vec![u64::MAX; (size as usize).div_ceil(WORD)];
-    match dead_of(comm) {
-        Ok(lost) => {
-            for rank in lost {
-                living[rank as usize / WORD] &= !bit(rank);
-            }
-        }
-        Err(refused) => code = refused,
-    }
-    let mut flood = Flood::new(comm, living);
+    let mut flood = Flood::of_living(comm);
     while !flood.step() {
         thread::yield_now();
     }
     let lives = |rank: &c_int| flood.words[*rank as usize / WORD] & bit(*rank) != 0;
-    let ranks: Vec<c_int> = (0..size).filter(lives).collect();
+    let ranks: Vec<c_int> = (0..flood.size).filter(lives).collect();
     let group = match group_of(comm) {
-        Ok(group) if code == SUCCESS => group,
-        Ok(group) => {
-            free(group);
-            return code;
-        }
+        Ok(group) => group,
         Err(refused) => return refused,
     };
     // SAFETY: reading a constant that MPI's library defines.
     let mut part = unsafe { ffi::RSMPI_GROUP_NULL };
     let count = ranks.len() as c_int;
     // SAFETY: as many ranks of the group as are said; the result is a variable of ours.
-    code = unsafe { ffi::MPI_Group_incl(group, count, ranks.as_ptr(), &raw mut part) };
+    let mut code = unsafe { ffi::MPI_Group_incl(group, count, ranks.as_ptr(), &raw mut part) };
     free(group);
     if code == SUCCESS {
         // SAFETY: both are live; the result is our caller's variable.

@@ -150,6 +150,13 @@ impl MpiPlatform {
         self.flights.finished()
     }
 
+    /// True for a request that MPI gives for many operations, where `finished` is
+    /// [`Self::finished_request`].
+    #[inline]
+    pub fn is_shared(request: ffi::MPI_Request, finished: ffi::MPI_Request) -> bool {
+        this_mpi::is_shared(request, finished)
+    }
+
     /// What became of a request, as far as is known without another look.
     pub fn ended(&mut self, post: PostId) -> Option<Ended> {
         self.table.users.get(post)?.ended()
