@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use clap::Args;
 
+use crate::cargo::{self, Program};
 use crate::checks::{self, Finding, Observed, STAGES, Weight};
-use crate::installation::{Installation, Version};
+use crate::doctor_on_mpich;
+use crate::installation::{Family, Installation, Version};
 use crate::launcher;
 use crate::probe::{Findings, Probe, Stage, Transports};
 use crate::processes;
@@ -26,17 +29,34 @@ const COLUMNS: usize = 80;
 /// In the environment, what these begin with is a parameter of MPI or its launcher.
 const PREFIXES: [&str; 3] = ["OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_"];
 
-pub(crate) fn main(workspace: &Workspace) -> Result<u8> {
-    let mpi = setup::known_mpi(workspace)
-        .context("no MPI is set up here: run `cargo fampi setup`, then ask again")?;
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The MPI to look at
+    #[arg(long, value_enum, default_value_t)]
+    mpi: Family,
+}
+
+pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let (usual, workspace) = (workspace, &workspace.on(options.mpi));
+    let mpi = setup::known_mpi(workspace).with_context(|| {
+        let flag = if options.mpi == Family::Mpich { " --mpi mpich" } else { "" };
+        format!("no MPI is set up here: run `cargo fampi setup{flag}`, then ask again")
+    })?;
     // The record may be older than the MPI behind the link.
     let mpi = Installation::examine(&mpi.prefix)?;
     describe(&mpi);
-    let findings = match Probe::build(&mpi) {
+    let is_mpich = options.mpi == Family::Mpich;
+    let own = is_mpich.then(|| cargo::build(usual, Program::node())).transpose()?;
+    let findings = match Probe::build(&mpi, own) {
+        Ok(probe) if is_mpich => {
+            let observed = observe_mpich(&mpi, &probe)?;
+            print_stages(&observed.by_signal, &doctor_on_mpich::STAGES);
+            doctor_on_mpich::examine(&observed)
+        }
         Ok(probe) => {
             let observed = observe(&mpi, &probe)?;
             print_transports(&observed.transports);
-            print_stages(&observed.by_signal);
+            print_stages(&observed.by_signal, &STAGES);
             checks::examine(&observed)
         }
         Err(error) => {
@@ -59,14 +79,20 @@ pub(crate) fn main(workspace: &Workspace) -> Result<u8> {
         print_all("Unfit", &findings, Weight::Unfit);
         return Ok(1);
     }
-    println!("\nFit: programs started with `cargo fampi run` survive what is listed above.");
+    let flag = if is_mpich { " --mpi mpich" } else { "" };
+    println!("\nFit: programs started with `cargo fampi run{flag}` survive what is listed above.");
     Ok(0)
 }
 
 fn describe(mpi: &Installation) {
     let real = fs::canonicalize(&mpi.prefix).unwrap_or_else(|_| mpi.prefix.clone());
     let built_in = if mpi.facts.fault_tolerance { "built in" } else { "not built in" };
-    println!("MPI         Open MPI {} in {}", mpi.facts.version, shown(&real));
+    println!("MPI         {} {} in {}", mpi.facts.family, mpi.facts.version, shown(&real));
+    if mpi.facts.family == Family::Mpich {
+        println!("            no fault tolerance of its own, and none is needed");
+        println!("launcher    our own, by `cargo fampi run --mpi mpich`");
+        return;
+    }
     println!("            fault tolerance (ULFM) {built_in}");
     let flags = launcher::flags(&mpi.facts).join(" ");
     let mender = mpi.mender().map(|file| format!("LD_PRELOAD={} ", shown(&file)));
@@ -95,6 +121,25 @@ fn observe(mpi: &Installation, probe: &Probe<'_>) -> Result<Observed> {
         machines: launcher::machines(),
         other_compiler: other_compiler(mpi),
         other_launcher: other_launcher(mpi),
+    })
+}
+
+/// Tries deaths on MPICH, under our own launcher.
+fn observe_mpich(mpi: &Installation, probe: &Probe<'_>) -> Result<Observed> {
+    let step = Step::begin("lose processes on four ranks, in two ways");
+    let (by_signal, by_exit) = (probe.run("signal")?, probe.run("exit")?);
+    step.finish();
+    Ok(Observed {
+        facts: mpi.facts.clone(),
+        by_signal,
+        by_exit,
+        plain: Findings::none(),
+        transports: [None, None],
+        parameters: BTreeMap::new(),
+        no_watcher: why_no_watcher(),
+        machines: 1,
+        other_compiler: other_compiler(mpi),
+        other_launcher: None,
     })
 }
 
@@ -179,9 +224,9 @@ fn print_transports([ours, _]: &[Option<Transports>; 2]) {
     }
 }
 
-fn print_stages(by_signal: &Findings) {
+fn print_stages(by_signal: &Findings, stages: &[(&str, &str)]) {
     println!("\nA process was killed (SIGKILL) among four, and the others could …");
-    for (stage, meaning) in STAGES {
+    for (stage, meaning) in stages {
         let (mark, remark) = match by_signal.stage(stage) {
             Stage::Works(Some(milliseconds)) => ("yes", format!("{milliseconds:.2} ms")),
             Stage::Works(None) => ("yes", String::new()),

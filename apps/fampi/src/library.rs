@@ -54,7 +54,7 @@ const HEADER: [&str; 8] = [
 ];
 
 pub(crate) const NOT_ON_MPICH: &str =
-    "it measures the C library, which is not on MPICH yet: leave --mpi out";
+    "it measures the C library, with Open MPI alone: leave --mpi out";
 
 /// The programs that measure.
 struct Programs {

@@ -31,6 +31,7 @@ mod csv;
 mod demo;
 mod detector;
 mod doctor;
+mod doctor_on_mpich;
 mod draw;
 mod figure14;
 mod figure2;
@@ -66,6 +67,7 @@ mod status;
 mod stderr_filter;
 mod test;
 mod test_programs;
+mod tests_on_mpich;
 mod trace;
 mod workspace;
 
@@ -89,7 +91,7 @@ enum Command {
     /// in the user's data folder anywhere else
     Setup(setup::Options),
     /// Check the MPI by killing a process on it: what would be survived, and what to change
-    Doctor,
+    Doctor(doctor::Options),
     /// Install the C library, for programs outside of this checkout
     Install(install::Options),
     /// Make a project of one's own, which builds, runs and survives
@@ -166,7 +168,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
     match command {
         Command::New(_) | Command::Env(_) => unreachable!("done above"),
         Command::Setup(options) => setup::main(&workspace, &options),
-        Command::Doctor => doctor::main(&workspace),
+        Command::Doctor(options) => doctor::main(&workspace, &options),
         Command::Install(options) => install::main(&workspace, &options),
         Command::Run(options) => run::main(&workspace, &options),
         Command::Jobs(options) => job::list(&workspace, &options),

@@ -17,12 +17,15 @@ use crate::launcher::Launcher;
 use crate::session::{self, End, Script};
 
 const SOURCE: &str = include_str!("probe/survive.c");
+const SOURCE_FOR_MPICH: &str = include_str!("probe/survive_mpich.c");
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The program, built for one MPI.
 #[derive(Debug)]
 pub(crate) struct Probe<'a> {
     mpi: &'a Installation,
+    /// The launcher of our own, where the MPI's ends the job when a rank dies.
+    own: Option<PathBuf>,
     folder: TempDir,
 }
 
@@ -57,10 +60,11 @@ pub(crate) struct Transports {
 }
 
 impl<'a> Probe<'a> {
-    pub(crate) fn build(mpi: &'a Installation) -> Result<Self> {
+    pub(crate) fn build(mpi: &'a Installation, own: Option<PathBuf>) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("fampi-probe-").tempdir()?;
         let source = folder.path().join("survive.c");
-        fs::write(&source, SOURCE)?;
+        let text = if own.is_some() { SOURCE_FOR_MPICH } else { SOURCE };
+        fs::write(&source, text)?;
         let compiler = Command::new(mpi.mpicc())
             .args(["-O1", "-o"])
             .arg(folder.path().join("survive"))
@@ -72,9 +76,10 @@ impl<'a> Probe<'a> {
             let said = String::from_utf8_lossy(&compiler.stderr);
             let first =
                 said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
-            bail!("the compiler of this MPI cannot build a program with its ULFM calls: {first}");
+            let calls = if own.is_some() { "" } else { " with its ULFM calls" };
+            bail!("the compiler of this MPI cannot build a program{calls}: {first}");
         }
-        Ok(Self { mpi, folder })
+        Ok(Self { mpi, own, folder })
     }
 
     fn program(&self) -> PathBuf {
@@ -83,14 +88,17 @@ impl<'a> Probe<'a> {
 
     /// Four ranks, one of which dies in the given way (`signal`, `exit`, `nothing`).
     pub(crate) fn run(&self, death: &str) -> Result<Findings> {
-        let command = Launcher::new(self.mpi).command(4, self.program());
-        observe(command, death, self.folder.path())
+        let launcher = Launcher::new(self.mpi).by(self.own.clone());
+        let mut command = launcher.command(4, self.program());
+        command.arg(death);
+        observe(command, self.own.is_some(), self.folder.path())
     }
 
     /// Runs the program without the flags of fault tolerance.
     pub(crate) fn run_plain(&self, death: &str) -> Result<Findings> {
-        let command = Launcher::new(self.mpi).plain_command(4, self.program());
-        observe(command, death, self.folder.path())
+        let mut command = Launcher::new(self.mpi).plain_command(4, self.program());
+        command.arg(death);
+        observe(command, false, self.folder.path())
     }
 
     /// What is selected with the flags of fault tolerance, and without.
@@ -98,8 +106,9 @@ impl<'a> Probe<'a> {
         let verbose = ["--mca", "pml_base_verbose", "10", "--mca", "btl_base_verbose", "10"];
         let verbose = verbose.map(str::to_owned);
         let launcher = Launcher::with(self.mpi, &verbose);
-        let look = |command| -> Result<Option<Transports>> {
-            Ok(Transports::parse(&observe(command, "nothing", self.folder.path())?.errors))
+        let look = |mut command: Command| -> Result<Option<Transports>> {
+            command.arg("nothing");
+            Ok(Transports::parse(&observe(command, false, self.folder.path())?.errors))
         };
         let ours = look(launcher.command(2, self.program()))?;
         let plain = look(launcher.plain_command(2, self.program()))?;
@@ -107,14 +116,16 @@ impl<'a> Probe<'a> {
     }
 }
 
-fn observe(mut command: Command, death: &str, folder: &Path) -> Result<Findings> {
-    command.arg(death).current_dir(folder);
+/// Runs it; its ranks may be elsewhere than in the session of their launcher.
+fn observe(mut command: Command, elsewhere: bool, folder: &Path) -> Result<Findings> {
+    command.current_dir(folder);
     let mut errors = tempfile::tempfile()?;
     let script = Script {
         timeout: Some(LIMIT),
         collect: true,
         errors: Some(errors.try_clone()?),
         leftovers: &[folder],
+        elsewhere,
         ..Script::default()
     };
     let finished = session::run(&command, script)?;
@@ -126,6 +137,11 @@ fn observe(mut command: Command, death: &str, folder: &Path) -> Result<Findings>
 }
 
 impl Findings {
+    /// Of a run that was not made.
+    pub(crate) fn none() -> Self {
+        Self { lines: Vec::new(), end: End::Exited(0), errors: String::new() }
+    }
+
     /// As if a run had printed these lines.
     #[cfg(test)]
     pub(crate) fn of(lines: Vec<String>, end: End, errors: &str) -> Self {

@@ -1,15 +1,19 @@
 //! `fampi test`: every test of the workspace, also those that launch and kill real ranks.
 
 use std::ffi::OsString;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fampi_kit::launch::OWN_LAUNCHER;
 use fampi_kit::selection::AS_TESTS;
 
-use crate::cargo;
+use crate::cargo::{self, Program};
+use crate::installation::Family;
 use crate::refusal::Misuse;
 use crate::setup;
 use crate::test_programs;
+use crate::tests_on_mpich::{LEFT_OUT, TESTED};
 use crate::workspace::Workspace;
 
 #[derive(Args)]
@@ -17,6 +21,9 @@ pub(crate) struct Options {
     /// What to optimise for: the simulations want `release`
     #[arg(long, default_value = "release", value_parser = profile)]
     profile: String,
+    /// The MPI to test with: with MPICH, what launches ranks, but for some tests that are named
+    #[arg(long, value_enum, default_value_t)]
+    mpi: Family,
     /// For `cargo test`: names of tests, and after another `--` flags of the test programs
     #[arg(last = true, value_name = "ARGS")]
     arguments: Vec<OsString>,
@@ -28,6 +35,9 @@ fn profile(text: &str) -> Result<String, Misuse> {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
+    if options.mpi == Family::Mpich {
+        return on_mpich(workspace, options);
+    }
     setup::ensure(workspace)?;
     let cargo = || {
         let mut cargo = cargo::command(workspace);
@@ -41,6 +51,40 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     if options.arguments.is_empty() {
         return test_programs::run(cargo);
     }
-    let status = cargo().args(&options.arguments).status().context("cannot start cargo")?;
+    status(cargo().args(&options.arguments))
+}
+
+fn status(cargo: &mut Command) -> Result<u8> {
+    let status = cargo.status().context("cannot start cargo")?;
     Ok(status.code().unwrap_or(1) as u8)
+}
+
+/// Those that launch ranks, under our own launcher. What is left out is said at the end.
+fn on_mpich(workspace: &Workspace, options: &Options) -> Result<u8> {
+    let of_mpi = workspace.on(Family::Mpich);
+    setup::ensure(&of_mpi)?;
+    let launcher = cargo::build(workspace, Program::node())?;
+    let cargo = || {
+        let mut cargo = cargo::command(&of_mpi);
+        cargo.args(["test", "--profile", &options.profile]).env(OWN_LAUNCHER, &launcher);
+        cargo
+    };
+    if !options.arguments.is_empty() {
+        return status(cargo().args(&options.arguments));
+    }
+    for (words, what) in TESTED {
+        println!("{what}, on MPICH");
+        let mut cargo = cargo();
+        cargo.args(words).arg("--");
+        cargo.args(LEFT_OUT.iter().flat_map(|(name, _)| ["--skip", name]));
+        let status = status(&mut cargo)?;
+        if status != 0 {
+            return Ok(status);
+        }
+    }
+    println!("Left out on MPICH:");
+    for (name, why) in LEFT_OUT {
+        println!("  {name}: {why}");
+    }
+    Ok(0)
 }

@@ -8,6 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(OPEN_MPI)
+#include <mpi-ext.h>
+#else
+/* MPICH, whose own shrink ends the process. */
+#define MPI_ERR_PROC_FAILED MPIX_ERR_PROC_FAILED
+#define MPI_ERR_REVOKED MPIX_ERR_REVOKED
+#define MPIX_Comm_shrink FAMPI_Comm_shrink
+#endif
+
 static int rank, size;
 
 #define CHECK(condition)                                                              \

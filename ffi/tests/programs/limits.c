@@ -5,7 +5,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
-#include <mpi-ext.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -6,7 +6,6 @@
  */
 #include "check.h"
 
-#include <mpi-ext.h>
 
 #include <fampi_names.h>
 

@@ -6,7 +6,6 @@
  */
 #include "check.h"
 
-#include <mpi-ext.h>
 #include <sys/time.h>
 
 static const char *what;

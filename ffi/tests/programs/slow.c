@@ -1,6 +1,7 @@
 /* Rank 2 is stopped for a while: all agree that it is benched, give its work to another rank, and
    take it back when it is well. Rank 1 may die meanwhile, and may be replaced by a process that
    gets work when it has passed its tests. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 #include <time.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
  */
 #include "check.h"
 
-#include <mpi-ext.h>
 
 /* The calls so far, and in which of them this process dies. */
 static int calls, at;
@@ -82,9 +81,11 @@ int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm com
   AROUND(PMPI_Bcast(buffer, count, type, root, comm));
 }
 
+#if defined(OPEN_MPI)
 int MPIX_Comm_agree(MPI_Comm comm, int *flag) { AROUND(PMPIX_Comm_agree(comm, flag)); }
 
 int MPIX_Comm_shrink(MPI_Comm comm, MPI_Comm *made) { AROUND(PMPIX_Comm_shrink(comm, made)); }
+#endif
 
 static MPI_Comm world;
 static int is_new;

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 /// What makes ranks survive each other.
 pub const SURVIVING: &str = "--with-ft ulfm --mca async_mpi_finalize 1 --mca pml ob1 \
     --mca btl self,sm,tcp --mca coll ^han --mca coll_ftagree_era_topology 2";
+/// Names our own launcher, for an MPI whose own one ends the job when a rank dies: MPICH.
+pub const OWN_LAUNCHER: &str = "FAMPI_TEST_LAUNCHER";
 const MARK: &str = "FAMPI_TEST_LAUNCH";
 /// Where Linux keeps memory that has a name.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -164,7 +166,13 @@ impl Launch {
         command.env("TMPDIR", &folder).env("XDG_RUNTIME_DIR", &folder);
         command.env("OMPI_MCA_btl_sm_backing_directory", &memory);
         command.env("FAMPI_SPARES", self.spares.to_string()).env("UCX_MEM_EVENTS", "n");
-        command.env("LD_PRELOAD", mender());
+        let state = folder.with_extension("state");
+        if own_launcher().is_some() {
+            // Where it writes which jobs there are. Without the second its end waits for the dead.
+            command.env("XDG_STATE_HOME", &state).env("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1");
+        } else {
+            command.env("LD_PRELOAD", mender());
+        }
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(folder) = &self.folder {
@@ -185,6 +193,7 @@ impl Launch {
         left.extend([&folder, &memory].into_iter().flat_map(|folder| files_below(folder)));
         let _ = fs::remove_dir_all(&folder);
         let _ = fs::remove_dir_all(&memory);
+        let _ = fs::remove_dir_all(&state);
         let signal = status.signal().map(|signal| 128 + signal);
         let status = match status.code().or(signal).unwrap_or(1) {
             // `timeout` had to become rude.
@@ -207,7 +216,7 @@ impl Launch {
                 return status;
             }
             thread::sleep(Duration::from_millis(5));
-            if self.alone || looked.elapsed() < Duration::from_secs(1) {
+            if self.alone || own_launcher().is_some() || looked.elapsed() < Duration::from_secs(1) {
                 continue;
             }
             looked = Instant::now();
@@ -223,7 +232,15 @@ impl Launch {
 
     fn command_line(&self) -> Vec<String> {
         let mut words = Vec::new();
-        if !self.alone {
+        let processes = (self.ranks + self.spares).to_string();
+        if let (false, Some(own)) = (self.alone, own_launcher()) {
+            let prefix = launcher().ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default();
+            let limit = self.limit_seconds.to_string();
+            let own = [&own, Path::new("launch"), Path::new("--mpi"), &prefix];
+            words.extend(own.map(|word| word.to_string_lossy().into_owned()));
+            let flags = ["-n", &processes, "--language", "pmi", "--limit", &limit, "--"];
+            words.extend(flags.map(str::to_owned));
+        } else if !self.alone {
             words.push(launcher().to_string_lossy().into_owned());
             if self.surviving {
                 words.extend(SURVIVING.split_whitespace().map(str::to_owned));
@@ -232,7 +249,6 @@ impl Launch {
                 let flag = "--prtemca state_base_error_non_zero_exit 0";
                 words.extend(flag.split_whitespace().map(str::to_owned));
             }
-            let processes = (self.ranks + self.spares).to_string();
             words.extend(["--oversubscribe", "-n", &processes].map(str::to_owned));
         }
         words.push(self.program.to_string_lossy().into_owned());
@@ -286,6 +302,11 @@ fn mender() -> PathBuf {
     let mut made = above.map(|folder| folder.join("target/libfampi_prterun.so"));
     let found = made.find(|path| path.is_file());
     found.expect("nothing mends the launcher in the tests: run `cargo fampi setup`")
+}
+
+/// The launcher of our own, if it is to be used.
+fn own_launcher() -> Option<PathBuf> {
+    env::var_os(OWN_LAUNCHER).map(PathBuf::from)
 }
 
 /// The launcher of the MPI that this was built with.
