@@ -7,6 +7,10 @@
 //!  PREFIX/lib/libfampi_prterun.so            PREFIX/share/fampi/fortran/
 //! ```
 //!
+//! That is for Open MPI. What is built for MPICH goes beside it, into `PREFIX/lib/mpich`, with
+//! `PREFIX/lib/pkgconfig/fampi-mpich.pc`; the headers are the same, and so are the files for
+//! `CMake`, which find out which MPI a project has.
+//!
 //! **Guarantees.** A file appears under its name only when it is complete, so that a program which
 //! runs with an older library goes on with it, and an interrupted installation is repeated. The
 //! installed tree can be moved: its files find each other by relative paths.
@@ -21,7 +25,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::cargo;
-use crate::installation::MENDER;
+use crate::installation::{Family, MENDER};
 use crate::manual;
 use crate::setup;
 use crate::workspace::{Workspace, shown};
@@ -33,17 +37,17 @@ const MODULES: [&str; 3] = ["mpi_f08.f90", "fampi_base.f90", "fampi.f90"];
 /// With their permissions.
 const LIBRARIES: [(&str, u32); 2] = [("libfampi.so", 0o755), ("libfampi.a", 0o644)];
 /// What is filled in and copied, and where to.
-const DESCRIPTIONS: [(&str, &str); 3] = [
-    ("fampi.pc", "lib/pkgconfig"),
-    ("fampi-config.cmake", "lib/cmake/fampi"),
-    ("fampi-config-version.cmake", "lib/cmake/fampi"),
-];
+const DESCRIPTIONS: [(&str, &str); 2] =
+    [("fampi-config.cmake", "lib/cmake/fampi"), ("fampi-config-version.cmake", "lib/cmake/fampi")];
 
 #[derive(Args)]
 pub(crate) struct Options {
     /// The folder to install below: lib/ and include/ are made in it
     #[arg(long, value_name = "DIR")]
     prefix: PathBuf,
+    /// The MPI that it is for: what is for another one stays
+    #[arg(long, value_enum, default_value_t)]
+    mpi: Family,
     /// Of cargo: `release` is built sooner, and is a little slower
     #[arg(long, default_value = cargo::BEST, value_parser = ["release", cargo::BEST])]
     profile: String,
@@ -51,11 +55,16 @@ pub(crate) struct Options {
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let prefix = folder(&options.prefix)?;
+    let workspace = &workspace.on(options.mpi);
     let mpi = setup::ensure(workspace)?;
     let built = build(workspace, &options.profile)?;
     let source = workspace.root().join("ffi");
+    let (libraries, description) = match options.mpi {
+        Family::OpenMpi => ("lib", "fampi.pc"),
+        Family::Mpich => ("lib/mpich", "fampi-mpich.pc"),
+    };
     for (name, mode) in LIBRARIES {
-        place(&fs::read(built.join(name))?, &prefix.join("lib").join(name), mode)?;
+        place(&fs::read(built.join(name))?, &prefix.join(libraries).join(name), mode)?;
     }
     for name in HEADERS {
         let header = fs::read(source.join("include").join(name))?;
@@ -70,18 +79,25 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         let text = text.replace("@VERSION@", VERSION);
         place(text.as_bytes(), &prefix.join(folder).join(name), 0o644)?;
     }
+    let text = fs::read_to_string(source.join("package/fampi.pc"))?;
+    let text = text.replace("@VERSION@", VERSION).replace("@LIBRARIES@", libraries);
+    let text = text.replace("@MPI@", &options.mpi.to_string());
+    place(text.as_bytes(), &prefix.join("lib/pkgconfig").join(description), 0o644)?;
     let watch = compile_watch(&source, &mpi.prefix.join("bin/mpicc"))?;
-    place(&watch, &prefix.join("lib/libfampi_watch.so"), 0o755)?;
-    let mender = fs::read(workspace.mender())?;
-    place(&mender, &prefix.join("lib").join(MENDER), 0o755)?;
+    place(&watch, &prefix.join(libraries).join("libfampi_watch.so"), 0o755)?;
+    if options.mpi == Family::OpenMpi {
+        let mender = fs::read(workspace.mender())?;
+        place(&mender, &prefix.join(libraries).join(MENDER), 0o755)?;
+    }
     let header = fs::read_to_string(source.join("include/fampi.h"))?;
     for page in manual::pages(&header, VERSION) {
         let path = prefix.join("share/man/man3").join(page.name).with_extension("3");
         place(page.text.as_bytes(), &path, 0o644)?;
     }
     eprintln!(
-        "fampi: installed below {}: set PKG_CONFIG_PATH to its lib/pkgconfig, or \
+        "fampi: installed for {} below {}: set PKG_CONFIG_PATH to its lib/pkgconfig, or \
          CMAKE_PREFIX_PATH to it, and MANPATH to its share/man",
+        options.mpi,
         shown(&prefix)
     );
     Ok(0)

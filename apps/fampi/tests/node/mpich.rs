@@ -159,3 +159,67 @@ fn whichever_node_is_lost_on_mpich_no_digit_of_minife_changes() {
         assert_eq!(digits(&job.finish()), expected, "node {node}");
     }
 }
+
+/// A program in C of somebody else, of which one rank dies in a block.
+const OUTSIDER: &str = r#"
+#include <fampi.h>
+#include <signal.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    MPI_Comm world, living;
+    MPI_Request block, sum;
+    int rank, ranks, one = 1, all = 0, code;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    MPI_Comm_rank(world, &rank);
+    FAMPI_TryBlock_start(world, FAMPI_TRYBLOCK_GLOBAL, &block);
+    if (rank == 2)
+        raise(SIGKILL);
+    MPI_Iallreduce(&one, &all, 1, MPI_INT, MPI_SUM, world, &sum);
+    FAMPI_TryBlock_finish(block, 1, &sum, FAMPI_TIMEOUT_NEVER);
+    code = FAMPI_Wait_local(&block, MPI_STATUS_IGNORE, FAMPI_TIMEOUT_NEVER);
+    FAMPI_Request_free(&sum);
+    FAMPI_Request_free(&block);
+    FAMPI_Comm_shrink(world, &living);
+    MPI_Comm_size(living, &ranks);
+    MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, living);
+    if (code == FAMPI_ERR_TRYBLOCK_FOUND_ERRORS && ranks == 3 && all == 3)
+        printf("outsider: survived\n");
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+#[test]
+#[ignore = "builds the C library for MPICH"]
+fn a_program_in_c_that_pkg_config_builds_survives_on_mpich() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a checkout");
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |command: &mut Command| {
+        let output = command.stdin(Stdio::null()).output().expect("it starts");
+        assert!(output.status.success(), "{command:?}: {}", said(&output));
+        text(&output.stdout)
+    };
+    let prefix = folder.path().join("installed");
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(["install", "--mpi", "mpich", "--profile", "release", "--prefix"]);
+    run(tool.arg(&prefix));
+    let mut query = Command::new("pkg-config");
+    query.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let flags = run(query.args(["--cflags", "--libs", "fampi-mpich"]));
+    fs::write(folder.path().join("outsider.c"), OUTSIDER).expect("written");
+    let mut compiler = Command::new(root.join("target/mpich/mpi/bin/mpicc"));
+    compiler.current_dir(folder.path()).args(["outsider.c", "-o", "outsider"]);
+    run(compiler.args(flags.split_whitespace()));
+    let program = folder.path().join("outsider");
+    let _alone = alone();
+    for _ in 0..5 {
+        let mut tool = fampi(&["--mpi", "mpich", "-n", "4", "--"]);
+        let output = tool.env("LD_LIBRARY_PATH", prefix.join("lib/mpich")).arg(&program).output();
+        let output = output.expect("the tool starts");
+        let survived = text(&output.stdout).matches("outsider: survived").count();
+        assert!(output.status.success() && survived == 3, "{}", said(&output));
+    }
+}
