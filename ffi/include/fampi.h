@@ -800,8 +800,9 @@ int FAMPI_TryBlock_finish_allreduce(MPI_Request tb_request,
  leave. `slow`, the same on all ranks, says what becomes of those that fail tests:
  `FAMPI_SLOW_RETURN`, benched until they have passed enough tests in a row,
  `FAMPI_SLOW_PROBATION`, the same, and so are new processes at first, `FAMPI_SLOW_LEAVE`, benched
- for good, `FAMPI_SLOW_STAY`, nothing. A benched rank keeps its rank and takes part in
- all blocks; give it no work.
+ for good, `FAMPI_SLOW_STAY`, nothing. The observers of several nodes test each other, too: a
+ benched node takes its ranks along. A benched rank keeps its rank and takes part in all blocks;
+ give it no work.
 
  Observers begin with the first communicator in use that has all processes of `MPI_COMM_WORLD`.
 

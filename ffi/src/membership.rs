@@ -14,7 +14,8 @@ use fampi_core::{
     Rank, RankSet,
     membership::{
         Membership,
-        member::{Census, Member, ROW_WORDS, Slow},
+        levels::Levels,
+        member::{Census, Member, Slow},
     },
 };
 use mpi::ffi::{MPI_Comm, MPI_Group, MPI_Request};
@@ -47,8 +48,9 @@ pub struct FAMPI_Membership {
 /// leave. `slow`, the same on all ranks, says what becomes of those that fail tests:
 /// `FAMPI_SLOW_RETURN`, benched until they have passed enough tests in a row,
 /// `FAMPI_SLOW_PROBATION`, the same, and so are new processes at first, `FAMPI_SLOW_LEAVE`, benched
-/// for good, `FAMPI_SLOW_STAY`, nothing. A benched rank keeps its rank and takes part in
-/// all blocks; give it no work.
+/// for good, `FAMPI_SLOW_STAY`, nothing. The observers of several nodes test each other, too: a
+/// benched node takes its ranks along. A benched rank keeps its rank and takes part in all blocks;
+/// give it no work.
 ///
 /// Observers begin with the first communicator in use that has all processes of `MPI_COMM_WORLD`.
 ///
@@ -77,7 +79,7 @@ pub unsafe extern "C" fn FAMPI_Membership_start(
         let state = state.as_mut().ok_or(FAMPI_ERR_COMM)?;
         let known = state.known(comm).ok_or(FAMPI_ERR_COMM)?;
         let (me, ranks) = state.guest.place(known);
-        let member = Member::new(me, ranks, slow, state.guest.tested());
+        let member = Member::new(me, ranks, slow, &state.guest);
         let made = Box::new(FAMPI_Membership { member, knows: false });
         // SAFETY: asked for null above, and the rest is our caller's promise.
         unsafe { put(membership, Box::into_raw(made)) }
@@ -101,9 +103,9 @@ pub unsafe extern "C" fn FAMPI_Membership_news(
     enter(|state| {
         // SAFETY: our caller's promise.
         let membership = unsafe { membership.as_mut() }.ok_or(FAMPI_ERR_ARG)?;
-        let tested = state.as_ref().and_then(|state| state.guest.tested());
+        let own = state.as_ref().map_or(0, |state| membership.member.news(&state.guest));
         // SAFETY: our caller's promise.
-        unsafe { put(news, membership.member.news(tested).cast_signed()) }
+        unsafe { put(news, own.cast_signed()) }
     })
 }
 
@@ -142,15 +144,15 @@ impl FAMPI_Membership {
         requests.iter_mut().for_each(calls::free_request);
         calls::free_request(&mut block);
         finished?;
-        let (view, benched) = counted?;
+        let (levels, benched) = counted?;
         let noted = enter(|state| {
             let state = state.as_mut().ok_or(FAMPI_ERR_COMM)?;
             let known = state.known(comm).ok_or(FAMPI_ERR_COMM)?;
-            state.guest.accept_census(known, benched.clone(), (self.member.view(), &view));
+            state.guest.accept_census(known, benched.clone(), (self.member.view(), levels.view()));
             Ok(())
         });
         done(noted)?;
-        self.member.accept(view);
+        self.member.accept(levels);
         self.knows = true;
         Ok(())
     }
@@ -161,32 +163,48 @@ impl FAMPI_Membership {
         &mut self,
         comm: MPI_Comm,
         requests: &mut Vec<MPI_Request>,
-    ) -> Result<(Membership, RankSet)> {
+    ) -> Result<(Levels, RankSet)> {
         let (me, ranks) = place_in(comm)?;
         let place = (me.cast_unsigned() as usize, ranks.cast_unsigned() as usize);
         let mut words = Vec::new();
         let begun = enter(|state| {
-            let tested = state.as_ref().and_then(|state| state.guest.tested());
-            words = Census::words(&mut self.member, self.knows, tested, place);
+            let state = state.as_ref().ok_or(FAMPI_ERR_COMM)?;
+            words = Census::words(&mut self.member, self.knows, &state.guest, place);
             Ok(())
         });
         done(begun)?;
-        let own = words[place.0 * ROW_WORDS..][..ROW_WORDS].to_vec();
-        requests.push(calls::gather(comm, &own, &mut words)?);
-        requests.last_mut().map_or(Ok(()), |it| calls::wait(it, FAMPI_TIMEOUT_NEVER))?;
-        let census = Census::of_words(&words);
+        gather(comm, &mut words, place, requests)?;
+        let mut census = Census::of_words(&words);
+        if census.more() > 0 {
+            let mut words = census.more_words(&self.member, place);
+            gather(comm, &mut words, place, requests)?;
+            census.add(words);
+        }
         if let Some(speaker) = census.speaker() {
-            let mut view = self.member.view().to_words();
-            requests.push(calls::spread(comm, speaker as c_int, &mut view)?);
+            let mut words = census.group_words(&self.member);
+            requests.push(calls::spread(comm, speaker as c_int, &mut words)?);
             requests.last_mut().map_or(Ok(()), |it| calls::wait(it, FAMPI_TIMEOUT_NEVER))?;
-            if !self.knows {
-                self.member.learn(Membership::of_words(&view).ok_or(FAMPI_ERR_INTERNAL)?);
+            if !self.knows && !Census::teach(&mut self.member, &words) {
+                return Err(FAMPI_ERR_INTERNAL);
             }
         }
-        let view = census.next(&mut self.member);
-        let benched = census.benched(&view);
-        Ok((view, benched))
+        let levels = census.next(&mut self.member);
+        let benched = census.benched(levels.view());
+        Ok((levels, benched))
     }
+}
+
+/// Waits for the words of all ranks, of which each has its own at its place.
+fn gather(
+    comm: MPI_Comm,
+    words: &mut [u64],
+    (rank, ranks): (usize, usize),
+    requests: &mut Vec<MPI_Request>,
+) -> Result<()> {
+    let each = words.len() / ranks;
+    let own = words[rank * each..][..each].to_vec();
+    requests.push(calls::gather(comm, &own, words)?);
+    requests.last_mut().map_or(Ok(()), |it| calls::wait(it, FAMPI_TIMEOUT_NEVER))
 }
 
 /// Whether a member, by its number, gets work: `flag` is 1, or 0 if it is benched, dead or unknown.

@@ -14,7 +14,7 @@ use crate::{
     seam::{
         buffer::{AnyBuffer, Buffer},
         entry::Entry,
-        platform::{Operation, Tested, Way},
+        platform::{Operation, Way},
     },
     timeout::Timeout,
 };
@@ -95,12 +95,12 @@ impl TryBlock {
         engine.comm(engine.block(self.key).comm).commit.reported_dead().clone()
     }
 
-    /// This rank, the number of ranks, the communicator, and what was counted of this process.
-    pub(super) fn place_and_tests(&self) -> ((usize, usize, CommKey), Option<Tested>) {
+    /// This rank, the number of ranks, and the communicator.
+    pub(super) fn place_in(&self) -> (usize, usize, CommKey) {
         let engine = self.engine().borrow();
         let key = engine.block(self.key).comm;
         let comm = engine.comm(key);
-        ((comm.me.index(), comm.members.len(), key), engine.tested())
+        (comm.me.index(), comm.members.len(), key)
     }
 
     /// Sends a buffer (`MPI_Isend`, MPI 4.1 §3.7.2). It comes back when the request is complete.

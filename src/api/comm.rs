@@ -12,7 +12,7 @@ use crate::{
     ids::CommId,
     rank::{Rank, RankSet},
     recovery::creation::{Creation, Kind},
-    seam::platform::Tested,
+    seam::platform::{Tested, Tests as _},
     timeout::Timeout,
 };
 

@@ -6,7 +6,9 @@ use crate::{
         CommKey,
         membership::{
             Membership,
+            levels::Levels,
             member::{Census, Member, Slow},
+            removal::Rule,
         },
     },
     error::Error,
@@ -21,6 +23,9 @@ use crate::{
 /// that rides on a commit. If all ranks together have news, they tell them each other in a
 /// *census*, and get the same group from it. Who is *benched* keeps its rank and takes part in all
 /// blocks; the application gives it no work. It comes back after ζ good tests in a row.
+///
+/// Observers of several nodes test each other, too: a node that others accuse takes its ranks along
+/// ([`Self::by`] is the rule), and comes back when more than half of the others saw it well.
 ///
 /// Members are the ranks of the launch ([`World::origin`]), which they stay when the world shrinks
 /// and when others take their places. Who is missing in a census is dead, so there is one after
@@ -77,7 +82,7 @@ pub struct Recommended {
 #[derive(Debug)]
 #[must_use = "`Recommended::accept` makes it the group"]
 pub struct Counted {
-    view: Membership,
+    levels: Levels,
     /// By the ranks of this communicator.
     benched: (CommKey, RankSet),
 }
@@ -89,14 +94,15 @@ impl World {
         let origins = &self.engine().borrow().job.roster.origins;
         let ranks = origins.iter().max().map_or(0, |most| most + 1);
         let me = Rank::new(origins[self.rank().index()]);
-        Recommended { member: Member::new(me, ranks, slow, self.tested()), knows: false }
+        let member = Member::new(me, ranks, slow, &*self.engine().borrow());
+        Recommended { member, knows: false }
     }
 }
 
 impl Counted {
     /// The group that it is if the block commits.
     pub fn view(&self) -> &Membership {
-        &self.view
+        self.levels.view()
     }
 }
 
@@ -114,10 +120,22 @@ impl Recommended {
         self.member.view()
     }
 
+    /// The same with this rule for nodes that accuse each other, which all ranks have to give; it
+    /// is [`Rule::Fewest`] otherwise.
+    #[must_use]
+    pub fn by(self, rule: Rule) -> Self {
+        Self { member: self.member.by(rule), ..self }
+    }
+
+    /// What the group is made of: who is benched for itself, and who with its node.
+    pub fn levels(&self) -> &Levels {
+        self.member.levels()
+    }
+
     /// What this rank has to tell: 0 while nothing is new. All ranks learn whether anything is by
     /// [`ReduceOp::Or`](crate::ReduceOp::Or) over it, with their next commit.
     pub fn news(&mut self, comm: &Comm) -> u32 {
-        self.member.news(comm.tested())
+        self.member.news(&*comm.engine().borrow())
     }
 
     /// Takes a census, with a commit of the step. All ranks of a run call it at the same places:
@@ -139,33 +157,43 @@ impl Recommended {
     ///
     /// Those of [`TryBlock::iallgather`] and of waiting; finish the block all the same.
     pub fn census(&mut self, block: &mut TryBlock) -> Result<Counted, Error> {
-        let ((me, ranks, key), tested) = block.place_and_tests();
-        let words = Census::words(&mut self.member, self.knows, tested, (me, ranks));
-        let all = block.iallgather(words)?;
-        block.wait_local(all, Timeout::Never)?;
-        let census = Census::of_words(&block.take(all)?);
+        let (me, ranks, key) = block.place_in();
+        let tests = block.engine().clone();
+        let words = Census::words(&mut self.member, self.knows, &*tests.borrow(), (me, ranks));
+        let mut census = Census::of_words(&gather(block, words)?);
+        if census.more() > 0 {
+            let words = census.more_words(&self.member, (me, ranks));
+            census.add(gather(block, words)?);
+        }
         if let Some(speaker) = census.speaker() {
-            let told = block.ibcast(self.view().to_words(), Rank::from(speaker))?;
+            let told = block.ibcast(census.group_words(&self.member), Rank::from(speaker))?;
             block.wait_local(told, Timeout::Never)?;
             let words = block.take(told)?;
-            if let Some(view) = Membership::of_words(&words).filter(|_| !self.knows) {
-                self.member.learn(view);
+            if !self.knows {
+                Census::teach(&mut self.member, &words);
             }
         }
-        let view = census.next(&mut self.member);
-        let benched = (key, census.benched(&view));
-        Ok(Counted { view, benched })
+        let levels = census.next(&mut self.member);
+        let benched = (key, census.benched(levels.view()));
+        Ok(Counted { levels, benched })
     }
 
     /// Makes what a census came to the group, if its block is committed. A policy sees from now on
     /// who is benched ([`Situation::benched`](crate::policy::Situation::benched)).
     pub fn accept(&mut self, counted: Counted, finished: &Finished) {
         if finished.is_committed() {
-            let (key, benched) = counted.benched;
+            let (key, benched) = counted.benched.clone();
             let mut engine = finished.engine.borrow_mut();
-            engine.accept_census(key, benched, (self.member.view(), &counted.view));
-            self.member.accept(counted.view);
+            engine.accept_census(key, benched, (self.member.view(), counted.view()));
+            self.member.accept(counted.levels);
             self.knows = true;
         }
     }
+}
+
+/// Waits for the words of all ranks.
+fn gather(block: &mut TryBlock, words: Vec<u64>) -> Result<Vec<u64>, Error> {
+    let all = block.iallgather(words)?;
+    block.wait_local(all, Timeout::Never)?;
+    block.take(all)
 }

@@ -75,7 +75,7 @@ use crate::{
     rank::{Rank, RankSet},
     seam::{
         entry::{self, Entry},
-        platform::{DataId, Outgoing, Platform, Tested, UniverseId, Unneeded},
+        platform::{DataId, Opinion, Outgoing, Platform, Tested, Tests, UniverseId, Unneeded},
         trace,
     },
     timeout::Timeout,
@@ -261,15 +261,6 @@ impl Engine {
     /// Does without the observer of this node, as if it had none, or with it again.
     pub(crate) fn set_observed(&mut self, observed: bool) {
         self.metrics.pulse = self.platform.observe(observed);
-    }
-
-    /// What the observer of this node has counted of this process, if it tests anybody.
-    pub(crate) fn tested(&self) -> Option<Tested> {
-        let tested = self.platform.tested()?;
-        if let Some(entry) = self.metrics.count_stalls(tested.stalls) {
-            self.tell(&entry);
-        }
-        Some(tested)
     }
 
     /// A census on a communicator has committed: these of its ranks are benched now, and the group
@@ -473,5 +464,19 @@ impl Outlet for Out<'_> {
     #[inline]
     fn command(&mut self, command: Command) {
         self.queue.push_back(command);
+    }
+}
+
+impl Tests for Engine {
+    fn tested(&self) -> Option<Tested> {
+        let tested = self.platform.tested()?;
+        if let Some(entry) = self.metrics.count_stalls(tested.stalls) {
+            self.tell(&entry);
+        }
+        Some(tested)
+    }
+
+    fn of_node(&self, node: u32) -> Opinion {
+        self.platform.tested_node(node)
     }
 }

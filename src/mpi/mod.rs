@@ -75,7 +75,11 @@ pub use self::{
 use crate::{
     error::Error,
     fault::{Cause, FaultCode},
-    protocol::{agreement::FIRST_SHARED_CONTEXT, fused::Values, membership::evidence::Tested},
+    protocol::{
+        agreement::FIRST_SHARED_CONTEXT,
+        fused::Values,
+        membership::evidence::{Opinion, Tested},
+    },
     rank::{Rank, RankSet},
     seam::{
         buffer::{AnyBuffer, Buffer},
@@ -153,6 +157,10 @@ impl Platform for MpiPlatform {
 
     fn tested(&self) -> Option<Tested> {
         observer::tested()
+    }
+
+    fn tested_node(&self, node: u32) -> Opinion {
+        observer::tested_node(node)
     }
 
     fn nodes(&self, universe: UniverseId) -> Vec<u32> {

@@ -33,7 +33,7 @@ use super::{
     record::Record,
 };
 pub use crate::ids::{DataId, UniverseId};
-pub use crate::protocol::membership::evidence::Tested;
+pub use crate::protocol::membership::evidence::{Opinion, Tested, Tests};
 use crate::{
     error::Error,
     fault::{Cause, FaultCode},
@@ -246,7 +246,7 @@ pub enum Idle {
 ///
 /// | about | methods |
 /// |---|---|
-/// | this process | `setup`, `now`, `observe`, `tested`, `finalize`, `quit` |
+/// | this process | `setup`, `now`, `observe`, `tested`, `tested_node`, `finalize`, `quit` |
 /// | control messages | `send`, `poll`, `values`, `idle`, `nodes` |
 /// | deaths | `who_told`, `cause` |
 /// | operations | `post`, `start`, `test`, `look`, `settle`, `cancel`, `abandon` |
@@ -270,6 +270,11 @@ pub trait Platform: Any {
     /// What the observer of this node has counted of this process, if it tests anybody.
     fn tested(&self) -> Option<Tested> {
         None
+    }
+
+    /// What that observer has counted of the one of another node.
+    fn tested_node(&self, _node: u32) -> Opinion {
+        Opinion::default()
     }
 
     /// Ends this process's part in the world, in order; nothing may be called afterwards. True:

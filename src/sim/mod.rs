@@ -61,7 +61,10 @@ pub use world::Counters;
 
 use crate::{
     fault::Cause,
-    protocol::{exchange::Shape, membership::evidence::Tested},
+    protocol::{
+        exchange::Shape,
+        membership::evidence::{Opinion, Tested},
+    },
 };
 use baton::{FAILED, Shared};
 use world::{Pid, Time, World};
@@ -100,6 +103,10 @@ impl Crash {
 /// number of the process, and the moment; counts of failures never fall.
 pub type Tests = fn(u64, u32, Duration) -> Tested;
 
+/// What the observer of a node has counted of that of another by a moment of virtual time, given
+/// the seed, the numbers of the two nodes, and the moment; counts of failures never fall.
+pub type NodeTests = fn(u64, (u32, u32), Duration) -> Opinion;
+
 /// How a process has died, as an observer can say at a moment of virtual time, given the seed, the
 /// number of the observer, that of the dead process, and the moment; `None` while it may still come
 /// to know.
@@ -120,11 +127,30 @@ pub struct Simulation {
     nodes: Vec<u32>,
     patience: u32,
     tests: Option<Tests>,
+    node_tests: Option<NodeTests>,
     causes: Option<Causes>,
     crashes: Vec<Crash>,
     calm_from: Time,
     time_limit: Time,
     trace: bool,
+}
+
+impl Simulation {
+    fn node_of(&self, process: usize) -> u32 {
+        let nodes = &self.nodes;
+        if nodes.is_empty() { 0 } else { nodes[process % nodes.len()] }
+    }
+
+    fn tested(&self, process: usize, now: Duration) -> Option<Tested> {
+        let tested = self.tests?(self.seed, process as u32, now);
+        let nodes = self.nodes.iter().max().map_or(1, |most| most + 1);
+        Some(Tested { node: (self.node_of(process), nodes), ..tested })
+    }
+
+    fn tested_node(&self, process: usize, node: u32, now: Duration) -> Opinion {
+        let both = (self.node_of(process), node);
+        self.node_tests.map_or_else(Opinion::default, |tested| tested(self.seed, both, now))
+    }
 }
 
 impl Simulation {
@@ -144,6 +170,7 @@ impl Simulation {
             nodes: Vec::new(),
             patience: 32,
             tests: None,
+            node_tests: None,
             causes: None,
             crashes: Vec::new(),
             calm_from: Time::MAX,
@@ -228,6 +255,14 @@ impl Simulation {
     #[must_use]
     pub fn tests(mut self, tests: Tests) -> Self {
         self.tests = Some(tests);
+        self
+    }
+
+    /// Observers test each other, too, and this is what they find. The nodes are those of
+    /// [`Self::nodes`], numbered from 0 without gaps.
+    #[must_use]
+    pub fn node_tests(mut self, tests: NodeTests) -> Self {
+        self.node_tests = Some(tests);
         self
     }
 

@@ -17,7 +17,10 @@ use super::{
 use crate::{
     error::Error,
     fault::{Cause, FaultCode},
-    protocol::{agreement::FIRST_SHARED_CONTEXT, membership::evidence::Tested},
+    protocol::{
+        agreement::FIRST_SHARED_CONTEXT,
+        membership::evidence::{Opinion, Tested},
+    },
     rank::{Rank, RankSet},
     seam::{
         buffer::{AnyBuffer, Buffer},
@@ -265,7 +268,13 @@ impl Platform for SimPlatform {
     fn tested(&self) -> Option<Tested> {
         let world = self.enter(false)?;
         let now = Duration::from_nanos(world.processes[self.me].local);
-        world.settings.tests.map(|tested| tested(world.settings.seed, self.me as u32, now))
+        world.settings.tested(self.me, now)
+    }
+
+    fn tested_node(&self, node: u32) -> Opinion {
+        let Some(world) = self.enter(false) else { return Opinion::default() };
+        let now = Duration::from_nanos(world.processes[self.me].local);
+        world.settings.tested_node(self.me, node, now)
     }
 
     fn cause(&mut self, universe: UniverseId, dead: Rank) -> Option<Cause> {

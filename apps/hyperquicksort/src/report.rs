@@ -3,7 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use fampi::{Rank, membership::Membership};
+use fampi::{
+    Rank,
+    membership::{Membership, levels::Levels},
+};
 
 use crate::files::Files;
 use crate::options::{Members, Options};
@@ -65,8 +68,8 @@ pub struct Sorted {
     pub times: Times,
     /// What happened, unless this was the plain program.
     pub events: Option<Events>,
-    /// Who worked in the end, unless this was the plain program.
-    pub group: Option<Membership>,
+    /// Who worked in the end, and on which nodes, unless this was the plain program.
+    pub group: Option<Levels>,
     /// The files with lists, which are to be removed once all ranks know that the sort has ended.
     pub files: Option<Files>,
 }
@@ -94,7 +97,7 @@ pub struct Report<'a> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { options, sorted } = self;
-        let Sorted { ranks, summary, times, events, .. } = sorted;
+        let Sorted { ranks, summary, times, events, group, .. } = sorted;
         let Times { total, local, exchange, merge, commits, store } = times;
         let repeat = f64::from(options.repeat);
         let seconds = |time: &Duration| time.as_secs_f64() / repeat;
@@ -122,6 +125,13 @@ impl fmt::Display for Report<'_> {
             let Events { epoch, benched, back, .. } = events;
             writeln!(f, "benched: {benched}, back: {back}, epoch: {epoch}")?;
         }
+        if let Some(group) = group.as_ref().filter(|_| options.membership == Members::Tests) {
+            writeln!(f, "working at the end: {}", group.view().members().count())?;
+            let nodes = times_benched(group);
+            if nodes.len() > 1 {
+                writeln!(f, "nodes benched: {}", nodes.join(", "))?;
+            }
+        }
         let value = |at: usize| {
             summary.values.map_or_else(|| "none".to_owned(), |values| values[at].to_string())
         };
@@ -139,4 +149,10 @@ impl fmt::Display for Report<'_> {
             summary.digest,
         )
     }
+}
+
+/// How often each node was benched, by its number.
+fn times_benched(group: &Levels) -> Vec<String> {
+    let nodes = group.nodes();
+    (0..nodes.size()).map(|node| nodes.counter(node.into()).div_ceil(2).to_string()).collect()
 }

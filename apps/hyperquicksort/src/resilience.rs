@@ -134,7 +134,7 @@ pub fn sort<K: Key>(
     let result = match (ended, end) {
         (Ok(Ended::Done(comm)), Some(summary)) => {
             let first = comm.rank() == Rank::new(0);
-            let (events, group) = (Some(events), Some(group.view().clone()));
+            let (events, group) = (Some(events), Some(group.levels().clone()));
             Ok(Sorted { ranks, first, summary, times, events, group, files })
         }
         (Ok(Ended::Done(_)), None) => unreachable!("the last step is the one that has an end"),

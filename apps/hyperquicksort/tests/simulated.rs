@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fampi::membership::Membership;
 use fampi::membership::evidence::{Opinion, Tested};
+use fampi::membership::levels::Levels;
 use fampi::sim::{Crash, Draw, Ending, Report, Simulation, compute, crash};
 use harness::simulated::{agreed, most_effects, number, reproduce};
 use hyperquicksort::options::{Options, Request};
@@ -30,7 +30,7 @@ const STORES: [&str; 3] = ["lineage", "copies", "files"];
 struct Seen {
     digest: String,
     events: Option<Events>,
-    group: Option<Membership>,
+    group: Option<Levels>,
 }
 
 type Sorted = Result<Seen, SortError>;
@@ -41,6 +41,8 @@ struct Case {
     seed: u64,
     ranks: u32,
     spares: u32,
+    /// Of the processes; all share one if there are none.
+    nodes: Vec<u32>,
     words: Vec<String>,
     crashes: Vec<Crash>,
 }
@@ -49,7 +51,7 @@ impl Case {
     /// A run without deaths but those of its words.
     fn calm(ranks: u32, words: &str) -> Self {
         let words = words.split_whitespace().map(str::to_owned).collect();
-        Self { seed: 0, ranks, spares: 0, words, crashes: Vec::new() }
+        Self { seed: 0, ranks, spares: 0, nodes: Vec::new(), words, crashes: Vec::new() }
     }
 
     fn drawn_from(seed: u64) -> Self {
@@ -95,6 +97,9 @@ impl Case {
         let probation = if seed.is_multiple_of(3) { "off" } else { "on" };
         let words = format!("membership=tests rejoin={rejoin} probation={probation}");
         case.words.extend(words.split(' ').map(str::to_owned));
+        // Of two ranks each, of one and two, or all on one.
+        let nodes: [&[u32]; 3] = [&[0, 0, 1, 1, 2, 2], &[0, 1, 2, 2], &[]];
+        case.nodes = nodes[seed as usize % 5 % 3].to_vec();
         case
     }
 
@@ -105,9 +110,18 @@ impl Case {
 
 /// What tests every 20 µs find, where a third of the processes fail one in six of them.
 fn found_slow(seed: u64, process: u32, now: Duration) -> Tested {
+    Tested::of(found(seed, (process, process), now), 3)
+}
+
+/// What observers find of each other, which differs by the tester.
+fn found_slow_nodes(seed: u64, (tester, target): (u32, u32), now: Duration) -> Opinion {
+    found(seed, (100 + 8 * tester + target, 100 + target), now)
+}
+
+fn found(seed: u64, (opinion, target): (u32, u32), now: Duration) -> Opinion {
     let fails = |test: u64| {
-        let mut draw = Draw(seed ^ u64::from(process) << 32 ^ test << 40);
-        Draw(seed ^ u64::from(process)).below(3) == 0 && draw.below(6) == 0
+        let mut draw = Draw(seed ^ u64::from(opinion) << 32 ^ test << 40);
+        Draw(seed ^ u64::from(target)).below(3) == 0 && draw.below(6) == 0
     };
     let mut opinion = Opinion::default();
     for test in 0..now.as_micros() as u64 / 20 {
@@ -118,7 +132,7 @@ fn found_slow(seed: u64, process: u32, now: Duration) -> Tested {
             Opinion { fails: failed, streak: streak + 1 }
         };
     }
-    Tested::of(opinion, 3)
+    opinion
 }
 
 /// How many effects the busiest process has in a run without deaths.
@@ -143,6 +157,7 @@ fn run(case: &Case, trace: bool) -> Report<Sorted> {
     let Ok(Request::Run(options)) = Options::parse(words) else { panic!("these are options") };
     let simulation = Simulation::new(case.ranks).seed(case.seed).spares(case.spares).trace(trace);
     let simulation = simulation.crashes(case.crashes.iter().copied()).tests(found_slow);
+    let simulation = simulation.nodes(case.nodes.iter().copied()).node_tests(found_slow_nodes);
     let report = simulation.run_world(move |world| {
         let hooks = Hooks { die: &|_| crash(), pause: &compute, watch: &mut |_| {} };
         let (world, result) = resilience::sort::<i32>(world, &options, hooks);
@@ -220,7 +235,7 @@ fn seeds_of_deaths_anywhere_change_no_digest() {
 #[test]
 fn seeds_of_slow_ranks_and_of_deaths_leave_one_group_and_the_digest() {
     let seeds = number("FAMPI_SEEDS").unwrap_or(SEEDS / 3);
-    let (mut benched, mut back, mut deaths) = (0, 0, 0);
+    let (mut benched, mut back, mut deaths, mut turns) = (0, 0, 0, 0);
     for seed in 0..seeds {
         let case = Case::tested(seed);
         let report = run(&case, false);
@@ -228,10 +243,15 @@ fn seeds_of_slow_ranks_and_of_deaths_leave_one_group_and_the_digest() {
             panic!("{wrong}\n{case:?}\n{}", reproduce("hyperquicksort", seed))
         });
         let events = report.results().find_map(|it| it.as_ref().ok()?.events);
+        let group = report.results().find_map(|it| it.as_ref().ok()?.group.as_ref());
+        turns += group.map_or(0, |group| u64::from(group.nodes().epoch()));
         benched += events.map_or(0, |events| events.benched);
         back += events.map_or(0, |events| events.back);
     }
-    println!("{benched} benched, {back} back and {deaths} deaths in {seeds} runs");
+    println!(
+        "{benched} benched, {back} back and {deaths} deaths in {seeds} runs, {turns} of nodes"
+    );
+    assert!(turns >= seeds / 2, "nodes were benched or came back {turns} times");
     assert!(benched >= seeds / 2 && back >= seeds / 10 && deaths >= seeds / 2, "{benched} {back}");
 }
 

@@ -8,9 +8,19 @@ use crate::{
     engine::membership::Membership,
     error::Error,
     rank::{Rank, RankSet},
-    seam::platform::Tested,
+    seam::platform::{Opinion, Tested, Tests},
     timeout::Timeout,
 };
+
+impl Tests for Guest {
+    fn tested(&self) -> Option<Tested> {
+        self.engine.tested()
+    }
+
+    fn of_node(&self, node: u32) -> Opinion {
+        self.engine.of_node(node)
+    }
+}
 
 impl Guest {
     /// Starts an agreement; all living ranks do so, in one order with their blocks. It is released
@@ -50,11 +60,6 @@ impl Guest {
     /// Those that are acknowledged.
     pub fn acknowledged(&self, comm: GuestComm) -> Vec<Rank> {
         self.engine.comm(comm.0).acknowledged.ranks().iter().collect()
-    }
-
-    /// What the observer of this node has counted of this process, if it tests anybody.
-    pub fn tested(&self) -> Option<Tested> {
-        self.engine.tested()
     }
 
     /// The ranks that the last census on a communicator has benched.

@@ -15,7 +15,7 @@ use std::{
 
 use fampi_detector::{
     client::{self, Assembly, Client, Counts, Memory, News, Own, Peer, program},
-    protocol::{self, pulse as read},
+    protocol::{self, diagnosis::clusters::MOST_WITH_ALL, pulse as read},
 };
 
 use crate::{
@@ -32,7 +32,10 @@ use crate::{
             unreported_exit,
         },
     },
-    protocol::membership::evidence::{Opinion, Tested},
+    protocol::membership::{
+        evidence::{Opinion, Tested},
+        levels,
+    },
     seam::pulse::{self as written, Pulse},
 };
 
@@ -44,6 +47,9 @@ const _: () = {
     assert!(NOT_BEGUN == read::NOT_BEGUN && AT_WORK == read::AT_WORK);
     assert!(AT_REST == read::AT_REST && LEFT == read::LEFT);
 };
+
+/// The group knows of how many nodes all are tested by all.
+const _: () = assert!(levels::MOST_WITH_ALL == MOST_WITH_ALL);
 
 thread_local! {
     /// What this process has of its observer; the thread that calls MPI alone may tell it anything.
@@ -190,9 +196,15 @@ pub(in crate::mpi) fn observe(observed: bool) -> Option<Pulse> {
 
 /// What the observer has counted of this process, if it tests anybody.
 pub(in crate::mpi) fn tested() -> Option<Tested> {
-    let Counts { opinion, zeta, stalls } = CLIENT.with(Client::counts)?;
+    let Counts { opinion, zeta, node, stalls } = CLIENT.with(Client::counts)?;
     let opinion = Opinion { fails: opinion.fails, streak: opinion.streak };
-    Some(Tested { opinion, zeta, stalls })
+    Some(Tested { opinion, zeta, node, stalls })
+}
+
+/// What the observer has counted of the one of another node.
+pub(in crate::mpi) fn tested_node(node: u32) -> Opinion {
+    let opinion = CLIENT.with(|it| it.opinion_of(node)).unwrap_or_default();
+    Opinion { fails: opinion.fails, streak: opinion.streak }
 }
 
 /// From now on the end of other processes is no news, and this one need not make progress.

@@ -29,14 +29,36 @@ pub struct Tested {
     pub opinion: Opinion,
     /// ζ, as the user set it for the whole job.
     pub zeta: u32,
+    /// The number of this node among those that have observers, and how many these are.
+    pub node: (u32, u32),
     /// Intervals in which the observer itself was kept from testing.
     pub stalls: u64,
 }
 
 impl Tested {
-    /// By an observer that was never kept from testing.
+    /// By the only observer, which was never kept from testing.
     pub const fn of(opinion: Opinion, zeta: u32) -> Self {
-        Self { opinion, zeta, stalls: 0 }
+        Self { opinion, zeta, node: (0, 1), stalls: 0 }
+    }
+}
+
+/// What a process can ask its observer.
+pub trait Tests {
+    /// What it has counted of this process, if it tests anybody.
+    fn tested(&self) -> Option<Tested>;
+
+    /// What it has counted of the observer of another node.
+    fn of_node(&self, node: u32) -> Opinion;
+}
+
+/// An observer that tests no other.
+impl Tests for Option<Tested> {
+    fn tested(&self) -> Option<Tested> {
+        *self
+    }
+
+    fn of_node(&self, _: u32) -> Opinion {
+        Opinion::default()
     }
 }
 
@@ -112,8 +134,9 @@ impl Evidence {
             let finding = if group.is_member(target) {
                 baseline.accuses(now, terms).then_some(Finding::Accused)
             } else {
-                let streak = baseline.streak(now);
-                (group.is_benched(target) && streak > 0).then_some(Finding::Passed(streak))
+                // Perhaps none in a row: then it says that it tests the target.
+                let tests = group.is_benched(target) && now != baseline.since;
+                tests.then(|| Finding::Passed(baseline.streak(now)))
             };
             let finding = finding.filter(|_| hears)?;
             Some(Report { tester: self.tester, target, finding })

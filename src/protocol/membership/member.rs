@@ -1,28 +1,27 @@
 //! What one rank knows of the group and of itself: what it tells the others in a census, and the
 //! group that it makes of what all have told.
 //!
-//! The observer of each node tests its ranks, so each rank brings what was counted of itself, and
-//! no opinion of others ([`Rule::Own`]). Members are numbered by their ranks at the start, which
-//! they keep when communicators shrink.
+//! The observer of each node tests its ranks, so each rank brings what was counted of itself
+//! ([`Rule::Own`]). Observers test each other, too: for that of a node speaks its lowest living
+//! rank, of those that have accepted a census if some have. Members are numbered by their ranks at
+//! the start, which they keep when communicators shrink, nodes by their numbers among those that
+//! have observers ([`levels`](super::levels)).
 //!
 //! **Guarantees** that ranks which have accepted the same censuses hold the same group.
 
 use alloc::{vec, vec::Vec};
+use core::cmp::Reverse;
 
 use super::{
     Finding, Membership, Report, Terms,
-    evidence::{ACCUSATION, Evidence, Opinion, Tested},
+    evidence::{ACCUSATION, Evidence, Opinion, Tested, Tests},
+    levels::{Brought, Levels},
     removal::Rule,
 };
-use crate::rank::{Rank, RankSet};
-
-/// What one rank tells all others: what its observer has found, and ζ, if it tests anybody.
-pub type Told = [u64; 2];
-
-const NOTHING: u64 = 0;
-const ACCUSED: u64 = 1;
-/// Added to a number of tests passed in a row.
-const PASSED: u64 = 2;
+use crate::{
+    protocol::planted::planted,
+    rank::{Rank, RankSet},
+};
 
 /// What becomes of living ranks that fail tests; the same on all ranks.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -37,26 +36,54 @@ pub enum Slow {
     Probation,
 }
 
+/// What one tester has to report.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Voice {
+    tester: Rank,
+    evidence: Evidence,
+    /// What was counted of each target at the last look.
+    seen: Vec<Opinion>,
+}
+
 /// The group as one rank knows it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Member {
     me: Rank,
     slow: Slow,
-    zeta: u32,
-    view: Membership,
-    evidence: Evidence,
-    /// What was counted of this rank when it told the others.
-    seen: Vec<Opinion>,
+    /// Of nodes.
+    terms: Terms,
+    levels: Levels,
+    /// What was counted of this rank, among opinions of all, of which no other is known here.
+    own: Voice,
+    /// What the observer of this node has counted of others.
+    others: Option<Voice>,
+    /// What this rank has to say of nodes in a census, if it speaks for its own.
+    of_nodes: Vec<u64>,
+}
+
+impl Voice {
+    /// What was before is held against nobody.
+    fn start(tester: Rank, seen: Vec<Opinion>) -> Self {
+        Self { tester, evidence: Evidence::start(tester, &seen), seen }
+    }
 }
 
 impl Member {
-    /// One of so many ranks, which are all members; so much was counted of it before.
-    pub fn new(me: Rank, ranks: u32, slow: Slow, tested: Option<Tested>) -> Self {
-        let zeta = tested.map_or(Terms::default().zeta, |tested| tested.zeta);
-        let mut seen = vec![Opinion::default(); ranks as usize];
-        see(&mut seen, me, tested);
-        let evidence = Evidence::start(me, &seen);
-        Self { me, slow, zeta, view: Membership::of_all(ranks), evidence, seen }
+    /// One of so many ranks, which are all members; what was counted before counts for nothing.
+    pub fn new(me: Rank, ranks: u32, slow: Slow, tests: &impl Tests) -> Self {
+        let own = Voice::start(me, vec![Opinion::default(); ranks as usize]);
+        let (terms, levels, of_nodes) = (Terms::default(), Levels::of_all(ranks), Vec::new());
+        let mut member = Self { me, slow, terms, levels, own, others: None, of_nodes };
+        member.look(tests);
+        member.own = Voice::start(me, member.own.seen);
+        member
+    }
+
+    /// With this rule for nodes that accuse each other, the same on all ranks.
+    #[must_use]
+    pub fn by(mut self, rule: Rule) -> Self {
+        self.terms.rule = rule;
+        self
     }
 
     /// The number of this member.
@@ -66,93 +93,169 @@ impl Member {
 
     /// The group as all ranks know it.
     pub fn view(&self) -> &Membership {
-        &self.view
+        self.levels.view()
     }
 
-    /// Takes over the group that others know, as a rank that begins.
-    pub fn learn(&mut self, view: Membership) {
-        self.view = view;
+    /// What the group is made of.
+    pub fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    /// Looks at what was counted, if anybody is tested and that matters.
+    fn look(&mut self, tests: &impl Tests) -> Option<Tested> {
+        let tested = tests.tested().filter(|_| self.slow != Slow::Stay)?;
+        self.terms.zeta = tested.zeta;
+        if let Some(own) = self.own.seen.get_mut(self.me.index()) {
+            *own = tested.opinion;
+        }
+        let (node, nodes) = tested.node;
+        self.levels.meet(self.me, tested.node);
+        let seen = |node| tests.of_node(node);
+        match &mut self.others {
+            Some(voice)
+                if voice.tester == Rank::new(node) && voice.seen.len() == nodes as usize =>
+            {
+                (0..nodes).zip(&mut voice.seen).for_each(|(node, place)| *place = seen(node));
+            }
+            others => *others = Some(Voice::start(Rank::new(node), (0..nodes).map(seen).collect())),
+        }
+        Some(tested)
+    }
+
+    /// The opinions of the observer of this node on others, if they count.
+    fn heard(&self) -> Option<&Voice> {
+        let others = self.others.as_ref();
+        others.filter(|it| self.levels.hears(it.tester.number()) || planted!(HearTheIdle))
     }
 
     /// The word that rides on a commit: 0 while nothing is new.
-    pub fn news(&mut self, tested: Option<Tested>) -> u32 {
-        let counts = tested.filter(|_| self.slow != Slow::Stay);
-        let Some(Tested { zeta, .. }) = counts else { return 0 };
-        self.zeta = zeta;
-        see(&mut self.seen, self.me, tested);
-        let word = self.evidence.news(&self.view, self.terms(), &self.seen);
+    pub fn news(&mut self, tests: &impl Tests) -> u32 {
+        if self.look(tests).is_none() {
+            return 0;
+        }
+        let own = self.own.evidence.news(self.levels.ranks(), self.own_terms(), &self.own.seen);
+        let of_nodes = self.heard().map_or(0, |others| {
+            others.evidence.news(self.levels.nodes(), self.terms, &others.seen)
+        });
+        let word = own | of_nodes;
         if self.slow == Slow::Leave { word & ACCUSATION } else { word }
     }
 
-    /// What this rank tells all others.
-    pub fn tell(&mut self, tested: Option<Tested>) -> Told {
-        let counts = tested.filter(|_| self.slow != Slow::Stay);
-        let Some(Tested { zeta, .. }) = counts else { return [NOTHING, 0] };
-        see(&mut self.seen, self.me, tested);
-        let mut reports = self.evidence.reports(&self.view, self.terms(), &self.seen);
-        let word = match reports.next().map(|report| report.finding) {
-            None => NOTHING,
-            Some(Finding::Accused) => ACCUSED,
-            Some(Finding::Passed(_)) if self.slow == Slow::Leave => NOTHING,
-            Some(Finding::Passed(streak)) => PASSED + u64::from(streak),
-        };
-        [word, u64::from(zeta)]
+    /// A finding as a number, if it matters.
+    fn told(&self, finding: Finding) -> u64 {
+        match finding {
+            Finding::Accused => ACCUSED,
+            Finding::Passed(_) if self.slow == Slow::Leave => NOTHING,
+            Finding::Passed(streak) => PASSED + u64::from(streak),
+        }
     }
 
-    /// The group after all living ranks have told this, each with its number first; these have new
-    /// processes.
-    pub fn next(&mut self, told: &[(u32, Told)], replaced: &RankSet) -> Membership {
-        let zeta = told.iter().map(|(_, [_, zeta])| *zeta as u32).max();
-        self.zeta = zeta.filter(|zeta| *zeta > 0).unwrap_or(self.zeta);
-        let there: RankSet = told.iter().map(|(member, _)| Rank::new(*member)).collect();
-        let all: RankSet = (0..self.seen.len()).map(Rank::from).collect();
-        let report = |(member, [word, _]): &(u32, Told)| {
-            let finding = match *word {
-                NOTHING => return None,
-                ACCUSED => Finding::Accused,
-                passed => Finding::Passed((passed - PASSED) as u32),
-            };
-            let rank = Rank::new(*member);
-            Some(Report { tester: rank, target: rank, finding })
-        };
-        let reports: Vec<Report> = told.iter().filter_map(report).collect();
-        let own = |tester, target| tester == target;
-        let is_tested =
-            |it: Rank| told.iter().any(|(member, [_, zeta])| *member == it.number() && *zeta > 0);
-        let proves = |it| self.slow == Slow::Probation && is_tested(it);
-        let view = self.view.with_replaced(replaced, proves);
-        view.next(self.terms(), &reports, &all.difference(&there), own)
+    /// What this rank tells all others at first.
+    fn tell(&mut self, knows: bool, tests: &impl Tests) -> Row {
+        let mut row = Row { member: self.me.number(), knows, ..Row::default() };
+        row.nodes = self.levels.nodes().size();
+        self.of_nodes.clear();
+        let Some(tested) = self.look(tests) else { return row };
+        let Voice { evidence, seen, .. } = &self.own;
+        let mut reports = evidence.reports(self.levels.ranks(), self.own_terms(), seen);
+        row.finding = reports.next().map_or(NOTHING, |report| self.told(report.finding));
+        let others = self.heard().into_iter().flat_map(|others| {
+            others.evidence.reports(self.levels.nodes(), self.terms, &others.seen)
+        });
+        let word =
+            |it: Report| (self.told(it.finding), u64::from(it.target.number()) << TARGET_BIT);
+        let words = others.map(word).filter(|(finding, _)| *finding != NOTHING);
+        self.of_nodes = words.map(|(finding, target)| finding | target).collect();
+        row.zeta = tested.zeta;
+        row.node = Some(tested.node.0);
+        row.nodes = self.levels.nodes().size();
+        row.reports = self.of_nodes.len();
+        row
     }
 
     /// The block in which all told each other counts: this is the group now.
-    pub fn accept(&mut self, view: Membership) {
-        self.evidence.handle_census((&self.view, &view), self.terms(), &self.seen);
-        self.view = view;
+    pub fn accept(&mut self, levels: Levels) {
+        let terms = self.own_terms();
+        let Voice { evidence, seen, .. } = &mut self.own;
+        evidence.handle_census((self.levels.ranks(), levels.ranks()), terms, seen);
+        if let Some(Voice { tester, evidence, seen }) = &mut self.others {
+            let (node, nodes) = (tester.number(), (self.levels.nodes(), levels.nodes()));
+            if self.levels.hears(node) && levels.hears(node) {
+                evidence.handle_census(nodes, self.terms, seen);
+            } else if !planted!(AccuseAgain) {
+                // It saw the others in a bad moment of its own.
+                *evidence = Evidence::start(*tester, seen);
+            }
+        }
+        self.levels = levels;
     }
 
     /// Each rank is tested by its own observer alone, which is trusted.
-    fn terms(&self) -> Terms {
-        Terms { rule: Rule::Own, zeta: self.zeta }
-    }
-}
-
-/// Notes what was counted of this rank among opinions of all, of which no other is known here.
-fn see(seen: &mut [Opinion], me: Rank, tested: Option<Tested>) {
-    if let (Some(own), Some(tested)) = (seen.get_mut(me.index()), tested) {
-        *own = tested.opinion;
+    fn own_terms(&self) -> Terms {
+        Terms { rule: Rule::Own, ..self.terms }
     }
 }
 
 /// Words of a row of a census.
-pub const ROW_WORDS: usize = 4;
+pub const ROW_WORDS: usize = 7;
+
+const NOTHING: u64 = 0;
+const ACCUSED: u64 = 1;
+/// Added to a number of tests passed in a row.
+const PASSED: u64 = 2;
+/// Above a finding is the number of the node of which it is.
+const TARGET_BIT: u32 = 34;
 
 /// The first word of a row that no rank has told.
 const NOBODY: u64 = u64::MAX;
 
+/// What one rank tells all others at first.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+struct Row {
+    member: u32,
+    /// It has accepted a census before.
+    knows: bool,
+    /// What its observer has found of it.
+    finding: u64,
+    /// ζ, or 0 if nobody tests it.
+    zeta: u32,
+    /// Its node, if that has an observer.
+    node: Option<u32>,
+    /// How many nodes it knows.
+    nodes: u32,
+    /// How many reports on nodes it has.
+    reports: usize,
+}
+
+impl Row {
+    fn words(self) -> [u64; ROW_WORDS] {
+        let node = self.node.map_or(0, |node| u64::from(node) + 1);
+        let Self { member, knows, finding, zeta, nodes, reports, .. } = self;
+        [member.into(), knows.into(), finding, zeta.into(), node, nodes.into(), reports as u64]
+    }
+
+    fn of_words(words: &[u64; ROW_WORDS]) -> Option<Self> {
+        let [member, knows, finding, zeta, node, nodes, reports] = *words;
+        let node = node.checked_sub(1).map(|node| node as u32);
+        let (zeta, nodes, reports) = (zeta as u32, nodes as u32, reports as usize);
+        let (member, knows) = (member as u32, knows == 1);
+        let row = Self { member, knows, finding, zeta, node, nodes, reports };
+        (words[0] != NOBODY).then_some(row)
+    }
+
+    fn rank(&self) -> Rank {
+        Rank::new(self.member)
+    }
+}
+
 /// What all living ranks of a communicator have told each other, by rank: their numbers, whether
-/// they have accepted a census before, and what was counted of them.
+/// they have accepted a census before, and what was counted of them; and what those say of nodes
+/// who speak for one, if any does.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Census(Vec<[u64; ROW_WORDS]>);
+pub struct Census {
+    rows: Vec<Option<Row>>,
+    of_nodes: Vec<u64>,
+}
 
 impl Census {
     /// The words of so many ranks before anybody has told anything but this one: a member that has
@@ -160,176 +263,133 @@ impl Census {
     pub fn words(
         member: &mut Member,
         knows: bool,
-        tested: Option<Tested>,
+        tests: &impl Tests,
         (rank, ranks): (usize, usize),
     ) -> Vec<u64> {
-        let [word, zeta] = member.tell(tested);
         let mut rows = vec![[NOBODY; ROW_WORDS]; ranks];
-        rows[rank] = [u64::from(member.me.number()), u64::from(knows), word, zeta];
+        rows[rank] = member.tell(knows, tests).words();
         rows.concat()
     }
 
     /// The rows in these words.
     pub fn of_words(words: &[u64]) -> Self {
-        Self(words.as_chunks().0.to_vec())
+        let rows = words.as_chunks().0.iter().map(Row::of_words).collect();
+        Self { rows, of_nodes: Vec::new() }
     }
 
     /// What each rank has told.
-    fn told(&self) -> impl Iterator<Item = (usize, [u64; ROW_WORDS])> + '_ {
-        self.0.iter().copied().enumerate().filter(|(_, row)| row[0] != NOBODY)
+    fn told(&self) -> impl Iterator<Item = (usize, Row)> + '_ {
+        self.rows.iter().enumerate().filter_map(|(rank, row)| Some((rank, (*row)?)))
+    }
+
+    /// What those have told who speak for their nodes. Who begins among others who do not has
+    /// judged by a group that it did not know.
+    fn speakers(&self) -> impl Iterator<Item = (usize, Row)> + '_ {
+        let all_begin = self.told().all(|(_, row)| !row.knows);
+        self.told().filter(move |(rank, row)| {
+            let of_node = self.told().filter(|(_, it)| it.node == row.node);
+            let first = of_node.max_by_key(|(rank, it)| (it.knows, Reverse(*rank)));
+            let is_first = first.is_some_and(|(first, _)| first == *rank);
+            row.node.is_some() && is_first && (row.knows || all_begin)
+        })
+    }
+
+    /// So many words of each rank have to follow, the same on all ranks: what is said of nodes.
+    pub fn more(&self) -> usize {
+        self.speakers().map(|(_, row)| row.reports).max().unwrap_or(0)
+    }
+
+    /// These words of all ranks, before anybody has told any but this one.
+    pub fn more_words(&self, member: &Member, (rank, ranks): (usize, usize)) -> Vec<u64> {
+        let more = self.more();
+        let mut words = vec![NOTHING; more * ranks];
+        let own = words[rank * more..].iter_mut();
+        own.zip(&member.of_nodes).for_each(|(place, word)| *place = *word);
+        words
+    }
+
+    /// All ranks have told these words.
+    pub fn add(&mut self, words: Vec<u64>) {
+        self.of_nodes = words;
     }
 
     /// The rank that tells the group to those who begin, if some begin among others who do not.
     pub fn speaker(&self) -> Option<usize> {
-        let speaker = self.told().find(|(_, [_, knows, ..])| *knows == 1);
-        let begins = self.told().any(|(_, [_, knows, ..])| knows == 0);
+        let speaker = self.told().find(|(_, row)| row.knows);
+        let begins = self.told().any(|(_, row)| !row.knows);
         speaker.filter(|_| begins).map(|(rank, _)| rank)
     }
 
+    fn nodes(&self) -> u32 {
+        self.told().map(|(_, row)| row.nodes).max().unwrap_or(0)
+    }
+
+    /// The words by which that rank tells them; of others, as many.
+    pub fn group_words(&self, member: &Member) -> Vec<u64> {
+        member.levels.grown_to(self.nodes()).to_words()
+    }
+
+    /// A member that begins learns the group from these words. False if they are none.
+    pub fn teach(member: &mut Member, words: &[u64]) -> bool {
+        let ranks = member.own.seen.len();
+        let levels = Levels::of_words(words, ranks);
+        let known = levels.is_some();
+        if !planted!(TellNoNewcomer) {
+            member.levels = levels.unwrap_or_else(|| Levels::of_all(ranks as u32));
+        }
+        known
+    }
+
     /// The group after it, which this member knew before as all others did.
-    pub fn next(&self, member: &mut Member) -> Membership {
-        let told = self.told().map(|(_, row)| (row[0] as u32, [row[2], row[3]]));
-        let told: Vec<(u32, Told)> = told.collect();
+    pub fn next(&self, member: &mut Member) -> Levels {
+        let zeta = self.told().map(|(_, row)| row.zeta).max();
+        member.terms.zeta = zeta.filter(|zeta| *zeta > 0).unwrap_or(member.terms.zeta);
         let some_begin = self.speaker().is_some();
-        let begins = self.told().filter(|(_, row)| some_begin && row[1] == 0);
-        let replaced = begins.map(|(_, row)| Rank::new(row[0] as u32)).collect();
-        member.next(&told, &replaced)
+        let new = || self.told().filter(|(_, row)| some_begin && !row.knows);
+        let proves = |row: &Row| member.slow == Slow::Probation && row.zeta > 0;
+        let of_rank = |(_, row): (usize, Row)| {
+            let finding = finding_of(row.finding)?;
+            Some(Report { tester: row.rank(), target: row.rank(), finding })
+        };
+        let brought = Brought {
+            living: self.told().map(|(_, row)| (row.rank(), row.node)).collect(),
+            nodes: self.nodes(),
+            replaced: new().map(|(_, row)| row.rank()).collect(),
+            proving: new().filter(|(_, row)| proves(row)).map(|(_, row)| row.rank()).collect(),
+            of_ranks: self.told().filter_map(of_rank).collect(),
+            of_nodes: self.reports(),
+        };
+        member.levels.next(member.terms, &brought)
+    }
+
+    /// What is said of nodes.
+    fn reports(&self) -> Vec<Report> {
+        let more = self.more();
+        let of_speaker = |(rank, row): (usize, Row)| {
+            let words = self.of_nodes.get(rank * more..).unwrap_or_default();
+            words.iter().take(row.reports).filter_map(move |word| {
+                let target = Rank::new((word >> TARGET_BIT) as u32);
+                let finding = finding_of(word & ((1 << TARGET_BIT) - 1))?;
+                Some(Report { tester: Rank::new(row.node?), target, finding })
+            })
+        };
+        self.speakers().flat_map(of_speaker).collect()
     }
 
     /// The ranks of the communicator whose members are benched in this group.
     pub fn benched(&self, view: &Membership) -> RankSet {
-        let benched =
-            |(_, row): &(usize, [u64; ROW_WORDS])| view.is_benched(Rank::new(row[0] as u32));
-        self.told().filter(benched).map(|(rank, _)| Rank::from(rank)).collect()
+        let benched = self.told().filter(|(_, row)| view.is_benched(row.rank()));
+        benched.map(|(rank, _)| Rank::from(rank)).collect()
+    }
+}
+
+fn finding_of(number: u64) -> Option<Finding> {
+    match number {
+        NOTHING => None,
+        ACCUSED => Some(Finding::Accused),
+        passed => Some(Finding::Passed((passed - PASSED) as u32)),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{super::evidence::CANDIDATE, *};
-
-    const ZETA: u32 = 3;
-
-    #[allow(clippy::unnecessary_wraps, reason = "as the platform has it")]
-    fn tested(fails: u32, streak: u32) -> Option<Tested> {
-        Some(Tested::of(Opinion { fails, streak }, ZETA))
-    }
-
-    /// What all of four ranks have told, of which rank 2 is known to have counted this.
-    fn census(members: &mut [Member], of_rank_2: Option<Tested>) -> Vec<u32> {
-        let rows = members.iter_mut().enumerate().flat_map(|(rank, member)| {
-            let tested = if rank == 2 { of_rank_2 } else { tested(0, 9) };
-            let words = Census::words(member, true, tested, (rank, 4));
-            words[rank * ROW_WORDS..][..ROW_WORDS].to_vec()
-        });
-        let census = Census::of_words(&rows.collect::<Vec<u64>>());
-        for member in &mut *members {
-            let view = census.next(member);
-            member.accept(view);
-        }
-        assert!(members.iter().all(|member| member.view == members[0].view));
-        members[0].view.members().map(Rank::number).collect()
-    }
-
-    fn four(slow: Slow) -> Vec<Member> {
-        let member =
-            |rank: u32| Member::new(Rank::new(rank), 4, slow, tested(u32::from(rank == 2), 0));
-        (0..4).map(member).collect()
-    }
-
-    #[test]
-    fn who_fails_a_test_is_benched_and_comes_back_after_zeta_good_ones() {
-        let mut group = four(Slow::Return);
-        assert_eq!(group[2].news(tested(1, 0)), 0, "what was before counts against nobody");
-        assert!(group[2].news(tested(2, 0)) > 0);
-        assert_eq!(census(&mut group, tested(2, 0)), [0, 1, 3]);
-        assert_eq!(group[2].news(tested(2, ZETA - 1)), 0);
-        assert!(group[2].news(tested(2, ZETA)) > 0);
-        assert_eq!(census(&mut group, tested(2, ZETA)), [0, 1, 2, 3]);
-        assert_eq!(group[2].news(tested(2, ZETA + 1)), 0);
-    }
-
-    #[test]
-    fn who_may_not_come_back_does_not() {
-        let mut group = four(Slow::Leave);
-        assert_eq!(census(&mut group, tested(2, 0)), [0, 1, 3]);
-        assert_eq!(group[2].news(tested(2, 1000)), 0);
-        assert_eq!(census(&mut group, tested(2, 1000)), [0, 1, 3]);
-    }
-
-    #[test]
-    fn a_bad_moment_that_is_over_benches_nobody() {
-        for slow in [Slow::Return, Slow::Leave] {
-            let mut group = four(slow);
-            assert!(group[2].news(tested(2, ZETA - 1)) > 0);
-            assert_eq!(group[2].news(tested(2, ZETA)), 0);
-            assert_eq!(census(&mut group, tested(2, ZETA)), [0, 1, 2, 3]);
-        }
-    }
-
-    #[test]
-    fn a_dead_rank_is_none_of_the_benched_and_its_replacement_is_a_member() {
-        let mut member = Member::new(Rank::new(0), 3, Slow::Return, tested(0, 0));
-        let told = |members: &[u32]| -> Vec<(u32, Told)> {
-            members.iter().map(|member| (*member, [NOTHING, 3])).collect()
-        };
-        let view = member.next(&told(&[0, 1]), &RankSet::new());
-        member.accept(view);
-        assert!(!member.view.is_member(Rank::new(2)) && !member.view.is_benched(Rank::new(2)));
-        let view = member.next(&told(&[0, 1, 2]), &[Rank::new(2)].into_iter().collect());
-        member.accept(view);
-        assert!(member.view.is_member(Rank::new(2)));
-    }
-
-    #[test]
-    fn a_replacement_on_probation_is_benched_if_somebody_tests_it_until_it_has_passed() {
-        let of_2 = |word, zeta| [(0, [NOTHING, ZETA.into()]), (1, [NOTHING, 3]), (2, [word, zeta])];
-        let (replaced, nobody) = ([Rank::new(2)].into_iter().collect(), RankSet::new());
-        for (slow, zeta, works) in
-            [(Slow::Probation, 3, false), (Slow::Probation, 0, true), (Slow::Return, 3, true)]
-        {
-            let mut member = Member::new(Rank::new(0), 3, slow, tested(0, 0));
-            let view = member.next(&of_2(NOTHING, zeta), &replaced);
-            member.accept(view);
-            assert_eq!(member.view.is_member(Rank::new(2)), works, "{slow:?} {zeta}");
-            let view = member.next(&of_2(PASSED + 2, zeta), &nobody);
-            assert_eq!(view.is_member(Rank::new(2)), works, "two are not enough");
-            let view = member.next(&of_2(PASSED + 3, zeta), &nobody);
-            assert!(view.is_member(Rank::new(2)));
-        }
-        let mut new = Member::new(Rank::new(2), 3, Slow::Probation, tested(4, 90));
-        new.learn(Membership::of_all(3));
-        let view = new.next(&of_2(NOTHING, 3), &replaced);
-        assert_eq!(new.tell(tested(4, 90)), [NOTHING, 3]);
-        new.accept(view);
-        assert_eq!(new.news(tested(4, 92)), 0, "what was counted before does not count");
-        assert_eq!(new.news(tested(4, 93)), CANDIDATE);
-    }
-
-    #[test]
-    fn without_tests_nothing_is_ever_new() {
-        let mut member = Member::new(Rank::new(0), 2, Slow::Return, None);
-        assert_eq!((member.news(None), member.tell(None)), (0, [NOTHING, 0]));
-        let mut member = Member::new(Rank::new(0), 2, Slow::Stay, tested(0, 0));
-        assert_eq!((member.news(tested(1, 0)), member.tell(tested(1, 0))), (0, [NOTHING, 0]));
-    }
-
-    #[test]
-    fn who_begins_is_told_the_group_and_the_benched_are_named_by_their_ranks_now() {
-        // Rank 1 was member 1, and is dead; member 3 has a new process.
-        let rows =
-            [[0, 1, NOTHING, 3], [NOBODY; ROW_WORDS], [2, 1, ACCUSED, 3], [3, 0, NOTHING, 3]];
-        let census = Census::of_words(rows.as_flattened());
-        assert_eq!(census.speaker(), Some(0));
-        let view = census.next(&mut Member::new(Rank::new(0), 4, Slow::Return, tested(0, 0)));
-        assert_eq!(view.members().map(Rank::number).collect::<Vec<_>>(), [0, 3]);
-        assert_eq!(view.counter(Rank::new(3)), 2, "it was dead between");
-        assert_eq!(census.benched(&view), [Rank::new(2)].into_iter().collect());
-        // Shrunken to those who live, the benched one is rank 1.
-        let shrunken = Census::of_words([rows[0], rows[2], rows[3]].as_flattened());
-        assert_eq!(shrunken.next(&mut Member::new(Rank::new(0), 4, Slow::Return, None)), view);
-        assert_eq!(shrunken.benched(&view), [Rank::new(1)].into_iter().collect());
-        let all_begin = Census::of_words(&[0, 0, NOTHING, 3, 1, 0, NOTHING, 3]);
-        assert_eq!(all_begin.speaker(), None);
-    }
-}
+mod tests;

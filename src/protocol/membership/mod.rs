@@ -16,6 +16,7 @@
 //! |---|---|---|
 //! | [`removal`] | who goes when members accuse each other | Camargo 2018 §3.1 |
 //! | [`evidence`] | what one tester has to report, and reports once | Camargo 2018 §3.3 |
+//! | [`levels`] | a benched node takes its ranks along | Camargo 2018 §3.1, one process per host |
 //! | [`member`] | what a rank tells in a census, and makes of it | Camargo 2018 §3.1 |
 //!
 //! **Guarantees.** Equal reports make equal groups, in whatever order they come. Whoever goes is
@@ -35,6 +36,7 @@
 //! Reference: Camargo and Duarte 2018 §3.
 
 pub mod evidence;
+pub mod levels;
 pub mod member;
 pub mod removal;
 
@@ -115,6 +117,45 @@ impl Membership {
     /// True for who lives and gets no work.
     pub fn is_benched(&self, rank: Rank) -> bool {
         rank.index() < self.counters.len() && !self.is_member(rank) && !self.dead.contains(rank)
+    }
+
+    /// How many processes there are, dead or alive.
+    pub fn size(&self) -> u32 {
+        self.counters.len() as u32
+    }
+
+    fn is_dead(&self, rank: Rank) -> bool {
+        self.dead.contains(rank)
+    }
+
+    /// With so many processes at least: the new ones are members.
+    fn grown_to(&self, size: u32) -> Self {
+        let mut grown = self.clone();
+        let size = grown.counters.len().max(size as usize);
+        grown.counters.resize(size, 0);
+        grown
+    }
+
+    /// With all members who live.
+    fn with_all_back(&self) -> Self {
+        self.changed(|it| {
+            let benched: Vec<Rank> = it.benched().collect();
+            for rank in benched {
+                it.turn(rank);
+            }
+        })
+    }
+
+    /// Without these dead, and with those as members of whom this says so.
+    fn settled(&self, deaths: &RankSet, is_member: impl Fn(Rank) -> bool) -> Self {
+        self.changed(|it| {
+            it.bury(deaths);
+            for rank in it.all().filter(|rank| !deaths.contains(*rank)) {
+                if it.is_member(rank) != is_member(rank) {
+                    it.turn(rank);
+                }
+            }
+        })
     }
 
     /// All of it as words, for who knows nothing: the epoch, then a counter for each rank, above
@@ -199,6 +240,9 @@ impl Membership {
             let removed = terms.rule.removed(&it.accusations(terms, reports, &tests), it);
             for rank in removed.iter() {
                 it.turn(rank);
+                if planted!(CountTwo) {
+                    it.turn(rank);
+                }
             }
             let back: Vec<Rank> =
                 it.benched().filter(|rank| it.may_return(*rank, terms, reports, &tests)).collect();

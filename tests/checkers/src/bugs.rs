@@ -157,6 +157,16 @@ fampi_planted::bugs! {
     AccuseAgain,
     /// When the last member dies, those who are benched stay so.
     LeaveNobody,
+    /// Who is benched has an even counter, as a member has.
+    CountTwo,
+    /// The ranks of a benched node go on to work.
+    LeaveTheRanksIn,
+    /// The observer of a node is heard of which no rank works.
+    HearTheIdle,
+    /// A benched node comes back with the next census, whatever others say of it.
+    TakeItsWord,
+    /// A replacement is not told who is benched.
+    TellNoNewcomer,
     /// In an agreement a rank counts all deaths as acknowledged that it knows of.
     ForgiveTheUnacknowledged,
     /// An agreement in which a death is found has no result.

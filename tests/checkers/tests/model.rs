@@ -8,10 +8,10 @@
 use fampi::protocol::{
     exchange::Shape,
     handshake::Goal,
-    membership::{Terms, removal::Rule},
+    membership::{Terms, member::Slow, removal::Rule},
 };
 use fampi_checkers::{
-    model::{benched::Bench, commit::Setup, inside::Inside, recovery::Recovery},
+    model::{benched::Bench, commit::Setup, inside::Inside, on_nodes::OnNodes, recovery::Recovery},
     search::check,
 };
 
@@ -282,6 +282,23 @@ fn members_that_accuse_each_other_and_come_back_make_one_group() {
     check(Bench { fails: 3, passes: 2, ..of(Rule::Quorum(2), 1) }, 21_952);
     check(Bench { fails: 2, passes: 2, deaths: 1, ..of(Rule::Quorum(2), 1) }, 35_173);
     check(Bench { fails: 3, passes: 3, deaths: 1, ..Bench::ranks(2) }, 10_507);
+}
+
+#[test]
+fn nodes_that_accuse_each_other_take_their_ranks_along_and_come_back() {
+    let on = |places: &[usize], rule, zeta| OnNodes {
+        terms: Terms { rule, zeta },
+        ..OnNodes::places(places)
+    };
+    for (rule, states) in [(Rule::Any, [22_859, 6_474]), (Rule::Fewest, [22_587, 6_474])] {
+        check(OnNodes { fails: 2, passes: 1, own: 1, ..on(&[0, 0, 1, 2], rule, 1) }, states[0]);
+        check(OnNodes { fails: 1, passes: 2, own: 2, ..on(&[0, 0, 1], rule, 2) }, states[1]);
+    }
+    check(OnNodes { fails: 3, passes: 1, ..on(&[0, 1, 2, 2], Rule::Quorum(2), 1) }, 5_823);
+    let dying = OnNodes { deaths: 1, replacements: 1, ..on(&[0, 0, 1], Rule::Fewest, 1) };
+    check(OnNodes { fails: 1, passes: 1, ..dying.clone() }, 946);
+    let slow = Slow::Probation;
+    check(OnNodes { fails: 1, own: 1, slow, ..dying }, 1_628);
 }
 
 #[test]

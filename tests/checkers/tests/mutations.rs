@@ -24,7 +24,7 @@ use fampi_checkers::{
     bugs::{Bug, plant},
     cases,
     machines::swarm::Swarm,
-    model::{benched::Bench, commit::Setup, inside::Inside, recovery::Recovery},
+    model::{benched::Bench, commit::Setup, inside::Inside, on_nodes::OnNodes, recovery::Recovery},
     search::failures,
     simulation::{found, guests::Guests, job::Job, program::Program},
 };
@@ -69,13 +69,18 @@ const IN_THE_ENGINE: [Bug; 23] = [
 ];
 
 /// Bugs in the group of recommended processes, which the commits and the engine do not know.
-const IN_THE_GROUP: [Bug; 6] = [
+const IN_THE_GROUP: [Bug; 11] = [
     Bug::HearTheBenched,
     Bug::AccuseAsTheyCome,
     Bug::AskNobodyElse,
     Bug::CountOldPasses,
     Bug::AccuseAgain,
     Bug::LeaveNobody,
+    Bug::CountTwo,
+    Bug::LeaveTheRanksIn,
+    Bug::HearTheIdle,
+    Bug::TakeItsWord,
+    Bug::TellNoNewcomer,
 ];
 
 /// States given to each exhaustive search, each as often as it is reached; a bug can make the
@@ -186,7 +191,16 @@ fn group_search_catches(bug: Option<Bug>) -> Option<(usize, String)> {
         Bench { fails: 3, passes: 2, ..of(Rule::Fewest, 1) },
         Bench { fails: 1, deaths: 1, bug, ..Bench::ranks(2) },
     ];
-    setups.into_iter().find_map(|it| search("benched", it, (STATES, &mut states)))
+    let on =
+        |places, rule| OnNodes { terms: Terms { rule, zeta: 1 }, bug, ..OnNodes::places(places) };
+    let on_nodes = [
+        OnNodes { fails: 2, passes: 1, own: 1, ..on(&[0, 0, 1, 2], Rule::Any) },
+        OnNodes { fails: 1, deaths: 1, replacements: 1, ..on(&[0, 0, 1], Rule::Fewest) },
+    ];
+    let ranks = setups.into_iter();
+    let caught = ranks.clone().find_map(|it| search("benched", it, (STATES, &mut states)));
+    let mut of_nodes = on_nodes.into_iter();
+    caught.or_else(|| of_nodes.find_map(|it| search("nodes", it, (STATES, &mut states))))
 }
 
 /// Whether the large search catches a bug.

@@ -67,6 +67,11 @@ impl Charter {
         (self.holders.len() + self.nodes.len()) as u32
     }
 
+    /// How many nodes have observers.
+    pub(super) fn nodes(&self) -> u32 {
+        self.nodes.len() as u32
+    }
+
     /// Gives each of the new ones among the processes of a universe a rank whose holder is gone,
     /// those first who were there before.
     pub(super) fn admit(&mut self, peers: &[Peer], new: &[usize]) {

@@ -33,6 +33,8 @@ pub struct Counts {
     pub opinion: Opinion,
     /// ζ: so many tests in a row have to be passed by who was slow.
     pub zeta: u32,
+    /// The number of its node among those that have observers, and how many these are.
+    pub node: (u32, u32),
     /// Intervals in which the observer itself was kept from testing.
     pub stalls: u64,
 }
@@ -45,6 +47,7 @@ pub struct Outcast;
 #[derive(Debug)]
 pub(super) struct Member<M> {
     me: Process,
+    node: Node,
     pub(super) connection: UnixStream,
     board: M,
     room: u32,
@@ -72,7 +75,7 @@ impl<M: Memory> Member<M> {
             tracing::warn!(%error, "no thread to answer tests: nobody sees if this rank is slow");
         }
         let (read, seen, looks, is_closed) = (0, Vec::new(), 0, false);
-        Ok(Self { me, connection, board, room, charter, read, seen, looks, is_closed })
+        Ok(Self { me, node, connection, board, room, charter, read, seen, looks, is_closed })
     }
 
     /// Others have entered; what was on the board before we knew them is read again.
@@ -141,7 +144,17 @@ impl<M: Memory> Member<M> {
         let zeta = self.board.word(ZETA_AT) as u32;
         let opinion = opinion_of_word(self.board.word(opinion_at(self.me.rank.0)));
         let stalls = self.board.word(STALLS_AT);
-        (zeta > 0).then_some(Counts { opinion, zeta, stalls })
+        let node = (self.node.0, self.charter.nodes());
+        (zeta > 0).then_some(Counts { opinion, zeta, node, stalls })
+    }
+
+    /// What it has counted of the observer of another node.
+    pub(super) fn opinion_of(&self, node: u32) -> Opinion {
+        let at = self.charter.opinions() - self.charter.nodes() + node;
+        if node >= self.charter.nodes() {
+            return Opinion::default();
+        }
+        opinion_of_word(self.board.word(opinion_at(at)))
     }
 
     /// True when the observer has ended; asked now and then.

@@ -56,7 +56,7 @@ use member::Member;
 pub use member::{Counts, News, Outcast};
 pub use settings::{check as check_environment, program};
 
-use crate::protocol::{Incarnation, Process, Rank, registration::LEAVE};
+use crate::protocol::{Incarnation, Process, Rank, diagnosis::Opinion, registration::LEAVE};
 
 /// What a process is to the observers: nothing, one that wants to register, or one that has and
 /// has heard of as many incarnations as is added.
@@ -285,6 +285,11 @@ impl<M: Memory> Client<M> {
     /// What the observer has counted, if it tests anybody.
     pub fn counts(&self) -> Option<Counts> {
         self.member.try_borrow().ok()?.as_ref()?.counts()
+    }
+
+    /// What the observer has counted of the one of another node, by its number.
+    pub fn opinion_of(&self, node: u32) -> Option<Opinion> {
+        Some(self.member.try_borrow().ok()?.as_ref()?.opinion_of(node))
     }
 
     /// True when an observer tells this process of deaths.

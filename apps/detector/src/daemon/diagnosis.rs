@@ -35,9 +35,6 @@ use crate::{
     },
 };
 
-/// Up to so many nodes all test all others.
-const MOST_WITH_ALL: u32 = 64;
-
 /// A rank that answers.
 #[derive(Debug)]
 struct Line {
@@ -163,7 +160,7 @@ impl Diagnosis {
         let rank =
             |line: &Line| Target { number: line.process.rank.0, life: line.process.incarnation.0 };
         let nodes = registry.layout().nodes();
-        let assignment = if nodes <= MOST_WITH_ALL { Assignment::All } else { Assignment::VCube };
+        let assignment = Assignment::among(nodes);
         let is_member = |node: u32| registry.is_alive(Node(node));
         // Before a rank has registered here, the observers of other nodes may not have started.
         let others = (0..nodes).filter(|_| !self.lines.is_empty());

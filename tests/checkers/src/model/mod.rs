@@ -3,4 +3,5 @@
 pub mod benched;
 pub mod commit;
 pub mod inside;
+pub mod on_nodes;
 pub mod recovery;

@@ -17,6 +17,9 @@ pub enum Assignment {
     Ring,
 }
 
+/// Up to so many nodes all test all others.
+pub const MOST_WITH_ALL: u32 = 64;
+
 /// The places of c(i, s), for s of 1 and more, in their order.
 pub fn cluster(i: u32, s: u32) -> impl Iterator<Item = u32> {
     let width = 1 << (s - 1);
@@ -29,6 +32,11 @@ pub fn dimensions(size: u32) -> u32 {
 }
 
 impl Assignment {
+    /// The rule of the observers of so many nodes.
+    pub fn among(nodes: u32) -> Self {
+        if nodes <= MOST_WITH_ALL { Self::All } else { Self::VCube }
+    }
+
     /// True when one place tests another, both below `size`.
     pub fn tests(
         self,
