@@ -1,6 +1,6 @@
-//! The launcher of our own: jobs that lose nodes, processes and their console, launches that
-//! cannot succeed, and that nothing is left of any. Nodes are name spaces of this machine, which
-//! take root.
+//! The launcher of our own: jobs that lose nodes, processes and their console, or have slow nodes,
+//! launches that cannot succeed, and that nothing is left of any. Nodes are name spaces of
+//! this machine, which take root.
 
 mod alone;
 mod causes;
@@ -9,6 +9,7 @@ mod loss;
 mod mpich;
 mod network;
 mod newcomers;
+mod slow_nodes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

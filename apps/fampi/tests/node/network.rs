@@ -100,6 +100,14 @@ impl Job {
         assert!(done.expect("kill").success());
     }
 
+    /// All processes of a node stop for so long.
+    pub(crate) fn pause(&self, node: u32, time: Duration) {
+        let pids = self.pids(node);
+        signal("-STOP", &pids);
+        thread::sleep(time);
+        signal("-CONT", &pids);
+    }
+
     /// A node is lost, or a part of it.
     pub(crate) fn lose(&self, node: u32, what: What) {
         let pids = self.pids(node);
