@@ -6,6 +6,9 @@
 //! the same round; the medians of these ratios count. The control compares those two with each
 //! other.
 //!
+//! With `--tests` the observer of the job tests its ranks in turns with the service, too, and a
+//! thread in each of them answers.
+//!
 //! On one node there is no other to send heartbeats to. So beside the job, whose own observer
 //! sleeps, a ring of two more observers runs on this machine, with twice the period: together they
 //! send and receive as many heartbeats as the one observer of a node in a job of many nodes, and
@@ -51,7 +54,7 @@ Medians of an iteration and of a commit; ratios to turns without the service in 
 their median, and the interval that holds the true median with 95 % certainty. The last column is
 what the observers of this machine together have used of its processors in a second. They are two
 with twice the period, which is as many heartbeats as the one observer of a node has to bear.";
-/// A turn is so long, or lasts for so many heartbeats, whichever is longer.
+/// A turn is so long, or lasts for so many heartbeats and tests, whichever is longer.
 const TURN: Duration = Duration::from_millis(100);
 const HEARTBEATS: u32 = 2;
 /// Observers of the ring.
@@ -82,6 +85,10 @@ pub(crate) struct Options {
           allow_negative_numbers = true,
           value_parser = whole(1_u32..=60_000, "milliseconds, from 1 to 60000"))]
     periods: Vec<u32>,
+    /// Test the ranks, too, so many milliseconds apart, as with `run --diagnosis`
+    #[arg(long, value_name = "MS", allow_negative_numbers = true,
+          value_parser = whole(10_u32..=60_000, "milliseconds, from 10 to 60000"))]
+    tests: Option<u32>,
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -94,6 +101,8 @@ struct Laboratory<'a> {
     observer: PathBuf,
     ranks: u32,
     rounds: u32,
+    /// Between two tests of a rank.
+    tests: Option<Duration>,
 }
 
 /// What was measured with one period.
@@ -118,6 +127,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         observer: cargo::build(workspace, Program::observer().at_its_best())?,
         ranks,
         rounds: options.rounds,
+        tests: options.tests.map(|tests| Duration::from_millis(tests.into())),
     };
     let mut samples: Vec<Sample> = options.periods.iter().map(|_| Sample::default()).collect();
     let step = Step::begin(format!("{} launches for each period", options.launches));
@@ -146,7 +156,7 @@ impl Laboratory<'_> {
     /// One launch; its status is not 0 when a signal came.
     fn launch(&self, period: u32, sample: &mut Sample) -> Result<u8> {
         let together = OBSERVERS * Duration::from_millis(period.into());
-        let turn = TURN.max(HEARTBEATS * together);
+        let turn = TURN.max(HEARTBEATS * together.max(self.tests.unwrap_or_default()));
         let limit = LEEWAY + STRETCH * self.rounds * TURNS * turn;
         let mut ring = Ring::start(&self.observer, together, limit)?;
         let mut command = Launcher::new(self.mpi).command(self.ranks, &self.program);
@@ -155,6 +165,10 @@ impl Laboratory<'_> {
         command.env_remove("FAMPI_KILL").env_remove("FAMPI_HUNG_SECONDS");
         command.env("FAMPI_OBSERVER", &self.observer);
         command.env("FAMPI_HEARTBEAT_MILLISECONDS", period.to_string());
+        match self.tests {
+            Some(tests) => command.env("FAMPI_DIAGNOSIS", format!("{}ms:2.5:5", tests.as_millis())),
+            None => command.env_remove("FAMPI_DIAGNOSIS"),
+        };
         let script = Script { timeout: Some(limit), collect: true, ..Script::default() };
         let finished = session::run(&command, script)?;
         if let End::Interrupted(_) = finished.end {
