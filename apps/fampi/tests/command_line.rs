@@ -282,7 +282,9 @@ fn outside_a_checkout_the_tool_uses_what_the_user_has() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // Not below the workspace, from where it would be found.
     let copy = folder.path().join("fampi");
-    fs::copy(env!("CARGO_BIN_EXE_fampi"), &copy).expect("copied");
+    // By another process: one that a test beside this one starts meanwhile would have it open.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_fampi")).arg(&copy).status();
+    assert!(copied.expect("cp starts").success());
     let mut tool = Command::new(copy);
     tool.arg("doctor").current_dir(folder.path()).env_remove("CARGO_MANIFEST_DIR");
     tool.env("XDG_DATA_HOME", folder.path());
