@@ -4,7 +4,7 @@
 //! A launch is mostly a wait: for a start, for a limit of time, for an end. Two programs that
 //! launch could take each other's processes for what they themselves have left behind, so there is
 //! one of them at a time. What computes takes what they leave of the processors: it is as nice as
-//! can be. Jobs on several nodes, which judge each other by silence, come last.
+//! can be. What judges by time comes last.
 //!
 //! **Guarantees.** Every test program that cargo builds runs: one that no list names is taken for
 //! one that launches. What one program prints is not mixed with what another one does. After a
@@ -43,9 +43,9 @@ const COMPUTING: [&str; 14] = [
     "fampi_checkers",
 ];
 
-/// Those whose processes take each other for lost when they wait seconds for a processor or a disk:
-/// they come when nothing computes any more.
-const AT_LAST: [&str; 1] = ["node"];
+/// Those that judge by time, in this order, when nothing computes any more: programs in C, whose
+/// waits have limits, and daemons that take each other for lost after seconds.
+const AT_LAST: [&str; 2] = ["c", "node"];
 
 /// The part of cargo's messages that names a test program.
 #[derive(Deserialize)]
@@ -133,8 +133,8 @@ pub(crate) fn run(cargo: impl Fn() -> Command) -> Result<u8> {
     programs.sort();
     // Those of the library, whose ranks are the busiest, come when the others have computed.
     programs.sort_by_key(|program| {
-        let is_last = AT_LAST.contains(&program.name.as_str());
-        (is_last, Reverse(program.folder.components().count()))
+        let place = AT_LAST.iter().position(|name| *name == program.name);
+        (place, Reverse(program.folder.components().count()))
     });
     let (mut computing, launching): (Vec<_>, Vec<_>) =
         programs.into_iter().partition(|program| program.place().is_some());
