@@ -43,9 +43,13 @@ const COMPUTING: [&str; 14] = [
     "fampi_checkers",
 ];
 
-/// Those that judge by time, in this order, when nothing computes any more: programs in C, whose
-/// waits have limits, and daemons that take each other for lost after seconds.
-const AT_LAST: [&str; 2] = ["c", "node"];
+/// A program whose processes take each other for lost when they wait seconds for a processor or a
+/// disk: it comes when nothing computes any more.
+const AT_LAST: &str = "node";
+/// So do tests of this module, in whichever program: they measure whether waits keep to a limit.
+const MEASURING: &str = "limits::";
+/// The programs that have it.
+const WITH_MEASURING: [&str; 2] = ["c", "mpi"];
 
 /// The part of cargo's messages that names a test program.
 #[derive(Deserialize)]
@@ -132,32 +136,51 @@ pub(crate) fn run(cargo: impl Fn() -> Command) -> Result<u8> {
     let Some(mut programs) = built(&mut cargo())? else { return Ok(1) };
     programs.sort();
     // Those of the library, whose ranks are the busiest, come when the others have computed.
-    programs.sort_by_key(|program| {
-        let place = AT_LAST.iter().position(|name| *name == program.name);
-        (place, Reverse(program.folder.components().count()))
-    });
+    programs.sort_by_key(|program| Reverse(program.folder.components().count()));
     let (mut computing, launching): (Vec<_>, Vec<_>) =
         programs.into_iter().partition(|program| program.place().is_some());
     computing.sort_by_key(Program::place);
     let mut documentation = cargo();
     documentation.arg("--doc");
-    let steps = |programs: &[Program]| -> Vec<_> {
-        programs.iter().map(|it| (it.shown(), it.command(&documentation))).collect()
-    };
-    let (mut beside, launching) = (steps(&computing), steps(&launching));
+    let step = |program: &Program| (program.shown(), program.command(&documentation));
+    let mut beside: Vec<_> = computing.iter().map(step).collect();
+    let (first, last) = in_two(&launching, step);
     beside.push(("documentation".to_owned(), documentation));
     let failed = AtomicBool::new(false);
     let (sender, ended) = channel();
     thread::scope(|scope| {
         let (beside, failed) = (&beside, &failed);
         scope.spawn(move || compute(beside, failed, &sender));
-        let launched = launch(launching, failed, &ended);
+        let launched = launch(first, failed, &ended).and_then(|()| {
+            ended.iter().try_for_each(Ended::show)?;
+            launch(last, failed, &ended)
+        });
         if launched.is_err() {
             failed.store(true, Ordering::Relaxed);
         }
         launched.and(ended.iter().try_for_each(Ended::show))
     })?;
     Ok(u8::from(failed.into_inner()))
+}
+
+/// What launches beside what computes, and what launches when nothing computes any more.
+fn in_two(
+    launching: &[Program],
+    step: impl Fn(&Program) -> (String, Command),
+) -> (Vec<(String, Command)>, Vec<(String, Command)>) {
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    for program in launching {
+        let (shown, mut command) = step(program);
+        if WITH_MEASURING.contains(&program.name.as_str()) {
+            command.args(["--skip", MEASURING]);
+            let mut measuring = step(program).1;
+            measuring.arg(MEASURING);
+            last.push((format!("{shown}, {MEASURING}"), measuring));
+        }
+        let part = if program.name == AT_LAST { &mut last } else { &mut first };
+        part.push((shown, command));
+    }
+    (first, last)
 }
 
 /// Runs what computes, one after the other.
@@ -242,6 +265,22 @@ mod tests {
         assert_eq!(program("operations").place(), Some(0));
         assert_eq!(program("unheard_of").place(), None);
         assert_eq!(program("unheard_of").folder, Path::new("/w/apps/a"));
+    }
+
+    #[test]
+    fn what_judges_by_time_comes_when_nothing_computes() {
+        let program = |name| Program::from_message(&message(name, true)).expect("a test program");
+        let launching = ["c", "launch", "mpi", "node"].map(program);
+        let words = |steps: Vec<(String, Command)>| -> Vec<String> {
+            let word = |(shown, command): (String, Command)| {
+                let words: Vec<_> = command.get_args().map(|it| it.to_string_lossy()).collect();
+                format!("{shown} {}", words.join(" ")).trim_end().to_owned()
+            };
+            steps.into_iter().map(word).collect()
+        };
+        let (first, last) = in_two(&launching, |it| step(&it.name));
+        assert_eq!(words(first), ["c --skip limits::", "launch", "mpi --skip limits::"]);
+        assert_eq!(words(last), ["c, limits:: limits::", "mpi, limits:: limits::", "node"]);
     }
 
     #[test]
