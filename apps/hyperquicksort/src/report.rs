@@ -130,6 +130,7 @@ impl fmt::Display for Report<'_> {
             let nodes = times_benched(group);
             if nodes.len() > 1 {
                 writeln!(f, "nodes benched: {}", nodes.join(", "))?;
+                writeln!(f, "nodes at work at the end: {}", at_work(group).join(", "))?;
             }
         }
         let value = |at: usize| {
@@ -155,4 +156,9 @@ impl fmt::Display for Report<'_> {
 fn times_benched(group: &Levels) -> Vec<String> {
     let nodes = group.nodes();
     (0..nodes.size()).map(|node| nodes.counter(node.into()).div_ceil(2).to_string()).collect()
+}
+
+/// The numbers of the nodes that were not benched, and have ranks.
+fn at_work(group: &Levels) -> Vec<String> {
+    group.nodes().members().map(|node| node.to_string()).collect()
 }
