@@ -234,7 +234,7 @@ fn print_stages(by_signal: &Findings, stages: &[(&str, &str)]) {
             Stage::Hangs => ("NO", "it did not end".to_owned()),
             Stage::NotReached => ("?", "not reached".to_owned()),
         };
-        println!("{}", format!("  {mark:<4}{meaning:<34}{remark}").trim_end());
+        println!("{}", format!("  {mark:<4}{meaning:<37} {remark}").trim_end());
     }
 }
 
