@@ -39,7 +39,7 @@ mod mpich {
     /// MPI is ending: it waits for all that goes on while it waits.
     static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-    /// Frees a request, whoever keeps it.
+    /// Frees a request of the program, also one that a block still needs.
     ///
     /// # Safety
     ///

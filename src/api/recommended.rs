@@ -120,8 +120,8 @@ impl Recommended {
         self.member.view()
     }
 
-    /// The same with this rule for nodes that accuse each other, which all ranks have to give; it
-    /// is [`Rule::Fewest`] otherwise.
+    /// Chooses the rule by which nodes that accuse each other are benched. All ranks choose the
+    /// same one; without this call it is [`Rule::Fewest`].
     #[must_use]
     pub fn by(self, rule: Rule) -> Self {
         Self { member: self.member.by(rule), ..self }

@@ -1,7 +1,7 @@
 //! `fampi doctor --mpi mpich`: what MPICH does when a process dies, under our own launcher.
 //!
-//! MPICH has no fault tolerance that could be on or off, and tells nobody of a death. What fampi
-//! needs of it is that the living can go on, which is tried.
+//! MPICH has no fault tolerance that could be switched on, and tells no process of the death of
+//! another. fampi needs of it only that the living can go on, and the doctor tries that.
 
 use crate::checks::{Finding, Observed, Weight};
 use crate::probe::{Findings, Stage};
@@ -32,7 +32,7 @@ const NOT_SURVIVED: [&str; 8] = [
      mpich`.",
     "a death inside MPI's own call that makes a communicator or starts processes: those who wait \
      in it count as failed, too, after the watchdog's limit (FAMPI_STUCK_SECONDS).",
-    "now and then, a death that a shrink is the first to find: all wait in it, up to that limit.",
+    "a death that a shrink is the first to find: all may wait in it, up to that limit.",
     "a death before the first call of fampi: nobody tells of it, so set a time limit for the job.",
     "the memory of a large send, or of a collective, that a dead rank was to take part in: MPI \
      keeps it until the end of the job.",

@@ -8,8 +8,9 @@ use crate::{
 };
 
 /// Tests are 20 ms apart. Who is benched stays so until 10 are passed in a row, or 200, in which
-/// time others lose a rank and recover. Answers may come twenty times as late as they usually do,
-/// so that nobody else is suspected where ranks share processors with other tests.
+/// time others lose a rank and recover. An answer is late when it takes twenty times as long
+/// as usual: so the observer suspects only the rank that is stopped, even while other tests take
+/// the processors.
 #[test]
 fn a_slow_rank_is_benched_on_all_ranks_and_comes_back_whoever_dies_meanwhile() {
     let tests = std::env::current_exe().expect("this test has a path");

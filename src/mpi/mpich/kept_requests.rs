@@ -223,7 +223,7 @@ impl Keeping {
         Ok(Seen::Over(Done::new(status), class))
     }
 
-    /// Nobody looks into the request.
+    /// Does nothing: nothing here reads a tag out of a request.
     ///
     /// # Safety
     ///

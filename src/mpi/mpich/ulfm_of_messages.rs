@@ -8,9 +8,8 @@
 //! what it knows to all others, and waits for each of them until its message comes or it is dead.
 //! With as many rounds, in one of them nobody dies, and after that all know the same. A shrink
 //! agrees on who lives, and makes a communicator of them (`MPI_Comm_create_group`): who is found to
-//! be dead in its first round, by anybody, is left out; what a later round finds not all would hear
-//! of. A revocation
-//! is a mark of this process: whoever has to know of it is told by fampi's own messages.
+//! be dead in its first round, by anybody, is left out, as not all would hear of what a later round
+//! finds. A revocation is a mark of this process: fampi's own messages tell whoever has to know.
 //!
 //! **Versions** each MPICH 5.0.
 //!
@@ -21,7 +20,8 @@
 //! **Test** `whoever_is_killed_on_mpich_no_digit_changes` (`apps/fampi/tests/node`, asked for).
 //!
 //! **Assumes** that each death is seen, sooner or later; that the processes of a communicator come
-//! to its agreements in one order; and that nobody dies in `MPI_Comm_create_group` itself.
+//! to its agreements in one order; and that nobody dies between the first round of a shrink and the
+//! end of its `MPI_Comm_create_group`.
 //!
 //! Reference: Cachin, Guerraoui, Rodrigues, *Introduction to Reliable and Secure Distributed
 //! Programming* (2011), §5.2.

@@ -160,7 +160,7 @@ fn whichever_node_is_lost_on_mpich_no_digit_of_minife_changes() {
     }
 }
 
-/// A program in C of somebody else, of which one rank dies in a block.
+/// A program in C from outside of this project, one rank of which dies in a block.
 const OUTSIDER: &str = r#"
 #include <fampi.h>
 #include <signal.h>

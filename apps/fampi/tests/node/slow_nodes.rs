@@ -15,10 +15,10 @@ fn numbers(output: &str, begin: &str) -> Vec<u32> {
 }
 
 /// Tests are 50 ms apart, and five in a row are enough; all processes of node 2 stop for 800 ms,
-/// twice. The others wait for its votes, and find it slow as soon as it goes on. Answers may come
-/// eight times as late as they usually do, for the processors that all nodes share.
+/// twice. The others wait for its votes, and find it slow as soon as it goes on. An answer is
+/// late when it takes eight times as long as usual, as all nodes share the processors.
 #[test]
-fn a_node_that_stops_for_a_moment_is_benched_by_all_others_and_comes_back() {
+fn a_node_that_stops_for_a_moment_is_benched_by_the_others_and_comes_back() {
     if !has_name_spaces() {
         return;
     }
