@@ -163,11 +163,11 @@ pub(crate) fn run(cargo: impl Fn() -> Command) -> Result<u8> {
     Ok(u8::from(failed.into_inner()))
 }
 
+/// What is run, and how it is shown.
+type Step = (String, Command);
+
 /// What launches beside what computes, and what launches when nothing computes any more.
-fn in_two(
-    launching: &[Program],
-    step: impl Fn(&Program) -> (String, Command),
-) -> (Vec<(String, Command)>, Vec<(String, Command)>) {
+fn in_two(launching: &[Program], step: impl Fn(&Program) -> Step) -> (Vec<Step>, Vec<Step>) {
     let (mut first, mut last) = (Vec::new(), Vec::new());
     for program in launching {
         let (shown, mut command) = step(program);
@@ -184,7 +184,7 @@ fn in_two(
 }
 
 /// Runs what computes, one after the other.
-fn compute(steps: &[(String, Command)], failed: &AtomicBool, sender: &Sender<Ended>) {
+fn compute(steps: &[Step], failed: &AtomicBool, sender: &Sender<Ended>) {
     for (what, command) in steps {
         if failed.load(Ordering::Relaxed) {
             break;
@@ -214,11 +214,7 @@ fn nicely(command: &Command) -> Command {
 }
 
 /// Runs what launches, one after the other, and shows in between what has ended beside.
-fn launch(
-    steps: Vec<(String, Command)>,
-    failed: &AtomicBool,
-    beside: &Receiver<Ended>,
-) -> Result<()> {
+fn launch(steps: Vec<Step>, failed: &AtomicBool, beside: &Receiver<Ended>) -> Result<()> {
     for (what, mut command) in steps {
         if failed.load(Ordering::Relaxed) {
             break;
