@@ -7,10 +7,11 @@ use fampi::{
     Error, Flow, Placement, Rank, RankSet, ReduceOp, World,
     membership::{
         evidence::{Opinion, Tested},
+        levels::Levels,
         member::Slow,
     },
-    policy::{Decision, Situation},
-    sim::{Simulation, compute, crash, process},
+    policy::{Decision, Shrink, Situation},
+    sim::{Crash, Simulation, compute, crash, process},
 };
 
 const STEPS: u64 = 80;
@@ -116,4 +117,56 @@ fn who_is_slow_may_stay_or_leave_for_good_and_without_tests_only_the_dead_go() {
         assert_eq!(benched(&all), [[0_u32; 0]; 3]);
         assert!(all.iter().all(|(worked, _)| worked.last() == Some(&vec![0, 2, 3])));
     }
+}
+
+/// The observers of both other nodes find node 1 slow after 3 ms.
+fn node_1_is_slow(_: u64, (_, node): (u32, u32), now: Duration) -> Opinion {
+    Opinion { fails: u32::from(node == 1 && now.as_millis() >= 3), streak: 0 }
+}
+
+/// The group after some steps of a millisecond, in which a census is taken when there is news.
+fn levels(mut world: World) -> Result<Levels, Error> {
+    let mut group = world.recommended(Slow::Return);
+    let mut size = 0;
+    let ended = world.run(&Shrink::default(), &mut vec![0_u64], |step, _| {
+        if step.comm().size() != size {
+            group.renew(step)?;
+            size = step.comm().size();
+        }
+        compute(Duration::from_millis(1));
+        let ([news], _) = step.commit_allreduce([group.news(step.comm())], ReduceOp::Or)?;
+        if news != 0 {
+            group.renew(step)?;
+        }
+        Ok(if step.number() < 6 { Flow::Continue } else { Flow::Done })
+    })?;
+    ended.done()?;
+    world.finalize();
+    Ok(group.levels().clone())
+}
+
+/// Two gathers of a census are of nodes and of what each has to say of others.
+#[test]
+fn a_death_at_any_moment_of_a_census_of_nodes_leaves_one_group() {
+    let nodes = [0, 0, 1, 1, 2, 2];
+    let run = |crash: Option<Crash>| {
+        let simulation = Simulation::new(6).tests(|_, _, _| Tested::of(Opinion::default(), 3));
+        let simulation = simulation.nodes(nodes).node_tests(node_1_is_slow);
+        simulation.crashes(crash).run_world(levels)
+    };
+    let calm = run(None);
+    let effects = calm.processes[0].effects;
+    let all = calm.expect_orderly();
+    let is_benched = |levels: &Levels, rank| levels.view().is_benched(Rank::new(rank));
+    assert!((2..4).all(|rank| is_benched(all[0].as_ref().expect("it goes on"), rank)));
+    let mut died = 0;
+    // The first effects belong to the launch, which no recovery follows.
+    for (effect, victim) in (8..effects).flat_map(|effect| [(effect, 0), (effect, 3)]) {
+        let survivors = run(Some(Crash::before_effect(victim, effect))).expect_orderly();
+        let first = survivors[0].as_ref().expect("it goes on");
+        assert!(survivors.iter().all(|it| it.as_ref().ok() == Some(first)), "{effect} {victim}");
+        assert!(is_benched(first, 2), "{effect} {victim}");
+        died += 6 - survivors.len();
+    }
+    assert!(died as u64 > effects, "{died} of two times {effects}");
 }

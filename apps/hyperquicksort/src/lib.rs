@@ -45,6 +45,7 @@ pub mod options;
 pub mod output;
 pub mod owners;
 pub mod plain;
+mod planted;
 pub mod report;
 pub mod resilience;
 pub mod roll;

@@ -19,6 +19,7 @@ use fampi::{Error, RequestId, Tag, Timeout, TryBlock};
 use crate::exchange::{gather, rank_of};
 use crate::keys::Key;
 use crate::list::List;
+use crate::planted::is_planted;
 use crate::sorter::Sorter;
 
 /// Why lists could not be made again.
@@ -127,6 +128,8 @@ fn whole<K: Key>(sorter: &Sorter<K>, part: u32, mut list: List<K>) -> Result<Lis
     let (inside, high) = rest.split_at_mut(row.inside() as usize);
     low.fill(row.low.unwrap_or_default());
     sorter.way.local.sort(inside);
-    high.fill(row.high.unwrap_or_default());
+    if !is_planted("ForgetTheUpperCopies") {
+        high.fill(row.high.unwrap_or_default());
+    }
     Ok(list)
 }

@@ -30,6 +30,7 @@ use crate::kill_plan;
 use crate::list::{List, Spares};
 use crate::local::{Local, merge_into};
 use crate::owners::Owners;
+use crate::planted::is_planted;
 use crate::table::{self, Pivot, Row, Split, TOLD};
 
 /// A point that the sort passes; the caller may have plans for it.
@@ -323,7 +324,11 @@ fn halve<'a, K: Key>(
         // Of what will come the greatest length is known; what is not needed is never touched.
         let most = at + table[partner as usize].length as usize;
         let mut into = spares.take(most)?;
-        let owner = owners.of(partner);
+        let mut owner = owners.of(partner);
+        if is_planted("AskTheNearest") {
+            let mut asked = (0..way.parts).map(|k| partner ^ k);
+            owner = asked.find(|it| owners.of(*it) == *it).unwrap_or(owner);
+        }
         if owner != *me {
             trades.push(Trade { part, partner, owner, list, given, into, at, received: 0 });
             continue;

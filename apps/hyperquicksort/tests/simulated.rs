@@ -45,13 +45,15 @@ struct Case {
     nodes: Vec<u32>,
     words: Vec<String>,
     crashes: Vec<Crash>,
+    bug: Option<Bug>,
 }
 
 impl Case {
     /// A run without deaths but those of its words.
     fn calm(ranks: u32, words: &str) -> Self {
         let words = words.split_whitespace().map(str::to_owned).collect();
-        Self { seed: 0, ranks, spares: 0, nodes: Vec::new(), words, crashes: Vec::new() }
+        let (nodes, crashes) = (Vec::new(), Vec::new());
+        Self { seed: 0, ranks, spares: 0, nodes, words, crashes, bug: None }
     }
 
     fn drawn_from(seed: u64) -> Self {
@@ -158,7 +160,9 @@ fn run(case: &Case, trace: bool) -> Report<Sorted> {
     let simulation = Simulation::new(case.ranks).seed(case.seed).spares(case.spares).trace(trace);
     let simulation = simulation.crashes(case.crashes.iter().copied()).tests(found_slow);
     let simulation = simulation.nodes(case.nodes.iter().copied()).node_tests(found_slow_nodes);
+    let bug = case.bug;
     let report = simulation.run_world(move |world| {
+        plant(bug);
         let hooks = Hooks { die: &|_| crash(), pause: &compute, watch: &mut |_| {} };
         let (world, result) = resilience::sort::<i32>(world, &options, hooks);
         world.finalize();
@@ -281,6 +285,28 @@ fn a_replacement_works_at_once_or_when_it_has_passed_its_tests() {
                 assert_eq!((events.benched, events.back), counted, "{case:?}");
             }
         }
+    }
+}
+
+fampi_planted::bugs! {
+    /// The other half of a list is looked for at the member next to its part, which need not own it.
+    AskTheNearest,
+    /// A list that is made again lacks the keys that equal its upper bound.
+    ForgetTheUpperCopies,
+    /// A list that is made again has the keys that equal a bound twice.
+    TakeTheBounds,
+}
+
+#[test]
+fn planted_bugs_are_found_by_few_seeds() {
+    for (bug, name) in Bug::ALL {
+        let is_wrong = |seed: &u64| {
+            let case = Case { bug: Some(*bug), ..Case::drawn_from(*seed) };
+            judge(&case, &run(&case, false)).is_err()
+        };
+        let found = (0..SEEDS).find(is_wrong);
+        println!("{name}: {found:?}");
+        assert!(found.is_some(), "{name} was not found by {SEEDS} seeds");
     }
 }
 
