@@ -10,6 +10,7 @@ pub(super) use super::openmpi5::{
     agree_on_self::can_agree,
     deaf_queue::is_headless as may_be_deaf,
     failed_lists::may_be_listed,
+    first_of_program,
     idup_numbering::unlock as before_creation,
     init_state::{Start, init_state},
     inject_failure, is_shared,
@@ -33,6 +34,7 @@ pub(super) use super::mpich::{
     free_for_ever, init_state,
     kept_requests::{Free, Keeping, Seen, is_shared},
     know, launch_census, list_of_the_dead as inject_failure, may_be_deaf, may_be_listed, origin,
-    prepare_files, protect_receive, spawn_lookup, version, was_spawned, when_idle, when_loaded,
-    while_linking, yield_when_idle,
+    prepare_files, protect_receive, spawn_lookup,
+    ulfm_of_messages::first_of_program,
+    version, was_spawned, when_idle, when_loaded, while_linking, yield_when_idle,
 };

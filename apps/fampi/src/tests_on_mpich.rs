@@ -14,8 +14,6 @@ const IN_CREATION: &str = "who dies inside MPI's own spawn holds up the others u
 const NO_ORIGIN: &str = "MPICH does not say on which communicator a request is, and with whom";
 const MPIS_OWN: &str = "MPICH's own calls hear of no death and of no revocation";
 const IN_FRONT: &str = "it stands in front of ULFM's functions, which MPICH's room does not call";
-const IN_SHRINK: &str = "a death that a shrink itself finds can hold up all until the watchdog \
-                         ends them";
 const NO_REVOCATION: &str = "a rank that alone is refused a rebuild holds up the others, as MPICH \
                              knows no revocation";
 const LAUNCHER: &str = "it is about Open MPI's launcher, or its words";
@@ -32,8 +30,6 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("after_a_death_mpis_own_calls_fail", MPIS_OWN),
     ("a_death_before_the_first_call", "nobody tells of who dies before its first call of fampi"),
     ("a_communicator_is_in_use_on_all_living_ranks", IN_FRONT),
-    ("a_death_that_a_recovery_finds_inside_of_a_block", IN_SHRINK),
-    ("half_of_the_ranks_end_at_random_moments", IN_SHRINK),
     ("misuse_returns_the_code", NO_REVOCATION),
     ("programs_of_ours_touch_no_memory", NO_REVOCATION),
     ("a_thread_makes_communicators", "MPICH is too slow with two threads of each rank in it"),

@@ -96,8 +96,7 @@ impl<K: Key> Row<K> {
     #[must_use]
     pub fn surrounds(&self, key: K) -> bool {
         let is_bound = is_planted("TakeTheBounds") && [self.low, self.high].contains(&Some(key));
-        is_bound
-            || self.low.is_none_or(|low| low < key) && self.high.is_none_or(|high| key < high)
+        is_bound || self.low.is_none_or(|low| low < key) && self.high.is_none_or(|high| key < high)
     }
 
     /// What the owner tells the others, who know the bounds.

@@ -7,7 +7,7 @@ use mpi::ffi;
 use super::{
     inside,
     library::{Checked, Refusal, check},
-    ulfm::Ulfm,
+    ulfm::{self, Ulfm},
 };
 use crate::{
     fault::FaultCode,
@@ -262,6 +262,9 @@ impl Comm {
     /// No copy of this handle is used afterwards.
     pub(in crate::mpi) unsafe fn free(self) {
         let _inside = inside::creation();
+        if let Some(ulfm) = ulfm::find() {
+            (ulfm.forget)(self.raw);
+        }
         let mut raw = self.given_away().raw;
         // SAFETY: live until now; our caller promises that it is used no more.
         let code = unsafe { ffi::MPI_Comm_free(&raw mut raw) };

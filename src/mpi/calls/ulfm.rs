@@ -29,6 +29,8 @@ pub(in crate::mpi) struct Ulfm {
     pub(in crate::mpi) shrink: ToComm,
     pub(in crate::mpi) get_failed: ToGroup,
     pub(in crate::mpi) is_revoked: ToFlag,
+    /// Takes a communicator that is about to be freed, and whose number may be another one's then.
+    pub(in crate::mpi) forget: fn(MPI_Comm),
 }
 
 impl Ulfm {
@@ -55,6 +57,7 @@ impl Ulfm {
             get_failed: unsafe { std::mem::transmute::<*mut c_void, ToGroup>(get_failed) },
             // SAFETY: as above.
             is_revoked: unsafe { std::mem::transmute::<*mut c_void, ToFlag>(is_revoked) },
+            forget: |_| (),
         })
     }
 }

@@ -165,6 +165,11 @@ pub(super) fn revoke(comm: ffi::MPI_Comm) {
     });
 }
 
+/// The communicator is about to be freed, and its number given to another one.
+pub(super) fn forget(comm: ffi::MPI_Comm) {
+    LIST.with_borrow_mut(|list| list.revoked.retain(|it| *it != comm));
+}
+
 /// True for one of these.
 pub(super) fn is_revoked(comm: ffi::MPI_Comm) -> bool {
     LIST.with_borrow(|list| list.revoked.contains(&comm))

@@ -9,7 +9,7 @@ pub(super) mod kept_requests;
 pub(super) mod launch_census;
 pub(super) mod list_of_the_dead;
 pub(super) mod spawn_lookup;
-mod ulfm_of_messages;
+pub(super) mod ulfm_of_messages;
 
 use std::{
     sync::{
@@ -19,12 +19,7 @@ use std::{
     thread,
 };
 
-use super::calls::{
-    comm::Comm,
-    kept::Origin,
-    library::{self},
-    ulfm,
-};
+use super::calls::{comm::Comm, kept::Origin, library, ulfm};
 use crate::error::Error;
 
 /// What the launcher tells a process that another one has started.

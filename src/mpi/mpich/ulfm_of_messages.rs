@@ -11,6 +11,9 @@
 //! be dead in its first round, by anybody, is left out, as not all would hear of what a later round
 //! finds. A revocation is a mark of this process: fampi's own messages tell whoever has to know.
 //!
+//! On such a communicator blocks have messages, too, and may look for one with any tag. What comes
+//! for an agreement that this process has not begun is not for them: it is set aside until then.
+//!
 //! **Versions** each MPICH 5.0.
 //!
 //! **Upstream** known: the functions are not implemented in its device `ch4`.
@@ -35,9 +38,15 @@ use std::{
 use mpi::ffi::{self, MPI_Comm, MPI_Group, MPI_Request, MPI_Status};
 
 use super::list_of_the_dead as dead;
-use crate::mpi::calls::{
-    request::{Types, empty_status},
-    ulfm::Ulfm,
+use crate::{
+    mpi::calls::{
+        comm::Comm,
+        library::Checked,
+        matched::Matched,
+        request::{Types, empty_status, next_message},
+        ulfm::Ulfm,
+    },
+    rank::Rank,
 };
 
 /// Of the messages of agreements, which nothing else on a communicator has.
@@ -50,7 +59,8 @@ const SUCCESS: c_int = 0;
 
 /// What stands for ULFM.
 pub(super) fn functions() -> Ulfm {
-    Ulfm { revoke, failure_ack: acknowledge, agree, iagree, shrink, get_failed, is_revoked }
+    let failure_ack = acknowledge;
+    Ulfm { revoke, failure_ack, agree, iagree, shrink, get_failed, is_revoked, forget }
 }
 
 unsafe extern "C" fn revoke(comm: MPI_Comm) -> c_int {
@@ -122,6 +132,58 @@ struct Part {
 thread_local! {
     /// What was sent and MPI still has: to the dead, for ever.
     static QUARANTINE: RefCell<Vec<Part>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A message for an agreement that this process has not begun.
+struct Early {
+    comm: MPI_Comm,
+    from: c_int,
+    words: Vec<u64>,
+}
+
+thread_local! {
+    /// In the order in which they came.
+    static EARLY: RefCell<Vec<Early>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The first message that a program looks for, by source and tag: of a communicator whose messages
+/// of agreements are not for it. None when there is no other.
+pub(in crate::mpi) fn first_of_program(
+    comm: &Comm,
+    (from, tag): (Option<Rank>, Option<u32>),
+) -> Checked<Option<(Option<Rank>, Option<u32>)>> {
+    if tag.is_some() {
+        return Ok(Some((from, tag)));
+    }
+    while let Some(seen) = Matched::next_envelope(comm, (from, None))? {
+        if seen.tag != TAG.cast_unsigned() {
+            return Ok(Some((seen.source, Some(seen.tag))));
+        }
+        set_aside(comm)?;
+    }
+    Ok(None)
+}
+
+fn set_aside(comm: &Comm) -> Checked<()> {
+    while let Some((from, bytes)) = next_message(comm, TAG.cast_unsigned())? {
+        let words = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let from = from.number().cast_signed();
+        EARLY.with_borrow_mut(|early| early.push(Early { comm: comm.raw(), from, words }));
+    }
+    Ok(())
+}
+
+/// What a process has said on a communicator, if it was set aside.
+fn take_early(comm: MPI_Comm, from: c_int) -> Option<Vec<u64>> {
+    EARLY.with_borrow_mut(|early| {
+        let at = early.iter().position(|it| it.comm == comm && it.from == from)?;
+        Some(early.remove(at).words)
+    })
+}
+
+fn forget(comm: MPI_Comm) {
+    dead::forget(comm);
+    EARLY.with_borrow_mut(|early| early.retain(|it| it.comm != comm));
 }
 
 impl Part {
@@ -221,19 +283,15 @@ impl Flood {
 
     /// Sends what is known, and waits for the others.
     fn say(&mut self, lost: &[c_int]) {
-        let count = self.words.len() as c_int;
-        for peer in (0..self.size).filter(|peer| *peer != self.rank && !lost.contains(peer)) {
-            let mut send = Part::of(self.words.clone());
-            let mut receive = Part::of(vec![u64::MAX; self.words.len()]);
-            let (from, to) = (send.words.as_ptr().cast(), receive.words.as_mut_ptr().cast());
-            let slot = &raw mut receive.request;
-            let code = {
-                // SAFETY: the memory is kept with the request.
-                unsafe { ffi::MPI_Irecv(to, count, Types::u64(), peer, TAG, self.comm, slot) }
-            };
-            if code == SUCCESS {
-                self.receives.push((peer, receive));
+        let (known, count) = (self.words.clone(), self.words.len() as c_int);
+        let me = self.rank;
+        for peer in (0..self.size).filter(|peer| *peer != me && !lost.contains(peer)) {
+            match take_early(self.comm, peer) {
+                Some(words) => self.words.iter_mut().zip(words).for_each(|(own, it)| *own &= it),
+                None => self.listen(peer),
             }
+            let mut send = Part::of(known.clone());
+            let from = send.words.as_ptr().cast();
             let slot = &raw mut send.request;
             // SAFETY: as above.
             let code =
@@ -241,6 +299,18 @@ impl Flood {
             if code == SUCCESS {
                 QUARANTINE.with_borrow_mut(|all| all.push(send));
             }
+        }
+    }
+
+    /// Waits for what a process says in this round.
+    fn listen(&mut self, peer: c_int) {
+        let mut receive = Part::of(vec![u64::MAX; self.words.len()]);
+        let (to, count) = (receive.words.as_mut_ptr().cast(), self.words.len() as c_int);
+        let slot = &raw mut receive.request;
+        // SAFETY: the memory is kept with the request.
+        let code = unsafe { ffi::MPI_Irecv(to, count, Types::u64(), peer, TAG, self.comm, slot) };
+        if code == SUCCESS {
+            self.receives.push((peer, receive));
         }
     }
 
@@ -306,7 +376,7 @@ unsafe extern "C" fn iagree(comm: MPI_Comm, flag: *mut c_int, request: *mut MPI_
                 Some(free_flood),
                 Some(cancel_nothing),
                 Some(poll_flood),
-                None,
+                Some(wait_for_floods),
                 state.cast(),
                 request,
             )
@@ -334,6 +404,29 @@ unsafe extern "C" fn poll_flood(state: *mut c_void, _: *mut MPI_Status) -> c_int
         unsafe { *flood.flag = (flood.words[0] as u32).cast_signed() };
         // SAFETY: the request of this agreement, which is under way.
         return unsafe { ffi::MPI_Grequest_complete(flood.request) };
+    }
+    SUCCESS
+}
+
+/// MPI waits for requests: their agreements go on until all are over.
+unsafe extern "C" fn wait_for_floods(
+    count: c_int,
+    states: *mut *mut c_void,
+    _: f64,
+    status: *mut MPI_Status,
+) -> c_int {
+    for at in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: so many states, says MPI.
+        let state = unsafe { *states.add(at) };
+        // SAFETY: what its request was started with, which this thread alone uses.
+        while !unsafe { (*state.cast::<Flood>()).is_over } {
+            // SAFETY: as above.
+            let code = unsafe { poll_flood(state, status) };
+            if code != SUCCESS {
+                return code;
+            }
+            thread::yield_now();
+        }
     }
     SUCCESS
 }

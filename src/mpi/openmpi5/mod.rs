@@ -50,7 +50,12 @@ use std::{
 
 use plthook::ObjectFile;
 
-use super::calls::{comm::Comm, library, ulfm};
+use super::calls::{
+    comm::Comm,
+    library::{self, Checked},
+    ulfm,
+};
+use crate::rank::Rank;
 
 /// The major version whose source was read.
 const MAJOR: u32 = 5;
@@ -97,6 +102,16 @@ pub(super) fn mend_initialised() {
     null_comm_refcount::protect();
     used_numbers::begin();
     deaf_queue::find();
+}
+
+/// The first message that a program looks for, by source and tag: there are no others.
+#[inline]
+#[allow(clippy::unnecessary_wraps, reason = "another MPI looks for messages of its own")]
+pub(super) fn first_of_program(
+    _: &Comm,
+    envelope: (Option<Rank>, Option<u32>),
+) -> Checked<Option<(Option<Rank>, Option<u32>)>> {
+    Ok(Some(envelope))
 }
 
 /// What has to be mended before `MPI_Finalize`, the next call of MPI.

@@ -3,11 +3,14 @@
 use super::table::Table;
 use crate::{
     fault::FaultCode,
-    mpi::calls::{
-        comm::Comm,
-        library::{Checked, PROC_FAILED_PENDING},
-        matched::Matched,
-        ulfm::Ulfm,
+    mpi::{
+        calls::{
+            comm::Comm,
+            library::{Checked, PROC_FAILED_PENDING, Refusal},
+            matched::Matched,
+            ulfm::Ulfm,
+        },
+        this_mpi,
     },
     native::Kind,
     rank::Rank,
@@ -46,6 +49,8 @@ impl Messages {
         take: Option<&mut dyn Buffer>,
         ulfm: &Ulfm,
     ) -> Result<Option<Found>, FaultCode> {
+        let envelope = this_mpi::first_of_program(comm, envelope);
+        let Some(envelope) = envelope.map_err(Refusal::fault)? else { return Ok(None) };
         let found: Checked<Option<Found>> = match take {
             Some(like) => Matched::probe(comm, envelope, like.expose()?).map(|found| {
                 found.map(|(message, done)| {
