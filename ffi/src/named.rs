@@ -10,7 +10,7 @@ use mpi::ffi;
 
 use crate::{
     beneath,
-    codes::{FAMPI_ERR_INTERRUPTED, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result, number},
+    codes::{FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result, number},
     handles::Kind,
     request::{empty_status, null},
     state::State,
@@ -75,11 +75,14 @@ impl State {
 
     /// The code of a request that is over for its block only, as MPI does not let go of it.
     #[cold]
-    pub(crate) fn code_for_block(&mut self, raw: ffi::MPI_Request) -> c_int {
-        let post = self.user(raw);
-        match post.map(|post| self.guest.with_mpi(|mpi| mpi.test(post, &mut None))) {
-            Some(Progress::Failed(code)) => number(code),
-            _ => FAMPI_ERR_INTERRUPTED,
+    pub(crate) fn code_for_block(&mut self, raw: ffi::MPI_Request) -> Option<c_int> {
+        if self.entry(raw).is_some() {
+            return None;
+        }
+        let post = self.user(raw)?;
+        match self.guest.with_mpi(|mpi| mpi.test(post, &mut None)) {
+            Progress::Failed(code) => Some(number(code)),
+            Progress::Complete(_) | Progress::Pending => None,
         }
     }
 

@@ -27,13 +27,13 @@ const SURVIVED: [&str; 3] = [
 ];
 
 /// What is not, whatever the machine.
-const NOT_SURVIVED: [&str; 8] = [
+const NOT_SURVIVED: [&str; 7] = [
     "any death under MPICH's own mpirun, which ends all ranks: start with `cargo fampi run --mpi \
      mpich`.",
     "a death inside MPI's own call that makes a communicator or starts processes: those who wait \
      in it count as failed, too, after the watchdog's limit (FAMPI_STUCK_SECONDS).",
-    "a death that a shrink is the first to find: all may wait in it, up to that limit.",
-    "a death before the first call of fampi: nobody tells of it, so set a time limit for the job.",
+    "on several nodes, a death before the first call of fampi: nobody tells of it, so set a time \
+     limit for the job.",
     "the memory of a large send, or of a collective, that a dead rank was to take part in: MPI \
      keeps it until the end of the job.",
     "a program that goes on with MPI's own calls on a communicator that fampi has revoked: they \

@@ -116,6 +116,10 @@ impl<'a> Launcher<'a> {
             command.args(["--language", "pmi"]);
             // Otherwise its end waits for the dead.
             command.env("MPIR_CVAR_NO_COLLECTIVE_FINALIZE", "1");
+            // Otherwise it says on the standard output that a receive from the dead is left.
+            if env::var_os(UCX_SAYS).is_none() {
+                command.env(UCX_SAYS, "error");
+            }
             return command;
         }
         command.env("OMPI_MCA_mpi_ft_enable", "1");
@@ -149,6 +153,8 @@ impl<'a> Launcher<'a> {
     }
 }
 
+/// What the layer below MPICH says, and where: from which weight on.
+const UCX_SAYS: &str = "UCX_LOG_LEVEL";
 /// What Open MPI's launcher starts on other nodes is in this variable.
 pub(crate) const DAEMONS: &str = "PRTE_MCA_prte_launch_agent";
 

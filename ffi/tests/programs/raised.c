@@ -141,7 +141,7 @@ static void words_for_codes(void)
   knows(FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, FAMPI_ERR_TRYBLOCK_FOUND_ERRORS, "faulty");
   knows(FAMPI_ERR_PROC_FAILED_SOFT, MPI_ERR_PROC_FAILED, "failed");
   knows(FAMPI_ERR_PROC_FAILED, MPI_ERR_PROC_FAILED, "failed");
-  knows(MPI_ERR_TRUNCATE, MPI_ERR_TRUNCATE, "MPI_ERR_TRUNCATE");
+  knows(MPI_ERR_TRUNCATE, MPI_ERR_TRUNCATE, "truncated");
   for (code = FAMPI_ERR_PROC_FAILED; code <= FAMPI_ERR_RCODES_ANY; code++)
     knows(code, code <= FAMPI_ERR_PROC_FAILED_HARD ? MPI_ERR_PROC_FAILED : code, "");
   /* Those of the program itself are MPI's as ever, and may be raised. */

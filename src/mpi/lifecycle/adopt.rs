@@ -228,7 +228,9 @@ fn meet(
     universe: UniverseId,
     ulfm: &Ulfm,
 ) -> Checked<(Comm, Comm, Acquaintance, u64)> {
-    let made = users.duplicate().and_then(|frames| Ok((frames, users.duplicate()?)));
+    let may = this_mpi::may_be_duplicated(users, ulfm);
+    let made = may.and_then(|()| users.duplicate());
+    let made = made.and_then(|frames| Ok((frames, users.duplicate()?)));
     let (frames, source) = groups::all_or_nobody(users, ulfm, &[], made)?;
     let (met, name) =
         groups::all_or_nobody(&source, ulfm, &[], tell_of_oneself(&source, universe))?;

@@ -34,13 +34,10 @@ use crate::mpi::{
     deaths::pidfd,
     node::{
         environment::stuck_limit,
-        process::{Process, children, describe, is_living_child, node},
+        process::{Process, children, describe, is_living_child, node, value_in},
         signals,
     },
-    this_mpi::{
-        launch_census::{self, value_in},
-        spawn_lookup::Spawning,
-    },
+    this_mpi::{launch_census, spawn_lookup::Spawning},
 };
 
 /// Between two looks.

@@ -20,6 +20,7 @@ use std::{cell::RefCell, ffi::c_int, process, sync::OnceLock};
 
 use mpi::ffi;
 
+use super::launch_census;
 use crate::mpi::{
     calls::{comm::Comm, library::check},
     node::process::{describe, node_name},
@@ -30,11 +31,25 @@ use crate::mpi::{
 pub(in crate::mpi) struct Name(pub(in crate::mpi) u64);
 
 impl Name {
-    /// The names of the ranks of a job are not known before they say them.
-    pub(in crate::mpi) fn of_ranks(self, _: u32, _: usize) -> Option<impl Iterator<Item = Self>> {
-        None::<std::iter::Empty<Self>>
+    /// The name of a process of a job that our launcher has started: no other one has it.
+    fn of((job, rank): (u32, u32)) -> Self {
+        Self(u64::from(rank) << 32 | u64::from(LAUNCHED | job))
+    }
+
+    /// The names of so many ranks of the job in which this one has that rank, if they are known
+    /// before they are said.
+    pub(in crate::mpi) fn of_ranks(
+        self,
+        rank: u32,
+        size: usize,
+    ) -> Option<impl Iterator<Item = Self>> {
+        let (job, me) = launch_census::place()?;
+        (rank == me).then(|| (0..size as u32).map(move |rank| Self::of((job, rank))))
     }
 }
+
+/// In the lower half of names that our launcher has given, with the number of the job.
+const LAUNCHED: u32 = 1 << 31;
 
 type Callback = extern "C" fn() -> c_int;
 
@@ -66,7 +81,8 @@ thread_local! {
 /// The way to tell of a death.
 pub(in crate::mpi) fn find() -> Option<&'static Notice> {
     static NOTICE: OnceLock<Notice> = OnceLock::new();
-    Some(NOTICE.get_or_init(|| Notice { me: Name(mixed()) }))
+    let me = || launch_census::place().map_or_else(|| Name(mixed()), Name::of);
+    Some(NOTICE.get_or_init(|| Notice { me: me() }))
 }
 
 /// How this process is called.
@@ -124,6 +140,16 @@ pub(super) fn know(comm: &Comm, names: &[u64]) {
     if check("MPI_Comm_group", code).is_ok() {
         let names = names.to_vec();
         LIST.with_borrow_mut(|list| list.companies.push(Company { group, names }));
+    }
+}
+
+/// The ranks of the launch have names that need not be said.
+pub(super) fn know_launch() {
+    let Ok(world) = Comm::world() else { return };
+    let size = world.size() as usize;
+    let names = find().and_then(|own| own.me().of_ranks(world.rank().number(), size));
+    if let Some(names) = names {
+        know(&world, &names.map(|Name(name)| name).collect::<Vec<_>>());
     }
 }
 

@@ -19,7 +19,12 @@ use std::{
     thread,
 };
 
-use super::calls::{comm::Comm, kept::Origin, library, ulfm};
+use super::calls::{
+    comm::Comm,
+    kept::Origin,
+    library::{self, Checked, PROC_FAILED, Refusal},
+    ulfm::{self, Ulfm},
+};
 use crate::error::Error;
 
 /// What the launcher tells a process that another one has started.
@@ -46,6 +51,15 @@ pub(super) fn may_be_listed(has_named_peer: bool, is_cancelled: bool) -> bool {
 
 /// A communicator is about to be made.
 pub(super) fn before_creation() {}
+
+/// An error, on all processes, when one of them knows that a process of this communicator is dead:
+/// MPI itself would wait for it. All of them call it, and then duplicate the communicator.
+pub(super) fn may_be_duplicated(comm: &Comm, ulfm: &Ulfm) -> Checked<()> {
+    let all_live = comm.failed(ulfm, usize::MAX, |_| {}).is_ok_and(|dead| dead == 0);
+    let all_say_so = !can_agree(comm) || comm.unanimous(ulfm, all_live);
+    let call = "MPI_Comm_dup";
+    if all_say_so { Ok(()) } else { Err(Refusal { call, class: PROC_FAILED }) }
+}
 
 /// A process of this MPI hears its peers, also when one of them is dead.
 pub(super) fn may_be_deaf() -> bool {
@@ -105,7 +119,9 @@ pub(super) fn while_linking<T>(_: Linking, call: impl FnOnce() -> T) -> T {
 pub(super) unsafe fn protect_receive(_: mpi::ffi::MPI_Request) {}
 
 /// MPI is initialised: ULFM's functions are ours from now on.
-pub(super) fn after_init() {}
+pub(super) fn after_init() {
+    list_of_the_dead::know_launch();
+}
 
 /// What has to be done before MPI starts.
 pub(super) fn when_loaded() {

@@ -111,6 +111,19 @@ pub(in crate::mpi) fn shows_living_child(stat: &[u8], parent: u32) -> bool {
     is_living && words.next() == Some(&*parent.to_string())
 }
 
+/// The numbers of the living children of a process.
+pub(in crate::mpi) fn living_children(parent: u32) -> impl Iterator<Item = u64> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    numbers.filter(move |pid| is_living_child(*pid, parent))
+}
+
+/// The value of a variable in the environment of a process, as `/proc` shows it.
+pub(in crate::mpi) fn value_in<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut entries = environment.split(|byte| *byte == 0);
+    entries.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
 /// How many processors this node has.
 pub(in crate::mpi) fn processors() -> usize {
     // SAFETY: the call takes a number.

@@ -18,7 +18,7 @@
 
 use std::{env, fs, str, time::Duration};
 
-use crate::mpi::node::process::shows_living_child;
+use crate::mpi::node::process::{living_children, value_in};
 
 /// What the launcher tells each process: the name of the job, and its rank there.
 pub(in crate::mpi) const JOB: &str = "PMIX_NAMESPACE";
@@ -61,7 +61,7 @@ impl Siblings {
         if self.since_count < PERIOD {
             return None;
         }
-        self.note(children(launcher));
+        self.note(living_children(launcher).count());
         self.missing()
     }
 
@@ -113,10 +113,7 @@ impl Launched {
             return None;
         }
         let mut processes = vec![None; size];
-        for (pid, stat) in stats() {
-            if !shows_living_child(&stat, launcher) {
-                continue;
-            }
+        for pid in living_children(launcher) {
             // One that cannot be read may be any of them.
             let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
             if environment.is_empty() {
@@ -147,27 +144,10 @@ fn number_in(environment: &[u8], name: &str) -> Option<usize> {
     str::from_utf8(value_in(environment, name)?).ok()?.parse().ok()
 }
 
-/// The value of a variable in the environment of a process, as `/proc` shows it.
-pub(in crate::mpi) fn value_in<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut entries = environment.split(|byte| *byte == 0);
-    entries.find_map(|it| it.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-}
-
-/// How many living children a process has.
-fn children(parent: u32) -> usize {
-    stats().filter(|(_, stat)| shows_living_child(stat, parent)).count()
-}
-
-/// All processes, with what the kernel says of each.
-fn stats() -> impl Iterator<Item = (u64, Vec<u8>)> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-    numbers.filter_map(|pid| Some((pid, fs::read(format!("/proc/{pid}/stat")).ok()?)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mpi::node::process::shows_living_child;
 
     fn of(expected: usize) -> Siblings {
         let (steady, since_count) = (Duration::ZERO, Duration::ZERO);
@@ -212,14 +192,13 @@ mod tests {
 
     #[test]
     fn this_process_is_a_child_and_what_starts_tests_is_no_launcher() {
-        assert!(children(std::os::unix::process::parent_id()) >= 1);
+        assert!(living_children(std::os::unix::process::parent_id()).count() >= 1);
         let own = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("`sleep`");
         let stat = format!("/proc/{}/stat", child.id());
         // Other tests of this process have children, too.
-        assert!(
-            children(own) >= 1 && shows_living_child(&fs::read(&stat).expect("a process"), own)
-        );
+        assert!(living_children(own).count() >= 1);
+        assert!(shows_living_child(&fs::read(&stat).expect("a process"), own));
         child.kill().expect("ours");
         child.wait().expect("ours");
         assert!(!fs::read(&stat).is_ok_and(|stat| shows_living_child(&stat, own)));
