@@ -10,7 +10,7 @@ use mpi::ffi;
 
 use crate::{
     beneath,
-    codes::{FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result, number},
+    codes::{FAMPI_ERR_INTERRUPTED, FAMPI_ERR_REQUEST, FAMPI_ERR_STATE, Result, number},
     handles::Kind,
     request::{empty_status, null},
     state::State,
@@ -84,6 +84,19 @@ impl State {
             Progress::Failed(code) => Some(number(code)),
             Progress::Complete(_) | Progress::Pending => None,
         }
+    }
+
+    /// What a request came to that is over for its block only. Whoever does not want it any more
+    /// gets that as its end, as MPI may never let go of it.
+    #[cold]
+    pub(crate) fn cut_off(
+        &mut self,
+        raw: ffi::MPI_Request,
+        release: bool,
+    ) -> Result<(ffi::MPI_Status, c_int)> {
+        let code = self.code_for_block(raw).unwrap_or(FAMPI_ERR_INTERRUPTED);
+        let status = ffi::MPI_Status { MPI_ERROR: code, ..empty_status() };
+        if release { Ok((status, code)) } else { Err(code) }
     }
 
     /// The program frees a request that MPI has to free: one that is not over does so later.

@@ -371,7 +371,7 @@ unsafe fn wait_list(
     let mut first = 0;
     for (at, slot) in requests.iter_mut().enumerate() {
         let outcome = state.outcome(*slot);
-        let (status, code) = outcome.map_or_else(|| cut_off(state, *slot, release), Ok)?;
+        let (status, code) = outcome.map_or_else(|| state.cut_off(*slot, release), Ok)?;
         first = if first == 0 { code } else { first };
         // SAFETY: our caller's promise.
         unsafe { put_statuses(statuses, at, status) };
@@ -380,14 +380,6 @@ unsafe fn wait_list(
         }
     }
     if first == 0 { Ok(()) } else { Err(first) }
-}
-
-/// What a request came to that is over for its block only. Whoever does not want it any more gets
-/// that as its end, as MPI may never let go of it.
-#[cold]
-fn cut_off(state: &mut State, raw: MPI_Request, release: bool) -> Result<(MPI_Status, c_int)> {
-    let code = state.code_for_block(raw).unwrap_or(FAMPI_ERR_INTERRUPTED);
-    if release { Ok((MPI_Status { MPI_ERROR: code, ..empty_status() }, code)) } else { Err(code) }
 }
 
 /// Writes the status of a request that is over.

@@ -289,7 +289,7 @@ fn a_replacement_works_at_once_or_when_it_has_passed_its_tests() {
 }
 
 fampi_planted::bugs! {
-    /// The other half of a list is looked for at the member next to its part, which need not own it.
+    /// The other half of a list is looked for at the member next to its part, who may not own it.
     AskTheNearest,
     /// A list that is made again lacks the keys that equal its upper bound.
     ForgetTheUpperCopies,
