@@ -105,6 +105,17 @@ static void revocation(void)
   MPI_Comm_free(&dup);
 }
 
+/* Who dies next waits for all others: a collective may fail where a process has died behind it. */
+static void before_death(MPI_Comm world, int victim)
+{
+  int me, ranks, other, word = 0;
+  MPI_Comm_rank(world, &me);
+  MPI_Comm_size(world, &ranks);
+  if (me != victim) CHECK(MPI_Send(&word, 1, MPI_INT, victim, 8, world) == MPI_SUCCESS);
+  for (other = 0; me == victim && other < ranks; other++)
+    if (other != me) MPI_Recv(&word, 1, MPI_INT, other, 8, world, MPI_STATUS_IGNORE);
+}
+
 /* Revoke, shrink, and go on, until one is left. */
 static void shrink(void)
 {
@@ -113,6 +124,7 @@ static void shrink(void)
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   for (ranks = size; ranks > 1; ranks--) {
     MPI_Comm_rank(world, &me);
+    before_death(world, ranks - 1);
     if (me == ranks - 1) raise(SIGKILL);
     rc = MPI_Barrier(world);
     flag = rc == MPI_SUCCESS;

@@ -11,7 +11,8 @@
 //!
 //! **Delete when** there is no other room.
 //!
-//! **Test** `programs_of_mpich_end_with_their_status_and_one_that_cannot_start_says_so`.
+//! **Test** `a_death_before_the_first_call_keeps_nobody_in_the_end_of_mpi` (`ffi/tests/c`, with
+//! `--mpi mpich`).
 
 use std::{env, fs, os::unix::process::parent_id, process::id, str, time::Duration};
 

@@ -20,7 +20,9 @@
 //!
 //! **Delete when** they work.
 //!
-//! **Test** `whoever_is_killed_on_mpich_no_digit_changes` (`apps/fampi/tests/node`, asked for).
+//! **Test** `whoever_is_killed_on_mpich_no_digit_changes` (`apps/fampi/tests/node`, asked for);
+//! that messages of agreements are set aside: `a_death_that_a_recovery_finds_inside_of_a_block…`
+//! (`ffi/tests/c`, with `--mpi mpich`).
 //!
 //! **Assumes** that each death is seen, sooner or later; that the processes of a communicator come
 //! to its agreements in one order; and that nobody dies between the first round of a shrink and the
