@@ -75,28 +75,12 @@ impl State {
 
     /// The code of a request that is over for its block only, as MPI does not let go of it.
     #[cold]
-    pub(crate) fn code_for_block(&mut self, raw: ffi::MPI_Request) -> Option<c_int> {
-        if self.entry(raw).is_some() {
-            return None;
+    pub(crate) fn code_for_block(&mut self, raw: ffi::MPI_Request) -> c_int {
+        let post = self.user(raw);
+        match post.map(|post| self.guest.with_mpi(|mpi| mpi.test(post, &mut None))) {
+            Some(Progress::Failed(code)) => number(code),
+            _ => FAMPI_ERR_INTERRUPTED,
         }
-        let post = self.user(raw)?;
-        match self.guest.with_mpi(|mpi| mpi.test(post, &mut None)) {
-            Progress::Failed(code) => Some(number(code)),
-            Progress::Complete(_) | Progress::Pending => None,
-        }
-    }
-
-    /// What a request came to that is over for its block only. Whoever does not want it any more
-    /// gets that as its end, as MPI may never let go of it.
-    #[cold]
-    pub(crate) fn cut_off(
-        &mut self,
-        raw: ffi::MPI_Request,
-        release: bool,
-    ) -> Result<(ffi::MPI_Status, c_int)> {
-        let code = self.code_for_block(raw).unwrap_or(FAMPI_ERR_INTERRUPTED);
-        let status = ffi::MPI_Status { MPI_ERROR: code, ..empty_status() };
-        if release { Ok((status, code)) } else { Err(code) }
     }
 
     /// The program frees a request that MPI has to free: one that is not over does so later.

@@ -32,8 +32,6 @@ fn is_pending(raw: MPI_Request) -> bool {
     enter(|state| {
         let Some(state) = state.as_mut() else { return Ok(()) };
         pending = raw != null() && state.knows(raw) && state.outcome(raw).is_none();
-        // What has failed for its block is over, whether or not MPI lets go of it.
-        pending = pending && state.code_for_block(raw).is_none();
         Ok(())
     });
     pending

@@ -370,8 +370,7 @@ unsafe fn wait_list(
     unfinished(wait(state, requests, limit, Much::All)?)?;
     let mut first = 0;
     for (at, slot) in requests.iter_mut().enumerate() {
-        let outcome = state.outcome(*slot);
-        let (status, code) = outcome.map_or_else(|| state.cut_off(*slot, release), Ok)?;
+        let (status, code) = state.outcome(*slot).ok_or_else(|| state.code_for_block(*slot))?;
         first = if first == 0 { code } else { first };
         // SAFETY: our caller's promise.
         unsafe { put_statuses(statuses, at, status) };
