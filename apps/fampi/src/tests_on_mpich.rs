@@ -47,6 +47,7 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("an_agreement_ends_where_the_answer_went", DEFECT),
     ("a_process_that_hears_nothing_more", DEFECT),
     ("copies_of_handles_outlive_a_death", KEPT),
+    ("what_was_cut_short_comes_to_its_end", KEPT),
     ("copies_of_handles_touch_no_memory", KEPT),
     ("conjugate_gradients_in_fortran", FORTRAN),
     ("handles_places_buffers_and_errors_are_those_of_fortran", FORTRAN),
