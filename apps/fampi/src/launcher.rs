@@ -153,7 +153,7 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// What the layer below MPICH says, and where: from which weight on.
+/// The level from which on UCX, the layer below MPICH, logs.
 const UCX_SAYS: &str = "UCX_LOG_LEVEL";
 /// What Open MPI's launcher starts on other nodes is in this variable.
 pub(crate) const DAEMONS: &str = "PRTE_MCA_prte_launch_agent";

@@ -1,9 +1,9 @@
 //! Who was started beside this process, before MPI says so.
 //!
-//! **Symptom** A process that has ended before another one calls this library for the first time is
-//! known to nobody there, and that call waits for it. So it is missed among the children of the
-//! launcher ([`Launched`]). Those who wait in `MPI_Init` need no help: the launcher is ours, and
-//! itself ends a job that cannot start.
+//! **Symptom** A process that calls this library for the first time does not know which ranks have
+//! ended before, and waits for them in that call. So it looks which ranks are still children of the
+//! launcher, which is also its own parent ([`Launched`]). Ranks that wait in `MPI_Init` need no
+//! help: the launcher is ours, and ends a job that cannot start.
 //!
 //! **Versions** each MPICH, under `fampi-node`.
 //!

@@ -9,7 +9,8 @@
 //! With as many rounds, in one of them nobody dies, and after that all know the same. A shrink
 //! agrees on who lives, and makes a communicator of them (`MPI_Comm_create_group`): who is found to
 //! be dead in its first round, by anybody, is left out, as not all would hear of what a later round
-//! finds. A revocation is a mark of this process: fampi's own messages tell whoever has to know.
+//! finds. A revocation only sets a mark in this process; fampi tells other ranks in messages of its
+//! own.
 //!
 //! On such a communicator blocks have messages, too, and may look for one with any tag. What comes
 //! for an agreement that this process has not begun is not for them: it is set aside until then.
@@ -24,9 +25,9 @@
 //! that messages of agreements are set aside: `a_death_that_a_recovery_finds_inside_of_a_block…`
 //! (`ffi/tests/c`, with `--mpi mpich`).
 //!
-//! **Assumes** that each death is seen, sooner or later; that the processes of a communicator come
-//! to its agreements in one order; and that nobody dies between the first round of a shrink and the
-//! end of its `MPI_Comm_create_group`.
+//! **Assumes** that each process sees each death, sooner or later; that all processes of a
+//! communicator begin its agreements in the same order; and that no process dies between the first
+//! round of a shrink and the end of its `MPI_Comm_create_group`.
 //!
 //! Reference: Cachin, Guerraoui, Rodrigues, *Introduction to Reliable and Secure Distributed
 //! Programming* (2011), §5.2.
@@ -148,8 +149,9 @@ thread_local! {
     static EARLY: RefCell<Vec<Early>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The first message that a program looks for, by source and tag: of a communicator whose messages
-/// of agreements are not for it. None when there is no other.
+/// The source and the tag of the message that a probe of the program is to find. With any tag that
+/// is the first one that belongs to no agreement: this function sets those of agreements aside, and
+/// gives `None` when no other message has come.
 pub(in crate::mpi) fn first_of_program(
     comm: &Comm,
     (from, tag): (Option<Rank>, Option<u32>),
