@@ -8,6 +8,8 @@ extern crate alloc;
 
 #[cfg(all(feature = "client", target_os = "linux"))]
 pub mod client;
+#[cfg(all(any(feature = "client", feature = "daemon"), target_os = "linux"))]
+pub mod clock;
 #[cfg(all(feature = "daemon", target_os = "linux"))]
 pub mod daemon;
 pub(crate) mod planted;

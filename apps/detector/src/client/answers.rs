@@ -1,15 +1,19 @@
 //! Answers the tests of the observer, in a thread that does nothing else.
 //!
 //! It calls no MPI and waits for nothing but questions, so that a long computation of this process
-//! does not show, and a processor that others keep busy, a limit of the system or a stop does.
+//! does not show, and a processor that others keep busy, a limit of the system or a stop does. Each
+//! answer says when it was given, so that the observer need not be woken up by it.
 
 use std::{io, os::fd::OwnedFd, thread};
 
 use rustix::{io::Errno, net::SendFlags};
 
-use crate::protocol::{
-    codec::{Frame, MAX_BYTES, decode, encode},
-    message::Message,
+use crate::{
+    clock,
+    protocol::{
+        codec::{Frame, MAX_BYTES, decode, encode_at},
+        message::Message,
+    },
 };
 
 /// As much as the few calls need.
@@ -42,7 +46,7 @@ fn answer_one(connection: &OwnedFd) -> Option<()> {
     };
     if let Some(Message::Question(question)) = decode(&packet[..length]) {
         let mut frame = Frame::new();
-        encode(&Message::Answer(question.answer()), &mut frame);
+        encode_at(&Message::Answer(question.answer()), clock::now(), &mut frame);
         // An observer that is gone is noticed at the next reading.
         let _ = rustix::net::send(connection, &frame, SendFlags::NOSIGNAL);
     }

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::{
-    daemon::view::now,
+    clock::now,
     protocol::{
         board::{self, Entry, Head},
         diagnosis::Opinion,

@@ -2,7 +2,10 @@
 //!
 //! A rank answers on a connection of its own, of which it gets the other end with its welcome: the
 //! one on which it registered stays silent. What goes over it are the observers' messages, one in
-//! a packet. Targets are numbered: first the ranks of the launch, then the nodes.
+//! a packet, and with an answer the moment at which it was given, by the clock of the machine. So
+//! answers wake up nobody: they are read when something is due. To be woken up costs both a rank
+//! and its observer more than all that they then do. Targets are numbered: first the ranks of the
+//! launch, then the nodes.
 //!
 //! Nothing is decided here. What was counted is shown: on the board to the ranks of this node, and
 //! in the view to a person.
@@ -10,8 +13,9 @@
 use std::{
     collections::BTreeMap,
     mem,
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
-    time::Instant,
+    os::fd::OwnedFd,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
@@ -21,19 +25,23 @@ use rustix::{
 };
 
 use crate::{
+    clock,
     daemon::{board::Board, link::Link, view::View},
     protocol::{
         Host, Node, Process, Rank,
-        codec::{Frame, MAX_BYTES, decode, encode},
+        codec::{Frame, MAX_BYTES, decode_at, encode},
         diagnosis::{
-            Answer, Effect, Question, Target, Verdict, clusters::Assignment, schedule::Schedule,
-            tester::Tester,
+            Answer, Effect, Opinion, Question, Target, Terms, Verdict, clusters::Assignment,
+            schedule::Schedule, tester::Tester,
         },
         message::Message,
         plan::Plan,
         registry::Registry,
     },
 };
+
+/// As long as Linux, as usually built, lets a process run before the next one has its turn.
+const TURN: Duration = Duration::from_millis(3);
 
 /// A rank that answers.
 #[derive(Debug)]
@@ -48,9 +56,13 @@ struct Line {
 pub struct Diagnosis {
     tester: Tester,
     began: Instant,
+    /// That moment by the clock of the machine.
+    clock: Duration,
     me: Node,
     /// Ranks of the launch.
     ranks: u32,
+    /// So many good tests in a row make a target well.
+    zeta: u32,
     /// By the number of the ward.
     lines: BTreeMap<u64, Line>,
     out: Vec<Effect>,
@@ -71,10 +83,23 @@ pub struct Means<'a> {
 impl Diagnosis {
     /// The tests that this plan asks for.
     pub fn start(plan: &Plan, schedule: Schedule, now: Instant) -> Self {
-        let tester = Tester::start(schedule.terms(), schedule.interval);
         let (me, ranks) = (plan.me.node, plan.nodes_of.len() as u32);
+        let here = plan.nodes_of.iter().filter(|node| **node == me).count();
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let floor = Terms::USUAL.floor + waits_for_processors(here, processors);
+        let tester = Tester::start(Terms { floor, ..schedule.terms() }, schedule.interval);
         let (lines, out) = (BTreeMap::new(), Vec::new());
-        Self { tester, began: now, me, ranks, lines, out, failed: 0 }
+        Self {
+            tester,
+            began: now,
+            clock: clock::now(),
+            me,
+            ranks,
+            zeta: schedule.zeta,
+            lines,
+            out,
+            failed: 0,
+        }
     }
 
     /// When [`Self::handle_time`] has something to do.
@@ -87,21 +112,21 @@ impl Diagnosis {
         [self.failed, self.tester.stalls()]
     }
 
-    /// A process has this number: where it answers, which is to be heard, and the end of it that
-    /// it needs for that.
-    pub fn connect(&mut self, number: u64, process: Process) -> Option<(BorrowedFd<'_>, OwnedFd)> {
+    /// A process has this number: the end of the connection on which it answers.
+    pub fn connect(&mut self, number: u64, process: Process) -> Option<OwnedFd> {
         if process.rank.0 >= self.ranks {
             return None;
         }
         let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let ends = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None);
         let (connection, other) = ends.ok()?;
-        let line = self.lines.entry(number).or_insert(Line { process, connection });
-        Some((line.connection.as_fd(), other))
+        self.lines.insert(number, Line { process, connection });
+        Some(other)
     }
 
-    /// Hears what a process says; one that says something else is heard no more.
-    pub fn hear(&mut self, number: u64, now: Instant) {
+    /// Takes what a process has said by this moment; one that says something else than answers is
+    /// heard no more.
+    fn hear(&mut self, number: u64, now: Duration) {
         while let Some(line) = self.lines.get(&number) {
             // One byte more tells what is too long.
             let mut packet = [0; MAX_BYTES + 1];
@@ -111,12 +136,12 @@ impl Diagnosis {
                 Err(Errno::AGAIN | Errno::INTR) => return,
                 Err(_) => 0,
             };
-            let Some(Message::Answer(answer)) = decode(&packet[..length.min(MAX_BYTES)]) else {
-                return self.end(number);
-            };
+            let said = decode_at(&packet[..length.min(MAX_BYTES)]);
+            let Some((Message::Answer(answer), at)) = said else { return self.end(number) };
             let Process { rank, incarnation } = line.process;
             let target = Target { number: rank.0, life: incarnation.0 };
-            self.tester.handle_answer(target, answer, now - self.began, &mut self.out);
+            let at = at.saturating_sub(self.clock).min(now);
+            self.tester.handle_answer(target, answer, at, &mut self.out);
         }
     }
 
@@ -131,11 +156,12 @@ impl Diagnosis {
         if now < self.due() {
             return;
         }
-        let numbers: Vec<u64> = self.lines.keys().copied().collect();
-        for number in numbers {
-            self.hear(number, now);
-        }
+        let is_awaited = |line: &Line| self.tester.awaits(line.process.rank.0);
+        let awaited = self.lines.iter().filter(|(_, line)| is_awaited(line));
         let time = now - self.began;
+        for number in awaited.map(|(number, _)| *number).collect::<Vec<u64>>() {
+            self.hear(number, time);
+        }
         if self.tester.wants_targets(time) {
             let targets = self.targets(registry);
             self.tester.handle_interval(time, &targets, &mut self.out);
@@ -212,10 +238,32 @@ impl Diagnosis {
     fn show(&self, target: Target, means: &mut Means<'_>) -> Result<()> {
         let opinion = self.tester.opinion(target.number);
         means.board.think(target.number, opinion).context("cannot write to the board")?;
+        // A person is shown who is well, and not for how long.
+        let opinion = Opinion { streak: opinion.streak.min(self.zeta), ..opinion };
         match self.node(target) {
             Some(node) => means.view.think_of_node(node, opinion),
             None => means.view.think_of_rank(Rank(target.number), opinion),
         }
         Ok(())
+    }
+}
+
+/// How long an answer may be under way on a node where as many ranks compute without pause: who
+/// answers waits for a turn of each that shares its processor, and then does who hears it. That is
+/// no reason to call any of them slow.
+fn waits_for_processors(ranks: usize, processors: usize) -> Duration {
+    let each = ranks.div_ceil(processors.max(1));
+    if each > 1 { 2 * TURN * each as u32 } else { Duration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_share_processors_may_wait_for_a_turn_of_each_and_so_may_their_observer() {
+        for (ranks, processors, turns) in [(0, 2, 0), (2, 2, 0), (3, 2, 4), (8, 2, 8), (5, 0, 10)] {
+            assert_eq!(waits_for_processors(ranks, processors), turns * TURN, "{ranks}");
+        }
     }
 }

@@ -70,8 +70,6 @@ const LINK: u64 = 0;
 const DOOR: u64 = 1;
 /// Added to the number of a ward: one of its threads.
 const THREAD: u64 = 1 << 63;
-/// Added to the number of a ward: where it answers tests.
-const ANSWERS: u64 = 1 << 62;
 
 /// An observer at work.
 #[derive(Debug)]
@@ -193,10 +191,6 @@ impl Service {
                     }
                 }
                 number if number & THREAD != 0 => self.look_at(number & !THREAD, now)?,
-                number if number & ANSWERS != 0 => {
-                    let diagnosis = self.diagnosis.iter_mut();
-                    diagnosis.for_each(|it| it.hear(number & !ANSWERS, now));
-                }
                 number => self.end(number, now)?,
             }
         }
@@ -275,22 +269,14 @@ impl Service {
         // Whoever is welcomed finds itself counted.
         self.count(self.wards.count() + 1)?;
         let room = self.board.room();
-        let answers = self.connect(number, process)?;
+        let diagnosis = self.diagnosis.as_mut();
+        let answers = diagnosis.and_then(|it| it.connect(number, process));
         let given = (self.board.for_readers(), answers);
         let (candidate, connection, page) = self.door.welcome(newcomer, given, room);
         self.wards.add(number, process, candidate, connection, page);
         self.watch_threads(number);
         self.tally.registered += 1;
         Ok(())
-    }
-
-    /// A process of ours is tested from now on, if any is: the end of the connection that it needs.
-    fn connect(&mut self, number: u64, process: Process) -> Result<Option<OwnedFd>> {
-        let Some(diagnosis) = &mut self.diagnosis else { return Ok(None) };
-        let Some((ours, other)) = diagnosis.connect(number, process) else { return Ok(None) };
-        let data = epoll::EventData::new_u64(number | ANSWERS);
-        epoll::add(&self.poll, ours, data, epoll::EventFlags::IN)?;
-        Ok(Some(other))
     }
 
     /// Watches threads of a process of ours, too: by them its end is known earlier.

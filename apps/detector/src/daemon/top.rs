@@ -17,11 +17,8 @@ use std::{
 use anyhow::{Result, ensure};
 
 use crate::{
-    daemon::{
-        PROGRAM,
-        pulse::Page,
-        view::{NAME, now},
-    },
+    clock,
+    daemon::{PROGRAM, pulse::Page, view::NAME},
     protocol::{
         Cause, Node,
         pulse::LOOKS,
@@ -99,7 +96,7 @@ fn look(processes: &Path) -> Vec<Look> {
         let shown = find(&observer).and_then(read)?;
         let page = |rank: &RankView| open(&observer, rank.page?)?.read();
         let commits = shown.ranks.iter().map(|rank| page(rank).map(|pulse| pulse.commits));
-        Some(Look { process, commits: commits.collect(), shown, at: now() })
+        Some(Look { process, commits: commits.collect(), shown, at: clock::now() })
     });
     looks.collect()
 }

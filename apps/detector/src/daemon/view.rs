@@ -10,11 +10,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::{
-    fs::MemfdFlags,
-    time::{ClockId, clock_gettime},
-};
+use rustix::fs::MemfdFlags;
 
+use crate::clock;
 use crate::protocol::{
     Cause, Host, Incarnation, Node, Process, Rank,
     diagnosis::Opinion,
@@ -38,11 +36,6 @@ pub struct View {
     ranks: Vec<RankView>,
     /// One moment, by both clocks.
     began: (Instant, Duration),
-}
-
-/// The machine's monotonic clock, which all processes share.
-pub fn now() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
 impl View {
@@ -81,7 +74,7 @@ impl View {
         let nodes = plan.nodes.iter().map(alive).collect();
         let ranks = plan.nodes_of.iter().map(launched).collect();
         file.set_len(head.words() as u64 * WORD).context("no room for what is shown")?;
-        let view = Self { file, head, nodes, ranks, began: (Instant::now(), now()) };
+        let view = Self { file, head, nodes, ranks, began: (Instant::now(), clock::now()) };
         (0..view.head.nodes).for_each(|node| view.write_node(Node(node)));
         (0..view.head.ranks).for_each(|rank| view.write_rank(rank));
         view.write(0, &view.head.to_words());
@@ -150,7 +143,9 @@ impl View {
 
     /// Tests of the observer of a node have come to this.
     pub fn think_of_node(&mut self, node: Node, opinion: Opinion) {
-        self.change_node(node, |node| node.opinion = opinion);
+        if self.nodes.get(node.0 as usize).is_some_and(|known| known.opinion != opinion) {
+            self.change_node(node, |node| node.opinion = opinion);
+        }
     }
 
     /// A process is dead.

@@ -8,6 +8,7 @@
 //! Fence      = 5 · [nodes u32 · first u32]
 //! Question   = 6 · sequence u32 · attempt u8 · work u16
 //! Answer     = 7 · sequence u32 · attempt u8 · count u16 · sum u32
+//!              of a rank: · nanoseconds u64, the clock of its machine when it answered
 //! facts      = count u32 · fact …              at most 64 of at most 17 bytes
 //! Died       = 1 · rank u32 · incarnation u32 · cause u8 · value u8
 //! Joined     = 2 · rank u32 · incarnation u32 · node u32 · incarnation u32
@@ -19,6 +20,7 @@
 //! `None`.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -126,6 +128,18 @@ pub fn encode(message: &Message, frame: &mut Frame) {
             put_u32(frame, *sum);
         }
     }
+}
+
+/// Appends the bytes of a message, and the moment at which it was written.
+pub fn encode_at(message: &Message, at: Duration, frame: &mut Frame) {
+    encode(message, frame);
+    put_u64(frame, at.as_nanos() as u64);
+}
+
+/// The message in these bytes and the moment at which it was written, if they are both.
+pub fn decode_at(bytes: &[u8]) -> Option<(Message, Duration)> {
+    let (message, at) = bytes.split_last_chunk()?;
+    Some((decode(message)?, Duration::from_nanos(u64::from_le_bytes(*at))))
 }
 
 /// The message in these bytes, if they are one.
@@ -290,6 +304,17 @@ pub(super) mod tests {
             Message::Question(Question { sequence: 1 << 20, attempt: 1, work: 300 }),
             Message::Answer(Question { sequence: 1 << 20, attempt: 1, work: 0 }.answer()),
         ]
+    }
+
+    #[test]
+    fn a_message_may_say_when_it_was_written() {
+        for message in samples() {
+            let (mut frame, at) = (Frame::new(), Duration::from_nanos(u64::MAX - 3));
+            encode_at(&message, at, &mut frame);
+            assert_eq!(decode_at(&frame[1..]), None);
+            assert_eq!(decode_at(&frame), Some((message, at)));
+        }
+        assert_eq!(decode_at(&[REQUEST; 8]), None, "no moment");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::{
 };
 
 use fampi_detector::client::answer;
-use fampi_detector::daemon::view::now;
+use fampi_detector::clock::now;
 use fampi_detector::protocol::{
     Incarnation, Process,
     board::{self, ENTRY_WORDS, Entry, Head},

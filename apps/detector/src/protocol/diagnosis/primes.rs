@@ -12,18 +12,26 @@ pub struct Sum {
 /// The right answer.
 pub const RIGHT: Sum = Sum { count: 168, sum: 76_127 };
 
-const MOST: u32 = 1000;
+const MOST: usize = 1000;
 
 /// Does the job so many times, at least once.
 pub fn found(work: u16) -> Sum {
     (0..work.max(1)).fold(Sum::default(), |_, _| job())
 }
 
+/// By the sieve of Eratosthenes, which takes one or two microseconds: more would tell no more, as
+/// no threshold is below two milliseconds, and ranks pay for it in every interval.
 fn job() -> Sum {
+    let mut crossed_out = [false; MOST + 1];
+    let mut all = Sum::default();
     // What comes out is known; that it is worked out is the point.
-    let numbers = core::hint::black_box(2)..=MOST;
-    let primes = numbers.filter(|it| (2..*it).take_while(|d| d * d <= *it).all(|d| it % d != 0));
-    primes.fold(Sum::default(), |all, it| Sum { count: all.count + 1, sum: all.sum + it })
+    for number in core::hint::black_box(2)..=MOST {
+        if !crossed_out[number] {
+            all = Sum { count: all.count + 1, sum: all.sum + number as u32 };
+            (number * number..=MOST).step_by(number).for_each(|it| crossed_out[it] = true);
+        }
+    }
+    all
 }
 
 #[cfg(test)]

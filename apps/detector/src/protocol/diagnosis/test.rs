@@ -75,6 +75,11 @@ impl Test {
         self.estimator.threshold(terms)
     }
 
+    /// True when its question waits for an answer.
+    pub fn awaits(&self) -> bool {
+        self.state != State::Idle
+    }
+
     /// When something has to be done next, if nothing comes.
     pub fn due(&self, terms: &Terms) -> Option<Duration> {
         match self.state {

@@ -51,6 +51,11 @@ impl Tester {
         self.tests.get(&number).map(|test| test.threshold(&self.terms))
     }
 
+    /// True when a question to a target waits for its answer.
+    pub fn awaits(&self, number: u32) -> bool {
+        self.tests.get(&number).is_some_and(Test::awaits)
+    }
+
     /// Intervals in which it was kept from running.
     pub fn stalls(&self) -> u64 {
         self.stalls
