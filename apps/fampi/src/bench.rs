@@ -1,5 +1,6 @@
 //! `fampi bench`: measurements on real ranks, one launch for each number of ranks.
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::time::Duration;
 
@@ -52,10 +53,11 @@ pub(crate) enum Benchmark {
     /// What blocks cost `MiniFE`, against the plain program in the same run
     #[command(mut_arg("ranks", |ranks| ranks.default_value("4")))]
     Minife(Spread),
-    /// What blocks, and lists that survive, cost `HyperQuickSort`, against the plain program and
-    /// a sample sort in the same run; `-- n=KEYS rounds=N` says how many keys, and how often
+    /// What blocks, and lists that survive, cost `HyperQuickSort`, against the plain program, a
+    /// sample sort and one process alone in the same run; `-- n=KEYS rounds=N local=comparison`
+    /// says how many keys, how often, and how each process sorts
     #[command(mut_arg("ranks", |ranks| ranks.default_value("8")))]
-    Sort(Options),
+    Sort(Tested),
     /// From a death to the board of the observer, to the last survivor that knows, and to the
     /// agreed report, by several ways to die
     Detect(detect::Options),
@@ -91,6 +93,18 @@ pub(crate) struct States {
           value_parser = whole(1_u32..=1024, "sizes from 1 to 1024, as in 1,16"),
           allow_negative_numbers = true)]
     mib: Vec<u32>,
+}
+
+/// A measurement beside tests of the ranks.
+#[derive(Args)]
+pub(crate) struct Tested {
+    #[command(flatten)]
+    options: Options,
+    /// Measure it with tests of the ranks, too, so many milliseconds apart, as with
+    /// `run --diagnosis`
+    #[arg(long, value_name = "MS", value_parser = disturbance::interval(),
+          allow_negative_numbers = true)]
+    tests: Option<u32>,
 }
 
 /// A measuring program that prints its own rows, one launch for each number of ranks.
@@ -185,7 +199,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         }
         Benchmark::Lulesh(spread) => measure_spread(workspace, &LULESH, spread),
         Benchmark::Minife(spread) => measure_spread(workspace, &MINIFE, spread),
-        Benchmark::Sort(options) => measure(workspace, &SORT, options),
+        Benchmark::Sort(tested) => measure_tested(workspace, &SORT, tested),
         Benchmark::Detect(options) => detect::main(workspace, options),
         Benchmark::Noise(options) => disturbance::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),
@@ -193,6 +207,24 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
 }
 
 fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Result<u8> {
+    measure_with(workspace, what, options, &[])
+}
+
+/// As [`measure`], with an observer that tests the ranks if that is asked for.
+fn measure_tested(workspace: &Workspace, what: &Measurement, tested: &Tested) -> Result<u8> {
+    let Some(interval) = tested.tests else { return measure(workspace, what, &tested.options) };
+    let observer = cargo::build(workspace, Program::observer().at_its_best())?;
+    let variables =
+        [("FAMPI_OBSERVER", observer.into_os_string()), disturbance::diagnosis(interval)];
+    measure_with(workspace, what, &tested.options, &variables)
+}
+
+fn measure_with(
+    workspace: &Workspace,
+    what: &Measurement,
+    options: &Options,
+    variables: &[(&str, OsString)],
+) -> Result<u8> {
     let launched = |ranks: u32| ranks.saturating_add(what.deaths);
     options.ranks.iter().try_for_each(|&ranks| launcher::check_room(launched(ranks)))?;
     if what.package == Some(OF_C) && options.mpi == Family::Mpich {
@@ -208,7 +240,7 @@ fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Resu
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
         let mut command = ready.launcher().command(launched(ranks), &program);
-        command.args(&options.arguments);
+        command.args(&options.arguments).envs(variables.iter().cloned());
         match launch(&command, &format!("{ranks} ranks"), what)? {
             Ok(new) => rows.extend(new),
             Err(status) => return Ok(status),

@@ -9,6 +9,7 @@ pub mod digest;
 pub mod faults;
 pub mod kill_plan;
 pub mod memory;
+pub mod observers;
 pub mod process;
 pub mod random_plan;
 pub mod simulated;

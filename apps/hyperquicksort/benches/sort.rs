@@ -5,35 +5,55 @@
 //! rounds. Rank 0 prints a row for each way: the median time, and the median over all rounds of
 //! its ratio to the plain sort's time in the same round, with an interval that has the true median
 //! with a probability of 95 %. Ways are `plain`, the same sort on bare MPI; `lineage`, `copies`
-//! and `files`, with blocks and lists that survive there; `sample`, the plain sample sort.
+//! and `files`, with blocks and lists that survive there; `sample`, the plain sample sort; `alone`,
+//! one process that sorts all keys while the others sleep; and `tests`, as `lineage`, with ranks
+//! that the observer tests, if there is one (`--tests`): in all other turns it stands still.
+//! `local=comparison` has all of them sort by comparing keys.
 
-use std::{error::Error, path::Path, process::ExitCode, time::Duration};
+use std::{
+    env,
+    error::Error,
+    path::Path,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
 
 use fampi::{World, mpi::MpiPlatform};
 use fampi_kit::median::median;
-use harness::words::split;
+use harness::{observers::Observers, words::split};
 use hyperquicksort::{
     exchange::Plain,
-    options::{Options, Store},
+    local::Local,
+    options::{Members, Options, Store},
     plain,
     report::Sorted,
     resilience::{self, Hooks},
     sample_sort,
 };
-use mpi::{topology::SimpleCommunicator, traits::Communicator as _};
+use mpi::{
+    topology::SimpleCommunicator,
+    traits::{Communicator as _, CommunicatorCollectives as _},
+};
 
-const WAYS: [&str; 5] = ["plain", "lineage", "copies", "files", "sample"];
+const WAYS: [&str; 7] = ["plain", "lineage", "copies", "files", "sample", "alone", TESTS];
+/// The last way, which takes an observer.
+const TESTS: &str = "tests";
 /// How often keys are sorted in one measurement.
 const REPEAT: u32 = 3;
 
 fn main() -> ExitCode {
-    let number = |name: &str| {
-        let mut words = std::env::args().map(|word| split(&word));
-        words.find(|(known, _)| known == name).and_then(|(_, value)| value?.parse::<u64>().ok())
+    let word = |name: &str| {
+        let mut words = env::args().map(|word| split(&word));
+        words.find(|(known, _)| known == name).and_then(|(_, value)| value)
     };
+    let number = |name: &str| word(name).and_then(|value| value.parse::<u64>().ok());
     let mut options = Options { repeat: REPEAT, ..Options::default() };
+    if word("local").is_some_and(|local| local == "comparison") {
+        options.local = Local::Comparison;
+    }
     options.keys.count = number("n").unwrap_or(10_000_000);
-    let folder = std::env::temp_dir().join("fampi-bench-sort");
+    let folder = env::temp_dir().join("fampi-bench-sort");
     options.folder = Some(folder.clone());
     let rounds = number("rounds").unwrap_or(20).max(1);
     let Some(universe) = mpi::initialize() else {
@@ -57,33 +77,50 @@ fn measure(
     let (rank, ranks) = (everybody.rank() as u32, everybody.size() as u32);
     let mut world = World::enter(Box::new(MpiPlatform::adopt(&everybody)?))?;
     let mut net = Plain::new(everybody);
-    let mut times = [const { Vec::new() }; WAYS.len()];
+    let is_tested = env::var_os("FAMPI_DIAGNOSIS").is_some();
+    let ways = if is_tested { &WAYS[..] } else { &WAYS[..WAYS.len() - 1] };
+    let mut observers = match rank {
+        0 if is_tested => Some(Observers::find(&[])?),
+        _ => None,
+    };
+    let mut times = vec![Vec::new(); ways.len()];
     for round in 0..=rounds {
-        for turn in 0..WAYS.len() {
-            let way = (round as usize + turn) % WAYS.len();
-            let store = [Store::Lineage, Store::Lineage, Store::Copies, Store::Files];
-            let store = store.get(way).copied().unwrap_or(Store::Lineage);
-            let options = Options { store, ..options.clone() };
-            let sorted: Sorted = match WAYS[way] {
-                "plain" => plain::sort::<i32>(&mut net, rank, ranks, &options)?,
-                "sample" => sample_sort::sort::<i32>(&mut net, rank, ranks, &options)?,
+        for turn in 0..ways.len() {
+            let way = (round as usize + turn) % ways.len();
+            if is_tested {
+                world.set_observed(ways[way] == TESTS);
+                observers.iter_mut().try_for_each(|it| it.set(ways[way] == TESTS))?;
+                net.world().barrier();
+            }
+            let time = match ways[way] {
+                "alone" => sort_alone(net.world(), options)?,
+                "plain" => taken(&plain::sort::<i32>(&mut net, rank, ranks, options)?)?,
+                "sample" => taken(&sample_sort::sort::<i32>(&mut net, rank, ranks, options)?)?,
                 _ => {
+                    let mut options = options.clone();
+                    options.store = match ways[way] {
+                        "copies" => Store::Copies,
+                        "files" => Store::Files,
+                        _ => Store::Lineage,
+                    };
+                    if ways[way] == TESTS {
+                        options.membership = Members::Tests;
+                    }
                     let die = |_| unreachable!("nobody dies");
                     let hooks = Hooks { die: &die, pause: &|_| {}, watch: &mut |_| {} };
                     let (same, sorted) = resilience::sort::<i32>(world, &options, hooks);
                     world = same;
-                    sorted?
+                    taken(&sorted?)?
                 }
             };
-            if let Some(wrong) = sorted.summary.wrong {
-                return Err(wrong.into());
-            }
             // One round to warm up.
             if round > 0 {
-                times[way].push(sorted.times.total);
+                times[way].push(time);
             }
         }
     }
+    observers.iter_mut().try_for_each(|it| it.set(true))?;
+    world.set_observed(true);
     if rank == 0 {
         print(ranks, options.keys.count, &times);
     }
@@ -92,9 +129,43 @@ fn measure(
     Ok(())
 }
 
-fn print(ranks: u32, keys: u64, times: &[Vec<Duration>; WAYS.len()]) {
+/// How long a sort took that came out right.
+fn taken(sorted: &Sorted) -> Result<Duration, Box<dyn Error>> {
+    match &sorted.summary.wrong {
+        Some(wrong) => Err(wrong.to_string().into()),
+        None => Ok(sorted.times.total),
+    }
+}
+
+/// Rank 0 sorts all keys, the others sleep.
+fn sort_alone(
+    everybody: &SimpleCommunicator,
+    options: &Options,
+) -> Result<Duration, Box<dyn Error>> {
+    let mut time = Duration::ZERO;
+    if everybody.rank() == 0 {
+        let mut keys = vec![0_i32; options.keys.count as usize];
+        for _ in 0..options.repeat {
+            options.keys.fill(0, &mut keys)?;
+            let began = Instant::now();
+            options.local.sort(&mut keys);
+            time += began.elapsed();
+        }
+        if !keys.is_sorted() {
+            return Err("one process has sorted wrongly".into());
+        }
+    }
+    let mut barrier = everybody.immediate_barrier();
+    while let Err(waiting) = barrier.test() {
+        barrier = waiting;
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(time)
+}
+
+fn print(ranks: u32, keys: u64, times: &[Vec<Duration>]) {
     println!("ranks,keys,way,sort_ms,ratio_to_plain,ratio_low,ratio_high");
-    for (way, name) in WAYS.into_iter().enumerate() {
+    for (way, name) in WAYS.into_iter().take(times.len()).enumerate() {
         let pairs = times[way].iter().zip(&times[0]);
         let mut ratios: Vec<f64> =
             pairs.map(|(time, plain)| time.as_secs_f64() / plain.as_secs_f64()).collect();

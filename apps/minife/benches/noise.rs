@@ -21,21 +21,13 @@
 //! microseconds for an iteration or a commit; then a row for each observer, the first of which is
 //! that of the ranks, `number,off,on`: microseconds on a processor in a second of such turns.
 
-use std::{
-    env,
-    error::Error,
-    fs,
-    io::{BufRead as _, BufReader, Write as _},
-    path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
-    time::{Duration, Instant},
-};
+use std::{env, error::Error, process::ExitCode, time::Instant};
 
 use fampi::{
     Level, Outcome, ReduceOp, Reduced, Timeout, World,
     mpi::{Baseline, MpiPlatform},
 };
-use harness::words::Protect;
+use harness::{observers::Observers, words::Protect};
 use minife::{
     cg::Limits,
     options::{Faults, Options},
@@ -50,18 +42,6 @@ const PROGRAMS: [&str; 2] = ["minife", "commit"];
 const SAMPLE: Amount = Amount { each: 20, parts: 20 };
 /// How long a part of a turn is to take, in microseconds.
 const PART: f64 = 500.0;
-/// Written into each process by the launcher: the job that it belongs to.
-const JOB: &str = "PMIX_NAMESPACE";
-/// Sends a signal to the processes in its arguments when it is told so, and lets them go on when
-/// nobody can tell it anything any more, however that came about. One after another: all at once
-/// they would go on in step, which observers of a job never began in.
-const SWITCH: &str = r#"while read -r signal; do
-    failed=0
-    for process in "$@"; do kill -"$signal" "$process" || failed=1; sleep 0.002; done
-    echo $failed
-done
-kill -CONT "$@""#;
-
 type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
@@ -212,103 +192,4 @@ fn mean_of_undisturbed(mut parts: Vec<f64>) -> f64 {
     let most = 2.0 * parts.get(parts.len() / 2).copied().unwrap_or(f64::NAN);
     let kept = &parts[..parts.partition_point(|part| *part <= most)];
     kept.iter().sum::<f64>() / kept.len() as f64
-}
-
-/// The observers, which go on or stand still.
-struct Observers {
-    /// That of the ranks, and those beside it.
-    numbers: Vec<u32>,
-    switch: Child,
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-    on: bool,
-    since: Instant,
-    /// In turns with the service and without: how long they were, and what each observer has used.
-    spent: [(Duration, Vec<Duration>); 2],
-    used: Vec<Duration>,
-}
-
-impl Observers {
-    fn find(beside: &[u32]) -> Result<Self, Failure> {
-        let mut numbers = vec![own().ok_or("this launch has no observer: see the warnings")?];
-        numbers.extend(beside);
-        let mut command = Command::new("setsid");
-        // Who ends the session of this launch should not end it, too.
-        command.args(["sh", "-c", SWITCH, "switch"]).args(numbers.iter().map(u32::to_string));
-        let mut switch = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let orders = switch.stdin.take();
-        let answers = BufReader::new(switch.stdout.take().ok_or("no pipe")?);
-        let nothing = || (Duration::ZERO, vec![Duration::ZERO; numbers.len()]);
-        let spent = [nothing(), nothing()];
-        let used = used(&numbers)?;
-        Ok(Self { numbers, switch, orders, answers, on: true, since: Instant::now(), spent, used })
-    }
-
-    /// Lets them go on, or stops them.
-    fn set(&mut self, on: bool) -> Result<(), Failure> {
-        if on != self.on {
-            self.on = on;
-            let signal = if on { "CONT" } else { "STOP" };
-            writeln!(self.orders.as_mut().ok_or("no pipe")?, "{signal}")?;
-            let mut answer = String::new();
-            self.answers.read_line(&mut answer)?;
-            if answer.trim_end() != "0" {
-                return Err("an observer has ended in the middle of the measurement".into());
-            }
-        }
-        (self.since, self.used) = (Instant::now(), used(&self.numbers)?);
-        Ok(())
-    }
-
-    /// A turn is over.
-    fn account(&mut self) -> Result<(), Failure> {
-        let now = used(&self.numbers)?;
-        let (time, each) = &mut self.spent[usize::from(self.on)];
-        *time += self.since.elapsed();
-        for (each, (now, before)) in each.iter_mut().zip(now.into_iter().zip(&self.used)) {
-            *each += now.saturating_sub(*before);
-        }
-        Ok(())
-    }
-
-    /// Prints what they have used. They go on.
-    fn end(mut self) -> Result<(), Failure> {
-        self.set(true)?;
-        drop(self.orders.take());
-        self.switch.wait()?;
-        for (number, at) in self.numbers.iter().zip(0..) {
-            let [off, on] =
-                self.spent.each_ref().map(|(time, each): &(Duration, Vec<Duration>)| {
-                    each[at].as_secs_f64() * 1e6 / time.as_secs_f64()
-                });
-            println!("{number},{off:.1},{on:.1}");
-        }
-        Ok(())
-    }
-}
-
-/// The observer of our launch on this node.
-fn own() -> Option<u32> {
-    let program = fs::canonicalize(env::var_os("FAMPI_OBSERVER")?).ok()?;
-    let job = format!("{JOB}={}", env::var(JOB).ok()?);
-    let numbers = fs::read_dir("/proc").ok()?.flatten();
-    let mut numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    numbers.find(|number| {
-        let process = Path::new("/proc").join(number.to_string());
-        let ours = |variables: Vec<u8>| {
-            variables.split(|byte| *byte == 0).any(|variable| variable == job.as_bytes())
-        };
-        fs::read_link(process.join("exe")).is_ok_and(|path| path == program)
-            && fs::read(process.join("environ")).is_ok_and(ours)
-    })
-}
-
-/// How long each of these processes has been on a processor.
-fn used(numbers: &[u32]) -> Result<Vec<Duration>, Failure> {
-    let of = |number: &u32| {
-        let text = fs::read_to_string(format!("/proc/{number}/schedstat"))?;
-        let nanoseconds = text.split(' ').next().unwrap_or_default().parse()?;
-        Ok(Duration::from_nanos(nanoseconds))
-    };
-    numbers.iter().map(of).collect()
 }

@@ -15,6 +15,7 @@
 //! wake up as often, or more. So this machine is one node of such a job, but for one thing: of
 //! three wake-ups the last two follow at once, where the caches are still warm.
 
+use std::ffi::OsString;
 use std::fs::{File, Permissions};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -40,7 +41,7 @@ use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::median::around_median;
 use crate::progress::Step;
-use crate::refusal::whole;
+use crate::refusal::{Misuse, whole};
 use crate::session::{self, End, Script};
 use crate::setup;
 use crate::workspace::Workspace;
@@ -66,6 +67,19 @@ const PROGRAMS: [&str; 2] = ["minife", "commit"];
 const LEEWAY: Duration = Duration::from_secs(60);
 const STRETCH: u32 = 10;
 
+/// Says how an observer tests the ranks of its node.
+const DIAGNOSIS: &str = "FAMPI_DIAGNOSIS";
+
+/// The milliseconds between two tests of a rank, on a command line.
+pub(crate) fn interval() -> impl Fn(&str) -> Result<u32, Misuse> + Clone {
+    whole(10_u32..=60_000, "milliseconds, from 10 to 60000")
+}
+
+/// The variable by which ranks are tested so many milliseconds apart.
+pub(crate) fn diagnosis(interval: u32) -> (&'static str, OsString) {
+    (DIAGNOSIS, format!("{interval}ms:2.5:5").into())
+}
+
 #[derive(Args)]
 pub(crate) struct Options {
     /// Number of ranks; as many as there are processors if not given
@@ -86,8 +100,7 @@ pub(crate) struct Options {
           value_parser = whole(1_u32..=60_000, "milliseconds, from 1 to 60000"))]
     periods: Vec<u32>,
     /// Test the ranks, too, so many milliseconds apart, as with `run --diagnosis`
-    #[arg(long, value_name = "MS", allow_negative_numbers = true,
-          value_parser = whole(10_u32..=60_000, "milliseconds, from 10 to 60000"))]
+    #[arg(long, value_name = "MS", value_parser = interval(), allow_negative_numbers = true)]
     tests: Option<u32>,
     /// Write the rows to this file, too
     #[arg(long, value_name = "FILE")]
@@ -101,8 +114,8 @@ struct Laboratory<'a> {
     observer: PathBuf,
     ranks: u32,
     rounds: u32,
-    /// Between two tests of a rank.
-    tests: Option<Duration>,
+    /// Milliseconds between two tests of a rank.
+    tests: Option<u32>,
 }
 
 /// What was measured with one period.
@@ -127,7 +140,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         observer: cargo::build(workspace, Program::observer().at_its_best())?,
         ranks,
         rounds: options.rounds,
-        tests: options.tests.map(|tests| Duration::from_millis(tests.into())),
+        tests: options.tests,
     };
     let mut samples: Vec<Sample> = options.periods.iter().map(|_| Sample::default()).collect();
     let step = Step::begin(format!("{} launches for each period", options.launches));
@@ -156,7 +169,8 @@ impl Laboratory<'_> {
     /// One launch; its status is not 0 when a signal came.
     fn launch(&self, period: u32, sample: &mut Sample) -> Result<u8> {
         let together = OBSERVERS * Duration::from_millis(period.into());
-        let turn = TURN.max(HEARTBEATS * together.max(self.tests.unwrap_or_default()));
+        let tests = Duration::from_millis(self.tests.unwrap_or_default().into());
+        let turn = TURN.max(HEARTBEATS * together.max(tests));
         let limit = LEEWAY + STRETCH * self.rounds * TURNS * turn;
         let mut ring = Ring::start(&self.observer, together, limit)?;
         let mut command = Launcher::new(self.mpi).command(self.ranks, &self.program);
@@ -165,10 +179,7 @@ impl Laboratory<'_> {
         command.env_remove("FAMPI_KILL").env_remove("FAMPI_HUNG_SECONDS");
         command.env("FAMPI_OBSERVER", &self.observer);
         command.env("FAMPI_HEARTBEAT_MILLISECONDS", period.to_string());
-        match self.tests {
-            Some(tests) => command.env("FAMPI_DIAGNOSIS", format!("{}ms:2.5:5", tests.as_millis())),
-            None => command.env_remove("FAMPI_DIAGNOSIS"),
-        };
+        command.env_remove(DIAGNOSIS).envs(self.tests.map(diagnosis));
         let script = Script { timeout: Some(limit), collect: true, ..Script::default() };
         let finished = session::run(&command, script)?;
         if let End::Interrupted(_) = finished.end {
