@@ -257,12 +257,14 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
     fn round(&mut self, step: &mut Step<'_>, round: u32) -> Result<(), Error> {
         let number = self.stages.round(self.done, round);
         let mut passing = self.witness.passing(number);
+        let mut net = InBlock::new(step, self.sorter.me, &self.members);
+        self.sorter.round(&mut net, round, &mut passing)?;
+        // As late as it can be: who has passed ζ tests since is not slow any more, and a list may
+        // be written by a rank that others have given up.
         let slowness = self.options.slowness(self.sorter.me, number);
         if !slowness.is_zero() {
             (self.hooks.pause)(slowness);
         }
-        let mut net = InBlock::new(step, self.sorter.me, &self.members);
-        self.sorter.round(&mut net, round, &mut passing)?;
         let began = Instant::now();
         match self.options.store {
             Store::Lineage => passing(kill_plan::STORE),
