@@ -61,19 +61,26 @@ fn figure14(words: &str) -> (String, Vec<std::collections::HashMap<String, Strin
 
 #[test]
 fn in_all_situations_of_figure_14_the_digest_comes_out_and_the_slow_are_benched() {
-    let (said, rows) = figure14("-n 4 --keys 100000 --runs 1 --interval 20 --stopped 300");
+    let (said, rows) = figure14("-n 4 --keys 4000000 --runs 1 --stopped 400");
     assert_eq!(rows.len(), 4 * 3, "{said}");
-    assert!(said.contains("100000 keys: every digest is right: yes"), "{said}");
-    assert!(rows.iter().all(|row| row["outcome"] == "right"), "{said}");
-    let benched = |row: &&std::collections::HashMap<String, String>| {
-        row["situation"] == "all but one" && row["benched"] != "0"
-    };
-    assert!(rows.iter().any(|row| benched(&row)), "{said}");
+    assert!(said.contains("4000000 keys: every digest is right: yes"), "{said}");
+    for row in &rows {
+        let stopped = match &*row["situation"] {
+            "one" => 1,
+            "half" => 2,
+            "all but one" => 3,
+            _ => 0,
+        };
+        let benched: u32 = row["benched"].parse().expect("a number");
+        assert!(row["outcome"] == "right", "{said}");
+        assert!(row["way"] == "deaths alone" || benched >= stopped, "{said}");
+    }
 }
 
 #[test]
 #[ignore = "half an hour of an idle machine"]
 fn the_shape_of_figure_14_comes_out() {
     let (said, _) = figure14("--keys 100000000 --runs 10");
-    assert_eq!(said.lines().filter(|line| line.ends_with(": yes")).count(), 4, "{said}");
+    let judged = |verdict: &str| said.lines().filter(|line| line.ends_with(verdict)).count();
+    assert!(judged(": no") == 0 && judged(": yes") >= 3, "{said}");
 }

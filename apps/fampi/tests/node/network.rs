@@ -1,11 +1,14 @@
 //! Nodes of a run on name spaces, which are to be lost.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::fs::FileExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use fampi_detector::protocol::board::{HEAD_WORDS, Head};
 
 use crate::{fampi, said};
 
@@ -73,6 +76,27 @@ impl Job {
         let name = format!("fampi-{}-{node}", tool.id());
         let found = Command::new("ip").args(["netns", "pids", &name]).output().expect("ip");
         String::from_utf8_lossy(&found.stdout).split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// How many tests of ranks and of other nodes the observer of this node has seen failed, while
+    /// it runs.
+    pub(crate) fn failed_tests(&self, node: u32) -> Option<u64> {
+        self.pids(node).iter().find_map(|pid| {
+            let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+            let mut boards = descriptors.map(|entry| entry.path()).filter(|path| {
+                fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("fampi-board"))
+            });
+            let mut bytes = [0; 8 * HEAD_WORDS];
+            File::open(boards.next()?).and_then(|it| it.read_exact_at(&mut bytes, 0)).ok()?;
+            let (words, _) = bytes.as_chunks();
+            let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+            Some(Head::from_words(words.first_chunk()?)?.failed_tests)
+        })
+    }
+
+    /// True until the tool has ended.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.tool().try_wait().is_ok_and(|end| end.is_none())
     }
 
     /// Waits until a node has a daemon.

@@ -2,7 +2,7 @@
 //! gets it back when the other nodes have seen it well.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::network::{Job, has_name_spaces};
 use crate::{application, said, text};
@@ -46,7 +46,44 @@ fn a_node_that_stops_for_a_moment_is_benched_by_the_others_and_comes_back() {
         said(&output)
     );
     let benched = numbers(&all, "nodes benched: ");
+    let is_other = |(node, times): (usize, &u32)| node != 2 && *times > 0;
     assert!(benched.len() == 4 && benched[2] > 0, "{}", said(&output));
+    assert!(!benched.iter().enumerate().any(is_other), "nobody else: {}", said(&output));
     let is_back = numbers(&all, "nodes at work at the end: ").contains(&2);
     assert!(is_back || benched[2] > 1, "{}", said(&output));
+}
+
+/// `MiniFE` on four nodes, one solve after the other: each node and each rank answers in time, as
+/// nobody stops. A test that fails while all processes still start is held against nobody.
+#[test]
+#[ignore = "ten minutes of an idle machine"]
+fn in_ten_minutes_of_minife_no_node_and_no_rank_fails_a_test() {
+    if !has_name_spaces() {
+        return;
+    }
+    let program = application("minife");
+    let observer = format!("FAMPI_OBSERVER={}", application("fampi-observer").display());
+    let before = ["/usr/bin/env", &observer, "FAMPI_DIAGNOSIS=50ms:2.5:5"];
+    let words: Vec<&str> = before.into_iter().chain(program.to_str()).chain(["nx=150"]).collect();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(600) {
+        let mut job = Job::start(4, 8, &["--timeout", "300"], &words);
+        (0..4).for_each(|node| job.wait_for_daemon(node));
+        thread::sleep(Duration::from_secs(3));
+        let at_first = [0, 1, 2, 3].map(|node| job.failed_tests(node));
+        let mut failed = at_first;
+        while job.runs() {
+            thread::sleep(Duration::from_millis(100));
+            for (node, failed) in (0..).zip(&mut failed) {
+                *failed = job.failed_tests(node).or(*failed);
+            }
+        }
+        let output = job.finish();
+        assert!(
+            output.status.success() && at_first.iter().all(Option::is_some),
+            "{}",
+            said(&output)
+        );
+        assert_eq!(failed, at_first, "{}", said(&output));
+    }
 }
