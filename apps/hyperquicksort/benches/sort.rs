@@ -85,8 +85,10 @@ fn measure(
     };
     let mut times = vec![Vec::new(); ways.len()];
     for round in 0..=rounds {
-        for turn in 0..ways.len() {
-            let way = (round as usize + turn) % ways.len();
+        // In another order in each round, as what a way leaves in the caches is felt by the next.
+        let mut order: Vec<usize> = (0..ways.len()).collect();
+        fastrand::Rng::with_seed(round).shuffle(&mut order);
+        for way in order {
             if is_tested {
                 world.set_observed(ways[way] == TESTS);
                 observers.iter_mut().try_for_each(|it| it.set(ways[way] == TESTS))?;

@@ -40,6 +40,8 @@ const WAYS: usize = 3;
 const PROGRAMS: [&str; 2] = ["minife", "commit"];
 /// What is done to learn how much fits into a turn.
 const SAMPLE: Amount = Amount { each: 20, parts: 20 };
+/// As many iterations leave something to iterate for.
+const MOST_ITERATIONS: u32 = 500;
 /// How long a part of a turn is to take, in microseconds.
 const PART: f64 = 500.0;
 type Failure = Box<dyn Error>;
@@ -137,16 +139,27 @@ impl Bench {
             observers.set(on)?;
         }
         self.baseline.allreduce()?;
-        let ends = if program == 0 { self.iterate(amount)? } else { self.commit(amount)? };
+        let parts = if program == 0 { self.iterate(amount)? } else { self.commit(amount)? };
         if let Some(observers) = &mut self.observers {
             observers.account()?;
         }
-        let parts = ends.windows(2).map(|ends| (ends[1] - ends[0]).as_secs_f64() * 1e6);
-        Ok(mean_of_undisturbed(parts.collect()) / f64::from(amount.each))
+        Ok(mean_of_undisturbed(parts) / f64::from(amount.each))
     }
 
-    /// The ends of parts, the first of which has everything that is done once.
-    fn iterate(&mut self, amount: Amount) -> Result<Vec<Instant>, Failure> {
+    /// Microseconds of each part. Nothing is left to iterate for after too many iterations, so a
+    /// long turn solves again.
+    fn iterate(&mut self, amount: Amount) -> Result<Vec<f64>, Failure> {
+        let mut parts = Vec::with_capacity(amount.parts as usize);
+        while parts.len() < amount.parts as usize {
+            let most = (MOST_ITERATIONS / amount.each).max(1);
+            let left = amount.parts - parts.len() as u32;
+            parts.extend(self.solve(Amount { parts: left.min(most), ..amount })?);
+        }
+        Ok(parts)
+    }
+
+    /// One solve, whose first iteration has everything that is done once, and is no part.
+    fn solve(&mut self, amount: Amount) -> Result<Vec<f64>, Failure> {
         let iterations = 1 + amount.each * amount.parts;
         let options = Options {
             elements: [24; 3],
@@ -167,11 +180,11 @@ impl Bench {
         if solved?.iterations != iterations {
             return Err("an iteration broke down".into());
         }
-        Ok(ends)
+        Ok(between(&ends))
     }
 
-    /// The moment before the first part, and the ends of all.
-    fn commit(&mut self, amount: Amount) -> Result<Vec<Instant>, Failure> {
+    /// Microseconds of each part.
+    fn commit(&mut self, amount: Amount) -> Result<Vec<f64>, Failure> {
         let world = self.world()?;
         let mut ends = vec![Instant::now()];
         for _ in 0..amount.parts {
@@ -183,8 +196,13 @@ impl Bench {
             }
             ends.push(Instant::now());
         }
-        Ok(ends)
+        Ok(between(&ends))
     }
+}
+
+/// Microseconds from each moment to the next.
+fn between(moments: &[Instant]) -> Vec<f64> {
+    moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e6).collect()
 }
 
 fn mean_of_undisturbed(mut parts: Vec<f64>) -> f64 {
