@@ -35,8 +35,8 @@ use crate::workspace::{Workspace, shown};
 
 /// The paper's larger number of keys, for machines with as much memory.
 const FULL: u64 = 1_000_000_000;
-/// With at least so many keys a sort lasts long enough for tests to know what is usual before a rank
-/// is stopped, and a round for a benched rank to come back.
+/// With at least so many keys a sort lasts long enough for tests to know what is usual before a
+/// rank is stopped, and a round for a benched rank to come back.
 const LONG: u64 = 100_000_000;
 
 #[derive(Args)]

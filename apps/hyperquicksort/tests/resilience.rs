@@ -264,7 +264,7 @@ fn tested(words: &str) -> (u32, u32) {
 fn a_slow_rank_is_benched_and_comes_back_unless_it_may_not() {
     let (benched, back) = tested("slow=2@round:15:600");
     assert!(benched > 0 && back > 0, "benched {benched} times, back {back} times");
-    // The list of the round is written when all others have done so, by who is not trusted any more.
+    // It writes its list when all others have done so, and they do not trust it any more.
     let folder = folder("late");
     let words = format!("slow=2@round:15:600 rejoin=off store=files folder={}", folder.display());
     let (benched, back) = tested(&words);
