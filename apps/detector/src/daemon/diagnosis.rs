@@ -92,7 +92,7 @@ impl Diagnosis {
         Self {
             tester,
             began: now,
-            clock: clock::now(),
+            clock: clock::now().saturating_sub(now.elapsed()),
             me,
             ranks,
             zeta: schedule.zeta,
