@@ -11,6 +11,7 @@
 //! A run counts if its digest is that of all others of as many keys.
 
 mod drawing;
+mod shape;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -354,56 +355,12 @@ fn ratio(one: Option<&Cell>, other: Option<&Cell>) -> Option<f64> {
     Some(one?.median()?[0] / other?.median()?[0])
 }
 
-/// What the figure has to look like: each claim, and whether it is so; nothing of what was not run.
-/// Where so many ranks share processors, those that are left keep them as busy as all do, so that
-/// nobody knows what the work of others would be worth.
-fn shape(cells: &[Cell], shared: bool) -> Vec<(String, Option<bool>)> {
-    let cell = |keys, situation, way| {
-        cells.iter().find(|it| (it.keys, it.situation, it.way.0) == (keys, situation, way))
-    };
-    let mut all: Vec<u64> = cells.iter().map(|cell| cell.keys).collect();
-    all.dedup();
-    let mut claims = Vec::new();
-    for keys in all {
-        let runs = cells.iter().filter(|cell| cell.keys == keys).flat_map(|cell| &cell.runs);
-        let right = runs.clone().all(Result::is_ok);
-        claims.push((format!("{keys} keys: every digest is right"), Some(right)));
-        if keys < LONG {
-            continue;
-        }
-        let tested = cells.iter().filter(|cell| cell.keys == keys && cell.way.0 != Way::Deaths);
-        let mut runs = tested.flat_map(|cell| cell.runs.iter().flatten().map(move |it| (cell, it)));
-        let all = runs.all(|(cell, run)| run.benched >= cell.unfit);
-        claims.push((format!("{keys} keys: all who are stopped are benched"), Some(all)));
-        let [deaths, tests] = [Way::Deaths, Way::Benched].map(|way| cell(keys, "nobody", way));
-        if let Some(ratio) = ratio(tests, deaths) {
-            let claim = format!("{keys} keys: tests cost nothing where nobody is slow, {ratio:.3}");
-            claims.push((format!("{claim} ≤ 1.02"), Some(ratio <= 1.02)));
-        }
-        for situation in ["half", "all but one"] {
-            let [out, back] = [Way::Benched, Way::Back].map(|way| cell(keys, situation, way));
-            if let Some(ratio) = ratio(back, out) {
-                let claim = format!("{keys} keys, {situation}: to come back pays, {ratio:.3}");
-                claims.push((format!("{claim} < 1"), (!shared).then_some(ratio < 1.0)));
-            }
-        }
-    }
-    claims
-}
-
 /// Prints and draws what there is, and says what is missing.
 fn report(options: &Options, cells: &[Cell], folder: &Path, csv: &Path) -> Result<u8> {
     println!("{}", table(cells));
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    for (claim, holds) in shape(cells, processors < options.ranks as usize) {
-        println!(
-            "{claim}: {}",
-            match holds {
-                Some(true) => "yes",
-                Some(false) => "no",
-                None => "not to be seen where ranks share processors",
-            }
-        );
+    for (claim, verdict) in shape::of(cells, processors < options.ranks as usize) {
+        println!("{claim}: {verdict}");
     }
     let caption = format!(
         "HyperQuickSort on {} ranks, medians of {} runs with intervals of 95 %; tests every {} ms, \
@@ -422,36 +379,10 @@ fn report(options: &Options, cells: &[Cell], folder: &Path, csv: &Path) -> Resul
 mod tests {
     use super::*;
 
-    fn cell(situation: &'static str, way: Way, times: &[f64]) -> Cell {
+    pub(super) fn cell(situation: &'static str, way: Way, times: &[f64]) -> Cell {
         let name = WAYS.iter().find(|(known, _)| *known == way).expect("one of three");
         let run = |time: &f64| Ok(Sorted { milliseconds: *time, benched: 1, back: 0 });
         Cell { keys: LONG, situation, unfit: 1, way: *name, runs: times.iter().map(run).collect() }
-    }
-
-    #[test]
-    fn a_shape_that_does_not_come_out_is_told() {
-        let cells = [
-            cell("nobody", Way::Deaths, &[100.0, 90.0, 110.0]),
-            cell("nobody", Way::Benched, &[101.0, 101.0, 200.0]),
-            cell("half", Way::Benched, &[300.0]),
-            cell("half", Way::Back, &[200.0]),
-            cell("all but one", Way::Benched, &[300.0]),
-            cell("all but one", Way::Back, &[310.0]),
-        ];
-        let judged = |cells: &[Cell], shared| {
-            shape(cells, shared).iter().map(|(_, holds)| *holds).collect::<Vec<_>>()
-        };
-        let holds = |cells: &[Cell]| judged(cells, false).into_iter().flatten().collect::<Vec<_>>();
-        assert_eq!(holds(&cells), [true, true, true, true, false]);
-        let few = [Some(true), Some(true), Some(true), None, None];
-        assert_eq!(judged(&cells, true), few, "ranks that share processors");
-        let mut slower = cells;
-        slower[1].runs.extend([Err("it hung".to_owned()), Err("it hung".to_owned())]);
-        assert_eq!(holds(&slower), [false, true, true, true, false]);
-        slower[1] = cell("nobody", Way::Benched, &[103.0]);
-        assert_eq!(holds(&slower), [true, true, false, true, false]);
-        slower[2].unfit = 2;
-        assert_eq!(holds(&slower), [true, false, false, true, false], "one was not noticed");
     }
 
     #[test]
