@@ -14,7 +14,6 @@ use std::{
     collections::BTreeMap,
     mem,
     os::fd::OwnedFd,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -22,6 +21,8 @@ use anyhow::{Context, Result};
 use rustix::{
     io::Errno,
     net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType},
+    process::Pid,
+    thread::CpuSet,
 };
 
 use crate::{
@@ -43,6 +44,9 @@ use crate::{
 /// As long as Linux, as usually built, lets a process run before the next one has its turn.
 const TURN: Duration = Duration::from_millis(3);
 
+/// Two clocks that are read within so much show one moment.
+const AT_ONCE: Duration = Duration::from_micros(100);
+
 /// A rank that answers.
 #[derive(Debug)]
 struct Line {
@@ -61,6 +65,10 @@ pub struct Diagnosis {
     me: Node,
     /// Ranks of the launch.
     ranks: u32,
+    /// The most ranks that a node has.
+    together: usize,
+    /// The processors that ranks of this node may use.
+    processors: CpuSet,
     /// So many good tests in a row make a target well.
     zeta: u32,
     /// By the number of the ward.
@@ -84,17 +92,18 @@ impl Diagnosis {
     /// The tests that this plan asks for.
     pub fn start(plan: &Plan, schedule: Schedule, now: Instant) -> Self {
         let (me, ranks) = (plan.me.node, plan.nodes_of.len() as u32);
-        let here = plan.nodes_of.iter().filter(|node| **node == me).count();
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        let floor = Terms::USUAL.floor + waits_for_processors(here, processors);
-        let tester = Tester::start(Terms { floor, ..schedule.terms() }, schedule.interval);
+        let on = |node: &Node| plan.nodes_of.iter().filter(|it| *it == node).count();
+        let together = plan.nodes_of.iter().map(on).max().unwrap_or(0);
+        let tester = Tester::start(schedule.terms(), schedule.interval);
         let (lines, out) = (BTreeMap::new(), Vec::new());
         Self {
             tester,
             began: now,
-            clock: clock::now().saturating_sub(now.elapsed()),
+            clock: clock_at(now),
             me,
             ranks,
+            together,
+            processors: CpuSet::new(),
             zeta: schedule.zeta,
             lines,
             out,
@@ -112,8 +121,9 @@ impl Diagnosis {
         [self.failed, self.tester.stalls()]
     }
 
-    /// A process has this number: the end of the connection on which it answers.
-    pub fn connect(&mut self, number: u64, process: Process) -> Option<OwnedFd> {
+    /// A process has this number here, and this one in the system: the end of the connection on
+    /// which it answers.
+    pub fn connect(&mut self, number: u64, process: Process, pid: Option<Pid>) -> Option<OwnedFd> {
         if process.rank.0 >= self.ranks {
             return None;
         }
@@ -121,6 +131,14 @@ impl Diagnosis {
         let ends = rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None);
         let (connection, other) = ends.ok()?;
         self.lines.insert(number, Line { process, connection });
+        // Not by what this observer may use: it may be bound as the rank is that started it.
+        if let Ok(allowed) = rustix::thread::sched_getaffinity(pid) {
+            let all = (0..CpuSet::MAX_CPU).filter(|at| allowed.is_set(*at));
+            all.for_each(|at| self.processors.set(at));
+        }
+        let processors = self.processors.count() as usize;
+        let wait = waits_for_processors(self.together, processors);
+        self.tester.set_floor(Terms::USUAL.floor + wait);
         Some(other)
     }
 
@@ -145,8 +163,18 @@ impl Diagnosis {
         }
     }
 
+    /// Takes all that ranks have said by this moment.
+    fn hear_all(&mut self, now: Duration) {
+        let is_awaited = |line: &Line| self.tester.awaits(line.process.rank.0);
+        let awaited = self.lines.iter().filter(|(_, line)| is_awaited(line));
+        for number in awaited.map(|(number, _)| *number).collect::<Vec<u64>>() {
+            self.hear(number, now);
+        }
+    }
+
     /// The observer of another node has answered.
     pub fn handle_answer(&mut self, from: Host, answer: Answer, now: Instant) {
+        self.hear_all(now - self.began);
         let target = Target { number: self.ranks + from.node.0, life: from.incarnation.0 };
         self.tester.handle_answer(target, answer, now - self.began, &mut self.out);
     }
@@ -156,12 +184,8 @@ impl Diagnosis {
         if now < self.due() {
             return;
         }
-        let is_awaited = |line: &Line| self.tester.awaits(line.process.rank.0);
-        let awaited = self.lines.iter().filter(|(_, line)| is_awaited(line));
         let time = now - self.began;
-        for number in awaited.map(|(number, _)| *number).collect::<Vec<u64>>() {
-            self.hear(number, time);
-        }
+        self.hear_all(time);
         if self.tester.wants_targets(time) {
             let targets = self.targets(registry);
             self.tester.handle_interval(time, &targets, &mut self.out);
@@ -245,6 +269,17 @@ impl Diagnosis {
             None => means.view.think_of_rank(Rank(target.number), opinion),
         }
         Ok(())
+    }
+}
+
+/// What the clock of the machine showed at this moment.
+fn clock_at(moment: Instant) -> Duration {
+    loop {
+        let (since, clock) = (moment.elapsed(), clock::now());
+        // Unless this process was kept from running in between.
+        if moment.elapsed() < since + AT_ONCE {
+            return clock.saturating_sub(since);
+        }
     }
 }
 

@@ -31,6 +31,7 @@ use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
     io::Errno,
+    process::Pid,
 };
 
 use crate::{
@@ -269,8 +270,9 @@ impl Service {
         // Whoever is welcomed finds itself counted.
         self.count(self.wards.count() + 1)?;
         let room = self.board.room();
+        let pid = Pid::from_raw(newcomer.candidate.number() as i32);
         let diagnosis = self.diagnosis.as_mut();
-        let answers = diagnosis.and_then(|it| it.connect(number, process));
+        let answers = diagnosis.and_then(|it| it.connect(number, process, pid));
         let given = (self.board.for_readers(), answers);
         let (candidate, connection, page) = self.door.welcome(newcomer, given, room);
         self.wards.add(number, process, candidate, connection, page);

@@ -30,6 +30,11 @@ impl Tester {
         Self { terms, tests, opinions, next: first, stalled: false, stalls: 0 }
     }
 
+    /// No threshold is less from now on.
+    pub fn set_floor(&mut self, floor: Duration) {
+        self.terms.floor = floor;
+    }
+
     /// When it wants to hear what time it is.
     pub fn due(&self) -> Duration {
         let tests = self.tests.values().filter_map(|test| test.due(&self.terms));
