@@ -213,6 +213,10 @@ fn measure(workspace: &Workspace, what: &Measurement, options: &Options) -> Resu
 /// As [`measure`], with an observer that tests the ranks if that is asked for.
 fn measure_tested(workspace: &Workspace, what: &Measurement, tested: &Tested) -> Result<u8> {
     let Some(interval) = tested.tests else { return measure(workspace, what, &tested.options) };
+    if tested.options.mpi == Family::Mpich {
+        let advice = "with tests it is measured with Open MPI alone: leave --tests or --mpi out";
+        return Err(Misuse(advice.to_owned()).into());
+    }
     let observer = cargo::build(workspace, Program::observer().at_its_best())?;
     let variables =
         [("FAMPI_OBSERVER", observer.into_os_string()), disturbance::diagnosis(interval)];
@@ -240,6 +244,7 @@ fn measure_with(
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
         let mut command = ready.launcher().command(launched(ranks), &program);
+        command.env_remove("FAMPI_OBSERVER").env_remove(disturbance::DIAGNOSIS);
         command.args(&options.arguments).envs(variables.iter().cloned());
         match launch(&command, &format!("{ranks} ranks"), what)? {
             Ok(new) => rows.extend(new),

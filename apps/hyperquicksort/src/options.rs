@@ -462,7 +462,7 @@ impl Options {
         Ok(Way { parts, local, pivot, split })
     }
 
-    /// How much longer a rank's work of a round takes, over all rounds counted from one.
+    /// How long a rank stops at the end of a round, over all rounds counted from one.
     #[must_use]
     pub fn slowness(&self, rank: u32, round: u32) -> Duration {
         let here = |slow: &&Slow| {

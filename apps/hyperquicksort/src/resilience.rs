@@ -259,8 +259,8 @@ impl<'a, 'h, K: Key> Sort<'a, 'h, K> {
         let mut passing = self.witness.passing(number);
         let mut net = InBlock::new(step, self.sorter.me, &self.members);
         self.sorter.round(&mut net, round, &mut passing)?;
-        // As late as it can be: who has passed ζ tests since is not slow any more, and a list may
-        // be written by a rank that others have given up.
+        // Shortly before the commit, or ζ good tests could clear it by then; with `store=files` it
+        // also writes its list late.
         let slowness = self.options.slowness(self.sorter.me, number);
         if !slowness.is_zero() {
             (self.hooks.pause)(slowness);

@@ -68,7 +68,7 @@ const LEEWAY: Duration = Duration::from_secs(60);
 const STRETCH: u32 = 10;
 
 /// Says how an observer tests the ranks of its node.
-const DIAGNOSIS: &str = "FAMPI_DIAGNOSIS";
+pub(crate) const DIAGNOSIS: &str = "FAMPI_DIAGNOSIS";
 
 /// The milliseconds between two tests of a rank, on a command line.
 pub(crate) fn interval() -> impl Fn(&str) -> Result<u32, Misuse> + Clone {

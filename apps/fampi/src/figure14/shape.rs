@@ -23,7 +23,8 @@ fn paired(one: Option<&Cell>, other: Option<&Cell>) -> Option<[f64; 3]> {
     Some([*ratios.get(ratios.len() / 2)?, ratios[low], ratios[high]])
 }
 
-/// A ratio and its interval, and whether it is at most so much, as far as that can be told.
+/// A ratio and its interval, and whether it is at most so much: by the median, unless all of the
+/// interval is above it, which few runs cannot tell from chance.
 fn at_most(most: f64, [ratio, low, high]: [f64; 3]) -> (String, &'static str) {
     let verdict = match () {
         () if ratio <= most => YES,
