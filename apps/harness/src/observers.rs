@@ -16,9 +16,10 @@ use std::{
 
 /// Written into each process by the launcher: the job that it belongs to.
 const JOB: &str = "PMIX_NAMESPACE";
-/// Sends a signal to the processes in its arguments when it is told so, and lets them go on when
-/// nobody can tell it anything any more, however that came about. One after another: all at once
-/// they would go on in step, which observers of a job never began in.
+/// Sends the signal that it reads to the processes in its arguments. When its input ends, as it
+/// does however the measuring program ends, it lets all of them go on. It waits between two of
+/// them: observers that go on at one moment would send their heartbeats in step, as those of a job
+/// do not.
 const SWITCH: &str = r#"while read -r signal; do
     failed=0
     for process in "$@"; do kill -"$signal" "$process" || failed=1; sleep 0.002; done

@@ -61,11 +61,12 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let everybody = universe.world();
-    let measured = measure(everybody.duplicate(), &options, rounds, &folder);
-    if let (Err(error), 0) = (&measured, everybody.rank()) {
-        eprintln!("sort: {error}");
-    }
-    ExitCode::from(u8::from(measured.is_err()))
+    let Err(error) = measure(everybody.duplicate(), &options, rounds, &folder) else {
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("sort: rank {}: {error}", everybody.rank());
+    // Others may wait for this rank.
+    everybody.abort(1)
 }
 
 fn measure(

@@ -232,7 +232,8 @@ Options are written n=1000, n:1000, n 1000, --n=1000 or --n 1000.
                           fampi run --diagnosis [failures]
   rejoin on|off           whoever passes enough tests again works again [on]
   probation on|off        replacements of the dead work when they have passed enough tests [on]
-  slow RANK@round:K:MS[:ROUNDS]  stop a rank for MS milliseconds at the end of its round K
+  slow RANK@round:K:MS[:ROUNDS]  stop a rank for MS milliseconds at the end of its work of round
+                          K, and of as many rounds from there on [1]
   kill RANK@PHASE:K[:MODE]  end a rank; may be repeated; PHASE is local, pivot, exchange, merge,
                           store, finish, update, recovery or join; MODE kill, segv, exit, panic
                           or stop

@@ -368,6 +368,25 @@ fn a_death_at_any_point_costs_what_it_should() {
     }
 }
 
+/// Rank 2 stops before it stores the lists of two rounds, and dies before one of its effects, or at
+/// some moment, also while it is stopped.
+#[test]
+fn a_rank_may_die_while_it_is_slow_whatever_it_has_stored() {
+    for store in STORES {
+        let words = format!("store={store} membership=tests slow=2@round:1:2:2");
+        let effects = (LAUNCH_EFFECTS..LAUNCH_EFFECTS + calm_effects(4, store))
+            .map(|effect| Crash::before_effect(2, effect));
+        let moments = (1..24).map(|step| Crash::at_time(2, Duration::from_micros(250 * step)));
+        let mut died = 0;
+        for crash in effects.chain(moments) {
+            let case = Case { crashes: vec![crash], ..Case::calm(4, &words) };
+            let report = run(&case, false);
+            died += judge(&case, &report).unwrap_or_else(|wrong| panic!("{wrong}\n{case:?}"));
+        }
+        assert!(died > 20, "{store}: {died}");
+    }
+}
+
 #[test]
 fn replacements_take_the_places_of_the_dead() {
     for (spares, kills) in [

@@ -1,11 +1,8 @@
 //! What the service of detection costs `MiniFE` and commits alone: turns with it and without, on
 //! the same ranks, so that both meet whatever else goes on.
 //!
-//! `cargo fampi bench noise` launches this program, with observers. In turns without the service
-//! the observers are stopped, so they send, hear and wake up nothing, and the ranks do what ranks
-//! without an observer do ([`fampi::World::set_observed`]). An observer that goes on takes what has
-//! come, and asks for heartbeats that are late, before it takes a node for lost; what that costs
-//! counts as a cost of the service.
+//! `cargo fampi bench noise` launches this program, with observers, which stand still in turns
+//! without the service ([`harness::observers`]).
 //!
 //! A turn is measured in parts of half a millisecond. One that took twice as long as the median of
 //! its turn was kept from a processor by another, as an observer never takes one for so long,
@@ -44,6 +41,7 @@ const SAMPLE: Amount = Amount { each: 20, parts: 20 };
 const MOST_ITERATIONS: u32 = 500;
 /// How long a part of a turn is to take, in microseconds.
 const PART: f64 = 500.0;
+
 type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {

@@ -6,8 +6,8 @@ use crate::median::around_median;
 const YES: &str = "yes";
 const NO: &str = "no";
 const TOO_FEW: &str = "too few runs to tell";
-/// Those that are left keep the processors as busy as all do, so that nobody knows what the work of
-/// others would be worth.
+/// Fewer ranks keep shared processors as busy as all ranks do, so the time of a sort does not tell
+/// whether it pays that ranks come back.
 const SHARED: &str = "not to be seen where ranks share processors";
 
 /// The median of the ratios of runs with one number, and an interval that has the true one with a
@@ -23,8 +23,8 @@ fn paired(one: Option<&Cell>, other: Option<&Cell>) -> Option<[f64; 3]> {
     Some([*ratios.get(ratios.len() / 2)?, ratios[low], ratios[high]])
 }
 
-/// A ratio and its interval, and whether it is at most so much: by the median, unless all of the
-/// interval is above it, which few runs cannot tell from chance.
+/// A ratio and its interval, and whether it is at most so much: yes if the median is, no if the
+/// whole interval is above.
 fn at_most(most: f64, [ratio, low, high]: [f64; 3]) -> (String, &'static str) {
     let verdict = match () {
         () if ratio <= most => YES,
@@ -52,8 +52,15 @@ pub(super) fn of(cells: &[Cell], shared: bool) -> Vec<(String, &'static str)> {
         }
         let tested = cells.iter().filter(|cell| cell.keys == keys && cell.way.0 != Way::Deaths);
         let mut runs = tested.flat_map(|cell| cell.runs.iter().flatten().map(move |it| (cell, it)));
-        let benched = runs.all(|(cell, run)| run.benched >= cell.unfit);
-        claims.push((format!("{keys} keys: all who are stopped are benched"), holds(benched)));
+        let benched = runs.all(|(cell, run)| match cell.way.0 {
+            // One that is back may be benched again.
+            Way::Back => run.benched >= cell.unfit,
+            _ => run.benched == cell.unfit,
+        });
+        claims.push((
+            format!("{keys} keys: who is stopped is benched, and nobody else"),
+            holds(benched),
+        ));
         let [deaths, tests] = [Way::Deaths, Way::Benched].map(|way| cell(keys, "nobody", way));
         if let Some(ratio) = paired(tests, deaths) {
             let (ratio, verdict) = at_most(1.02, ratio);

@@ -53,8 +53,9 @@ fn a_node_that_stops_for_a_moment_is_benched_by_the_others_and_comes_back() {
     assert!(is_back || benched[2] > 1, "{}", said(&output));
 }
 
-/// `MiniFE` on four nodes, one solve after the other: each node and each rank answers in time, as
-/// nobody stops. A test that fails while all processes still start is held against nobody.
+/// `MiniFE` on four nodes, one solve after the other. No process stops, so every rank and every
+/// observer answers in time. The first three seconds of a job do not count: processes that still
+/// start keep others from running.
 #[test]
 #[ignore = "ten minutes of an idle machine"]
 fn in_ten_minutes_of_minife_no_node_and_no_rank_fails_a_test() {
