@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -21,6 +22,21 @@ pub(crate) struct Job {
     /// Until it is waited for.
     tool: Option<Child>,
     _alone: MutexGuard<'static, ()>,
+}
+
+/// What an observer shows the ranks of its node.
+pub(crate) struct Board(File);
+
+impl Board {
+    /// How many tests of ranks and of other nodes have failed.
+    pub(crate) fn failed_tests(&self) -> u64 {
+        let mut bytes = [0; 8 * HEAD_WORDS];
+        self.0.read_exact_at(&mut bytes, 0).expect("a head");
+        let (words, _) = bytes.as_chunks();
+        let mut words = words.iter().map(|word| u64::from_ne_bytes(*word));
+        let head = Head::from_words(&std::array::from_fn(|_| words.next().unwrap_or_default()));
+        head.expect("of this version").failed_tests
+    }
 }
 
 /// What is lost of a node.
@@ -78,25 +94,17 @@ impl Job {
         String::from_utf8_lossy(&found.stdout).split_whitespace().map(str::to_owned).collect()
     }
 
-    /// How many tests of ranks and of other nodes the observer of this node has seen failed, while
-    /// it runs.
-    pub(crate) fn failed_tests(&self, node: u32) -> Option<u64> {
-        self.pids(node).iter().find_map(|pid| {
-            let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
-            let mut boards = descriptors.map(|entry| entry.path()).filter(|path| {
-                fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("fampi-board"))
-            });
-            let mut bytes = [0; 8 * HEAD_WORDS];
-            File::open(boards.next()?).and_then(|it| it.read_exact_at(&mut bytes, 0)).ok()?;
-            let (words, _) = bytes.as_chunks();
-            let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-            Some(Head::from_words(words.first_chunk()?)?.failed_tests)
-        })
-    }
-
-    /// True until the tool has ended.
-    pub(crate) fn runs(&mut self) -> bool {
-        self.tool().try_wait().is_ok_and(|end| end.is_none())
+    /// The board of the observer of this node, which can still be read when that has ended.
+    pub(crate) fn board(&self, node: u32) -> Board {
+        let mut boards = self.pids(node).into_iter().flat_map(|pid| {
+            let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
+            descriptors.flatten().map(|entry| entry.path())
+        });
+        let is_board = |path: &PathBuf| {
+            fs::read_link(path).is_ok_and(|name| name.to_string_lossy().contains("fampi-board"))
+        };
+        let board = boards.find(is_board).and_then(|path| File::open(path).ok());
+        Board(board.unwrap_or_else(|| panic!("no observer on node {node}")))
     }
 
     /// Waits until a node has a daemon.
