@@ -268,7 +268,13 @@ fn launch(command: &Command, of: &str, what: &Measurement) -> Result<Result<Vec<
     };
     if !is_whole {
         drop(step);
-        eprintln!("fampi: the measurement with {of} failed: see above");
+        let why = match finished.end {
+            End::TimedOut => {
+                format!("did not end within {} s: ask for less at a time", LIMIT.as_secs())
+            }
+            _ => "failed: see above".to_owned(),
+        };
+        eprintln!("fampi: the measurement with {of} {why}");
         return Ok(Err(finished.end.status()));
     }
     let rows = csv::rows_of(&finished.lines, what.columns);
