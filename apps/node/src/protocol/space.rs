@@ -275,12 +275,14 @@ impl Spaces {
         self.0.iter().all(|known| known.living().next().is_none())
     }
 
-    /// The exit status of a job that ended by itself: the highest of those that ended in order, or
-    /// that of the first death.
+    /// The exit status of a job that ended by itself: the highest of those that ended in order; if
+    /// none did, of those that ended by themselves, as those do who leave the end of MPI out where
+    /// it would wait for the dead; or that of the first death.
     pub fn status(&self) -> u8 {
         let ends = || self.0.iter().flat_map(Known::ends).map(|(_, end)| end);
         let finished = ends().filter(|end| !end.is_death()).map(End::status).max();
-        finished.or_else(|| ends().next().map(End::status)).unwrap_or(0)
+        let exited = || ends().filter(|end| matches!(end, End::Exited(_))).map(End::status).max();
+        finished.or_else(exited).or_else(|| ends().next().map(End::status)).unwrap_or(0)
     }
 }
 
@@ -300,5 +302,25 @@ mod tests {
         assert!(known.has_lost());
         known.joined = true;
         assert!(!known.has_lost(), "it has left in order");
+    }
+
+    #[test]
+    fn the_status_is_that_of_those_who_were_not_killed_whichever_was() {
+        let of = |ends: &[End]| {
+            let places = vec![0; ends.len()];
+            let (name, program) = ("job".into(), Program::default());
+            let space = Space { name, places, spawner: None, port: None, program };
+            let mut known = Known::new(space, None);
+            for (rank, end) in (0..).zip(ends) {
+                known.note_end(rank, *end);
+            }
+            let mut spaces = Spaces::default();
+            spaces.add(known).expect("the first");
+            spaces.status()
+        };
+        assert_eq!(of(&[End::Killed(9), End::Exited(0), End::Exited(0)]), 0);
+        assert_eq!(of(&[End::Exited(0), End::Exited(3), End::Killed(9)]), 3);
+        assert_eq!(of(&[End::Exited(3), End::Finished(0)]), 0, "one has ended in order");
+        assert_eq!(of(&[End::Killed(9), End::Lost]), 137);
     }
 }
