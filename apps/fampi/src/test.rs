@@ -72,6 +72,7 @@ fn on_mpich(workspace: &Workspace, options: &Options) -> Result<u8> {
     if !options.arguments.is_empty() {
         return status(cargo().args(&options.arguments));
     }
+    cargo::build(&of_mpi, Program::observer())?;
     for (words, what) in TESTED {
         println!("{what}, on MPICH");
         let mut cargo = cargo();
