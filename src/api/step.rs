@@ -291,7 +291,7 @@ impl<'a> Step<'a> {
         if let Some(mine) = schedule.asks(steps) {
             open.costs = Some(largest(&mut open.block, mine)?);
         }
-        if schedule.is_due(steps) {
+        if schedule.is_due(steps, self.ledger.steps_faulty) {
             let began = self.began.map(|_| now(self.comm));
             open.block.set_redundancy(state.redundancy());
             state.protect(&mut open.block)?;

@@ -13,8 +13,9 @@
 //! While it learns, in its first steps, a run copies with every other one. The cost of a copy is
 //! what a step with one takes longer, but not less than what making it takes. Then all ranks take
 //! the largest cost and the longest step of any rank, and so one interval. After a fault the mean
-//! time between failures is what the run has seen so far, if that is shorter, so that a run under
-//! many failures copies often enough to go on.
+//! time between failures is what the run has seen so far, if that is shorter. A run that comes no
+//! farther between two failures halves its interval for each of them, down to a copy with every
+//! step, until it does: so it goes on where failures let it make one step.
 //!
 //! **Assumes** that steps take about equally long, and failures come at random.
 
@@ -101,12 +102,17 @@ impl Schedule {
         Self { interval, chosen: None, costs: None, making, with_copy, without }
     }
 
-    /// True when the state after so many steps is to be copied.
-    pub(crate) fn is_due(&self, steps: u64) -> bool {
+    /// True when the state after so many steps is to be copied, in a run that has met so many
+    /// faults in a row without progress.
+    pub(crate) fn is_due(&self, steps: u64, faulty_in_a_row: u32) -> bool {
         let every = match self.interval {
             Interval::Never => return false,
             Interval::Every(every) => every.max(1),
-            Interval::Auto { .. } => self.chosen.unwrap_or(LEARNING_INTERVAL),
+            Interval::Auto { .. } => {
+                let halvings = faulty_in_a_row.saturating_sub(1);
+                let usual = self.chosen.unwrap_or(LEARNING_INTERVAL);
+                usual.checked_shr(halvings).unwrap_or_default().max(1)
+            }
         };
         steps.is_multiple_of(u64::from(every))
     }
@@ -140,7 +146,9 @@ impl Schedule {
 
     /// What this rank has measured: nothing if it has just joined.
     fn measured(&self) -> Costs {
-        let step = median(&self.without);
+        // Under many failures each step may have had a copy.
+        let without = if self.without.is_empty() { &self.with_copy } else { &self.without };
+        let step = median(without);
         let more = median(&self.with_copy) - step;
         Costs { copy: more.max(median(&self.making)), step }
     }
@@ -221,11 +229,12 @@ mod tests {
             (Interval::Auto { mtbf }, [0, 2, 4]),
         ] {
             let schedule = Schedule::new(interval);
-            let found: Vec<u64> = (0..).filter(|steps| schedule.is_due(*steps)).take(3).collect();
+            let found: Vec<u64> =
+                (0..).filter(|steps| schedule.is_due(*steps, 0)).take(3).collect();
             assert_eq!(found, due);
             assert_eq!(schedule.asks(99).is_some(), interval == Interval::Auto { mtbf });
         }
-        assert!(!Schedule::new(Interval::Never).is_due(0));
+        assert!(!Schedule::new(Interval::Never).is_due(0, 0));
     }
 
     #[test]
@@ -233,7 +242,7 @@ mod tests {
         let mut schedule = auto(100.0);
         for steps in 0..LEARNING {
             assert_eq!(schedule.asks(steps), None);
-            let copies = schedule.is_due(steps);
+            let copies = schedule.is_due(steps, 0);
             let step = seconds(if copies { 0.0125 } else { 0.010 });
             schedule.note(step, copies.then(|| seconds(0.0005)));
         }
@@ -244,7 +253,7 @@ mod tests {
         let chosen = schedule.chosen();
         assert_eq!(chosen, Some(71), "√(2 · 0.0025 · 100) s of 0.01 s each, and a little more");
         assert!(schedule.asks(LEARNING).is_none() && !schedule.is_learning());
-        let due = (0..200).filter(|steps| schedule.is_due(*steps));
+        let due = (0..200).filter(|steps| schedule.is_due(*steps, 0));
         assert_eq!(due.collect::<Vec<_>>(), [0, 71, 142]);
         assert_eq!(schedule.after_faults(0, seconds(5.0)), 71);
         assert_eq!(schedule.after_faults(1, seconds(500.0)), 71);
@@ -257,7 +266,29 @@ mod tests {
         assert_eq!(replacement.chosen(), chosen);
         assert_eq!(replacement.after_faults(100, seconds(100.0)), 71, "it knows no costs");
         schedule.take(often);
-        assert!(schedule.is_due(7) && !schedule.is_due(71));
+        assert!(schedule.is_due(7, 0) && !schedule.is_due(71, 0));
+    }
+
+    #[test]
+    fn the_interval_is_halved_with_each_fault_that_comes_before_any_progress() {
+        let mut schedule = auto(100.0);
+        let every = |schedule: &Schedule, faulty| {
+            (1..).find(|steps| schedule.is_due(*steps, faulty)).unwrap()
+        };
+        assert_eq!([0, 1, 2, 3].map(|faulty| every(&schedule, faulty)), [2, 2, 1, 1]);
+        schedule.take(71);
+        assert_eq!([0, 1, 2, 3, 7, 8, 99].map(|n| every(&schedule, n)), [71, 71, 35, 17, 1, 1, 1]);
+        let asked_for = Schedule::new(Interval::Every(71));
+        assert_eq!(every(&asked_for, 99), 71);
+        assert!(!Schedule::new(Interval::Never).is_due(0, 99));
+    }
+
+    #[test]
+    fn a_step_takes_no_longer_than_one_with_a_copy_where_each_had_one() {
+        let mut schedule = auto(100.0);
+        schedule.note(seconds(0.0125), Some(seconds(0.0005)));
+        let costs = schedule.measured();
+        assert!((costs.step - 0.0125).abs() < 1e-9 && (costs.copy - 0.0005).abs() < 1e-9);
     }
 
     #[test]

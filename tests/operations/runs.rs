@@ -317,6 +317,28 @@ fn a_step_that_fails_after_its_commit_each_time_is_given_up() {
 }
 
 #[test]
+fn a_run_goes_on_where_each_second_step_fails() {
+    let report = Simulation::new(3).run_world(|mut world| {
+        let (me, mut good_in_a_row) = (world.rank().number(), 0);
+        let mut count = vec![0_u64];
+        let ended = world.run(&policy::Retry::default(), &mut count, |step, count| {
+            good_in_a_row = (good_in_a_row + 1) % 2;
+            if me == 1 && good_in_a_row == 0 {
+                return Err(Error::Raised(5));
+            }
+            let sum = step.iallreduce(vec![1_u64], ReduceOp::Sum)?;
+            step.wait_local(sum, Timeout::Never)?;
+            count[0] += step.take(sum)?[0];
+            Ok(if count[0] < 90 { Flow::Continue } else { Flow::Done })
+        });
+        assert!(matches!(ended, Ok(Ended::Done(_))), "{ended:?}");
+        world.finalize();
+        count[0]
+    });
+    assert_eq!(report.expect_orderly(), [90; 3]);
+}
+
+#[test]
 fn an_interval_is_chosen_and_chosen_anew_after_a_death_and_replacements_learn_it() {
     let way = Way {
         interval: Interval::Auto { mtbf: Duration::from_secs(1) },
