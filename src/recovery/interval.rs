@@ -39,6 +39,7 @@ pub enum Interval {
     /// So many steps; 0 counts as 1.
     Every(u32),
     /// As is best for the measured cost of a copy; [`Step::interval`](crate::Step::interval) tells.
+    /// With each failure that comes before the run has come farther, half of that.
     Auto {
         /// The mean time between failures of the whole job.
         mtbf: Duration,
