@@ -27,16 +27,21 @@
 //! know. Parked spares take part in every step: here there are as many as deaths to come in the
 //! launch. The time is taken before it is written to the file, so that counts, too.
 //!
-//! Arguments: the way to go on, number of trials, file for the time of death.
+//! Arguments: the way to go on, number of trials, file for the time of death. With two more, the
+//! number of a rank and the network of the machine, it is the whole node of this rank that ends, in
+//! one trial, and no step is measured: `cargo fampi bench nodes`, on name spaces. The rank takes the time before it kills all
+//! processes of its node, the daemon among them, and itself last, so their connections are closed,
+//! as those of a node are that starts anew; one that loses its power is silent, and is given up
+//! when its heartbeats are missed for too long.
 
 use std::{fs, thread, time::Duration};
 
 use fampi::{
-    BlockOptions, Error, Finished, Level, Outcome, Placement, Rank, ReduceOp, Tag, Timeout, Tried,
-    World,
+    BlockOptions, Codes, Error, Finished, Level, Outcome, Placement, Rank, ReduceOp, Tag, Timeout,
+    Tried, World,
 };
 use rustix::{
-    process::{Signal, getpid, kill_process},
+    process::{Pid, Signal, getpid, kill_process},
     time::{ClockId, clock_gettime},
 };
 
@@ -51,75 +56,113 @@ const FOREVER: BlockOptions = BlockOptions::global(Timeout::Never);
 /// When this rank was at the end of each phase, in nanoseconds; 0 for those it took no part in.
 type Ends = Vec<u64>;
 
+/// What is measured in a launch.
+struct Plan<'a> {
+    way: &'a str,
+    trials: u32,
+    /// For the time of death.
+    file: &'a str,
+    /// The rank that ends its node, if it is one that is lost, and the network that is none of a
+    /// node's, as `/proc/self/ns/net` names it.
+    ends_node: Option<(Rank, &'a str)>,
+    /// What a step of the world took as it was launched, in milliseconds.
+    step_before: f64,
+}
+
+impl<'a> Plan<'a> {
+    fn of(words: &'a [String]) -> Option<Self> {
+        let [way, trials, file, node @ ..] = words else { return None };
+        let ends_node = match node {
+            [] => None,
+            [rank, network] => Some((Rank::new(rank.parse().ok()?), network.as_str())),
+            _ => return None,
+        };
+        Some(Self { way, trials: trials.parse().ok()?, file, ends_node, step_before: 0.0 })
+    }
+
+    fn shrinks(&self) -> bool {
+        self.way == "shrink"
+    }
+
+    fn has_steps(&self) -> bool {
+        !self.shrinks() && self.ends_node.is_none()
+    }
+}
+
 fn main() -> Result<(), Error> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [way, trials, file] = words.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
-        eprintln!("recovery: to be started by `cargo fampi bench recovery`");
+    let Some(mut plan) = Plan::of(&words) else {
+        eprintln!("recovery: to be started by `cargo fampi bench recovery`, or `nodes`");
         return Ok(());
     };
-    let trials: u32 = trials.parse().unwrap_or(1);
     let mut world = fampi::init()?;
     let mut state = vec![0.0; STATE];
-    let mut before = 0.0;
     if world.is_replacement() {
-        let ends = if way == "shrink" { vec![0, 0] } else { vec![0, now()] };
-        state = restore(&world, ends, way, file, before)?;
-    } else {
-        before = step(&world)?;
+        let ends = if plan.shrinks() { vec![0, 0] } else { vec![0, now()] };
+        state = restore(&world, ends, &plan)?;
+    } else if plan.has_steps() {
+        plan.step_before = step(&world)?;
     }
-    while world.generation() < trials {
-        (world, state) = trial(&world, &state, way, file, before)?;
+    while world.generation() < plan.trials {
+        (world, state) = trial(&world, &state, &plan)?;
     }
     world.finalize();
     Ok(())
 }
 
-/// One death of a rank other than 0, and the world that is complete again.
-fn trial(
-    world: &World,
-    state: &[f64],
-    way: &str,
-    file: &str,
-    before: f64,
-) -> Result<(World, Vec<f64>), Error> {
+/// One death, of a rank other than 0 or of a node, and the world that is complete again.
+fn trial(world: &World, state: &[f64], plan: &Plan<'_>) -> Result<(World, Vec<f64>), Error> {
     for _ in 0..CALM {
         let tried = world.try_block(FOREVER, |block| block.protect(0, state))?;
         assert!(matches!(tried, Tried::Committed(..)), "nobody was to die yet");
     }
-    let victim = Rank::new(1 + world.generation() % (world.size() - 1));
-    if world.rank() == victim {
+    let usual = Rank::new(1 + world.generation() % (world.size() - 1));
+    let with_it = plan.ends_node;
+    if world.rank() == with_it.map_or(usual, |(rank, _)| rank) {
+        let with_it = with_it.map(|(_, machine)| others_of_node(machine)).unwrap_or_default();
         thread::sleep(Duration::from_millis(2));
-        let _ = fs::write(file, now().to_string());
-        let _ = kill_process(getpid(), Signal::KILL);
+        let _ = fs::write(plan.file, now().to_string());
+        for pid in with_it.into_iter().chain([getpid()]) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
     let finished = verdict(world)?;
     assert!(!finished.is_committed(), "somebody was to die");
     let mut ends = vec![now()];
-    if way == "shrink" {
+    if plan.shrinks() {
         let shrunk = world.ishrink()?.wait_local(Timeout::Never)?.into_comm();
         ends.push(now());
-        assert_eq!(shrunk.map(|comm| comm.size()), Some(world.size() - 1));
+        let dead = finished.failed_group(Codes::PROCESS_FAILURES, world).len() as u32;
+        assert_eq!(shrunk.map(|comm| comm.size()), Some(world.size() - dead));
     }
     let world = world.rebuild(Placement::SameRanks)?;
-    if way != "shrink" {
+    if !plan.shrinks() {
         ends.push(now());
     }
-    let state = restore(&world, ends, way, file, before)?;
+    let state = restore(&world, ends, plan)?;
     Ok((world, state))
 }
 
+/// All other processes of the node of this one, which has to have a network of its own, and not
+/// that of the machine.
+fn others_of_node(machine: &str) -> Vec<Pid> {
+    let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let own = network("self");
+    let is_node = own.as_ref().is_some_and(|own| own.as_os_str() != machine);
+    assert!(is_node, "this node is no name space: all of the machine would end");
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let of_node = names.filter(|name| network(name) == own);
+    let pids = of_node.filter_map(|name| Pid::from_raw(name.parse().ok()?));
+    pids.filter(|pid| *pid != getpid()).collect()
+}
+
 /// Brings the state back; then rank 0 tells how long everything took.
-fn restore(
-    world: &World,
-    mut ends: Ends,
-    way: &str,
-    file: &str,
-    step_before: f64,
-) -> Result<Vec<f64>, Error> {
+fn restore(world: &World, mut ends: Ends, plan: &Plan<'_>) -> Result<Vec<f64>, Error> {
     let Tried::Committed(state, _) = world.try_block(FOREVER, |block| block.restore(0))? else {
         return Err(Error::CreationFailed);
     };
-    if way != "shrink" {
+    if !plan.shrinks() {
         ends.push(now());
     }
     let tried = world.try_block(FOREVER, |block| {
@@ -127,20 +170,20 @@ fn restore(
         block.wait_local(latest, Timeout::Never)?;
         block.take(latest)
     })?;
-    let step_after = if way == "shrink" { 0.0 } else { step(world)? };
-    let death = fs::read_to_string(file).ok().and_then(|text| text.parse::<u64>().ok());
+    let step_after = if plan.has_steps() { Some(step(world)?) } else { None };
+    let death = fs::read_to_string(plan.file).ok().and_then(|text| text.parse::<u64>().ok());
     if let (Tried::Committed(latest, _), Some(death)) = (tried, death)
         && world.rank() == Rank::new(0)
     {
         let mut before = death;
-        print!("{way}");
+        print!("{}", plan.way);
         for end in latest {
             print!(",{:.4}", milliseconds(before, end));
             before = end;
         }
         print!(",{:.4}", milliseconds(death, before));
-        if way != "shrink" {
-            print!(",{step_before:.4},{step_after:.4}");
+        if let Some(step_after) = step_after {
+            print!(",{:.4},{step_after:.4}", plan.step_before);
         }
         println!();
     }

@@ -13,6 +13,7 @@ use crate::detector::{detect, disturbance};
 use crate::installation::Family;
 use crate::launcher::{self, Launcher};
 use crate::library;
+use crate::node_losses;
 use crate::nodes::Nodes;
 use crate::progress::Step;
 use crate::ready::Ready;
@@ -65,6 +66,9 @@ pub(crate) enum Benchmark {
     Noise(disturbance::Options),
     /// From a death to the report, to a shrunken or rebuilt world, and to restored data
     Recovery(recovery::Options),
+    /// From the loss of a whole node to the report, to a shrunken world, and to one rebuilt by
+    /// spares or new processes on other nodes: name spaces of this machine, as root
+    Nodes(node_losses::Options),
 }
 
 /// A measurement that can be made on several nodes.
@@ -203,6 +207,7 @@ pub(crate) fn main(workspace: &Workspace, benchmark: &Benchmark) -> Result<u8> {
         Benchmark::Detect(options) => detect::main(workspace, options),
         Benchmark::Noise(options) => disturbance::main(workspace, options),
         Benchmark::Recovery(options) => recovery::main(workspace, options),
+        Benchmark::Nodes(options) => node_losses::main(workspace, options),
     }
 }
 

@@ -43,6 +43,7 @@ mod launcher;
 mod library;
 mod manual;
 mod median;
+mod node_losses;
 mod nodes;
 mod plan;
 mod plot;

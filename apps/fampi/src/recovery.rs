@@ -30,11 +30,11 @@ const TRIALS_PER_LAUNCH: u32 = 5;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// A way to go on after a death.
-struct Way {
-    name: &'static str,
-    phases: &'static [&'static str],
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    pub(crate) phases: &'static [&'static str],
     /// Every death takes one; where no process is to be spawned there are enough.
-    has_spares: bool,
+    pub(crate) has_spares: bool,
 }
 
 const WAYS: [Way; 3] = [
@@ -138,14 +138,14 @@ fn deaths(
 }
 
 /// The numbers in rows that begin with the way to go on: one for each phase.
-fn deaths_of(lines: &[String], way: &Way) -> Vec<Vec<f64>> {
+pub(crate) fn deaths_of(lines: &[String], way: &Way) -> Vec<Vec<f64>> {
     let rows = lines.iter().filter_map(|line| line.trim().strip_prefix(way.name));
     let numbers = rows.map(|row| row.split(',').skip(1).flat_map(str::parse).collect());
     numbers.filter(|row: &Vec<f64>| row.len() == way.phases.len()).collect()
 }
 
 /// A row for each phase.
-fn summary(ranks: u32, way: &Way, deaths: &[Vec<f64>]) -> Vec<Row> {
+pub(crate) fn summary(ranks: u32, way: &Way, deaths: &[Vec<f64>]) -> Vec<Row> {
     let row = |(at, phase): (usize, &&str)| {
         let mut times: Vec<f64> = deaths.iter().map(|death| death[at]).collect();
         times.sort_by(f64::total_cmp);

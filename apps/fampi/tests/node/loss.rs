@@ -1,12 +1,13 @@
 //! Nodes are lost in the middle of a solve, and no digit changes.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
-use crate::network::{Job, What, has_name_spaces};
+use crate::network::{self, Job, What, has_name_spaces};
 use crate::{application, fampi, said, text};
 
 /// The last line, with the digits of the result, of a run that ended in order.
@@ -183,4 +184,29 @@ fn a_rank_that_leaves_by_exit_with_a_status_is_told_to_mpi() {
     // `MPIX_ERR_PROC_FAILED`.
     assert!(line.contains("class 75 after"), "{}", said(&output));
     println!("{}", line.trim());
+}
+
+#[test]
+fn lost_nodes_are_measured_and_each_phase_has_its_row() {
+    if !has_name_spaces() {
+        return;
+    }
+    let _alone = network::alone();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let csv = folder.path().join("nodes.csv");
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
+    tool.args(["bench", "nodes", "--nodes", "3", "-n", "3", "--trials", "3", "--csv"]).arg(&csv);
+    let output = tool.output().expect("the tool starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let rows = fs::read_to_string(&csv).expect("written");
+    let rows: Vec<Vec<&str>> = rows.lines().map(|row| row.split(',').collect()).collect();
+    let phases: Vec<[&str; 2]> = rows.iter().skip(1).map(|row| [row[3], row[2]]).collect();
+    let shrunk = ["report", "ishrink", "total"].map(|phase| ["shrink", phase]);
+    let rebuilt = |way| ["report", "irebuild", "restore", "total"].map(|phase| [way, phase]);
+    let all = [&shrunk[..], &rebuilt("spares"), &rebuilt("spawn")].concat();
+    assert_eq!(phases, all, "{}", said(&output));
+    for row in &rows[1..] {
+        let [median, most] = [4, 5].map(|at: usize| row[at].parse::<f64>().expect("a number"));
+        assert!(row[..2] == ["3", "3"] && 0.0 < median && median <= most, "{row:?}");
+    }
 }
