@@ -1,6 +1,6 @@
 //! The one error type.
 
-use alloc::{boxed::Box, string::String};
+use alloc::{boxed::Box, format, string::String};
 use core::{
     fmt,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -383,22 +383,37 @@ pub(crate) fn show_rank(rank: Rank) {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match HERE.load(Relaxed) {
-            NOWHERE => write!(f, "{self}"),
-            rank => write!(f, "rank {rank}: {self}"),
-        }
+        // In one piece: ranks whose `main` returns the same error write it at once, and a stream
+        // without a buffer mixes pieces of several.
+        f.write_str(&match HERE.load(Relaxed) {
+            NOWHERE => format!("{self}"),
+            rank => format!("rank {rank}: {self}"),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
+
+    /// The pieces in which something is written.
+    #[derive(Default)]
+    struct Pieces(alloc::vec::Vec<String>);
+
+    impl fmt::Write for Pieces {
+        fn write_str(&mut self, piece: &str) -> fmt::Result {
+            self.0.push(piece.into());
+            Ok(())
+        }
+    }
 
     #[test]
     fn an_error_is_shown_as_its_sentence() {
         let error = Error::StateLost { rank: Rank::new(1), partner: Some(Rank::new(3)) };
         assert_eq!(format!("{error:?}"), format!("{error}"));
         assert!(error.is_agreed() && !Error::WaitTimedOut.is_agreed());
+        let mut pieces = Pieces::default();
+        fmt::write(&mut pieces, format_args!("{error:?}")).expect("no limit");
+        assert_eq!(pieces.0, [format!("{error}")], "in one, as ranks write at once");
     }
 }
