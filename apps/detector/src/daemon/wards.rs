@@ -28,7 +28,7 @@ use rustix::{
 use crate::{
     daemon::pulse::Page,
     protocol::{
-        Cause, Process,
+        Cause, Process, exits,
         pulse::{Stillness, Thread},
         registration::LEAVE,
     },
@@ -239,8 +239,7 @@ struct Status {
     started: u64,
     /// How it ends or has ended, as its parent is told; or which signal stops it; else 0.
     code: u64,
-    /// The status with which it says to exit, in its name: `fampi-exit-3` is a process that ends
-    /// itself by a signal, since MPI would not tell of an exit.
+    /// The status with which it says to exit, in its name.
     exits: Option<u8>,
 }
 
@@ -254,8 +253,7 @@ impl Status {
         // The name of the program, in parentheses, can hold anything.
         let end = text.iter().rposition(|byte| *byte == b')')?;
         let name = text.iter().position(|byte| *byte == b'(').map(|begin| &text[begin + 1..end]);
-        let exits = name.and_then(|name| name.strip_prefix(b"fampi-exit-"));
-        let exits = exits.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
+        let exits = name.and_then(exits::status_in);
         let words = std::str::from_utf8(&text[end + 1..]).ok()?;
         let words: Vec<&str> = words.split_whitespace().collect();
         let number = |at: usize| words.get(at)?.parse::<u64>().ok();

@@ -25,6 +25,7 @@
 //! | [`plan`] | what an observer is told at its start | – |
 //! | [`registration`] | how a process and the observer of its node prove who they are | – |
 //! | [`board`] | what the observer shows the processes of its node | – |
+//! | [`exits`] | the name of a process that exits before its end | – |
 //! | [`pulse`] | what a process shows its observer, and when it is hung | – |
 //! | [`diagnosis`] | who lives and is slow: tests, and thresholds that follow | Camargo 2018 §3 |
 //! | [`view`] | what it shows a person | – |
@@ -51,6 +52,7 @@ pub mod board;
 pub mod codec;
 pub mod diagnosis;
 pub mod envelope;
+pub mod exits;
 pub mod graph;
 pub mod layout;
 pub mod message;

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use fampi_detector::protocol::exits;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::poll::Poll;
@@ -58,8 +59,8 @@ pub(super) struct Children {
 /// The status with which a process says to exit, in its name: a rank that exits before its end ends
 /// itself by a signal, since not every launcher would tell of an exit.
 fn exits(process: u32) -> Option<u8> {
-    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
-    name.trim_end().strip_prefix("fampi-exit-")?.parse().ok()
+    let name = std::fs::read(format!("/proc/{process}/comm")).ok()?;
+    exits::status_in(name.trim_ascii_end())
 }
 
 /// Numbers of one process.
