@@ -29,10 +29,10 @@
 //!
 //! Arguments: the way to go on, number of trials, file for the time of death. With two more, the
 //! number of a rank and the network of the machine, it is the whole node of this rank that ends, in
-//! one trial, and no step is measured: `cargo fampi bench nodes`, on name spaces. The rank takes the time before it kills all
-//! processes of its node, the daemon among them, and itself last, so their connections are closed,
-//! as those of a node are that starts anew; one that loses its power is silent, and is given up
-//! when its heartbeats are missed for too long.
+//! one trial, and no step is measured: `cargo fampi bench nodes`, on name spaces. The rank takes
+//! the time before it kills all processes of its node, the daemon among them, and itself last, so
+//! their connections are closed, as those of a node are that starts anew; one that loses its power
+//! is silent, and is given up when its heartbeats are missed for too long.
 
 use std::{fs, thread, time::Duration};
 

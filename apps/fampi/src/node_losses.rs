@@ -1,4 +1,4 @@
-//! `fampi bench nodes`: from the loss of a whole node to the report, and to a world that is complete
+//! `fampi bench nodes`: from the loss of a whole node to the report, and to a world that is whole
 //! again, phase by phase.
 //!
 //! The program `benches/recovery.rs` runs on name spaces of this machine, by the launcher of our

@@ -2,8 +2,6 @@
 
 use std::{fs, io, process};
 
-use fampi_detector::protocol::exits;
-
 use crate::fault::Cause;
 
 /// `PF_EXITING` of Linux.
@@ -48,10 +46,14 @@ impl Process {
     }
 }
 
+/// The name that a process takes which ends itself by a signal because it exits, up to the status:
+/// others read there how it ended.
+const EXITS: &str = "fampi-exit-";
+
 /// This process is about to end itself by a signal, as one that exits with this status.
 pub(in crate::mpi) fn mark_exit(status: i32) {
     // Without it the others are told of the signal.
-    let _ = fs::write("/proc/self/comm", exits::name_with((status & 0xff) as u8));
+    let _ = fs::write("/proc/self/comm", format!("{EXITS}{}", status & 0xff));
 }
 
 /// What `/proc/PID/stat` says of the end of a process that started at this moment; `None` if it
@@ -66,7 +68,11 @@ fn ended(text: &[u8], began: u64) -> Option<Cause> {
     if !ends && words.first().is_some_and(|state| !matches!(*state, "Z" | "X")) {
         return None;
     }
-    Some(match (number(49), name_in_stat(text).and_then(exits::status_in)) {
+    let exits = format!("({EXITS}");
+    let at = text.windows(exits.len()).position(|it| it == exits.as_bytes());
+    let status = at.and_then(|at| text[at + exits.len()..].split(|byte| *byte == b')').next());
+    let status = status.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
+    Some(match (number(49), status) {
         (Some(9), Some(status)) => Cause::Exited(status),
         // A status of 0 is also what the kernel shows to those who may not know.
         (None | Some(0), _) => Cause::Unknown,
@@ -136,13 +142,6 @@ fn stat(pid: u64) -> Option<(u64, u64)> {
     let mut words = words_of_stat(&text)?;
     let flags = words.nth(6)?.parse().ok()?;
     Some((flags, words.nth(12)?.parse().ok()?))
-}
-
-/// The name that `/proc/PID/stat` gives a process.
-fn name_in_stat(text: &[u8]) -> Option<&[u8]> {
-    let [begin, end] =
-        [text.iter().position(|it| *it == b'('), text.iter().rposition(|it| *it == b')')];
-    text.get(begin? + 1..end?)
 }
 
 /// What `/proc/PID/stat` says of a process from its state on: `PID (name) state parent …`. The
