@@ -149,9 +149,8 @@ impl Spaces {
 
     fn make(number: u32) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
-            bail!(Misuse(
-                "name spaces for several nodes take root: run it as root, or name --hosts".into()
-            ));
+            let advice = "run it as root, or name --hosts if it takes them";
+            bail!(Misuse(format!("name spaces for several nodes take root: {advice}")));
         }
         let own = |what: &str| format!("fampi-{}-{what}", process::id());
         let names = (0..number).map(|node| own(&node.to_string())).collect();
@@ -221,7 +220,8 @@ fn end_all(name: &str) {
 
 fn ip(words: &[&str]) -> Result<()> {
     let done = Command::new("ip").args(words).output();
-    let done = done.context("name spaces take the tool `ip`: install iproute2, or name --hosts")?;
+    let advice = "install iproute2, or name --hosts if it takes them";
+    let done = done.with_context(|| format!("name spaces take the tool `ip`: {advice}"))?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
         bail!("`ip {}` failed, so there are no name spaces: {}", words.join(" "), said.trim());
