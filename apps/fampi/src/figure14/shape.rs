@@ -10,9 +10,9 @@ const TOO_FEW: &str = "too few runs to tell";
 /// whether it pays that ranks come back.
 const SHARED: &str = "not to be seen where ranks share processors";
 
-/// The median of the ratios of runs with one number, and an interval that has the true one with a
-/// probability of 95 %.
-fn paired(one: Option<&Cell>, other: Option<&Cell>) -> Option<[f64; 3]> {
+/// The median of the ratios of runs with one number, an interval that has the true one with a
+/// probability of 95 %, and how many ratios there are; of too few the interval is all of them.
+fn paired(one: Option<&Cell>, other: Option<&Cell>) -> Option<([f64; 3], usize)> {
     let pairs = one?.runs.iter().zip(&other?.runs);
     let ratio = |(one, other): (&Result<Sorted, String>, &Result<Sorted, String>)| {
         Some(one.as_ref().ok()?.milliseconds / other.as_ref().ok()?.milliseconds)
@@ -20,15 +20,18 @@ fn paired(one: Option<&Cell>, other: Option<&Cell>) -> Option<[f64; 3]> {
     let mut ratios: Vec<f64> = pairs.filter_map(ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let (low, high) = around_median(ratios.len());
-    Some([*ratios.get(ratios.len() / 2)?, ratios[low], ratios[high]])
+    Some(([*ratios.get(ratios.len() / 2)?, ratios[low], ratios[high]], ratios.len()))
 }
+
+/// The fewest ratios that have an interval of 95 %.
+const FEWEST: usize = 6;
 
 /// A ratio and its interval, and whether it is at most so much: yes if the median is, no if the
 /// whole interval is above.
-fn at_most(most: f64, [ratio, low, high]: [f64; 3]) -> (String, &'static str) {
+fn at_most(most: f64, ([ratio, low, high], number): ([f64; 3], usize)) -> (String, &'static str) {
     let verdict = match () {
         () if ratio <= most => YES,
-        () if low > most => NO,
+        () if low > most && number >= FEWEST => NO,
         () => TOO_FEW,
     };
     (format!("{ratio:.3} ({low:.3} to {high:.3}) ≤ {most:.2}"), verdict)
@@ -86,12 +89,12 @@ mod tests {
     #[test]
     fn a_shape_that_does_not_come_out_is_told() {
         let cells = [
-            cell("nobody", Way::Deaths, &[100.0, 90.0, 110.0]),
-            cell("nobody", Way::Benched, &[101.0, 91.0, 200.0]),
+            cell("nobody", Way::Deaths, &[100.0, 90.0, 110.0, 100.0, 90.0, 110.0]),
+            cell("nobody", Way::Benched, &[101.0, 91.0, 200.0, 101.0, 91.0, 200.0]),
             cell("half", Way::Benched, &[300.0]),
             cell("half", Way::Back, &[200.0]),
-            cell("all but one", Way::Benched, &[300.0]),
-            cell("all but one", Way::Back, &[310.0]),
+            cell("all but one", Way::Benched, &[300.0; 6]),
+            cell("all but one", Way::Back, &[310.0; 6]),
         ];
         let judged = |cells: &[Cell], shared| {
             of(cells, shared).iter().map(|(_, verdict)| *verdict).collect::<Vec<_>>()
@@ -101,9 +104,11 @@ mod tests {
         let mut slower = cells;
         slower[1].runs.extend([Err("it hung".to_owned()), Err("it hung".to_owned())]);
         assert_eq!(judged(&slower, false), [NO, YES, YES, YES, NO]);
-        slower[1] = cell("nobody", Way::Benched, &[103.0, 93.0, 113.0]);
+        slower[1] = cell("nobody", Way::Benched, &[103.0, 93.0, 113.0, 103.0, 93.0, 113.0]);
         assert_eq!(judged(&slower, false), [YES, YES, NO, YES, NO]);
         slower[1] = cell("nobody", Way::Benched, &[103.0, 90.0, 113.0]);
+        assert_eq!(judged(&slower, false), [YES, YES, TOO_FEW, YES, NO]);
+        slower[1] = cell("nobody", Way::Benched, &[103.0, 93.0, 113.0, 103.0, 93.0]);
         assert_eq!(judged(&slower, false), [YES, YES, TOO_FEW, YES, NO]);
         slower[2].unfit = 2;
         assert_eq!(judged(&slower, false), [YES, NO, TOO_FEW, YES, NO], "one was not noticed");
