@@ -61,8 +61,7 @@ impl MpiPlatform {
         if self.finalizer == Finalizer::Library {
             end_mpi();
         } else if self.finalizer == Finalizer::Host {
-            // SAFETY: the very end; nothing of ours is on any communicator any more.
-            unsafe { comm::free_all() };
+            free_communicators();
             this_mpi::before_finalize();
             watcher::reopen();
             // The program has called `MPI_Finalize`, in which it still is.
@@ -71,10 +70,17 @@ impl MpiPlatform {
     }
 }
 
+/// Gives MPI back what it has made for us, where that does no harm; it is the very end.
+fn free_communicators() {
+    if this_mpi::may_free_at_the_end() {
+        // SAFETY: nothing of ours is on any communicator any more.
+        unsafe { comm::free_all() };
+    }
+}
+
 /// Finalises MPI, of which nothing of ours is in use any more.
 fn end_mpi() {
-    // SAFETY: the very end; nothing of ours is on any communicator any more.
-    unsafe { comm::free_all() };
+    free_communicators();
     this_mpi::before_finalize();
     watcher::reopen();
     if let Err(refusal) = library::finalize() {

@@ -110,6 +110,11 @@ pub(super) fn may_be_duplicated(_: &Comm, _: &Ulfm) -> Checked<()> {
     Ok(())
 }
 
+/// Also after a death.
+pub(super) fn may_free_at_the_end() -> bool {
+    true
+}
+
 /// The first message that a program looks for, by source and tag: there are no others.
 #[inline]
 #[allow(clippy::unnecessary_wraps, reason = "another MPI looks for messages of its own")]
