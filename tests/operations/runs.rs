@@ -10,7 +10,7 @@ use std::{
 use fampi::{
     Ended, Error, Flow, Interval, Rank, ReduceOp, State, Step, Tag, Timeout, TryBlock, World,
     policy::{self, Decision, Situation},
-    sim::{Crash, Ending, Simulation},
+    sim::{Crash, Ending, ProcessReport, Report, Simulation},
 };
 
 const RANKS: u32 = 4;
@@ -316,12 +316,12 @@ fn a_step_that_fails_after_its_commit_each_time_is_given_up() {
     }
 }
 
-#[test]
-fn a_run_goes_on_where_each_second_step_fails() {
-    let report = Simulation::new(3).run_world(|mut world| {
+/// A run in which each second step of a rank fails, whoever else dies.
+fn every_second_step_fails(death: Option<Crash>) -> Report<u64> {
+    Simulation::new(3).crashes(death).run_world(|mut world| {
         let (me, mut good_in_a_row) = (world.rank().number(), 0);
         let mut count = vec![0_u64];
-        let ended = world.run(&policy::Retry::default(), &mut count, |step, count| {
+        let ended = world.run(&policy::Rebuild::default(), &mut count, |step, count| {
             good_in_a_row = (good_in_a_row + 1) % 2;
             if me == 1 && good_in_a_row == 0 {
                 return Err(Error::Raised(5));
@@ -334,8 +334,27 @@ fn a_run_goes_on_where_each_second_step_fails() {
         assert!(matches!(ended, Ok(Ended::Done(_))), "{ended:?}");
         world.finalize();
         count[0]
-    });
-    assert_eq!(report.expect_orderly(), [90; 3]);
+    })
+}
+
+#[test]
+fn a_run_goes_on_where_each_second_step_fails_and_a_rank_dies_before_any_effect() {
+    let calm = every_second_step_fails(None);
+    let effects = calm.processes[1].effects;
+    assert_eq!(calm.expect_orderly(), [90; 3]);
+    let mut deaths = 0;
+    for rank in 0..3 {
+        for effect in (LAUNCH_EFFECTS + u64::from(rank)..effects).step_by(7) {
+            let report = every_second_step_fails(Some(Crash::before_effect(rank, effect)));
+            let is_crashed = |it: &ProcessReport<u64>| matches!(it.ending, Ending::Crashed);
+            deaths += u32::from(report.processes.iter().any(is_crashed));
+            let counts = report.expect_orderly();
+            // Who dies when all is done is not replaced.
+            let all = (2..=3).contains(&counts.len()) && counts.iter().all(|count| *count == 90);
+            assert!(all, "rank {rank} before effect {effect}: {counts:?}");
+        }
+    }
+    assert!(deaths > 120, "{deaths} deaths before {effects} effects");
 }
 
 #[test]

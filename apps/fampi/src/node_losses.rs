@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::cargo::{self, Program};
@@ -18,10 +18,9 @@ use crate::csv::{self, Csv, Row};
 use crate::installation::Installation;
 use crate::launcher::{self, Launcher};
 use crate::nodes::Nodes;
-use crate::progress::Step;
-use crate::recovery::{Way, deaths_of, summary};
+use crate::recovery::{Way, measure};
 use crate::refusal::{Misuse, whole};
-use crate::session::{self, End, Script};
+use crate::session::{self, Script};
 use crate::setup;
 use crate::workspace::Workspace;
 
@@ -73,7 +72,7 @@ struct Laboratory<'a> {
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
-    let Options { nodes, ranks, trials, .. } = *options;
+    let Options { nodes, ranks, .. } = *options;
     let each = ranks / nodes;
     if each == 0 || each * nodes != ranks {
         let advice = format!("{ranks} ranks are not as many on each of {nodes} nodes: try -n");
@@ -92,18 +91,10 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     };
     let mut rows: Vec<Row> = Vec::new();
     for way in &WAYS {
-        let step = Step::begin(format!("{trials} lost nodes of {nodes}: {}", way.name));
         match laboratory.losses(way)? {
-            Ok(losses) => {
-                let with_nodes = |row: Row| [nodes.to_string()].into_iter().chain(row).collect();
-                rows.extend(summary(ranks, way, &losses).into_iter().map(with_nodes));
-            }
-            Err(interrupted) => {
-                drop(step);
-                return Ok(interrupted);
-            }
+            Ok(new) => rows.extend(new),
+            Err(interrupted) => return Ok(interrupted),
         }
-        step.finish();
     }
     csv.write(COLUMNS, &rows)?;
     println!("{}\n{LEGEND}", csv::table(&HEADER, &rows));
@@ -111,25 +102,21 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
 }
 
 impl Laboratory<'_> {
-    /// The milliseconds of all phases, for each loss; or the status when a signal came.
-    fn losses(&self, way: &Way) -> Result<Result<Vec<Vec<f64>>, u8>> {
-        let trials = self.options.trials as usize;
-        let each = self.options.ranks / self.options.nodes;
+    /// A row for each phase; or the status when a signal came.
+    fn losses(&self, way: &Way) -> Result<Result<Vec<Row>, u8>> {
+        let Options { nodes: number, ranks, trials, .. } = *self.options;
+        let each = ranks / number;
         let spares = if way.has_spares { each } else { 0 };
-        let nodes = Nodes::new(self.options.nodes + u32::from(way.has_spares), &[])?;
-        let flags = nodes.own_arguments(self.options.ranks + spares)?;
-        let mut losses = Vec::new();
-        let most = 3 + 2 * self.options.trials;
-        for launch in 0..most {
+        let nodes = Nodes::new(number + u32::from(way.has_spares), &[])?;
+        let flags = nodes.own_arguments(ranks + spares)?;
+        let what = format!("{trials} lost nodes of {number}");
+        let rows = measure(&what, ranks, way, [trials, 1], |before, _| {
             let launcher = Launcher::with(self.mpi, &flags).by(Some(self.launcher.clone()));
-            let mut command = launcher.command(self.options.ranks + spares, &self.program);
+            let mut command = launcher.command(ranks + spares, &self.program);
+            let first = each * (before % number);
             command.args([way.name, "1"]).arg(self.folder.join("loss"));
-            let first = each * (launch % self.options.nodes);
-            command
-                .arg(first.to_string())
-                .arg(&self.network)
-                .env("FAMPI_SPARES", spares.to_string());
-            command.env_remove("FAMPI_OBSERVER");
+            command.arg(first.to_string()).arg(&self.network);
+            command.env("FAMPI_SPARES", spares.to_string()).env_remove("FAMPI_OBSERVER");
             let script = Script {
                 elsewhere: true,
                 timeout: Some(LIMIT),
@@ -139,22 +126,9 @@ impl Laboratory<'_> {
                 spaces: &nodes.spaces(),
                 ..Script::default()
             };
-            let finished = session::run(&nodes.beside(command), script)?;
-            if let End::Interrupted(_) = finished.end {
-                return Ok(Err(finished.end.status()));
-            }
-            let new = deaths_of(&finished.lines, way);
-            if new.is_empty() {
-                let number = launch + 1;
-                eprintln!(
-                    "fampi: launch {number} broke off, in which the node of rank {first} was lost"
-                );
-            }
-            losses.extend(new);
-            if losses.len() >= trials {
-                return Ok(Ok(losses));
-            }
-        }
-        bail!("{most} launches gave {} of {trials} lost nodes", losses.len())
+            session::run(&nodes.beside(command), script)
+        })?;
+        let with_nodes = |row: Row| [number.to_string()].into_iter().chain(row).collect();
+        Ok(rows.map(|rows| rows.into_iter().map(with_nodes).collect()))
     }
 }

@@ -5,7 +5,7 @@
 //! that has lost hundreds of processes than about recovery. A launch that breaks off early is told,
 //! and its rows count.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -18,7 +18,7 @@ use crate::launcher;
 use crate::progress::Step;
 use crate::ready::Ready;
 use crate::refusal::{Misuse, whole};
-use crate::session::{self, End, Script};
+use crate::session::{self, End, Finished, Script};
 use crate::workspace::Workspace;
 
 const COLUMNS: &str = "ranks,phase,how,median_ms,p99_ms";
@@ -75,19 +75,31 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let csv = Csv::open(options.csv.as_deref())?;
     let ready = Ready::with(workspace, options.mpi)?;
     let program = ready.build(Program::benchmark("recovery"))?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let mut rows = Vec::new();
     for &ranks in &options.ranks {
         for way in &WAYS {
             let trials = if way.has_spares { options.trials } else { options.trials / 2 };
-            let step = Step::begin(format!("{trials} deaths of {ranks} ranks: {}", way.name));
-            match deaths(&ready, &program, ranks, way, trials)? {
-                Ok(deaths) => rows.extend(summary(ranks, way, &deaths)),
-                Err(interrupted) => {
-                    drop(step);
-                    return Ok(interrupted);
-                }
+            let what = format!("{trials} deaths of {ranks} ranks");
+            let new = measure(&what, ranks, way, [trials, TRIALS_PER_LAUNCH], |_, deaths| {
+                let spares = if way.has_spares { deaths } else { 0 };
+                let mut command = ready.launcher().command(ranks + spares, &program);
+                command.args([way.name, &deaths.to_string()]).arg(folder.path().join("death"));
+                command.env("FAMPI_SPARES", spares.to_string());
+                let errors = tempfile::tempfile().context("cannot make a temporary file")?;
+                let script = Script {
+                    timeout: Some(LIMIT),
+                    collect: true,
+                    errors: Some(errors),
+                    leftovers: &[folder.path()],
+                    ..Script::default()
+                };
+                session::run(&command, script)
+            })?;
+            match new {
+                Ok(new) => rows.extend(new),
+                Err(interrupted) => return Ok(interrupted),
             }
-            step.finish();
         }
     }
     csv.write(COLUMNS, &rows)?;
@@ -95,57 +107,48 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     Ok(0)
 }
 
-/// The milliseconds of all phases, for each death; or the status when a signal came.
-fn deaths(
-    ready: &Ready,
-    program: &Path,
+/// A row for each phase of a way to go on, from as many launches as it takes; or the status when a
+/// signal came. There are so many deaths in all, and in one launch at most. `launch` is told how
+/// many launches there were before, and how many deaths it is for.
+pub(crate) fn measure(
+    what: &str,
     ranks: u32,
     way: &Way,
-    trials: u32,
-) -> Result<Result<Vec<Vec<f64>>, u8>> {
-    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    [trials, in_launch]: [u32; 2],
+    mut launch: impl FnMut(u32, u32) -> Result<Finished>,
+) -> Result<Result<Vec<Row>, u8>> {
+    let step = Step::begin(format!("{what}: {}", way.name));
     let mut deaths = Vec::new();
-    let most = 3 + 2 * trials.div_ceil(TRIALS_PER_LAUNCH);
-    for launch in 1..=most {
-        let wanted = (trials - deaths.len() as u32).min(TRIALS_PER_LAUNCH);
-        let spares = if way.has_spares { wanted } else { 0 };
-        let mut command = ready.launcher().command(ranks + spares, program);
-        command.args([way.name, &wanted.to_string()]).arg(folder.path().join("death"));
-        command.env("FAMPI_SPARES", spares.to_string());
-        let errors = tempfile::tempfile().context("cannot make a temporary file")?;
-        let script = Script {
-            timeout: Some(LIMIT),
-            collect: true,
-            errors: Some(errors),
-            leftovers: &[folder.path()],
-            ..Script::default()
-        };
-        let finished = session::run(&command, script)?;
+    let most = 3 + 2 * trials.div_ceil(in_launch);
+    for before in 0..most {
+        let wanted = (trials - deaths.len() as u32).min(in_launch);
+        let finished = launch(before, wanted)?;
         if let End::Interrupted(_) = finished.end {
             return Ok(Err(finished.end.status()));
         }
         let new = deaths_of(&finished.lines, way);
         if (new.len() as u32) < wanted {
-            let told = new.len();
-            eprintln!("fampi: launch {launch} broke off after {told} of {wanted} deaths");
+            let (number, told) = (before + 1, new.len());
+            eprintln!("fampi: launch {number} broke off after {told} of {wanted} deaths");
         }
         deaths.extend(new);
         if deaths.len() as u32 >= trials {
-            return Ok(Ok(deaths));
+            step.finish();
+            return Ok(Ok(summary(ranks, way, &deaths)));
         }
     }
     bail!("{most} launches gave {} of {trials} deaths", deaths.len())
 }
 
 /// The numbers in rows that begin with the way to go on: one for each phase.
-pub(crate) fn deaths_of(lines: &[String], way: &Way) -> Vec<Vec<f64>> {
+fn deaths_of(lines: &[String], way: &Way) -> Vec<Vec<f64>> {
     let rows = lines.iter().filter_map(|line| line.trim().strip_prefix(way.name));
     let numbers = rows.map(|row| row.split(',').skip(1).flat_map(str::parse).collect());
     numbers.filter(|row: &Vec<f64>| row.len() == way.phases.len()).collect()
 }
 
 /// A row for each phase.
-pub(crate) fn summary(ranks: u32, way: &Way, deaths: &[Vec<f64>]) -> Vec<Row> {
+fn summary(ranks: u32, way: &Way, deaths: &[Vec<f64>]) -> Vec<Row> {
     let row = |(at, phase): (usize, &&str)| {
         let mut times: Vec<f64> = deaths.iter().map(|death| death[at]).collect();
         times.sort_by(f64::total_cmp);
