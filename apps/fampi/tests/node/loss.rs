@@ -187,6 +187,7 @@ fn a_rank_that_leaves_by_exit_with_a_status_is_told_to_mpi() {
 }
 
 #[test]
+#[ignore = "it builds what is measured as it is measured, in minutes"]
 fn lost_nodes_are_measured_and_each_phase_has_its_row() {
     if !has_name_spaces() {
         return;
