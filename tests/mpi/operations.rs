@@ -1,5 +1,7 @@
 //! Programs that do every operation on real ranks.
 
+use std::iter;
+
 use std::time::Duration;
 
 use fampi::{
@@ -187,7 +189,8 @@ fn operations_without_elements_are_operations_all_the_same() {
 
 #[test]
 fn collectives_go_on_over_the_living_until_one_rank_is_left() {
-    for patient in [false, true] {
+    // Without a communicator for shared contexts alone one of 20 that are not patient hung.
+    for patient in iter::repeat_n(false, 12).chain([true]) {
         let launch = program("through", 5).limit(120);
         let run = if patient { launch.variable("PATIENT", &1) } else { launch }.run();
         let said = said(&run);

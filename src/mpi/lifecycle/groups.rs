@@ -78,14 +78,10 @@ pub(in crate::mpi) fn found(comm: &Comm, ulfm: &Ulfm) -> Result<(Comm, Comm, Acq
     }
 }
 
-/// The part of `parent` that has our colour, as a data communicator. All three are made from the
-/// parent, so that revoking the parent frees whoever waits in any of them.
+/// The part of `parent` that has our colour, as a data communicator. All its communicators are made
+/// from the parent, so that revoking the parent frees whoever waits in any of them.
 fn part(parent: &Comm, color: Option<u32>, key: u32) -> Checked<Option<DataComm>> {
-    let source = parent.split(color, key)?;
-    let first = parent.split(color, key)?;
-    let second = parent.split(color, key)?;
-    let all = source.zip(first).zip(second);
-    Ok(all.map(|((source, first), second)| DataComm::new(source, [first, second])))
+    DataComm::of(|| parent.split(color, key))
 }
 
 /// The position of the distinct `value` at `at` among all, in ascending order.
@@ -247,9 +243,10 @@ impl MpiPlatform {
         let data = self.data[parent.0 as usize].as_ref().ok_or(Error::CreationFailed)?;
         let (old, ulfm) = (data.source(), self.ulfm);
         let source = self.shrink_exactly(&old, dead)?;
-        let contexts = source.duplicate().and_then(|first| Ok([first, source.duplicate()?]));
-        let contexts = contexts.map_err(|refusal| failed(refusal, &[source], ulfm))?;
-        let data = Some(self.add_data(DataComm::new(source, contexts)));
+        let mut first = Some(source);
+        let made = DataComm::of(|| first.take().map_or_else(|| source.duplicate(), Ok).map(Some));
+        let made = made.map_err(|refusal| failed(refusal, &[source], ulfm))?;
+        let data = made.map(|made| self.add_data(made));
         Ok(Derived { data, ..Derived::default() })
     }
 
