@@ -268,7 +268,9 @@ fn supervise(
     let mut counting_since = script.has_begun.is_none().then_some(begun);
     while !has_ended(session) {
         let elapsed = begun.elapsed();
-        if ending.is_none() && company.as_mut().is_some_and(|ranks| ranks.has_left(session)) {
+        // Ranks of a launcher that they outlive may be of another session: who has added a host.
+        let has_left = company.as_mut().is_some_and(|ranks| ranks.has_left(session));
+        if ending.is_none() && has_left && script.outlived.is_none() {
             forward(session, SIGTERM);
             ending = Some((End::Deserted, Instant::now()));
         }

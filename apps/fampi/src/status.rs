@@ -155,7 +155,8 @@ impl Count {
         }
         let unused = match self.unused {
             0 => String::new(),
-            unused => format!(" ({} was never needed)", many(unused)),
+            1 => format!(" ({} was never needed)", many(1)),
+            unused => format!(" ({} were never needed)", many(unused)),
         };
         format!("no rank finished in order: nobody survived{unused}")
     }
