@@ -1,4 +1,5 @@
-//! `fampi jobs` and `fampi attach`: jobs that go on without their console.
+//! `fampi jobs`, `fampi attach` and `fampi add-host`: jobs that go on without their console, and
+//! those that get more nodes.
 //!
 //! The launcher knows them. To attach, this process becomes the launcher: signals are for that one
 //! alone, and when it is killed the job goes on again.
@@ -29,6 +30,22 @@ pub(crate) struct Attachment {
     job: Option<String>,
 }
 
+#[derive(Args)]
+#[command(after_help = "\
+Replacements of ranks that fail from now on are started there, too; one may be a host that was lost
+and is back. To be called on a host of the job.")]
+pub(crate) struct Growth {
+    /// The job, as `fampi jobs` names it; the only one without it
+    #[arg(value_name = "JOB")]
+    job: Option<String>,
+    /// The hosts, and how many ranks each takes
+    #[arg(long, value_name = "HOST:N,…", required = true)]
+    hosts: String,
+    /// Starts a daemon: called as `CMD HOST COMMAND ARGS…`; what has started the others without it
+    #[arg(long, value_name = "CMD")]
+    agent: Option<String>,
+}
+
 /// Becomes the launcher, which is told this.
 fn become_launcher<'a>(
     workspace: &Workspace,
@@ -44,4 +61,11 @@ pub(crate) fn list(workspace: &Workspace, options: &Listing) -> Result<u8> {
 
 pub(crate) fn attach(workspace: &Workspace, options: &Attachment) -> Result<u8> {
     become_launcher(workspace, ["attach"].into_iter().chain(options.job.as_deref()))
+}
+
+pub(crate) fn add_hosts(workspace: &Workspace, options: &Growth) -> Result<u8> {
+    let hosts = format!("--hosts={}", options.hosts);
+    let agent = options.agent.as_ref().map(|agent| format!("--agent={agent}"));
+    let words = options.job.iter().chain([&hosts]).chain(&agent).map(String::as_str);
+    become_launcher(workspace, ["add-host"].into_iter().chain(words))
 }

@@ -106,6 +106,8 @@ enum Command {
     Jobs(job::Listing),
     /// Wait for such a job whose console is gone: print what it prints, and end with its status
     Attach(job::Attachment),
+    /// Add hosts to such a job while it runs, also those that were lost and are back
+    AddHost(job::Growth),
     /// Go on with a job that ended as a whole, from the newest checkpoint in a folder
     Restart(restart::Options),
     /// Lose a process in the middle of a solve, recover, and compare with the failure-free run
@@ -174,6 +176,7 @@ fn dispatch(command: Command) -> anyhow::Result<u8> {
         Command::Run(options) => run::main(&workspace, &options),
         Command::Jobs(options) => job::list(&workspace, &options),
         Command::Attach(options) => job::attach(&workspace, &options),
+        Command::AddHost(options) => job::add_hosts(&workspace, &options),
         Command::Restart(options) => restart::main(&workspace, options),
         Command::Demo(options) => demo::main(&workspace, &options),
         Command::Test(options) => test::main(&workspace, &options),
@@ -215,6 +218,8 @@ mod tests {
             "jobs",
             "--remove",
             "attach",
+            "add-host",
+            "--hosts",
             "--once",
             "commit",
             "detect",

@@ -17,9 +17,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Start a program on several processes, print what they print, and end with their status
-    Launch(console::Options),
+    Launch(console::launch::Options),
     /// Print what a job prints whose console is gone, and end with its status
     Attach(console::attach::Options),
+    /// Add nodes to a job that runs
+    AddHost(console::add::Options),
     /// List the jobs of this user that are known on this host
     Jobs(console::jobs::Options),
     /// Serve a node of a job; started by `launch`
@@ -27,9 +29,20 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let ended = match Arguments::parse().command {
-        Command::Launch(options) => console::main(&options),
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+        let text = error.to_string();
+        if !error.use_stderr() {
+            error.exit();
+        }
+        // What follows is for those who know this program, and not the one that has called it.
+        let first = text.lines().next().unwrap_or_default();
+        eprintln!("fampi-node: {}", first.trim_start_matches("error: "));
+        std::process::exit(error.exit_code());
+    });
+    let ended = match arguments.command {
+        Command::Launch(options) => console::launch::main(&options),
         Command::Attach(options) => console::attach::main(&options),
+        Command::AddHost(options) => console::add::main(&options),
         Command::Jobs(options) => console::jobs::main(&options),
         Command::Serve(options) => daemon::main(&options).map(|()| 0),
     };

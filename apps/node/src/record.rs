@@ -64,6 +64,10 @@ pub(crate) struct Record {
     pub(crate) lost: Vec<u32>,
     /// What has to be put before a command that is to reach the nodes from this host.
     pub(crate) reach: Vec<String>,
+    /// What starts a daemon on a host, and the words of a daemon.
+    pub(crate) agent: Vec<String>,
+    /// See there.
+    pub(crate) daemon: Vec<String>,
     /// The secret of the job, while it runs.
     pub(crate) secret: Option<String>,
     /// True while a console waits for the job.
@@ -144,6 +148,8 @@ impl Record {
             nodes: plan.nodes.clone(),
             lost: Vec::new(),
             reach: plan.reach.clone(),
+            agent: plan.agent.clone(),
+            daemon: plan.daemon.clone(),
             secret: Some(secret),
             has_console: true,
             ended: None,
@@ -271,10 +277,13 @@ mod tests {
         let space = Space { name, places, spawner: None, port: None, program };
         let plan = Plan {
             nodes: Vec::new(),
+            launched: 0,
             space,
             beat_milliseconds: 100,
             limit_milliseconds: None,
             reach: Vec::new(),
+            agent: Vec::new(),
+            daemon: Vec::new(),
             environment: Vec::new(),
         };
         Record::new(0, &plan, "secret".into()).expect("this process")

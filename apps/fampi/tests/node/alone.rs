@@ -16,12 +16,12 @@ use crate::network::{alone, has_name_spaces, is_rank, is_stopped, read_to, signa
 use crate::{application, fampi, said, text};
 
 /// A user for whom nothing else runs, with folders of its own.
-struct User {
+pub(crate) struct User {
     folder: TempDir,
 }
 
 impl User {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static BUILT: Once = Once::new();
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("tmp")).expect("a folder");
@@ -38,7 +38,7 @@ impl User {
         command
     }
 
-    fn run(&self, options: &[&str], program: &[&str]) -> Child {
+    pub(crate) fn run(&self, options: &[&str], program: &[&str]) -> Child {
         let mut command = fampi(options);
         command.arg("--").args(program);
         self.is(command).spawn().expect("the tool starts")
@@ -50,12 +50,12 @@ impl User {
         self.is(command).spawn().expect("the tool starts")
     }
 
-    fn done(&self, words: &[&str]) -> Output {
+    pub(crate) fn done(&self, words: &[&str]) -> Output {
         self.call(words).wait_with_output().expect("waited for")
     }
 
     /// The folder of the only job.
-    fn job(&self) -> Option<PathBuf> {
+    pub(crate) fn job(&self) -> Option<PathBuf> {
         let jobs = fs::read_dir(self.folder.path().join("fampi/jobs")).ok()?;
         jobs.flatten().next().map(|entry| entry.path())
     }

@@ -5,6 +5,7 @@
 mod alone;
 mod causes;
 mod ends;
+mod joins;
 mod loss;
 mod mpich;
 mod network;

@@ -80,16 +80,28 @@ impl Job {
         let mut command = fampi(&["--nodes", &nodes, "-n", &ranks]);
         command.args(options).arg("--").args(program);
         let tool = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        Self { tool: Some(tool.expect("the tool starts")), _alone: alone }
+        Self::of(tool.expect("the tool starts"), alone)
+    }
+
+    /// One that was started by itself, while no other one runs.
+    pub(crate) fn of(tool: Child, alone: MutexGuard<'static, ()>) -> Self {
+        Self { tool: Some(tool), _alone: alone }
     }
 
     fn tool(&mut self) -> &mut Child {
         self.tool.as_mut().expect("not waited for")
     }
 
+    /// The name of a node.
+    pub(crate) fn node(&self, node: u32) -> String {
+        format!("fampi-{}-{node}", self.tool.as_ref().expect("not waited for").id())
+    }
+
     fn pids(&self, node: u32) -> Vec<String> {
-        let Some(tool) = &self.tool else { return Vec::new() };
-        let name = format!("fampi-{}-{node}", tool.id());
+        if self.tool.is_none() {
+            return Vec::new();
+        }
+        let name = self.node(node);
         let found = Command::new("ip").args(["netns", "pids", &name]).output().expect("ip");
         String::from_utf8_lossy(&found.stdout).split_whitespace().map(str::to_owned).collect()
     }

@@ -52,14 +52,7 @@ pub fn main(options: &Options) -> Result<u8> {
     let Some(record) = candidates.find(|it| it.secret.is_some()) else {
         return show_end(&records);
     };
-    if let Some((first, rest)) = record.reach.split_first()
-        && env::var_os(REACHED).is_none()
-    {
-        let program = env::current_exe().context("cannot find this program")?;
-        let mut command = Command::new(first);
-        command.args(rest).arg(program).args(["attach", &job]).env(REACHED, "1");
-        return Err(command.exec()).with_context(|| format!("cannot start {first}"));
-    }
+    go_where_nodes_are(record, &["attach".to_owned(), job.clone()])?;
     let mut console = Console::attaching(record)?;
     let status = console.wait()?;
     if console.is_refused {
@@ -78,8 +71,22 @@ pub fn main(options: &Options) -> Result<u8> {
     Ok(status)
 }
 
+/// Becomes this program with these words where the nodes of a job can be reached, unless that is
+/// here.
+pub(super) fn go_where_nodes_are(record: &Record, words: &[String]) -> Result<()> {
+    if let Some((first, rest)) = record.reach.split_first()
+        && env::var_os(REACHED).is_none()
+    {
+        let program = env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(first);
+        command.args(rest).arg(program).args(words).env(REACHED, "1");
+        return Err(command.exec()).with_context(|| format!("cannot start {first}"));
+    }
+    Ok(())
+}
+
 /// The records of this job, or of the only one.
-fn find(job: Option<&str>) -> Result<Vec<Record>> {
+pub(super) fn find(job: Option<&str>) -> Result<Vec<Record>> {
     let mut jobs = record::all()?;
     let names = |jobs: &[Vec<Record>]| {
         let names: Vec<&str> = jobs.iter().map(|records| records[0].job.as_str()).collect();

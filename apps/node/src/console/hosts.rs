@@ -40,6 +40,9 @@ impl FromStr for HostSlots {
 /// A step that goes on when a node is lost, with one task on each.
 const STEP: [&str; 3] = ["--no-kill", "--kill-on-bad-exit=0", "--ntasks-per-node=1"];
 
+/// Tells a daemon that it joins a job, which gives it a number.
+pub(super) const JOINS: &str = "--joins";
+
 /// What starts daemons.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum By {
@@ -56,14 +59,8 @@ pub(super) enum By {
 pub(super) struct Starter {
     /// What does it.
     pub(super) by: By,
-    /// The prefix of the MPI.
-    pub(super) mpi: PathBuf,
-    /// What processes speak with their daemon.
-    pub(super) language: Language,
-    /// A library to be preloaded into daemons.
-    pub(super) preload: Option<PathBuf>,
-    /// Processors that each node has.
-    pub(super) cores: Option<u32>,
+    /// What is executed, without what differs between daemons.
+    pub(super) words: Vec<String>,
 }
 
 /// The file that holds the secret; removed in the end.
@@ -111,56 +108,66 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// The words of this command, which starts daemons, or of the usual one.
+pub(super) fn agent(command: Option<&str>) -> Vec<String> {
+    command.unwrap_or("ssh -o BatchMode=yes").split_whitespace().map(str::to_owned).collect()
+}
+
+/// What a daemon is executed by: this program, with the MPI at this prefix, for processes that
+/// speak so, with this library preloaded, and so many processors.
+pub(super) fn daemon(
+    mpi: &Path,
+    language: Language,
+    preload: Option<&Path>,
+    cores: Option<u32>,
+) -> Result<Vec<String>> {
+    let program = env::current_exe().context("cannot find this program")?;
+    let mpi = mpi.display();
+    let mut words = vec![format!("PMIX_PREFIX={mpi}"), format!("OPAL_PREFIX={mpi}")];
+    words.extend(preload.map(|preload| format!("LD_PRELOAD={}", preload.display())));
+    words.extend([program.display().to_string(), "serve".to_owned(), format!("--mpi={mpi}")]);
+    words.push(format!("--language={}", language.word()));
+    words.extend(cores.map(|cores| format!("--cores={cores}")));
+    words.insert(0, "env".to_owned());
+    Ok(words)
+}
+
 impl Starter {
-    /// Starts the daemon of a node, or that of each of so many, which then call the console at this
-    /// address.
+    /// Starts a daemon on a host, or one on each of so many, which call the console at this
+    /// address. The first word says which node it is.
     pub(super) fn start(
         &self,
-        (node, host, nodes): (u32, &str, usize),
+        (which, host, nodes): (&str, &str, usize),
         console: SocketAddr,
         key: &Path,
         secret: &Secret,
     ) -> Result<Child> {
-        let program = env::current_exe().context("cannot find this program")?;
-        let mpi = self.mpi.display().to_string();
-        let mut variables =
-            vec![("PMIX_PREFIX".to_owned(), mpi.clone()), ("OPAL_PREFIX".to_owned(), mpi.clone())];
-        if let Some(preload) = &self.preload {
-            variables.push(("LD_PRELOAD".to_owned(), preload.display().to_string()));
-        }
-        let mut words = vec![
-            "serve".to_owned(),
-            format!("--console={console}"),
-            if self.by == By::Slurm { "--slurm".to_owned() } else { format!("--node={node}") },
-            format!("--mpi={mpi}"),
-            format!("--key={}", key.display()),
-            format!("--language={}", self.language.word()),
-        ];
-        words.extend(self.cores.map(|cores| format!("--cores={cores}")));
-        let settings = variables.iter().map(|(name, value)| format!("{name}={value}"));
+        let own =
+            [format!("--console={console}"), which.to_owned(), format!("--key={}", key.display())];
+        let words = self.words.iter().chain(&own);
         let mut command = match &self.by {
             By::Child => {
-                let mut command = Command::new(&program);
-                command.args(words).envs(variables);
+                let mut words = words;
+                let mut command = Command::new(words.next().context("no daemon")?);
+                command.args(words);
                 command
             }
             By::Agent(agent) => {
                 let (first, rest) = agent.split_first().context("--agent names no command")?;
                 let mut command = Command::new(first);
-                command.args(rest).arg(host).arg("env");
-                let program = program.display().to_string();
-                command.args(settings.chain([program]).chain(words).map(|word| quoted(&word)));
+                command.args(rest).arg(host).args(words.map(|word| quoted(word)));
                 command
             }
             By::Slurm => {
                 let mut command = Command::new("srun");
-                command.args(STEP).args(["--nodes", &nodes.to_string(), "env"]);
-                command.args(settings).arg(program).args(words);
-                // A signal of the terminal is for the console, which ends all in order.
-                command.process_group(0);
+                command.args(STEP).args(["--nodes", &nodes.to_string()]).args(words);
                 command
             }
         };
+        if self.by == By::Slurm || which == JOINS {
+            // A signal of the terminal is for the console, which ends all in order, or for nobody.
+            command.process_group(0);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         let name = command.get_program().to_owned();
         let mut child =

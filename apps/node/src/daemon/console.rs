@@ -13,7 +13,7 @@ use super::output::Output;
 use super::write_secret;
 use crate::poll::Poll;
 use crate::protocol::Report;
-use crate::protocol::orders::{Order, Plan, Printed, Word};
+use crate::protocol::orders::{Order, Place, Plan, Printed, Word};
 use crate::record::{self, Record};
 use crate::wire::Link;
 
@@ -31,8 +31,8 @@ pub(super) struct Console {
     output: Output,
     /// Kept while the job is served.
     record: Option<Record>,
-    /// Losses so far, for a console that comes later.
-    losses: Vec<Report>,
+    /// Nodes that were lost or have joined so far, for a console that comes later.
+    changes: Vec<Report>,
     /// Whether all is over, and whether the console was told that.
     said: Option<Report>,
     is_told: bool,
@@ -49,7 +49,7 @@ impl Console {
             is_there: true,
             output: Output::new(None),
             record: None,
-            losses: Vec::new(),
+            changes: Vec::new(),
             said: None,
             is_told: false,
         })
@@ -124,12 +124,29 @@ impl Console {
         self.keep(|record| record.has_console = true);
         let remark = self.record.as_ref().and_then(|record| record.remark.clone());
         let remark = remark.map(Word::Remark);
-        let losses: Vec<Word> = self.losses.iter().cloned().map(Word::Report).collect();
-        for word in remark.into_iter().chain(losses) {
+        let changes: Vec<Word> = self.changes.iter().cloned().map(Word::Report).collect();
+        for word in remark.into_iter().chain(changes) {
             self.send(&word);
         }
         self.feed();
         Ok(())
+    }
+
+    /// The one that has started the daemon is none, but has brought this node to a job, which may
+    /// have one. It is not heard any more, and the link ends with the next console, or the daemon.
+    pub(super) fn release(&mut self, poll: &Poll, lost: &[u32]) {
+        poll.remove(&self.link);
+        self.is_there = false;
+        self.output.note_lost();
+        self.keep(|record| {
+            record.has_console = false;
+            record.lost.extend(lost);
+        });
+    }
+
+    /// More nodes belong to the job.
+    pub(super) fn note_nodes(&mut self, nodes: &[Place]) {
+        self.keep(|record| record.nodes = nodes.to_vec());
     }
 
     /// Hands on what a process has printed.
@@ -143,7 +160,9 @@ impl Console {
     pub(super) fn report(&mut self, report: Report) {
         if let Report::Lost(node, _) = report {
             self.keep(|record| record.lost.push(node));
-            self.losses.push(report.clone());
+        }
+        if matches!(report, Report::Lost(..) | Report::Came(..)) {
+            self.changes.push(report.clone());
             return self.send(&Word::Report(report));
         }
         (self.said, self.is_told) = (Some(report), false);

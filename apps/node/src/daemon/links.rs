@@ -1,6 +1,6 @@
 //! The links to the daemons of all other nodes, and their signs of life.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use fampi_detector::protocol::{Host, Incarnation, Node, Timing, envelope::Secret};
 
 use crate::poll::Poll;
-use crate::protocol::channel::CONSOLE;
+use crate::protocol::channel::{CONSOLE, GUEST};
 use crate::protocol::message::{MAX_BYTES, Message};
 use crate::protocol::orders::Place;
 use crate::protocol::patience::{Greatest, MOST_LATE, Patience};
@@ -24,7 +24,9 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Silence that is always borne: a daemon may wait so long for a disk or a processor at the first
 /// time, and a link that ends tells most deaths at once.
 const SHORTEST: Duration = Duration::from_secs(3);
-/// How many of these there may be.
+/// A node that is to join and does not call for so long is given up.
+const JOINING: Duration = Duration::from_secs(10);
+/// How many connections there may be that prove nothing yet.
 const MOST_CALLERS: usize = 64;
 
 /// How a node's silence is judged.
@@ -36,6 +38,8 @@ pub(super) enum Silence {
     Quiet,
     /// Not heard of for so long that it has stopped itself, if it lives.
     Silent,
+    /// It was to join, and has not called.
+    Absent,
 }
 
 /// Who has called.
@@ -45,6 +49,8 @@ pub(super) enum Called {
     Node(Node),
     /// A console.
     Console(Box<Link>),
+    /// Who brings a node.
+    Guest(Box<Link>),
 }
 
 #[derive(Debug)]
@@ -62,6 +68,10 @@ pub(super) struct Links {
     secret: Secret,
     listener: TcpListener,
     neighbours: BTreeMap<Node, Neighbour>,
+    /// Nodes that are to join and have not called: since when, and what they are sent then.
+    expected: BTreeMap<Node, (Instant, Vec<Message>)>,
+    /// Nodes that are not expected may call, too: this one does not serve yet.
+    is_meeting: bool,
     /// Those that have called, and proved nothing yet.
     callers: BTreeMap<u64, (Link, Instant)>,
     called: u64,
@@ -84,15 +94,17 @@ pub(crate) const fn host(node: u32) -> Host {
 
 impl Links {
     /// None yet; others may call.
-    pub(super) fn open(me: u32, secret: &Secret) -> Result<Self> {
+    pub(super) fn open(me: Host, secret: &Secret) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("cannot listen")?;
         listener.set_nonblocking(true).context("cannot listen")?;
         let now = Instant::now();
         Ok(Self {
-            me: host(me),
+            me,
             secret: secret.clone(),
             listener,
             neighbours: BTreeMap::new(),
+            expected: BTreeMap::new(),
+            is_meeting: true,
             callers: BTreeMap::new(),
             called: 0,
             parted: Vec::new(),
@@ -102,6 +114,23 @@ impl Links {
             late: Greatest::default(),
             refused: 0,
         })
+    }
+
+    /// This node has got its number.
+    pub(super) const fn set_number(&mut self, number: u32) {
+        self.me = host(number);
+    }
+
+    /// This node serves from now on.
+    pub(super) const fn begin(&mut self) {
+        self.is_meeting = false;
+    }
+
+    /// A node is to join, and calls soon.
+    pub(super) fn expect(&mut self, node: Node) {
+        if !self.neighbours.contains_key(&node) {
+            self.expected.insert(node, (Instant::now(), Vec::new()));
+        }
     }
 
     /// The secret of the job.
@@ -119,13 +148,21 @@ impl Links {
         poll.add(&self.listener, LISTENER)
     }
 
-    /// Calls all nodes before this one; those behind it call here.
-    pub(super) fn call(&mut self, poll: &Poll, nodes: &[Place], period: Duration) -> Result<()> {
+    /// Calls those of these nodes that are before this one; those behind it call here.
+    pub(super) fn call(
+        &mut self,
+        poll: &Poll,
+        nodes: &[Place],
+        these: &BTreeSet<Node>,
+        period: Duration,
+    ) -> Result<()> {
         self.timing = Timing::of_jobs_with(period);
-        for (node, place) in (0..self.me.node.0).zip(nodes) {
-            let link = Link::call(place.address, self.me, host(node), &self.secret, MAX_BYTES)
+        let me = self.me.node;
+        for node in these.iter().copied().filter(|node| *node < me) {
+            let place = nodes.get(node.0 as usize).context("a node that has no place")?;
+            let link = Link::call(place.address, self.me, host(node.0), &self.secret, MAX_BYTES)
                 .with_context(|| format!("{} cannot be reached", place.name))?;
-            self.join(poll, Node(node), link)?;
+            self.join(poll, node, link)?;
         }
         // Until now this daemon has waited for others, too.
         (self.beat, self.late) = (Instant::now(), Greatest::default());
@@ -135,15 +172,18 @@ impl Links {
     fn join(&mut self, poll: &Poll, node: Node, link: Link) -> Result<()> {
         poll.add(&link, LINKS + u64::from(node.0))?;
         let (heard, patience) = (Instant::now(), Patience::default());
-        let neighbour = Neighbour { link, heard, is_quiet: false, patience };
+        let mut neighbour = Neighbour { link, heard, is_quiet: false, patience };
+        for message in self.expected.remove(&node).map(|it| it.1).into_iter().flatten() {
+            neighbour.link.send(&message);
+        }
         self.neighbours.insert(node, neighbour);
         Ok(())
     }
 
-    /// True when each of so many nodes is linked and has proved who it is.
-    pub(super) fn are_complete(&self, nodes: usize) -> bool {
-        let proved = self.neighbours.values().filter(|it| it.link.peer().is_some());
-        proved.count() + 1 == nodes
+    /// True when each of these nodes is linked and has proved who it is.
+    pub(super) fn have_all(&self, nodes: &BTreeSet<Node>) -> bool {
+        let is_proved = |it: &Neighbour| it.link.peer().is_some();
+        nodes.iter().all(|node| self.neighbours.get(node).is_some_and(is_proved))
     }
 
     /// The node whose link has this number.
@@ -179,7 +219,8 @@ impl Links {
         }
     }
 
-    /// Hears one that has called: it may prove that it is a console, or a node without a link yet.
+    /// Hears one that has called: it may prove that it is a console, a guest, or a node that has no
+    /// link yet.
     pub(super) fn hear_caller(&mut self, poll: &Poll, number: u64) -> Result<Option<Called>> {
         let Some((mut link, since)) = self.callers.remove(&number) else { return Ok(None) };
         link.read();
@@ -191,11 +232,16 @@ impl Links {
             }
             return Ok(None);
         };
-        if peer == CONSOLE {
+        if peer == CONSOLE || peer == GUEST {
             poll.remove(&link);
-            return Ok(Some(Called::Console(Box::new(link))));
+            let link = Box::new(link);
+            let is_console = peer == CONSOLE;
+            return Ok(Some(if is_console { Called::Console(link) } else { Called::Guest(link) }));
         }
-        let is_expected = peer.node.0 > self.me.node.0 && !self.neighbours.contains_key(&peer.node);
+        let is_expected = self.expected.contains_key(&peer.node)
+            || self.is_meeting
+                && peer.node > self.me.node
+                && !self.neighbours.contains_key(&peer.node);
         if !is_expected {
             self.refused += 1;
             return Ok(None);
@@ -222,15 +268,18 @@ impl Links {
         (messages, neighbour.link.is_closed())
     }
 
-    /// Sends a message, as far as there is a link.
-    pub(super) fn send(&mut self, node: Node, message: &Message) {
+    /// Sends a message, as far as there is a link, or one is expected.
+    pub(super) fn send(&mut self, node: Node, message: Message) {
         if let Some(neighbour) = self.neighbours.get_mut(&node) {
-            neighbour.link.send(message);
+            neighbour.link.send(&message);
+        } else if let Some((_, unsent)) = self.expected.get_mut(&node) {
+            unsent.push(message);
         }
     }
 
     /// A node is lost: it is not heard any more.
     pub(super) fn part(&mut self, poll: &Poll, node: Node) {
+        self.expected.remove(&node);
         if let Some(mut neighbour) = self.neighbours.remove(&node) {
             poll.remove(&neighbour.link);
             neighbour.link.flush();
@@ -256,7 +305,9 @@ impl Links {
         let late = Duration::from_millis(self.late.get().into());
         let shortest = self.timing.timeout.max(SHORTEST);
         self.callers.retain(|_, (_, since)| now.duration_since(*since) < HANDSHAKE);
-        let mut changes = Vec::new();
+        let is_absent = |since: Instant| now.duration_since(since) > JOINING;
+        let absent = self.expected.iter().filter(|(_, (since, _))| is_absent(*since));
+        let mut changes: Vec<_> = absent.map(|(node, _)| (*node, Silence::Absent)).collect();
         for (node, neighbour) in &mut self.neighbours {
             if beats && neighbour.link.peer().is_some() {
                 let beat = neighbour.patience.beat(late, at);

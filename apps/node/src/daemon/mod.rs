@@ -15,6 +15,7 @@
 mod children;
 mod console;
 mod deaths;
+mod guests;
 mod job;
 mod links;
 mod output;
@@ -43,11 +44,14 @@ pub struct Options {
     #[arg(long)]
     pub console: SocketAddr,
     /// The number of this node
-    #[arg(long, required_unless_present = "slurm")]
+    #[arg(long, required_unless_present_any = ["slurm", "joins"])]
     pub node: Option<u32>,
     /// The number of this node is that of the task of Slurm that this is
     #[arg(long)]
     pub slurm: bool,
+    /// This node joins a job that runs, and is told its number
+    #[arg(long, conflicts_with_all = ["slurm", "node"])]
+    pub joins: bool,
     /// The prefix of the MPI
     #[arg(long)]
     pub mpi: PathBuf,
@@ -63,10 +67,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// The number of this node.
-    fn number(&self) -> Result<u32> {
+    /// The number of this node, unless it joins a job.
+    fn number(&self) -> Result<Option<u32>> {
+        if self.joins {
+            return Ok(None);
+        }
         let task = || std::env::var("SLURM_PROCID").ok()?.parse().ok();
-        self.node.or_else(task).context("Slurm does not say which of its tasks this is")
+        let number = self.node.or_else(task);
+        Ok(Some(number.context("Slurm does not say which of its tasks this is")?))
     }
 }
 

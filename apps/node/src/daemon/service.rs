@@ -1,6 +1,6 @@
 //! The loop of a daemon.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -12,6 +12,7 @@ use fampi_detector::protocol::{Node, envelope::Secret};
 use super::children::Children;
 use super::console::Console;
 use super::deaths::Deaths;
+use super::guests::{Guests, wait_for_invitation};
 use super::job::View;
 use super::links::{Called, LISTENER, Links, Silence, host};
 use super::pmi::Pmi;
@@ -20,11 +21,11 @@ use super::runtime::Runtime;
 use super::{Language, Options};
 use crate::place;
 use crate::poll::Poll;
-use crate::protocol::channel::CONSOLE;
+use crate::protocol::channel::{CONSOLE, NEWCOMER};
 use crate::protocol::message::Message;
-use crate::protocol::orders::{MAX_BYTES, Order, Place, Plan, Printed, Stream, Word};
+use crate::protocol::orders::{Invitation, MAX_BYTES, Order, Place, Plan, Printed, Stream, Word};
 use crate::protocol::space::{Exit, Space};
-use crate::protocol::{Effect, Effects, Failure, Report, daemon::Daemon};
+use crate::protocol::{Effect, Effects, Failure, Refusal, Report, daemon::Daemon};
 use crate::wire::Link;
 
 /// Numbers of what is waited for; links and processes have others.
@@ -40,8 +41,8 @@ const TURN: Duration = Duration::from_millis(100);
 enum Stage {
     /// It does not know the job.
     Waiting,
-    /// It meets the others.
-    Meeting(Box<Plan>),
+    /// It meets the others, these nodes.
+    Meeting(Box<Plan>, BTreeSet<Node>),
     /// It serves.
     Serving(Box<Plan>, Box<Daemon>),
 }
@@ -52,6 +53,9 @@ pub(super) struct Service {
     poll: Poll,
     runtime: Box<dyn Runtime>,
     console: Console,
+    guests: Guests,
+    /// This node has joined a job that ran, of which these nodes were lost.
+    joined: Option<Vec<u32>>,
     /// Holds the secret while the job starts.
     key: PathBuf,
     links: Links,
@@ -71,30 +75,43 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Makes everything ready, and says so to the console.
+    /// Makes everything ready, and says so to the console. A node that joins a job waits until it
+    /// is told which.
     pub(super) fn start(options: &Options, secret: &Secret) -> Result<Self> {
-        let (me, poll) = (options.number()?, Poll::new()?);
-        let mut console = Link::call(options.console, host(me), CONSOLE, secret, MAX_BYTES)?;
-        let links = Links::open(me, secret)?;
+        let (number, poll) = (options.number()?, Poll::new()?);
+        let own = number.map_or(NEWCOMER, host);
+        let mut console = Link::call(options.console, own, CONSOLE, secret, MAX_BYTES)?;
+        let mut links = Links::open(own, secret)?;
         let place = place::Place::make()?;
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let runtime: Box<dyn Runtime> = match options.language {
-            Language::Pmix => Box::new(Pmix::start(&options.mpi, Node(me), &name, &place)?),
-            Language::Pmi => Box::new(Pmi::new(Node(me))?),
-        };
         while console.peer().is_none() && !console.is_closed() {
             console.read();
             thread::sleep(Duration::from_millis(1));
         }
+        let mut invitation = None;
+        if number.is_none() {
+            let here = Word::Here(name.clone(), links.port()?);
+            invitation = Some(wait_for_invitation(&mut console, &here)?);
+        }
+        let me = number.or(invitation.as_ref().map(|it| it.number)).unwrap_or_default();
+        links.set_number(me);
+        let runtime: Box<dyn Runtime> = match options.language {
+            Language::Pmix => Box::new(Pmix::start(&options.mpi, Node(me), &name, &place)?),
+            Language::Pmi => Box::new(Pmi::new(Node(me))?),
+        };
         let mut console = Console::new(&poll, console, CONSOLE_LINK)?;
         poll.add(runtime.descriptor(), SERVER)?;
         links.watch(&poll)?;
-        console.send(&Word::Here(name, links.port()?));
+        if number.is_some() {
+            console.send(&Word::Here(name, links.port()?));
+        }
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        Ok(Self {
+        let mut service = Self {
             poll,
             runtime,
             console,
+            guests: Guests::default(),
+            joined: None,
             key: options.key.clone(),
             links,
             children: Children::default(),
@@ -107,7 +124,12 @@ impl Service {
             limit: None,
             concluded: None,
             is_over: false,
-        })
+        };
+        if let Some(Invitation { lost, plan, .. }) = invitation {
+            service.call_others(Box::new(plan), &lost)?;
+            service.joined = Some(lost);
+        }
+        Ok(service)
     }
 
     /// Serves until all is over: the console says so, or all daemons know it and there is none.
@@ -138,10 +160,15 @@ impl Service {
                 CONSOLE_LINK => self.obey(&mut out)?,
                 LISTENER => self.links.accept(&self.poll)?,
                 number if Children::owns(number) => ended.push(number),
+                number if Guests::owns(number) => self.hear_guest(number, &mut out),
                 number if self.links.is_caller(number) => {
                     match self.links.hear_caller(&self.poll, number)? {
                         Some(Called::Node(node)) => self.hear(node, &mut out)?,
                         Some(Called::Console(link)) => self.meet(*link, &mut out)?,
+                        Some(Called::Guest(link)) => {
+                            let number = self.guests.admit(&self.poll, *link)?;
+                            self.hear_guest(number, &mut out);
+                        }
                         None => {}
                     }
                 }
@@ -185,13 +212,11 @@ impl Service {
         for order in self.console.orders() {
             match order {
                 Order::Plan(plan) => {
-                    let period = Duration::from_millis(plan.beat_milliseconds.into());
-                    self.links.call(&self.poll, &plan.nodes, period)?;
-                    self.stage = Stage::Meeting(plan);
-                    self.look_around();
+                    self.call_others(plan, &[])?;
+                    self.look_around(out);
                 }
                 Order::Go => self.go(out),
-                Order::Printed(..) => {}
+                Order::Printed(..) | Order::Add(_) | Order::Join(_) => {}
                 Order::End(status) => match &mut self.stage {
                     Stage::Serving(_, daemon) => daemon.handle_end(status, "", out),
                     _ => self.is_over = true,
@@ -229,24 +254,56 @@ impl Service {
         }
     }
 
-    /// Says that all others are linked, once they are.
-    fn look_around(&mut self) {
-        if let Stage::Meeting(plan) = &self.stage
-            && self.links.are_complete(plan.nodes.len())
+    /// Hears who brings a node.
+    fn hear_guest(&mut self, number: u64, out: &mut Effects) {
+        let (guest, places) = self.guests.hear(&self.poll, number);
+        let Stage::Serving(_, daemon) = &mut self.stage else {
+            return self.guests.answer(guest, &Word::NotAdmitted(Refusal::NotFirst(self.me.0)));
+        };
+        match places {
+            Some(places) => places.into_iter().for_each(|it| daemon.handle_add(guest, it, out)),
+            None => daemon.handle_guest_gone(guest, out),
+        }
+    }
+
+    /// Meets the other nodes of a job, but for those that are lost.
+    fn call_others(&mut self, plan: Box<Plan>, lost: &[u32]) -> Result<()> {
+        let nodes = (0..plan.nodes.len() as u32).filter(|node| !lost.contains(node)).map(Node);
+        let others: BTreeSet<Node> = nodes.filter(|node| *node != self.me).collect();
+        let period = Duration::from_millis(plan.beat_milliseconds.into());
+        self.links.call(&self.poll, &plan.nodes, &others, period)?;
+        self.stage = Stage::Meeting(plan, others);
+        Ok(())
+    }
+
+    /// Once all others are linked says so; or begins, if this node joins them.
+    fn look_around(&mut self, out: &mut Effects) {
+        if let Stage::Meeting(_, others) = &self.stage
+            && self.links.have_all(others)
         {
-            self.console.send(&Word::Ready);
+            if self.joined.is_some() {
+                self.go(out);
+            } else {
+                self.console.send(&Word::Ready);
+            }
         }
     }
 
     fn go(&mut self, out: &mut Effects) {
         match std::mem::replace(&mut self.stage, Stage::Waiting) {
-            Stage::Meeting(plan) => {
+            Stage::Meeting(plan, _) => {
+                self.links.begin();
                 self.console.begin(self.me.0, &plan, self.links.secret());
                 let limit = plan.limit_milliseconds.map(Duration::from_millis);
                 let ends = limit.and_then(|limit| Instant::now().checked_add(limit + LATE));
                 self.limit = ends.zip(limit);
-                let rooms = plan.nodes.iter().map(Place::room).collect();
-                let machine = self.runtime.machine(Daemon::new(self.me, rooms));
+                let launched = plan.nodes.iter().take(plan.launched as usize);
+                let machine = Daemon::new(self.me, launched.map(Place::room).collect());
+                let mut machine = self.runtime.machine(machine);
+                if let Some(lost) = &self.joined {
+                    machine = machine.that_joins();
+                    self.console.release(&self.poll, lost);
+                }
                 let mut daemon = Box::new(machine);
                 daemon.handle_launch(plan.space.clone(), out);
                 for (node, message) in self.early.drain(..) {
@@ -262,11 +319,15 @@ impl Service {
     fn hear(&mut self, node: Node, out: &mut Effects) -> Result<()> {
         let (messages, is_closed) = self.links.receive(node);
         let Stage::Serving(_, daemon) = &mut self.stage else {
-            if is_closed {
-                bail!("node {} was lost before the job has started", node.0);
+            let awaits = match &self.stage {
+                Stage::Meeting(_, others) => others.contains(&node),
+                _ => true,
+            };
+            if is_closed && awaits {
+                bail!("node {} was lost before this one was linked with all", node.0);
             }
             self.early.extend(messages.into_iter().map(|message| (node, message)));
-            self.look_around();
+            self.look_around(out);
             return Ok(());
         };
         for message in messages {
@@ -287,6 +348,7 @@ impl Service {
                 Silence::Broken => daemon.handle_heard(node),
                 Silence::Quiet => daemon.handle_quiet(node, out),
                 Silence::Silent => daemon.handle_silence(node, out),
+                Silence::Absent => daemon.handle_closed(node, out),
             }
         }
         if let Some((_, limit)) = self.limit.take_if(|(ends, _)| *ends <= now)
@@ -313,7 +375,7 @@ impl Service {
         while let Some(effect) = effects.pop_front() {
             let mut more = Effects::new();
             match effect {
-                Effect::Send(node, message) => self.links.send(node, &message),
+                Effect::Send(node, message) => self.links.send(node, message),
                 Effect::Answer(ticket, answer) => self.runtime.pay(ticket, answer),
                 Effect::Start(space) => self.begin(&space, &mut more)?,
                 Effect::Ask(process, number) => {
@@ -328,6 +390,13 @@ impl Service {
                     self.runtime.tell(&dead)?;
                 }
                 Effect::Kill(processes) => self.children.end(&processes),
+                Effect::Expect(node, place) => self.expect(node, place),
+                Effect::Admit(guest, admitted) => {
+                    if let Stage::Serving(plan, _) = &self.stage {
+                        self.guests.answer(guest, &Guests::word(plan, admitted));
+                    }
+                }
+                Effect::Greet(guest) => self.guests.answer(guest, &Word::Came),
                 Effect::Report(report) => {
                     if let Report::Lost(node, _) = report {
                         self.links.part(&self.poll, Node(node));
@@ -349,6 +418,16 @@ impl Service {
             effects.extend(more);
         }
         Ok(())
+    }
+
+    /// A node is to join.
+    fn expect(&mut self, node: Node, place: Place) {
+        let Stage::Serving(plan, _) = &mut self.stage else { return };
+        if node.0 as usize == plan.nodes.len() {
+            plan.nodes.push(place);
+            self.console.note_nodes(&plan.nodes);
+        }
+        self.links.expect(node);
     }
 
     /// Makes a namespace known to the server, and starts its processes that belong here.

@@ -34,6 +34,12 @@ pub type Nonce = [u8; NONCE_BYTES];
 /// The console, which waits for the job, among the nodes.
 pub const CONSOLE: Host = Host { node: Node(u32::MAX), incarnation: Incarnation(0) };
 
+/// Who brings a node to a job that runs.
+pub const GUEST: Host = Host { node: Node(u32::MAX), incarnation: Incarnation(1) };
+
+/// A daemon that has no number yet.
+pub const NEWCOMER: Host = Host { node: Node(u32::MAX), incarnation: Incarnation(2) };
+
 /// The other end is no process of the job, or the stream is broken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stranger;

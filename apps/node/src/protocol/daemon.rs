@@ -1,6 +1,8 @@
 //! The daemon of a node: what its ranks ask and other daemons tell goes in, what is to be done
 //! comes out.
 
+mod joins;
+mod news;
 mod publications;
 mod questions;
 mod settle;
@@ -12,22 +14,10 @@ use super::{
     collective::{Collectives, Kind},
     directory::Directory,
     membership::Membership,
-    message::{Fact, Message, News},
+    message::{Fact, Message},
     placement::{self, Room},
-    space::{End, Exit, Known, Program, Space, Spaces},
+    space::{self, End, Exit, Known, Program, Space, Spaces},
 };
-
-/// A request of this node that is answered when all others have heard of it.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct Pending {
-    ticket: Ticket,
-    /// Who has not.
-    missing: BTreeSet<Node>,
-    /// One of them could not follow.
-    failed: bool,
-    /// The namespace that is being started, if one is.
-    space: Option<String>,
-}
 
 /// What a process of another node is asked for.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -61,7 +51,9 @@ pub struct Daemon {
     spaces: Spaces,
     collectives: Collectives,
     directory: Directory,
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, news::Pending>,
+    log: news::Log,
+    joins: joins::Joins,
     asked: BTreeMap<u64, Asked>,
     /// What processes have to say, as far as all were told.
     said_by: BTreeMap<Process, Vec<u8>>,
@@ -102,6 +94,8 @@ impl Daemon {
             collectives: Collectives::default(),
             directory: Directory::default(),
             pending: BTreeMap::new(),
+            log: news::Log::default(),
+            joins: joins::Joins::default(),
             asked: BTreeMap::new(),
             said_by: BTreeMap::new(),
             held: Vec::new(),
@@ -262,13 +256,13 @@ impl Daemon {
         self.settle(out);
     }
 
-    /// A name for what is spawned next. Open MPI knows a namespace by the number at the end of its
-    /// name, of which it takes 16 bits: nodes have different ones, and the launch has 1.
+    /// A name for what is spawned next.
     fn new_name(&mut self) -> Option<String> {
         let job = self.spaces.iter().next()?.space.job().to_owned();
-        let number = 2 + self.members.me().0 + self.spawned * self.rooms.len() as u32;
+        let number =
+            space::number_of_spawn(self.members.me(), self.members.launched(), self.spawned)?;
         self.spawned += 1;
-        Some(format!("{job}@{}", u16::try_from(number).ok()?))
+        Some(format!("{job}@{number}"))
     }
 
     /// The link to a node has ended: its daemon is dead.
@@ -295,6 +289,9 @@ impl Daemon {
     }
 
     fn lose(&mut self, node: Node, is_proved: bool, out: &mut Effects) {
+        if !self.members.has_come(self.members.me()) {
+            return self.leave(out);
+        }
         if !self.members.is_lost(node) && !self.has_left {
             self.tell(Fact::Lost(node.0, is_proved), out);
         }
@@ -321,54 +318,9 @@ impl Daemon {
                 }
             }
             Message::Says(report, lost) => _ = self.others_said.insert(from, (report, lost)),
+            Message::Serves => self.joins.note_serving(from),
         }
         self.settle(out);
-    }
-
-    /// Passes news on that are new, and acts.
-    fn handle_news(&mut self, news: News, out: &mut Effects) {
-        let last = self.heard.entry(news.origin).or_default();
-        if news.number <= *last || Node(news.origin) == self.members.me() {
-            return;
-        }
-        *last = news.number;
-        for node in self.members.others().filter(|node| node.0 != news.origin) {
-            out.push(Effect::Send(node, Message::News(news.clone())));
-        }
-        self.follow(news.fact, Node(news.origin), news.number, out);
-    }
-
-    /// Tells all others, and acts.
-    fn tell(&mut self, fact: Fact, out: &mut Effects) {
-        self.number += 1;
-        let news = News { origin: self.members.me().0, number: self.number, fact };
-        for node in self.members.others() {
-            out.push(Effect::Send(node, Message::News(news.clone())));
-        }
-        self.follow(news.fact, self.members.me(), news.number, out);
-    }
-
-    /// The ticket is answered when all that live have followed what was told last.
-    fn answer_when_heard(&mut self, ticket: Ticket, space: Option<String>) {
-        let mut missing: BTreeSet<Node> = self.members.others().collect();
-        // What is published is published here at once; what is started takes a moment.
-        if space.is_some() {
-            missing.insert(self.members.me());
-        }
-        let pending = Pending { ticket, missing, failed: false, space };
-        self.pending.insert(self.number, pending);
-    }
-
-    /// A node has followed what this one, or another one, told.
-    fn hear(&mut self, who: Node, origin: Node, number: u64, followed: bool, out: &mut Effects) {
-        if origin != self.members.me() {
-            if !self.members.is_lost(origin) {
-                out.push(Effect::Send(origin, Message::Heard(number, followed)));
-            }
-        } else if let Some(pending) = self.pending.get_mut(&number) {
-            pending.missing.remove(&who);
-            pending.failed |= !followed;
-        }
     }
 
     /// Acts on what happened.
@@ -401,6 +353,9 @@ impl Daemon {
             }
             Fact::Published(entry) => self.directory.add(entry),
             Fact::Removed(ids) => self.directory.remove(&ids),
+            Fact::Added(number, place) => self.add(Node(number), place, out),
+            Fact::Came(number) => self.count_in(Node(number), out),
+            Fact::Barrier => {}
             Fact::Joined(name) => {
                 if let Some(known) = self.spaces.get_mut(&name) {
                     known.joined = true;

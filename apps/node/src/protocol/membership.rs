@@ -5,6 +5,11 @@
 //! and take us for dead. So the nodes that are heard of go on only if they are more than half of
 //! those that are not proved dead, or half of them with the first of these; others stop
 //! themselves. They do so before those who go on declare them lost, as they wait for less long.
+//!
+//! A node that joined later counts half. While some know already that it counts and others do not
+//! yet, two parts could otherwise each take itself for the larger one: in half votes, a node of the
+//! launch has two and the first one more, so that there is no tie, and one that joined has one; two
+//! parts that agree on all nodes but one such cannot both have more than half.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +19,24 @@ use super::Node;
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Membership {
     me: Node,
+    /// How many were launched; those with higher numbers have joined.
+    launched: u32,
     nodes: u32,
     lost: BTreeSet<Node>,
     /// Of the lost, those whose death is proved.
     dead: BTreeSet<Node>,
     /// Not heard of for a while.
     quiet: BTreeSet<Node>,
+    /// Added, and not counted in.
+    joining: BTreeSet<Node>,
 }
 
 impl Membership {
-    /// So many nodes, all of which live.
+    /// So many nodes, all of which live; this one may have to join them.
     pub fn new(me: Node, nodes: u32) -> Self {
         let none = BTreeSet::new;
-        Self { me, nodes, lost: none(), dead: none(), quiet: none() }
+        let (lost, dead, quiet, joining) = (none(), none(), none(), none());
+        Self { me, launched: nodes, nodes, lost, dead, quiet, joining }
     }
 
     /// This node.
@@ -34,15 +44,40 @@ impl Membership {
         self.me
     }
 
+    /// How many nodes were launched.
+    pub const fn launched(&self) -> u32 {
+        self.launched
+    }
+
     /// True when a node is lost.
     pub fn is_lost(&self, node: Node) -> bool {
         self.lost.contains(&node)
+    }
+
+    /// True for a living node that was added and does not count yet.
+    pub fn is_joining(&self, node: Node) -> bool {
+        self.joining.contains(&node) && !self.is_lost(node)
+    }
+
+    /// The living nodes that were added and do not count yet.
+    pub fn joining(&self) -> impl Iterator<Item = Node> + '_ {
+        self.joining.iter().copied().filter(|node| !self.is_lost(*node))
     }
 
     /// All nodes that are not lost, without this one.
     pub fn others(&self) -> impl Iterator<Item = Node> + '_ {
         let all = (0..self.nodes).map(Node);
         all.filter(|node| *node != self.me && !self.lost.contains(node))
+    }
+
+    /// Those of them that count.
+    pub fn serving_others(&self) -> BTreeSet<Node> {
+        self.others().filter(|node| !self.joining.contains(node)).collect()
+    }
+
+    /// The living node with the lowest number.
+    pub fn first(&self) -> Node {
+        self.others().next().map_or(self.me, |other| other.min(self.me))
     }
 
     /// The nodes that are lost.
@@ -70,13 +105,38 @@ impl Membership {
         self.quiet.remove(&node);
     }
 
+    /// One more node is to join, under the next number.
+    pub fn note_added(&mut self) {
+        self.joining.insert(Node(self.nodes));
+        self.nodes += 1;
+    }
+
+    /// A node has joined; false if that is known.
+    pub fn note_came(&mut self, node: Node) -> bool {
+        self.joining.remove(&node)
+    }
+
+    /// True for a node that counts, or has counted.
+    pub fn has_come(&self, node: Node) -> bool {
+        node.0 < self.nodes && !self.joining.contains(&node)
+    }
+
+    /// How many nodes count, or have counted.
+    pub fn counted(&self) -> u32 {
+        self.nodes - self.joining.len() as u32
+    }
+
     /// False when those that are heard of have to stop.
     pub fn may_go_on(&self) -> bool {
-        let silent = |node: &Node| self.quiet.contains(node) || self.lost.contains(node);
-        let base = || (0..self.nodes).map(Node).filter(|node| !self.dead.contains(node));
-        let (all, heard) = (base().count(), base().filter(|node| !silent(node)).count());
-        let has_first = base().next().is_some_and(|first| !silent(&first));
-        2 * heard > all || (2 * heard == all && has_first)
+        let counts = |node: &Node| self.has_come(*node) && !self.dead.contains(node);
+        let base = || (0..self.nodes).map(Node).filter(counts);
+        let first = base().next();
+        let votes =
+            |node: Node| 1 + u32::from(node.0 < self.launched) + u32::from(Some(node) == first);
+        let is_heard = |node: &Node| !self.quiet.contains(node) && !self.lost.contains(node);
+        let all: u32 = base().map(votes).sum();
+        let heard: u32 = base().filter(is_heard).map(votes).sum();
+        2 * heard > all
     }
 }
 
@@ -126,5 +186,59 @@ mod tests {
         assert!(!members.may_go_on(), "two of five");
         members.note_heard(Node(3));
         assert!(members.may_go_on());
+    }
+
+    /// All nodes of a part of a network, as one of them sees it that knows these to be dead and
+    /// these to have joined: true when they may go on.
+    fn part_goes_on(part: u32, launched: u32, joined: u32, dead: u32) -> bool {
+        let mut members = Membership::new(Node(0), launched);
+        for _ in 0..joined {
+            members.note_added();
+            members.note_came(Node(members.nodes - 1));
+        }
+        for node in (0..launched + joined).map(Node) {
+            if dead & 1 << node.0 != 0 {
+                members.note_lost(node);
+                members.note_dead(node);
+            } else if part & 1 << node.0 == 0 {
+                members.note_quiet(node);
+            }
+        }
+        members.may_go_on()
+    }
+
+    #[test]
+    fn no_two_parts_go_on_when_one_of_them_knows_of_one_more_node_or_death() {
+        let mut one_goes_on = 0;
+        for (launched, joined) in [(1, 0), (1, 3), (2, 1), (2, 3), (3, 1), (3, 3), (4, 0), (4, 2)] {
+            let nodes = launched + joined + 1;
+            for assigned in 0..4_u32.pow(nodes) {
+                // Each node is in one part, in the other, or dead, as one part knows, or both.
+                let of = |what| (0..nodes).filter(move |it| assigned >> (2 * it) & 3 == what);
+                let set = |what| of(what).map(|node| 1_u32 << node).sum::<u32>();
+                let (one, other, dead, seen) = (set(0), set(1), set(2) | set(3), set(3));
+                let known = |part: u32, joined: u32, dead: u32| {
+                    part != 0 && part_goes_on(part, launched, joined, dead)
+                };
+                for (more, less) in [(one, other), (other, one)] {
+                    for (theirs, others) in [(dead, seen), (seen, dead)] {
+                        let here = known(more, joined + 1, theirs);
+                        let there = known(less & !(1 << (nodes - 1)), joined, others);
+                        assert!(!(here && there), "{launched}+{joined}: {assigned:b}");
+                        one_goes_on += u32::from(here);
+                    }
+                }
+            }
+        }
+        assert!(one_goes_on > 0);
+    }
+
+    #[test]
+    fn nodes_that_joined_go_on_without_those_of_the_launch() {
+        assert!(part_goes_on(0b1100, 2, 2, 0b0011));
+        assert!(part_goes_on(0b0100, 2, 2, 0b0011), "half, with the first");
+        assert!(!part_goes_on(0b1000, 2, 2, 0b0011));
+        assert!(part_goes_on(0b1110, 2, 2, 0), "four votes of seven");
+        assert!(!part_goes_on(0b0001, 2, 2, 0));
     }
 }

@@ -8,6 +8,7 @@ use super::{
     Failure, Process, Report,
     collective::Key,
     directory::{Entry, EntryId},
+    orders::Place,
     patience::Beat,
     space::{End, Space},
 };
@@ -32,6 +33,8 @@ pub enum Message {
     Say(u64, Result<Vec<u8>, Failure>),
     /// What this node says of the whole job, and the nodes that it knows to be lost.
     Says(Report, BTreeSet<u32>),
+    /// This node, which joins, has heard all that the others know.
+    Serves,
 }
 
 /// News with their origin, which counts its own.
@@ -64,6 +67,12 @@ pub enum Fact {
     Joined(String),
     /// A process has this to say to those who meet it.
     Said(Process, Vec<u8>),
+    /// A node of this number is to join.
+    Added(u32, Place),
+    /// It has joined, and counts.
+    Came(u32),
+    /// Nothing: who has heard of it has heard all that its origin knew.
+    Barrier,
     /// The job is to end with this status, for this reason.
     Ending(u8, String),
 }

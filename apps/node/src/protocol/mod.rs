@@ -16,6 +16,8 @@
 //! arrives, or is known to be gone. A process or node that was lost stays so, on all nodes. When a
 //! daemon leaves, none of the others starts a process any more, and all come to one exit status.
 //!
+//! Nodes may join: each of the living tells a new one all that it has ever heard (`daemon/joins`).
+//!
 //! A job is over for a daemon when all processes that it knows of have ended, and it says so to the
 //! others. Once all that live have said so, each may leave, and no console is needed for that.
 //!
@@ -42,6 +44,7 @@ pub use fampi_detector::protocol::Node;
 use serde::{Deserialize, Serialize};
 
 use message::Message;
+use orders::Place;
 use space::Space;
 
 /// A process: its number among those that were started together.
@@ -59,6 +62,19 @@ pub const ALL: u32 = u32::MAX - 1;
 /// A request of a rank that has to be answered.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Ticket(pub u64);
+
+/// Someone from outside who brings a node to the job.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Guest(pub u64);
+
+/// Why no node is added.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub enum Refusal {
+    /// The living node of this number adds nodes, and no other.
+    NotFirst(u32),
+    /// All processes have ended, or the job is to end.
+    Over,
+}
 
 /// Why a request fails.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
@@ -101,6 +117,12 @@ pub enum Effect {
     Tell(Vec<(Process, space::End)>),
     /// Kill these processes of this node.
     Kill(Vec<Process>),
+    /// A node is to join, and calls soon: what is sent to it is kept until then.
+    Expect(Node, Place),
+    /// Tell a guest the number of its node, and which nodes are lost; or why it cannot join.
+    Admit(Guest, Result<(u32, Vec<u32>), Refusal>),
+    /// Tell a guest that its node has joined.
+    Greet(Guest),
     /// Tell the person who waits for the job.
     Report(Report),
     /// All daemons that live know that all is over: the exit status, and what is to be said of it.
@@ -118,6 +140,8 @@ pub type Effects = Vec<Effect>;
 pub enum Report {
     /// A node is lost, with so many processes.
     Lost(u32, u32),
+    /// A node has joined.
+    Came(u32, Place),
     /// All processes have ended: the exit status, and what is to be said of it.
     Over(u8, Option<String>),
     /// After all, more processes have been started.

@@ -10,6 +10,17 @@
 //! daemon ◀── end, leave ─ console
 //! ```
 //!
+//! A guest, who brings a node to a job that runs, calls the first living daemon, and is called by
+//! the new one:
+//!
+//! ```text
+//! new    ── here ─────────▶ guest
+//! first  ◀── add ────────── guest    the name, size and address of the node
+//! first  ── admitted ─────▶ guest    its number, the plan, and who is lost
+//! new    ◀── join ───────── guest    the same
+//! first  ── came ─────────▶ guest    it serves
+//! ```
+//!
 //! When a console is gone another one may call the daemons. It knows the job from its record, and
 //! from then on hears what the first one would: the output that nobody has printed, the losses so
 //! far, and whether all is over.
@@ -18,7 +29,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Report, placement::Room, space::Space};
+use super::{Refusal, Report, placement::Room, space::Space};
 
 /// The most bytes of an order or a word: what a rank has printed is shorter.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -40,6 +51,12 @@ pub enum Word {
     Refused,
     /// A person should know this.
     Remark(String),
+    /// A node may join.
+    Admitted(Box<Invitation>),
+    /// It may not.
+    NotAdmitted(Refusal),
+    /// It has joined.
+    Came,
 }
 
 /// What a process prints to.
@@ -73,15 +90,32 @@ pub enum Order {
     Printed(Stream, u64),
     /// End it, with this status.
     End(u8),
+    /// Let this node join.
+    Add(Place),
+    /// Join as this node.
+    Join(Box<Invitation>),
     /// All is over.
     Leave,
+}
+
+/// What a node has to know that joins.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Invitation {
+    /// Its number.
+    pub number: u32,
+    /// The nodes that are lost.
+    pub lost: Vec<u32>,
+    /// The job, itself among the nodes.
+    pub plan: Plan,
 }
 
 /// The nodes of a job, in their order, and what is to be started.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Plan {
-    /// The nodes.
+    /// The nodes: those that were launched, and those that have joined, or were to.
     pub nodes: Vec<Place>,
+    /// How many were launched.
+    pub launched: u32,
     /// What to start.
     pub space: Space,
     /// Milliseconds between signs of life.
@@ -90,12 +124,16 @@ pub struct Plan {
     pub limit_milliseconds: Option<u64>,
     /// What has to be put before a command that is to reach the nodes.
     pub reach: Vec<String>,
+    /// The command that starts a daemon on a host, and the words of a daemon behind it.
+    pub agent: Vec<String>,
+    /// See there.
+    pub daemon: Vec<String>,
     /// Variables that Open MPI needs, for all processes of the job.
     pub environment: Vec<(String, String)>,
 }
 
 /// A node.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct Place {
     /// Its host name.
     pub name: String,

@@ -45,9 +45,10 @@ pub fn of_spawn(
     names: &[String],
 ) -> Option<Vec<u32>> {
     let wanted = |room: &Room| names.is_empty() || names.contains(&room.name);
+    let is_open = |node| !members.is_lost(node) && !members.is_joining(node);
     let nodes = (0..).map(Node).zip(rooms);
     let mut open: Vec<(Node, u64, u64)> = nodes
-        .filter(|(node, room)| !members.is_lost(*node) && wanted(room))
+        .filter(|(node, room)| is_open(*node) && wanted(room))
         .map(|(node, room)| (node, spaces.load_of(node).into(), room.slots.max(1).into()))
         .collect();
     let mut places = Vec::new();

@@ -22,6 +22,22 @@ pub struct Space {
     pub program: Program,
 }
 
+/// The number at the end of the name of a namespace that a node starts, after so many others; each
+/// has another one, and the launch has 1. Open MPI knows a namespace by it, and takes 15 bits: half
+/// of the numbers are for the nodes that were launched, 64 are for each that has joined.
+pub fn number_of_spawn(node: Node, launched: u32, before: u32) -> Option<u32> {
+    const HALF: u32 = 1 << 14;
+    const OF_JOINED: u32 = 64;
+    let (number, end) = match node.0.checked_sub(launched) {
+        None => (before.checked_mul(launched)?.checked_add(2 + node.0)?, HALF),
+        Some(joined) => {
+            let start = HALF.checked_add(joined.checked_mul(OF_JOINED)?)?;
+            (start.checked_add(before)?, (start + OF_JOINED).min(2 * HALF))
+        }
+    };
+    (number < end).then_some(number)
+}
+
 /// A program, as it is started.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub struct Program {
@@ -289,6 +305,19 @@ impl Spaces {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spawns_of_all_nodes_have_different_numbers_of_15_bits() {
+        let mut numbers = BTreeSet::new();
+        for node in 0..600 {
+            let of_node = (0..).map_while(|before| number_of_spawn(Node(node), 3, before));
+            let before = numbers.len();
+            let given: Vec<u32> = of_node.collect();
+            numbers.extend(&given);
+            assert_eq!(numbers.len(), before + given.len(), "node {node}");
+        }
+        assert_eq!((numbers.first(), numbers.last()), (Some(&2), Some(&0x7fff)));
+    }
 
     #[test]
     fn one_that_ends_in_order_before_it_has_met_its_spawner_is_lost() {

@@ -1,11 +1,14 @@
 //! Daemons on a simulated network lose nodes and processes at random moments, also while they tell
 //! of something: no request of a living rank stays without an answer, all living daemons know the
 //! same in the end, also of those whom their ranks have met, and each tells its ranks of each death
-//! once. A daemon leaves when it may, without a console: none of the others starts anything after
-//! that, and all leave with one status.
+//! once. Nodes join at any moment, also while others are lost, and some never come. A daemon leaves
+//! when it may, without a console: none of the others starts anything after that, and all leave
+//! with one status.
 //!
 //! `FAMPI_SEEDS` says how many runs; a run that fails prints its seed, which repeats it when it is
 //! `FAMPI_SEED`.
+
+mod joins;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,9 +20,12 @@ use fampi_node::protocol::{
     daemon::{Daemon, Wish},
     directory::Lookup,
     message::Message,
+    orders::Place,
     placement::Room,
     space::{Exit, Program, Space},
 };
+
+use joins::{Newcomers, place};
 
 const SEEDS: u64 = 20_000;
 /// Steps of the program of all ranks.
@@ -46,6 +52,10 @@ enum Travelling {
 struct Station {
     daemon: Daemon,
     lives: bool,
+    /// Those that it has to be linked with before it hears any, if it joins.
+    unlinked: Option<BTreeSet<usize>>,
+    /// The nodes that it has heard are to join.
+    expects: BTreeMap<Node, Place>,
     /// The step that its ranks of the launch are in.
     step: u32,
     /// What they wait for.
@@ -75,8 +85,32 @@ struct World {
     losses: usize,
     kills: usize,
     from_start: bool,
+    newcomers: Newcomers,
+    rooms: Vec<Room>,
+    launch: Space,
     /// Names of namespaces by the numbers at their ends.
     numbers: BTreeMap<u16, String>,
+}
+
+/// A station of a node, before it does anything.
+fn station(at: usize, rooms: Vec<Room>) -> Station {
+    Station {
+        daemon: Daemon::new(Node(at as u32), rooms),
+        lives: true,
+        unlinked: None,
+        expects: BTreeMap::new(),
+        step: 0,
+        waiting: BTreeMap::new(),
+        answered: BTreeSet::new(),
+        tickets: 0,
+        running: BTreeSet::new(),
+        told: BTreeSet::new(),
+        over: None,
+        left: None,
+        meets: BTreeMap::new(),
+        met: BTreeSet::new(),
+        ports: BTreeMap::new(),
+    }
 }
 
 fn everybody(space: &str) -> Process {
@@ -88,8 +122,7 @@ impl World {
         let mut dice = Dice(Draw(seed));
         let nodes = 2 + dice.roll(4);
         let per_node = 1 + dice.roll(2);
-        let rooms: Vec<Room> =
-            (0..nodes).map(|at| Room { name: format!("n{at}"), slots: 2 }).collect();
+        let rooms: Vec<Room> = (0..nodes).map(|at| place(at).room()).collect();
         let places = (0..nodes * per_node).map(|rank| (rank / per_node) as u32).collect();
         let space = Space {
             name: "job@1".into(),
@@ -98,25 +131,11 @@ impl World {
             port: None,
             program: Program::default(),
         };
-        let station = |at: usize| Station {
-            daemon: Daemon::new(Node(at as u32), rooms.clone()),
-            lives: true,
-            step: 0,
-            waiting: BTreeMap::new(),
-            answered: BTreeSet::new(),
-            tickets: 0,
-            running: BTreeSet::new(),
-            told: BTreeSet::new(),
-            over: None,
-            left: None,
-            meets: BTreeMap::new(),
-            met: BTreeSet::new(),
-            ports: BTreeMap::new(),
-        };
         let losses = dice.roll(nodes);
         let kills = dice.roll(3);
         let from_start = dice.roll(4) == 0;
-        let stations = (0..nodes).map(station).collect();
+        let stations = (0..nodes).map(|at| station(at, rooms.clone())).collect();
+        let newcomers = Newcomers::of(dice.roll(4), dice.roll(2));
         let cables = BTreeMap::new();
         let (wanted, is_performing) = (VecDeque::new(), false);
         let mut world = Self {
@@ -128,6 +147,9 @@ impl World {
             losses,
             kills,
             from_start,
+            newcomers,
+            rooms,
+            launch: space.clone(),
             numbers: BTreeMap::new(),
         };
         for at in 0..nodes {
@@ -179,7 +201,12 @@ impl World {
             }
             Effect::Report(Report::Over(status, _)) => self.stations[at].over = Some(status),
             Effect::Report(Report::Busy) => self.stations[at].over = None,
-            Effect::Report(Report::Lost(..)) => {}
+            Effect::Report(Report::Lost(..) | Report::Came(..)) | Effect::Greet(_) => {}
+            Effect::Expect(node, place) => {
+                self.stations[at].expects.insert(node, place);
+                self.newcomers.expected.insert((at, node.0 as usize));
+            }
+            Effect::Admit(guest, admitted) => self.admit(guest, admitted),
             Effect::Conclude(status, _) => {
                 assert_eq!(self.stations[at].over, Some(status));
                 self.stations[at].left = Some(status);
@@ -197,13 +224,13 @@ impl World {
 
     /// A namespace is started here; its first process publishes where it is met.
     fn start(&mut self, at: usize, space: &Space) {
-        let left = self.stations.iter().position(|it| it.left.is_some());
-        assert_eq!(left, None, "it has left, and node {at} starts {}", space.name);
         let number: u16 = space.name.rsplit('@').next().expect("a part").parse().expect("a number");
         let name = self.numbers.entry(number).or_insert_with(|| space.name.clone());
         assert_eq!(*name, space.name, "Open MPI would take them for each other");
         let here: Vec<Process> =
             space.ranks_on(Node(at as u32)).map(|rank| space.process(rank)).collect();
+        let left = self.stations.iter().position(|it| it.left.is_some() && !here.is_empty());
+        assert_eq!(left, None, "it has left, and node {at} starts {}", space.name);
         self.stations[at].running.extend(here.iter().cloned());
         self.drive(at, |it, out| it.handle_started(&space.name, true, out));
         let Some(port) = &space.port else { return };
@@ -320,14 +347,20 @@ impl World {
         if self.from_start && self.dice.roll(12) == 0 {
             self.harm();
         }
+        self.play_guests();
+        let hears = |at: usize| self.stations.get(at).is_some_and(|it| it.unlinked.is_none());
+        let is_full =
+            |((_, to), it): &(&(usize, usize), &VecDeque<Travelling>)| !it.is_empty() && hears(*to);
         let full: Vec<(usize, usize)> =
-            self.cables.iter().filter(|(_, it)| !it.is_empty()).map(|(ends, _)| *ends).collect();
-        let ready = |it: &Station| it.lives && it.waiting.is_empty() && it.step < STEPS;
+            self.cables.iter().filter(is_full).map(|(ends, _)| *ends).collect();
+        let ready = |it: &Station| {
+            it.lives && (it.unlinked.is_some() || it.waiting.is_empty() && it.step < STEPS)
+        };
         let ready: Vec<usize> =
             (0..self.stations.len()).filter(|at| ready(&self.stations[*at])).collect();
         let choices = full.len() + ready.len();
         if choices == 0 {
-            return false;
+            return self.give_up();
         }
         let choice = self.dice.roll(choices);
         if let Some((from, to)) = full.get(choice).copied() {
@@ -342,7 +375,8 @@ impl World {
                 }
             }
         } else {
-            self.step(ready[choice - full.len()]);
+            let at = ready[choice - full.len()];
+            if self.stations[at].unlinked.is_some() { self.link(at) } else { self.step(at) }
         }
         true
     }
@@ -384,6 +418,9 @@ impl World {
                 return Err(format!("node {at} waits for {:?}", station.waiting));
             }
             let (first, known) = (self.living().next().expect("one lives").1, Self::ends(station));
+            if let Some(node) = station.daemon.members().joining().next() {
+                return Err(format!("node {at} waits for node {}", node.0));
+            }
             if known != Self::ends(first) {
                 return Err(format!("node {at} knows {known:?}, others {:?}", Self::ends(first)));
             }
@@ -436,6 +473,8 @@ fn run(seed: u64) -> Result<(), String> {
     let mut world = World::new(seed);
     let mut turns = 0;
     while world.turn() {
+        world.check_counts()?;
+        world.check_places()?;
         turns += 1;
         if turns > 20_000 {
             return Err("it does not come to rest".to_owned());

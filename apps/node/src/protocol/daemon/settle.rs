@@ -7,14 +7,14 @@ use super::super::{
     collective::Kind,
     directory::EntryId,
     message::{Fact, Message},
-    space::End,
+    space::{End, Known},
 };
-use super::{Daemon, Pending};
+use super::{Daemon, news::Pending};
 
 impl Daemon {
     /// Answers what can be answered now.
     pub(super) fn settle(&mut self, out: &mut Effects) {
-        if self.has_left {
+        if self.has_left || !self.settle_new(out) {
             return;
         }
         self.settle_held(out);
@@ -23,6 +23,7 @@ impl Daemon {
         self.settle_questions(out);
         self.settle_pending(out);
         self.settle_launch(out);
+        self.settle_joins(out);
         self.settle_end(out);
     }
 
@@ -85,14 +86,15 @@ impl Daemon {
 
     /// Ends a job that cannot start: a process ended before all had started MPI together.
     fn settle_launch(&mut self, out: &mut Effects) {
-        let Some(known) = self.spaces.iter().next().filter(|_| self.ending.is_none()) else {
-            return;
-        };
+        let me = self.members.me();
+        let takes_part = |known: &&Known| known.space.ranks_on(me).next().is_some();
+        let launch = self.spaces.iter().next().filter(takes_part);
+        let Some(known) = launch.filter(|_| self.ending.is_none()) else { return };
         let waits = self.collectives.waiting().any(|key| key.who.iter().any(|it| it.rank == ALL));
         let cause = known.ends().find(|&(rank, end)| match end {
             End::NotStarted => true,
             End::Finished(_) => {
-                let is_missed = known.is_missed(rank, self.members.me());
+                let is_missed = known.is_missed(rank, me);
                 (waits || is_missed) && !known.has_started(self.fences)
             }
             _ => known.uses_mpi() && !known.has_started(self.fences),
@@ -110,7 +112,8 @@ impl Daemon {
 
     fn settle_end(&mut self, out: &mut Effects) {
         let starts = self.pending.values().any(|pending| pending.space.is_some());
-        let is_over = self.spaces.are_over() && !starts && self.spaces.iter().next().is_some();
+        let grows = starts || self.joins.is_adding();
+        let is_over = self.spaces.are_over() && !grows && self.spaces.iter().next().is_some();
         let said = match &self.ending {
             _ if !is_over => Report::Busy,
             Some((status, why)) => {
@@ -155,5 +158,52 @@ impl Daemon {
             self.is_concluded = true;
             out.push(Effect::Conclude(status, why));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{
+        Process, Ticket,
+        message::News,
+        placement::Room,
+        space::{Program, Space},
+    };
+    use super::*;
+
+    #[test]
+    fn a_rank_that_ends_early_is_no_failed_start_for_a_node_without_ranks_of_the_launch() {
+        let room = |name: &str| Room { name: name.to_owned(), slots: 2 };
+        let mut daemon = Daemon::new(Node(1), vec![room("a"), room("b")]);
+        let space = |name: &str, places: Vec<u32>, spawner| Space {
+            name: name.to_owned(),
+            places,
+            spawner,
+            port: None,
+            program: Program::default(),
+        };
+        let rank = |rank| Process { space: "job@1".into(), rank };
+        let mut out = Effects::new();
+        daemon.handle_launch(space("job@1", vec![0, 0], None), &mut out);
+        let facts = [
+            Fact::Spawned(space("job@2", vec![1], Some(rank(0)))),
+            Fact::Ended(rank(1), End::Finished(0)),
+        ];
+        let new = Process { space: "job@2".into(), rank: ALL };
+        for (number, fact) in (1..).zip(facts) {
+            let news = Message::News(News { origin: 0, number, fact });
+            daemon.handle_message(Node(0), news, &mut out);
+            if number == 1 {
+                let who = vec![rank(0), new.clone()];
+                daemon.handle_meeting(Kind::Connect, who, Vec::new(), Ticket(1), &mut out);
+                let asked = |effect: &Effect| match effect {
+                    Effect::Ask(_, number) => Some(*number),
+                    _ => None,
+                };
+                let asked = out.iter().find_map(asked).expect("what it has to say");
+                daemon.handle_data(asked, Ok(Vec::new()), &mut out);
+            }
+        }
+        assert!(daemon.ending.is_none(), "{:?}", daemon.ending);
     }
 }
