@@ -320,19 +320,24 @@ impl Engine {
     }
 
     /// Tells the requests that were cut short and needed a dead rank as what they are: whether this
-    /// rank heard of the death or of the interruption first makes no difference.
+    /// rank heard of the death or of the interruption first makes no difference, nor whether MPI
+    /// said why they failed.
     #[cold]
     pub(super) fn blame_the_dead(&mut self, key: BlockKey) {
         let Self { process, blocks, .. } = self;
         let contents = blocks.at_mut(key);
         for record in contents.records.iter_mut() {
-            if record.state == Progress::Failed(FaultCode::Interrupted) {
+            let Progress::Failed(code) = record.state else { continue };
+            if code == FaultCode::Interrupted || code.is_unspecific() {
                 let exchange = match record.need {
                     Need::Neighbours(at) => Some(&contents.exchanges[at as usize]),
                     _ => None,
                 };
                 let peers = exchange.into_iter().flat_map(Exchange::peers);
-                record.state = Progress::Failed(process.cause_of(key, record.need, peers));
+                let cause = process.cause_of(key, record.need, peers);
+                if code == FaultCode::Interrupted || cause.is_process_failure() {
+                    record.state = Progress::Failed(cause);
+                }
             }
         }
     }

@@ -307,9 +307,8 @@ impl Users {
         let more = self.more();
         // What was cancelled is complete for MPI, with nothing in its buffer.
         let fault = match class {
-            // What the receiver took out of the way, long after it was given up, was not served.
-            0 if is_ours && more.given_up.is_some() => more.given_up,
-            0 => more.cut.filter(|_| done.is_cancelled()),
+            // What came after it was given up has failed, as its block has told.
+            0 => more.given_up.or(more.cut.filter(|_| done.is_cancelled())),
             class => Some(FaultCode::from_mpi_class(class)),
         };
         let is_cut = fault == Some(FaultCode::Interrupted);
@@ -349,7 +348,7 @@ impl Users {
         more.blamed = Some(code);
         more.given_up = more.given_up.map(|_| code);
         if let Some(ended) = &mut more.ended
-            && ended.fault == Some(FaultCode::Interrupted)
+            && ended.fault.is_some_and(|it| it == FaultCode::Interrupted || it.is_unspecific())
         {
             ended.fault = Some(code);
             ended.status.MPI_ERROR = code.to_mpi_class();
