@@ -106,7 +106,8 @@ enum Command {
     Jobs(job::Listing),
     /// Wait for such a job whose console is gone: print what it prints, and end with its status
     Attach(job::Attachment),
-    /// Add hosts to such a job while it runs, also those that were lost and are back
+    /// Add hosts to a job of `run --launcher node` while it runs, also those that were lost and are
+    /// back
     AddHost(job::Growth),
     /// Go on with a job that ended as a whole, from the newest checkpoint in a folder
     Restart(restart::Options),
