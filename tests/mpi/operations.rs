@@ -1,7 +1,6 @@
 //! Programs that do every operation on real ranks.
 
 use std::iter;
-
 use std::time::Duration;
 
 use fampi::{

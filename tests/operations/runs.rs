@@ -316,7 +316,7 @@ fn a_step_that_fails_after_its_commit_each_time_is_given_up() {
     }
 }
 
-/// A run in which each second step of a rank fails, whoever else dies.
+/// Every second step of this run fails on one rank; another one may die besides.
 fn every_second_step_fails(death: Option<Crash>) -> Report<u64> {
     Simulation::new(3).crashes(death).run_world(|mut world| {
         let (me, mut good_in_a_row) = (world.rank().number(), 0);

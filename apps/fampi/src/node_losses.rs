@@ -117,14 +117,11 @@ impl Laboratory<'_> {
             command.args([way.name, "1"]).arg(self.folder.join("loss"));
             command.arg(first.to_string()).arg(&self.network);
             command.env("FAMPI_SPARES", spares.to_string()).env_remove("FAMPI_OBSERVER");
+            let leftovers = [self.folder];
             let script = Script {
                 elsewhere: true,
-                timeout: Some(LIMIT),
-                collect: true,
-                errors: Some(tempfile::tempfile().context("cannot make a temporary file")?),
-                leftovers: &[self.folder],
                 spaces: &nodes.spaces(),
-                ..Script::default()
+                ..Script::of_measurement(LIMIT, &leftovers)?
             };
             session::run(&nodes.beside(command), script)
         })?;

@@ -86,15 +86,7 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
                 let mut command = ready.launcher().command(ranks + spares, &program);
                 command.args([way.name, &deaths.to_string()]).arg(folder.path().join("death"));
                 command.env("FAMPI_SPARES", spares.to_string());
-                let errors = tempfile::tempfile().context("cannot make a temporary file")?;
-                let script = Script {
-                    timeout: Some(LIMIT),
-                    collect: true,
-                    errors: Some(errors),
-                    leftovers: &[folder.path()],
-                    ..Script::default()
-                };
-                session::run(&command, script)
+                session::run(&command, Script::of_measurement(LIMIT, &[folder.path()])?)
             })?;
             match new {
                 Ok(new) => rows.extend(new),

@@ -78,6 +78,16 @@ pub(crate) struct Script<'a> {
     pub(crate) outlived: Option<&'a Path>,
 }
 
+impl<'a> Script<'a> {
+    /// A program that is measured for so long at most: what it prints is collected, and what it
+    /// says on standard error is not shown.
+    pub(crate) fn of_measurement(limit: Duration, leftovers: &'a [&'a Path]) -> Result<Self> {
+        let errors = tempfile::tempfile().context("cannot make a temporary file")?;
+        let (timeout, errors) = (Some(limit), Some(errors));
+        Ok(Self { timeout, collect: true, errors, leftovers, ..Self::default() })
+    }
+}
+
 /// How a launcher ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -264,13 +274,12 @@ fn supervise(
 ) -> Supervised {
     let mut deaths = Deaths::planned(script.kills);
     let mut ending: Option<(End, Instant)> = None;
-    let mut company = script.ranks.map(|ranks| Company::of(ranks, script.elsewhere));
+    let is_outlived = script.outlived.is_some();
+    let mut company = script.ranks.map(|ranks| Company::of(ranks, script.elsewhere, is_outlived));
     let mut counting_since = script.has_begun.is_none().then_some(begun);
     while !has_ended(session) {
         let elapsed = begun.elapsed();
-        // Ranks of a launcher that they outlive may be of another session: who has added a host.
-        let has_left = company.as_mut().is_some_and(|ranks| ranks.has_left(session));
-        if ending.is_none() && has_left && script.outlived.is_none() {
+        if ending.is_none() && company.as_mut().is_some_and(|ranks| ranks.has_left(session)) {
             forward(session, SIGTERM);
             ending = Some((End::Deserted, Instant::now()));
         }
@@ -373,15 +382,18 @@ struct Company {
     missing: BTreeSet<u32>,
     /// Some may be where they cannot be seen.
     elsewhere: bool,
+    /// Its ranks outlive it, and may belong to another session: that of a command that added a
+    /// host.
+    is_outlived: bool,
     looked: Instant,
     /// Since when the launcher is alone.
     alone: Option<Instant>,
 }
 
 impl Company {
-    fn of(ranks: u32, elsewhere: bool) -> Self {
+    fn of(ranks: u32, elsewhere: bool, is_outlived: bool) -> Self {
         let missing = (0..ranks).collect();
-        Self { missing, elsewhere, looked: Instant::now(), alone: None }
+        Self { missing, elsewhere, is_outlived, looked: Instant::now(), alone: None }
     }
 
     /// True when none has been here for a while. A launcher whose ranks are on other machines may
@@ -404,7 +416,7 @@ impl Company {
         let is_alone = may_be && members.iter().all(|it| it.pid == session);
         self.alone = self.alone.filter(|_| is_alone).or(is_alone.then(Instant::now));
         let limit = if all_seen { ALONE } else { ALONE_AT_FIRST };
-        self.alone.is_some_and(|since| since.elapsed() >= limit)
+        !self.is_outlived && self.alone.is_some_and(|since| since.elapsed() >= limit)
     }
 }
 
@@ -450,5 +462,22 @@ mod tests {
         assert_eq!(End::TimedOut.status(), 124);
         assert_eq!(End::Interrupted(SIGINT).status(), 130);
         assert_eq!(End::Crashed(11).status(), 139);
+    }
+
+    #[test]
+    fn a_launcher_that_is_alone_for_long_is_deserted_unless_its_ranks_outlive_it() {
+        let mut alone = Command::new("setsid").args(["sleep", "30"]).spawn().expect("setsid");
+        let session = alone.id() as i32;
+        let begun = Instant::now();
+        while !processes::of_session(session).iter().any(|it| it.pid == session) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "no session");
+        }
+        let since = Instant::now().checked_sub(2 * ALONE).expect("the machine runs for longer");
+        for is_outlived in [false, true] {
+            let mut company = Company::of(0, false, is_outlived);
+            (company.looked, company.alone) = (since, Some(since));
+            assert_eq!(company.has_left(session), !is_outlived);
+        }
+        alone.kill().and_then(|()| alone.wait()).expect("ended");
     }
 }

@@ -136,8 +136,8 @@ pub(crate) fn all_jobs() -> Result<PathBuf> {
 }
 
 impl Record {
-    /// That of the daemon that this process is.
-    pub(crate) fn new(node: u32, plan: &Plan, secret: String) -> Result<Self> {
+    /// That of the daemon that this process is, of a job that has lost these nodes.
+    pub(crate) fn new(node: u32, plan: &Plan, lost: &[u32], secret: String) -> Result<Self> {
         Ok(Self {
             job: plan.space.job().to_owned(),
             node,
@@ -146,7 +146,7 @@ impl Record {
             program: plan.space.program.words.clone(),
             processes: plan.space.places.len() as u32,
             nodes: plan.nodes.clone(),
-            lost: Vec::new(),
+            lost: lost.to_vec(),
             reach: plan.reach.clone(),
             agent: plan.agent.clone(),
             daemon: plan.daemon.clone(),
@@ -286,7 +286,7 @@ mod tests {
             daemon: Vec::new(),
             environment: Vec::new(),
         };
-        Record::new(0, &plan, "secret".into()).expect("this process")
+        Record::new(0, &plan, &[], "secret".into()).expect("this process")
     }
 
     #[test]

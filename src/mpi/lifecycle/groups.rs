@@ -79,7 +79,7 @@ pub(in crate::mpi) fn found(comm: &Comm, ulfm: &Ulfm) -> Result<(Comm, Comm, Acq
 }
 
 /// The part of `parent` that has our colour, as a data communicator. All its communicators are made
-/// from the parent, so that revoking the parent frees whoever waits in any of them.
+/// from the parent: a rank that waits in one of these calls is freed when the parent is revoked.
 fn part(parent: &Comm, color: Option<u32>, key: u32) -> Checked<Option<DataComm>> {
     DataComm::of(|| parent.split(color, key))
 }

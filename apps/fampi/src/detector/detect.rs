@@ -208,15 +208,7 @@ impl Study<'_> {
         if let Some(nodes) = nodes {
             command = nodes.first(command);
         }
-        let errors = tempfile::tempfile().context("cannot make a temporary file")?;
-        let script = Script {
-            timeout: Some(LIMIT),
-            collect: true,
-            errors: Some(errors),
-            leftovers: &[folder.path()],
-            ..Script::default()
-        };
-        let finished = session::run(&command, script)?;
+        let finished = session::run(&command, Script::of_measurement(LIMIT, &[folder.path()])?)?;
         self.deaths.extend(deaths_of(&finished.lines, way));
         let done = self.deaths.len() - told;
         let broke_off = done < trials as usize && !self.is_never_reported();

@@ -54,6 +54,12 @@ impl User {
         self.call(words).wait_with_output().expect("waited for")
     }
 
+    /// True when a secret lies in a file, which it may only while a job or a node starts.
+    pub(crate) fn has_key(&self) -> bool {
+        let files = fs::read_dir(self.folder.path().join("tmp")).expect("a folder").flatten();
+        files.map(|it| it.file_name()).any(|it| it.to_string_lossy().starts_with("fampi-key-"))
+    }
+
     /// The folder of the only job.
     pub(crate) fn job(&self) -> Option<PathBuf> {
         let jobs = fs::read_dir(self.folder.path().join("fampi/jobs")).ok()?;

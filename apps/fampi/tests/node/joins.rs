@@ -67,6 +67,14 @@ fn who_adds_a_host_that_cannot_join_gets_a_sentence_and_the_job_goes_on() {
     refused(&["--hosts", "localhost:x"], "write HOST or HOST:PROCESSES");
     refused(&["--hosts", "localhost", "--agent", "false"], "no daemon can be started there");
     refused(&["fampi-0", "--hosts", "localhost"], "there is no job fampi-0 here");
+    // Who brings it is killed while its daemon starts, which ends then, and leaves no secret.
+    let script =
+        "#!/bin/sh\nkill -STOP $PPID\nshift\nsh -c \"$*\" & sleep 1\nkill -9 $PPID\nwait\n";
+    let agent = folder.path().join("agent");
+    std::fs::write(&agent, script).expect("written");
+    let agent = format!("sh {}", agent.display());
+    add(&["--hosts", "localhost", "--agent", &agent]);
+    assert!(!user.has_key());
     std::fs::write(end, "").expect("written");
     let output = job.wait_with_output().expect("an end");
     assert_eq!(text(&output.stdout), "over\n", "{}", said(&output));

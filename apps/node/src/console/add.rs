@@ -24,6 +24,8 @@ use crate::wire::Link;
 
 /// What has come is looked for so often.
 const TURN: Duration = Duration::from_millis(2);
+/// How long a new node needs at most to notice that it has lost another one.
+const LEAVES: Duration = Duration::from_secs(5);
 /// How often a node is brought that gives up, as another one is lost.
 const TRIALS: u32 = 5;
 /// Who is asked, and says that another one adds nodes, may not know yet that that one is lost.
@@ -99,12 +101,13 @@ fn add(record: &Record, at: &HostSlots, command: Option<&str>, secret: &Secret) 
     let (mut daemon, place) = new.wait(at, secret, deadline)?;
     let (mut first, mut invitation) = ask(record, &place, secret, deadline)?;
     for place in &mut invitation.plan.nodes {
-        // Daemons of this host that were called by nobody outside.
+        // A daemon on this host, which no other host has called: the new one finds it here.
         if place.address.ip().is_loopback() {
             place.address.set_ip(address);
         }
     }
     daemon.send(&Order::Join(invitation));
+    let mut last_heard = Instant::now();
     loop {
         if hear(&mut first) == Some(Word::Came) {
             return Ok(true);
@@ -113,8 +116,15 @@ fn add(record: &Record, at: &HostSlots, command: Option<&str>, secret: &Secret) 
         if let Some(Word::Failed(why)) = hear(&mut daemon) {
             bail!(why);
         }
-        if daemon.is_closed() || first.is_closed() {
-            return Ok(false);
+        if daemon.is_closed() {
+            return Ok(hear(&mut first) == Some(Word::Came));
+        }
+        // A node that does not count yet leaves when it loses another one: that it stays tells it.
+        if first.is_closed() && last_heard.elapsed() > LEAVES {
+            return Ok(true);
+        }
+        if !first.is_closed() {
+            last_heard = Instant::now();
         }
         ensure!(Instant::now() < deadline, "it is not linked with all nodes in time");
         thread::sleep(TURN);

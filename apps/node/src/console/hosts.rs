@@ -165,7 +165,8 @@ impl Starter {
             }
         };
         if self.by == By::Slurm || which == JOINS {
-            // A signal of the terminal is for the console, which ends all in order, or for nobody.
+            // No signal of the terminal reaches it: the console ends all in order, and a node that
+            // joins outlives this command.
             command.process_group(0);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::null());

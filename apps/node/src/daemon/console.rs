@@ -56,9 +56,9 @@ impl Console {
     }
 
     /// The job is served from now on: it is to be found without a console, too.
-    pub(super) fn begin(&mut self, me: u32, plan: &Plan, secret: &Secret) {
+    pub(super) fn begin(&mut self, me: u32, plan: &Plan, lost: &[u32], secret: &Secret) {
         record::tidy();
-        let record = Record::new(me, plan, write_secret(secret));
+        let record = Record::new(me, plan, lost, write_secret(secret));
         match record.and_then(|record| record.write().map(|()| record)) {
             Ok(record) => {
                 self.output = Output::new(record.folder().ok());
@@ -134,14 +134,11 @@ impl Console {
 
     /// The one that has started the daemon is none, but has brought this node to a job, which may
     /// have one. It is not heard any more, and the link ends with the next console, or the daemon.
-    pub(super) fn release(&mut self, poll: &Poll, lost: &[u32]) {
+    pub(super) fn release(&mut self, poll: &Poll) {
         poll.remove(&self.link);
         self.is_there = false;
         self.output.note_lost();
-        self.keep(|record| {
-            record.has_console = false;
-            record.lost.extend(lost);
-        });
+        self.keep(|record| record.has_console = false);
     }
 
     /// More nodes belong to the job.

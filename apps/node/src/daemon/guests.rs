@@ -11,8 +11,9 @@ use crate::protocol::orders::{Invitation, Order, Place, Plan, Word};
 use crate::protocol::{Guest, Refusal};
 use crate::wire::Link;
 
-/// Numbers of what is waited for, from here on, as far as they are not of processes.
+/// Numbers of what is waited for.
 const GUESTS: u64 = 1 << 34;
+const END: u64 = 1 << 35;
 
 /// The links to guests.
 #[derive(Debug, Default)]
@@ -32,7 +33,7 @@ impl Guests {
 
     /// True for the number of a guest.
     pub(super) const fn owns(number: u64) -> bool {
-        number >= GUESTS
+        number >= GUESTS && number < END
     }
 
     /// The nodes that a guest wants to be added; nothing when it is gone.
@@ -59,6 +60,11 @@ impl Guests {
         if let Some(link) = self.links.get_mut(&guest) {
             link.send(word);
         }
+    }
+
+    /// Sends what there was no room for.
+    pub(super) fn flush(&mut self) {
+        self.links.values_mut().for_each(Link::flush);
     }
 
     /// What a guest is told.

@@ -118,6 +118,10 @@ fn read_secret(path: &Path) -> Result<Secret> {
 /// Serves until the job is over.
 pub fn main(options: &Options) -> Result<()> {
     let secret = read_secret(&options.key)?;
+    if options.joins {
+        // Nobody else reads it, and whoever brings this node may not live to remove it.
+        let _ = std::fs::remove_file(&options.key);
+    }
     service::Service::start(options, &secret)?.run()
 }
 

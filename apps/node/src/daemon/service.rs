@@ -88,12 +88,13 @@ impl Service {
             console.read();
             thread::sleep(Duration::from_millis(1));
         }
-        let mut invitation = None;
-        if number.is_none() {
+        let (me, invitation) = if let Some(number) = number {
+            (number, None)
+        } else {
             let here = Word::Here(name.clone(), links.port()?);
-            invitation = Some(wait_for_invitation(&mut console, &here)?);
-        }
-        let me = number.or(invitation.as_ref().map(|it| it.number)).unwrap_or_default();
+            let invitation = wait_for_invitation(&mut console, &here)?;
+            (invitation.number, Some(invitation))
+        };
         links.set_number(me);
         let runtime: Box<dyn Runtime> = match options.language {
             Language::Pmix => Box::new(Pmix::start(&options.mpi, Node(me), &name, &place)?),
@@ -258,7 +259,7 @@ impl Service {
     fn hear_guest(&mut self, number: u64, out: &mut Effects) {
         let (guest, places) = self.guests.hear(&self.poll, number);
         let Stage::Serving(_, daemon) = &mut self.stage else {
-            return self.guests.answer(guest, &Word::NotAdmitted(Refusal::NotFirst(self.me.0)));
+            return self.guests.answer(guest, &Word::NotAdmitted(Refusal::NotNow));
         };
         match places {
             Some(places) => places.into_iter().for_each(|it| daemon.handle_add(guest, it, out)),
@@ -293,16 +294,17 @@ impl Service {
         match std::mem::replace(&mut self.stage, Stage::Waiting) {
             Stage::Meeting(plan, _) => {
                 self.links.begin();
-                self.console.begin(self.me.0, &plan, self.links.secret());
+                let lost = self.joined.as_deref().unwrap_or_default();
+                self.console.begin(self.me.0, &plan, lost, self.links.secret());
                 let limit = plan.limit_milliseconds.map(Duration::from_millis);
                 let ends = limit.and_then(|limit| Instant::now().checked_add(limit + LATE));
                 self.limit = ends.zip(limit);
                 let launched = plan.nodes.iter().take(plan.launched as usize);
                 let machine = Daemon::new(self.me, launched.map(Place::room).collect());
                 let mut machine = self.runtime.machine(machine);
-                if let Some(lost) = &self.joined {
+                if self.joined.is_some() {
                     machine = machine.that_joins();
-                    self.console.release(&self.poll, lost);
+                    self.console.release(&self.poll);
                 }
                 let mut daemon = Box::new(machine);
                 daemon.handle_launch(plan.space.clone(), out);
@@ -358,6 +360,7 @@ impl Service {
             let why = format!("still running after {} s: ended", limit.as_secs_f64());
             daemon.handle_end(124, &why, out);
         }
+        self.guests.flush();
         self.console.feed();
         self.console.wait(&self.poll)?;
         self.children.pause(&self.poll, self.console.is_full())

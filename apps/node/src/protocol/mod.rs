@@ -70,8 +70,9 @@ pub struct Guest(pub u64);
 /// Why no node is added.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 pub enum Refusal {
-    /// The living node of this number adds nodes, and no other.
-    NotFirst(u32),
+    /// Not by this node, or not now: only the first of the living adds nodes, and which one that is
+    /// may not be known everywhere yet. It can be asked for again.
+    NotNow,
     /// All processes have ended, or the job is to end.
     Over,
 }

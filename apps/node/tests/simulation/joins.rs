@@ -15,7 +15,7 @@ pub(super) struct Newcomers {
     /// How many guests there were, and who has gone.
     guests: u64,
     gone: BTreeSet<Guest>,
-    /// Guests who have asked a node that is lost.
+    /// Guests who have asked a node that is lost, or is not the first.
     waiting: Vec<Guest>,
     /// Nodes that were lost before the last turn.
     dead: usize,
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// A guest is answered: its node is to be linked with all that live, or it asks another one.
+    /// A guest is answered: its node is to be linked with all that live, or it asks again.
     pub(super) fn admit(&mut self, guest: Guest, admitted: Result<(u32, Vec<u32>), Refusal>) {
         match admitted {
             _ if self.newcomers.gone.contains(&guest) => {}
@@ -89,7 +89,7 @@ impl World {
                 new.unlinked = Some((0..node as usize).filter(|at| !lost.contains(at)).collect());
                 self.stations.push(new);
             }
-            Err(Refusal::NotFirst(first)) => self.bring(first as usize, guest),
+            Err(Refusal::NotNow) => self.newcomers.waiting.push(guest),
             Err(Refusal::Over) => {}
         }
     }
@@ -120,7 +120,8 @@ impl World {
         }
     }
 
-    /// Who expects a node that does not come gives it up; false if nobody does.
+    /// One station that expects a node which will not come sees the end of its link; false if no
+    /// station expects such a node.
     pub(super) fn give_up(&mut self) -> bool {
         self.newcomers.expected.retain(|(at, _)| self.stations[*at].lives);
         let lost = |(_, node): &(usize, usize)| self.stations.get(*node).is_none_or(|it| !it.lives);

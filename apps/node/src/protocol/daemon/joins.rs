@@ -76,8 +76,8 @@ impl Joins {
 }
 
 impl Daemon {
-    /// The same daemon, of a node that joins a job: of so many nodes as were launched it hears the
-    /// rest from these.
+    /// The same daemon, of a node that joins: it knows the nodes that were launched, and hears all
+    /// else from those that live.
     #[must_use]
     pub fn that_joins(mut self) -> Self {
         self.joins.is_new = true;
@@ -173,9 +173,8 @@ impl Daemon {
 
     /// Why no node can be added here.
     fn refusal(&self) -> Option<Refusal> {
-        let first = self.members.first();
-        if first != self.members.me() {
-            return Some(Refusal::NotFirst(first.0));
+        if self.members.first() != self.members.me() {
+            return Some(Refusal::NotNow);
         }
         (self.ending.is_some() || self.spaces.are_over()).then_some(Refusal::Over)
     }
@@ -202,8 +201,7 @@ impl Daemon {
         if let Some((guest, node)) = round.admits {
             let lost = self.members.lost().into_iter().collect();
             // It may have been given up meanwhile: then the guest asks again.
-            let again =
-                self.members.is_lost(node).then_some(Refusal::NotFirst(self.members.me().0));
+            let again = self.members.is_lost(node).then_some(Refusal::NotNow);
             out.push(Effect::Admit(guest, again.map_or(Ok((node.0, lost)), Err)));
         }
     }
