@@ -12,7 +12,9 @@ use fampi_kit::processes::{processes_with, sleeps, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::network::{alone, has_name_spaces, is_rank, is_stopped, read_to, signal, stale_folders};
+use crate::network::{
+    Alone, alone, has_name_spaces, is_rank, is_stopped, read_to, signal, stale_folders,
+};
 use crate::{application, fampi, said, text};
 
 /// A user for whom nothing else runs, with folders of its own.
@@ -122,13 +124,13 @@ impl User {
 
     /// Nothing runs, and no folder is there but what was printed.
     #[track_caller]
-    fn has_left_nothing(&self) {
+    fn has_left_nothing(&self, alone: &Alone) {
         let entry = format!("XDG_STATE_HOME={}", self.folder.path().display());
         wait_until("no process is left", || processes_with(&entry).is_empty());
         let left = fs::read_dir(self.folder.path().join("tmp")).expect("a folder").flatten();
         let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
         assert!(left.is_empty(), "{left:?}");
-        assert_eq!(stale_folders(), [""; 0]);
+        assert_eq!(stale_folders(alone), [""; 0]);
     }
 }
 
@@ -172,7 +174,7 @@ fn stopped_minife(user: &User, options: &[&str], stop: &str) -> (Child, Vec<Stri
 
 #[test]
 fn a_job_whose_console_alone_is_killed_goes_on_to_the_right_digits_and_leaves_nothing() {
-    let _alone = alone();
+    let alone = alone();
     let user = User::new();
     let program = minife(&[]);
     let words: Vec<&str> = program.iter().map(String::as_str).collect();
@@ -193,7 +195,7 @@ fn a_job_whose_console_alone_is_killed_goes_on_to_the_right_digits_and_leaves_no
     signal("-CONT", &stopped);
     assert_eq!(user.wait_for_end(1), 0);
     assert_eq!(digits(&user.printed("rank-0.out")), digits(&text(&whole.stdout)));
-    user.has_left_nothing();
+    user.has_left_nothing(&alone);
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn jobs_on_three_nodes_go_on_when_the_tool_is_killed_also_when_a_node_is_lost_la
     if !has_name_spaces() {
         return;
     }
-    let _alone = alone();
+    let alone = alone();
     let options = ["--nodes", "3", "-n", "6"];
     let user = User::new();
     let program = minife(&[]);
@@ -234,7 +236,7 @@ fn jobs_on_three_nodes_go_on_when_the_tool_is_killed_also_when_a_node_is_lost_la
             Some(status as i32)
         };
         assert_eq!(status, Some(0), "a node is lost: {loses_node}");
-        user.has_left_nothing();
+        user.has_left_nothing(&alone);
         let left = text(&Command::new("ip").args(["netns", "list"]).output().expect("ip").stdout);
         assert!(!left.contains(&spaces), "{left}");
     }
@@ -248,6 +250,7 @@ fn numbers(all: &str, rank: u32) -> Vec<u32> {
 
 #[test]
 fn who_attaches_gets_the_output_that_is_left_once_in_order_and_the_status() {
+    let alone = alone();
     let user = User::new();
     let go = |part: u32| user.folder.path().join(format!("go-{part}"));
     let script = format!(
@@ -294,11 +297,12 @@ fn who_attaches_gets_the_output_that_is_left_once_in_order_and_the_status() {
         assert_eq!(numbers(&rest, rank), (101..=300).collect::<Vec<_>>(), "rank {rank}");
     }
     assert_eq!(user.job(), None);
-    user.has_left_nothing();
+    user.has_left_nothing(&alone);
 }
 
 #[test]
 fn a_time_limit_ends_a_job_without_a_console_and_its_end_can_be_looked_at() {
+    let alone = alone();
     let user = User::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fampi"));
     command.args(["run", "--launcher", "node", "-n", "2", "--timeout", "3", "--"]);
@@ -315,7 +319,7 @@ fn a_time_limit_ends_a_job_without_a_console_and_its_end_can_be_looked_at() {
     user.wait_for_loss_of_console();
     assert_eq!(user.wait_for_end(1), 124);
     assert!(!sleeps("1000.3125"));
-    user.has_left_nothing();
+    user.has_left_nothing(&alone);
     let listed = user.done(&["jobs"]);
     assert!(
         text(&listed.stdout).contains("ended with status 124, output in "),
@@ -339,6 +343,7 @@ fn a_time_limit_ends_a_job_without_a_console_and_its_end_can_be_looked_at() {
 
 #[test]
 fn a_job_that_loses_its_only_daemon_after_its_console_is_over_and_leaves_what_it_printed() {
+    let alone = alone();
     let user = User::new();
     let tool = user.run(&["-n", "2"], &["sh", "-c", "sleep 1; echo here; exec sleep 1000.5"]);
     wait_until("the job is served", || user.job().is_some());
@@ -350,7 +355,7 @@ fn a_job_that_loses_its_only_daemon_after_its_console_is_over_and_leaves_what_it
     wait_until("a rank has printed", printed);
     wait_until("the ranks sleep", || sleeps("1000.5"));
     signal("-9", &user.processes(|path| has_words(path, "fampi-node", "serve")));
-    user.has_left_nothing();
+    user.has_left_nothing(&alone);
     assert!(!sleeps("1000.5"));
     assert!(user.records().iter().all(|record| record["secret"].is_null()), "a secret is left");
     let listed = user.done(&["jobs"]);
@@ -362,6 +367,7 @@ fn a_job_that_loses_its_only_daemon_after_its_console_is_over_and_leaves_what_it
 
 #[test]
 fn an_interrupt_of_who_attached_ends_the_job_and_its_death_does_not() {
+    let alone = alone();
     let user = User::new();
     let tool = user.run(&["-n", "2"], &["sleep", "1000.4375"]);
     wait_until("the ranks run", || sleeps("1000.4375"));
@@ -381,5 +387,5 @@ fn an_interrupt_of_who_attached_ends_the_job_and_its_death_does_not() {
     }
     assert!(!sleeps("1000.4375"));
     assert_eq!(user.job(), None);
-    user.has_left_nothing();
+    user.has_left_nothing(&alone);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fampi_kit::processes::{sleeps, wait_until};
 
-use crate::network::stale_folders;
+use crate::network::{alone, stale_folders};
 use crate::{fampi, said, text};
 
 fn run(options: &[&str], script: &str) -> Output {
@@ -40,6 +40,7 @@ fn lines_of_a_rank_come_in_its_order_and_all_of_them() {
 
 #[test]
 fn a_time_limit_and_a_signal_end_every_process() {
+    let alone = alone();
     let mut tool = Command::new(env!("CARGO_BIN_EXE_fampi"));
     tool.args(["run", "--launcher", "node", "-n", "2", "--timeout", "1", "--"]);
     let output = tool.args(["sleep", "1000.0625"]).output().expect("the tool starts");
@@ -54,11 +55,12 @@ fn a_time_limit_and_a_signal_end_every_process() {
         assert_eq!(tool.wait().expect("waited for").code(), Some(status));
         assert!(!sleeps("1000.1875"));
     }
-    assert_eq!(stale_folders(), [""; 0]);
+    assert_eq!(stale_folders(&alone), [""; 0]);
 }
 
 #[test]
 fn a_signal_ends_a_job_whose_output_nobody_reads() {
+    let alone = alone();
     let mut tool = fampi(&["-n", "1", "--", "yes", "1000.5625"]);
     tool.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut tool = tool.spawn().expect("the tool starts");
@@ -72,7 +74,7 @@ fn a_signal_ends_a_job_whose_output_nobody_reads() {
     assert_eq!(tool.wait().expect("waited for").code(), Some(130));
     assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
     assert!(!runs());
-    assert_eq!(stale_folders(), [""; 0]);
+    assert_eq!(stale_folders(&alone), [""; 0]);
 }
 
 /// Whether a process was started by these words.

@@ -46,6 +46,7 @@ fn nodes_that_join_take_the_place_of_all_that_were_launched_and_no_digit_changes
 
 #[test]
 fn who_adds_a_host_that_cannot_join_gets_a_sentence_and_the_job_goes_on() {
+    let _alone = alone();
     let user = User::new();
     let add = |words: &[&str]| {
         let output = user.done(&[&["add-host"], words].concat());

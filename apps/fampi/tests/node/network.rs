@@ -13,15 +13,19 @@ use fampi_detector::protocol::board::{HEAD_WORDS, Head};
 
 use crate::{fampi, said};
 
-/// Several of these jobs at once would only be slower.
+/// Several jobs that lose nodes would only be slower at once, and each would be blamed for what the
+/// lost daemons of another one leave for a while.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The right to lose daemons, and to judge what is left of them; one test at a time has it.
+pub(crate) struct Alone(#[expect(dead_code, reason = "it is held")] MutexGuard<'static, ()>);
 
 /// A run on nodes that can be lost. When a test ends before its job does, the job is ended, and
 /// what it has told is printed.
 pub(crate) struct Job {
     /// Until it is waited for.
     tool: Option<Child>,
-    _alone: MutexGuard<'static, ()>,
+    alone: Alone,
 }
 
 /// What an observer shows the ranks of its node.
@@ -54,8 +58,8 @@ pub(crate) fn signal(signal: &str, pids: &[String]) {
 }
 
 /// Waits until no other job runs.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn alone() -> Alone {
+    Alone(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// True where there can be name spaces; otherwise the reason is printed.
@@ -84,8 +88,8 @@ impl Job {
     }
 
     /// One that was started by itself, while no other one runs.
-    pub(crate) fn of(tool: Child, alone: MutexGuard<'static, ()>) -> Self {
-        Self { tool: Some(tool), _alone: alone }
+    pub(crate) fn of(tool: Child, alone: Alone) -> Self {
+        Self { tool: Some(tool), alone }
     }
 
     fn tool(&mut self) -> &mut Child {
@@ -202,7 +206,7 @@ impl Job {
         let spaces = Command::new("ip").args(["netns", "list"]).output().expect("ip");
         let spaces = String::from_utf8_lossy(&spaces.stdout).into_owned();
         assert!(!spaces.contains(&format!("fampi-{id}-")), "{spaces}");
-        assert_eq!(stale_folders(), [""; 0]);
+        assert_eq!(stale_folders(&self.alone), [""; 0]);
         output
     }
 }
@@ -256,7 +260,7 @@ pub(crate) fn is_rank(pid: &str) -> bool {
 }
 
 /// The folders that daemons of these tests have left.
-pub(crate) fn stale_folders() -> Vec<String> {
+pub(crate) fn stale_folders(_: &Alone) -> Vec<String> {
     let before = folders_before();
     let mut folders = folders_of_the_gone();
     folders.retain(|name| !before.contains(name));
@@ -277,6 +281,9 @@ fn folders_of_the_gone() -> Vec<String> {
     };
     let folders = [std::env::temp_dir(), "/dev/shm".into()];
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
-    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| is_gone(name)).collect()
+    let gone = entries.flatten().filter(|entry| {
+        // A daemon that has ended since the folder was listed has removed it.
+        is_gone(&entry.file_name().to_string_lossy()) && entry.path().exists()
+    });
+    gone.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
