@@ -137,7 +137,8 @@ module fampi
   ! States that are protected are kept by their rank alone: a rank that dies takes its state
   ! along.
   integer(c_int), parameter, public :: FAMPI_REDUNDANCY_OWN = 0
-  ! States that are protected are kept at a partner, half of the ranks further on.
+  ! States that are protected are kept at a partner: half of the ranks further on, or, where that
+  ! one is on the same node, one on another node, unless one node has more than half of the ranks.
   integer(c_int), parameter, public :: FAMPI_REDUNDANCY_PARTNER = 1
   ! States that are protected are kept in a code over groups of ranks.
   integer(c_int), parameter, public :: FAMPI_REDUNDANCY_GROUP = 2
@@ -1581,8 +1582,8 @@ contains
   end subroutine
 
   ! Protects the state of this rank, in a global block that is not finished: it goes to where the
-  ! block keeps states (FAMPI_Set_redundancy), by default to the partner, half of the ranks
-  ! further on, and is valid with the block's commit, on all ranks or on none; until then the
+  ! block keeps states (FAMPI_Set_redundancy), by default to a partner on another node, where
+  ! there is one, and is valid with the block's commit, on all ranks or on none; until then the
   ! previous one is.
   subroutine FAMPI_Protect(tb_request, slot, state, count, datatype, ierror)
     type(MPI_Request), intent(in) :: tb_request

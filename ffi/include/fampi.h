@@ -280,7 +280,8 @@
 #define FAMPI_REDUNDANCY_OWN 0
 
 /*
- States that are protected are kept at a partner, half of the ranks further on.
+ States that are protected are kept at a partner: half of the ranks further on, or, where that one
+ is on the same node, one on another node, unless one node has more than half of the ranks.
  */
 #define FAMPI_REDUNDANCY_PARTNER 1
 
@@ -684,8 +685,8 @@ int FAMPI_Set_redundancy(MPI_Request tb_request, int redundancy, int ranks, int 
 
 /*
  Protects the state of this rank, in a global block that is not finished: it goes to where the
- block keeps states (`FAMPI_Set_redundancy`), by default to the partner, half of the ranks
- further on, and is valid with the block's commit, on all ranks or on none; until then the
+ block keeps states (`FAMPI_Set_redundancy`), by default to a partner on another node, where
+ there is one, and is valid with the block's commit, on all ranks or on none; until then the
  previous one is. All ranks call it, in the same order. The state is taken at once, so that its
  memory may change.
 

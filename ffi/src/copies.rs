@@ -1,7 +1,7 @@
 //! Protected states: that of a rank survives it, and comes back with the digits it had.
 //!
 //! ```text
-//! protect    state of rank r ──▶ rank r + n/2, or a code   valid with the block's commit
+//! protect    state of a rank ──▶ a partner, or a code      valid with the block's commit
 //! restore    the last one, after a rebuild, on all ranks   from the own memory, or others'
 //! inherit    that of a dead rank, after a shrink           at its partner
 //! ```
@@ -60,7 +60,8 @@ fn bytes(count: c_int, datatype: MPI_Datatype) -> Result<(usize, usize)> {
 
 /// States that are protected are kept by their rank alone: a rank that dies takes its state along.
 pub const FAMPI_REDUNDANCY_OWN: c_int = 0;
-/// States that are protected are kept at a partner, half of the ranks further on.
+/// States that are protected are kept at a partner: half of the ranks further on, or, where that one
+/// is on the same node, one on another node, unless one node has more than half of the ranks.
 pub const FAMPI_REDUNDANCY_PARTNER: c_int = 1;
 /// States that are protected are kept in a code over groups of ranks.
 pub const FAMPI_REDUNDANCY_GROUP: c_int = 2;
@@ -95,8 +96,8 @@ pub extern "C" fn FAMPI_Set_redundancy(
 }
 
 /// Protects the state of this rank, in a global block that is not finished: it goes to where the
-/// block keeps states (`FAMPI_Set_redundancy`), by default to the partner, half of the ranks
-/// further on, and is valid with the block's commit, on all ranks or on none; until then the
+/// block keeps states (`FAMPI_Set_redundancy`), by default to a partner on another node, where
+/// there is one, and is valid with the block's commit, on all ranks or on none; until then the
 /// previous one is. All ranks call it, in the same order. The state is taken at once, so that its
 /// memory may change.
 ///

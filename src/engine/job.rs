@@ -1,17 +1,18 @@
 //! What a process knows about its job, beside its communicators, and the copies of states that it
 //! keeps, which become valid with the commit of a block.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, rc::Rc, vec::Vec};
 use core::time::Duration;
 
 use crate::{
     error::Error,
     protocol::{
+        keepers::Keepers,
         process::{Address, CommKey},
         redundancy::Redundancy,
         roster::Roster,
     },
-    rank::RankSet,
+    rank::{Rank, RankSet},
     seam::{
         buffer::AnyBuffer,
         platform::{Origin, Place, UniverseId},
@@ -125,6 +126,8 @@ impl Job {
 #[derive(Default)]
 pub(crate) struct Copies {
     pub(crate) slots: Vec<Slot>,
+    /// The last rank whose state could not be brought back, and the one that had kept it.
+    pub(crate) lost: Option<(Rank, Rank)>,
 }
 
 /// One protected state: ours, and the one that we keep for another rank.
@@ -135,6 +138,8 @@ pub(crate) struct Slot {
     pub(crate) version: u64,
     /// The communicator of the last commit, whose ranks are each other's partners.
     pub(crate) over: Option<CommKey>,
+    /// Which of them keeps what, by the places of the ranks.
+    pub(crate) keepers: Rc<Keepers>,
     /// Where the state is kept beside this process.
     pub(crate) redundancy: Redundancy,
     /// That communicator was the world, so that a rebuild can bring the state back.
@@ -157,6 +162,8 @@ pub(crate) struct PendingCopy {
     pub(crate) slot: u32,
     pub(crate) version: u64,
     pub(crate) redundancy: Redundancy,
+    /// Who keeps what from the commit on.
+    pub(crate) keepers: Rc<Keepers>,
     pub(crate) own: Own,
     pub(crate) own_elements: usize,
     pub(crate) kept: Kept,
@@ -254,6 +261,7 @@ impl Copies {
                 slot.version = copy.version;
                 (slot.over, slot.whole, slot.own_elements) = (Some(comm), whole, copy.own_elements);
                 (slot.redundancy, slot.lengths) = (copy.redundancy, copy.lengths);
+                slot.keepers = copy.keepers;
                 slot.kept_elements = copy.kept_elements.or(slot.kept_elements);
                 slot.kept_version = if kept.is_some() { copy.version } else { 0 };
                 if let Some(own) = own {

@@ -25,16 +25,19 @@ pub enum Redundancy {
     /// Nowhere: in the memory of its rank alone, for faults after which all ranks go on. Protecting
     /// costs a copy in memory and no message; a rank that dies takes its state with it.
     Own,
-    /// At a partner, half of the ranks further on: survives the loss of either. Costs a message of
-    /// the state's size, and the memory of two more.
+    /// At a partner: survives the loss of either. Costs a message of the state's size, and the
+    /// memory of two more.
+    ///
+    /// Partners are on different nodes, unless one node has more than half of the ranks. The
+    /// partner is half of the ranks further on where that does, or where nodes are unknown.
     #[default]
     Partner,
     /// In a code over groups of ranks: survives the loss of some of each group. Costs messages of
     /// `losses` times the state's size, and `losses / (ranks - losses)` times its memory, beside
     /// the own copy.
     ///
-    /// Group members are as far from each other as they can be, as neighbours often share a node.
-    /// Groups are larger where the job's ranks do not divide into groups of this size.
+    /// The ranks of a group are on as many nodes as there are; where nodes are unknown they are as
+    /// far from each other as they can be. Groups are larger where the job's ranks do not divide into groups of this size.
     Group {
         /// The ranks of a group, 2 or more.
         ranks: u32,

@@ -13,16 +13,19 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use super::{
     code::{self, Left},
-    copies::{Found, HOME, blank, reuse},
+    copies::{HOME, blank, reuse},
+    restore::Found,
 };
 use crate::{
     engine::{BlockKey, CommKey, Engine, Kept, Make, Own, PendingCopy},
     error::Error,
     native::Element,
-    protocol::redundancy::{Part, Redundancy, Stripes},
+    protocol::{
+        keepers::Keepers,
+        redundancy::{Part, Redundancy, Stripes},
+    },
     rank::Rank,
     seam::buffer::AnyBuffer,
-    timeout::Timeout,
 };
 
 /// The group of a rank, and its place there.
@@ -108,10 +111,10 @@ impl Make for Parities {
 
 impl Engine {
     /// The group of this rank; nothing where it is alone in it.
-    fn group(&self, comm: CommKey, redundancy: Redundancy) -> Option<Group> {
+    fn group(&self, comm: CommKey, redundancy: Redundancy, keepers: &Keepers) -> Option<Group> {
         let me = self.comm(comm).me;
-        let (mut groups, mine) = self.groups(comm, redundancy, me);
-        let members = groups.swap_remove(mine);
+        let mut groups = self.groups(comm, redundancy, keepers).into_iter();
+        let members = groups.find(|members| members.contains(&me))?;
         let at = members.iter().position(|rank| *rank == me)?;
         let (ranks, losses) = (members.len(), redundancy.losses(members.len() as u32) as usize);
         (ranks > 1).then_some(Group { members, at, stripes: Stripes { ranks, losses } })
@@ -127,7 +130,8 @@ impl Engine {
         is_known: bool,
     ) -> Result<(), Error> {
         let number = copy.slot;
-        let Some(group) = self.group(self.block(key).comm, copy.redundancy) else {
+        let comm = self.block(key).comm;
+        let Some(group) = self.group(comm, copy.redundancy, &copy.keepers) else {
             copy.own = Own::Here(Some(own));
             return Ok(());
         };
@@ -196,17 +200,8 @@ impl Engine {
         Ok(lengths)
     }
 
-    /// Waits for a message of a block; what it has.
-    fn received<T: Element>(&mut self, key: BlockKey, request: usize) -> Result<Vec<T>, Error> {
-        self.wait_request(key, request, Timeout::Never);
-        self.contents(key).succeeded(request)?;
-        let buffer = self.contents(key).records[request].buffer();
-        let elements = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>());
-        elements.cloned().ok_or(Error::NoSuchRequest)
-    }
-
     /// Brings a state back that is kept in a group's code: those who have theirs send all that they
-    /// have to those who lack it.
+    /// have to those who lack it. Where the groups are other ones now, their codes are made anew.
     pub(super) fn decode<T: Element + Default>(
         &mut self,
         key: BlockKey,
@@ -215,14 +210,31 @@ impl Engine {
     ) -> Result<Vec<T>, Error> {
         let comm = self.block(key).comm;
         let me = self.comm(comm).me;
-        let of_other_type = Error::StateType { slot: number };
-        let Some(group) = self.group(comm, found.redundancy) else {
-            return self.own_state(number).ok_or(of_other_type);
+        let Some(group) = self.group(comm, found.redundancy, &found.before) else {
+            return self.own_state(number).ok_or(Error::StateType { slot: number });
         };
-        if found.lacks(me) {
-            return self.decode_own(key, number, &group, found);
+        let (state, mut copy) = if found.lacks(me) {
+            self.decode_own::<T>(key, number, &group, found)?
+        } else {
+            self.help::<T>(key, number, &group, found)?
+        };
+        let groups = |keepers: &Keepers| keepers.groups(found.redundancy);
+        if groups(&found.now) != groups(&found.before) {
+            self.encode(key, &mut copy, AnyBuffer::of(state.clone()), false)?;
         }
-        let state = self.own_state::<T>(number).ok_or(of_other_type)?;
+        self.contents_mut(key).copies.push(copy);
+        Ok(state)
+    }
+
+    /// Sends all that this rank has of a group's code to those who lack it; its own state.
+    fn help<T: Element + Default>(
+        &mut self,
+        key: BlockKey,
+        number: u32,
+        group: &Group,
+        found: &Found,
+    ) -> Result<(Vec<T>, PendingCopy), Error> {
+        let state = self.own_state::<T>(number).ok_or(Error::StateType { slot: number })?;
         let mut copy = found.unchanged(number, state.len());
         copy.lengths.clone_from(&self.job.copies.slot(number).lengths);
         for rank in group.members.iter().filter(|rank| found.lacks(**rank)) {
@@ -234,8 +246,7 @@ impl Engine {
             let parities = parities.unwrap_or(AnyBuffer::nothing());
             self.send_copy(key, HOME + 2 * number, *rank, parities);
         }
-        self.contents_mut(key).copies.push(copy);
-        Ok(state)
+        Ok((state, copy))
     }
 
     /// Brings back the state that this rank lacks.
@@ -245,7 +256,7 @@ impl Engine {
         number: u32,
         group: &Group,
         found: &Found,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Result<(Vec<T>, PendingCopy), Error> {
         let stripes = group.stripes;
         let living = |place: &usize| !found.lacks(group.members[*place]);
         let living: Vec<usize> = group.others().filter(living).collect();
@@ -292,7 +303,6 @@ impl Engine {
         copy.lengths = lengths;
         copy.own = Own::Here(Some(AnyBuffer::of(state.clone())));
         (copy.kept_elements, copy.kept) = (Some(kept.len()), Kept::Here(AnyBuffer::of(kept)));
-        self.contents_mut(key).copies.push(copy);
-        Ok(state)
+        Ok((state, copy))
     }
 }

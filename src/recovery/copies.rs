@@ -3,11 +3,12 @@
 //! Where it is kept beside its rank, [`Redundancy`] says: at a partner, of which this file tells;
 //! in a code over a group of ranks (`coded.rs`); or nowhere.
 //!
-//! The partner of rank r is rank r + n/2 (modulo n), so that neighbours, which often share a
-//! node, do not keep each other's copies. A copy travels inside a block and becomes valid with
-//! its commit, on all ranks or on none; until then the previous one stays. After a rebuild a
-//! replacement gets its state from the partner, and a partner that was replaced gets the copies
-//! that it has to keep. Ranks are those of the launch: placement does not change partners.
+//! A partner is on another node wherever there is one ([`keepers`](crate::protocol::keepers)). A
+//! copy travels inside a block and becomes valid with its commit, on all ranks or on none; until
+//! then the previous one stays. After a rebuild a replacement gets its state from who was the
+//! partner when that was protected, and whoever is a partner now, where the replacements are, gets
+//! the copy that it has to keep. Who was is known to the survivors: the first of them tells the
+//! others on which nodes the ranks were. Ranks are those of the launch.
 //!
 //! A guest's communicators are worlds of their own: a rebuilt one has as many ranks as the one on
 //! which a state was protected, and survivors keep theirs.
@@ -23,7 +24,7 @@ use alloc::{vec, vec::Vec};
 
 use crate::{
     engine::{
-        BlockKey, CommKey, Engine, Kept, Need, Own, PendingCopy, Slot,
+        BlockKey, CommKey, Engine, Kept, Need, Own, PendingCopy,
         contents::{self, Contents},
     },
     error::Error,
@@ -33,7 +34,6 @@ use crate::{
     rank::Rank,
     seam::{
         buffer::{AnyBuffer, Buffer},
-        collective::{Collective, Parts},
         platform::Operation,
     },
     timeout::Timeout,
@@ -50,73 +50,6 @@ pub use crate::engine::contents::MAX_SLOTS;
 pub(crate) enum Length {
     Fixed,
     Any,
-}
-
-/// What the ranks have of a state.
-pub(super) struct Found {
-    /// The version that all can have again.
-    pub(super) version: u64,
-    pub(super) redundancy: Redundancy,
-    ranks: Vec<Has>,
-}
-
-/// What a rank has of a state.
-pub(super) struct Has {
-    version: u64,
-    /// The elements of its own.
-    pub(super) elements: usize,
-    /// The version of what it keeps for others, and its elements.
-    kept_version: u64,
-    kept_elements: usize,
-}
-
-/// Whose state is gone.
-struct Lost {
-    rank: Rank,
-    /// Who kept it, if it was a partner.
-    partner: Option<Rank>,
-}
-
-impl Found {
-    /// What the ranks have told; nothing if no rank has anything.
-    fn of_words(words: &[u64]) -> Option<Self> {
-        let (words, _) = words.as_chunks::<5>();
-        let newest = words.iter().max_by_key(|words| words[0])?;
-        let (version, redundancy) = (newest[0], Redundancy::of_word(newest[4]));
-        let has = |&[version, elements, kept_version, kept_elements, _]: &[u64; 5]| Has {
-            version,
-            elements: elements as usize,
-            kept_version,
-            kept_elements: kept_elements as usize,
-        };
-        let ranks = words.iter().map(has).collect();
-        (version > 0).then_some(Self { version, redundancy, ranks })
-    }
-
-    pub(super) fn of(&self, rank: Rank) -> &Has {
-        &self.ranks[rank.index()]
-    }
-
-    /// True for a rank that has no state of this version, or not its part of the group's code.
-    pub(super) fn lacks(&self, rank: Rank) -> bool {
-        let Has { version, kept_version, .. } = *self.of(rank);
-        let is_coded = matches!(self.redundancy, Redundancy::Group { .. });
-        version != self.version || is_coded && kept_version != self.version
-    }
-
-    /// What a restore leaves as it is, but for its version.
-    pub(super) fn unchanged(&self, slot: u32, own_elements: usize) -> PendingCopy {
-        PendingCopy {
-            slot,
-            version: self.version,
-            redundancy: self.redundancy,
-            own: Own::Unchanged,
-            own_elements,
-            kept: Kept::Unchanged,
-            kept_elements: None,
-            lengths: Vec::new(),
-        }
-    }
 }
 
 impl Engine {
@@ -136,6 +69,11 @@ impl Engine {
         // not count, and the state may have been taken out already.
         let is_last = self.block(key).proviso == Some(FaultCode::NotAllDone);
         let partnership = self.partnership();
+        let over = self.job.copies.slot(number).over;
+        let keepers = match over {
+            Some(over) if over == comm => self.job.copies.slot(number).keepers.clone(),
+            _ => self.keepers(comm),
+        };
         let slot = self.job.copies.slot(number);
         let version = partnership.next_version(slot.version, commits);
         // Lengths count once a commit has made them known on all sides.
@@ -153,6 +91,7 @@ impl Engine {
             slot: number,
             version,
             redundancy,
+            keepers,
             own: Own::Unchanged,
             own_elements,
             kept: Kept::Nothing,
@@ -181,7 +120,10 @@ impl Engine {
         is_known: bool,
     ) -> Result<(), Error> {
         let number = copy.slot;
-        let (Some(partner), Some(ward)) = self.partners(self.block(key).comm) else {
+        let comm = self.block(key).comm;
+        let (me, keepers) = (self.comm(comm).me, &copy.keepers);
+        let (partner, ward) = (self.partner(me, comm, keepers), self.ward(me, comm, keepers));
+        let (Some(partner), Some(ward)) = (partner, ward) else {
             copy.own = Own::Here(Some(own));
             return Ok(());
         };
@@ -197,132 +139,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings a state back after a rebuild: every rank calls it, in the same order. The returned
-    /// state is the one of the last commit; it and what partners keep are valid with this block.
-    pub(crate) fn restore<T: Element + Default>(
-        &mut self,
-        key: BlockKey,
-        number: u32,
-    ) -> Result<Vec<T>, Error> {
-        let comm = self.block(key).comm;
-        let over = self.job.copies.slot(number).over;
-        if !self.partnership().has_replacements(self, comm, over) {
-            return self.own_state_here(key, number);
-        }
-        let found = self.versions(key, number)?;
-        match found.redundancy {
-            Redundancy::Own => self.own_state(number).ok_or(Error::StateType { slot: number }),
-            Redundancy::Partner => self.restore_from_partner(key, number, &found),
-            Redundancy::Group { .. } => self.decode(key, number, &found),
-        }
-    }
-
-    fn restore_from_partner<T: Element + Default>(
-        &mut self,
-        key: BlockKey,
-        number: u32,
-        found: &Found,
-    ) -> Result<Vec<T>, Error> {
-        let comm = self.block(key).comm;
-        let (partner, ward) = self.partners(comm);
-        let me = self.comm(comm).me;
-        let (Some(partner), Some(ward)) = (partner, ward) else {
-            return self.own_state(number).ok_or(Error::StateType { slot: number });
-        };
-        let (lack_own, partner_lacks) = (found.lacks(me), found.of(partner).kept_version);
-        let version = found.version;
-        let (partner_lacks, lack_kept) =
-            (partner_lacks != version, found.of(me).kept_version != version);
-        let ward_lacks = found.lacks(ward);
-        let own_elements =
-            if lack_own { found.of(partner).kept_elements } else { found.of(me).elements };
-        let kept_elements = found.of(ward).elements;
-        let mut copy = found.unchanged(number, own_elements);
-        if ward_lacks {
-            let buffer = self
-                .kept_state::<T>(number)
-                .ok_or(Error::StateLost { rank: ward, partner: Some(me) })?;
-            self.send_copy(key, HOME + 2 * number, ward, AnyBuffer::of(buffer));
-        } else if lack_kept {
-            let buffer = AnyBuffer::of(vec![T::default(); kept_elements]);
-            copy.kept = Kept::Received(self.receive_copy(key, 2 * number, ward, buffer));
-            copy.kept_elements = Some(kept_elements);
-        }
-        if lack_own {
-            let buffer = AnyBuffer::of(vec![T::default(); own_elements]);
-            let index = self.receive_copy(key, HOME + 2 * number, partner, buffer);
-            self.wait_request(key, index, Timeout::Never);
-            self.contents(key).succeeded(index)?;
-            copy.own = Own::Received(index);
-        } else if partner_lacks {
-            let own = self.own_state::<T>(number);
-            let own = own.ok_or(Error::StateType { slot: number })?;
-            self.send_copy(key, 2 * number, partner, AnyBuffer::of(own));
-        }
-        let state = match copy.own {
-            Own::Received(index) => {
-                let buffer = self.contents(key).records[index].buffer();
-                buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>()).cloned()
-            }
-            _ => self.own_state(number),
-        };
-        self.contents_mut(key).copies.push(copy);
-        state.ok_or(Error::StateType { slot: number })
-    }
-
-    /// The version that all ranks can have again, and what each has of the state.
-    fn versions(&mut self, key: BlockKey, number: u32) -> Result<Found, Error> {
-        let comm = self.block(key).comm;
-        let &mut Slot { whole, over, .. } = self.job.copies.slot(number);
-        let is_like = whole && self.partnership().is_like(self, comm, over);
-        let slot = self.job.copies.slot(number);
-        // Survivors that inherited and have other partners now cannot serve the whole world.
-        let [version, kept_version] =
-            [slot.version, slot.kept_version].map(|version| if is_like { version } else { 0 });
-        let mine = [
-            version,
-            slot.own_elements as u64,
-            kept_version,
-            slot.kept_elements.unwrap_or(0) as u64,
-            slot.redundancy.to_word(),
-        ];
-        let words = self.partnership().tell(self, key, &mine)?;
-        let Some(found) = Found::of_words(&words) else {
-            self.raise(key, FaultCode::NothingProtected);
-            return Err(Error::NothingProtected);
-        };
-        let Some(Lost { rank, partner }) = self.lost(comm, &found) else { return Ok(found) };
-        let code = if partner.is_some() { FaultCode::StateLost } else { FaultCode::TooManyLost };
-        self.process.raise_about(key, rank, code);
-        Err(Error::StateLost { rank, partner })
-    }
-
-    /// Whose state is gone from what was found: the first such rank.
-    fn lost(&self, comm: CommKey, found: &Found) -> Option<Lost> {
-        if found.redundancy == Redundancy::Partner {
-            let mut ranks = (0..found.ranks.len() as u32).map(Rank::new);
-            return ranks.find_map(|rank| {
-                let keeper = self.partner_over(rank, comm).unwrap_or(rank);
-                let is_kept = keeper != rank && found.of(keeper).kept_version == found.version;
-                let lost = Lost { rank, partner: Some(keeper) };
-                (found.lacks(rank) && !is_kept).then_some(lost)
-            });
-        }
-        let (groups, _) = self.groups(comm, found.redundancy, Rank::new(0));
-        groups.iter().find_map(|group| {
-            let lacking: Vec<Rank> = group.iter().copied().filter(|it| found.lacks(*it)).collect();
-            let losses = found.redundancy.losses(group.len() as u32) as usize;
-            let lost = Lost { rank: *lacking.first()?, partner: None };
-            (lacking.len() > losses).then_some(lost)
-        })
-    }
-
     /// The error that a report names and that is therefore every living rank's: a state that
     /// cannot be restored.
     pub(crate) fn agreed_error(&self, report: &FaultReport) -> Option<Error> {
         report.faults().iter().find_map(|&Fault { rank, code, .. }| match code {
             FaultCode::StateLost => {
-                let partner = Some(self.partner_of(rank).unwrap_or(rank));
+                let known = self.job.copies.lost.filter(|(lost, _)| *lost == rank);
+                let partner = Some(known.map_or(rank, |(_, partner)| partner));
                 Some(Error::StateLost { rank, partner })
             }
             FaultCode::TooManyLost => Some(Error::StateLost { rank, partner: None }),
@@ -331,15 +154,6 @@ impl Engine {
             FaultCode::Finalized(blocks) => Some(Error::Left { rank, blocks }),
             _ => None,
         })
-    }
-
-    /// The state of the last commit, where every rank has its own: after a shrink.
-    fn own_state_here<T: Element>(&mut self, key: BlockKey, number: u32) -> Result<Vec<T>, Error> {
-        if self.job.copies.slot(number).version == 0 {
-            self.raise(key, FaultCode::NothingProtected);
-            return Err(Error::NothingProtected);
-        }
-        self.own_state(number).ok_or(Error::StateType { slot: number })
     }
 
     /// The copy that we keep of a rank which is no member of the block's communicator any more.
@@ -355,8 +169,11 @@ impl Engine {
             let lost = self.gone(over, comm).next();
             return lost.map_or(Ok(None), |rank| Err(Error::StateLost { rank, partner: None }));
         }
-        let ward = self.partners(over).1.filter(|ward| self.has_gone(*ward, over, comm));
-        let Some(ward) = ward else { return Ok(None) };
+        let keepers = self.job.copies.slot(number).keepers.clone();
+        let ward = self.ward(self.comm(over).me, over, &keepers);
+        let Some(ward) = ward.filter(|ward| self.has_gone(*ward, over, comm)) else {
+            return Ok(None);
+        };
         let state = self.kept_state(number).ok_or(Error::StateType { slot: number })?;
         Ok(Some((ward, state)))
     }
@@ -374,7 +191,7 @@ impl Engine {
                 if slot.redundancy != Redundancy::Partner {
                     return Some(Error::StateLost { rank, partner: None });
                 }
-                let partner = self.partner_over(rank, over).unwrap_or(rank);
+                let partner = self.partner(rank, over, &slot.keepers).unwrap_or(rank);
                 let is_gone = self.has_gone(partner, over, comm);
                 is_gone.then_some(Error::StateLost { rank, partner: Some(partner) })
             })
@@ -398,13 +215,8 @@ impl Engine {
         self.job.copies.slot(number).own.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
     }
 
-    fn kept_state<T: Element>(&mut self, number: u32) -> Option<Vec<T>> {
+    pub(super) fn kept_state<T: Element>(&mut self, number: u32) -> Option<Vec<T>> {
         self.job.copies.slot(number).kept.as_ref()?.as_any().downcast_ref::<Vec<T>>().cloned()
-    }
-
-    /// The rank that keeps the copy of a rank of the world.
-    fn partner_of(&self, rank: Rank) -> Option<Rank> {
-        self.partner_over(rank, self.job.world?)
     }
 
     pub(super) fn send_copy(
@@ -448,25 +260,20 @@ impl Engine {
         let theirs = self.post(key, Need::Peer(ward), &receive, AnyBuffer::of(vec![0_u64]));
         let send = Operation::Send { to: partner, tag, synchronous: false };
         self.post(key, Need::Peer(partner), &send, AnyBuffer::of(vec![mine as u64]));
-        self.wait_request(key, theirs, Timeout::Never);
-        self.contents(key).succeeded(theirs)?;
-        let buffer = self.contents(key).records[theirs].buffer();
-        let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
-        Ok(words.map_or(0, |words| words[0] as usize))
+        Ok(self.received::<u64>(key, theirs)?.first().map_or(0, |words| *words as usize))
     }
 
-    pub(super) fn gather_words(&mut self, key: BlockKey, mine: &[u64]) -> Result<Vec<u64>, Error> {
-        let ranks = self.comm(self.block(key).comm).size() as usize;
-        let mut all = vec![0; mine.len() * ranks];
-        let at = self.comm(self.block(key).comm).me.index() * mine.len();
-        all[at..at + mine.len()].copy_from_slice(mine);
-        let gather = Operation::Collective(Collective::Allgather { parts: Parts::Even });
-        let index = self.post(key, Need::All, &gather, AnyBuffer::of(all));
-        self.wait_request(key, index, Timeout::Never);
-        self.contents(key).succeeded(index)?;
-        let buffer = self.contents(key).records[index].buffer();
-        let words = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<u64>>());
-        words.cloned().ok_or(Error::NoSuchRequest)
+    /// Waits for a message of a block; what it has.
+    pub(super) fn received<T: Element>(
+        &mut self,
+        key: BlockKey,
+        request: usize,
+    ) -> Result<Vec<T>, Error> {
+        self.wait_request(key, request, Timeout::Never);
+        self.contents(key).succeeded(request)?;
+        let buffer = self.contents(key).records[request].buffer();
+        let elements = buffer.and_then(|buffer| buffer.as_any().downcast_ref::<Vec<T>>());
+        elements.cloned().ok_or(Error::NoSuchRequest)
     }
 }
 

@@ -25,6 +25,7 @@ mod partners;
 pub mod policy;
 pub(crate) mod rebuild;
 pub(crate) mod repair;
+mod restore;
 
 use crate::{
     engine::{BlockKey, CommKey, Engine, Level},

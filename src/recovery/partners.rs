@@ -1,12 +1,12 @@
 //! Who keeps whose copy, and how ranks tell each other what they have: for the world of a job,
 //! whose roster says who stands for whom, and for the communicators of a program that owns its MPI.
 
-use alloc::vec::Vec;
+use alloc::{rc::Rc, vec::Vec};
 
 use crate::{
     engine::{BlockKey, CommKey, Engine, contents},
     error::Error,
-    protocol::redundancy::Redundancy,
+    protocol::{keepers::Keepers, redundancy::Redundancy},
     rank::Rank,
 };
 
@@ -103,41 +103,47 @@ impl Engine {
         if self.job.roster.origins.is_empty() { &OfProgram } else { &OfJob }
     }
 
-    /// The rank that keeps our copy and the rank whose copy we keep; `None` when we are alone.
-    pub(super) fn partners(&self, comm: CommKey) -> (Option<Rank>, Option<Rank>) {
-        let (ranks, me) = (self.comm(comm).size(), self.comm(comm).me);
-        let ward = || self.behind(comm, me, ranks - ranks / 2);
-        (self.partner_over(me, comm), (ranks > 1).then(ward))
+    /// Who keeps what among the ranks of a communicator, by their places and where these are now.
+    pub(super) fn keepers(&self, comm: CommKey) -> Rc<Keepers> {
+        let (size, partnership) = (self.comm(comm).size(), self.partnership());
+        let nodes = self.process.nodes(comm);
+        let node = |place| nodes.get(partnership.rank_at(self, comm, place).index()).copied();
+        let nodes: Option<Vec<u32>> = (0..size).map(node).collect();
+        Rc::new(Keepers::new(size, &nodes.unwrap_or_default()))
     }
 
-    /// The rank that keeps the copy of a rank of a communicator.
-    pub(super) fn partner_over(&self, rank: Rank, comm: CommKey) -> Option<Rank> {
-        let ranks = self.comm(comm).size();
-        (ranks > 1).then(|| self.behind(comm, rank, ranks / 2))
+    /// The rank that keeps the copy of a rank of a communicator; `None` when that is alone.
+    pub(super) fn partner(&self, rank: Rank, comm: CommKey, keepers: &Keepers) -> Option<Rank> {
+        self.by_place(rank, comm, |place| keepers.partner(place))
     }
 
-    /// The rank that comes so many places behind another one, at most as many as there are.
-    fn behind(&self, comm: CommKey, rank: Rank, ranks: u32) -> Rank {
+    /// The rank whose copy a rank of a communicator keeps; `None` when that is alone.
+    pub(super) fn ward(&self, rank: Rank, comm: CommKey, keepers: &Keepers) -> Option<Rank> {
+        self.by_place(rank, comm, |place| keepers.ward(place))
+    }
+
+    fn by_place(
+        &self,
+        rank: Rank,
+        comm: CommKey,
+        find: impl Fn(u32) -> Option<u32>,
+    ) -> Option<Rank> {
         let partnership = self.partnership();
-        let place = partnership.place(self, comm, rank);
-        partnership.rank_at(self, comm, (place + ranks) % self.comm(comm).size())
+        let found = find(partnership.place(self, comm, rank))?;
+        Some(partnership.rank_at(self, comm, found))
     }
 
-    /// The groups of ranks that share codes, each in the order of their places, and the number of
-    /// the group that a rank is in.
+    /// The groups of ranks that share codes.
     pub(super) fn groups(
         &self,
         comm: CommKey,
         redundancy: Redundancy,
-        rank: Rank,
-    ) -> (Vec<Vec<Rank>>, usize) {
-        let (size, partnership) = (self.comm(comm).size(), self.partnership());
-        let groups = redundancy.groups(size);
-        let members = |group: u32| {
-            let places = (group..size).step_by(groups as usize);
-            places.map(|place| partnership.rank_at(self, comm, place)).collect()
+        keepers: &Keepers,
+    ) -> Vec<Vec<Rank>> {
+        let partnership = self.partnership();
+        let ranks = |places: Vec<u32>| {
+            places.into_iter().map(|place| partnership.rank_at(self, comm, place)).collect()
         };
-        let mine = partnership.place(self, comm, rank) % groups;
-        ((0..groups).map(members).collect(), mine as usize)
+        keepers.groups(redundancy).into_iter().map(ranks).collect()
     }
 }

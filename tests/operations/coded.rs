@@ -54,7 +54,13 @@ impl State for Coded {
     }
 }
 
-fn run(mut world: World, redundancy: Redundancy, grows: bool) -> Result<(), Error> {
+/// So many steps of a run, before each of which a rank has what it has to have.
+pub(crate) fn run(
+    mut world: World,
+    redundancy: Redundancy,
+    grows: bool,
+    steps: u64,
+) -> Result<(), Error> {
     let me = world.origin();
     let (numbers, words) = state(me, 0, grows);
     let mut coded = Coded { redundancy, grows, numbers, words };
@@ -65,7 +71,7 @@ fn run(mut world: World, redundancy: Redundancy, grows: bool) -> Result<(), Erro
         (coded.numbers, coded.words) = state(me, step.number() + 1, grows);
         let sum = step.iallreduce(vec![1_u64], ReduceOp::Sum)?;
         step.wait_local(sum, Timeout::Never)?;
-        Ok(if step.number() + 1 < STEPS { Flow::Continue } else { Flow::Done })
+        Ok(if step.number() + 1 < steps { Flow::Continue } else { Flow::Done })
     });
     world.finalize();
     ended?.done().map(|_| ())
@@ -79,7 +85,7 @@ fn try_deaths(
     jobs: u64,
 ) -> (u32, u32) {
     let (mut well, mut lost) = (0, 0);
-    let calm = Simulation::new(ranks).run_world(move |world| run(world, redundancy, grows));
+    let calm = Simulation::new(ranks).run_world(move |world| run(world, redundancy, grows, STEPS));
     let effects = calm.processes[0].effects - LAUNCH_EFFECTS;
     for seed in 0..jobs {
         let effect = |which: u64| LAUNCH_EFFECTS + (seed * (37 + which) + which * 3) % effects;
@@ -87,7 +93,7 @@ fn try_deaths(
         let crashes = (0..u64::from(victims)).map(|it| Crash::before_effect(rank(it), effect(it)));
         let simulation = Simulation::new(ranks).seed(seed).spares(seed as u32 % 3);
         let simulation = simulation.crashes(crashes);
-        let report = simulation.run_world(move |world| run(world, redundancy, grows));
+        let report = simulation.run_world(move |world| run(world, redundancy, grows, STEPS));
         let text = format!("{redundancy:?} {victims} of {ranks}, {seed}: {report}");
         let is_dead = |ending: &Ending<_>| matches!(ending, Ending::Crashed);
         let deaths = report.processes.iter().filter(|it| is_dead(&it.ending)).count();

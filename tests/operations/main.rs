@@ -19,6 +19,7 @@ mod grids;
 mod growing;
 mod guests;
 mod inside;
+mod keepers;
 mod levels;
 mod many;
 mod orphans;

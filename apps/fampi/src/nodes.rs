@@ -86,8 +86,7 @@ impl Nodes {
         Ok(words)
     }
 
-    /// Arguments of the launcher of our own that fill the nodes one after the other, so that a rank
-    /// and the one that is half of all ranks behind it, its partner, are on different nodes.
+    /// Arguments of the launcher of our own that fill the nodes one after the other.
     pub(crate) fn own_arguments(&self, ranks: u32) -> Result<Vec<String>> {
         let names = match self {
             Self::Hosts(names) | Self::Spaces(Spaces { names, .. }) => names,

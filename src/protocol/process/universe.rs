@@ -33,6 +33,17 @@ impl Process {
         self.universe_mut(universe).nodes = nodes;
     }
 
+    /// The nodes of the ranks of a communicator, in their order; nothing where they are unknown.
+    pub fn nodes(&self, key: CommKey) -> Vec<u32> {
+        let Communicator { universe, members, .. } = self.comm(key);
+        self.nodes_of(*universe, members).unwrap_or_default()
+    }
+
+    fn nodes_of(&self, universe: UniverseId, members: &[Rank]) -> Option<Vec<u32>> {
+        let known = self.universes.iter().find(|known| known.id == universe)?;
+        members.iter().map(|member| known.nodes.get(member.index()).copied()).collect()
+    }
+
     pub(super) fn universe_mut(&mut self, id: UniverseId) -> &mut Universe {
         let known = self.universes.iter().position(|known| known.id == id);
         let at = known.unwrap_or_else(|| {
@@ -52,9 +63,7 @@ impl Process {
         (members, me): (Vec<Rank>, Rank),
         data: Option<DataId>,
     ) -> Communicator {
-        let known = self.universes.iter().find(|known| known.id == universe);
-        let node = |member: &Rank| known?.nodes.get(member.index()).copied();
-        let nodes: Option<Vec<u32>> = members.iter().map(node).collect();
+        let nodes = self.nodes_of(universe, &members);
         let mut fresh = Communicator::new(id, universe, (members, me), data, self.shape);
         if let Some(nodes) = nodes {
             let nodes = Nodes::new(&nodes);

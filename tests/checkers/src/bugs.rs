@@ -61,6 +61,8 @@ fampi_planted::bugs! {
     WaitInTheInterrupted,
     /// The copies of a block become valid though it was not committed.
     KeepAbortedCopies,
+    /// A restore asks those who are to keep a copy from now on, not those who have kept it.
+    AskThePresentKeepers,
     /// What a block put into windows is there though it was not committed.
     KeepAbortedPuts,
     /// After an abort the communicators below go by their old name.

@@ -125,6 +125,27 @@ fn a_node_that_is_lost_while_all_end_mpi_changes_nothing() {
 }
 
 #[test]
+fn a_node_is_lost_with_those_who_were_started_there_for_another_one_and_no_digit_changes() {
+    if !has_name_spaces() {
+        return;
+    }
+    // The ranks of the first node go on beside those that have kept their copies, or whose they
+    // have kept: ranks that are half of all apart.
+    let program = application("minife");
+    let stops = ["kill=0@iteration:20:stop", "kill=2@iteration:60:stop"];
+    let words = [&[program.to_str().expect("a path"), "nx=30", "yaml=none"], &stops[..]].concat();
+    let job = Job::start(3, 6, &[], &words);
+    for node in [0, 1] {
+        job.wait_for_stop(node);
+        job.lose(node, What::Everything);
+    }
+    let output = job.finish();
+    assert_eq!(digits(&output), of_six(), "{}", said(&output));
+    let told = text(&output.stderr);
+    assert!(told.contains("-1 is lost, with 3 processes"), "{told}");
+}
+
+#[test]
 fn lulesh_loses_a_node_and_no_digit_changes() {
     if !has_name_spaces() {
         return;
