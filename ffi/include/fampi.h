@@ -280,8 +280,8 @@
 #define FAMPI_REDUNDANCY_OWN 0
 
 /*
- States that are protected are kept at a partner: half of the ranks further on, or, where that one
- is on the same node, one on another node, unless one node has more than half of the ranks.
+ States that are protected are kept at a partner: half of the ranks further on, or, where that
+ one is on the same node, one on another node, unless one node has more than half of the ranks.
  */
 #define FAMPI_REDUNDANCY_PARTNER 1
 

@@ -60,8 +60,8 @@ fn bytes(count: c_int, datatype: MPI_Datatype) -> Result<(usize, usize)> {
 
 /// States that are protected are kept by their rank alone: a rank that dies takes its state along.
 pub const FAMPI_REDUNDANCY_OWN: c_int = 0;
-/// States that are protected are kept at a partner: half of the ranks further on, or, where that one
-/// is on the same node, one on another node, unless one node has more than half of the ranks.
+/// States that are protected are kept at a partner: half of the ranks further on, or, where that
+/// one is on the same node, one on another node, unless one node has more than half of the ranks.
 pub const FAMPI_REDUNDANCY_PARTNER: c_int = 1;
 /// States that are protected are kept in a code over groups of ranks.
 pub const FAMPI_REDUNDANCY_GROUP: c_int = 2;

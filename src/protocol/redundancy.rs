@@ -37,7 +37,8 @@ pub enum Redundancy {
     /// the own copy.
     ///
     /// The ranks of a group are on as many nodes as there are; where nodes are unknown they are as
-    /// far from each other as they can be. Groups are larger where the job's ranks do not divide into groups of this size.
+    /// far from each other as they can be. Groups are larger where the job's ranks do not divide
+    /// into groups of this size.
     Group {
         /// The ranks of a group, 2 or more.
         ranks: u32,

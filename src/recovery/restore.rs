@@ -2,9 +2,9 @@
 //! lack, and whoever is a partner now, where the replacements are, gets the copy that it keeps.
 //!
 //! ```text
-//! versions          what each rank has                      all to all
-//! keepers_before    the nodes of the ranks, as they were    the first survivor to those who lack it
-//! restore           a copy ──▶ its rank      a state ──▶ its partner, if that has it not
+//! versions          all ranks tell what they have
+//! keepers_before    the first survivor ──▶ replacements: on which nodes the ranks were
+//! restore           a copy ──▶ its rank       a state ──▶ its partner, if that has it not
 //! ```
 
 use alloc::{rc::Rc, vec, vec::Vec};
