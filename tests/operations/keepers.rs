@@ -31,7 +31,7 @@ impl Nodes {
             state = (state ^ state >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             (state ^ state >> 29) as u32
         };
-        let by_block = seed % 2 == 0;
+        let by_block = seed.is_multiple_of(2);
         let first = |rank: u32| if by_block { rank * nodes / ranks } else { rank % nodes };
         let mut of: Vec<u32> = (0..ranks).map(first).collect();
         let mut living: Vec<usize> = (0..of.len()).collect();
