@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::Pid;
 
 use crate::refusal::Misuse;
 
@@ -64,9 +65,7 @@ impl Nodes {
     /// Arguments of the launcher that put `ranks` on the nodes; filled one after the other, or in
     /// turns.
     pub(crate) fn arguments(&self, ranks: u32, in_turns: bool) -> Result<Vec<String>> {
-        let names = match self {
-            Self::Hosts(names) | Self::Spaces(Spaces { names, .. }) => names,
-        };
+        let names = self.names();
         let each = ranks.div_ceil(names.len() as u32);
         let hosts: Vec<String> = names.iter().map(|name| format!("{name}:{each}")).collect();
         let way = if in_turns { "node" } else { "slot" };
@@ -88,9 +87,7 @@ impl Nodes {
 
     /// Arguments of the launcher of our own that fill the nodes one after the other.
     pub(crate) fn own_arguments(&self, ranks: u32) -> Result<Vec<String>> {
-        let names = match self {
-            Self::Hosts(names) | Self::Spaces(Spaces { names, .. }) => names,
-        };
+        let names = self.names();
         let number = names.len() as u32;
         let hosts = names.iter().zip(0..).filter_map(|(name, at)| {
             let slots = ranks / number + u32::from(at < ranks % number);
@@ -112,6 +109,13 @@ impl Nodes {
         match self {
             Self::Hosts(_) => Vec::new(),
             Self::Spaces(spaces) => spaces.names.iter().chain([&spaces.switch]).cloned().collect(),
+        }
+    }
+
+    /// The names of the nodes.
+    pub(crate) fn names(&self) -> &[String] {
+        match self {
+            Self::Hosts(names) | Self::Spaces(Spaces { names, .. }) => names,
         }
     }
 
@@ -196,7 +200,7 @@ impl Drop for Spaces {
 
 /// Removes a name space, with all that runs in it.
 pub(crate) fn remove_space(name: &str) {
-    end_all(name);
+    kill_in(name, None);
     let _ = ip(&["netns", "delete", name]);
     let _ = fs::remove_dir_all(folder(name));
 }
@@ -206,15 +210,25 @@ fn folder(name: &str) -> PathBuf {
     Path::new(NAMES).join(name)
 }
 
-/// Ends whatever runs in a name space.
-fn end_all(name: &str) {
-    let found = Command::new("ip").args(["netns", "pids", name]).stderr(Stdio::null()).output();
-    let Ok(found) = found else { return };
-    for word in String::from_utf8_lossy(&found.stdout).split_whitespace() {
-        if let Some(pid) = word.parse().ok().and_then(rustix::process::Pid::from_raw) {
+/// Kills what runs in a name space, or the programs of this name.
+pub(crate) fn kill_in(name: &str, program: Option<&str>) {
+    for pid in processes_in(name) {
+        let is_it = |program| {
+            let runs = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
+            runs.is_ok_and(|runs| runs.trim_end() == program)
+        };
+        if program.is_none_or(is_it) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
+}
+
+/// What runs in a name space.
+pub(crate) fn processes_in(name: &str) -> Vec<Pid> {
+    let found = Command::new("ip").args(["netns", "pids", name]).stderr(Stdio::null()).output();
+    let found = found.map(|found| String::from_utf8_lossy(&found.stdout).into_owned());
+    let numbers = found.unwrap_or_default();
+    numbers.split_whitespace().filter_map(|word| Pid::from_raw(word.parse().ok()?)).collect()
 }
 
 fn ip(words: &[&str]) -> Result<()> {

@@ -8,6 +8,8 @@
 //! first round is told and each round's follows from it, as far as time can be repeated. Of a round
 //! without a right result everything that was said is kept, in a file that its line names.
 //!
+//! With `--nodes` whole nodes are lost and come back ([`losses`]).
+//!
 //! | outcome | meaning |
 //! |---|---|
 //! | undisturbed | no process died; the result is right |
@@ -17,6 +19,7 @@
 //! | unstarted | the launcher could not start a job, or a process died before MPI had started |
 //! | hang, wrong, crash, leak | a bug: no end in time, another result, no reason, too much left |
 
+mod losses;
 mod round;
 
 use std::fmt::{self, Write as _};
@@ -40,6 +43,7 @@ use crate::session::{self, End, Script};
 use crate::status::{self, Reports};
 use crate::workspace::{self, Workspace};
 
+use losses::Losses;
 use round::{MOST_SPARES, Round};
 
 const COLUMNS: &str = "round,program,ranks,spares,seed,deaths,seconds,outcome,reason";
@@ -51,6 +55,9 @@ const ROUNDS: &str = "a number of rounds, 1 or more";
 const HELD_UP: &str = "a call of MPI did not return";
 /// A round takes seconds; one that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(90);
+const DEATHS: &str = "deaths";
+/// The status after Ctrl-C.
+const INTERRUPTED: u8 = 130;
 /// Communicators that a process may hold after so many rebuilds: those of old worlds stay.
 const COMMUNICATORS: (u64, u64) = (16, 12);
 /// Memory that a process may take beside its work, in KiB, and for each rebuild.
@@ -74,6 +81,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SEED", value_parser = whole(0..=SEEDS_END, "a seed, 0 or more"),
           allow_negative_numbers = true)]
     seed: Option<u64>,
+    /// Lose whole nodes of so many, 3 or more, which come back: name spaces, which take root
+    #[arg(long, value_name = "K", allow_negative_numbers = true, conflicts_with = "mpi",
+          value_parser = whole(3_u32..=63, "a number of nodes from 3 to 63"))]
+    nodes: Option<u32>,
+    /// Between two losses of nodes
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds,
+          requires = "nodes", allow_negative_numbers = true)]
+    every: Duration,
     /// Play the round of this seed again and again
     #[arg(long, requires = "seed")]
     same: bool,
@@ -86,9 +101,18 @@ pub(crate) struct Options {
 }
 
 fn minutes(text: &str) -> Result<Duration, Misuse> {
-    let wrong = || Misuse("write a number of minutes above 0".to_owned());
+    time(text, 60.0, "minutes")
+}
+
+fn seconds(text: &str) -> Result<Duration, Misuse> {
+    time(text, 1.0, "seconds")
+}
+
+/// So many units of so many seconds.
+fn time(text: &str, unit: f64, name: &str) -> Result<Duration, Misuse> {
+    let wrong = || Misuse(format!("write a number of {name} above 0"));
     let number: f64 = text.trim().parse().map_err(|_| wrong())?;
-    let time = Duration::try_from_secs_f64(number * 60.0).map_err(|_| wrong())?;
+    let time = Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())?;
     if time.is_zero() { Err(wrong()) } else { Ok(time) }
 }
 
@@ -140,8 +164,27 @@ impl Outcome {
 struct Judged {
     outcome: Outcome,
     deaths: usize,
+    /// What these are deaths of.
+    what: &'static str,
     seconds: f64,
     reason: String,
+}
+
+/// A round that is over.
+struct Played {
+    program: &'static str,
+    spares: u32,
+    /// What was to happen, for a person.
+    plan: String,
+    judged: Judged,
+    /// All that was said in it.
+    account: String,
+}
+
+/// What plays rounds.
+trait Play {
+    /// Plays the round of a seed; nothing when it was interrupted.
+    fn play(&self, seed: u64) -> Result<Option<Played>>;
 }
 
 /// A launch that is over.
@@ -166,13 +209,16 @@ struct Soak<'a> {
     minife_digest: String,
     /// How long a run of `minife` without deaths takes once MPI has started.
     minife_took: Duration,
-    /// For what was said in rounds without a right result.
-    folder: PathBuf,
 }
 
 pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     launcher::check_room(options.ranks.saturating_add(MOST_SPARES))?;
     let csv = Csv::open(options.csv.as_deref())?;
+    let folder = workspace.scratch("soak")?;
+    if let Some(nodes) = options.nodes {
+        let losses = Losses::prepare(workspace, options, nodes)?;
+        return losses.map_or(Ok(INTERRUPTED), |losses| go_on(options, csv, &folder, &losses));
+    }
     let ready = Ready::with(workspace, options.mpi)?;
     let ring = ready.build(Program::application("ring"))?;
     let minife = ready.build(Program::application("minife"))?;
@@ -183,9 +229,14 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
         minife,
         minife_digest: String::new(),
         minife_took: Duration::ZERO,
-        folder: workspace.scratch("soak")?,
     };
     (soak.minife_digest, soak.minife_took) = soak.undisturbed()?;
+    go_on(options, csv, &folder, &soak)
+}
+
+/// Plays round after round, and sums them up. What was said in one without a right result goes to
+/// a file in this folder.
+fn go_on(options: &Options, csv: Csv, folder: &Path, rounds: &dyn Play) -> Result<u8> {
     let first = options.seed.unwrap_or_else(|| Rng::new().u64(..1 << 32));
     println!("soak: {} ranks, seed {first}", options.ranks);
     let (begun, mut rows, mut all) = (Instant::now(), Vec::<Row>::new(), Vec::<Judged>::new());
@@ -195,18 +246,23 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     };
     while !is_over(all.len()) {
         let seed = first + if options.same { 0 } else { all.len() as u64 };
-        let round = Round::drawn_from(seed, options.ranks);
-        let name = format!("seed-{seed}-round-{}", all.len());
-        let Some(judged) = soak.play(&round, &name)? else { break };
-        let Judged { outcome, deaths, seconds, reason } = &judged;
+        let Some(mut played) = rounds.play(seed)? else { break };
+        let (number, judged) = (all.len(), &mut played.judged);
+        if !judged.outcome.is_right() {
+            let file = folder.join(format!("seed-{seed}-round-{number}.log"));
+            let shown = workspace::shown(&file);
+            fs::write(&file, &played.account).with_context(|| format!("cannot write {shown}"))?;
+            let _ = write!(judged.reason, "; all that was said is in {shown}");
+        }
+        let Judged { outcome, deaths, what, seconds, reason } = &played.judged;
         println!(
-            "round {} (seed {seed}): {round}: {outcome} after {deaths} deaths, {seconds:.1} s{}{}",
-            all.len(),
+            "round {number} (seed {seed}): {}: {outcome} after {deaths} {what}, {seconds:.1} s{}{}",
+            played.plan,
             if reason.is_empty() { "" } else { ": " },
             reason,
         );
-        rows.push(row(all.len(), seed, options.ranks, &round, &judged));
-        all.push(judged);
+        rows.push(row(number, seed, options.ranks, &played));
+        all.push(played.judged);
     }
     csv.write(COLUMNS, &rows)?;
     let status = sum_up(&all, begun.elapsed());
@@ -217,19 +273,20 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     Ok(status)
 }
 
-fn row(number: usize, seed: u64, ranks: u32, round: &Round, judged: &Judged) -> Row {
-    let Judged { outcome, deaths, seconds, reason } = judged;
+fn row(number: usize, seed: u64, ranks: u32, played: &Played) -> Row {
+    let Judged { outcome, deaths, seconds, reason, .. } = &played.judged;
     let reason = reason.replace([',', '"'], ";");
-    let numbers = [number.to_string(), round.program.to_owned(), ranks.to_string()];
-    let more = [round.spares.to_string(), seed.to_string(), deaths.to_string()];
+    let numbers = [number.to_string(), played.program.to_owned(), ranks.to_string()];
+    let more = [played.spares.to_string(), seed.to_string(), deaths.to_string()];
     let end = [format!("{seconds:.1}"), outcome.to_string(), reason];
     numbers.into_iter().chain(more).chain(end).collect()
 }
 
 fn sum_up(all: &[Judged], took: Duration) -> u8 {
     let deaths: usize = all.iter().map(|judged| judged.deaths).sum();
+    let what = all.first().map_or(DEATHS, |judged| judged.what);
     println!(
-        "soak: {} rounds, {deaths} deaths in {:.1} minutes",
+        "soak: {} rounds, {deaths} {what} in {:.1} minutes",
         all.len(),
         took.as_secs_f64() / 60.
     );
@@ -251,31 +308,34 @@ impl Soak<'_> {
             _ => bail!("minife fails already when nobody dies: {}", reason(&launched.errors)),
         }
     }
+}
 
-    /// Nothing when it was interrupted. What was said in a round without a right result is kept in
-    /// a file of this name.
-    fn play(&self, round: &Round, name: &str) -> Result<Option<Judged>> {
-        let launched = self.launch(round)?;
+impl Play for Soak<'_> {
+    fn play(&self, seed: u64) -> Result<Option<Played>> {
+        let round = Round::drawn_from(seed, self.ranks);
+        let launched = self.launch(&round)?;
         let deaths = launched.count.deaths();
-        let (outcome, mut reason) = match launched.end {
+        let (outcome, reason) = match launched.end {
             End::TimedOut => (Outcome::Hang, format!("no end in {} s", LIMIT.as_secs())),
             End::Interrupted(_) => return Ok(None),
-            End::Exited(_) | End::Crashed(_) | End::Deserted => self.judge(round, &launched),
+            End::Exited(_) | End::Crashed(_) | End::Deserted => self.judge(&round, &launched),
         };
         let outcome = match outcome {
             Outcome::Recovered if deaths == 0 => Outcome::Undisturbed,
             other => other,
         };
-        if !outcome.is_right() {
-            let file = self.folder.join(format!("{name}.log"));
-            let text = launched.account(round, self.ranks);
-            let shown = workspace::shown(&file);
-            fs::write(&file, text).with_context(|| format!("cannot write {shown}"))?;
-            let _ = write!(reason, "; all that was said is in {shown}");
-        }
-        Ok(Some(Judged { outcome, deaths, seconds: launched.took.as_secs_f64(), reason }))
+        let seconds = launched.took.as_secs_f64();
+        Ok(Some(Played {
+            program: round.program,
+            spares: round.spares,
+            plan: round.to_string(),
+            judged: Judged { outcome, deaths, what: DEATHS, seconds, reason },
+            account: launched.account(&round, self.ranks),
+        }))
     }
+}
 
+impl Soak<'_> {
     fn judge(&self, round: &Round, launched: &Launched) -> (Outcome, String) {
         let Launched { end, lines, errors, count, .. } = launched;
         if errors.contains("ring: WRONG") {
@@ -362,9 +422,12 @@ impl Launched {
     }
 }
 
+/// How programs begin what they say.
+const PROGRAMS: [&str; 3] = ["ring: ", "minife: ", "lulesh: "];
+
 /// The word after this one and `=` in the last line of a program.
 fn word<'a>(lines: &'a [String], name: &str) -> Option<&'a str> {
-    let last = |line: &&String| line.starts_with("ring: ") || line.starts_with("minife: ");
+    let last = |line: &&String| PROGRAMS.iter().any(|program| line.starts_with(program));
     let line = lines.iter().rev().find(last)?;
     line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
@@ -389,7 +452,7 @@ fn leak(lines: &[String]) -> Option<String> {
 /// The sentences with which processes said why they gave up.
 fn reason(errors: &str) -> String {
     let told = |line: &&str| {
-        ["ring: ", "minife: ", "Error: "].iter().any(|name| line.starts_with(name))
+        PROGRAMS.iter().chain(&["Error: "]).any(|name| line.starts_with(name))
             || line.contains("listener thread failed")
     };
     errors.lines().map(str::trim).find(told).unwrap_or_default().to_owned()

@@ -136,6 +136,11 @@ pub(crate) fn all_jobs() -> Result<PathBuf> {
 }
 
 impl Record {
+    /// True while the daemon serves, as far as can be seen from here.
+    pub(crate) fn runs(&self) -> bool {
+        self.state == State::Runs
+    }
+
     /// That of the daemon that this process is, of a job that has lost these nodes.
     pub(crate) fn new(node: u32, plan: &Plan, lost: &[u32], secret: String) -> Result<Self> {
         Ok(Self {

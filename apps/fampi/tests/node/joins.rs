@@ -1,6 +1,7 @@
 //! Hosts that join a job while it runs.
 
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use fampi_kit::processes::wait_until;
 
@@ -76,7 +77,14 @@ fn who_adds_a_host_that_cannot_join_gets_a_sentence_and_the_job_goes_on() {
     let agent = format!("sh {}", agent.display());
     add(&["--hosts", "localhost", "--agent", &agent]);
     assert!(!user.has_key());
-    std::fs::write(end, "").expect("written");
+    // The job ends while the daemon starts.
+    let script = format!("#!/bin/sh\nshift\ntouch {}\nsleep 1\nexec sh -c \"$*\"\n", end.display());
+    let agent = folder.path().join("late-agent");
+    std::fs::write(&agent, script).expect("written");
+    let agent = format!("sh {}", agent.display());
+    let begun = Instant::now();
+    refused(&["--hosts", "localhost", "--agent", &agent], "the job has ended");
+    assert!(begun.elapsed() < Duration::from_secs(20), "after {:?}", begun.elapsed());
     let output = job.wait_with_output().expect("an end");
     assert_eq!(text(&output.stdout), "over\n", "{}", said(&output));
 }

@@ -19,7 +19,7 @@ use crate::daemon::{host, parse_secret};
 use crate::protocol::Refusal;
 use crate::protocol::channel::{CONSOLE, GUEST, NEWCOMER};
 use crate::protocol::orders::{Invitation, MAX_BYTES, Order, Place, Word};
-use crate::record::{self, Record, State};
+use crate::record::{self, Record};
 use crate::wire::Link;
 
 /// What has come is looked for so often.
@@ -50,7 +50,7 @@ pub fn main(options: &Options) -> Result<u8> {
     record::tidy();
     let records = find(options.job.as_deref())?;
     let job = records[0].job.clone();
-    let running = records.iter().find(|it| it.state == State::Runs && it.secret.is_some());
+    let running = records.iter().find(|it| it.runs() && it.secret.is_some());
     let Some(record) = running else {
         bail!("{job} does not run on this host: add nodes from a host of the job");
     };
@@ -181,9 +181,11 @@ fn ask(
     deadline: Instant,
 ) -> Result<(Link, Box<Invitation>)> {
     while Instant::now() < deadline {
+        let mut is_answered = false;
         let living = (0..).zip(&record.nodes).filter(|(node, _)| !record.lost.contains(node));
         for (node, first) in living {
             let Some(mut link) = call(first, host(node), secret, deadline) else { continue };
+            is_answered = true;
             link.send(&Order::Add(place.clone()));
             let answer = loop {
                 match hear(&mut link) {
@@ -199,6 +201,8 @@ fn ask(
                 _ => {}
             }
         }
+        let runs = || record::of_job(&record.job).map(|all| all.iter().any(Record::runs));
+        ensure!(is_answered || runs()?, "the job has ended, or this host has left it");
         thread::sleep(PAUSE);
     }
     bail!("no node of the job answers");
