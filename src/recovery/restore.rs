@@ -43,7 +43,8 @@ pub(super) struct Has {
     /// The version of what it keeps for others, and its elements.
     kept_version: u64,
     kept_elements: usize,
-    /// That of the nodes on which the ranks were when this version was protected, if it is known.
+    /// A number for the nodes of the ranks when its version was protected
+    /// ([`Keepers::fingerprint`]).
     nodes: u64,
 }
 

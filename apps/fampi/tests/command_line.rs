@@ -185,6 +185,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("soak -n 0", "write a number of ranks, 1 or more"),
     ("soak -n 4294967295", "are too many for"),
     ("soak --seed -1", "write a seed, 0 or more"),
+    ("soak --nodes 2", "write a number of nodes from 3 to 63"),
+    ("soak --nodes 3 --every 0", "write a number of seconds above 0"),
+    ("soak --nodes 3 -n 2", "2 ranks are fewer than 3 nodes: use -n 3 or more"),
 ];
 
 #[test]
