@@ -82,7 +82,7 @@ pub(crate) struct Options {
           allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Lose whole nodes of so many, 3 or more, which come back: name spaces, which take root
-    #[arg(long, value_name = "K", allow_negative_numbers = true, conflicts_with = "mpi",
+    #[arg(long, value_name = "K", allow_negative_numbers = true,
           value_parser = whole(3_u32..=63, "a number of nodes from 3 to 63"))]
     nodes: Option<u32>,
     /// Between two losses of nodes

@@ -21,7 +21,7 @@ use fastrand::Rng;
 
 use super::{Judged, Options, Outcome, Play, Played, digest, last_line, reason};
 use crate::cargo::{self, Program};
-use crate::installation::Installation;
+use crate::installation::{Family, Installation};
 use crate::launcher::Launcher;
 use crate::nodes::{self, Nodes};
 use crate::refusal::Misuse;
@@ -41,6 +41,8 @@ const GROUPS: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 pub(super) struct Losses<'a> {
     mpi: Installation,
     launcher: PathBuf,
+    /// Without it MPICH tells no rank of deaths on other nodes.
+    observer: Option<PathBuf>,
     nodes: Nodes,
     options: &'a Options,
     programs: Vec<Known>,
@@ -87,9 +89,12 @@ impl<'a> Losses<'a> {
             let advice = "sysctl kernel.sched_autogroup_enabled=0";
             bail!(Misuse(format!("{why}: call `{advice}` before, and set it back to 1 later")));
         }
+        let of_mpi = workspace.on(options.mpi);
+        let observer = (options.mpi == Family::Mpich).then(Program::observer);
         let mut losses = Self {
-            mpi: setup::ensure(workspace)?,
+            mpi: setup::ensure(&of_mpi)?,
             launcher: cargo::build(workspace, Program::node())?,
+            observer: observer.map(|it| cargo::build(workspace, it)).transpose()?,
             nodes: Nodes::new(number, &[])?,
             options,
             programs: Vec::new(),
@@ -101,7 +106,7 @@ impl<'a> Losses<'a> {
             programs.push(("lulesh", &["s=16", "p"]));
         }
         for (name, words) in programs {
-            let program = cargo::build(workspace, Program::application(name))?;
+            let program = cargo::build(&of_mpi, Program::application(name))?;
             let job = losses.launch(&program, words, None)?;
             let digest = match (job.finished.end, digest(&job.finished.lines)) {
                 (End::Interrupted(_), _) => return Ok(None),
@@ -120,6 +125,7 @@ impl<'a> Losses<'a> {
         let launcher = Launcher::with(&self.mpi, &flags).by(Some(self.launcher.clone()));
         let mut command = launcher.command(self.options.ranks, program);
         command.args(words).env("FAMPI_SPARES", "0").env("RUST_BACKTRACE", "0");
+        command.envs(self.observer.iter().map(|program| ("FAMPI_OBSERVER", program)));
         home.give(&mut command);
         let mut errors = tempfile::tempfile().context("cannot make a temporary file")?;
         let leftovers = [home.0.path()];
@@ -198,9 +204,11 @@ impl<'a> Losses<'a> {
         if left > 0 {
             return Some(format!("{left} processes"));
         }
-        let files = [home.files(), home.0.path().join("fampi/jobs")];
-        let entries = files.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-        let names = entries.flatten().map(|it| it.file_name().to_string_lossy().into_owned());
+        let folders = [home.files(), home.0.path().join("fampi/jobs")];
+        let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+        // What killed observers leave in the folder of their user, the next one removes.
+        let others = entries.flatten().filter(|entry| entry.path() != home.observers());
+        let names = others.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let names: Vec<String> = names.collect();
         (!names.is_empty()).then(|| names.join(" "))
     }
@@ -263,8 +271,13 @@ impl Home {
         self.0.path().join("files")
     }
 
+    fn observers(&self) -> PathBuf {
+        self.files().join(format!("fampi-{}", rustix::process::geteuid().as_raw()))
+    }
+
     fn give(&self, command: &mut Command) {
         command.env("XDG_STATE_HOME", self.0.path()).env("TMPDIR", self.files());
+        command.env_remove("XDG_RUNTIME_DIR");
     }
 }
 
