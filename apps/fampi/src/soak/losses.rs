@@ -168,15 +168,15 @@ impl<'a> Losses<'a> {
         }
         let mut losses = 0;
         loop {
-            let pause = self.options.every.mul_f64(0.3 + 0.4 * draw.f64());
-            wait(self.options.every - pause);
+            let away = 0.3 + 0.4 * draw.f64();
+            wait(self.options.every.mul_f64(1.0 - away));
             if over() {
                 return Ok(losses);
             }
             let name = &names[draw.usize(..names.len())];
             nodes::kill_in(name, (draw.u32(..4) == 0).then_some("fampi-node"));
             losses += 1;
-            wait(pause);
+            wait(self.options.every.mul_f64(away));
             if over() {
                 return Ok(losses);
             }
@@ -200,7 +200,9 @@ impl<'a> Losses<'a> {
             left = processes();
         }
         // The next job is not to meet them.
-        names.iter().for_each(|name| nodes::kill_in(name, None));
+        for name in names {
+            nodes::kill_in(name, None);
+        }
         if left > 0 {
             return Some(format!("{left} processes"));
         }
