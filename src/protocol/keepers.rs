@@ -9,10 +9,9 @@
 //!   some of them have to keep each other's copies.
 //! - Groups are dealt out node by node, so that each has as few places of a node as can be.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 
-use super::redundancy::Redundancy;
-use crate::ids::mix;
+use super::{placement, redundancy::Redundancy};
 
 /// Who keeps what among so many places: a function of their nodes alone.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -31,13 +30,8 @@ impl Keepers {
     /// Among so many places, on nodes that have numbers of any kind; where those are unknown there
     /// are none.
     pub fn new(size: u32, nodes: &[u32]) -> Self {
-        let mut known = BTreeMap::new();
-        let number = |node: &u32| {
-            let next = known.len() as u32;
-            *known.entry(*node).or_insert(next)
-        };
-        let nodes: Vec<u32> = nodes.iter().map(number).collect();
-        if known.len() < 2 || nodes.len() != size as usize {
+        let nodes = placement::numbered(nodes);
+        if nodes.iter().all(|node| *node == 0) || nodes.len() != size as usize {
             return Self { size, ..Self::default() };
         }
         let partners = partners(&nodes);
@@ -55,7 +49,7 @@ impl Keepers {
 
     /// A number for these nodes; 0 where there are none.
     pub fn fingerprint(&self) -> u64 {
-        self.nodes.iter().fold(0, |all, node| mix(all ^ u64::from(*node)))
+        if self.nodes.is_empty() { 0 } else { placement::fingerprint(&self.nodes) }
     }
 
     /// The place that keeps the copy of this one; nothing for one that is alone.
@@ -104,6 +98,7 @@ fn partners(nodes: &[u32]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::mix;
 
     /// Nodes of so many places: in blocks, round and round, one large, at random.
     fn placements(size: u32) -> impl Iterator<Item = Vec<u32>> {

@@ -28,16 +28,26 @@ pub(super) struct Placement {
     fingerprint: u64,
 }
 
+/// The node of each rank, numbered in the order of their first ranks.
+pub(super) fn numbered(nodes: &[u32]) -> Vec<u32> {
+    let mut known = BTreeMap::new();
+    let number = |node: &u32| {
+        let next = known.len() as u32;
+        *known.entry(*node).or_insert(next)
+    };
+    nodes.iter().map(number).collect()
+}
+
+/// A number for nodes that are numbered so.
+pub(super) fn fingerprint(nodes: &[u32]) -> u64 {
+    mix(nodes.iter().fold(0, |all, node| mix(all ^ u64::from(*node))))
+}
+
 impl Nodes {
     /// One for each rank: numbers of any kind, equal for ranks that share memory.
     pub fn new(nodes: &[u32]) -> Self {
-        let mut known = BTreeMap::new();
-        let number = |node: &u32| {
-            let next = known.len() as u32;
-            *known.entry(*node).or_insert(next)
-        };
-        let nodes: Vec<u32> = nodes.iter().map(number).collect();
-        let fingerprint = mix(nodes.iter().fold(0, |all, node| mix(all ^ u64::from(*node))));
+        let nodes = numbered(nodes);
+        let fingerprint = fingerprint(&nodes);
         Self(Placement::of(nodes, fingerprint, &RankSet::new()))
     }
 

@@ -36,8 +36,8 @@ pub enum Redundancy {
     /// `losses` times the state's size, and `losses / (ranks - losses)` times its memory, beside
     /// the own copy.
     ///
-    /// The ranks of a group are on as many nodes as there are; where nodes are unknown they are as
-    /// far from each other as they can be. Groups are larger where the job's ranks do not divide
+    /// As few ranks of a group share a node as can be; where nodes are unknown they are as far from
+    /// each other as they can be. Groups are larger where the job's ranks do not divide
     /// into groups of this size.
     Group {
         /// The ranks of a group, 2 or more.

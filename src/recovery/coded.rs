@@ -216,7 +216,7 @@ impl Engine {
         let (state, mut copy) = if found.lacks(me) {
             self.decode_own::<T>(key, number, &group, found)?
         } else {
-            self.help::<T>(key, number, &group, found)?
+            self.supply::<T>(key, number, &group, found)?
         };
         let groups = |keepers: &Keepers| keepers.groups(found.redundancy);
         if groups(&found.now) != groups(&found.before) {
@@ -227,7 +227,7 @@ impl Engine {
     }
 
     /// Sends all that this rank has of a group's code to those who lack it; its own state.
-    fn help<T: Element + Default>(
+    fn supply<T: Element + Default>(
         &mut self,
         key: BlockKey,
         number: u32,

@@ -5,10 +5,10 @@
 //!
 //! A partner is on another node wherever there is one ([`keepers`](crate::protocol::keepers)). A
 //! copy travels inside a block and becomes valid with its commit, on all ranks or on none; until
-//! then the previous one stays. After a rebuild a replacement gets its state from who was the
-//! partner when that was protected, and whoever is a partner now, where the replacements are, gets
-//! the copy that it has to keep. Who was is known to the survivors: the first of them tells the
-//! others on which nodes the ranks were. Ranks are those of the launch.
+//! then the previous one stays. Replacements may run on other nodes than the dead did, so a rebuild
+//! can change partners: the former partner of a dead rank sends its copy to the replacement, and a
+//! new partner gets the copy from its rank, in the same block (`restore.rs`). Ranks are those of
+//! the launch.
 //!
 //! A guest's communicators are worlds of their own: a rebuilt one has as many ranks as the one on
 //! which a state was protected, and survivors keep theirs.

@@ -1,5 +1,7 @@
-//! A rebuild brings states back: every rank tells what it has, the replacements get what they
-//! lack, and whoever is a partner now, where the replacements are, gets the copy that it keeps.
+//! How states come back after a rebuild: every rank tells what it has, the former partners send
+//! replacements their states, and each new partner gets the copy that it keeps from now on.
+//! Replacements do not know who the partners were; the first survivor tells them on which nodes the
+//! ranks were, from which that follows.
 //!
 //! ```text
 //! versions          all ranks tell what they have

@@ -100,17 +100,12 @@ fn lose(ranks: u32, nodes: Nodes, redundancy: Redundancy, seed: u64) -> Vec<Resu
 
 #[test]
 fn a_copy_is_on_another_node_wherever_the_replacements_are() {
-    for (ranks, nodes) in [(4, 2), (6, 3), (7, 4), (8, 4), (9, 4), (10, 5)] {
+    // The last one of two nodes has all, and what it loses is lost.
+    let losses = [(4, 2, 1), (6, 3, 4), (7, 4, 4), (8, 4, 4), (9, 4, 4), (10, 5, 4)];
+    for (ranks, nodes, losses) in losses {
         for seed in 0..40 {
-            let drawn = Nodes::drawn(ranks, nodes, 4, seed);
+            let drawn = Nodes::drawn(ranks, nodes, losses, seed);
             let results = lose(ranks, drawn.clone(), Redundancy::Partner, seed);
-            // Of two nodes the one that is left has all, and what it loses is lost.
-            if nodes == 2 {
-                let is_lost = |it: &_| matches!(it, Err(Error::StateLost { .. }));
-                assert!(results.is_empty() || results.iter().all(is_lost), "{seed}: {results:?}");
-                assert!(results.windows(2).all(|two| two[0] == two[1]), "{seed}: {results:?}");
-                continue;
-            }
             assert_eq!(results, vec![Ok(()); ranks as usize], "{drawn:?} {seed}");
         }
     }
@@ -158,4 +153,71 @@ fn a_node_that_is_lost_at_any_moment_leaves_the_right_states_or_one_error() {
         }
     }
     assert!(well > 150 && lost > 5, "{well} {lost}");
+}
+
+/// A node is lost, and then one process that goes on, or that was started for it, dies right before
+/// one of its effects: each of them, by turns. How many jobs had their states, and how many lost one.
+fn die_in_the_recovery(redundancy: Redundancy, stride: usize) -> (u32, u32) {
+    const LOSS: Duration = Duration::from_micros(700);
+    let (mut well, mut lost) = (0, 0);
+    // Partners and groups move: by turns is half of all ranks on the same node.
+    let nodes = [0, 1, 2, 0, 1, 2, 1, 2, 1, 2, 0];
+    let simulation = || {
+        let millisecond = Duration::from_millis(1);
+        let dead = [0, 3].map(|process| Crash::at_time(process, LOSS));
+        Simulation::new(6).nodes(nodes).spawn_time(millisecond..=2 * millisecond).crashes(dead)
+    };
+    let calm = simulation().run_world(move |world| coded::run(world, redundancy, false, 12));
+    let effects: Vec<u64> = calm.processes.iter().map(|it| it.effects).collect();
+    assert!(calm.expect_orderly().iter().all(Result::is_ok));
+    for process in [1, 2, 4, 6, 7] {
+        for effect in (1..=effects[process as usize]).step_by(stride) {
+            let crash = Crash::before_effect(process, effect);
+            let simulation = simulation().seed(effect).crash(crash);
+            let report = simulation.run_world(move |it| coded::run(it, redundancy, false, 12));
+            let text = format!("{crash:?}: {report}");
+            let results: Vec<_> = report.expect_orderly();
+            assert!(results.windows(2).all(|two| two[0] == two[1]), "{results:?} {text}");
+            match results.first() {
+                Some(Ok(())) => well += 1,
+                Some(Err(Error::StateLost { .. } | Error::DiedAtStart)) => lost += 1,
+                other => panic!("{other:?}: {text}"),
+            }
+        }
+    }
+    (well, lost)
+}
+
+#[test]
+fn a_death_in_each_step_of_a_restore_that_moves_copies_has_one_end() {
+    for redundancy in [Redundancy::Partner, XOR] {
+        let (well, lost) = die_in_the_recovery(redundancy, 1);
+        println!("{redundancy:?}: {well} {lost}");
+        assert!(well > 200 && lost > 10, "{redundancy:?}: {well} {lost}");
+    }
+}
+
+#[test]
+fn who_shrinks_inherits_the_states_of_a_whole_node() {
+    let report = Simulation::new(4).nodes([0, 1, 0, 1]).run_world(|world| {
+        let me = world.rank().number();
+        let protected =
+            world.try_block(BlockOptions::global(Timeout::Never), |block| block.protect(0, &[me]));
+        assert!(matches!(protected, Ok(Tried::Committed(..))));
+        if me % 2 == 0 {
+            sim::crash();
+        }
+        let ended = world.start(Level::Global).expect("in use").finish(Timeout::Never).wait();
+        assert!(!ended.expect("in use").is_committed());
+        let comm = world.shrink().expect("two are left");
+        let mut block = comm.start(Level::Global).expect("in use");
+        let inherited = block.inherit::<u32>(0).expect("nothing is lost").expect("a copy");
+        assert!(block.finish(Timeout::Never).wait().expect("in use").is_committed());
+        world.finalize();
+        assert_eq!(inherited.1, [inherited.0.number()]);
+        inherited.1[0]
+    });
+    let mut inherited = report.expect_orderly();
+    inherited.sort_unstable();
+    assert_eq!(inherited, [0, 2], "each state of the lost node once");
 }

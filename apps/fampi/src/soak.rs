@@ -56,8 +56,6 @@ const HELD_UP: &str = "a call of MPI did not return";
 /// A round takes seconds; one that takes this long hangs.
 const LIMIT: Duration = Duration::from_secs(90);
 const DEATHS: &str = "deaths";
-/// The status after Ctrl-C.
-const INTERRUPTED: u8 = 130;
 /// Communicators that a process may hold after so many rebuilds: those of old worlds stay.
 const COMMUNICATORS: (u64, u64) = (16, 12);
 /// Memory that a process may take beside its work, in KiB, and for each rebuild.
@@ -217,7 +215,8 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let folder = workspace.scratch("soak")?;
     if let Some(nodes) = options.nodes {
         let losses = Losses::prepare(workspace, options, nodes)?;
-        return losses.map_or(Ok(INTERRUPTED), |losses| go_on(options, csv, &folder, &losses));
+        // It was interrupted before its first round.
+        return losses.map_or(Ok(1), |losses| go_on(options, csv, &folder, &losses));
     }
     let ready = Ready::with(workspace, options.mpi)?;
     let ring = ready.build(Program::application("ring"))?;
@@ -396,13 +395,11 @@ impl Soak<'_> {
             ..Script::default()
         };
         let finished = session::run(&command, script)?;
-        let mut text = Vec::new();
-        errors.rewind().context("cannot read a temporary file")?;
-        errors.read_to_end(&mut text).context("cannot read a temporary file")?;
+        let errors = text_of(&mut errors)?;
         Ok(Launched {
             end: finished.end,
             lines: finished.lines,
-            errors: String::from_utf8_lossy(&text).into_owned(),
+            errors,
             count: reports.count(&finished.outlived),
             took: begun.elapsed(),
             ran: finished.took,
@@ -420,6 +417,14 @@ impl Launched {
             lines.join("\n")
         )
     }
+}
+
+/// What was written to a temporary file.
+fn text_of(file: &mut fs::File) -> Result<String> {
+    let mut text = Vec::new();
+    file.rewind().context("cannot read a temporary file")?;
+    file.read_to_end(&mut text).context("cannot read a temporary file")?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// How programs begin what they say.

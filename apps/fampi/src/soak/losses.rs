@@ -2,14 +2,13 @@
 //!
 //! A round is one job on name spaces of this machine, by the launcher of our own: `minife`, or, in
 //! every other round, `lulesh` where so many ranks make a cube. As long as it runs a node is drawn
-//! again and again: all of its processes are killed, or now and then its daemon alone; some of the
-//! time later the host is added to the job again. The job has to end with the digits of one that
-//! nobody disturbs, and to leave no process, no file and no record. [`super`] says how a round is
-//! judged.
+//! again and again: all of its processes are killed, or, one time in four, its daemon alone; a while
+//! later the host is added to the job again. The job must end with the digits of an undisturbed
+//! run, and leave no process, no file and no record; a socket that a killed observer has left is
+//! removed by the next observer, and does not count.
 
 use std::env;
 use std::fs;
-use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 
-use super::{Judged, Options, Outcome, Play, Played, digest, last_line, reason};
+use super::{Judged, Options, Outcome, Play, Played, digest, last_line, reason, text_of};
 use crate::cargo::{self, Program};
 use crate::installation::{Family, Installation};
 use crate::launcher::Launcher;
@@ -56,7 +55,7 @@ struct Known {
     digest: String,
 }
 
-/// Where one job, and nobody else, has its records and its files.
+/// The folder of one job, for its records and temporary files.
 struct Home(tempfile::TempDir);
 
 /// A job that is over.
@@ -143,10 +142,7 @@ impl<'a> Losses<'a> {
             (finished, storm.join().unwrap_or_else(|_| Err("the storm is over".to_owned())))
         });
         let finished = finished?;
-        let mut text = Vec::new();
-        errors.rewind().context("cannot read a temporary file")?;
-        errors.read_to_end(&mut text).context("cannot read a temporary file")?;
-        let errors = String::from_utf8_lossy(&text).into_owned();
+        let errors = text_of(&mut errors)?;
         Ok(Job { finished, errors, losses, left: self.left(&home) })
     }
 
@@ -208,7 +204,6 @@ impl<'a> Losses<'a> {
         }
         let folders = [home.files(), home.0.path().join("fampi/jobs")];
         let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-        // What killed observers leave in the folder of their user, the next one removes.
         let others = entries.flatten().filter(|entry| entry.path() != home.observers());
         let names = others.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let names: Vec<String> = names.collect();

@@ -119,7 +119,7 @@ fn read_secret(path: &Path) -> Result<Secret> {
 pub fn main(options: &Options) -> Result<()> {
     let secret = read_secret(&options.key)?;
     if options.joins {
-        // Nobody else reads it, and whoever brings this node may not live to remove it.
+        // No other daemon reads this file, and `add-host` may be killed before it removes it.
         let _ = std::fs::remove_file(&options.key);
     }
     service::Service::start(options, &secret)?.run()
