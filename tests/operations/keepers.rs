@@ -155,9 +155,10 @@ fn a_node_that_is_lost_at_any_moment_leaves_the_right_states_or_one_error() {
     assert!(well > 150 && lost > 5, "{well} {lost}");
 }
 
-/// A node is lost, and then one process that goes on, or that was started for it, dies right before
-/// one of its effects: each of them, by turns. How many jobs had their states, and how many lost one.
-fn die_in_the_recovery(redundancy: Redundancy, stride: usize) -> (u32, u32) {
+/// A node is lost, and one of the other processes, or of those that were started for it, dies right
+/// before one of its effects: each of them, by turns. How many jobs had their states, and how many
+/// had lost one.
+fn die_in_the_recovery(redundancy: Redundancy) -> (u32, u32) {
     const LOSS: Duration = Duration::from_micros(700);
     let (mut well, mut lost) = (0, 0);
     // Partners and groups move: by turns is half of all ranks on the same node.
@@ -171,7 +172,7 @@ fn die_in_the_recovery(redundancy: Redundancy, stride: usize) -> (u32, u32) {
     let effects: Vec<u64> = calm.processes.iter().map(|it| it.effects).collect();
     assert!(calm.expect_orderly().iter().all(Result::is_ok));
     for process in [1, 2, 4, 6, 7] {
-        for effect in (1..=effects[process as usize]).step_by(stride) {
+        for effect in 1..=effects[process as usize] {
             let crash = Crash::before_effect(process, effect);
             let simulation = simulation().seed(effect).crash(crash);
             let report = simulation.run_world(move |it| coded::run(it, redundancy, false, 12));
@@ -191,7 +192,7 @@ fn die_in_the_recovery(redundancy: Redundancy, stride: usize) -> (u32, u32) {
 #[test]
 fn a_death_in_each_step_of_a_restore_that_moves_copies_has_one_end() {
     for redundancy in [Redundancy::Partner, XOR] {
-        let (well, lost) = die_in_the_recovery(redundancy, 1);
+        let (well, lost) = die_in_the_recovery(redundancy);
         println!("{redundancy:?}: {well} {lost}");
         assert!(well > 200 && lost > 10, "{redundancy:?}: {well} {lost}");
     }

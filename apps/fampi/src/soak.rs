@@ -215,7 +215,6 @@ pub(crate) fn main(workspace: &Workspace, options: &Options) -> Result<u8> {
     let folder = workspace.scratch("soak")?;
     if let Some(nodes) = options.nodes {
         let losses = Losses::prepare(workspace, options, nodes)?;
-        // It was interrupted before its first round.
         return losses.map_or(Ok(1), |losses| go_on(options, csv, &folder, &losses));
     }
     let ready = Ready::with(workspace, options.mpi)?;

@@ -2,8 +2,8 @@
 //!
 //! A round is one job on name spaces of this machine, by the launcher of our own: `minife`, or, in
 //! every other round, `lulesh` where so many ranks make a cube. As long as it runs a node is drawn
-//! again and again: all of its processes are killed, or, one time in four, its daemon alone; a while
-//! later the host is added to the job again. The job must end with the digits of an undisturbed
+//! again and again: all of its processes are killed, or, one time in four, its daemon alone; later
+//! the host is added to the job again. The job must end with the digits of an undisturbed
 //! run, and leave no process, no file and no record; a socket that a killed observer has left is
 //! removed by the next observer, and does not count.
 
