@@ -1,7 +1,8 @@
 //! `HyperQuickSort` on the ranks of an MPI job, surviving the loss of processes.
 
+use std::io::Read as _;
 use std::process::{Command, ExitCode, Stdio, id};
-use std::thread::sleep;
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 use harness::process::{self, Own, die};
@@ -62,14 +63,20 @@ fn resilient<K: Key>(options: &Options) -> ExitCode {
 }
 
 /// Stops this process as a whole for so long, so that it answers no tests, either.
+///
+/// It goes on as soon as the signal comes: a shell that shares a busy processor may end much later,
+/// and this process would pass tests meanwhile.
 fn stop(time: Duration) {
     let (id, seconds) = (id(), time.as_secs_f64());
-    let script = format!("kill -STOP {id}; sleep {seconds}; kill -CONT {id}");
+    // The output ends when the stop is sure to come first.
+    let script = format!("kill -STOP {id} && exec >&- && sleep {seconds}; kill -CONT {id}");
     let mut shell = Command::new("sh");
-    shell.args(["-c", &script]).stdin(Stdio::null());
-    if !shell.status().is_ok_and(|status| status.success()) {
-        sleep(time);
-    }
+    shell.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let Ok(mut shell) = shell.spawn() else { return sleep(time) };
+    let mut output = shell.stdout.take();
+    spawn(move || shell.wait());
+    let ended = output.as_mut().map(|output| output.read(&mut [0]));
+    debug_assert!(matches!(ended, Some(Ok(0))), "the shell writes nothing");
 }
 
 fn bare<K: Key>(options: &Options) -> ExitCode {

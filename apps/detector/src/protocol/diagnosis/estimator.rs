@@ -39,6 +39,11 @@ impl Estimator {
         });
     }
 
+    /// True when no answer has come yet.
+    pub fn is_new(&self) -> bool {
+        self.known.is_none()
+    }
+
     /// θ: how long the next answer may take.
     pub fn threshold(&self, terms: &Terms) -> Duration {
         let Some((mean, variation)) = self.known else { return terms.first.max(terms.floor) };

@@ -10,6 +10,7 @@
 //! θ/2        tester ── test, attempt 1 ──▶ target      once: channels lose packets
 //! θ          failed; an answer that still comes is measured, so that θ follows
 //! give up    what is later than 4 θ, and than an interval, is never taken for normal
+//! begins     target ── answers from now on ──▶ tester      its first answer is measured from here
 //! ```
 //!
 //! | file | idea | source |
@@ -120,6 +121,12 @@ pub struct Answer {
     pub attempt: u8,
     /// What came out of the job.
     pub result: primes::Sum,
+}
+
+impl Answer {
+    /// What a target says before it answers anything: that it does so from now on. No test has its
+    /// number.
+    pub const BEGINS: Self = Self { sequence: 0, attempt: 0, result: primes::RIGHT };
 }
 
 /// What a test has come to.

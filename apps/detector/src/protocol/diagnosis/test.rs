@@ -95,7 +95,7 @@ impl Test {
     /// A new interval has begun: asks, unless it still waits.
     pub fn handle_interval(&mut self, now: Duration, terms: &Terms, out: &mut Effects) {
         if self.state == State::Idle {
-            self.sequence = self.sequence.wrapping_add(1);
+            self.sequence = self.sequence.checked_add(1).unwrap_or(Answer::BEGINS.sequence + 1);
             let threshold = self.estimator.threshold(terms);
             self.state = State::Testing(Asked { sent: now, again: None, threshold });
             self.ask(0, terms, out);
@@ -109,6 +109,9 @@ impl Test {
         (now, stalled): (Duration, bool),
         out: &mut Effects,
     ) {
+        if answer.sequence == Answer::BEGINS.sequence {
+            return self.handle_begin(now);
+        }
         let (asked, in_time) = match self.state {
             State::Testing(asked) => (asked, now <= asked.late()),
             State::Overdue(asked) => (asked, false),
@@ -131,6 +134,17 @@ impl Test {
         }
         let verdict = verdict.filter(|_| !judged);
         out.extend(verdict.map(|it| Effect::Verdict(self.target, it)));
+    }
+
+    /// The target answers from this moment on, and could not have answered sooner: how long its
+    /// process took to start is no measure of its answers.
+    fn handle_begin(&mut self, now: Duration) {
+        if let State::Testing(asked) = &mut self.state
+            && self.estimator.is_new()
+        {
+            asked.sent = asked.sent.max(now);
+            asked.again = asked.again.map(|again| again.max(now));
+        }
     }
 
     /// It is so late, and nothing else has come.

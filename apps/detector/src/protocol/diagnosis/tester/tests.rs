@@ -66,6 +66,43 @@ fn a_target_that_stops_answering_fails_within_an_interval_and_its_threshold() {
 }
 
 #[test]
+fn how_long_a_target_took_to_begin_is_no_measure_of_its_answers() {
+    let (mut tester, mut out) = (Tester::start(TERMS, Duration::ZERO), Effects::new());
+    tester.handle_interval(Duration::ZERO, &[target(0, 0)], &mut out);
+    let (_, first) = questions(&mut out)[0];
+    let began = milliseconds(600);
+    tester.handle_answer(target(0, 0), Answer::BEGINS, began, &mut out);
+    let right = Answer { sequence: first.sequence, attempt: 0, result: primes::RIGHT };
+    tester.handle_answer(target(0, 0), right, began + milliseconds(10), &mut out);
+    let (usual, _) = acquainted(&[target(0, 0)], 1);
+    assert_eq!(tester.threshold(0), usual.threshold(0));
+
+    // Said later, it excuses nothing.
+    tester.handle_interval(TERMS.interval, &[target(0, 0)], &mut out);
+    while tester.due() < TERMS.interval * 2 && tester.opinion(0).fails == 0 {
+        let due = tester.due();
+        tester.handle_answer(target(0, 0), Answer::BEGINS, due, &mut out);
+        tester.handle_time(due, &mut out);
+    }
+    assert_eq!(tester.opinion(0), Opinion { fails: 1, streak: 0 });
+}
+
+#[test]
+fn a_target_that_never_begins_fails_as_one_that_never_answers() {
+    let (mut tester, mut out) = (Tester::start(TERMS, Duration::ZERO), Effects::new());
+    tester.handle_interval(Duration::ZERO, &[target(0, 0)], &mut out);
+    while tester.due() <= TERMS.first {
+        let due = tester.due();
+        if tester.wants_targets(due) {
+            tester.handle_interval(due, &[target(0, 0)], &mut out);
+        } else {
+            tester.handle_time(due, &mut out);
+        }
+    }
+    assert_eq!(tester.opinion(0).fails, 1);
+}
+
+#[test]
 fn a_new_life_has_no_past_and_the_answers_of_the_old_one_are_not_its() {
     let (mut tester, mut out) = acquainted(&[target(0, 0)], 30);
     assert_eq!(tester.opinion(0), Opinion { fails: 0, streak: 30 });
